@@ -1,0 +1,33 @@
+# make test | demo | bench | lint   each sets up .venv first, once.
+# PyPI's torch for Linux brings CUDA; for the small CPU build:
+#   make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
+PYTHON ?= python3
+TORCH_INDEX ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install -q -c requirements/constraints.txt
+
+.PHONY: demo test bench lint
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q
+
+demo: $(STAMP)
+	$(BIN)/python examples/demo.py
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+lint: $(STAMP)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m pyright
+
+# torch goes first and by itself, so that nothing else chooses its build.
+$(STAMP): pyproject.toml requirements/constraints.txt requirements/no-deps.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) torch $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
+	$(PIP) --no-deps -r requirements/no-deps.txt
+	$(PIP) setuptools
+	$(PIP) --no-build-isolation -e ".[torch,dev,bench]"
+	touch $@
