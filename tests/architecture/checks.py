@@ -1,0 +1,137 @@
+"""The layout rules of this project, found in the syntax trees of its files.
+
+A room is the first folder or file under a package (`migraphx.ops`, `migraphx.program`); `__init__` of the
+package itself is the room `migraphx`. MAY_IMPORT says which rooms each room may read.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_FILE, MAX_FUNCTION = 600, 60
+PACKAGES = ("migraphx", "torch_migraphx")
+
+GROUND = {"migraphx.ir"}
+CORE = GROUND | {"migraphx.ops"}
+FLOOR_2 = {"migraphx.passes", "migraphx.runtime", "migraphx.mxr"}
+FLOOR_3 = {"migraphx.onnx", "migraphx.targets", "migraphx.quantize"}
+ENGINE = CORE | FLOOR_2 | FLOOR_3 | {"migraphx.api"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "migraphx.ir": set(),
+    "migraphx.ops": GROUND,
+    **dict.fromkeys(FLOOR_2, CORE),
+    **dict.fromkeys(FLOOR_3, CORE | FLOOR_2),
+    "migraphx.api": CORE | FLOOR_2 | FLOOR_3,
+    "migraphx": ENGINE,
+    "migraphx.driver": ENGINE | {"migraphx"},
+    "torch_migraphx": {"migraphx"},
+}
+TORCH = {"torch", "triton", "torchvision", "transformers"}
+MAY_IMPORT_TORCH = ("torch_migraphx/", "migraphx/targets/gpu/")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One name that one statement reads: `target` is absolute and dotted."""
+
+    target: str
+    line: int
+    hidden: bool  # inside a function
+    typing_only: bool  # under `if TYPE_CHECKING:`
+
+
+def imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[Import]:
+    """Every name imported in `tree`, a file of `package`."""
+    inside = {id(n) for f in functions(tree) for n in ast.walk(f)}
+    typing = {id(n) for block in ast.walk(tree) if _is_type_checking(block) for n in ast.walk(block)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join(filter(None, (*above, node.module)))
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield Import(name, node.lineno, id(node) in inside, id(node) in typing)
+
+
+def _is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """All functions and methods, nested ones too."""
+    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def room_of(target: str, root: Path) -> str | None:
+    """The room that a dotted name belongs to; None outside our packages.
+
+    `migraphx.Shape` is a public name, hence of room `migraphx`; `migraphx.ops.Dot` is of `migraphx.ops`.
+    """
+    parts = target.split(".")
+    if parts[0] not in PACKAGES:
+        return None
+    if parts[0] == "torch_migraphx" or len(parts) == 1:
+        return parts[0]
+    place = root / parts[0] / parts[1]
+    return f"{parts[0]}.{parts[1]}" if place.is_dir() or place.with_suffix(".py").is_file() else parts[0]
+
+
+def size_breaches(where: Path, source: str, tree: ast.AST) -> Iterator[str]:
+    """Files and functions that are too long; C++ and Python files alike for the former."""
+    lines = source.count("\n")
+    if lines > MAX_FILE:
+        yield f"{where}: {lines} lines, at most {MAX_FILE}"
+    for f in functions(tree):
+        lines = (f.end_lineno or f.lineno) - f.lineno + 1
+        if lines > MAX_FUNCTION:
+            yield f"{where}:{f.lineno}: {f.name} has {lines} lines, at most {MAX_FUNCTION}"
+
+
+def import_breaches(where: Path, tree: ast.AST, root: Path) -> Iterator[str]:
+    """Wildcards, hidden imports of our own code, wrong directions, torch where it must not be."""
+    package = where.with_suffix("").parts[:-1]
+    here = room_of(".".join(where.with_suffix("").parts).removesuffix(".__init__"), root) or ""
+    for item in imports(tree, package):
+        at = f"{where}:{item.line}"
+        if item.target.endswith(".*"):
+            yield f"{at}: wildcard import of {item.target}"
+        top = item.target.split(".")[0]
+        if top in TORCH and not where.as_posix().startswith(MAY_IMPORT_TORCH):
+            yield f"{at}: imports {top}; only the bridge and targets/gpu may"
+        there = room_of(item.target, root)
+        if there is None:
+            continue
+        if item.hidden:
+            yield f"{at}: hidden import of {item.target}"
+        if there != here and there not in MAY_IMPORT.get(here, set()):
+            yield f"{at}: {here} may not import {there}"
+
+
+def sibling_target_breaches(where: Path, tree: ast.AST) -> Iterator[str]:
+    """Targets share targets/common only: cpu, gpu and ref never read one another."""
+    parts = where.parts
+    if parts[:2] != ("migraphx", "targets") or len(parts) < 4:
+        return
+    for item in imports(tree, where.with_suffix("").parts[:-1]):
+        there = item.target.split(".")
+        if there[:2] == ["migraphx", "targets"] and there[2] in {"cpu", "gpu", "ref"} - {parts[2]}:
+            yield f"{where}:{item.line}: target {parts[2]} may not import target {there[2]}"
+
+
+def breaches(root: Path) -> list[str]:
+    """All breaches below `root`, the folder that holds the packages."""
+    found: list[str] = []
+    for path in sorted(root.rglob("*.py")):
+        where, source = path.relative_to(root), path.read_text()
+        tree = ast.parse(source)
+        found += size_breaches(where, source, tree)
+        found += import_breaches(where, tree, root)
+        found += sibling_target_breaches(where, tree)
+    for path in sorted(root.rglob("*.hpp")):
+        found += size_breaches(path.relative_to(root), path.read_text(), ast.Module([], []))
+    return found

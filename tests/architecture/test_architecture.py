@@ -1,0 +1,104 @@
+"""The rules of the house, held by test; see ARCHITECTURE.md."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.checks import breaches, size_breaches
+
+PROJECT = Path(__file__).resolve().parents[2]
+SOURCE = PROJECT / "src"
+
+
+def python(code: str) -> str:
+    """What `code` prints in a fresh interpreter."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=SOURCE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def tracked() -> list[Path]:
+    """The project's files: those git knows, or, outside a checkout, all but the environment's."""
+    done = subprocess.run(["git", "ls-files", "-z"], capture_output=True, text=True, cwd=PROJECT)
+    if done.returncode == 0:
+        return [p for name in done.stdout.split("\0") if name and (p := PROJECT / name).is_file()]
+    return [p for p in PROJECT.rglob("*") if p.is_file() and ".venv" not in p.parts]
+
+
+def test_sources_keep_the_rules():
+    assert not (found := breaches(SOURCE)), "\n".join(found)
+
+
+def test_helpers_are_small_too():
+    """Tests, benchmarks and examples obey the same limits of size."""
+    found = []
+    for folder in ("tests", "benchmarks", "examples"):
+        for path in sorted((PROJECT / folder).rglob("*.py")):
+            source = path.read_text()
+            found += size_breaches(path.relative_to(PROJECT), source, ast.parse(source))
+    assert not found, "\n".join(found)
+
+
+BROKEN = {
+    "migraphx/ops/low.py": ("from migraphx.passes import manager\n", "may not import migraphx.passes"),
+    "migraphx/passes/side.py": ("from ..runtime import executable\n", "may not import migraphx.runtime"),
+    "migraphx/ops/wild.py": ("from migraphx.ir import *\n", "wildcard"),
+    "migraphx/mxr/deep.py": ("def f():\n    from migraphx.ir import shape\n", "hidden import"),
+    "migraphx/onnx/heavy.py": ("import torch.nn\n", "only the bridge"),
+    "migraphx/ir/up.py": ("import migraphx\n", "may not import migraphx"),
+    "migraphx/targets/cpu/lower.py": ("from ..ref import target\n", "may not import target ref"),
+    "torch_migraphx/inner.py": ("from migraphx.ir import Shape\n", "may not import migraphx.ir"),
+    "migraphx/ir/long.py": ("def f():\n" + "    x = 1\n" * 60, "at most 60"),
+    "migraphx/ir/longer.py": ("x = 1\n" * 601, "at most 600"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_each_breach_is_found(name, tmp_path):
+    for room in ("ir", "ops", "passes", "runtime", "mxr", "onnx", "targets/cpu", "targets/ref"):
+        (tmp_path / "migraphx" / room).mkdir(parents=True)
+    source, message = BROKEN[name]
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(source)
+    found = breaches(tmp_path)
+    assert len(found) == 1 and message in found[0], found
+
+
+def test_engine_imports_without_torch_and_onnx():
+    loaded = python("import sys, migraphx; print(*sys.modules)").split()
+    heavy = {"torch", "onnx", "triton", "transformers", "torchvision", "scipy", "sklearn"} & set(loaded)
+    assert not heavy, f"import migraphx loads {sorted(heavy)}"
+
+
+def test_engine_works_where_torch_is_missing():
+    block = "import sys; sys.modules['torch'] = None; import migraphx; migraphx.get_target('cpu')"
+    python(block)
+
+
+def test_importing_changes_no_configuration():
+    python(
+        "import logging, warnings, os\n"
+        "def state(): return (list(logging.root.handlers), logging.root.level, list(warnings.filters),"
+        " dict(os.environ))\n"
+        "before = state()\n"
+        "import migraphx\n"
+        "assert state() == before"
+    )
+
+
+def test_ruff_passes():
+    ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "."]
+    done = subprocess.run(ruff, capture_output=True, text=True, cwd=PROJECT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_file_names_a_path_of_one_machine():
+    words = ["/wo" + "rk/", "/ho" + "me/", "/ro" + "ot/", ".lib" + "rary"]
+    found = []
+    for path in tracked():
+        text = path.read_bytes().decode("utf-8", errors="ignore")
+        found += [f"{path.relative_to(PROJECT)}: {word}" for word in words if word in text]
+    assert not found, "\n".join(found)
