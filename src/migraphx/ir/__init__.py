@@ -1,0 +1,1 @@
+"""The ground floor: types, shapes, operations, modules, programs and their text. Imports nothing of ours."""

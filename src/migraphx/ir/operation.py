@@ -1,0 +1,153 @@
+"""Operation: one frozen dataclass an operator; its fields are its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+
+import numpy as np
+
+from migraphx.ir.shape import Shape
+
+if TYPE_CHECKING:
+    from migraphx.ir.module import Module
+
+OPERATIONS: dict[str, type[Operation]] = {}
+
+Value = Any
+"""What flows at run time: an ndarray, or a tuple of Values for a tuple shape."""
+
+RunModule = Callable[["Module", Sequence[Value]], list[Value]]
+"""Evaluates a module argument on values for its parameters, in order of declaration."""
+
+
+class ShapeError(ValueError):
+    """An operator refuses its inputs: names the operator and the shapes."""
+
+
+@dataclass_transform(frozen_default=True)
+class Operation:
+    """Base of every operator.
+
+    Subclass with `class Softmax(Operation, name="softmax")`: annotated fields are the attributes, the
+    docstring's first line is the meaning, `infer` the shape rule and `compute` the answer on NumPy arrays.
+    Operators that take modules override `infer_with` and `compute_with` instead.
+    """
+
+    name: ClassVar[str] = ""
+    arity: ClassVar[int | None] = None  # None: any number of inputs
+    view: ClassVar[bool] = False  # the output is the input's own memory, seen through other strides
+    pure: ClassVar[bool] = True  # equal inputs give equal outputs, and nothing else happens
+
+    def __init_subclass__(cls, /, name: str | None = None, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        dataclass(frozen=True)(cls)
+        if name is None:
+            return  # an abstract base
+        if name in OPERATIONS and OPERATIONS[name].__qualname__ != cls.__qualname__:
+            raise TypeError(f"operator {name!r} is declared twice")
+        cls.name = name
+        OPERATIONS[name] = cls
+
+    def infer(self, *inputs: Shape) -> Shape:
+        raise TypeError(f"{self.name} needs module arguments")
+
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+        if modules:
+            self.refuse(inputs, "takes no module argument")
+        if self.arity is not None and len(inputs) != self.arity:
+            self.refuse(inputs, f"takes {self.arity} inputs, got {len(inputs)}")
+        return self.infer(*inputs)
+
+    def compute(self, *args: np.ndarray) -> Value:
+        raise TypeError(f"{self.name} has no value of its own")
+
+    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+        return self.compute(*args)
+
+    def attributes(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+
+    def refuse(self, inputs: Sequence[Shape], why: str) -> None:
+        """Raise ShapeError for these inputs."""
+        shapes = "; ".join(map(str, inputs))
+        raise ShapeError(f"{self.name}: {why} (attributes {self.attributes()}, inputs {shapes or 'none'})")
+
+    def require(self, condition: bool, inputs: Sequence[Shape], why: str) -> None:
+        if not condition:
+            self.refuse(inputs, why)
+
+    def same_lens(self, inputs: Sequence[Shape]) -> None:
+        self.require(all(s.lens == inputs[0].lens for s in inputs), inputs, "inputs differ in lens")
+
+    def same_type(self, inputs: Sequence[Shape]) -> None:
+        self.require(all(s.type == inputs[0].type for s in inputs), inputs, "inputs differ in type")
+
+
+def operation(name: str, /, **attributes: Any) -> Operation:
+    """The operator `name` with its attributes; an unknown name or attribute names the nearest known one."""
+    cls = OPERATIONS.get(name)
+    if cls is None:
+        near = get_close_matches(name, OPERATIONS, 1)
+        raise ValueError(f"unknown operator {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+    for key in attributes:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known) or 'none'}"
+            raise ValueError(f"{name}: unknown attribute {key!r}{hint}")
+    try:
+        return cls(**{k: coerce(v, str(known[k].type)) for k, v in attributes.items()})
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def coerce(value: Any, annotation: str) -> Any:
+    """`value` as a field of that annotation holds it: lists become tuples, NumPy scalars Python's own."""
+    if annotation.startswith("tuple"):
+        if not isinstance(value, (list, tuple, np.ndarray)):
+            value = (value,)
+        inner = annotation.removeprefix("tuple[").removesuffix("]").removesuffix(", ...")
+        return tuple(coerce(v, inner) for v in value)
+    plain = {"bool": bool, "int": int, "float": float}.get(annotation)
+    return plain(value) if plain else value
+
+
+class Parameter(Operation, name="@param"):
+    """A named input of the module."""
+
+    parameter: str
+
+
+class Literal(Operation, name="@literal"):
+    """A constant; holds a read-only array, which may be another library's memory."""
+
+    value: np.ndarray
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+    @property
+    def key(self) -> tuple:
+        """Small literals are equal by content, large ones when they are the same memory."""
+        v = self.value
+        content = v.tobytes() if v.nbytes <= 1024 else v.__array_interface__["data"][0]
+        return (v.dtype.str, v.dtype.name, v.shape, v.strides, content)
+
+    def compute(self, *args: np.ndarray) -> Value:
+        return self.value
+
+
+class Return(Operation, name="@return"):
+    """Ends a module; its inputs are the module's outputs."""
+
+    def infer(self, *inputs: Shape) -> Shape:
+        return Shape.tuple_of(inputs)
+
+    def compute(self, *args: np.ndarray) -> Value:
+        return tuple(args)

@@ -1,0 +1,176 @@
+"""Shape: element type, lens and strides, as in MIGraphX."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+
+
+@dataclass(frozen=True)
+class DynamicDimension:
+    """A dimension known only at run time: min <= n <= max, with preferred sizes `optimals`."""
+
+    min: int
+    max: int
+    optimals: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min <= self.max:
+            raise ValueError(f"dynamic dimension needs 0 <= min <= max, got [{self.min}, {self.max}]")
+
+    @property
+    def is_fixed(self) -> bool:
+        return self.min == self.max
+
+
+def standard_strides(lens: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    strides, step = [], 1
+    for n in reversed(lens):
+        strides.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(strides))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Type, lens and strides (in elements) of one value; or a tuple of shapes.
+
+    A stride of 0 marks a broadcast dimension. `dyn_dims`, when given, replaces lens and strides.
+    """
+
+    type: str = "float"
+    lens: tuple[int, ...] = (1,)
+    strides: tuple[int, ...] = None  # type: ignore[assignment]  # filled in below: row-major
+    dyn_dims: tuple[DynamicDimension, ...] = ()
+    sub_shapes: tuple[Shape, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.type not in dtypes.NUMPY_TYPES and self.type != "tuple":
+            object.__setattr__(self, "type", dtypes.from_numpy(dtypes.to_numpy(self.type)))
+        lens = () if self.dyn_dims or self.sub_shapes else tuple(int(n) for n in self.lens)
+        if any(n < 0 for n in lens):
+            raise ValueError(f"shape: negative length in {lens}")
+        given = self.strides if self.strides is not None else standard_strides(lens)
+        strides = () if self.dyn_dims or self.sub_shapes else tuple(int(s) for s in given)
+        if len(strides) != len(lens):
+            raise ValueError(f"shape: {len(lens)} lens but {len(strides)} strides")
+        object.__setattr__(self, "lens", lens)
+        object.__setattr__(self, "strides", strides)
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Shape:
+        """The shape of an array, its strides included. A stride that is no whole number of elements is an error."""
+        size = array.itemsize
+        if any(s % size or s < 0 for s in array.strides):
+            raise ValueError(f"array strides {array.strides} are not multiples of {size} bytes")
+        return cls(dtypes.from_numpy(array.dtype), array.shape, tuple(s // size for s in array.strides))
+
+    @classmethod
+    def tuple_of(cls, shapes: Iterable[Shape]) -> Shape:
+        return cls("tuple", sub_shapes=tuple(shapes))
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        return dtypes.to_numpy(self.type)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.dyn_dims or self.lens)
+
+    @property
+    def dynamic(self) -> bool:
+        return bool(self.dyn_dims) or any(s.dynamic for s in self.sub_shapes)
+
+    @cached_property
+    def elements(self) -> int:
+        return math.prod(self.lens)
+
+    @cached_property
+    def element_space(self) -> int:
+        """Elements from the first to the last one reached, both included."""
+        if not self.elements:
+            return 0
+        return 1 + sum((n - 1) * s for n, s in zip(self.lens, self.strides, strict=True))
+
+    @property
+    def bytes(self) -> int:
+        if self.sub_shapes:
+            return sum(s.bytes for s in self.sub_shapes)
+        return self.element_space * self.numpy_dtype.itemsize
+
+    @property
+    def packed(self) -> bool:
+        """Every element of the span is used exactly once, in any order of dimensions."""
+        return not self.sub_shapes and self.elements == self.element_space and not self.broadcasted
+
+    @property
+    def broadcasted(self) -> bool:
+        return any(s == 0 and n > 1 for n, s in zip(self.lens, self.strides, strict=True))
+
+    @cached_property
+    def standard(self) -> bool:
+        """Row-major and packed; strides of dimensions of length 1 do not matter."""
+        want = standard_strides(self.lens)
+        return all(n <= 1 or s == w for n, s, w in zip(self.lens, self.strides, want, strict=True)) or not self.elements
+
+    @property
+    def transposed(self) -> bool:
+        steps = [s for n, s in zip(self.lens, self.strides, strict=True) if n > 1 and s]
+        return steps != sorted(steps, reverse=True)
+
+    @property
+    def scalar(self) -> bool:
+        return not any(self.strides) or self.lens in ((), (1,))
+
+    @property
+    def permutation(self) -> tuple[int, ...]:
+        """Dimensions from the outermost in memory to the innermost; ties keep their order."""
+        return tuple(sorted(range(self.ndim), key=lambda d: (-self.strides[d], -self.lens[d], d)))
+
+    def with_lens(self, lens: Iterable[int]) -> Shape:
+        """Same type, other lens, row-major."""
+        return Shape(self.type, tuple(lens))
+
+    def with_type(self, type: str) -> Shape:
+        return replace(self, type=type)
+
+    def as_standard(self) -> Shape:
+        return self if self.sub_shapes or self.dyn_dims else Shape(self.type, self.lens)
+
+    def __str__(self) -> str:
+        if self.sub_shapes:
+            return f"tuple_type({'; '.join(map(str, self.sub_shapes))})"
+        if self.dyn_dims:
+            dims = ", ".join(
+                f"[{d.min}, {d.max}, {{{', '.join(map(str, d.optimals))}}}]" for d in self.dyn_dims
+            )
+            return f"{self.type}_type, dynamic, {{{dims}}}"
+        return f"{self.type}_type, {{{', '.join(map(str, self.lens))}}}, {{{', '.join(map(str, self.strides))}}}"
+
+
+def permuted(type: str, lens: Sequence[int], permutation: Sequence[int]) -> Shape:
+    """The packed shape of `lens` whose memory order is `permutation` (outermost dimension first)."""
+    steps = standard_strides([lens[d] for d in permutation])
+    strides = [0] * len(lens)
+    for d, s in zip(permutation, steps, strict=True):
+        strides[d] = s
+    return Shape(type, tuple(lens), tuple(strides))
+
+
+def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:
+    """The shape of an elementwise result: the layout its packed inputs share, else row-major.
+
+    An input that is broadcast or not packed has no say in the layout.
+    """
+    lens = inputs[0].lens
+    packed = [s for s in inputs if s.packed and s.elements > 1]
+    if packed and all(s.strides == packed[0].strides for s in packed):
+        return Shape(type, lens, packed[0].strides)
+    return Shape(type, lens)

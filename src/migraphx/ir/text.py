@@ -1,0 +1,246 @@
+"""MIGraphX's printed form, written and read: parse(print(m)) == m."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Literal, Parameter, operation
+from migraphx.ir.program import Program
+from migraphx.ir.shape import DynamicDimension, Shape
+
+SHOWN_ELEMENTS = 10
+LINE = re.compile(r"(?P<name>\S+) = (?P<op>@?[\w:]+)(?P<rest>.*?)(?: -> (?P<shape>\S+_type.*))?$")
+
+
+class TextError(ValueError):
+    """A text that is no module: names the line."""
+
+
+class UnknownName(TextError):
+    """A line uses an instruction or a module that no line defines."""
+
+
+# ---- printing ----
+
+
+def attribute_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return repr(value).removesuffix(".0")
+    if isinstance(value, tuple):
+        return "{" + ", ".join(map(attribute_text, value)) + "}"
+    text = str(value)
+    return text if re.fullmatch(r"[\w:.+@/-]*", text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def literal_text(value: np.ndarray, full: bool) -> str:
+    if value.size > SHOWN_ELEMENTS and not full:
+        return "{ ... }"
+    if value.dtype.kind in "bui":
+        return "{" + ", ".join(str(int(v)) for v in value.flat) + "}"
+    show = (lambda v: repr(float(v))) if full else (lambda v: f"{float(v):.6g}")
+    return "{" + ", ".join(show(v) for v in value.flat) + "}"
+
+
+def operation_text(ins: Instruction, full: bool = False) -> str:
+    op = ins.op
+    if isinstance(op, Parameter):
+        return f"@param:{op.parameter}"
+    if isinstance(op, Literal):
+        return f"@literal{literal_text(op.value, full)}"
+    attributes = ",".join(f"{k}={attribute_text(v)}" for k, v in op.attributes().items())
+    return f"{op.name}[{attributes}]" if attributes else op.name
+
+
+def names_of(module: Module, prefix: str = "") -> dict[Instruction, str]:
+    return {
+        ins: f"{prefix}{ins.op.parameter}" if isinstance(ins.op, Parameter) else f"{prefix}@{n}"
+        for n, ins in enumerate(module)
+    }
+
+
+def module_text(
+    module: Module, outer: dict[Instruction, str] | None = None, full: bool = False, origins: bool = False
+) -> str:
+    """The lines of one module; `full` prints every literal's every element, `origins` where each came from."""
+    main = module.name == "main"
+    names = (outer or {}) | names_of(module, "" if main else f"{module.name}:")
+    lines = []
+    for ins in module:
+        args = f"({','.join(names[i] for i in ins.inputs)})" if ins.inputs else ""
+        modules = f", [{', '.join(m.name for m in ins.modules)}]" if ins.modules else ""
+        shape = "" if ins.name == "@return" else f" -> {ins.shape}"
+        origin = f"  /* {ins.origin} */" if origins and ins.origin else ""
+        lines.append(f"{names[ins]} = {operation_text(ins, full)}{args}{modules}{shape}{origin}")
+    return "\n".join(lines)
+
+
+def program_text(program: Program, full: bool = False, origins: bool = False) -> str:
+    names: dict[Instruction, str] = {}
+    for m in program.modules.values():
+        names |= names_of(m, "" if m.name == "main" else f"{m.name}:")
+    parts = [f'module: "{m.name}"\n{module_text(m, names, full, origins)}\n' for m in program.modules.values()]
+    return "\n".join(parts)
+
+
+# ---- parsing ----
+
+
+def parse_program(text: str) -> Program:
+    """Read what `program_text` prints; elided literals (`{ ... }`) become zeros. TextError names a bad line."""
+    program = Program()
+    chunks = re.split(r'^module: "([^"]*)"$', text, flags=re.M)
+    bodies = dict(zip(chunks[1::2], chunks[2::2], strict=True)) if len(chunks) > 1 else {"main": text}
+    for name in bodies:
+        if name not in program.modules:
+            program.create_module(name)
+    names: dict[str, Instruction] = {}
+    waiting = list(reversed(bodies))  # inner modules come last and may use outer names; retry until none is left
+    while waiting:
+        left = [n for n in waiting if not _try_module(program, n, bodies[n], names)]
+        if len(left) == len(waiting):
+            _parse_module(program, left[0], bodies[left[0]], names)  # raises, naming the line
+        waiting = left
+    return program
+
+
+def parse_module(text: str) -> Module:
+    """Read one module's lines."""
+    return parse_program(text).main
+
+
+def _try_module(program: Program, name: str, body: str, names: dict[str, Instruction]) -> bool:
+    trial = dict(names)
+    try:
+        _parse_module(program, name, body, trial)
+    except UnknownName:
+        program.modules[name].clear()
+        return False
+    names.update(trial)
+    return True
+
+
+def _parse_module(program: Program, name: str, body: str, names: dict[str, Instruction]) -> None:
+    module = program.modules[name]
+    for raw in body.splitlines():
+        line = re.sub(r"\s*/\*.*?\*/\s*$", "", raw).strip()
+        if line:
+            try:
+                _parse_line(program, module, line, names)
+            except KeyError as error:
+                raise UnknownName(f"{line!r}: unknown instruction {error}") from error
+            except (ValueError, IndexError) as error:
+                raise TextError(f"{line!r}: {error}") from error
+
+
+def _parse_line(program: Program, module: Module, line: str, names: dict[str, Instruction]) -> None:
+    found = LINE.match(line)
+    if not found:
+        raise ValueError("not of the form `@n = op[attributes](inputs) -> shape`")
+    name, op_name, rest = found["name"], found["op"], found["rest"]
+    shape = parse_shape(found["shape"]) if found["shape"] else None
+    if op_name == "@param" and shape is not None:
+        ins = Instruction(Parameter(rest[1:]), (), shape)
+        names[name] = module._link(ins, None)
+        return
+    if op_name == "@literal" and shape is not None:
+        names[name] = module._link(Instruction(Literal(_literal(rest, shape)), (), shape), None)
+        return
+    attributes, rest = _split_attributes(rest)
+    inputs, _, modules = rest.partition(")")
+    args = [names[a] for a in inputs.removeprefix("(").split(",") if a]
+    mods = [program.modules[m.strip()] for m in modules.removeprefix(", [").removesuffix("]").split(",") if m.strip()]
+    ins = module.add_instruction(operation(op_name, **attributes), args, mods)
+    if shape is not None and ins.shape != shape:
+        raise ValueError(f"inferred {ins.shape}")
+    names[name] = ins
+
+
+def _literal(text: str, shape: Shape) -> np.ndarray:
+    if text == "{ ... }":
+        values = np.zeros(shape.elements)
+    else:
+        values = np.array([float(v) for v in text.strip("{}").split(",") if v.strip()])
+        if shape.type in dtypes.INTEGERS:
+            values = np.array([int(v) for v in text.strip("{}").split(",") if v.strip()], shape.numpy_dtype)
+    flat = np.zeros(shape.element_space, shape.numpy_dtype)
+    view = np.lib.stride_tricks.as_strided(flat, shape.lens, [s * flat.itemsize for s in shape.strides])
+    view[...] = values.reshape(shape.lens).astype(shape.numpy_dtype)
+    view.flags.writeable = False
+    return view
+
+
+def _split_attributes(rest: str) -> tuple[dict[str, Any], str]:
+    if not rest.startswith("["):
+        return {}, rest
+    attributes: dict[str, Any] = {}
+    position = 1
+    while rest[position] != "]":
+        equals = rest.index("=", position)
+        key = rest[position:equals]
+        attributes[key], position = _value(rest, equals + 1)
+        if rest[position] == ",":
+            position += 1
+    return attributes, rest[position + 1 :]
+
+
+def _value(text: str, at: int) -> tuple[Any, int]:
+    """One attribute value starting at `at`, and the position behind it."""
+    if text[at] == "{":
+        items, at = [], at + 1
+        while text[at] != "}":
+            item, at = _value(text, at)
+            items.append(item)
+            at += len(re.match(r",?\s*", text[at:])[0])  # type: ignore[index]
+        return tuple(items), at + 1
+    if text[at] == '"':
+        found = re.compile(r'"((?:[^"\\]|\\.)*)"').match(text, at)
+        if not found:
+            raise ValueError("a string is not closed")
+        return re.sub(r"\\(.)", r"\1", found[1]), found.end()
+    found = re.compile(r"[^,\]}]*").match(text, at)
+    assert found
+    word = found[0]
+    for read in (int, float):
+        try:
+            return read(word), found.end()
+        except ValueError:
+            continue
+    return word, found.end()
+
+
+def parse_shape(text: str) -> Shape:
+    """Read what `str(Shape)` prints."""
+    if text.startswith("tuple_type("):
+        inner = text.removeprefix("tuple_type(").removesuffix(")")
+        return Shape.tuple_of(parse_shape(part.strip()) for part in _outer_split(inner))
+    found = re.fullmatch(r"(\w+)_type, \{([\d, ]*)\}, \{([\d, ]*)\}", text)
+    if found:
+        return Shape(found[1], _ints(found[2]), _ints(found[3]))
+    found = re.fullmatch(r"(\w+)_type, dynamic, \{(.*)\}", text)
+    if not found:
+        raise ValueError(f"not a shape: {text!r}")
+    dims = re.findall(r"\[(\d+), (\d+), \{([\d, ]*)\}\]", found[2])
+    return Shape(found[1], dyn_dims=tuple(DynamicDimension(int(a), int(b), _ints(o)) for a, b, o in dims))
+
+
+def _outer_split(text: str) -> Iterator[str]:
+    depth, start = 0, 0
+    for n, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if c == ";" and not depth:
+            yield text[start:n]
+            start = n + 1
+    yield text[start:]
+
+
+def _ints(text: str) -> tuple[int, ...]:
+    return tuple(int(v) for v in text.split(",") if v.strip())
+

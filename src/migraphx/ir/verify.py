@@ -1,0 +1,37 @@
+"""Check that a module is well formed."""
+
+from __future__ import annotations
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.ir.program import Program, reachable
+
+
+class VerifyError(AssertionError):
+    """A pass broke the graph: names the module and the instruction."""
+
+
+def verify_program(program: Program) -> None:
+    for module in reachable(program.main):
+        verify(module)
+
+
+def verify(module: Module) -> None:
+    """Order, uses and shapes: every input comes earlier and knows its user, every shape is what is inferred."""
+    seen: set[Instruction] = set()
+    for n, ins in enumerate(module):
+        where = f"module {module.name!r}, @{n} = {ins.name}"
+        for i in ins.inputs:
+            if ins not in i.users:
+                raise VerifyError(f"{where}: an input {i!r} does not know this user")
+            if i.owner is None or (i.owner is module and i not in seen):
+                raise VerifyError(f"{where}: its input {i!r} is removed or comes later")
+        if any(ins not in user.inputs and user.inputs for user in ins.users if ins not in user.inputs):
+            raise VerifyError(f"{where}: a user does not have it as an input")
+        if isinstance(ins.op, Return) and ins is not module.last:
+            raise VerifyError(f"{where}: instructions follow the return")
+        if not isinstance(ins.op, (Parameter, Literal)):
+            inferred = ins.op.infer_with([i.shape for i in ins.inputs], ins.modules)
+            if inferred != ins.shape:
+                raise VerifyError(f"{where}: has shape {ins.shape}, inferred {inferred}")
+        seen.add(ins)
