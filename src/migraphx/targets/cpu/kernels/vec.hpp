@@ -1,0 +1,334 @@
+// Vectors on compiler vector extensions: the one place that knows the instruction set.
+//
+//   LANES          float lanes of a native register: 16 (AVX-512), 8 (AVX), 4 (NEON, SSE).
+//   vec<T, N>      N lanes of T (default LANES, whatever the width of T). half lanes are _Float16; bf16 and bool
+//                  have no vector arithmetic, so vec<bf16> is vec<uint16_t> and vec<bool> is vec<uint8_t> (0/1).
+//   load<N>(p)  load_n<N>(p, n, fill)  store(p, v)  store_n(p, v, n)      p needs no alignment; 0 <= n <= N, and a
+//                  partial access touches no memory at or past p + n. Lanes past n read as `fill` (default 0).
+//   load_f<N>(p)  load_f_n<N>(p, n, fill)  store_f(p, v)  store_f_n(p, v, n)   float lanes from/to float, half, bf16;
+//                  storing rounds to nearest even and keeps NaN and inf.
+//   splat<T, N>(x)   all lanes x.     iota<T, N>()   lanes 0, 1, 2 ...
+//   cast<U>(v)     convertvector (float to integer truncates); cast<bool>(v) is v != 0 as 0/1.
+//   select(m, a, b)  lane-wise m ? a : b; m is a comparison result or any integer vector (non-zero is true).
+//   hsum hmax hmin hprod   horizontal reductions, tree order. hmax and hmin give NaN if any lane is NaN.
+//
+// Arithmetic and comparison operators are those of the compiler: a + b, a < b (lanes 0/-1, integers as wide as T).
+// Functions take the vector type itself (V); lane_t<V> and lanes_v<V> give its element type and lane count.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// Every function here is inlined, so the vector calling convention that this warns about is never used.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#define MGX_INLINE inline __attribute__((always_inline))
+#define MGX_NOINLINE __attribute__((noinline))
+
+namespace mgx {
+
+#if defined(__AVX512F__)
+inline constexpr int LANES = 16;
+#elif defined(__AVX__)
+inline constexpr int LANES = 8;
+#else
+inline constexpr int LANES = 4;
+#endif
+
+using half = _Float16;
+struct bf16 {
+    uint16_t bits;
+};
+
+// ---- types ----------------------------------------------------------------------------------------------------
+
+template <class T> struct lane_of { using type = T; };
+template <> struct lane_of<bf16> { using type = uint16_t; };
+template <> struct lane_of<bool> { using type = uint8_t; };
+
+template <class T, int N> struct vec_of {
+    using lane = typename lane_of<T>::type;
+    typedef lane type __attribute__((vector_size(N * sizeof(lane))));
+    typedef lane unaligned __attribute__((vector_size(N * sizeof(lane)), aligned(sizeof(lane)), may_alias));
+};
+template <class T, int N = LANES> using vec = typename vec_of<T, N>::type;
+
+template <class T> struct bare { using type = T; };
+template <class T> struct bare<T&> { using type = T; };
+template <class T> struct bare<const T> { using type = T; };
+template <class T> struct bare<const T&> { using type = T; };
+template <class V> using lane_t = typename bare<decltype(V{}[0])>::type;
+template <class V> inline constexpr int lanes_v = int(sizeof(V) / sizeof(lane_t<V>));
+
+template <int BYTES> struct int_of;
+template <> struct int_of<1> { using type = int8_t; };
+template <> struct int_of<2> { using type = int16_t; };
+template <> struct int_of<4> { using type = int32_t; };
+template <> struct int_of<8> { using type = int64_t; };
+
+template <class A, class B> inline constexpr bool same_v = false;
+template <class A> inline constexpr bool same_v<A, A> = true;
+template <class T> inline constexpr bool is_float_v = same_v<T, float> || same_v<T, double> || same_v<T, half>;
+
+template <class To, class From> MGX_INLINE To bit_cast(const From& v) {
+    static_assert(sizeof(To) == sizeof(From));
+    return __builtin_bit_cast(To, v);
+}
+
+template <class V> struct Halves {
+    vec<lane_t<V>, lanes_v<V> / 2> low, high;
+};
+template <class V> MGX_INLINE Halves<V> halves(V v) { return bit_cast<Halves<V>>(v); }
+template <class V> MGX_INLINE vec<lane_t<V>, 2 * lanes_v<V>> join(V low, V high) {
+    using W = vec<lane_t<V>, 2 * lanes_v<V>>;
+    return bit_cast<W>(Halves<W>{low, high});
+}
+
+// ---- whole loads and stores, splat ----------------------------------------------------------------------------
+
+template <int N = LANES, class T> MGX_INLINE vec<T, N> load(const T* p) {
+    return *reinterpret_cast<const typename vec_of<T, N>::unaligned*>(p);
+}
+
+template <class T, class V> MGX_INLINE void store(T* p, V v) {
+    static_assert(same_v<lane_t<V>, typename lane_of<T>::type>, "store converts nothing: use cast or store_f");
+    *reinterpret_cast<typename vec_of<T, lanes_v<V>>::unaligned*>(p) = v;
+}
+
+template <class T, int N = LANES> MGX_INLINE vec<T, N> splat(T x) {
+    if constexpr (same_v<T, bf16>)
+        return vec<T, N>{} + x.bits;
+    else if constexpr (is_float_v<T>)
+        return x - vec<T, N>{};  // not 0 + x, which would lose the sign of -0
+    else
+        return vec<T, N>{} + static_cast<typename lane_of<T>::type>(x);
+}
+
+template <class T, int N = LANES> MGX_INLINE vec<T, N> iota() {
+    vec<T, N> v{};
+    for (int i = 0; i < N; ++i) v[i] = static_cast<lane_t<vec<T, N>>>(i);
+    return v;
+}
+
+// ---- select and cast ------------------------------------------------------------------------------------------
+
+template <class M, class V> MGX_INLINE V select(M m, V a, V b) {
+    static_assert(lanes_v<M> == lanes_v<V>);
+    using wide = vec<typename int_of<sizeof(lane_t<V>)>::type, lanes_v<V>>;
+    if constexpr (same_v<M, wide>)
+        return (m != 0) ? a : b;
+    else
+        return (__builtin_convertvector(m != 0, wide) != 0) ? a : b;
+}
+
+template <class U, class V> MGX_INLINE vec<U, lanes_v<V>> cast(V v) {
+    using to = vec<U, lanes_v<V>>;
+    if constexpr (same_v<U, bool>)
+        return __builtin_convertvector(v != 0, to) & uint8_t(1);
+    else
+        return __builtin_convertvector(v, to);
+}
+
+// ---- partial loads and stores ---------------------------------------------------------------------------------
+
+// One masked move of V; only the first n lanes of p are touched. Inline assembly, because the intrinsics' header
+// costs more compile time than a whole model's code.
+template <class V> inline constexpr bool has_masked_v =
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+    sizeof(V) == 16 || sizeof(V) == 32 || sizeof(V) == 64;
+#elif defined(__AVX__)
+    (sizeof(V) == 16 || sizeof(V) == 32) && sizeof(lane_t<V>) >= 4;
+#else
+    false;
+#endif
+
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#define MGX_BY_WIDTH(ASM)                          \
+    if constexpr (sizeof(lane_t<V>) == 1) ASM("8") \
+    else if constexpr (sizeof(lane_t<V>) == 2) ASM("16") else if constexpr (sizeof(lane_t<V>) == 4) ASM("32") else ASM("64")
+template <int N> struct mask_of { using type = uint16_t; };
+template <> struct mask_of<32> { using type = uint32_t; };
+template <> struct mask_of<64> { using type = uint64_t; };
+template <class V> MGX_INLINE auto mask_n(int n) {
+    constexpr int N = lanes_v<V> < 16 ? 16 : lanes_v<V>;
+    return static_cast<typename mask_of<N>::type>(n >= 64 ? ~uint64_t(0) : (uint64_t(1) << n) - 1);
+}
+template <class V, class T> MGX_INLINE V masked_load(const T* p, int n, V fill) {
+    auto k = mask_n<V>(n);
+    auto& m = *reinterpret_cast<const typename vec_of<lane_t<V>, lanes_v<V>>::unaligned*>(p);
+#define MGX_ASM(W) { asm("vmovdqu" W " %1, %0%{%2%}" : "+v"(fill) : "m"(m), "Yk"(k)); }
+    MGX_BY_WIDTH(MGX_ASM)
+#undef MGX_ASM
+    return fill;
+}
+template <class V, class T> MGX_INLINE void masked_store(T* p, V v, int n) {
+    auto k = mask_n<V>(n);
+    auto& m = *reinterpret_cast<typename vec_of<lane_t<V>, lanes_v<V>>::unaligned*>(p);
+#define MGX_ASM(W) { asm("vmovdqu" W " %1, %0%{%2%}" : "+m"(m) : "v"(v), "Yk"(k)); }
+    MGX_BY_WIDTH(MGX_ASM)
+#undef MGX_ASM
+}
+#undef MGX_BY_WIDTH
+#elif defined(__AVX__)
+template <class V> MGX_INLINE auto mask_n(int n) {
+    using I = typename int_of<sizeof(lane_t<V>)>::type;
+    return iota<I, lanes_v<V>>() < static_cast<I>(n);
+}
+template <class V, class T> MGX_INLINE V masked_load(const T* p, int n, V fill) {
+    auto k = mask_n<V>(n);
+    auto& m = *reinterpret_cast<const typename vec_of<lane_t<V>, lanes_v<V>>::unaligned*>(p);
+    V v;
+    if constexpr (sizeof(lane_t<V>) == 4)
+        asm("vmaskmovps %1, %2, %0" : "=x"(v) : "m"(m), "x"(k));
+    else
+        asm("vmaskmovpd %1, %2, %0" : "=x"(v) : "m"(m), "x"(k));
+    return select(k, v, fill);
+}
+template <class V, class T> MGX_INLINE void masked_store(T* p, V v, int n) {
+    auto k = mask_n<V>(n);
+    auto& m = *reinterpret_cast<typename vec_of<lane_t<V>, lanes_v<V>>::unaligned*>(p);
+    if constexpr (sizeof(lane_t<V>) == 4)
+        asm("vmaskmovps %1, %2, %0" : "+m"(m) : "x"(v), "x"(k));
+    else
+        asm("vmaskmovpd %1, %2, %0" : "+m"(m) : "x"(v), "x"(k));
+}
+#else
+template <class V, class T> V masked_load(const T* p, int n, V fill);
+template <class V, class T> void masked_store(T* p, V v, int n);
+#endif
+
+template <int N = LANES, class T> MGX_INLINE vec<T, N> load_n(const T* p, int n, T fill = T{}) {
+    vec<T, N> v = splat<T, N>(fill);
+    if constexpr (has_masked_v<vec<T, N>>) {
+        return masked_load(p, n, v);
+    } else if constexpr (sizeof(v) > LANES * sizeof(float)) {  // wider than a register: two halves
+        constexpr int H = N / 2;
+        return join(load_n<H>(p, n < H ? n : H, fill), load_n<H>(p + H, n > H ? n - H : 0, fill));
+    } else {
+        const auto* lanes = reinterpret_cast<const typename vec_of<T, 1>::unaligned*>(p);
+        for (int i = 0; i < N; ++i)
+            if (i < n) v[i] = lanes[i][0];
+        return v;
+    }
+}
+
+template <class T, class V> MGX_INLINE void store_n(T* p, V v, int n) {
+    static_assert(same_v<lane_t<V>, typename lane_of<T>::type>, "store_n converts nothing: use cast or store_f_n");
+    if constexpr (has_masked_v<V>) {
+        masked_store(p, v, n);
+    } else if constexpr (sizeof(v) > LANES * sizeof(float)) {
+        constexpr int H = lanes_v<V> / 2;
+        const auto parts = halves(v);
+        store_n(p, parts.low, n < H ? n : H);
+        store_n(p + H, parts.high, n > H ? n - H : 0);
+    } else {
+        auto* lanes = reinterpret_cast<typename vec_of<T, 1>::unaligned*>(p);
+        for (int i = 0; i < lanes_v<V>; ++i)
+            if (i < n) lanes[i][0] = v[i];
+    }
+}
+
+// ---- half and bf16 --------------------------------------------------------------------------------------------
+
+template <int N> MGX_INLINE vec<float, N> half_to_float(vec<uint16_t, N> h) {
+#if defined(__F16C__)
+    if constexpr (N == 4 || N == 8 || N == LANES) {
+        vec<float, N> f;
+        if constexpr (N == 4) {
+            vec<uint16_t, 8> wide{h[0], h[1], h[2], h[3]};
+            asm("vcvtph2ps %1, %0" : "=x"(f) : "x"(wide));
+        } else {
+            asm("vcvtph2ps %1, %0" : "=v"(f) : "v"(h));
+        }
+        return f;
+    }
+#endif
+    return __builtin_convertvector(bit_cast<vec<half, N>>(h), vec<float, N>);
+}
+
+template <int N> MGX_INLINE vec<uint16_t, N> float_to_half(vec<float, N> f) {
+#if defined(__F16C__)
+    if constexpr (N == 8 || N == LANES) {
+        vec<uint16_t, N> h;
+        asm("vcvtps2ph $0, %1, %0" : "=v"(h) : "v"(f));
+        return h;
+    }
+#endif
+    return bit_cast<vec<uint16_t, N>>(__builtin_convertvector(f, vec<half, N>));
+}
+
+template <int N> MGX_INLINE vec<float, N> bf16_to_float(vec<uint16_t, N> h) {
+    return bit_cast<vec<float, N>>(cast<uint32_t>(h) << 16);
+}
+
+template <int N> MGX_INLINE vec<uint16_t, N> float_to_bf16(vec<float, N> f) {
+    auto u = bit_cast<vec<uint32_t, N>>(f);
+    auto rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;  // to nearest, ties to even
+    auto quiet = (u >> 16) | 0x40u;                         // rounding could turn a NaN into inf
+    return cast<uint16_t>(select(f != f, quiet, rounded));
+}
+
+template <int N = LANES, class T> MGX_INLINE vec<float, N> load_f(const T* p) {
+    if constexpr (same_v<T, half>)
+        return half_to_float<N>(load<N>(reinterpret_cast<const uint16_t*>(p)));
+    else if constexpr (same_v<T, bf16>)
+        return bf16_to_float<N>(load<N>(p));
+    else
+        return load<N>(p);
+}
+
+template <int N = LANES, class T> MGX_INLINE vec<float, N> load_f_n(const T* p, int n, T fill = T{}) {
+    if constexpr (same_v<T, half>)
+        return half_to_float<N>(load_n<N>(reinterpret_cast<const uint16_t*>(p), n, bit_cast<uint16_t>(fill)));
+    else if constexpr (same_v<T, bf16>)
+        return bf16_to_float<N>(load_n<N>(p, n, fill));
+    else
+        return load_n<N>(p, n, fill);
+}
+
+template <class T, class V> MGX_INLINE void store_f(T* p, V v) {
+    if constexpr (same_v<T, half>)
+        store(reinterpret_cast<uint16_t*>(p), float_to_half<lanes_v<V>>(v));
+    else if constexpr (same_v<T, bf16>)
+        store(p, float_to_bf16<lanes_v<V>>(v));
+    else
+        store(p, v);
+}
+
+template <class T, class V> MGX_INLINE void store_f_n(T* p, V v, int n) {
+    if constexpr (same_v<T, half>)
+        store_n(reinterpret_cast<uint16_t*>(p), float_to_half<lanes_v<V>>(v), n);
+    else if constexpr (same_v<T, bf16>)
+        store_n(p, float_to_bf16<lanes_v<V>>(v), n);
+    else
+        store_n(p, v, n);
+}
+
+MGX_INLINE float to_float(float x) { return x; }
+MGX_INLINE float to_float(half x) { return static_cast<float>(x); }
+MGX_INLINE float to_float(bf16 x) { return bit_cast<float>(uint32_t(x.bits) << 16); }
+
+// ---- horizontal reductions ------------------------------------------------------------------------------------
+
+template <class V, class F> MGX_INLINE lane_t<V> fold(V v, F f) {
+    if constexpr (lanes_v<V> == 1) {
+        return v[0];
+    } else {
+        const auto parts = halves(v);
+        return fold(f(parts.low, parts.high), f);
+    }
+}
+template <class V> MGX_INLINE lane_t<V> hsum(V v) {
+    return fold(v, [](auto a, auto b) { return a + b; });
+}
+template <class V> MGX_INLINE lane_t<V> hprod(V v) {
+    return fold(v, [](auto a, auto b) { return a * b; });
+}
+template <class V> MGX_INLINE lane_t<V> hmax(V v) {  // a != a keeps a NaN of a; b wins any comparison with NaN
+    return fold(v, [](auto a, auto b) { return ((a > b) | (a != a)) ? a : b; });
+}
+template <class V> MGX_INLINE lane_t<V> hmin(V v) {
+    return fold(v, [](auto a, auto b) { return ((a < b) | (a != a)) ? a : b; });
+}
+
+}  // namespace mgx
