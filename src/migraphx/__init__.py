@@ -1,0 +1,23 @@
+"""MIGraphX's Python API: the graph inference engine of OpenMGX."""
+
+import migraphx.ops as _ops  # registers every operator
+from migraphx.api.argument import argument, argument_from_pointer, create_argument, fill_argument, generate_argument
+from migraphx.api.functions import get_target
+from migraphx.api.module import instruction_ref, macro, module, op
+from migraphx.api.program import program
+from migraphx.api.shape import shape
+
+__all__ = [
+    "argument",
+    "argument_from_pointer",
+    "create_argument",
+    "fill_argument",
+    "generate_argument",
+    "get_target",
+    "instruction_ref",
+    "macro",
+    "module",
+    "op",
+    "program",
+    "shape",
+]

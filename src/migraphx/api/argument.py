@@ -1,0 +1,115 @@
+"""`migraphx.argument` and the functions that make one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from migraphx.api.shape import shape, wrap
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.shape import Shape
+from migraphx.runtime.argument import Argument
+
+
+class argument(Argument):
+    """A shape and the memory that holds its values; made from anything NumPy reads, without a copy."""
+
+    __slots__ = ()
+
+    def __init__(self, data: Any) -> None:
+        array = as_array(data)
+        super().__init__(Shape.of(array), array.__array_interface__["data"][0], data)
+        self._array = array
+
+    def get_shape(self) -> shape:
+        return wrap(self.shape)
+
+    def data_ptr(self) -> int:
+        return self.pointer
+
+    def tolist(self) -> list:
+        """The values in row-major order, as Python numbers."""
+        return self.array.ravel().tolist()
+
+    def save(self, path: str) -> None:
+        """Write as `.npy`."""
+        np.save(path, self.array, allow_pickle=False)
+
+    @classmethod
+    def load(cls, path: str) -> argument:
+        """Read a `.npy` file; never unpickles."""
+        return cls(np.load(path, allow_pickle=False))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.array, dtype, copy=copy)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Argument):
+            return NotImplemented
+        same = self.shape.type == other.shape.type and self.shape.lens == other.shape.lens
+        return same and np.array_equal(self.array, other.array, equal_nan=self.shape.type in dtypes.FLOATS)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return np.array2string(self.array, threshold=20)
+
+
+def as_array(data: Any) -> np.ndarray:
+    """View `data` (array, DLPack tensor, buffer, number or nested list) as an array; copies only lists and numbers."""
+    if isinstance(data, Argument):
+        return data.array
+    if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):
+        try:
+            return np.from_dlpack(data)
+        except (BufferError, RuntimeError, TypeError):
+            pass  # a type or a read-only flag that DLPack cannot carry; the array protocols below can
+    return np.asarray(data)
+
+
+def publish(plain: Argument) -> argument:
+    """The public face of an engine argument."""
+    made = argument.__new__(argument)
+    Argument.__init__(made, plain.shape, plain.pointer, plain.owner)
+    made._array = plain._array
+    return made
+
+
+def argument_from_pointer(s: shape, pointer: int) -> argument:
+    """View memory that the caller keeps alive."""
+    return publish(Argument(s._impl, pointer))
+
+
+def create_argument(s: shape, values: Any) -> argument:
+    """An argument of shape `s` filled with `values` in row-major order."""
+    made = Argument.empty(s._impl)
+    made.array[...] = np.asarray(values).reshape(s._impl.lens)
+    return publish(made)
+
+
+def fill_argument(s: shape, value: float) -> argument:
+    """An argument of shape `s`, every element `value`."""
+    made = Argument.empty(s._impl)
+    made.array[...] = value
+    return publish(made)
+
+
+def generate_argument(s: shape, seed: int = 0) -> argument:
+    """An argument of shape `s` with reproducible random values: floats in [-1, 1), small integers, bools."""
+    rng, type = np.random.default_rng(seed), s._impl.type
+    made = Argument.empty(s._impl)
+    lens = s._impl.lens
+    if type == "bool":
+        made.array[...] = rng.integers(0, 2, lens)
+    elif type in dtypes.INTEGERS:
+        made.array[...] = rng.integers(0 if type in dtypes.UNSIGNED else -8, 8, lens)
+    else:
+        made.array[...] = rng.uniform(-1, 1, lens)
+    return publish(made)

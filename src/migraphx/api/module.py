@@ -1,0 +1,158 @@
+"""`migraphx.module`, `instruction_ref`, `op` and `macro`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from migraphx.api.argument import argument, as_array
+from migraphx.api.shape import shape, wrap
+from migraphx.ir.builder import COMPOSITES, Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Operation, Return, operation
+from migraphx.ir.text import module_text
+
+
+class op:
+    """An operator with its attributes: `op("transpose", permutation=[1, 0])`."""
+
+    __slots__ = ("_impl",)
+
+    def __init__(self, name: str, **attributes: Any) -> None:
+        self._impl: Operation = operation(name, **attributes)
+
+    def name(self) -> str:
+        return self._impl.name
+
+    def values(self) -> dict[str, Any]:
+        return self._impl.attributes()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, op) and self._impl == other._impl
+
+    def __hash__(self) -> int:
+        return hash(self._impl)
+
+    def __repr__(self) -> str:
+        return repr(self._impl)
+
+
+class macro:
+    """A composite of operators with its attributes: `macro("gelu", approximate="tanh")`."""
+
+    __slots__ = ("_attributes", "_name")
+
+    def __init__(self, name: str, **attributes: Any) -> None:
+        if name not in COMPOSITES:
+            near = get_close_matches(name, COMPOSITES, 1)
+            raise ValueError(f"unknown macro {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        self._name, self._attributes = name, attributes
+
+    def name(self) -> str:
+        return self._name
+
+    def values(self) -> dict[str, Any]:
+        return dict(self._attributes)
+
+
+class instruction_ref:
+    """A reference to one instruction; equal and hashed by identity."""
+
+    __slots__ = ("_impl",)
+
+    def __init__(self, impl: Instruction) -> None:
+        self._impl = impl
+
+    def shape(self) -> shape:
+        return wrap(self._impl.shape)
+
+    def op(self) -> op:
+        made = op.__new__(op)
+        made._impl = self._impl.op
+        return made
+
+    def inputs(self) -> list[instruction_ref]:
+        return [instruction_ref(i) for i in self._impl.inputs]
+
+    def outputs(self) -> list[instruction_ref]:
+        return [instruction_ref(i) for i in self._impl.users]
+
+    def name(self) -> str:
+        return self._impl.name
+
+    def get_literal(self) -> argument:
+        if self._impl.literal is None:
+            raise ValueError(f"{self._impl.name} is not a literal")
+        return argument(self._impl.literal)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, instruction_ref) and self._impl is other._impl
+
+    def __hash__(self) -> int:
+        return hash(self._impl)
+
+    def __repr__(self) -> str:
+        return repr(self._impl)
+
+
+class module:
+    """A list of instructions of a program."""
+
+    def __init__(self, impl: Module) -> None:
+        self._impl = impl
+        self._origin = ""
+
+    def set_origin(self, origin: str) -> None:
+        """Where the instructions added from now on come from (an ONNX node, a line of Python)."""
+        self._origin = origin
+
+    def add_instruction(
+        self, operation: op, args: Sequence[instruction_ref] = (), mod_args: Sequence[module] = ()
+    ) -> instruction_ref:
+        inputs = [a._impl for a in args]
+        modules = [m._impl for m in mod_args]
+        return instruction_ref(self._impl.add_instruction(operation._impl, inputs, modules, origin=self._origin))
+
+    def add_macro(self, composite: macro, args: Sequence[instruction_ref | None] = ()) -> instruction_ref | list[instruction_ref]:
+        """Append a composite's instructions; returns its result, or a list where it has several."""
+        return self._expand(composite, args, None)
+
+    def insert_macro(
+        self, before: instruction_ref, composite: macro, args: Sequence[instruction_ref | None] = ()
+    ) -> instruction_ref | list[instruction_ref]:
+        return self._expand(composite, args, before._impl)
+
+    def _expand(
+        self, composite: macro, args: Sequence[instruction_ref | None], before: Instruction | None
+    ) -> instruction_ref | list[instruction_ref]:
+        build = COMPOSITES[composite.name()]
+        inputs = [None if a is None else a._impl for a in args]
+        made = build(Builder(self._impl, before, self._origin), *inputs, **composite.values())
+        return instruction_ref(made) if isinstance(made, Instruction) else [instruction_ref(i) for i in made]
+
+    def add_literal(self, value: Any) -> instruction_ref:
+        """A constant from anything an argument is made from; the memory is shared, not copied."""
+        return instruction_ref(self._impl.add_literal(as_array(value), self._origin))
+
+    def add_parameter(self, name: str, s: shape) -> instruction_ref:
+        return instruction_ref(self._impl.add_parameter(name, s._impl))
+
+    def add_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
+        return instruction_ref(self._impl.add_return([a._impl for a in args]))
+
+    def replace_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
+        return instruction_ref(self._impl.replace_return([a._impl for a in args]))
+
+    def get_returns(self) -> list[instruction_ref]:
+        last = self._impl.last
+        return [instruction_ref(i) for i in last.inputs] if last is not None and isinstance(last.op, Return) else []
+
+    def print(self) -> None:
+        print(self)
+
+    def __iter__(self) -> Iterator[instruction_ref]:
+        return (instruction_ref(i) for i in self._impl)
+
+    def __repr__(self) -> str:
+        return module_text(self._impl)

@@ -1,0 +1,129 @@
+"""`migraphx.shape`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.shape import DynamicDimension, Shape, permuted
+
+type_t = Enum("type_t", {f"{n}_type": k for k, n in enumerate((*dtypes.NUMPY_TYPES, "tuple"))})
+
+
+class dynamic_dimension:
+    """A dimension known only at run time: `min` <= n <= `max`, with preferred sizes `optimals`."""
+
+    def __init__(self, min: int, max: int, optimals: Iterable[int] = ()) -> None:
+        self._impl = DynamicDimension(min, max, tuple(sorted(optimals)))
+
+    @property
+    def min(self) -> int:
+        return self._impl.min
+
+    @property
+    def max(self) -> int:
+        return self._impl.max
+
+    @property
+    def optimals(self) -> set[int]:
+        return set(self._impl.optimals)
+
+    def is_fixed(self) -> bool:
+        return self._impl.is_fixed
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, dynamic_dimension) and self._impl == other._impl
+
+    def __hash__(self) -> int:
+        return hash(self._impl)
+
+    def __repr__(self) -> str:
+        return f"dynamic_dimension({self.min}, {self.max}, {sorted(self.optimals)})"
+
+
+class shape:
+    """Element type, lens and strides (in elements) of a value."""
+
+    type_t = type_t
+    dynamic_dimension = dynamic_dimension
+    __slots__ = ("_impl",)
+
+    def __init__(
+        self,
+        type: str | Enum = "float",
+        lens: Sequence[int] = (1,),
+        strides: Sequence[int] | None = None,
+        permutation: Sequence[int] | None = None,
+        dyn_dims: Sequence[dynamic_dimension] | None = None,
+    ) -> None:
+        name = (type.name if isinstance(type, Enum) else type).removesuffix("_type")
+        if strides is not None and permutation is not None:
+            raise ValueError("shape: give strides or a permutation, not both")
+        if dyn_dims:
+            self._impl = Shape(name, dyn_dims=tuple(d._impl for d in dyn_dims))
+        elif permutation is not None:
+            self._impl = permuted(name, tuple(lens), permutation)
+        else:
+            self._impl = Shape(name, tuple(lens), None if strides is None else tuple(strides))  # type: ignore[arg-type]
+
+    def type(self) -> Enum:
+        return type_t[f"{self._impl.type}_type"]
+
+    def lens(self) -> list[int]:
+        return list(self._impl.lens)
+
+    def strides(self) -> list[int]:
+        return list(self._impl.strides)
+
+    def ndim(self) -> int:
+        return self._impl.ndim
+
+    def elements(self) -> int:
+        return self._impl.elements
+
+    def bytes(self) -> int:
+        return self._impl.bytes
+
+    def type_string(self) -> str:
+        return f"{self._impl.type}_type"
+
+    def type_size(self) -> int:
+        return self._impl.numpy_dtype.itemsize
+
+    def dyn_dims(self) -> list[dynamic_dimension]:
+        return [dynamic_dimension(d.min, d.max, d.optimals) for d in self._impl.dyn_dims]
+
+    def packed(self) -> bool:
+        return self._impl.packed
+
+    def transposed(self) -> bool:
+        return self._impl.transposed
+
+    def broadcasted(self) -> bool:
+        return self._impl.broadcasted
+
+    def standard(self) -> bool:
+        return self._impl.standard
+
+    def scalar(self) -> bool:
+        return self._impl.scalar
+
+    def dynamic(self) -> bool:
+        return self._impl.dynamic
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, shape) and self._impl == other._impl
+
+    def __hash__(self) -> int:
+        return hash(self._impl)
+
+    def __repr__(self) -> str:
+        return str(self._impl)
+
+
+def wrap(impl: Shape) -> shape:
+    """The public face of an engine shape."""
+    made = shape.__new__(shape)
+    made._impl = impl
+    return made

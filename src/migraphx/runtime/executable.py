@@ -1,0 +1,29 @@
+"""What a compiled program is, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from migraphx.ir.shape import Shape
+from migraphx.runtime.argument import Argument
+
+
+class Executable(Protocol):
+    """A program that a target has compiled. May be run from several threads at once."""
+
+    target: str
+    parameters: dict[str, Shape]
+    outputs: list[Shape]
+
+    def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
+        """Run once.
+
+        `inputs` follow `parameters`, have exactly their shapes and are not written. `outputs`, where given, are
+        filled and returned; else new ones are made.
+        """
+        ...
+
+    def sections(self) -> dict[str, Any]:
+        """What a saved file needs beside the program to skip compilation; empty where there is nothing."""
+        ...
