@@ -1,0 +1,511 @@
+"""Elementwise operators: each is its scalar body, written once in the words of ops/scalar.py.
+
+Inputs have the same lens: broadcasting is an instruction of its own (multibroadcast). They have one type,
+which is the result's, unless the declaration says otherwise; there is no implicit conversion.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import new_class
+from typing import Any, ClassVar
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.operation import Operation
+from migraphx.ir.shape import Shape, elementwise
+from migraphx.ops.scalar import NumpyScalar
+
+ANY = frozenset(dtypes.NUMPY_TYPES)
+NUMBERS = ANY - {"bool"}
+FLOATS = dtypes.FLOATS
+INTEGERS = dtypes.INTEGERS
+BITS = INTEGERS | {"bool"}
+REAL = FLOATS | dtypes.SIGNED
+
+
+class Pointwise(Operation):
+    """Base of the elementwise operators: `body(s, *inputs, **attributes)` in the words of `s`."""
+
+    body: ClassVar[Callable[..., Any]]
+    accepts: ClassVar[frozenset[str]]
+    result: ClassVar[str | None]  # None: the inputs' type
+
+    def apply(self, s: Any, *args: Any) -> Any:
+        """The body read by `s`."""
+        return type(self).body(s, *args, **self.attributes())
+
+    def result_type(self, types: Sequence[str]) -> str:
+        return self.result or types[-1]
+
+    def infer(self, *inputs: Shape) -> Shape:
+        self.require(not any(s.sub_shapes for s in inputs), inputs, "takes no tuple")
+        self.same_lens(inputs)
+        self.check_types(inputs)
+        return elementwise(self.result_type([s.type for s in inputs]), inputs)
+
+    def check_types(self, inputs: Sequence[Shape]) -> None:
+        self.same_type(inputs)
+        self.require(inputs[0].type in self.accepts, inputs, f"does not take {inputs[0].type}")
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        types = [dtypes.from_numpy(a.dtype) for a in args]
+        wide = [np.asarray(a, dtypes.accumulator(t)) for a, t in zip(args, types, strict=True)]
+        with np.errstate(all="ignore"):
+            result = self.apply(NumpyScalar, *wide)
+            return np.asarray(result).astype(dtypes.to_numpy(self.result_type(types)), copy=False)
+
+
+class Conditional(Pointwise):
+    """Its first input is bool and has no part in the type of the result."""
+
+    def check_types(self, inputs: Sequence[Shape]) -> None:
+        self.require(inputs[0].type == "bool", inputs, "the condition is not bool")
+        self.same_type(inputs[1:])
+
+
+class Converting(Pointwise):
+    """The result's type is the attribute `target_type`."""
+
+    target_type: str
+
+    def __post_init__(self) -> None:
+        dtypes.to_numpy(self.target_type)  # refuses an unknown name
+        object.__setattr__(self, "target_type", self.target_type.removesuffix("_type"))
+
+    def result_type(self, types: Sequence[str]) -> str:
+        return self.target_type
+
+
+def pointwise(
+    accepts: frozenset[str], result: str | None = None, base: type[Pointwise] = Pointwise
+) -> Callable[[Callable[..., Any]], type[Pointwise]]:
+    """Declare an elementwise operator from its body.
+
+    Positional parameters after `s` are the inputs, keyword-only ones the attributes; the docstring is the
+    meaning. `accepts` holds the types of the inputs; `result` is the result's type where it is not theirs.
+    """
+
+    def declare(body: Callable[..., Any]) -> type[Pointwise]:
+        parameters = list(inspect.signature(body).parameters.values())[1:]
+        inputs = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+        inherited = set(getattr(base, "__dataclass_fields__", ()))
+        members: dict[str, Any] = {
+            "__doc__": body.__doc__,
+            "__module__": body.__module__,
+            "__qualname__": body.__name__,
+            "__annotations__": {},
+            "body": staticmethod(body),
+            "arity": len(inputs),
+            "accepts": accepts,
+            "result": result,
+        }
+        for p in parameters:
+            if p.kind is p.KEYWORD_ONLY and p.name not in inherited:
+                members["__annotations__"][p.name] = p.annotation
+                if p.default is not p.empty:
+                    members[p.name] = p.default
+        name = body.__name__.rstrip("_")
+        return new_class(body.__name__, (base,), {"name": name}, lambda space: space.update(members))
+
+    return declare
+
+
+# ---- arithmetic ----
+
+
+@pointwise(NUMBERS)
+def add(s, x, y):
+    """x + y"""
+    return s.add(x, y)
+
+
+@pointwise(NUMBERS)
+def sub(s, x, y):
+    """x - y"""
+    return s.sub(x, y)
+
+
+@pointwise(ANY)
+def mul(s, x, y):
+    """x * y; of bools: both"""
+    return s.mul(x, y)
+
+
+@pointwise(NUMBERS)
+def div(s, x, y):
+    """x / y; of integers: truncated"""
+    return s.div(x, y)
+
+
+@pointwise(NUMBERS)
+def fmod(s, x, y):
+    """Remainder of x / y with the sign of x (ONNX Mod with fmod=1)"""
+    return s.fmod(x, y)
+
+
+@pointwise(NUMBERS)
+def mod(s, x, y):
+    """Remainder of x / y with the sign of y (ONNX Mod, ATen remainder)"""
+    return s.mod(x, y)
+
+
+@pointwise(NUMBERS)
+def pow(s, x, y):
+    """x to the power of y"""
+    return s.pow(x, y)
+
+
+@pointwise(NUMBERS)
+def sqdiff(s, x, y):
+    """(x - y)^2"""
+    d = s.sub(x, y)
+    return s.mul(d, d)
+
+
+@pointwise(ANY)
+def max(s, x, y):
+    """The larger of x and y; NaN if either is"""
+    return s.max(x, y)
+
+
+@pointwise(ANY)
+def min(s, x, y):
+    """The smaller of x and y; NaN if either is"""
+    return s.min(x, y)
+
+
+@pointwise(NUMBERS)
+def clip(s, x, low, high):
+    """min(max(x, low), high) (ONNX Clip, ATen clamp)"""
+    return s.min(s.max(x, low), high)
+
+
+@pointwise(NUMBERS)
+def neg(s, x):
+    """-x"""
+    return s.neg(x)
+
+
+@pointwise(NUMBERS)
+def abs(s, x):
+    """|x|"""
+    return s.abs(x)
+
+
+@pointwise(NUMBERS)
+def sign(s, x):
+    """-1, 0 or 1; 0 for NaN"""
+    return s.sign(x)
+
+
+@pointwise(FLOATS)
+def recip(s, x):
+    """1 / x"""
+    return s.recip(x)
+
+
+@pointwise(FLOATS)
+def sqrt(s, x):
+    """Square root"""
+    return s.sqrt(x)
+
+
+@pointwise(FLOATS)
+def rsqrt(s, x):
+    """1 / sqrt(x)"""
+    return s.rsqrt(x)
+
+
+# ---- exponentials, logarithms, trigonometry ----
+
+
+@pointwise(FLOATS)
+def exp(s, x):
+    """e to the power of x"""
+    return s.exp(x)
+
+
+@pointwise(FLOATS)
+def expm1(s, x):
+    """exp(x) - 1, exact near 0"""
+    return s.expm1(x)
+
+
+@pointwise(FLOATS)
+def log(s, x):
+    """Natural logarithm"""
+    return s.log(x)
+
+
+@pointwise(FLOATS)
+def log2(s, x):
+    """Logarithm to base 2"""
+    return s.log2(x)
+
+
+@pointwise(FLOATS)
+def log1p(s, x):
+    """log(1 + x), exact near 0"""
+    return s.log1p(x)
+
+
+@pointwise(FLOATS)
+def sin(s, x):
+    """Sine of radians"""
+    return s.sin(x)
+
+
+@pointwise(FLOATS)
+def cos(s, x):
+    """Cosine of radians"""
+    return s.cos(x)
+
+
+@pointwise(FLOATS)
+def tan(s, x):
+    """Tangent of radians"""
+    return s.tan(x)
+
+
+@pointwise(FLOATS)
+def asin(s, x):
+    """Arc sine in radians"""
+    return s.asin(x)
+
+
+@pointwise(FLOATS)
+def acos(s, x):
+    """Arc cosine in radians"""
+    return s.acos(x)
+
+
+@pointwise(FLOATS)
+def atan(s, x):
+    """Arc tangent in radians"""
+    return s.atan(x)
+
+
+@pointwise(FLOATS)
+def sinh(s, x):
+    """Hyperbolic sine"""
+    return s.sinh(x)
+
+
+@pointwise(FLOATS)
+def cosh(s, x):
+    """Hyperbolic cosine"""
+    return s.cosh(x)
+
+
+@pointwise(FLOATS)
+def tanh(s, x):
+    """Hyperbolic tangent"""
+    return s.tanh(x)
+
+
+@pointwise(FLOATS)
+def asinh(s, x):
+    """Inverse hyperbolic sine"""
+    return s.asinh(x)
+
+
+@pointwise(FLOATS)
+def acosh(s, x):
+    """Inverse hyperbolic cosine"""
+    return s.acosh(x)
+
+
+@pointwise(FLOATS)
+def atanh(s, x):
+    """Inverse hyperbolic tangent"""
+    return s.atanh(x)
+
+
+@pointwise(FLOATS)
+def erf(s, x):
+    """Error function"""
+    return s.erf(x)
+
+
+# ---- rounding ----
+
+
+@pointwise(FLOATS)
+def floor(s, x):
+    """The largest whole number not above x"""
+    return s.floor(x)
+
+
+@pointwise(FLOATS)
+def ceil(s, x):
+    """The smallest whole number not below x"""
+    return s.ceil(x)
+
+
+@pointwise(FLOATS)
+def trunc(s, x):
+    """x without its fraction"""
+    return s.trunc(x)
+
+
+@pointwise(FLOATS)
+def nearbyint(s, x):
+    """The nearest whole number, ties to even (ONNX Round)"""
+    return s.nearbyint(x)
+
+
+# ---- activations ----
+
+
+@pointwise(NUMBERS)
+def relu(s, x):
+    """max(x, 0)"""
+    return s.max(x, s.const(x, 0))
+
+
+@pointwise(FLOATS)
+def sigmoid(s, x):
+    """1 / (1 + exp(-x))"""
+    return s.sigmoid(x)
+
+
+@pointwise(FLOATS)
+def leaky_relu(s, x, *, alpha: float = 0.01):
+    """x above 0, alpha * x elsewhere"""
+    return s.where(s.greater(x, s.const(x, 0)), x, s.mul(x, s.const(x, alpha)))
+
+
+@pointwise(FLOATS)
+def elu(s, x, *, alpha: float = 1.0):
+    """x above 0, alpha * (exp(x) - 1) elsewhere"""
+    return s.where(s.greater(x, s.const(x, 0)), x, s.mul(s.const(x, alpha), s.expm1(x)))
+
+
+@pointwise(REAL)
+def prelu(s, x, slope):
+    """slope * x below 0, x elsewhere"""
+    return s.where(s.less(x, s.const(x, 0)), s.mul(x, slope), x)
+
+
+# ---- comparison and logic ----
+
+
+@pointwise(ANY, "bool")
+def equal(s, x, y):
+    """x == y, as bool"""
+    return s.equal(x, y)
+
+
+@pointwise(ANY, "bool")
+def less(s, x, y):
+    """x < y, as bool"""
+    return s.less(x, y)
+
+
+@pointwise(ANY, "bool")
+def greater(s, x, y):
+    """x > y, as bool"""
+    return s.greater(x, y)
+
+
+@pointwise(FLOATS, "bool")
+def isnan(s, x):
+    """Whether x is NaN, as bool"""
+    return s.isnan(x)
+
+
+@pointwise(FLOATS, "bool")
+def isinf(s, x):
+    """Whether x is inf or -inf, as bool"""
+    return s.isinf(x)
+
+
+@pointwise(ANY, "bool")
+def logical_and(s, x, y):
+    """Whether x and y are both other than 0, as bool"""
+    return s.logical_and(x, y)
+
+
+@pointwise(ANY, "bool")
+def logical_or(s, x, y):
+    """Whether x or y is other than 0, as bool"""
+    return s.logical_or(x, y)
+
+
+@pointwise(ANY, "bool")
+def logical_xor(s, x, y):
+    """Whether exactly one of x and y is other than 0, as bool"""
+    return s.logical_xor(x, y)
+
+
+@pointwise(ANY, "bool")
+def not_(s, x):
+    """Whether x is 0, as bool"""
+    return s.logical_not(x)
+
+
+@pointwise(BITS)
+def bitwise_and(s, x, y):
+    """x & y"""
+    return s.bitwise_and(x, y)
+
+
+@pointwise(BITS)
+def bitwise_or(s, x, y):
+    """x | y"""
+    return s.bitwise_or(x, y)
+
+
+@pointwise(BITS)
+def bitwise_xor(s, x, y):
+    """x ^ y"""
+    return s.bitwise_xor(x, y)
+
+
+@pointwise(INTEGERS)
+def bitwise_not(s, x):
+    """~x (of a bool: use not)"""
+    return s.bitwise_not(x)
+
+
+@pointwise(INTEGERS)
+def shift_left(s, x, y):
+    """x << y; 0 where y is not inside the width of the type"""
+    return s.shift_left(x, y)
+
+
+@pointwise(INTEGERS)
+def shift_right(s, x, y):
+    """x >> y; signed types keep the sign"""
+    return s.shift_right(x, y)
+
+
+# ---- choice and conversion ----
+
+
+@pointwise(ANY, base=Conditional)
+def where(s, condition, x, y):
+    """x where the condition is true, else y"""
+    return s.where(condition, x, y)
+
+
+@pointwise(ANY, base=Converting)
+def convert(s, x, *, target_type: str):
+    """x as another element type (ONNX Cast); floats truncate to integers"""
+    return s.cast(x, target_type)
+
+
+class Identity(Operation, name="identity"):
+    """x itself."""
+
+    arity = 1
+    view = True
+
+    def infer(self, *inputs: Shape) -> Shape:
+        return inputs[0]
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        return args[0]
