@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Operation:
     def attributes(self) -> dict[str, Any]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
 
-    def refuse(self, inputs: Sequence[Shape], why: str) -> None:
+    def refuse(self, inputs: Sequence[Shape], why: str) -> NoReturn:
         """Raise ShapeError for these inputs."""
         shapes = "; ".join(map(str, inputs))
         raise ShapeError(f"{self.name}: {why} (attributes {self.attributes()}, inputs {shapes or 'none'})")

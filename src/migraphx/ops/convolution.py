@@ -1,0 +1,178 @@
+"""Convolutions over any number of spatial dimensions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.operation import Operation
+from migraphx.ir.shape import Shape
+from migraphx.ops.matmul import QUANTIZED
+from migraphx.ops.movement import keep_layout
+
+
+def both_sides(padding: Sequence[int], n: int) -> list[tuple[int, int]]:
+    """(before, behind) of each of `n` spatial dimensions; `padding` has n values, or n before and n behind."""
+    before, behind = padding[:n], padding[-n:]
+    return list(zip(before, behind, strict=True))
+
+
+def window_lens(
+    lens: Sequence[int], kernel: Sequence[int], padding: Sequence[tuple[int, int]],
+    stride: Sequence[int], dilation: Sequence[int],
+) -> tuple[int, ...]:
+    """How many windows fit along each spatial dimension; below 1 where none does."""
+    dims = zip(lens, kernel, padding, stride, dilation, strict=True)
+    return tuple((n + sum(p) - d * (k - 1) - 1) // s + 1 for n, k, p, s, d in dims)
+
+
+def windows(
+    x: np.ndarray, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
+) -> np.ndarray:
+    """A view {N, C, out..., kernel...} of {N, C, spatial...}."""
+    reach = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
+    view = sliding_window_view(x, reach, tuple(range(2, x.ndim)))
+    some = (slice(None, None, s) for s in stride)
+    return view[(slice(None), slice(None), *some, *(slice(None, None, d) for d in dilation))]
+
+
+def check_windows(op: Operation, inputs: Sequence[Shape], **attributes: Sequence[int]) -> None:
+    """ShapeError unless every attribute has a positive value for each spatial dimension."""
+    n = inputs[0].ndim - 2
+    op.require(n >= 1, inputs, "needs an input {N, C, spatial...}")
+    for name, values in attributes.items():
+        right = len(values) == n and all(v > 0 for v in values)
+        op.require(right, inputs, f"{name} needs {n} positive values")
+
+
+def check_padding(op: Operation, inputs: Sequence[Shape], padding: Sequence[int], mode: int) -> None:
+    """ShapeError unless the padding is explicit and fits the rank."""
+    n = inputs[0].ndim - 2
+    right = len(padding) in (n, 2 * n) and all(p >= 0 for p in padding)
+    op.require(right, inputs, f"padding needs {n} or {2 * n} values, none negative")
+    op.require(mode == 0, inputs, "padding_mode must be 0: padding is explicit")
+
+
+class ConvolutionBase(Operation):
+    """Attributes, shape rule and answer that the forward convolutions share."""
+
+    arity = 2
+    padding: tuple[int, ...] = (0, 0)
+    stride: tuple[int, ...] = (1, 1)
+    dilation: tuple[int, ...] = (1, 1)
+    group: int = 1
+    padding_mode: int = 0
+
+    def out_type(self, inputs: Sequence[Shape]) -> str:
+        raise NotImplementedError
+
+    def infer(self, *inputs: Shape) -> Shape:
+        x, w = inputs
+        check_windows(self, inputs, stride=self.stride, dilation=self.dilation)
+        check_padding(self, inputs, self.padding, self.padding_mode)
+        self.require(w.ndim == x.ndim, inputs, "input and weights differ in rank")
+        self.require(self.group >= 1 and w.lens[0] % self.group == 0, inputs, "group must divide the outputs")
+        channels = f"weights of {w.lens[1]} channels in {self.group} groups on {x.lens[1]} channels"
+        self.require(w.lens[1] * self.group == x.lens[1], inputs, channels)
+        padding = both_sides(self.padding, x.ndim - 2)
+        lens = window_lens(x.lens[2:], w.lens[2:], padding, self.stride, self.dilation)
+        self.require(min((*lens, *w.lens[2:])) >= 1, inputs, "the kernel is empty or exceeds the padded input")
+        return keep_layout(x, (x.lens[0], w.lens[0], *lens), self.out_type(inputs))
+
+    def correlate(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        """The answer in the inputs' own type: im2col, then one matrix product a group."""
+        spatial, g = x.ndim - 2, self.group
+        padded = np.pad(x, [(0, 0), (0, 0), *both_sides(self.padding, spatial)])
+        view = windows(padded, w.shape[2:], self.stride, self.dilation)
+        n, out = view.shape[0], view.shape[2 : 2 + spatial]
+        view = view.reshape(n, g, w.shape[1], *view.shape[2:])
+        # {n, g, c, out..., kernel...} -> {g, c, kernel..., n, out...}
+        order = (1, 2, *range(3 + spatial, view.ndim), 0, *range(3, 3 + spatial))
+        taps = math.prod(w.shape[1:])
+        columns = view.transpose(order).reshape(g, taps, n * math.prod(out))
+        sums = np.matmul(w.reshape(g, w.shape[0] // g, taps), columns)
+        return np.moveaxis(sums.reshape(w.shape[0], n, *out), 1, 0)
+
+
+class Convolution(ConvolutionBase, name="convolution"):
+    """Cross-correlation of {N, C, spatial...} with weights {O, C / group, kernel...} (ONNX Conv).
+
+    The output keeps the input's order of dimensions in memory.
+    """
+
+    def out_type(self, inputs: Sequence[Shape]) -> str:
+        self.same_type(inputs)
+        return inputs[0].type
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        x, w = args
+        wide = dtypes.accumulator(dtypes.from_numpy(x.dtype))
+        return self.correlate(x.astype(wide), w.astype(wide)).astype(x.dtype)
+
+
+class QuantConvolution(ConvolutionBase, name="quant_convolution"):
+    """Convolution of 8-bit integers, summed in int32 (ONNX ConvInteger without zero points)."""
+
+    def out_type(self, inputs: Sequence[Shape]) -> str:
+        self.require(all(s.type in QUANTIZED for s in inputs), inputs, "takes int8 or uint8")
+        return "int32"
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        x, w = (a.astype(np.float64) for a in args)  # exact: products below 2^16, sums below 2^53
+        return self.correlate(x, w).astype(np.int64).astype(np.int32)
+
+
+class ConvolutionBackwards(Operation, name="convolution_backwards"):
+    """Transposed convolution with weights {C, O / group, kernel...} (ONNX ConvTranspose, aten::convolution).
+
+    `padding` is what it removes from either side of the full output.
+    """
+
+    arity = 2
+    padding: tuple[int, ...] = (0, 0)
+    stride: tuple[int, ...] = (1, 1)
+    dilation: tuple[int, ...] = (1, 1)
+    padding_mode: int = 0
+    group: int = 1
+
+    def infer(self, *inputs: Shape) -> Shape:
+        x, w = inputs
+        check_windows(self, inputs, stride=self.stride, dilation=self.dilation)
+        check_padding(self, inputs, self.padding, self.padding_mode)
+        self.same_type(inputs)
+        right = w.ndim == x.ndim and w.lens[0] == x.lens[1]
+        self.require(right, inputs, "weights must be {C, O / group, kernel...} of the input's C")
+        self.require(self.group >= 1 and w.lens[0] % self.group == 0, inputs, "group must divide the channels")
+        lens = self.out_lens(x.lens[2:], w.lens[2:])
+        self.require(min((*lens, *x.lens[2:], *w.lens[2:])) >= 1, inputs, "the output is empty")
+        return keep_layout(x, (x.lens[0], w.lens[1] * self.group, *lens))
+
+    def out_lens(self, lens: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
+        padding = both_sides(self.padding, len(lens))
+        dims = zip(lens, kernel, padding, self.stride, self.dilation, strict=True)
+        return tuple((n - 1) * s + d * (k - 1) + 1 - sum(p) for n, k, p, s, d in dims)
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        x, w = args
+        wide = dtypes.accumulator(dtypes.from_numpy(x.dtype))
+        spatial, g = x.ndim - 2, self.group
+        # what each input element adds: {g, O / g, kernel..., n, spatial...}
+        weights = w.astype(wide).reshape(g, w.shape[0] // g, math.prod(w.shape[1:])).swapaxes(1, 2)
+        pixels = np.moveaxis(x.astype(wide), 0, 1).reshape(g, w.shape[0] // g, x.size // max(x.shape[1], 1))
+        parts = np.matmul(weights, pixels).reshape(g * w.shape[1], *w.shape[2:], x.shape[0], *x.shape[2:])
+        dims = zip(x.shape[2:], w.shape[2:], self.stride, self.dilation, strict=True)
+        reach = ((n - 1) * s + d * (k - 1) + 1 for n, k, s, d in dims)
+        full = np.zeros((g * w.shape[1], x.shape[0], *reach), wide)
+        for tap in np.ndindex(*w.shape[2:]):
+            firsts = [t * d for t, d in zip(tap, self.dilation, strict=True)]
+            spans = zip(firsts, x.shape[2:], self.stride, strict=True)
+            full[(slice(None), slice(None), *(slice(f, f + (n - 1) * s + 1, s) for f, n, s in spans))] += (
+                parts[(slice(None), *tap)]
+            )
+        kept = zip(both_sides(self.padding, spatial), full.shape[2:], strict=True)
+        cut = full[(slice(None), slice(None), *(slice(before, n - behind) for (before, behind), n in kept))]
+        return np.moveaxis(cut, 0, 1).astype(x.dtype)
