@@ -1,5 +1,5 @@
 """The operators; importing this package declares them all."""
 
-from migraphx.ops import pointwise
+from migraphx.ops import convolution, matmul, movement, pointwise
 
-__all__ = ["pointwise"]
+__all__ = ["convolution", "matmul", "movement", "pointwise"]

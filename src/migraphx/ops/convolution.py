@@ -16,7 +16,7 @@ from migraphx.ops.movement import keep_layout
 
 
 def both_sides(padding: Sequence[int], n: int) -> list[tuple[int, int]]:
-    """(before, behind) of each of `n` spatial dimensions; `padding` has n values, or n before and n behind."""
+    """(before, behind) of each of `n` spatial dimensions; `padding` has n values or 2n."""
     before, behind = padding[:n], padding[-n:]
     return list(zip(before, behind, strict=True))
 
@@ -80,7 +80,7 @@ class ConvolutionBase(Operation):
         self.require(w.lens[1] * self.group == x.lens[1], inputs, channels)
         padding = both_sides(self.padding, x.ndim - 2)
         lens = window_lens(x.lens[2:], w.lens[2:], padding, self.stride, self.dilation)
-        self.require(min((*lens, *w.lens[2:])) >= 1, inputs, "the kernel is empty or exceeds the padded input")
+        self.require(min((*lens, *w.lens[2:])) >= 1, inputs, "the kernel exceeds the padded input")
         return keep_layout(x, (x.lens[0], w.lens[0], *lens), self.out_type(inputs))
 
     def correlate(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -146,7 +146,7 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
         self.same_type(inputs)
         right = w.ndim == x.ndim and w.lens[0] == x.lens[1]
         self.require(right, inputs, "weights must be {C, O / group, kernel...} of the input's C")
-        self.require(self.group >= 1 and w.lens[0] % self.group == 0, inputs, "group must divide the channels")
+        self.require(self.group >= 1 and w.lens[0] % self.group == 0, inputs, "group must divide C")
         lens = self.out_lens(x.lens[2:], w.lens[2:])
         self.require(min((*lens, *x.lens[2:], *w.lens[2:])) >= 1, inputs, "the output is empty")
         return keep_layout(x, (x.lens[0], w.lens[1] * self.group, *lens))

@@ -91,7 +91,7 @@ class Broadcast(Operation, name="broadcast"):
     def infer(self, *inputs: Shape) -> Shape:
         (x,) = inputs
         axis = axis_of(self, self.axis, len(self.out_lens), inputs) if self.out_lens else 0
-        self.require(self.out_lens[axis : axis + x.ndim] == x.lens, inputs, "lens must be at `axis` of out_lens")
+        self.require(self.out_lens[axis : axis + x.ndim] == x.lens, inputs, "lens are not those at `axis`")
         behind = len(self.out_lens) - axis - x.ndim
         return Shape(x.type, self.out_lens, (0,) * axis + x.strides + (0,) * behind)
 
