@@ -1,0 +1,47 @@
+"""What rules ask about constants: a constant is a literal, or a literal seen through view operators."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.operation import Literal, operation
+
+
+def is_constant(ins: Instruction) -> bool:
+    """A literal, or views (multibroadcast, transpose, unsqueeze ...) of one."""
+    while not isinstance(ins.op, Literal):
+        if not ins.op.view or len(ins.inputs) != 1:
+            return False
+        ins = ins.inputs[0]
+    return True
+
+
+def value_of(ins: Instruction) -> np.ndarray:
+    """The value of a constant, a NumPy view of its literal: nothing is copied."""
+    if isinstance(ins.op, Literal):
+        return ins.op.value
+    return ins.op.compute(value_of(ins.inputs[0]))
+
+
+def compact(ins: Instruction) -> np.ndarray:
+    """The value of a constant with every broadcast dimension cut to length 1."""
+    value = value_of(ins)
+    if not value.size:
+        return value
+    return value[tuple(slice(0, 1) if s == 0 else slice(None) for s in value.strides)]
+
+
+def scalar_of(ins: Instruction) -> float | int | bool | None:
+    """The one number of which a constant consists; None where it is no constant or has several elements."""
+    if not is_constant(ins):
+        return None
+    value = compact(ins)
+    return value.reshape(()).item() if value.size == 1 else None
+
+
+def folded(b: Builder, name: str, *constants: Instruction) -> Instruction:
+    """What `b.<name>(*constants)` gives for constants of equal lens: one small literal, broadcast once."""
+    small = operation(name).compute(*np.broadcast_arrays(*map(compact, constants)))
+    return b.broadcast_to(b.literal(small), constants[0].shape.lens)

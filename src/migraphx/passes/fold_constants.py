@@ -1,0 +1,63 @@
+"""Compute at compile time what depends on literals only."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.passes.constants import is_constant, value_of
+from migraphx.passes.rewrite import remove_unused, substitute
+
+KEPT = frozenset({"multibroadcast", "broadcast", "scalar", "layout"})
+SMALL = 1 << 20  # bytes: a literal up to here may grow out of nothing, as a mask or a table of positions does
+GROWTH = 2  # beyond that a result is at most so many times as large as the literals that it is made of
+
+
+def fold_constants(module: Module) -> None:
+    """Instructions whose inputs are all literals become literals.
+
+    Views (transpose, slice ...) become views of the same memory. Broadcasts stay: they cost nothing and
+    their expansion would. `layout` stays: the target packs weights in the order it wants anyhow. Refuses
+    what acts or draws at random, what takes modules, what gives a tuple, and what would grow: a result of
+    over 1 MiB that is more than twice as large as what it is made of.
+
+    before:
+        @0 = @literal{1, 2, 3} -> float_type, {3}, {1}
+        @1 = @literal{2} -> float_type, {1}, {1}
+        @2 = multibroadcast[out_lens={3},out_dyn_dims={}](@1) -> float_type, {3}, {0}
+        x = @param:x -> float_type, {2, 3}, {3, 1}
+        @4 = mul(@0,@2) -> float_type, {3}, {1}
+        @5 = multibroadcast[out_lens={2, 3},out_dyn_dims={}](@4) -> float_type, {2, 3}, {0, 1}
+        @6 = add(x,@5) -> float_type, {2, 3}, {3, 1}
+        @7 = @return(@6)
+
+    after:
+        @0 = @literal{2, 4, 6} -> float_type, {3}, {1}
+        x = @param:x -> float_type, {2, 3}, {3, 1}
+        @2 = multibroadcast[out_lens={2, 3},out_dyn_dims={}](@0) -> float_type, {2, 3}, {0, 1}
+        @3 = add(x,@2) -> float_type, {2, 3}, {3, 1}
+        @4 = @return(@3)
+    """
+    for ins in module:
+        if _foldable(ins):
+            value = ins.op.compute(*map(value_of, ins.inputs))
+            substitute(ins, module.add_literal(_plain(value), ins.origin))
+            remove_unused(module, [ins])  # at once, so that two copies of the weights never exist
+
+
+def _foldable(ins: Instruction) -> bool:
+    if isinstance(ins.op, (Literal, Parameter, Return)) or not ins.op.pure or ins.modules:
+        return False
+    if ins.name in KEPT or ins.shape.sub_shapes or ins.shape.dynamic or not ins.users:
+        return False
+    if not all(i.owner is ins.owner and is_constant(i) for i in ins.inputs):
+        return False
+    size = ins.shape.elements * ins.shape.numpy_dtype.itemsize
+    return ins.op.view or size <= max(SMALL, GROWTH * sum(i.shape.bytes for i in ins.inputs))
+
+
+def _plain(value: np.ndarray) -> np.ndarray:
+    """`value` as a literal can hold it: with strides that are whole, positive numbers of elements."""
+    odd = any(s < 0 or s % value.itemsize for s in value.strides)
+    return np.ascontiguousarray(value) if odd else value

@@ -1,0 +1,97 @@
+"""A pipeline is one list of passes, read from top to bottom."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.ir.verify import VerifyError, verify
+from migraphx.passes.dead_code import dead_code
+from migraphx.passes.rewrite import remove_unused
+
+log = logging.getLogger(__name__)
+Pass = Callable[[Module], None]
+Trace = Callable[[str, Program], None]
+BODIES = frozenset({"pointwise", "fused_reduce"})  # operators whose module is a kernel's body, not a graph
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one pass cost and did, over all modules."""
+
+    name: str
+    seconds: float
+    instructions_before: int
+    instructions_after: int
+
+
+def run_passes(
+    program: Program, passes: Sequence[Pass], *, check: bool = False, trace: Trace | None = None
+) -> list[Timing]:
+    """Run each pass on every module, outermost first; dead code is removed after each.
+
+    What a module returns keeps its layout whatever the passes do inside. `check` verifies every module after
+    every pass (VerifyError names the pass); `trace` is called with each pass's name and the program after it.
+    """
+    timings = []
+    for one in passes:
+        name = getattr(one, "__name__", str(one))
+        start, before = time.perf_counter(), sum(map(len, graphs(program.main)))
+        for module in graphs(program.main):
+            run_pass(module, one)
+        program.drop_unused_modules()
+        after = sum(map(len, graphs(program.main)))
+        timings.append(Timing(name, time.perf_counter() - start, before, after))
+        log.debug("%s: %.1f ms, %d -> %d instructions", name, timings[-1].seconds * 1e3, before, after)
+        if check:
+            for module in graphs(program.main):
+                try:
+                    verify(module)
+                except VerifyError as error:
+                    raise VerifyError(f"after pass {name}: {error}") from error
+        if trace is not None:
+            trace(name, program)
+    return timings
+
+
+def run_pass(module: Module, one: Pass) -> None:
+    """One pass on one module, then what it left unused is removed and the outputs' layout restored."""
+    shapes = module.output_shapes
+    one(module)
+    dead_code(module)
+    _keep_output_layout(module, shapes)
+
+
+def graphs(module: Module) -> list[Module]:
+    """`module` and the modules of its control flow, outermost first; kernels' bodies are not among them."""
+    seen: dict[Module, None] = {module: None}
+    stack = [module]
+    while stack:
+        for ins in stack.pop():
+            for m in () if ins.name in BODIES else ins.modules:
+                if m not in seen:
+                    seen[m] = None
+                    stack.append(m)
+    return list(seen)
+
+
+def _keep_output_layout(module: Module, shapes: Sequence[Shape]) -> None:
+    outputs = list(module.outputs)
+    if [o.shape for o in outputs] == list(shapes):
+        return
+    b = Builder(module, before=module.last)
+    kept = [_laid_out(b, o, want) for o, want in zip(outputs, shapes, strict=True)]
+    if kept != outputs:
+        module.replace_return(kept)
+        remove_unused(module, outputs)
+
+
+def _laid_out(b: Builder, x: Instruction, want: Shape) -> Instruction:
+    same = x.shape == want or (x.shape.standard and want.standard) or want.broadcasted
+    return x if same else b.layout(x, permutation=want.permutation)
