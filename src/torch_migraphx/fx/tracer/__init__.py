@@ -1,0 +1,1 @@
+"""Front ends: from a module to a graph that the converters read."""

@@ -1,0 +1,1 @@
+"""Symbolic tracing to acc operators."""

@@ -1,0 +1,284 @@
+"""The registry of acc operators, and the pass that rewrites a traced graph into them.
+
+A mapping binds a torch function (`call_function`) or a tensor method (`call_method`, named by a string) to
+an acc operator. Arguments are bound by the Python signature of the acc operator or of the custom mapper, in
+torch's order, so no mapper counts arguments.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+ACC_OPS_MODULE = "torch_migraphx.fx.tracer.acc_tracer.acc_ops"
+
+OpAndTarget = tuple[str, "Callable[..., Any] | str"]
+
+# What torch calls one argument in different places; the left names never occur in an acc signature.
+_ALIASES = {"self": "input", "axis": "dim", "keepdims": "keepdim"}
+
+
+class Unmappable(Exception):
+    """Raised by a mapper: these arguments have no acc form; the node stays as torch wrote it."""
+
+
+@dataclass(frozen=True)
+class Mapping:
+    """How one torch target becomes acc operators.
+
+    `signature` binds torch's arguments; `rename` maps torch's keyword names to the names in it. Exactly one
+    of `acc_op` (one node, same arguments) and `mapper` (any number of nodes) is set.
+    """
+
+    signature: inspect.Signature
+    rename: dict[str, str]
+    acc_op: Callable[..., Any] | None = None
+    mapper: Callable[..., Any] | None = None
+
+    def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
+        """The arguments by name, in the signature's order, without the defaults.
+
+        Raises TypeError for an argument that the signature does not have.
+        """
+        names = {k: self.rename.get(k, _ALIASES.get(k, k)) for k in kwargs}
+        given = {k if k in self.signature.parameters else names[k]: v for k, v in kwargs.items()}
+        return self.signature.bind(*args, **given)
+
+
+_acc_ops: dict[str, Callable[..., Any]] = {}
+_mappings: dict[OpAndTarget, Mapping] = {}
+
+
+def register_acc_op(acc_op: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare an acc operator: keyword-only arguments, in torch's positional order.
+
+    Raises ValueError when the name is taken or an argument is positional.
+    """
+    name = acc_op.__name__
+    if name in _acc_ops:
+        raise ValueError(f"acc op {name!r} is registered twice")
+    for parameter in inspect.signature(acc_op).parameters.values():
+        if parameter.kind is not inspect.Parameter.KEYWORD_ONLY:
+            raise ValueError(f"acc op {name!r}: argument {parameter.name!r} is not keyword-only")
+    # Graphs print and generate code by the public module, where every acc op is found by name.
+    acc_op.__module__ = ACC_OPS_MODULE
+    acc_op.__qualname__ = name
+    _acc_ops[name] = acc_op
+    return acc_op
+
+
+def is_acc_op(target: object) -> bool:
+    """Whether `target` is a registered acc operator."""
+    return callable(target) and _acc_ops.get(getattr(target, "__name__", "")) is target
+
+
+def acc_op_names() -> list[str]:
+    """The names of all acc operators, sorted."""
+    return sorted(_acc_ops)
+
+
+def find_mapping(op: str, target: Any) -> Mapping | None:
+    """The mapping of a node's `op` and `target`, if there is one."""
+    try:
+        return _mappings.get((op, target))
+    except TypeError:  # an unhashable callable object: nobody can have registered it
+        return None
+
+
+def _register(op_and_target: OpAndTarget, mapping: Mapping) -> None:
+    op, target = op_and_target
+    if op not in ("call_function", "call_method"):
+        raise ValueError(f"op is 'call_function' or 'call_method', not {op!r}")
+    if op_and_target in _mappings:
+        raise ValueError(f"{op} {target} is mapped twice")
+    _mappings[op_and_target] = mapping
+
+
+def register_acc_op_mapping(
+    op_and_target: OpAndTarget, arg_replacement_tuples: Iterable[tuple[str, str]] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Map a torch target one-to-one to the decorated acc operator.
+
+    `arg_replacement_tuples` holds (torch's keyword, acc keyword) where the two differ. Raises ValueError when
+    the target is mapped already.
+    """
+
+    def decorate(acc_op: Callable[..., Any]) -> Callable[..., Any]:
+        if not is_acc_op(acc_op):
+            raise ValueError(f"{acc_op.__name__} is not a registered acc op")
+        parameters = [
+            p.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD, default=p.default)
+            for p in inspect.signature(acc_op).parameters.values()
+        ]
+        signature = inspect.Signature(parameters)
+        _register(op_and_target, Mapping(signature, dict(arg_replacement_tuples), acc_op=acc_op))
+        return acc_op
+
+    return decorate
+
+
+def register_custom_acc_mapper_fn(
+    op_and_target: OpAndTarget, arg_replacement_tuples: Iterable[tuple[str, str]] = ()
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Map a torch target to several acc operators through the decorated function.
+
+    The function is called as `mapper(b, *args, **kwargs)` with a `NodeBuilder` and torch's own arguments; it
+    returns what replaces the node, or raises Unmappable. Raises ValueError when the target is mapped already.
+    """
+
+    def decorate(mapper: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = list(inspect.signature(mapper).parameters.values())[1:]
+        signature = inspect.Signature(parameters)
+        _register(op_and_target, Mapping(signature, dict(arg_replacement_tuples), mapper=mapper))
+        return mapper
+
+    return decorate
+
+
+def _op_and_target(target: Callable[..., Any] | str) -> OpAndTarget:
+    return ("call_method" if isinstance(target, str) else "call_function", target)
+
+
+def acc_op(*targets: Callable[..., Any] | str, **rename: str) -> Callable[..., Any]:
+    """Declare an acc operator and map all `targets` to it: functions, or methods by name."""
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        register_acc_op(fn)
+        # Some of torch's names are one object (F.relu_ and torch.relu_), which ones depends on its version.
+        for target in dict.fromkeys(targets):
+            register_acc_op_mapping(_op_and_target(target), rename.items())(fn)
+        return fn
+
+    return decorate
+
+
+def acc_mapper(*targets: Callable[..., Any] | str, **rename: str) -> Callable[..., Any]:
+    """Map all `targets` (functions, or methods by name) through the decorated custom mapper."""
+
+    def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        for target in dict.fromkeys(targets):
+            register_custom_acc_mapper_fn(_op_and_target(target), rename.items())(fn)
+        return fn
+
+    return decorate
+
+
+class NodeBuilder:
+    """Inserts acc nodes in front of the node that is being mapped; `b(acc_op, name=value, ...)`."""
+
+    def __init__(self, node: fx.Node, fake_mode: AbstractContextManager[Any]) -> None:
+        self.node = node
+        self._fake_mode = fake_mode
+
+    def __call__(self, acc_op: Callable[..., Any], **kwargs: Any) -> fx.Node:
+        """Append `acc_op(**kwargs)`; its shape and type are computed on fake tensors where they are known."""
+        graph = self.node.graph
+        with graph.inserting_before(self.node):
+            new = graph.call_function(acc_op, (), kwargs)
+        copy_origin(self.node, new)
+        inputs = new.all_input_nodes
+        if all("val" in i.meta for i in inputs):
+            values = fx.node.map_arg(kwargs, lambda n: n.meta["val"])
+            with self._fake_mode, torch.no_grad():
+                set_value(new, acc_op(**values))
+        return new
+
+    def value(self, x: Any) -> Any:
+        """The fake tensor that `x` stands for; a number is its own value. Raises Unmappable if unknown."""
+        if not isinstance(x, fx.Node):
+            return x
+        if "val" not in x.meta:
+            raise Unmappable(f"the shape of {x} is not known while tracing")
+        return x.meta["val"]
+
+    def rank(self, x: Any) -> int:
+        """The number of dimensions of `x`; 0 for a number."""
+        value = self.value(x)
+        return value.dim() if isinstance(value, torch.Tensor) else 0
+
+    def shape(self, x: Any) -> tuple[int, ...]:
+        """The lens of `x`; () for a number."""
+        value = self.value(x)
+        return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+    def dtype(self, x: Any) -> torch.dtype:
+        """The element type of `x`, which must be a tensor."""
+        return self.value(x).dtype
+
+
+def copy_origin(old: fx.Node, new: fx.Node) -> None:
+    """Give `new` the source line and the module path of `old`."""
+    for key in ("stack_trace", "nn_module_stack"):
+        if key in old.meta:
+            new.meta[key] = old.meta[key]
+
+
+def tensor_metadata(value: Any) -> Any:
+    """torch.fx's TensorMetadata of a tensor, or of each tensor of a tuple or list (None in between)."""
+    if isinstance(value, torch.Tensor):
+        return fx.passes.shape_prop.TensorMetadata(
+            shape=value.shape,
+            dtype=value.dtype,
+            requires_grad=value.requires_grad,
+            stride=value.stride(),
+            memory_format=None,
+            is_quantized=False,
+            qparams={},
+        )
+    if isinstance(value, tuple | list):
+        return tuple(tensor_metadata(v) for v in value)
+    return None
+
+
+def set_value(node: fx.Node, value: Any) -> None:
+    """Record the fake `value` of `node` as `meta["val"]` and `meta["tensor_meta"]`."""
+    node.meta["val"] = value
+    meta = tensor_metadata(value)
+    if meta is not None:
+        node.meta["tensor_meta"] = meta
+
+
+def _replacement(node: fx.Node, mapping: Mapping, fake_mode: AbstractContextManager[Any]) -> Any:
+    """The node, new or older, that replaces `node`. Raises Unmappable, TypeError."""
+    bound = mapping.bind(node.args, node.kwargs)
+    if mapping.acc_op is not None:
+        with node.graph.inserting_before(node):
+            new = node.graph.call_function(mapping.acc_op, (), dict(bound.arguments))
+        new.meta = dict(node.meta)
+        return new
+    assert mapping.mapper is not None
+    return mapping.mapper(NodeBuilder(node, fake_mode), *bound.args, **bound.kwargs)
+
+
+def normalize(
+    graph: fx.Graph,
+    fake_mode: AbstractContextManager[Any],
+    allowlist: Collection[OpAndTarget] | None = None,
+) -> None:
+    """Rewrite every mapped function and method node of `graph` into acc operators, in place.
+
+    A node that has no mapping, or is not in `allowlist`, stays; `meta["acc_unmapped"]` says why.
+    """
+    for node in list(graph.nodes):
+        if node.op not in ("call_function", "call_method") or is_acc_op(node.target):
+            continue
+        mapping = find_mapping(node.op, node.target)
+        if mapping is None or (allowlist is not None and (node.op, node.target) not in allowlist):
+            node.meta["acc_unmapped"] = f"{node.op} {node.target} has no acc operator"
+            continue
+        before = node.prev
+        try:
+            new = _replacement(node, mapping, fake_mode)
+        except (Unmappable, TypeError) as error:
+            node.meta["acc_unmapped"] = f"{node.op} {node.target}: {error}"
+            while node.prev is not before:  # what a mapper built before it gave up
+                graph.erase_node(node.prev)
+            continue
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
