@@ -1,5 +1,5 @@
 """The operators; importing this package declares them all."""
 
-from migraphx.ops import convolution, matmul, movement, pointwise
+from migraphx.ops import control, fused, pointwise, reduce
 
-__all__ = ["convolution", "matmul", "movement", "pointwise"]
+__all__ = ["control", "fused", "pointwise", "reduce"]

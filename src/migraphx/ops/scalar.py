@@ -24,8 +24,9 @@ VOCABULARY: dict[str, tuple[int, str]] = {
     "sub": (2, f"a - b. Integers wrap. {IEEE}."),
     "mul": (2, f"a * b. Integers wrap. {IEEE}."),
     "div": (2, f"a / b. Integers truncate to zero, x / 0 is 0, lowest / -1 wraps. {IEEE}."),
-    "fmod": (2, "Remainder with the sign of a, as C's fmod; fmod(inf, b) and fmod(a, 0) are NaN; integers: x fmod 0 is 0."),
-    "mod": (2, "Remainder with the sign of b, as Python's %; mod(inf, b), mod(a, 0) are NaN; integers: x mod 0 is 0."),
+    "fmod": (2, "Remainder with the sign of a; fmod(inf, b), fmod(a, 0) are NaN; integers: x fmod 0 is 0."),
+    "mod": (2, "Remainder with the sign of b; mod(inf, b), mod(a, 0) are NaN; integers: x mod 0 is 0. The sign "
+            "of a 0 is not specified."),
     "pow": (2, "a ** b, as C's pow; pow(x, 0) and pow(1, x) are 1 even for NaN. Integers wrap; a negative "
             "exponent gives the truncated quotient, and 0 for 0."),
     "max": (2, "The larger; NaN if either is NaN; the sign of max(-0, 0) is not specified."),
@@ -73,10 +74,10 @@ VOCABULARY: dict[str, tuple[int, str]] = {
     "bitwise_xor": (2, "integer; a ^ b."),
     "bitwise_not": (1, "integer, no bool; ~a."),
     "shift_left": (2, "integer, no bool; a << b; 0 where b is negative or at least the width of the type."),
-    "shift_right": (2, "integer, no bool; a >> b, signed types keep the sign; b beyond the width shifts all out."),
+    "shift_right": (2, "integer, no bool; a >> b, signed types keep the sign; b out of range shifts all out."),
     "where": (3, "b where the bool a is true, else c; takes over NaN, -0 and inf unchanged."),
-    "cast": (2, "cast(a, type): a as another type. Floats truncate to integers, NaN and out of range unspecified; "
-             "bool is a != 0, so true for NaN; to floats rounds to nearest even; integers wrap."),
+    "cast": (2, "cast(a, type): a as another type. Floats truncate to integers, NaN and out of range are not "
+             "specified; bool is a != 0, so true for NaN; to floats rounds to nearest even; integers wrap."),
     "const": (2, "const(a, value): a constant of a's type."),
 }
 
@@ -100,7 +101,6 @@ def fmod(a: Array, b: Array) -> Array:
 
 
 def mod(a: Array, b: Array) -> Array:
-    """As Python's %; a float result of 0 has the sign of b."""
     return np.remainder(a, b)
 
 
