@@ -1,5 +1,5 @@
 """The operators; importing this package declares them all."""
 
-from migraphx.ops import control, fused, pointwise, reduce
+from migraphx.ops import control, convolution, fused, matmul, movement, pointwise, reduce
 
-__all__ = ["control", "fused", "pointwise", "reduce"]
+__all__ = ["control", "convolution", "fused", "matmul", "movement", "pointwise", "reduce"]

@@ -65,8 +65,8 @@ class Attention(Operation, name="attention"):
     """softmax(scale * q k^T + mask) v, without the matrix of weights in memory (FlashAttention, 2205.14135).
 
     q {B, H, Lq, D}, k {B, Hkv, Lk, D}, v {B, Hkv, Lk, Dv}; H is a multiple of Hkv. mask {B, H, Lq, Lk} is
-    optional: a float is added, a bool that is true keeps. `causal`: query i sees keys 0 to i. A query that sees
-    no key gets 0. The output {B, H, Lq, Dv} lies in memory as {B, Lq, H, Dv}.
+    optional: a float is added, a bool that is true keeps. `causal`: query i sees keys 0 to i. A query that
+    sees no key gets 0. The output {B, H, Lq, Dv} lies in memory as {B, Lq, H, Dv}.
     """
 
     scale: float = 1.0

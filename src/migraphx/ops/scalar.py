@@ -25,8 +25,8 @@ VOCABULARY: dict[str, tuple[int, str]] = {
     "mul": (2, f"a * b. Integers wrap. {IEEE}."),
     "div": (2, f"a / b. Integers truncate to zero, x / 0 is 0, lowest / -1 wraps. {IEEE}."),
     "fmod": (2, "Remainder with the sign of a; fmod(inf, b), fmod(a, 0) are NaN; integers: x fmod 0 is 0."),
-    "mod": (2, "Remainder with the sign of b; mod(inf, b), mod(a, 0) are NaN; integers: x mod 0 is 0. The sign "
-            "of a 0 is not specified."),
+    "mod": (2, "Remainder with the sign of b; mod(inf, b), mod(a, 0) are NaN; integers: x mod 0 is 0. The "
+            "sign of a 0 is not specified."),
     "pow": (2, "a ** b, as C's pow; pow(x, 0) and pow(1, x) are 1 even for NaN. Integers wrap; a negative "
             "exponent gives the truncated quotient, and 0 for 0."),
     "max": (2, "The larger; NaN if either is NaN; the sign of max(-0, 0) is not specified."),
@@ -74,7 +74,7 @@ VOCABULARY: dict[str, tuple[int, str]] = {
     "bitwise_xor": (2, "integer; a ^ b."),
     "bitwise_not": (1, "integer, no bool; ~a."),
     "shift_left": (2, "integer, no bool; a << b; 0 where b is negative or at least the width of the type."),
-    "shift_right": (2, "integer, no bool; a >> b, signed types keep the sign; b out of range shifts all out."),
+    "shift_right": (2, "integer, no bool; a >> b, signed types keep the sign; else as shift_left."),
     "where": (3, "b where the bool a is true, else c; takes over NaN, -0 and inf unchanged."),
     "cast": (2, "cast(a, type): a as another type. Floats truncate to integers, NaN and out of range are not "
              "specified; bool is a != 0, so true for NaN; to floats rounds to nearest even; integers wrap."),
