@@ -1,0 +1,222 @@
+"""python -m benchmarks: every engine on every model, each in a process of its own, in turn.
+
+For each model and engine one process compiles with empty caches and answers once (cold); a second one does so
+with the caches that the first left (warm) and stays. The warm processes then take short timed turns, one at
+a time, round after round; a turn during which other programs used the machine is taken again. The latency is
+the median of the rounds' medians. Engines that like channels-last are measured both ways on pictures, and
+the faster way counts.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.engines import ENGINES, IMAGES_ALSO, READS_ONNX
+from benchmarks.machine import Floors, describe, measure_floors
+from benchmarks.models import CASES
+from benchmarks.table import markdown
+
+PROJECT = Path(__file__).resolve().parents[1]
+PEERS = "eager,inductor,inductor_freezing,onnxruntime,openvino,openmgx"
+QUIET = 0.03  # of the machine: a turn with more foreign load than this is taken again
+REST = 0.3  # seconds between turns, so that the spinning threads of the last engine are asleep
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for; `lock` is a file locked while anything is timed."""
+
+    models: list[str]
+    peers: list[str]
+    threads: int
+    rounds: int
+    seconds: float
+    retries: int
+    lock: Path | None
+    output: Path | None
+
+
+@contextlib.contextmanager
+def alone(lock: Path | None) -> Iterator[None]:
+    """Hold the lock file, so that benchmarks of several people on one machine take turns."""
+    if lock is None:
+        yield
+        return
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def worker_command(engine: str, model: str, folder: Path, options: Options) -> list[str]:
+    """How a process of worker.py is started."""
+    return [sys.executable, "-m", "benchmarks.worker", engine, model, str(folder), str(options.threads)]
+
+
+class Worker:
+    """One engine's process; a line to it is a turn, a line from it a JSON object."""
+
+    def __init__(self, engine: str, model: str, folder: Path, options: Options) -> None:
+        cache = folder / "cache" / engine
+        cache.mkdir(parents=True, exist_ok=True)
+        environment = os.environ | {
+            "OMP_NUM_THREADS": str(options.threads),
+            "XDG_CACHE_HOME": str(cache),
+            "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
+            "TMPDIR": str(cache),
+        }
+        command = worker_command(engine, model, folder, options)
+        self.log = folder / f"{engine}.log"
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                command, stdin=-1, stdout=-1, stderr=log, text=True, cwd=PROJECT, env=environment
+            )
+
+    def read(self) -> dict[str, Any]:
+        """The next object; RuntimeError with the end of the log when the process died."""
+        assert self.process.stdout
+        if line := self.process.stdout.readline():
+            return json.loads(line)
+        raise RuntimeError(self.log.read_text()[-2000:])
+
+    def turn(self, seconds: float) -> dict[str, Any]:
+        """One timed turn."""
+        assert self.process.stdin
+        print(seconds, file=self.process.stdin, flush=True)
+        return self.read()
+
+    def stop(self) -> None:
+        """End the process."""
+        self.process.communicate()
+
+
+def engines_of(model: str, peers: list[str]) -> list[str]:
+    """The engines to run: for pictures, the channels-last forms too."""
+    also = [IMAGES_ALSO[p] for p in peers if CASES[model].image and p in IMAGES_ALSO]
+    return [*peers, *also]
+
+
+def start_engine(engine: str, model: str, folder: Path, options: Options) -> tuple[Worker, dict[str, Any]]:
+    """Cold process, then the warm one, which stays; their reports."""
+    with alone(options.lock):
+        cold = Worker(engine, model, folder, options)
+        first = cold.read()
+        cold.stop()
+    with alone(options.lock):
+        warm = Worker(engine, model, folder, options)
+        second = warm.read()
+    report = {
+        "cold_first_answer_s": first["first"],
+        "warm_first_answer_s": second["first"],
+        "error": max(first["error"], second["error"]),
+        "peak_rss": second["peak_rss"],
+        "turns": [],
+    }
+    return warm, report
+
+
+def quiet_turn(worker: Worker, options: Options) -> dict[str, Any]:
+    """A turn without foreign load, or the quietest of the tries."""
+    tries = []
+    for _ in range(options.retries + 1):
+        with alone(options.lock):
+            time.sleep(REST)
+            tries.append(worker.turn(options.seconds))
+        if (tries[-1]["foreign"] or 0.0) <= QUIET:
+            break
+    return min(tries, key=lambda t: t["foreign"] or 0.0)
+
+
+def measure(model: str, options: Options) -> dict[str, Any]:
+    """Everything about one model."""
+    engines = engines_of(model, options.peers)
+    with tempfile.TemporaryDirectory(prefix=f"openmgx-bench-{model}-") as name:
+        folder = Path(name)
+        prepare = worker_command("prepare", model, folder, options)
+        onnx = ["--onnx"] if READS_ONNX & set(engines) else []
+        subprocess.run(prepare + onnx, check=True, cwd=PROJECT, stdout=subprocess.DEVNULL)
+        result = json.loads((folder / "work.json").read_text())
+        workers: dict[str, Worker] = {}
+        reports: dict[str, dict[str, Any]] = {}
+        try:
+            for engine in engines:
+                say(f"{model}: {engine}: compiling")
+                try:
+                    workers[engine], reports[engine] = start_engine(engine, model, folder, options)
+                except RuntimeError as failure:
+                    reports[engine] = {"failure": str(failure)}
+            take_rounds(workers, reports, options)
+        finally:
+            for worker in workers.values():
+                worker.stop()
+    return result | {"engines": reports}
+
+
+def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], options: Options) -> None:
+    """Interleaved turns; adds each engine's latency to its report."""
+    for _ in range(options.rounds):
+        for engine, worker in workers.items():
+            reports[engine]["turns"].append(quiet_turn(worker, options))
+    for engine in workers:
+        turns = reports[engine]["turns"]
+        reports[engine]["latency_s"] = statistics.median(t["median"] for t in turns)
+        reports[engine]["peak_rss"] = max(t["peak_rss"] for t in turns)
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+def parse() -> Options:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--models", default=",".join(CASES), help="comma-separated; default: all")
+    parser.add_argument("--peers", default=PEERS, help=f"of {', '.join(ENGINES)}; default: {PEERS}")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
+    parser.add_argument("--retries", type=int, default=3, help="of a turn disturbed by other programs")
+    parser.add_argument("--lock", type=Path, help="file to hold locked while timing")
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    given = vars(parser.parse_args())
+    given["models"], given["peers"] = given["models"].split(","), given["peers"].split(",")
+    for name, known in (("models", CASES), ("peers", ENGINES)):
+        if unknown := set(given[name]) - set(known):
+            parser.error(f"unknown {name} {sorted(unknown)}; known: {', '.join(known)}")
+    return Options(**given)
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON."""
+    options = parse()
+    with alone(options.lock):
+        floors: Floors = measure_floors(options.threads)
+    result: dict[str, Any] = {
+        "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": describe(),
+        "threads": options.threads,
+        "floors": asdict(floors),
+        "models": {},
+    }
+    for model in options.models:
+        result["models"][model] = measure(model, options)
+        if options.output:
+            options.output.write_text(json.dumps(result, indent=1) + "\n")
+    print(markdown(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,220 @@
+"""The engines: each makes a function of no arguments that compiles when first called and answers an array.
+
+`prepare` (in a process of its own) leaves in the case's folder what the engines share: the inputs, eager's
+answer, the ONNX file, the work to do. Engines that read ONNX never import torch.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Run = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What an engine gets: the model's name, the case's folder, the number of threads."""
+
+    model: str
+    folder: Path
+    threads: int
+
+
+def _lazily(compile_: Callable[[], Run]) -> Run:
+    """A run whose first call compiles, so that every engine's first answer counts the same."""
+    compiled: list[Run] = []
+
+    def run() -> Any:
+        if not compiled:
+            compiled.append(compile_())
+        return compiled[0]()
+
+    return run
+
+
+def _torch_model(task: Task, channels_last: bool = False) -> tuple[Any, tuple[Any, ...]]:
+    import torch  # engines without torch must not pay for it
+
+    from benchmarks.models import build  # imports torch
+
+    torch.set_num_threads(task.threads)
+    torch.set_grad_enabled(False)
+    model, inputs = build(task.model)
+    if channels_last:
+        model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        inputs = tuple(x.to(memory_format=torch.channels_last) for x in inputs)
+    return model, inputs
+
+
+def eager(task: Task) -> Run:
+    """PyTorch as it is."""
+    model, inputs = _torch_model(task)
+    return lambda: model(*inputs)
+
+
+def _inductor(task: Task, freezing: bool, channels_last: bool) -> Run:
+    import torch
+    from torch._inductor import config
+
+    model, inputs = _torch_model(task, channels_last)
+    config.freezing = freezing
+    compiled = torch.compile(model)
+    return lambda: compiled(*inputs)
+
+
+def inductor(task: Task) -> Run:
+    """torch.compile with its defaults."""
+    return _inductor(task, freezing=False, channels_last=False)
+
+
+def inductor_freezing(task: Task) -> Run:
+    """torch.compile with weights as constants."""
+    return _inductor(task, freezing=True, channels_last=False)
+
+
+def inductor_nhwc(task: Task) -> Run:
+    """torch.compile, weights and inputs in channels-last."""
+    return _inductor(task, freezing=False, channels_last=True)
+
+
+def inductor_freezing_nhwc(task: Task) -> Run:
+    """torch.compile with weights as constants, in channels-last."""
+    return _inductor(task, freezing=True, channels_last=True)
+
+
+def onnxruntime(task: Task) -> Run:
+    """ONNX Runtime's CPU provider, all optimizations."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = task.threads, 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    arrays = load_inputs(task)
+
+    def compile_() -> Run:
+        path = str(task.folder / "model.onnx")
+        session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+        inputs = dict(zip((i.name for i in session.get_inputs()), arrays, strict=True))
+        return lambda: session.run(None, inputs)[0]
+
+    return _lazily(compile_)
+
+
+def openvino(task: Task) -> Run:
+    """OpenVINO's CPU plugin in fp32, for latency."""
+    import openvino as ov
+
+    options = {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_NUM_THREADS": task.threads,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    inputs = {i: ov.Tensor(x, shared_memory=True) for i, x in enumerate(load_inputs(task))}
+
+    def compile_() -> Run:
+        model = ov.Core().compile_model(task.folder / "model.onnx", "CPU", options)
+        request = model.create_infer_request()
+
+        def run() -> np.ndarray:
+            request.infer(inputs)
+            return request.get_output_tensor(0).data
+
+        return run
+
+    return _lazily(compile_)
+
+
+def openmgx(task: Task) -> Run:
+    """torch.compile(model, backend="migraphx")."""
+    import torch
+
+    model, inputs = _torch_model(task)
+    compiled = torch.compile(model, backend="migraphx")
+    return lambda: compiled(*inputs)
+
+
+def openmgx_fx(task: Task) -> Run:
+    """torch_migraphx.fx.lower_to_mgx(model, inputs)."""
+    from torch_migraphx.fx import lower_to_mgx
+
+    model, inputs = _torch_model(task)
+
+    def compile_() -> Run:
+        lowered = lower_to_mgx(model, list(inputs))
+        return lambda: lowered(*inputs)
+
+    return _lazily(compile_)
+
+
+def openmgx_onnx(task: Task) -> Run:
+    """migraphx.parse_onnx, compile, run: the engine without torch."""
+    import migraphx
+
+    arrays = load_inputs(task)
+
+    def compile_() -> Run:
+        program = migraphx.parse_onnx(str(task.folder / "model.onnx"))
+        program.compile(migraphx.get_target("cpu"))
+        inputs = dict(zip(program.get_parameter_names(), arrays, strict=True))
+        return lambda: program.run(inputs)[0]
+
+    return _lazily(compile_)
+
+
+ENGINES: dict[str, Callable[[Task], Run]] = {
+    f.__name__: f
+    for f in (
+        eager,
+        inductor,
+        inductor_freezing,
+        inductor_nhwc,
+        inductor_freezing_nhwc,
+        onnxruntime,
+        openvino,
+        openmgx,
+        openmgx_fx,
+        openmgx_onnx,
+    )
+}
+READS_ONNX = {"onnxruntime", "openvino", "openmgx_onnx"}
+IMAGES_ALSO = {"inductor": "inductor_nhwc", "inductor_freezing": "inductor_freezing_nhwc"}
+
+
+def load_inputs(task: Task) -> list[np.ndarray]:
+    """The case's inputs, as `prepare` left them."""
+    with np.load(task.folder / "case.npz") as arrays:
+        return [arrays[name] for name in sorted(arrays.files) if name != "answer"]
+
+
+def prepare(task: Task, onnx: bool) -> None:
+    """Leave the case's inputs, eager's answer, the work it takes and, if asked, the ONNX file."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    model, inputs = _torch_model(task)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        answer = model(*inputs)
+    arrays = {f"input{i}": x.numpy() for i, x in enumerate(inputs)}
+    np.savez(task.folder / "case.npz", answer=answer.numpy(), **arrays)
+    work = {"flops": counter.get_total_flops(), "bytes": _bytes_moved(model, inputs, answer)}
+    (task.folder / "work.json").write_text(json.dumps(work))
+    if onnx:
+        torch.onnx.export(model, inputs, str(task.folder / "model.onnx"), dynamo=True, verbose=False)
+
+
+def _bytes_moved(model: Any, inputs: tuple[Any, ...], answer: Any) -> int:
+    """Bytes that cross memory at the least: inputs, answer and each weight once.
+
+    Of a table that is only looked up, as much as is looked up is negligible and counts nothing.
+    """
+    import torch
+
+    tables = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding)}
+    dense = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Linear)}
+    weights = [p for p in model.parameters() if id(p) not in tables - dense]
+    return sum(t.numel() * t.element_size() for t in (*weights, *inputs, answer))

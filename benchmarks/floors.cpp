@@ -1,0 +1,62 @@
+// The floors of this machine: argv[1] threads multiply and add in registers, then copy a buffer far larger
+// than the caches. Prints "<FLOP/s> <bytes read and written per second>", the best of several rounds.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#if defined(__AVX512F__)
+constexpr int lanes = 16, chains = 24;
+#elif defined(__AVX__)
+constexpr int lanes = 8, chains = 12;
+#else
+constexpr int lanes = 4, chains = 12;
+#endif
+typedef float vec __attribute__((vector_size(lanes * sizeof(float))));
+
+template <class Body> double seconds(int threads, Body body) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> pool;
+  for (int t = 0; t < threads; ++t) pool.emplace_back(body, t);
+  for (auto &thread : pool) thread.join();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// `chains` independent accumulators hide the latency of the multiply-add.
+float multiply_add(long rounds, float scale) {
+  vec sum[chains], factor;
+  for (int lane = 0; lane < lanes; ++lane) factor[lane] = scale;
+  for (int c = 0; c < chains; ++c) sum[c] = factor * float(c);
+  for (long r = 0; r < rounds; ++r)
+#pragma GCC unroll 32
+    for (int c = 0; c < chains; ++c) sum[c] = sum[c] * factor + factor;
+  float total = 0;
+  for (int c = 0; c < chains; ++c)
+    for (int lane = 0; lane < lanes; ++lane) total += sum[c][lane];
+  return total;
+}
+
+int main(int argc, char **argv) {
+  const int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  const long rounds = 1'000'000;
+  const std::size_t part = (std::size_t(512) << 20) / threads;
+  std::vector<float> sink(threads * 64);
+  std::vector<std::unique_ptr<char[]>> from(threads), to(threads);
+  seconds(threads, [&](int t) {
+    from[t].reset(new char[part]);
+    to[t].reset(new char[part]);
+    std::memset(from[t].get(), t + 1, part);
+    std::memset(to[t].get(), 0, part);
+  });
+  double flops = 0, bytes = 0;
+  for (int round = 0; round < 20; ++round) {
+    double s = seconds(threads, [&](int t) { sink[t * 64] = multiply_add(rounds, 0.5f); });
+    flops = std::max(flops, 2.0 * rounds * chains * lanes * threads / s);
+    s = seconds(threads, [&](int t) { std::memcpy(to[t].get(), from[t].get(), part); });
+    bytes = std::max(bytes, 2.0 * part * threads / s);
+  }
+  std::printf("%.6g %.6g %g\n", flops, bytes, double(sink[0]));
+}

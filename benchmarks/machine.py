@@ -1,0 +1,89 @@
+"""What this machine is and can do: description, versions, multiply-add peak, copy bandwidth, foreign load."""
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("torch", "torchvision", "transformers", "onnxruntime", "openvino", "numpy", "openmgx")
+
+
+@dataclass(frozen=True)
+class Floors:
+    """Best FLOP/s and bytes/s (read plus written) of `threads` threads."""
+
+    flops: float
+    bandwidth: float
+
+    def seconds(self, flops: float, size: float) -> float:
+        """The least time for that many operations and bytes that must cross memory."""
+        return max(flops / self.flops, size / self.bandwidth)
+
+
+def measure_floors(threads: int) -> Floors:
+    """Compile floors.cpp for this CPU and run it."""
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        raise RuntimeError("the floors need a C++ compiler: install g++ or clang++, or set CXX")
+    with tempfile.TemporaryDirectory() as folder:
+        binary = Path(folder, "floors")
+        source = Path(__file__).with_name("floors.cpp")
+        flags = ["-std=c++17", "-O3", "-march=native", "-ffast-math", "-pthread"]
+        subprocess.run([compiler, *flags, source, "-o", binary], check=True)
+        flops, bandwidth, _ = map(float, subprocess.check_output([binary, str(threads)], text=True).split())
+    return Floors(flops, bandwidth)
+
+
+def describe() -> dict[str, Any]:
+    """Processor, cores, memory, versions and commit, as plain JSON values."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "commit": _commit(),
+    }
+
+
+def _processor() -> str:
+    """The CPU's name, and the vector extensions that decide speed."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    pairs = (line.split(":", 1) for line in lines if ":" in line)
+    known = {key.strip(): value.strip() for key, value in pairs}
+    wanted = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile", "asimd")
+    found = [flag for flag in wanted if flag in known.get("flags", known.get("Features", "")).split()]
+    family = f"family {known['cpu family']} model {known['model']}, " if "cpu family" in known else ""
+    return f"{known.get('model name', platform.machine())} ({family}{' '.join(found)})"
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, cwd=Path(__file__).parent
+    )
+    return done.stdout.strip() or None
+
+
+def busy_seconds() -> float | None:
+    """CPU time that the whole machine has spent on anything so far; None where /proc/stat is missing."""
+    try:
+        numbers = [int(n) for n in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    except OSError:
+        return None
+    idle = numbers[3] + numbers[4]
+    return (sum(numbers[:8]) - idle) / os.sysconf("SC_CLK_TCK")
