@@ -1,0 +1,286 @@
+"""Operators of image models: resampling, regions of interest, boxes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.operation import Operation
+from migraphx.ir.shape import Shape
+from migraphx.ops.convolution import both_sides, check_padding, check_windows, window_lens, windows
+from migraphx.ops.movement import keep_layout
+
+COORDINATES = (
+    "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
+    "tf_half_pixel_for_nn",
+)  # fmt: skip
+
+
+class Resize(Operation, name="resize"):
+    """Resample each dimension to `sizes`, or by `scales` (ONNX Resize, aten::upsample_*).
+
+    sizes and scales have one value for each dimension. Where both are given, `sizes` are the output's lens
+    and `scales` place its elements on the input. mode: `nearest`, `linear` or `cubic` (of `cubic_coeff_a`).
+    """
+
+    MODES: ClassVar[tuple[str, ...]] = ("nearest", "linear", "cubic")
+    ROUNDINGS: ClassVar[tuple[str, ...]] = ("floor", "ceil", "round_prefer_floor", "round_prefer_ceil")
+    arity = 1
+    scales: tuple[float, ...] = ()
+    sizes: tuple[int, ...] = ()
+    nearest_mode: str = "floor"
+    mode: str = "nearest"
+    coordinate_transformation_mode: str = "half_pixel"
+    cubic_coeff_a: float = -0.75
+
+    def infer(self, *inputs: Shape) -> Shape:
+        (x,) = inputs
+        for what, value, known in (
+            ("mode", self.mode, self.MODES),
+            ("nearest_mode", self.nearest_mode, self.ROUNDINGS),
+            ("coordinate_transformation_mode", self.coordinate_transformation_mode, COORDINATES),
+        ):
+            self.require(value in known, inputs, f"{what} must be one of {', '.join(known)}")
+        for what, values in (("scales", self.scales), ("sizes", self.sizes)):
+            right = not values or (len(values) == x.ndim and all(v > 0 for v in values))
+            self.require(right, inputs, f"{what} needs {x.ndim} positive values")
+        self.require(bool(self.scales or self.sizes), inputs, "needs scales or sizes")
+        self.require(self.mode == "nearest" or x.type in dtypes.FLOATS, inputs, f"{self.mode} takes floats")
+        self.require(x.elements > 0, inputs, "the input is empty")
+        lens = self.out_lens(x.lens)
+        self.require(min(lens) > 0, inputs, "the output is empty")
+        return keep_layout(x, lens)
+
+    def out_lens(self, lens: Sequence[int]) -> tuple[int, ...]:
+        return self.sizes or tuple(math.floor(n * s) for n, s in zip(lens, self.scales, strict=True))
+
+    def taps(self, lens: Sequence[int], axis: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Along `axis`: indices {taps, out} into the input and their weights {taps, out}; None: unchanged."""
+        n, out = lens[axis], self.out_lens(lens)[axis]
+        scale = self.scales[axis] if self.scales else out / n
+        if n == out and scale == 1:
+            return None
+        at = self._positions(n, out, scale)
+        if self.mode == "nearest":
+            rounded = {
+                "floor": np.floor,
+                "ceil": np.ceil,
+                "round_prefer_floor": lambda v: np.ceil(v - 0.5),
+                "round_prefer_ceil": lambda v: np.floor(v + 0.5),
+            }[self.nearest_mode](at)
+            return np.clip(rounded, 0, n - 1).astype(np.int64)[None], np.ones((1, out))
+        left = np.floor(at)
+        t = at - left
+        weights = np.stack([1 - t, t]) if self.mode == "linear" else cubic_weights(t, self.cubic_coeff_a)
+        offsets = np.arange(len(weights))[:, None] - (len(weights) // 2 - 1)
+        return np.clip(left + offsets, 0, n - 1).astype(np.int64), weights
+
+    def _positions(self, n: int, out: int, scale: float) -> np.ndarray:
+        """Where each of `out` elements lies on the input's `n`, in elements."""
+        i = np.arange(out, dtype=np.float64)
+        how = self.coordinate_transformation_mode
+        step = (lambda v: v / scale) if self.scales else (lambda v: v * n / out)  # the latter is exact
+        if how == "align_corners":
+            return i * (n - 1) / (out - 1) if out > 1 else np.zeros(1)
+        if how == "asymmetric":
+            return step(i)
+        if how == "tf_half_pixel_for_nn":
+            return step(i + 0.5)
+        if how == "pytorch_half_pixel" and out == 1:
+            return np.zeros(1)
+        shift = n / 2 * (1 - out / (n * scale)) if how == "half_pixel_symmetric" else 0.0
+        return shift + step(i + 0.5) - 0.5
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        (x,) = args
+        y = x if self.mode == "nearest" else x.astype(dtypes.accumulator(dtypes.from_numpy(x.dtype)))
+        for axis in range(x.ndim):
+            taps = self.taps(x.shape, axis)
+            if taps is None:
+                continue
+            column = (-1, *(1,) * (x.ndim - 1 - axis))
+            pairs = zip(*taps, strict=True)
+            if self.mode == "nearest":
+                y = np.take(y, taps[0][0], axis)
+            else:
+                parts = [np.take(y, i, axis) * w.astype(y.dtype).reshape(column) for i, w in pairs]
+                y = np.sum(parts, 0, dtype=y.dtype)
+        return y.astype(x.dtype)
+
+
+def cubic_weights(t: np.ndarray, a: float) -> np.ndarray:
+    """Keys' cubic convolution weights of the four neighbours, {4, n}, at fractions `t` past the second."""
+
+    def near(d: np.ndarray) -> np.ndarray:
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+
+    def far(d: np.ndarray) -> np.ndarray:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    return np.stack([far(1 + t), near(t), near(1 - t), far(2 - t)])
+
+
+class Im2col(Operation, name="im2col"):
+    """The windows that a kernel of one group sees: {1, C, H, W} and weights -> {positions, C * kernel}."""
+
+    arity = 2
+    padding: tuple[int, ...] = (0, 0)
+    stride: tuple[int, ...] = (1, 1)
+    dilation: tuple[int, ...] = (1, 1)
+
+    def infer(self, *inputs: Shape) -> Shape:
+        x, w = inputs
+        check_windows(self, inputs, stride=self.stride, dilation=self.dilation)
+        check_padding(self, inputs, self.padding, 0)
+        right = x.lens[0] == 1 and w.ndim == x.ndim and w.lens[1] == x.lens[1]
+        self.require(right, inputs, "needs one image and weights of its channels")
+        padding = both_sides(self.padding, x.ndim - 2)
+        lens = window_lens(x.lens[2:], w.lens[2:], padding, self.stride, self.dilation)
+        self.require(min(lens) >= 1, inputs, "the kernel exceeds the padded input")
+        return Shape(x.type, (math.prod(lens), math.prod(w.lens[1:])))
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        x, w = args
+        padded = np.pad(x, [(0, 0), (0, 0), *both_sides(self.padding, x.ndim - 2)])
+        view = windows(padded, w.shape[2:], self.stride, self.dilation)[0]
+        out = view.shape[1 : x.ndim - 1]
+        return np.moveaxis(view, 0, x.ndim - 2).reshape(math.prod(out), math.prod(w.shape[1:]))
+
+
+class RoiAlign(Operation, name="roialign"):
+    """Bilinear samples of regions of {N, C, H, W}, pooled to {rois, C, height, width} (ONNX RoiAlign).
+
+    Inputs: x, rois {rois, 4} as x1, y1, x2, y2, and each one's image {rois}. sampling_ratio 0: as many
+    samples a bin as input elements. mode: `avg` or `max` of a bin's samples. With `half_pixel`, coordinates
+    move by half an element and regions may be empty; with `output_half_pixel`, sides are at least 1
+    (torchvision's aligned=True and aligned=False).
+    """
+
+    MODES: ClassVar[tuple[str, ...]] = ("avg", "max")
+    COORDINATES: ClassVar[tuple[str, ...]] = ("half_pixel", "output_half_pixel")
+    arity = 3
+    coordinate_transformation_mode: str = "half_pixel"
+    mode: str = "avg"
+    output_height: int = 1
+    output_width: int = 1
+    sampling_ratio: int = 0
+    spatial_scale: float = 1.0
+
+    def infer(self, *inputs: Shape) -> Shape:
+        x, rois, images = inputs
+        for what, value, known in (
+            ("mode", self.mode, self.MODES),
+            ("coordinate_transformation_mode", self.coordinate_transformation_mode, self.COORDINATES),
+        ):
+            self.require(value in known, inputs, f"{what} must be one of {', '.join(known)}")
+        self.same_type((x, rois))
+        right = x.ndim == 4 and rois.ndim == 2 and rois.lens[1:] == (4,) and images.lens == rois.lens[:1]
+        self.require(right, inputs, "needs x {N, C, H, W}, rois {rois, 4}, images {rois}")
+        self.require(x.type in dtypes.FLOATS and images.type in dtypes.INTEGERS, inputs, "types do not fit")
+        right = min(self.output_height, self.output_width) >= 1 and self.sampling_ratio >= 0
+        self.require(right, inputs, "output_height and output_width must be positive")
+        return Shape(x.type, (rois.lens[0], x.lens[1], self.output_height, self.output_width))
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        x, rois, images = args
+        wide = dtypes.accumulator(dtypes.from_numpy(x.dtype))
+        pooled = np.zeros((len(rois), x.shape[1], self.output_height, self.output_width), wide)
+        for n, (roi, image) in enumerate(zip(rois.astype(wide), images, strict=True)):
+            if not 0 <= image < len(x):
+                raise IndexError(f"roialign: image {image} of region {n} is not one of {len(x)}")
+            pooled[n] = self._pool(x[image].astype(wide), roi)
+        return pooled.astype(x.dtype)
+
+    def _pool(self, x: np.ndarray, roi: np.ndarray) -> np.ndarray:
+        """One region of {C, H, W}."""
+        half = 0.5 if self.coordinate_transformation_mode == "half_pixel" else 0.0
+        x1, y1, x2, y2 = (float(v) * self.spatial_scale - half for v in roi)
+        height, width = y2 - y1, x2 - x1
+        if not half:
+            height, width = max(height, 1.0), max(width, 1.0)
+        ys = self._samples(y1, height, self.output_height)
+        xs = self._samples(x1, width, self.output_width)
+        if not len(ys) or not len(xs):
+            return np.zeros(1)
+        (y0, wy), (x0, wx) = sample_weights(ys, x.shape[1]), sample_weights(xs, x.shape[2])
+        corners = np.stack([
+            wy[a][:, None] * wx[b] * x[:, y0[a][:, None], x0[b]] for a in range(2) for b in range(2)
+        ])  # fmt: skip
+        grid = (x.shape[0], self.output_height, len(ys) // self.output_height, self.output_width, -1)
+        if self.mode == "max":  # ONNX takes the largest weighted corner, not the largest sample
+            return corners.max(0).reshape(grid).max((2, 4))
+        return corners.sum(0).reshape(grid).mean((2, 4))
+
+    def _samples(self, start: float, length: float, bins: int) -> np.ndarray:
+        """Coordinates of the samples of every bin, in order."""
+        per_bin = self.sampling_ratio or math.ceil(length / bins)
+        return start + (np.arange(bins * max(per_bin, 0)) + 0.5) * (length / bins / max(per_bin, 1))
+
+
+def sample_weights(at: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two neighbours {2, samples} of each coordinate and their weights; 0 beyond one element outside."""
+    inside = (at >= -1) & (at <= n)
+    at = np.clip(at, 0, n - 1)
+    low = np.floor(at).astype(np.int64)
+    t = at - low
+    return np.stack([low, np.minimum(low + 1, n - 1)]), np.stack([1 - t, t]) * inside
+
+
+class NonMaxSuppression(Operation, name="nonmaxsuppression"):
+    """The best boxes of each class that do not overlap a better one (ONNX NonMaxSuppression).
+
+    Inputs: boxes {N, boxes, 4}, scores {N, classes, boxes}, then one-element inputs: the most boxes a class,
+    the overlap (intersection over union) above which a box is dropped, the score below which it is. Gives
+    rows (image, class, box), {N * classes * boxes, 3}; rows behind the last one found are 0.
+    """
+
+    arity = 5
+    center_point_box: bool = False
+
+    def infer(self, *inputs: Shape) -> Shape:
+        boxes, scores, *limits = inputs
+        right = boxes.ndim == scores.ndim == 3 and boxes.lens[2] == 4
+        right = right and (boxes.lens[0], boxes.lens[1]) == (scores.lens[0], scores.lens[2])
+        self.require(right, inputs, "needs boxes {N, boxes, 4} and scores {N, classes, boxes}")
+        self.require(all(s.elements == 1 for s in limits), inputs, "limits must have one element")
+        return Shape("int64", (scores.elements, 3))
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        boxes, scores = (a.astype(np.float32) for a in args[:2])
+        most, overlap, least = (a.reshape(-1)[0] for a in args[2:])
+        corners = box_corners(boxes, self.center_point_box)
+        rows = [
+            (n, c, i)
+            for n, c in np.ndindex(*scores.shape[:2])
+            for i in best_boxes(corners[n], scores[n, c], int(most), float(overlap), float(least))
+        ]
+        out = np.zeros((scores.size, 3), np.int64)
+        out[: len(rows)] = np.array(rows, np.int64).reshape(-1, 3)
+        return out
+
+
+def box_corners(boxes: np.ndarray, centered: bool) -> np.ndarray:
+    """Lower and upper corners (two coordinates each) of boxes given by any two, or by centre and size."""
+    a, b = boxes[..., :2], boxes[..., 2:]
+    if centered:
+        return np.concatenate([a - b / 2, a + b / 2], -1)
+    return np.concatenate([np.minimum(a, b), np.maximum(a, b)], -1)
+
+
+def best_boxes(boxes: np.ndarray, scores: np.ndarray, most: int, overlap: float, least: float) -> list[int]:
+    """Indices of the boxes kept, best first; equal scores keep their order."""
+    kept: list[int] = []
+    areas = np.prod(boxes[:, 2:] - boxes[:, :2], -1)
+    for i in np.argsort(-scores, kind="stable"):
+        if len(kept) >= most:
+            break
+        sides = np.minimum(boxes[i, 2:], boxes[kept, 2:]) - np.maximum(boxes[i, :2], boxes[kept, :2])
+        shared = np.prod(np.maximum(sides, 0), -1)
+        union = areas[i] + areas[kept] - shared
+        if scores[i] > least and not np.any(shared > overlap * union):
+            kept.append(int(i))
+    return kept
