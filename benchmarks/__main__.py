@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shlex
 import statistics
 import subprocess
@@ -169,9 +170,18 @@ def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], 
         for engine, worker in workers.items():
             reports[engine]["turns"].append(quiet_turn(worker, options))
     for engine in workers:
-        turns = reports[engine]["turns"]
-        reports[engine]["latency_s"] = statistics.median(t["median"] for t in turns)
-        reports[engine]["peak_rss"] = max(t["peak_rss"] for t in turns)
+        report, turns = reports[engine], reports[engine].pop("turns")
+        report["latency_s"] = statistics.median(t["median"] for t in turns)
+        report["peak_rss"] = max(t["peak_rss"] for t in turns)
+        report["rounds_s"] = [t["median"] for t in turns]
+        report["foreign_load"] = [t["foreign"] for t in turns]
+
+
+def dumps(value: Any) -> str:
+    """JSON with four digits a number and a line a list of numbers."""
+    rounded = json.loads(json.dumps(value), parse_float=lambda text: float(f"{float(text):.4g}"))
+    text = json.dumps(rounded, indent=1)
+    return re.sub(r"\[[^\[\]{}]*\]", lambda numbers: " ".join(numbers[0].split()), text) + "\n"
 
 
 def say(text: str) -> None:
@@ -201,20 +211,21 @@ def parse() -> Options:
 def main() -> None:
     """Measure, print the table, write the JSON."""
     options = parse()
-    with alone(options.lock):
-        floors: Floors = measure_floors(options.threads)
+    floors = Floors(0.0, 0.0)
     result: dict[str, Any] = {
         "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": describe(),
         "threads": options.threads,
-        "floors": asdict(floors),
         "models": {},
     }
     for model in options.models:
+        with alone(options.lock):
+            floors = floors.best(measure_floors(options.threads))
+        result["floors"] = asdict(floors)
         result["models"][model] = measure(model, options)
         if options.output:
-            options.output.write_text(json.dumps(result, indent=1) + "\n")
+            options.output.write_text(dumps(result))
     print(markdown(result))
 
 
