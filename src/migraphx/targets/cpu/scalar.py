@@ -1,0 +1,90 @@
+"""The words of pointwise bodies as C++ text on the vectors of kernels/math.hpp."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from migraphx.ops.scalar import VOCABULARY
+
+STORAGE_TYPES = {
+    "bool": "bool",
+    "half": "mgx::half",
+    "bf16": "mgx::bf16",
+    "float": "float",
+    "double": "double",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+"""MIGraphX's type name -> the C++ type of elements in memory."""
+
+COMPUTE_TYPES = STORAGE_TYPES | {"half": "float", "bf16": "float"}
+"""MIGraphX's type name -> the C++ type of the lanes that are computed with."""
+
+OPERATORS = {"add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "neg": "(-{})"}
+RENAMED = {
+    "equal": "eq",
+    "less": "lt",
+    "greater": "gt",
+    "bitwise_and": "bit_and",
+    "bitwise_or": "bit_or",
+    "bitwise_xor": "bit_xor",
+    "bitwise_not": "bit_not",
+    "shift_left": "shl",
+    "shift_right": "shr",
+}
+TEMPLATES = {
+    word: OPERATORS.get(word) or f"mgx::{RENAMED.get(word, word)}({', '.join(['{}'] * arity)})"
+    for word, (arity, _) in VOCABULARY.items()
+    if word not in ("const", "cast")
+}
+
+
+def cpp_type(table: dict[str, str], type: str) -> str:
+    """The C++ type of a MIGraphX type; ValueError for those that the CPU kernels do not have."""
+    if type not in table:
+        raise ValueError(f"the CPU kernels have no type {type!r}; they have {', '.join(table)}")
+    return table[type]
+
+
+def constant_text(value: Any) -> str:
+    """A number as an exact C++ constant: of type double for floats, else an integer type."""
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, int):
+        if value >= 2**63:
+            return f"{value}ull"
+        return str(value) if value > -(2**63) else "(-9223372036854775807 - 1)"
+    value = float(value)
+    if math.isnan(value):
+        return '__builtin_nan("")'
+    if math.isinf(value):
+        return "__builtin_inf()" if value > 0 else "-__builtin_inf()"
+    return repr(value)
+
+
+class CppScalar:
+    """Every word gives the text of a C++ expression on vectors, from the texts of its operands.
+
+    `bind` sees each text and returns what stands for it further on; the text itself where it is absent.
+    Codegen binds each one to a variable, so that a value used twice is computed once:
+
+        s = CppScalar(lambda text: f.variable(text));  op.apply(s, "x0", "x1")
+    """
+
+    def __init__(self, bind: Callable[[str], str] | None = None) -> None:
+        self.bind = bind or str
+
+    def __getattr__(self, word: str) -> Callable[..., str]:
+        template = TEMPLATES.get(word)
+        if template is None:
+            raise AttributeError(f"no scalar word {word!r}")
+        return lambda *operands: self.bind(template.format(*operands))
+
+    def const(self, like: str, value: Any) -> str:
+        return self.bind(f"mgx::fill({like}, {constant_text(value)})")
+
+    def cast(self, a: str, type: str) -> str:
+        if type in ("half", "bf16"):
+            return self.bind(f"mgx::round_to<{STORAGE_TYPES[type]}>({a})")
+        return self.bind(f"mgx::cast<{cpp_type(COMPUTE_TYPES, type)}>({a})")
