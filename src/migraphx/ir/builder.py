@@ -62,8 +62,9 @@ class Builder:
 
     def full(self, value: float | bool, like: Instruction) -> Instruction:
         """A constant of `like`'s type, broadcast to its lens."""
-        scalar = self.literal(np.array([value]).astype(like.shape.numpy_dtype))
-        return self.multibroadcast(scalar, out_lens=like.shape.lens)
+        lens = like.shape.lens
+        scalar = self.literal(np.full(lens and (1,), value).astype(like.shape.numpy_dtype))
+        return self.multibroadcast(scalar, out_lens=lens) if lens else scalar
 
     def broadcast_to(self, x: Instruction, lens: Sequence[int]) -> Instruction:
         """`x` as `lens` by NumPy's rules; nothing is added when it has them already."""

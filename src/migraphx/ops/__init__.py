@@ -1,6 +1,8 @@
 """The operators; importing this package declares them all."""
 
 from migraphx.ops import (
+    composites_activation,
+    composites_norm,
     control,
     convolution,
     fused,
@@ -14,6 +16,8 @@ from migraphx.ops import (
 )
 
 __all__ = [
+    "composites_activation",
+    "composites_norm",
     "control",
     "convolution",
     "fused",
