@@ -10,6 +10,7 @@
 //   splat<T, N>(x)   all lanes x.     iota<T, N>()   lanes 0, 1, 2 ...
 //   cast<U>(v)     convertvector (float to integer truncates); cast<bool>(v) is v != 0 as 0/1.
 //   select(m, a, b)  lane-wise m ? a : b; m is a comparison result or any integer vector (non-zero is true).
+//   shuffle(a, b, m)  lanes of a and b by constant indices.
 //   hsum hmax hmin hprod   horizontal reductions, tree order. hmax and hmin give NaN if any lane is NaN.
 //
 // Arithmetic and comparison operators are those of the compiler: a + b, a < b (lanes 0/-1, integers as wide as T).
@@ -127,6 +128,17 @@ template <class U, class V> MGX_INLINE vec<U, lanes_v<V>> cast(V v) {
         return __builtin_convertvector(v != 0, to) & uint8_t(1);
     else
         return __builtin_convertvector(v, to);
+}
+
+// Lanes of a (0 .. N-1) and b (N .. 2N-1) by the constant indices m, integers as wide as the lanes.
+template <class V, class M> MGX_INLINE V shuffle(V a, V b, M m) {
+#if defined(__clang__)
+    V v{};
+    for (int i = 0; i < lanes_v<V>; ++i) v[i] = m[i] < lanes_v<V> ? a[m[i]] : b[m[i] - lanes_v<V>];
+    return v;
+#else
+    return __builtin_shuffle(a, b, m);
+#endif
 }
 
 // ---- partial loads and stores ---------------------------------------------------------------------------------

@@ -1,0 +1,390 @@
+// Dot: C = epilogue(A x B), and the register-blocked engine that convolution shares.
+//
+// ---- what to call -------------------------------------------------------------------------------------------
+//   template <class T, class TA, class TB, class Epi>
+//   void gemm(const Team&, const Gemm& {m, n, k, lda}, const TA* a, const TB* packed_b, const Epi&, char* scratch);
+//       A is row-major [m][k], rows lda elements apart. B is packed ahead, see below. Rows given to the epilogue are
+//       0 .. m-1, columns 0 .. n-1.  scratch: GEMM_SCRATCH bytes per thread, 64-byte aligned.
+//
+//   template <class T, class TA, class TB, class Epi>
+//   void batched_dot(const Team&, const BatchedDot&, const TA* a, const TB* b, const Epi&, char* scratch);
+//       Both operands as they lie, any strides; epilogue row = batch * m + row (batch flattened over its
+//       four axes).  scratch: dot_scratch(d, sizeof(TA), sizeof(TB)) bytes per thread.
+//
+//   T is the type of the accumulator and of the epilogue's vectors: float (TA, TB in float, half, bf16), double (double)
+//   or int32_t (TA, TB in int8_t, uint8_t, int32_t). The epilogue gets vec<T, LANES>.
+//
+// ---- packed B -----------------------------------------------------------------------------------------------
+//   NR = 2 * LANES columns a panel: 32 on AVX-512, 16 on AVX/AVX2, 8 on NEON and SSE; the same for every type.
+//   packed[ceil(n / NR)][k][NR], columns past n are zero. In NumPy, for b of shape (k, n):
+//       p = -(-n // NR); w = np.zeros((k, p * NR), b.dtype); w[:, :n] = b
+//       packed = np.ascontiguousarray(w.reshape(k, p, NR).transpose(1, 0, 2))
+//   packed_size(n, k) = ceil(n / NR) * k * NR elements. Align the buffer to 64 bytes.
+//
+// ---- how it works -------------------------------------------------------------------------------------------
+// A micro-kernel keeps MR rows x NP panels of C in registers (6 x 4 registers on AVX-512, 6 x 2 on AVX2) and reads A
+// through one pointer a row and segment, so a convolution needs no im2col buffer: its segments are the filter taps.
+// It leaves the tile in a small buffer that stays in L1, and one function per epilogue type finishes it; so the
+// micro-kernels are compiled once per element type, not once per fused expression.
+#pragma once
+
+#include "team.hpp"
+#include "vec.hpp"
+
+namespace mgx {
+
+inline constexpr int NR = 2 * LANES;                          // columns a panel
+inline constexpr int64_t ROW_BLOCK = 120;                     // rows of A that are worked on together (fit L2)
+inline constexpr int64_t K_BLOCK = 768;                       // depth of a pass over one block
+inline constexpr int64_t IN_PLACE_ROWS = 24;                  // up to so many rows an unpacked B is read where it lies
+template <class T> inline constexpr int NP = LANES == 8 || LANES * sizeof(T) > 64 ? 1 : 2;  // panels a tile
+#if defined(__AVX512F__) || defined(__aarch64__)
+template <class T> inline constexpr int MR = 6;               // 32 registers: 6 x 4 accumulators
+#else
+template <class T> inline constexpr int MR = sizeof(T) == 8 ? 3 : 6;  // 16 registers: 6 x 2, or 3 x 4
+#endif
+
+inline constexpr int64_t round64(int64_t bytes) { return (bytes + 63) & ~int64_t(63); }
+inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline constexpr int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+inline constexpr int64_t packed_size(int64_t n, int64_t k) { return ceil_div(n, NR) * k * NR; }
+
+// Bytes of the tile buffer and the pointer table of the engine, for a filter of `segs` segments.
+inline constexpr int64_t engine_scratch(int64_t segs) {
+    return round64(ROW_BLOCK * 2 * NR * 8) + round64(ROW_BLOCK * segs * 8);
+}
+
+// ---- micro-kernel ---------------------------------------------------------------------------------------------
+
+template <class T, class TA, class TB> struct Micro {
+    const TA* const* rows;  // [segs][rows of the tile]
+    int64_t segs, k0, kc;   // every segment is read from k0 to k0 + kc
+    const TB* b;            // row k of panel j is at b + j * panel + k * step; segments follow each other
+    int64_t step, panel;
+    T* tile;                // [rows of the tile][panels * NR]
+    bool accumulate;        // start from the tile, not from zero
+    const char* ahead;      // one cache line from here is prefetched with every k
+};
+
+template <class T, int N, class S> MGX_INLINE vec<T, N> load_as(const S* p) {
+    if constexpr (same_v<T, S>)
+        return load<N>(p);
+    else if constexpr (same_v<T, float>)
+        return load_f<N>(p);
+    else
+        return cast<T>(load<N>(p));
+}
+
+template <class T, class S> MGX_INLINE T scalar_as(S x) {
+    if constexpr (same_v<T, float>)
+        return to_float(x);
+    else
+        return static_cast<T>(x);
+}
+
+template <class T, class TA, class TB, int ROWS, int PANELS>
+MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
+    constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), PER = NR / N, COLS = PANELS * PER;
+    vec<T, N> acc[ROWS][COLS];
+    for (int r = 0; r < ROWS; ++r)
+        for (int j = 0; j < COLS; ++j)
+            acc[r][j] = u.accumulate ? load<N>(u.tile + (r * COLS + j) * N) : vec<T, N>{};
+    const TB* b = u.b;
+    const char* ahead = u.ahead;
+    const int64_t step = u.step, panel = u.panel, kc = u.kc;
+    const TA* const* rows = u.rows;
+    for (int64_t s = 0; s < u.segs; ++s, rows += ROWS) {
+        const TA* a[ROWS];
+        for (int r = 0; r < ROWS; ++r) a[r] = rows[r] + u.k0;
+#pragma GCC unroll 4
+        for (int64_t k = 0; k < kc; ++k, b += step, ahead += 64) {
+            __builtin_prefetch(ahead, 0, 2);
+            vec<T, N> bv[COLS];
+            for (int j = 0; j < COLS; ++j) bv[j] = load_as<T, N>(b + (j / PER) * panel + (j % PER) * N);
+            for (int r = 0; r < ROWS; ++r) {
+                const vec<T, N> x = splat<T, N>(scalar_as<T>(a[r][k]));
+                for (int j = 0; j < COLS; ++j) acc[r][j] += x * bv[j];
+            }
+        }
+    }
+    for (int r = 0; r < ROWS; ++r)
+        for (int j = 0; j < COLS; ++j) store(u.tile + (r * COLS + j) * N, acc[r][j]);
+}
+
+template <class T, class TA, class TB, int PANELS> inline void run_micro(int rows, const Micro<T, TA, TB>& u) {
+    switch (rows) {
+        case 1: return micro<T, TA, TB, 1, PANELS>(u);
+        case 2: return micro<T, TA, TB, 2, PANELS>(u);
+        case 3: return micro<T, TA, TB, 3, PANELS>(u);
+    }
+    if constexpr (MR<T> > 3) switch (rows) {
+        case 4: return micro<T, TA, TB, 4, PANELS>(u);
+        case 5: return micro<T, TA, TB, 5, PANELS>(u);
+        case 6: return micro<T, TA, TB, 6, PANELS>(u);
+    }
+}
+
+template <class T, class TA, class TB> inline void run_micro(int rows, int panels, const Micro<T, TA, TB>& u) {
+    if constexpr (NP<T> == 2)
+        if (panels == 2) return run_micro<T, TA, TB, 2>(rows, u);
+    run_micro<T, TA, TB, 1>(rows, u);
+}
+
+// ---- finishing a tile -----------------------------------------------------------------------------------------
+
+// Gives rows x cols of a tile (rows `width` elements apart) to the epilogue.
+template <class T>
+using Finish = void (*)(const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile);
+
+template <class T, class Epi>
+void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile) {
+    const Epi& e = *static_cast<const Epi*>(epi);
+    for (int r = 0; r < rows; ++r, tile += width) {
+        int j = 0;
+        for (; j + LANES <= cols; j += LANES) e(row + r, col + j, load<LANES>(tile + j));
+        if (j < cols) e(row + r, col + j, load<LANES>(tile + j), cols - j);
+    }
+}
+
+// ---- the engine -----------------------------------------------------------------------------------------------
+
+// Writes, for rows row .. row + count - 1, the pointers of every segment: table[segment][row].
+template <class TA> using Rows = void (*)(const void* source, int64_t row, int count, const TA** table);
+
+template <class T, class TA, class TB> struct Engine {
+    int64_t rows, cols, groups;  // cols: columns of one group
+    int64_t segs, kc;            // depth is segs * kc
+    int64_t group_step;          // elements of A between groups
+    Rows<TA> pointers;
+    const void* source;
+    const TB* b;                 // row k of panel p (counted over the groups) is at b + p * panel + k * step
+    int64_t step, panel;
+    Finish<T> finish;
+    const void* epi;
+    int64_t row0 = 0, col0 = 0;  // of the first row and column, as the epilogue counts
+};
+
+// How the threads divide rows x cols: a grid of tm x tn, cheapest in arithmetic plus operand traffic.
+struct Grid {
+    Range rows, panels;
+};
+inline Grid divide(const Team& team, int64_t rows, int64_t panels) {
+    int best = 1;
+    double cost = 1e300;
+    for (int tm = 1; tm <= team.size; ++tm) {
+        if (team.size % tm) continue;
+        const double r = double(ceil_div(rows, tm)), c = double(ceil_div(panels, team.size / tm) * NR);
+        const double t = r * c / (2 * LANES) + r + c;
+        if (t < cost) cost = t, best = tm;
+    }
+    const int tn = team.size / best;
+    return {split(rows, 1, team.tid / tn, best), split(panels, 1, team.tid % tn, tn)};
+}
+
+// The depth in passes: whole segments together, or pieces of one segment where that is deep.
+struct Passes {
+    int64_t count, pieces, segs, depth;
+};
+inline Passes passes(int64_t segs, int64_t kc) {
+    if (kc > K_BLOCK) {
+        const int64_t pieces = ceil_div(kc, K_BLOCK);
+        return {segs * pieces, pieces, 1, ceil_div(kc, pieces)};
+    }
+    const int64_t most = kc > 0 ? (K_BLOCK + K_BLOCK / 4) / kc : 1, count = ceil_div(segs, most < 1 ? 1 : most);
+    return {count, 1, ceil_div(segs, count), kc};
+}
+
+// Where the next panels' first lines are fetched from while tile t of this panel is computed.
+template <class TB> inline const char* fetch_ahead(const TB* next, int64_t depth, int64_t panel, int64_t tile) {
+    constexpr int64_t LINES = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) / 64 : 1;  // per k
+    return reinterpret_cast<const char*>(next + (tile / LINES) * panel) + (tile % LINES) * depth * 64;
+}
+
+// One block of rows (their pointers are in table) times the panels of `grid`.
+template <class T, class TA, class TB>
+MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels, T* tiles, const TA** table) {
+    const int64_t per_group = ceil_div(e.cols, NR), count = ceil_div(rows.size(), MR<T>);
+    const Passes plan = passes(e.segs, e.kc);
+    for (int64_t p = panels.begin, np; p < panels.end; p += np) {
+        const int64_t group = p / per_group, first = p % per_group, col0 = e.col0 + group * e.cols;
+        np = least(NP<T>, least(panels.end - p, per_group - first));
+        const int64_t col = first * NR, width = np * NR, cols = least(width, e.cols - col);
+        for (int64_t pass = 0; pass < plan.count; ++pass) {
+            const int64_t seg = pass / plan.pieces * plan.segs, k0 = pass % plan.pieces * plan.depth;
+            const int64_t segs = least(plan.segs, e.segs - seg), kc = least(plan.depth, e.kc - k0);
+            const bool last = pass + 1 == plan.count;
+            const TB* b = e.b + p * e.panel + (seg * e.kc + k0) * e.step;
+            const TB* next = last ? e.b + (p + np) * e.panel : b + segs * kc * e.step;
+            for (int64_t t = 0, r0 = 0; t < count; ++t) {
+                const int64_t r1 = rows.size() * (t + 1) / count;
+                const int n = int(r1 - r0);
+                T* tile = plan.count == 1 ? tiles : tiles + r0 * width;
+                const TA** taps = table + r0 * e.segs + seg * n;
+                const char* ahead = fetch_ahead(next, segs * kc, e.panel, t);
+                run_micro<T, TA, TB>(
+                    n, int(np), {taps, segs, k0 + group * e.group_step, kc, b, e.step, e.panel, tile, pass > 0, ahead});
+                if (last) e.finish(e.epi, e.row0 + rows.begin + r0, col0 + col, n, int(cols), int(width), tile);
+                r0 = r1;
+            }
+        }
+    }
+}
+
+// The rows x panels of one thread, block by block. Scratch: engine_scratch(segs).
+template <class T, class TA, class TB> inline void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* scratch) {
+    T* tiles = reinterpret_cast<T*>(scratch);
+    const TA** table = reinterpret_cast<const TA**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
+    const int64_t total = grid.panels.size() ? grid.rows.size() : 0, blocks = ceil_div(total, ROW_BLOCK);
+    for (int64_t i = 0; i < blocks; ++i) {
+        const int64_t first = grid.rows.begin;
+        const Range rows{first + total * i / blocks, first + total * (i + 1) / blocks};
+        const int64_t count = ceil_div(rows.size(), MR<T>);
+        for (int64_t t = 0, r0 = 0; t < count; ++t) {
+            const int64_t r1 = rows.size() * (t + 1) / count;
+            e.pointers(e.source, rows.begin + r0, int(r1 - r0), table + r0 * e.segs);
+            r0 = r1;
+        }
+        run_block(e, rows, grid.panels, tiles, table);
+    }
+}
+
+template <class T, class TA, class TB>
+MGX_NOINLINE void run_engine(const Team& team, const Engine<T, TA, TB>& e, char* scratch) {
+    run_grid(divide(team, e.rows, e.groups * ceil_div(e.cols, NR)), e, scratch);
+}
+
+// ---- dot with packed B ----------------------------------------------------------------------------------------
+
+struct Gemm {
+    int64_t m, n, k, lda;
+};
+inline constexpr int64_t GEMM_SCRATCH = engine_scratch(1);
+
+template <class TA> struct RowSource {
+    const TA* a;
+    int64_t lda;
+};
+template <class TA> void row_pointers(const void* source, int64_t row, int count, const TA** table) {
+    const auto& s = *static_cast<const RowSource<TA>*>(source);
+    for (int r = 0; r < count; ++r) table[r] = s.a + (row + r) * s.lda;
+}
+
+template <class T, class TA, class TB, class Epi>
+inline void gemm(const Team& team, const Gemm& g, const TA* a, const TB* b, const Epi& epi, char* scratch) {
+    const RowSource<TA> source{a, g.lda};
+    const int64_t panel = g.k * NR;
+    const Engine<T, TA, TB> e{g.m, g.n, 1, 1, g.k, 0, row_pointers<TA>, &source, b, NR, panel, finish<T, Epi>, &epi};
+    run_engine(team, e, scratch);
+}
+
+// ---- batched dot, both operands as they lie --------------------------------------------------------------------
+
+// Strides are in elements and may be zero (broadcast) or negative. Batch lens are padded with leading ones.
+struct BatchedDot {
+    int64_t m, n, k;
+    int64_t batch[4];
+    int64_t a_batch[4], a_row, a_k;
+    int64_t b_batch[4], b_k, b_col;
+};
+
+// Bytes per thread: the engine's, two panels of B, and a block of A where its depth is not contiguous.
+inline constexpr int64_t dot_scratch(const BatchedDot& d, int64_t size_a, int64_t size_b) {
+    return engine_scratch(1) + round64(d.k * 2 * NR * size_b) + (d.a_k == 1 ? 0 : round64(d.k * ROW_BLOCK * size_a));
+}
+
+// LANES x LANES elements of 4 bytes: dst[c * dst_ld + r] = src[r * src_ld + c].
+template <class T> MGX_INLINE void transpose_square(const T* src, int64_t src_ld, T* dst, int64_t dst_ld) {
+    vec<T> v[LANES];
+    for (int i = 0; i < LANES; ++i) v[i] = load(src + i * src_ld);
+    const auto lane = iota<int32_t>();
+#pragma GCC unroll 8
+    for (int s = 1; s < LANES; s *= 2) {  // swap the off-diagonal s x s blocks of every 2s x 2s block
+        const auto low = select(lane & s, lane - s + LANES, lane), high = select(lane & s, lane + LANES, lane + s);
+#pragma GCC unroll 32
+        for (int i = 0; i < LANES; ++i) {
+            if (i & s) continue;
+            const vec<T> a = v[i], b = v[i + s];
+            v[i] = shuffle(a, b, low);
+            v[i + s] = shuffle(a, b, high);
+        }
+    }
+    for (int i = 0; i < LANES; ++i) store(dst + i * dst_ld, v[i]);
+}
+
+// dst[r * ld + c] = src[r * row + c * col]
+template <class T>
+MGX_NOINLINE void gather_2d(T* dst, int64_t ld, const T* src, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+    int64_t done = 0;  // columns that the fast path below has copied in every row of its squares
+    if (col == 1) {
+        for (int64_t r = 0; r < rows; ++r) __builtin_memcpy(dst + r * ld, src + r * row, cols * sizeof(T));
+        return;
+    }
+    const int64_t squares = sizeof(T) == 4 && row == 1 ? rows / LANES * LANES : 0;
+    if constexpr (sizeof(T) == 4)
+        for (; squares && done + LANES <= cols; done += LANES)
+            for (int64_t r = 0; r < squares; r += LANES)
+                transpose_square(src + r + done * col, col, dst + r * ld + done, ld);
+    for (int64_t r = 0; r < rows; ++r)
+        for (int64_t c = r < squares ? done : 0; c < cols; ++c) dst[r * ld + c] = src[r * row + c * col];
+}
+
+// The rows x panels of one thread in one batch.
+template <class T, class TA, class TB>
+inline void dot_one(const BatchedDot& d, const Grid& grid, const TA* a, const TB* b, Engine<T, TA, TB> e, char* scratch) {
+    TB* packed = reinterpret_cast<TB*>(scratch + engine_scratch(1));
+    TA* block = reinterpret_cast<TA*>(scratch + engine_scratch(1) + round64(d.k * 2 * NR * sizeof(TB)));
+    const int64_t row0 = e.row0, blocks = d.a_k == 1 ? 1 : ceil_div(grid.rows.size(), ROW_BLOCK);
+    for (int64_t i = 0; i < blocks; ++i) {
+        const int64_t first = grid.rows.begin + grid.rows.size() * i / blocks;
+        const Range rows{0, grid.rows.begin + grid.rows.size() * (i + 1) / blocks - first};
+        RowSource<TA> source{a + first * d.a_row, d.a_row};
+        if (d.a_k != 1) {
+            gather_2d(block, d.k, source.a, d.a_row, d.a_k, rows.size(), d.k);
+            source = {block, d.k};
+        }
+        e.source = &source;
+        e.row0 = row0 + first;
+        for (int64_t p = grid.panels.begin, np; p < grid.panels.end; p += np) {
+            np = least(NP<T>, grid.panels.end - p);
+            const int64_t col = p * NR, width = np * NR, cols = least(width, d.n - col);
+            e.col0 = col;
+            e.cols = cols;
+            if (d.b_col == 1 && cols == width && rows.size() <= IN_PLACE_ROWS) {
+                e.b = b + col, e.step = d.b_k, e.panel = NR;
+            } else {
+                for (int64_t j = 0; j < np; ++j) {
+                    const int64_t c = least(NR, cols - j * NR);
+                    TB* panel = packed + j * d.k * NR;
+                    if (c < NR) __builtin_memset(static_cast<void*>(panel), 0, d.k * NR * sizeof(TB));
+                    gather_2d(panel, NR, b + (col + j * NR) * d.b_col, d.b_k, d.b_col, d.k, c);
+                }
+                e.b = packed, e.step = NR, e.panel = d.k * NR;
+            }
+            run_grid({rows, {0, np}}, e, scratch);
+        }
+    }
+}
+
+// Scratch: dot_scratch(d, sizeof(TA), sizeof(TB)).
+template <class T, class TA, class TB, class Epi>
+MGX_NOINLINE void batched_dot(
+    const Team& team, const BatchedDot& d, const TA* a, const TB* b, const Epi& epi, char* scratch) {
+    const int64_t panels = ceil_div(d.n, NR), batches = d.batch[0] * d.batch[1] * d.batch[2] * d.batch[3];
+    const bool whole = batches % team.size == 0 || batches >= 4 * team.size;  // a thread takes whole batches
+    const Range mine = whole ? team.share(batches) : Range{0, batches};
+    const Grid grid = whole ? Grid{{0, d.m}, {0, panels}} : divide(team, d.m, panels);
+    Engine<T, TA, TB> e{
+        d.m, d.n, 1, 1, d.k, 0, row_pointers<TA>, nullptr, nullptr, NR, 0, finish<T, Epi>, &epi};
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+        const TA* ai = a;
+        const TB* bi = b;
+        for (int64_t axis = 3, rest = i; axis >= 0; rest /= d.batch[axis], --axis) {
+            ai += rest % d.batch[axis] * d.a_batch[axis];
+            bi += rest % d.batch[axis] * d.b_batch[axis];
+        }
+        e.row0 = i * d.m;
+        dot_one(d, grid, ai, bi, e, scratch);
+    }
+}
+
+}  // namespace mgx
