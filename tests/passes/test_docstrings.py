@@ -4,6 +4,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+from textwrap import dedent
 
 import numpy as np
 import pytest
@@ -33,7 +34,8 @@ def passes() -> list[Pass]:
 def texts(one: Pass) -> list[tuple[str, str]]:
     """The pairs of texts, before and after, in a pass's docstring."""
     doc = inspect.getdoc(one) or ""
-    return re.findall(r"before:\n(.*?)\nafter:\n(.*?)(?=\n\S|\Z)", doc, re.S)
+    pairs = re.findall(r"before:\n(.*?)\nafter:\n(.*?)(?=\n\S|\Z)", doc, re.S)
+    return [(dedent(before), dedent(after)) for before, after in pairs]
 
 
 def random_inputs(program: Program) -> dict[str, np.ndarray]:
