@@ -1,7 +1,9 @@
 """The operators; importing this package declares them all."""
 
 from migraphx.ops import (
+    composites,
     composites_activation,
+    composites_einsum,
     composites_norm,
     control,
     convolution,
@@ -16,7 +18,9 @@ from migraphx.ops import (
 )
 
 __all__ = [
+    "composites",
     "composites_activation",
+    "composites_einsum",
     "composites_norm",
     "control",
     "convolution",
