@@ -14,7 +14,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -q
 
 demo: $(STAMP)
-	$(BIN)/python examples/demo.py
+	$(BIN)/python -m examples.demo
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

@@ -4,6 +4,7 @@ Every model is a plain nn.Module in eval mode from tensors to one tensor. Parame
 constants (norms, layer scales, a zero classifier) are made random too, so that no part of the graph is idle.
 """
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -81,18 +82,23 @@ def import_torchvision() -> Any:
     return importlib.import_module("torchvision")
 
 
+def import_transformers() -> Any:
+    """The transformers module; it imports torchvision where that is installed, so that must work."""
+    with contextlib.suppress(ModuleNotFoundError):
+        import_torchvision()
+    return importlib.import_module("transformers")
+
+
 def bert() -> nn.Module:
     """BERT-base: the last hidden state."""
-    from transformers import BertConfig, BertModel  # optional: only this case needs it
-
-    return Field(BertModel(BertConfig(), add_pooling_layer=False), "last_hidden_state")
+    library = import_transformers()
+    return Field(library.BertModel(library.BertConfig(), add_pooling_layer=False), "last_hidden_state")
 
 
 def gpt2() -> nn.Module:
     """GPT-2 (124 M): logits, without a cache of keys and values."""
-    from transformers import GPT2Config, GPT2LMHeadModel  # optional: only this case needs it
-
-    return Field(GPT2LMHeadModel(GPT2Config()), "logits", use_cache=False)
+    library = import_transformers()
+    return Field(library.GPT2LMHeadModel(library.GPT2Config()), "logits", use_cache=False)
 
 
 def _picture() -> tuple[Tensor, ...]:
