@@ -170,7 +170,7 @@ def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:
     An input that is broadcast or not packed has no say in the layout.
     """
     lens = inputs[0].lens
-    packed = [s for s in inputs if s.packed and s.elements > 1]
+    packed = [s for s in inputs if s.packed]
     if packed and all(s.strides == packed[0].strides for s in packed):
         return Shape(type, lens, packed[0].strides)
     return Shape(type, lens)

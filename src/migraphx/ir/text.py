@@ -15,7 +15,7 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape
 
 SHOWN_ELEMENTS = 10
-LINE = re.compile(r"(?P<name>\S+) = (?P<op>@?[\w:]+)(?P<rest>.*?)(?: -> (?P<shape>\S+_type.*))?$")
+LINE = re.compile(r"(?P<name>\S+) = (?P<op>@\w+|[\w:]+)(?P<rest>.*?)(?: -> (?P<shape>\S+_type.*))?$")
 
 
 class TextError(ValueError):

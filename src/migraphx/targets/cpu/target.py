@@ -1,10 +1,25 @@
-"""Target `cpu`."""
+"""Target `cpu`: C++ for the whole program."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.passes.fuse_epilogue import fuse_epilogue
+from migraphx.passes.pipeline import optimize
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.plan_memory import Lifetime, plan_memory
+from migraphx.targets.common.views import Buffer
+from migraphx.targets.cpu import lower_kernels, lower_views
+from migraphx.targets.cpu.calls import Call
+from migraphx.targets.cpu.codegen import Layout, generate
+from migraphx.targets.cpu.executable import CpuExecutable
+from migraphx.targets.cpu.lower import lower
+from migraphx.targets.cpu.toolchain import build
+
+_REGISTERED = (lower_kernels, lower_views)  # imported for the lowerings they declare
 
 
 class CpuTarget:
@@ -13,4 +28,23 @@ class CpuTarget:
     name = "cpu"
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
-        raise RuntimeError("the cpu target is being built")
+        parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
+        optimize(program)
+        fuse_epilogue(program.main)
+        lowered = lower(program.main)
+        arena = plan_memory(lifetimes(lowered.calls))
+        layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
+        library = build(generate(lowered.calls, layout), "program")
+        outputs = [s.as_standard() for s in program.main.output_shapes]
+        return CpuExecutable(library, parameters, outputs, lowered.weights, arena, options.num_threads)
+
+
+def lifetimes(calls: Sequence[Call]) -> list[Lifetime]:
+    """From the first call that touches an arena buffer to the last."""
+    spans: dict[Buffer, tuple[int, int]] = {}
+    for n, call in enumerate(calls):
+        for v in call.views:
+            if v.buffer.kind == "arena":
+                first, _ = spans.get(v.buffer, (n, n))
+                spans[v.buffer] = (first, n)
+    return [Lifetime(b, *span) for b, span in spans.items()]

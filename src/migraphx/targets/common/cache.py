@@ -1,0 +1,98 @@
+"""The disk cache of compiled objects: by content, with a lock, never trusted blindly."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: two processes may compile the same thing twice, never half of it
+    fcntl = None  # type: ignore[assignment]
+
+log = logging.getLogger(__name__)
+MAGIC = b"openmgx object 1\n"
+
+
+def folder() -> Path:
+    """`OPENMGX_CACHE`, or `openmgx` under the user's cache folder."""
+    given = os.environ.get("OPENMGX_CACHE")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(given) if given else Path(base) / "openmgx"
+
+
+def digest(*parts: str | bytes) -> str:
+    """A key for contents: any difference in any part gives another key."""
+    h = hashlib.sha256()
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        h.update(len(data).to_bytes(8, "little"))
+        h.update(data)
+    return h.hexdigest()[:40]
+
+
+def obtain(key: str, suffix: str, make: Callable[[Path], None]) -> Path:
+    """The path of the object `key`; `make(path)` writes it where the cache does not hold it whole.
+
+    Two processes that need the same object wait for each other. A damaged entry is made anew. Where the folder
+    cannot be written the object goes to a temporary folder, with a warning.
+    """
+    home = folder()
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with _locked(home / f"{key}.lock"):
+            path = home / f"{key}{suffix}"
+            if not _whole(path):
+                _fill(path, make)
+            return path
+    except OSError as error:
+        if isinstance(error, ChildProcessError):
+            raise
+        log.warning("the cache folder %s cannot be used (%s); compiling into a temporary folder", home, error)
+        scratch = Path(tempfile.mkdtemp(prefix="openmgx-")) / f"{key}{suffix}"
+        make(scratch)
+        return scratch
+
+
+def lookup(key: str, suffix: str) -> Path | None:
+    """The path of a whole entry, or None."""
+    path = folder() / f"{key}{suffix}"
+    return path if _whole(path) else None
+
+
+def _fill(path: Path, make: Callable[[Path], None]) -> None:
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        make(fresh)
+        seal = MAGIC + hashlib.sha256(fresh.read_bytes()).hexdigest().encode()
+        _seal(path).write_bytes(seal)
+        os.replace(fresh, path)
+    finally:
+        with suppress(OSError):
+            fresh.unlink()
+
+
+def _seal(path: Path) -> Path:
+    return path.with_name(path.name + ".sha256")
+
+
+def _whole(path: Path) -> bool:
+    """The entry exists and its content is what was written."""
+    try:
+        want = _seal(path).read_bytes()
+        return want == MAGIC + hashlib.sha256(path.read_bytes()).hexdigest().encode()
+    except OSError:
+        return False
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with open(path, "wb") as handle:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

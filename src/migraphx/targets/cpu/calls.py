@@ -1,0 +1,44 @@
+"""What a lowered program is made of: kernels, and calls of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migraphx.targets.common.views import View
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The C++ of one kernel, `$name` standing for its name; equal texts are one kernel.
+
+    Defines `void $name(const Team& t, char* const* p, const int64_t* a, char* scratch)`, where p points to the
+    first element of every view and a holds the call's numbers; and, where `scratch` is set,
+    `int64_t ${name}_scratch(const int64_t* a)`: bytes per thread.
+    """
+
+    text: str
+    headers: tuple[str, ...] = ()
+    scratch: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """One kernel run on views: `reads` and `writes` in the order of p."""
+
+    kernel: Kernel
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+    numbers: tuple[int, ...] = ()
+    label: str = ""
+    origin: str = ""
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return (*self.reads, *self.writes)
+
+
+def function(name_lines: Sequence[str]) -> str:
+    """A kernel's definition round its statements."""
+    body = "\n    ".join(line for text in name_lines for line in text.split("\n"))
+    return f"void $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"

@@ -1,0 +1,107 @@
+"""A lowered program as C++ translation units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from string import Template
+
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.calls import Call, Kernel
+
+MAIN = Template("""\
+#include "program.hpp"
+
+namespace mgx {
+$declarations
+static void run(const Team& t, char* const* b, char* scratch) {
+    $calls
+}
+static int64_t scratch_bytes() {
+    int64_t most = 64;
+    $scratches
+    return most;
+}
+}  // namespace mgx
+
+extern "C" int64_t mgx_scratch() { return mgx::scratch_bytes(); }
+extern "C" void mgx_run(char* const* buffers, char* scratch, int64_t scratch_stride, int threads, const mgx::OpenMP* omp) {
+    mgx::run_program(mgx::run, buffers, scratch, scratch_stride, threads, *omp);
+}
+""")
+
+PART = Template("""\
+$includes
+
+namespace mgx {
+$kernels
+}  // namespace mgx
+""")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Numbers of the entries of the pointer table: arena, inputs, outputs, weights, in this order."""
+
+    inputs: int
+    outputs: int
+    weights: int
+
+    def entry(self, view: View) -> int:
+        start = {"arena": 0, "input": 1, "output": 1 + self.inputs, "weight": 1 + self.inputs + self.outputs}
+        return start[view.buffer.kind] + (0 if view.buffer.kind == "arena" else view.buffer.index)
+
+    def pointer(self, view: View) -> str:
+        offset = view.byte_offset + (view.buffer.position if view.buffer.kind == "arena" else 0)
+        return f"b[{self.entry(view)}]" + (f" + {offset}" if offset else "")
+
+    @property
+    def size(self) -> int:
+        return 1 + self.inputs + self.outputs + self.weights
+
+
+def generate(calls: Sequence[Call], layout: Layout) -> list[str]:
+    """The sources: main first, then the parts that hold the kernels."""
+    names: dict[Kernel, str] = {}
+    for call in calls:
+        names.setdefault(call.kernel, f"k{len(names)}")
+    return [_main(calls, names, layout), *_parts(names)]
+
+
+def _main(calls: Sequence[Call], names: dict[Kernel, str], layout: Layout) -> str:
+    declarations = []
+    for kernel, name in names.items():
+        declarations.append(f"void {name}(const Team&, char* const*, const int64_t*, char*);")
+        if kernel.scratch:
+            declarations.append(f"int64_t {name}_scratch(const int64_t*);")
+    statements, scratches = [], []
+    for n, call in enumerate(calls):
+        name = names[call.kernel]
+        declarations.append(f"constexpr int64_t a{n}[] = {{{', '.join(map(str, call.numbers)) or '0'}}};")
+        pointers = ", ".join(layout.pointer(v) for v in call.views)
+        statements.append(f"{{ char* const p[] = {{{pointers}}}; {name}(t, p, a{n}, scratch); }}  // {call.label}")
+        if n + 1 < len(calls):
+            statements.append("t.barrier();")
+        if call.kernel.scratch:
+            scratches.append(f"most = larger(most, {name}_scratch(a{n}));")
+    return MAIN.substitute(
+        declarations="\n".join(declarations),
+        calls="\n    ".join(statements),
+        scratches="\n    ".join(dict.fromkeys(scratches)),
+    )
+
+
+def _parts(names: dict[Kernel, str]) -> list[str]:
+    """The kernels in parts of about equal cost; those that need a heavy header stay together."""
+    heavy = [k for k in names if k.scratch]
+    light = [k for k in names if not k.scratch]
+    parts = [p for p in (heavy, light) if p]
+    return [_part(p, names) for p in parts]
+
+
+def _part(kernels: Sequence[Kernel], names: dict[Kernel, str]) -> str:
+    headers = dict.fromkeys(h for k in kernels for h in k.headers)
+    return PART.substitute(
+        includes="\n".join(f'#include "{h}"' for h in ("team.hpp", *headers)),
+        kernels="\n".join(Template(k.text).substitute(name=names[k]) for k in kernels),
+    )

@@ -1,0 +1,177 @@
+"""Dots and convolutions with their epilogues: shells round gemm.hpp, conv.hpp and depthwise.hpp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migraphx.ir.module import Module
+from migraphx.targets.common.views import View, loops
+from migraphx.targets.cpu.body import Scope, load_text, pointers, pointwise_body, store_text
+from migraphx.targets.cpu.calls import Call, Kernel
+from migraphx.targets.cpu.scalar import COMPUTE_TYPES, cpp_type
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What is done to a result in registers, and where it goes.
+
+    `module`: a pointwise body, or None to store the result as it is. `reads`: the views of its parameters, None
+    for the one that stands for the result. Rows of the matrix are the elements of `row_dims` in order, its
+    columns those of `col_dim`; all views have the lens of `write`.
+    """
+
+    module: Module | None
+    reads: tuple[View | None, ...]
+    write: View
+    row_dims: tuple[int, ...]
+    col_dim: int
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return tuple(v for v in self.reads if v is not None)
+
+
+def accumulator(a: View) -> str:
+    """The C++ type in which products of this view are summed."""
+    return {"double": "double", "int8": "int32_t", "uint8": "int32_t", "int32": "int32_t"}.get(a.type, "float")
+
+
+def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[str], list[int]]:
+    """The C++ that defines `epi`, and the numbers it reads from a[number] on.
+
+    Its views are pointers p<first>, p<first + 1>, ...; the last one is written.
+    """
+    numbers: list[int] = []
+    setup: list[str] = []
+    scope = Scope()
+    acc_type = cpp_type(COMPUTE_TYPES, epilogue.write.type)
+    names: list[str] = []
+    k = first
+    for view in epilogue.reads:
+        if view is None:
+            names.append("acc")
+            continue
+        at = _row_offset(view, epilogue, k, number, numbers, setup)
+        names.append(scope.bind(load_text(k, view.strides[epilogue.col_dim], f"s{k}", at, "col")))
+        k += 1
+    value = "acc"
+    if epilogue.module is not None:
+        value = pointwise_body(epilogue.module, dict(zip(epilogue.module.parameters, names, strict=True)), scope)
+    else:
+        value = scope.bind(f"mgx::cast<{acc_type}>(acc)")
+    at = _row_offset(epilogue.write, epilogue, k, number, numbers, setup)
+    scope.lines.append(store_text(k, epilogue.write.strides[epilogue.col_dim], f"s{k}", at, "col", value))
+    lines = [
+        "const auto epi = Epilogue{[=](int64_t row, int64_t col, auto acc, auto n) {",
+        *(f"    {line}" for line in (*setup, *scope.lines)),
+        "}};",
+    ]
+    return lines, numbers
+
+
+def _row_offset(
+    view: View, epilogue: Epilogue, k: int, number: int, numbers: list[int], setup: list[str]
+) -> str:
+    """The text of a view's offset at `row`; its lens and strides are added to `numbers`."""
+    nest = loops([view], None, epilogue.row_dims)
+    here = number + len(numbers)
+    numbers += [*nest.lens, *nest.strides[0]]
+    if view.strides[epilogue.col_dim] not in (0, 1):
+        setup.append(f"const int64_t s{k} = a[{number + len(numbers)}];")
+        numbers.append(view.strides[epilogue.col_dim])
+    if not any(nest.strides[0]):
+        return "0"
+    if nest.rank == 1:
+        return f"row * a[{here + 1}]"
+    setup.append(f"int64_t q{k} = row, r{k} = 0;")
+    for d in reversed(range(nest.rank)):
+        step = f"q{k} % a[{here + d}]" if d else f"q{k}"
+        setup.append(f"r{k} += {step} * a[{here + nest.rank + d}];" + (f" q{k} /= a[{here + d}];" if d else ""))
+    return f"r{k}"
+
+
+def _contract(
+    head: str, scratch: str, header: str, operands: Sequence[View], numbers: Sequence[int], epilogue: Epilogue, label: str,
+    origin: str,
+) -> Call:
+    """A call of `head(t, ..., p0, p1, epi, scratch)`."""
+    views = (*operands, *epilogue.views, epilogue.write)
+    lines, more = epilogue_lines(epilogue, len(operands), len(numbers))
+    words = [i.name for i in epilogue.module if not i.name.startswith("@")] if epilogue.module else []
+    label = " ".join((label, *words))
+    body = "\n    ".join([*pointers(views), *lines, head])
+    text = (
+        f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"
+        f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
+    )
+    kernel = Kernel(text, (header, "access.hpp", "math.hpp"), scratch=True)
+    return Call(kernel, views[:-1], (epilogue.write,), (*numbers, *more), label, origin)
+
+
+def gemm_call(a: View, packed: View, m: int, n: int, k: int, lda: int, epilogue: Epilogue, origin: str = "") -> Call:
+    """Rows of `a` (lda elements apart) times weights packed ahead."""
+    head = f"gemm<{accumulator(a)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, p0, p1, epi, scratch);"
+    return _contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), (m, n, k, lda), epilogue, "dot", origin)
+
+
+def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
+    """Batches of a {.., M, K} times b {.., K, N}, both as they lie; at most four batch dimensions."""
+    batch = a.lens[:-2]
+    nest = loops([a, b], None, range(len(batch)))
+    if nest.rank > 4:
+        raise ValueError(f"dot: more than four batch dimensions that cannot be merged: {batch}")
+    pad = 4 - nest.rank
+    steps = [(0,) * pad + s for s in nest.strides]
+    numbers = (
+        a.lens[-2], b.lens[-1], a.lens[-1], *((1,) * pad + nest.lens),
+        *steps[0], a.strides[-2], a.strides[-1], *steps[1], b.strides[-2], b.strides[-1],
+    )  # fmt: skip
+    fill = "BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}"
+    head = f"batched_dot<{accumulator(a)}>(t, {fill}, p0, p1, epi, scratch);"
+    scratch = f"dot_scratch({fill}, {a.itemsize}, {b.itemsize})"
+    return _contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin)
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution's or pooling's geometry, its spatial dimensions padded to three with leading ones."""
+
+    size: tuple[int, ...]  # input
+    out: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pad: tuple[int, ...]  # before the first element
+
+    @classmethod
+    def of(
+        cls, size: Sequence[int], out: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
+        dilation: Sequence[int], pad: Sequence[int],
+    ) -> Window:
+        lead = 3 - len(size)
+        ones, zeros = (1,) * lead, (0,) * lead
+        return cls(
+            (*ones, *size), (*ones, *out), (*ones, *kernel), (*ones, *stride), (*ones, *dilation),
+            (*zeros, *pad[: len(size)]),
+        )  # fmt: skip
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return (*self.size, *self.out, *self.kernel, *self.stride, *self.dilation, *self.pad)
+
+
+def window_text(first: int) -> str:
+    """Six braces of three numbers from a[first] on, as Window.numbers gives them."""
+    return ", ".join(f"{{a[{k}], a[{k + 1}], a[{k + 2}]}}" for k in range(first, first + 18, 3))
+
+
+def conv_call(x: View, packed: View, window: Window, group: int, epilogue: Epilogue, origin: str = "") -> Call:
+    """`x` {N, C, spatial...} in channels-last memory; weights packed ahead."""
+    n, c, *_ = x.lens
+    oc = epilogue.write.lens[1]
+    numbers = (n, c, oc, group, x.strides[-1], *window.numbers)
+    fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
+    head = f"conv<{accumulator(x)}>(t, {fill}, p0, p1, epi, scratch);"
+    scratch = f"conv_scratch({fill}, {x.itemsize})"
+    return _contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin)

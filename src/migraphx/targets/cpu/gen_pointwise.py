@@ -1,0 +1,78 @@
+"""Pointwise kernels and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from migraphx.ir.module import Module
+from migraphx.targets.common.views import Loops, View, loops
+from migraphx.targets.cpu.body import Scope, indented, load_text, pointers, pointwise_body, store_text
+from migraphx.targets.cpu.calls import Call, Kernel, function
+
+PIECE = 2048  # elements of a row that one thread takes at a time: long enough to amortise, short enough to share
+
+
+def pointwise_call(module: Module, reads: Sequence[View], write: View, origin: str = "") -> Call:
+    """One pass over `write.lens`, computing the module's body."""
+
+    def body(names: Sequence[str], scope: Scope) -> str:
+        return pointwise_body(module, dict(zip(module.parameters, names, strict=True)), scope)
+
+    words = [i.name for i in module if not i.name.startswith("@")]
+    return _call(body, reads, write, " ".join(words), origin)
+
+
+def copy_call(read: View, write: View, origin: str = "") -> Call:
+    """Copy one view into another of equal lens and type."""
+    return _call(lambda names, scope: names[0], [read], write, "copy", origin)
+
+
+def _call(
+    body: Callable[[Sequence[str], Scope], str], reads: Sequence[View], write: View, label: str, origin: str
+) -> Call:
+    views = (*reads, write)
+    nest = loops(views, lead=len(reads))
+    return Call(_kernel(body, views, nest, label), tuple(reads), (write,), numbers(nest), label, origin)
+
+
+def numbers(nest: Loops) -> tuple[int, ...]:
+    """A loop nest as kernels read it: lens, then each view's strides."""
+    return (*nest.lens, *(s for strides in nest.strides for s in strides))
+
+
+def _kernel(
+    body: Callable[[Sequence[str], Scope], str], views: Sequence[View], nest: Loops, label: str
+) -> Kernel:
+    rank, count = nest.rank, len(views)
+    row, scope = Scope(), Scope()
+    names = []
+    for k, strides in enumerate(nest.strides[:-1]):
+        text = load_text(k, strides[-1], f"s{k}", f"o[{k}]", "i")
+        if strides[-1] == 0:
+            row.count, name = row.count + 1, f"c{k}"
+            row.lines.append(f"const auto {name} = {text};")
+            names.append(name)
+        else:
+            names.append(scope.bind(text))
+    result = body(names, scope)
+    last = count - 1
+    scope.lines.append(store_text(last, nest.strides[-1][-1], f"s{last}", f"o[{last}]", "i", result))
+    steps = [
+        f"const int64_t s{k} = a[{rank * (2 + k) - 1}];" for k, s in enumerate(nest.strides) if s[-1] not in (0, 1)
+    ]
+    return Kernel(
+        f"// {label}\n"
+        + function(
+            [
+                *pointers(views),
+                *steps,
+                f"for_rows<{rank}, {count}>(t, a, {PIECE}, [&](const int64_t* o, int64_t begin, int64_t end) {{",
+                *(f"    {line}" for line in row.lines),
+                "    for_lanes(begin, end, [&](int64_t i, auto n) {",
+                "        " + indented(scope.lines, 2),
+                "    });",
+                "});",
+            ]
+        ),
+        ("loops.hpp", "math.hpp"),
+    )

@@ -1,0 +1,49 @@
+// Loop nests over several strided views, shared by generated pointwise and reduction kernels.
+//
+// A nest has RANK loops, the last one vectorised. `a` holds RANK lens (outermost first), then for each of VIEWS
+// views its RANK strides, in elements.
+#pragma once
+
+#include "access.hpp"
+#include "team.hpp"
+
+namespace mgx {
+
+// Call f(i, Full{}) for whole vectors of begin .. end and f(i, n) for the rest.
+template <class F> MGX_INLINE void for_lanes(int64_t begin, int64_t end, const F& f) {
+    int64_t i = begin;
+    for (; i + LANES <= end; i += LANES) f(i, Full{});
+    if (i < end) f(i, static_cast<int>(end - i));
+}
+
+// Element offsets of every view at position `index` of the loops before the last `inner` ones.
+template <int RANK, int VIEWS> MGX_INLINE void locate(const int64_t* a, int outer, int64_t index, int64_t* offset) {
+    for (int v = 0; v < VIEWS; ++v) offset[v] = 0;
+    for (int d = outer - 1; d >= 0; --d) {
+        const int64_t at = index % a[d];
+        index /= a[d];
+        for (int v = 0; v < VIEWS; ++v) offset[v] += at * a[RANK * (1 + v) + d];
+    }
+}
+
+inline int64_t product(const int64_t* lens, int n) {
+    int64_t p = 1;
+    for (int d = 0; d < n; ++d) p *= lens[d];
+    return p;
+}
+
+// Run body(offset, begin, end) over the whole nest: `offset` places the views, begin .. end is a run of the last
+// loop. Rows are split over the team; long rows in pieces, so that few rows occupy every thread.
+template <int RANK, int VIEWS, class Body> MGX_INLINE void for_rows(const Team& t, const int64_t* a, int64_t grain, const Body& body) {
+    const int64_t rows = product(a, RANK - 1), length = a[RANK - 1];
+    const int64_t pieces = (length + grain - 1) / grain;
+    const Range mine = t.share(rows * pieces);
+    int64_t offset[VIEWS];
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        locate<RANK, VIEWS>(a, RANK - 1, u / pieces, offset);
+        const int64_t begin = u % pieces * grain, end = begin + grain;
+        body(offset, begin, end < length ? end : length);
+    }
+}
+
+}  // namespace mgx

@@ -1,0 +1,198 @@
+"""From optimised instructions to kernel calls on views of buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.ir.shape import Shape, permuted
+from migraphx.targets.common.views import Buffer, View
+from migraphx.targets.cpu.calls import Call
+from migraphx.targets.cpu.gen_pointwise import copy_call
+
+Lowering = Callable[["Lowered", Instruction], None]
+LOWERINGS: dict[str, Lowering] = {}
+"""How each operator becomes calls; the modules lower_*.py fill it."""
+
+
+def lowers(*names: str) -> Callable[[Lowering], Lowering]:
+    """Declare the lowering of operators."""
+
+    def register(fn: Lowering) -> Lowering:
+        for name in names:
+            if name in LOWERINGS:
+                raise TypeError(f"{name!r} is lowered twice")
+            LOWERINGS[name] = fn
+        return fn
+
+    return register
+
+
+class UnsupportedOperator(ValueError):
+    """The cpu target cannot compile these instructions: names each with its origin."""
+
+
+@dataclass
+class Lowered:
+    """A module on its way to calls: every value's view, and the calls so far, in order."""
+
+    module: Module
+    calls: list[Call] = field(default_factory=list)
+    views: dict[Instruction, View] = field(default_factory=dict)
+    inputs: list[Buffer] = field(default_factory=list)
+    outputs: list[Buffer] = field(default_factory=list)
+    arena: list[Buffer] = field(default_factory=list)
+    weights: list[np.ndarray] = field(default_factory=list)
+    homes: dict[Instruction, tuple[Instruction, int]] = field(default_factory=dict)  # input -> (concat, start)
+    _packed: dict[tuple, View] = field(default_factory=dict)
+    _output_views: dict[Instruction, View] = field(default_factory=dict)
+
+    # ---- values ----
+
+    def view(self, ins: Instruction) -> View:
+        """Where a value lies. Literals become weights when somebody reads them as they are."""
+        if ins not in self.views:
+            assert isinstance(ins.op, Literal)
+            self.views[ins] = self.weight(ins.op.value, ins.op.key)
+        return self.views[ins]
+
+    def reads(self, ins: Instruction) -> list[View]:
+        return [self.view(i) for i in ins.inputs]
+
+    def weight(self, array: np.ndarray, key: tuple) -> View:
+        """A constant of the program; equal keys share one copy."""
+        if key not in self._packed:
+            shape = Shape.of(array)
+            buffer = Buffer("weight", shape.bytes, len(self.weights))
+            self.weights.append(array)
+            self._packed[key] = View(buffer, shape.type, shape.lens, shape.strides)
+        return self._packed[key]
+
+    def packed(self, key: tuple, make: Callable[[], np.ndarray]) -> View:
+        """A constant in a layout of its own, made once for each key."""
+        return self._packed[key] if key in self._packed else self.weight(make(), key)
+
+    def temporary(self, shape: Shape) -> View:
+        """New arena memory."""
+        buffer = Buffer("arena", max(shape.element_space, 1) * shape.numpy_dtype.itemsize, len(self.arena))
+        self.arena.append(buffer)
+        return View(buffer, shape.type, shape.lens, shape.strides)
+
+    def result(self, ins: Instruction) -> View:
+        """Where a kernel must write this instruction: a program output, a part of a concat, or new memory."""
+        if ins not in self.views:
+            self.views[ins] = self._place(ins)
+        return self.views[ins]
+
+    def _place(self, ins: Instruction) -> View:
+        if ins in self._output_views:
+            return self._output_views[ins]
+        if ins in self.homes:
+            concat, start = self.homes[ins]
+            axis = concat.op.attributes()["axis"]
+            return self.result(concat).sliced(axis, start, start + ins.shape.lens[axis])
+        return self.temporary(permuted(ins.shape.type, ins.shape.lens, ins.shape.permutation))
+
+    def standard(self, view: View, origin: str = "") -> View:
+        """The view itself if row-major, else a row-major copy."""
+        if view.standard:
+            return view
+        copy = self.temporary(Shape(view.type, view.lens))
+        self.copy(view, copy, origin)
+        return copy
+
+    def copy(self, read: View, write: View, origin: str = "") -> None:
+        self.call(copy_call(read, write, origin))
+
+    def call(self, call: Call) -> None:
+        """Append a call; one that computes no element is dropped."""
+        if all(v.elements for v in call.writes):
+            self.calls.append(call)
+
+    # ---- constants ----
+
+    def constant(self, ins: Instruction) -> tuple[np.ndarray, tuple] | None:
+        """The value of an instruction that is a literal seen through views, with a key; else None."""
+        chain = []
+        while ins.op.view and len(ins.inputs) == 1:
+            chain.append(ins)
+            ins = ins.inputs[0]
+        if not isinstance(ins.op, Literal):
+            return None
+        value = ins.op.value
+        for step in reversed(chain):
+            value = step.op.compute(value)
+        return value, (ins.op.key, *(c.op for c in chain))
+
+
+def lower(module: Module) -> Lowered:
+    """Every instruction of an optimised main module as calls; UnsupportedOperator lists what has no lowering."""
+    check(module)
+    lowered = Lowered(module)
+    for ins in module.parameters.values():
+        buffer = Buffer("input", ins.shape.bytes, len(lowered.inputs))
+        lowered.inputs.append(buffer)
+        lowered.views[ins] = View(buffer, ins.shape.type, ins.shape.lens, ins.shape.strides)
+    _prepare_outputs(lowered)
+    _prepare_homes(lowered)
+    for ins in module:
+        if isinstance(ins.op, Return):
+            break
+        if not isinstance(ins.op, (Parameter, Literal)):
+            LOWERINGS[ins.name](lowered, ins)
+    _finish_outputs(lowered)
+    return lowered
+
+
+def check(module: Module) -> None:
+    """UnsupportedOperator or the type error before any work is done."""
+    bad = []
+    for ins in module:
+        if ins.name not in LOWERINGS and not ins.name.startswith("@"):
+            bad.append(f"{ins.name} -> {ins.shape}" + (f" ({ins.origin})" if ins.origin else ""))
+    if bad:
+        raise UnsupportedOperator("the cpu target has no kernel for: " + "; ".join(dict.fromkeys(bad)))
+
+
+def _prepare_outputs(lowered: Lowered) -> None:
+    """Output buffers; the value of an output is computed in place where it can be."""
+    for ins in lowered.module.outputs:
+        shape = ins.shape.as_standard()
+        buffer = Buffer("output", shape.bytes, len(lowered.outputs))
+        lowered.outputs.append(buffer)
+        view = View(buffer, shape.type, shape.lens, shape.strides)
+        free = ins not in lowered._output_views and not isinstance(ins.op, (Parameter, Literal)) and not ins.op.view
+        if free and ins.shape.standard:
+            lowered._output_views[ins] = view
+
+
+def _finish_outputs(lowered: Lowered) -> None:
+    for ins, buffer in zip(lowered.module.outputs, lowered.outputs, strict=True):
+        view = lowered.view(ins)
+        if view.buffer is not buffer:
+            shape = ins.shape.as_standard()
+            lowered.copy(view, View(buffer, shape.type, shape.lens, shape.strides), ins.origin)
+
+
+def _prepare_homes(lowered: Lowered) -> None:
+    """Let what is concatenated be computed in its place: the largest concat first, its prefixes come for free."""
+    concats = [i for i in lowered.module if i.name == "concat"]
+    for concat in sorted(concats, key=lambda c: -c.shape.elements):
+        axis, start = concat.op.attributes()["axis"], 0
+        for i in concat.inputs:
+            if placeable(i, concat) and i not in lowered.homes and i not in lowered._output_views:
+                lowered.homes[i] = (concat, start)
+            start += i.shape.lens[axis]
+
+
+def placeable(ins: Instruction, concat: Instruction) -> bool:
+    """Whether a kernel can write this value straight into a part of the concat."""
+    if isinstance(ins.op, (Parameter, Literal)) or ins.op.view or ins.name in ("reshape", "contiguous", "layout"):
+        return False
+    same_order = ins.shape.permutation == concat.shape.permutation or ins.shape.elements == max(ins.shape.lens, default=1)
+    return same_order and list(concat.inputs).count(ins) == 1
+

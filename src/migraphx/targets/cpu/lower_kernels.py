@@ -1,0 +1,109 @@
+"""Operators that compute: pointwise, reductions, dots, convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.shape import permuted
+from migraphx.targets.common.views import View, loops
+from migraphx.targets.cpu.gen_contract import Epilogue, Window, conv_call, dot_call, gemm_call
+from migraphx.targets.cpu.gen_pointwise import pointwise_call
+from migraphx.targets.cpu.gen_reduce import reduce_call
+from migraphx.targets.cpu.lower import Lowered, lowers
+from migraphx.targets.cpu.pack import pack_conv, pack_dot
+
+
+@lowers("pointwise")
+def pointwise(x: Lowered, ins: Instruction) -> None:
+    x.call(pointwise_call(ins.modules[0], x.reads(ins), x.result(ins), ins.origin))
+
+
+@lowers("fused_reduce")
+def fused_reduce(x: Lowered, ins: Instruction) -> None:
+    axes = ins.op.attributes()["axes"]
+    x.call(reduce_call(ins.modules[0], axes, x.reads(ins), x.result(ins), ins.origin))
+
+
+@lowers("group")
+def group(x: Lowered, ins: Instruction) -> None:
+    """A dot or convolution with its epilogue."""
+    (module,) = ins.modules
+    anchor, finish = (i for i in module if not i.name.startswith("@"))
+    outer = dict(zip(module.parameters.values(), ins.inputs, strict=True))
+    write = x.result(ins)
+    reads = tuple(None if i is anchor else x.view(outer[i]) for i in finish.inputs)
+    operands = [outer[i] for i in anchor.inputs]
+    CONTRACTIONS[anchor.name](x, anchor, operands, finish.modules[0], reads, write, ins.origin)
+
+
+@lowers("dot")
+def dot(x: Lowered, ins: Instruction) -> None:
+    _dot(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+
+
+@lowers("convolution")
+def convolution(x: Lowered, ins: Instruction) -> None:
+    _convolution(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+
+
+def _dot(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    rank = len(write.lens)
+    epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
+    a, constant = x.view(operands[0]), x.constant(operands[1])
+    if constant is not None:
+        value, key = constant
+        shared = all(s == 0 or n == 1 for n, s in zip(value.shape[:-2], value.strides[:-2], strict=True))
+        rows = loops([a], None, range(rank - 1))
+        if shared and rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
+            k, n = value.shape[-2:]
+            matrix = value[(0,) * (rank - 2)]
+            packed = x.packed((*key, "dot"), lambda: pack_dot(matrix))
+            x.call(gemm_call(a, packed, rows.lens[0], n, k, rows.strides[0][0], epilogue, origin))
+            return
+    x.call(dot_call(a, x.view(operands[1]), epilogue, origin))
+
+
+def _convolution(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    attributes = anchor.op.attributes()
+    rank = len(write.lens)
+    source = channels_last(x, x.view(operands[0]), origin)
+    constant = x.constant(operands[1])
+    if constant is None:
+        raise ValueError(f"convolution: the cpu target needs constant weights{f', from {origin}' if origin else ''}")
+    weights, key = constant
+    epilogue = Epilogue(module, reads, write, (0, *range(2, rank)), 1)
+    window = Window.of(
+        source.lens[2:], write.lens[2:], weights.shape[2:], attributes["stride"], attributes["dilation"], attributes["padding"]
+    )
+    n_groups = attributes["group"]
+    packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(weights, n_groups))
+    x.call(conv_call(source, packed, window, n_groups, epilogue, origin))
+
+
+def channels_last(x: Lowered, view: View, origin: str) -> View:
+    """`view` {N, C, spatial...} where pixels follow each other and channels are innermost; else such a copy."""
+    n, c, *spatial = view.lens
+    pixel = view.strides[-1] if spatial[-1] > 1 else max(c, 1)
+    steps, step = [], pixel
+    for size in reversed(spatial):
+        steps.append(step)
+        step *= size
+    want = (step, 1, *reversed(steps))
+    if all(m <= 1 or s == w for m, s, w in zip(view.lens, view.strides, want, strict=True)) and pixel >= c:
+        return View(view.buffer, view.type, view.lens, want, view.offset)
+    rank = len(view.lens)
+    copy = x.temporary(permuted(view.type, view.lens, (0, *range(2, rank), 1)))
+    x.copy(view, copy, origin)
+    return View(copy.buffer, copy.type, copy.lens, (c * int(np.prod(spatial)), 1, *copy.strides[2:]), copy.offset)
+
+
+CONTRACTIONS = {"dot": _dot, "convolution": _convolution}

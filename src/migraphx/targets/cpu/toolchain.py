@@ -1,0 +1,141 @@
+"""Find a C++ compiler, compile translation units side by side, link them into a shared object."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from migraphx.targets.common.cache import digest, obtain
+from migraphx.targets.cpu.threads import available
+
+log = logging.getLogger(__name__)
+
+KERNELS = Path(__file__).parent / "kernels"
+FLAGS = (
+    "-std=c++20",
+    "-O3",
+    "-fPIC",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-semantic-interposition",
+    "-w",
+)
+TIMEOUT_SECONDS = 600
+HELP = (
+    "install g++ (Debian: apt install g++; Fedora: dnf install gcc-c++) or clang++, "
+    "or `pip install openmgx[compiler]`, or name a compiler in CXX"
+)
+
+
+class CompilerError(ChildProcessError):
+    """No compiler, or one that failed: says which command and what it printed."""
+
+
+@dataclass(frozen=True)
+class Compiler:
+    """A C++ compiler's command, and what identifies it and this machine's instruction set in the cache."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def architecture(self) -> str:
+        return "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
+
+
+@cache
+def instruction_set() -> str:
+    """The machine and its processor's features, which compiled objects depend on."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = {line.split(":")[0].strip(): line for line in lines if line.startswith(("flags", "Features", "model name"))}
+    return platform.machine() + "".join(wanted.values())
+
+
+def lanes() -> int:
+    """Float lanes of the vector registers that the kernels will use here; vec.hpp's LANES."""
+    given = extra_flags()
+    features = set(instruction_set().split())
+    if "avx512f" in features and "-mno-avx512f" not in given:
+        return 16
+    return 8 if "avx" in features and "-mno-avx" not in given else 4
+
+
+def extra_flags() -> tuple[str, ...]:
+    """`OPENMGX_CXXFLAGS`: appended to every compilation."""
+    return tuple(shlex.split(os.environ.get("OPENMGX_CXXFLAGS", "")))
+
+
+def find_compiler() -> Compiler:
+    """CXX, g++, clang++, the `ziglang` wheel, in this order; CompilerError says what to install."""
+    return _find(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
+
+
+@cache
+def _find(cxx: str, path: str) -> Compiler:
+    candidates = [tuple(shlex.split(cxx))] if cxx else [("g++",), ("clang++",)]
+    if not cxx and importlib.util.find_spec("ziglang"):
+        candidates.append((sys.executable, "-m", "ziglang", "c++"))
+    for command in candidates:
+        if shutil.which(command[0], path=path):
+            shown = _call([*command, "--version"])
+            return Compiler(command, shown.splitlines()[0] if shown else " ".join(command))
+    tried = ", ".join(c[0] for c in candidates)
+    raise CompilerError(f"the cpu target needs a C++ compiler and found none (tried {tried}): {HELP}")
+
+
+def build(sources: Sequence[str], name: str) -> Path:
+    """A shared object of the sources, from the cache or compiled now; CompilerError when the compiler fails."""
+    compiler = find_compiler()
+    flags = (*FLAGS, compiler.architecture, *extra_flags())
+    key = digest(compiler.version, instruction_set(), " ".join(flags), _kernel_text(), *sources)
+    return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, path, name))
+
+
+@cache
+def _kernel_text() -> str:
+    return "".join(p.read_text() for p in sorted(KERNELS.glob("*.hpp")))
+
+
+def _compile(compiler: Compiler, flags: Sequence[str], sources: Sequence[str], out: Path, name: str) -> None:
+    log.info("compiling %s: %d sources with %s", name, len(sources), compiler.version)
+    with tempfile.TemporaryDirectory(prefix="openmgx-") as folder:
+        objects = [Path(folder, f"part{k}.o") for k in range(len(sources))]
+
+        def one(k: int) -> None:
+            source = Path(folder, f"part{k}.cpp")
+            source.write_text(sources[k])
+            _call([*compiler.command, *flags, f"-I{KERNELS}", "-c", str(source), "-o", str(objects[k])])
+
+        with ThreadPoolExecutor(max_workers=available()) as pool:
+            list(pool.map(one, range(len(sources))))
+        # -nostdlib++ where the driver knows it would spare loading libstdc++; nothing of it is used either way.
+        _call([*compiler.command, "-shared", "-o", str(out), *map(str, objects), "-lm"])
+
+
+def _call(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompilerError(f"`{shlex.join(command)}` could not be run: {error}; {HELP}") from None
+    if done.returncode:
+        message = (done.stderr or done.stdout).strip()[-4000:]
+        raise CompilerError(f"`{shlex.join(command)}` failed with exit code {done.returncode}:\n{message}")
+    return done.stdout
