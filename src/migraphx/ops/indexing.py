@@ -134,7 +134,7 @@ class Scatter(Operation):
     def infer(self, *inputs: Shape) -> Shape:
         data, indices, updates = inputs
         self.require(indices.type in INDEX_TYPES, inputs, "indices must be integers")
-        self.same_type((data, updates))
+        self.require(data.type == updates.type, inputs, "data and updates differ in type")
         axis = axis_of(self, self.axis, data.ndim, inputs)
         fits = indices.lens == updates.lens and indices.ndim == data.ndim and all(
             i <= n for d, (i, n) in enumerate(zip(indices.lens, data.lens, strict=True)) if d != axis
@@ -186,7 +186,7 @@ class ScatterNd(Operation):
     def infer(self, *inputs: Shape) -> Shape:
         data, indices, updates = inputs
         self.require(indices.type in INDEX_TYPES, inputs, "indices must be integers")
-        self.same_type((data, updates))
+        self.require(data.type == updates.type, inputs, "data and updates differ in type")
         depth = indices.lens[-1] if indices.ndim else 0
         self.require(1 <= depth <= data.ndim, inputs, f"index tuples of {depth} do not fit the rank")
         lens = indices.lens[:-1] + data.lens[depth:]

@@ -177,7 +177,7 @@ class RoiAlign(Operation, name="roialign"):
             ("coordinate_transformation_mode", self.coordinate_transformation_mode, self.COORDINATES),
         ):
             self.require(value in known, inputs, f"{what} must be one of {', '.join(known)}")
-        self.same_type((x, rois))
+        self.require(x.type == rois.type, inputs, "x and rois differ in type")
         right = x.ndim == 4 and rois.ndim == 2 and rois.lens[1:] == (4,) and images.lens == rois.lens[:1]
         self.require(right, inputs, "needs x {N, C, H, W}, rois {rois, 4}, images {rois}")
         self.require(x.type in dtypes.FLOATS and images.type in dtypes.INTEGERS, inputs, "types do not fit")
