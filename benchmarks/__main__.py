@@ -166,7 +166,8 @@ def measure(model: str, options: Options) -> dict[str, Any]:
 
 def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], options: Options) -> None:
     """Interleaved turns; adds each engine's latency to its report."""
-    for _ in range(options.rounds):
+    for round_ in range(options.rounds):
+        say(f"round {round_ + 1} of {options.rounds}")
         for engine, worker in workers.items():
             reports[engine]["turns"].append(quiet_turn(worker, options))
     for engine in workers:
