@@ -6,7 +6,6 @@ import numpy as np
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-
 OPSET = 19
 
 
@@ -25,4 +24,4 @@ def onnx_answer(op_type: str, *inputs: np.ndarray | None, **attributes: Any) -> 
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
     results = ReferenceEvaluator(model).run(None, given)
-    return np.asarray(list(results)[0])
+    return np.asarray(next(iter(results)))
