@@ -120,8 +120,9 @@ def sign(a: Array) -> Array:
 
 
 def sigmoid(a: Array) -> Array:
-    one = a.dtype.type(1)
-    return one / (one + np.exp(-a))
+    """Through exp(-|a|), which does not overflow."""
+    e, one = np.exp(-np.abs(a)), a.dtype.type(1)
+    return np.where(a < 0, e, one) / (one + e)
 
 
 def shift(by: Callable[..., Array], a: Array, b: Array) -> Array:
