@@ -178,7 +178,7 @@ template <class V> MGX_INLINE V fmod(V a, V b) {
     else if constexpr (is_fp<V>)
         return each([](T x, T y) { return __builtin_fmod(x, y); }, a, b);
     else
-        return each([](T x, T y) { return y == 0 || y == T(-1) ? T(0) : T(x % y); }, a, b);
+        return each([](T x, T y) { return y == 0 || (T(-1) < 0 && y == T(-1)) ? T(0) : T(x % y); }, a, b);
 }
 template <class V> MGX_INLINE V mod(V a, V b) {
     const V r = fmod(a, b), zero{};
