@@ -1,6 +1,6 @@
 """Algebraic identities, and scales folded into weights.
 
-What they refuse, and why: anything that changes an answer for NaN, inf or -0 (x - x, x * 0, x + 0, pow(x, 0.5)),
+What they refuse, and why: what changes an answer for NaN, inf or -0 (x - x, x * 0, x + 0, pow(x, 0.5)),
 reciprocals that narrow floats would round twice, weights that several instructions share (they would be
 stored twice), and products of weights and scales that overflow.
 """
@@ -20,7 +20,6 @@ Answer = Instruction | Refuse
 WIDE = frozenset({"float", "double"})
 NOT_FLOAT = Refuse("only for floats")
 IDEMPOTENT = ("relu", "abs", "floor", "ceil", "trunc", "nearbyint", "sign")
-INVOLUTIONS = ("neg",)
 
 
 def is_float(ins: Instruction) -> bool:
@@ -83,7 +82,7 @@ def div_by_constant(b: Builder, x: Instruction, a: Instruction) -> Answer:
 
 def scaled_weights(b: Builder, w: Instruction, factor: np.ndarray) -> Answer:
     """w * factor as a literal broadcast as `w` is; `factor` has w's rank."""
-    if len(w.users) > 1 or _source(w) is not w and len(_source(w).users) > 1:
+    if len(w.users) > 1 or len(_source(w).users) > 1:
         return Refuse("the weights are shared")
     small = compact(w)
     value = operation("mul").compute(small, np.broadcast_to(factor, small.shape))
@@ -108,7 +107,9 @@ def _only_along(value: np.ndarray, axis: int) -> bool:
 
 
 @rewrites(lambda b, x, w, a: b.mul(b.once(b.convolution(x, b.constant("w"))), b.constant("a")))
-def scale_of_convolution(b: Builder, x: Instruction, w: Instruction, a: Instruction, root: Instruction) -> Answer:
+def scale_of_convolution(
+    b: Builder, x: Instruction, w: Instruction, a: Instruction, root: Instruction
+) -> Answer:
     """convolution(x, w) * a -> convolution(x, w * a), a a constant for each output channel"""
     scale = compact(a)
     if not _only_along(scale, 1):
@@ -120,7 +121,9 @@ def scale_of_convolution(b: Builder, x: Instruction, w: Instruction, a: Instruct
 
 
 @rewrites(lambda b, x, w, a: b.convolution(b.once(b.mul(x, b.constant("a"))), b.constant("w")))
-def scale_before_convolution(b: Builder, x: Instruction, w: Instruction, a: Instruction, root: Instruction) -> Answer:
+def scale_before_convolution(
+    b: Builder, x: Instruction, w: Instruction, a: Instruction, root: Instruction
+) -> Answer:
     """convolution(x * a, w) -> convolution(x, w * a), a a constant for each input channel"""
     scale = compact(a)
     if not _only_along(scale, 1):

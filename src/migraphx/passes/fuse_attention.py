@@ -1,0 +1,221 @@
+"""Attention, however it is written, becomes one operator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.passes.constants import compact, is_constant, scalar_of
+from migraphx.passes.rewrite import Refuse, rewrite, rewrites
+
+VERY_NEGATIVE = -1e4  # a score this low has weight 0 beside any other
+VIEWS = ("transpose", "reshape", "squeeze", "unsqueeze")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """softmax's argument read as scale * q k^T, masked: float masks are added, bool masks keep what is true."""
+
+    dot: Instruction
+    scale: float = 1.0
+    masks: tuple[Mask, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mask:
+    """`value` has the scores' lens; `inverted`: a bool that drops what is true."""
+
+    value: Instruction
+    inverted: bool = False
+    low: float = field(default=-np.inf)  # what a bool mask puts in place of a score
+
+
+def read_scores(x: Instruction) -> Scores | None:
+    """Read `x` as masked scores; None where it is anything else, or used elsewhere too."""
+    if len(x.users) > 1:
+        return None
+    if x.name == "dot":
+        return Scores(x)
+    if x.name == "convert" and x.inputs[0].shape.type in dtypes.FLOATS:
+        return read_scores(x.inputs[0])
+    if x.name in ("mul", "div"):
+        return _read_scaled(x)
+    if x.name == "add":
+        for inner, mask in (x.inputs, x.inputs[::-1]):
+            found = read_scores(inner)
+            if found is not None:
+                return replace(found, masks=(*found.masks, Mask(mask)))
+    if x.name == "where":
+        condition, *choices = x.inputs
+        for n, inner in enumerate(choices):
+            found, low = read_scores(inner), scalar_of(choices[1 - n])
+            if found is not None and low is not None and low <= VERY_NEGATIVE:
+                return replace(found, masks=(*found.masks, Mask(condition, inverted=n == 1, low=float(low))))
+    return None
+
+
+def _read_scaled(x: Instruction) -> Scores | None:
+    for inner, factor in (x.inputs, x.inputs[::-1]):
+        number = scalar_of(factor)
+        if number is None or (x.name == "div" and (factor is x.inputs[0] or number == 0)):
+            continue
+        found = read_scores(inner)
+        if found is not None and not found.masks:  # a scale behind a mask would scale the mask too
+            return replace(found, scale=found.scale * (number if x.name == "mul" else 1 / number))
+    return None
+
+
+# ---- masks ----
+
+
+def literal_mask(mask: Mask, lq: int, lk: int) -> str | None:
+    """`none` or `causal` where a constant mask keeps everything, or exactly what causal attention keeps."""
+    if not is_constant(mask.value):
+        return None
+    value = compact(mask.value)
+    if value.dtype == np.bool_:
+        keep = value != mask.inverted
+    elif np.all((value == 0) | (value <= VERY_NEGATIVE)):
+        keep = value == 0
+    else:
+        return None
+    if keep.all():
+        return "none"
+    exact = keep.shape[-2:] == (lq, lk) and keep.size == lq * lk
+    return "causal" if exact and np.array_equal(keep.reshape(lq, lk), np.tri(lq, lk, dtype=np.bool_)) else None
+
+
+def combined_mask(b: Builder, masks: list[Mask]) -> Instruction | None:
+    """All masks as one: bool where every one is bool and replaces scores by -inf, else float; None for none."""
+    if not masks:
+        return None
+    if len(masks) == 1 and masks[0].value.shape.type == "bool" and masks[0].low == -np.inf:
+        return b.instruction("not", [masks[0].value]) if masks[0].inverted else masks[0].value
+    type = next((m.value.shape.type for m in masks if m.value.shape.type in dtypes.FLOATS), "float")
+    total: Instruction | None = None
+    for mask in masks:
+        term = mask.value
+        if term.shape.type == "bool":
+            zero, low = (b.full(v, b.cast(term, type)) for v in (0.0, mask.low))
+            term = b.where(term, *((low, zero) if mask.inverted else (zero, low)))
+        term = b.cast(term, type)
+        total = term if total is None else b.add(total, term)
+    return total
+
+
+# ---- operands ----
+
+
+def swapped(b: Builder, x: Instruction) -> Instruction:
+    """`x` with its last two dimensions exchanged."""
+    order = list(range(x.shape.ndim))
+    order[-1], order[-2] = order[-2], order[-1]
+    if x.name == "transpose":
+        inner = x.op.attributes()["permutation"]
+        order, x = [inner[d] for d in order], x.inputs[0]
+    return x if order == sorted(order) else b.transpose(x, permutation=order)
+
+
+def unscaled(b: Builder, x: Instruction) -> tuple[Instruction, float]:
+    """`x` as (y, s) where x = y * s, looking through views; s is 1 where nothing is found."""
+    if x.name == "mul":
+        for inner, factor in (x.inputs, x.inputs[::-1]):
+            number = scalar_of(factor)
+            if number is not None:
+                return inner, float(number)
+    if x.name in VIEWS and len(x.users) == 1:
+        inner, scale = unscaled(b, x.inputs[0])
+        if scale != 1.0:
+            return b.instruction(x.name, [inner], **x.op.attributes()), scale
+    return x, 1.0
+
+
+def unrepeated(b: Builder, x: Instruction) -> Instruction:
+    """{B, Hkv, L, D} where `x` {B, H, L, D} is that with every head repeated for its group, else `x`."""
+    wide = x.inputs[0] if x.name == "reshape" else x
+    if wide.name != "multibroadcast" or wide.shape.ndim != 5 or wide.inputs[0].shape.ndim != 5:
+        return x
+    small = wide.inputs[0]
+    batch, heads, _, length, depth = wide.shape.lens
+    regular = x.shape.lens == (batch, heads * wide.shape.lens[2], length, depth)
+    if not regular or small.shape.lens != (batch, heads, 1, length, depth):
+        return x
+    return b.squeeze(small, axes=[2])
+
+
+def as_rank_4(b: Builder, x: Instruction) -> Instruction:
+    """{H, L, D} as {1, H, L, D}."""
+    return x if x.shape.ndim == 4 else b.unsqueeze(x, axes=[0])
+
+
+@rewrites(lambda b, x, v: b.dot(b.one_of(("softmax", "convert"), x), v))
+def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instruction | Refuse:
+    """dot(softmax(scale * dot(q, k^T) + mask), v) -> attention(q, k, v, mask)"""
+    weights = root.inputs[0]
+    if weights.name == "convert" and len(weights.users) == 1:
+        weights = weights.inputs[0]
+    if weights.name != "softmax" or len(weights.users) > 1 or root.inputs[0].users.keys() != {root}:
+        return Refuse("no softmax, or its result is used elsewhere too")
+    rank = root.shape.ndim
+    if rank not in (3, 4) or weights.op.attributes()["axis"] % rank != rank - 1:
+        return Refuse("another rank, or a softmax over another axis")
+    scores = read_scores(weights.inputs[0])
+    if scores is None or scores.dot.shape.type != root.shape.type:
+        return Refuse("the scores are no masked and scaled product, or of another type")
+    lq, lk = scores.dot.shape.lens[-2:]
+    kinds = [literal_mask(m, lq, lk) for m in scores.masks]
+    (q, of_q), (k, of_k) = unscaled(b, scores.dot.inputs[0]), unscaled(b, scores.dot.inputs[1])
+    q, k, v = as_rank_4(b, q), as_rank_4(b, swapped(b, k)), as_rank_4(b, v)
+    few_k, few_v = unrepeated(b, k), unrepeated(b, v)
+    if few_k.shape.lens[:3] == few_v.shape.lens[:3]:
+        k, v = few_k, few_v
+    mask = combined_mask(b, [m for m, kind in zip(scores.masks, kinds, strict=True) if kind is None])
+    masks = [] if mask is None else [as_rank_4(b, mask)]
+    scale = scores.scale * of_q * of_k
+    out = b.attention(q, k, v, *masks, scale=scale, causal="causal" in kinds)
+    return out if rank == 4 else b.squeeze(out, axes=[0])
+
+
+def fuse_attention(module: Module) -> None:
+    """softmax(scale * q k^T + mask) v becomes `attention`.
+
+    Reads the scale on the scores, on q or on k; masks that are added or chosen by `where`; constant masks that
+    keep everything or are exactly causal; keys and values repeated for groups of queries; converts to float
+    and back round the softmax. Refuses weights that are used elsewhere too, and a scale behind a mask.
+
+    A query for which a mask leaves no key gets 0 from attention where softmax gives NaN.
+
+    before:
+        q = @param:q -> float_type, {1, 2, 3, 4}, {24, 12, 4, 1}
+        k = @param:k -> float_type, {1, 2, 5, 4}, {40, 20, 4, 1}
+        v = @param:v -> float_type, {1, 2, 5, 4}, {40, 20, 4, 1}
+        mask = @param:mask -> float_type, {1, 1, 3, 5}, {15, 15, 5, 1}
+        @4 = @literal{2} -> float_type, {1}, {1}
+        @5 = transpose[permutation={0, 1, 3, 2}](k)
+        @6 = dot(q,@5)
+        @7 = multibroadcast[out_lens={1, 2, 3, 5},out_dyn_dims={}](@4)
+        @8 = div(@6,@7)
+        @9 = multibroadcast[out_lens={1, 2, 3, 5},out_dyn_dims={}](mask)
+        @10 = add(@8,@9)
+        @11 = softmax[axis=3](@10)
+        @12 = dot(@11,v)
+        @13 = transpose[permutation={0, 2, 1, 3}](@12)
+        @14 = reshape[dims={1, 3, 8}](@13)
+        @15 = @return(@14)
+
+    after:
+        q = @param:q -> float_type, {1, 2, 3, 4}, {24, 12, 4, 1}
+        k = @param:k -> float_type, {1, 2, 5, 4}, {40, 20, 4, 1}
+        v = @param:v -> float_type, {1, 2, 5, 4}, {40, 20, 4, 1}
+        mask = @param:mask -> float_type, {1, 1, 3, 5}, {15, 15, 5, 1}
+        @4 = multibroadcast[out_lens={1, 2, 3, 5},out_dyn_dims={}](mask)
+        @5 = attention[scale=0.5,causal=0](q,k,v,@4) -> float_type, {1, 2, 3, 4}, {24, 4, 8, 1}
+        @6 = transpose[permutation={0, 2, 1, 3}](@5) -> float_type, {1, 3, 2, 4}, {24, 8, 4, 1}
+        @7 = reshape[dims={1, 3, 8}](@6)
+        @8 = @return(@7)
+    """
+    rewrite(module, [attention_of_softmax])

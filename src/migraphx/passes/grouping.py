@@ -1,0 +1,202 @@
+"""Which instructions one kernel can hold: pointwise operators, and the reductions among them.
+
+A group has one output, its root, and grows from there towards the inputs: an instruction joins when all its
+users are in the group already, so that nothing is computed twice and nothing else is needed outside.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+import numpy as np
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.shape import Shape
+from migraphx.passes.constants import scalar_of
+from migraphx.passes.pointwise_ops import POINTWISE
+from migraphx.passes.rewrite import remove_unused, substitute
+
+REDUCTIONS = frozenset(
+    {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod", "reduce_any", "reduce_all"}
+)
+WITH_EPILOGUE = frozenset({"dot", "quant_dot", "convolution", "quant_convolution", "attention"})
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a fused reduction reduces: values of `full` lens over `axes`, to `reduced` lens."""
+
+    full: tuple[int, ...]
+    reduced: tuple[int, ...]
+    axes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, reduction: Instruction) -> Frame:
+        x = reduction.inputs[0].shape
+        return cls(x.lens, reduction.shape.lens, axes_of(reduction))
+
+
+def axes_of(reduction: Instruction) -> tuple[int, ...]:
+    """The axes that a reduction reduces, counted from the front, in order."""
+    ndim = reduction.shape.ndim
+    return tuple(sorted(a % ndim for a in reduction.op.attributes()["axes"])) or tuple(range(ndim))
+
+
+@dataclass
+class Group:
+    """Members in the module's order, the root last; `frame` where reductions are among them."""
+
+    root: Instruction
+    members: list[Instruction]
+    frame: Frame | None = None
+    inputs: list[Instruction] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        inside = set(self.members)
+        outer = [i for m in self.members for i in m.inputs if i not in inside]
+        numbers = [i for i in outer if scalar_of(i) is not None]
+        varying = [i for i in outer if i not in numbers]
+        self.inputs = list(dict.fromkeys(varying or numbers[:1]))  # a kernel needs an input to know its lens
+
+
+@dataclass
+class Grouping:
+    """Finds the groups of one module."""
+
+    module: Module
+    position: dict[Instruction, int] = field(default_factory=dict)
+    reduces: set[Instruction] = field(default_factory=set)  # results of, or made of, a reduction
+    epilogues: set[Instruction] = field(default_factory=set)  # pointwise results of what takes an epilogue
+
+    def __post_init__(self) -> None:
+        for n, ins in enumerate(self.module):
+            self.position[ins] = n
+            known = ins.name in POINTWISE or ins.name == "multibroadcast"
+            if ins.name in REDUCTIONS or (known and any(i in self.reduces for i in ins.inputs)):
+                self.reduces.add(ins)
+            elif ins.name in POINTWISE and any(
+                (i.name in WITH_EPILOGUE and len(i.users) == 1) or i in self.epilogues for i in ins.inputs
+            ):
+                self.epilogues.add(ins)
+
+    def groups(self) -> Iterator[Group]:
+        """Every group of at least one pointwise operator or reduction; later ones first."""
+        taken: set[Instruction] = set()
+        for ins in reversed(list(self.module)):
+            if ins in taken or ins.owner is not self.module or not ins.users:
+                continue
+            if ins.name not in POINTWISE and ins.name not in REDUCTIONS:
+                continue
+            group = self._with_reductions(ins) or Group(ins, self._grow(ins, self._same_lens(ins)))
+            inside = set(group.members)
+            taken.update(m for m in group.members if m is ins or all(u in inside for u in m.users))
+            yield group
+
+    def _with_reductions(self, root: Instruction) -> Group | None:
+        nearest = self._nearest_reduction(root)
+        if nearest is None:
+            return None
+        frame = Frame.of(nearest)
+        if root.shape.lens not in (frame.full, frame.reduced):
+            return None
+        members = self._grow(root, lambda ins: self._fits(ins, frame))
+        while True:  # a broadcast of what did not join stays outside too
+            inside = set(members)
+            kept = [m for m in members if m.name != "multibroadcast" or m.inputs[0] in inside]
+            if len(kept) == len(members):
+                break
+            members = kept
+        return Group(root, members, frame) if any(m.name in REDUCTIONS for m in members) else None
+
+    def _nearest_reduction(self, root: Instruction) -> Instruction | None:
+        level, seen = [root], {root}
+        while level:
+            for ins in level:
+                if ins.name in REDUCTIONS:
+                    return ins
+            level = [i for ins in level for i in ins.inputs if i in self.reduces and i not in seen]
+            seen.update(level)
+        return None
+
+    def _fits(self, ins: Instruction, frame: Frame) -> bool:
+        if ins.name in REDUCTIONS:
+            return axes_of(ins) == frame.axes and ins.inputs[0].shape.lens == frame.full
+        if ins.name == "multibroadcast":
+            small = ins.inputs[0]
+            there_and_back = ins.shape.lens == frame.full and small.shape.lens == frame.reduced
+            return there_and_back and small in self.reduces
+        if ins.name not in POINTWISE or ins in self.epilogues:
+            return False
+        return ins.shape.lens in (frame.full, frame.reduced)
+
+    def _same_lens(self, root: Instruction) -> Callable[[Instruction], bool]:
+        return lambda ins: ins.name in POINTWISE and ins.shape.lens == root.shape.lens
+
+    def _grow(self, root: Instruction, fits: Callable[[Instruction], bool]) -> list[Instruction]:
+        """The root and whatever fits and only members use; converts that widen may have other users.
+
+        Candidates are looked at from the last to the first, so that all users of each are decided by then.
+        """
+        inside = {root}
+        queued = {root}
+        heap: list[tuple[int, Instruction]] = []
+
+        def push_inputs(ins: Instruction) -> None:
+            for i in ins.inputs:
+                if i not in queued and i.owner is self.module:
+                    queued.add(i)
+                    heapq.heappush(heap, (-self.position[i], i))
+
+        push_inputs(root)
+        while heap:
+            _, ins = heapq.heappop(heap)
+            if fits(ins) and (widens(ins) or all(u in inside for u in ins.users)):
+                inside.add(ins)
+                push_inputs(ins)
+        return sorted(inside, key=self.position.__getitem__)
+
+
+def widens(ins: Instruction) -> bool:
+    """A convert to a larger type: cheaper to repeat in each user than to store."""
+    return ins.name == "convert" and ins.shape.numpy_dtype.itemsize > ins.inputs[0].shape.numpy_dtype.itemsize
+
+
+def body_names(module: Module, stem: str) -> Iterator[str]:
+    """Names for new bodies that no module argument of this module has: main:pointwise0, ..."""
+    used = {m.name for ins in module for m in ins.modules}
+    return (name for n in count() if (name := f"{module.name}:{stem}{n}") not in used)
+
+
+def body_of(group: Group, name: str) -> Module:
+    """The members as a module of their own, with a parameter for each input of the group.
+
+    In a pointwise body everything is one element; round a reduction everything has its own lens.
+    """
+    body = Module(name)
+    b = Builder(body)
+    env: dict[Instruction, Instruction] = {}
+    for n, i in enumerate(group.inputs):
+        shape = i.shape if group.frame else Shape(i.shape.type, (1,), (0,))
+        env[i] = body.add_parameter(f"x{n}", shape)
+    for ins in group.members:
+        inputs = []
+        for i in ins.inputs:
+            if i not in env:
+                value = np.asarray(scalar_of(i)).astype(i.shape.numpy_dtype)
+                env[i] = body.add_literal(np.broadcast_to(value, (1,)))
+            inputs.append(b.broadcast_to(env[i], i.shape.lens) if group.frame else env[i])
+        env[ins] = body.add_instruction(ins.op, inputs, origin=ins.origin)
+    body.add_return([env[group.root]])
+    return body
+
+
+def put(module: Module, group: Group, name: str, body: Module, **attributes: object) -> None:
+    """The fused operator `name` in the place of the group's root."""
+    b = Builder(module, before=group.root, origin=group.root.origin)
+    fused = b.instruction(name, group.inputs, [body], **attributes)
+    substitute(group.root, fused)
+    remove_unused(module, [group.root])

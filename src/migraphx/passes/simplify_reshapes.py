@@ -1,0 +1,448 @@
+"""Views and copies that say nothing go; those that stay go where they keep nothing apart.
+
+What they refuse, and why: a reshape moves through a pointwise operator only with its other inputs (else one
+copy is traded for another); reshapes of broadcast values stay copies; a transpose moves down through a
+pointwise operator only where all inputs come in the same layout.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.shape import Shape
+from migraphx.ops.movement import Slice
+from migraphx.passes.constants import compact, is_constant, scalar_of
+from migraphx.passes.pointwise_ops import POINTWISE
+from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
+
+Answer = Instruction | Refuse
+RESHAPES = ("reshape", "flatten", "squeeze", "unsqueeze")
+REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
+
+
+# ---- what does nothing ----
+
+
+@rewrites(lambda b, x: b.one_of(("identity", "contiguous"), x))
+def no_operation(b: Builder, x: Instruction) -> Answer:
+    """identity(x) -> x, contiguous(x) -> x: who needs another layout says so"""
+    return x
+
+
+@rewrites(lambda b, x: b.one_of(("reshape", "flatten", "multibroadcast", "broadcast", "slice"), x))
+def same_lens(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """reshape, slice, broadcast to the lens that x has -> x"""
+    return x if x.shape.lens == root.shape.lens else Refuse("other lens")
+
+
+@rewrites(lambda b, x: b.transpose(x))
+def identity_transpose(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """transpose(x) -> x where it moves nothing"""
+    return x if root.op.attributes()["permutation"] == tuple(range(x.shape.ndim)) else Refuse("it moves")
+
+
+@rewrites(lambda b, x: b.layout(x))
+def same_layout(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """layout(x) -> x where x lies so already"""
+    return x if same_memory(x.shape, root.shape) else Refuse("it copies")
+
+
+@rewrites(lambda b, x: b.layout(b.layout(x)))
+def layout_of_layout(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """layout(layout(x)) -> layout(x)"""
+    return b.layout(x, **root.op.attributes())
+
+
+@rewrites(lambda b, x: b.pad(x))
+def empty_pad(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """pad by nothing -> x"""
+    return Refuse("it pads") if any(root.op.attributes()["pads"]) else x
+
+
+@rewrites(lambda b, x: b.one_of(REDUCTIONS, x))
+def reduction_of_one(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """reduction over dimensions of length 1 -> x"""
+    return x if x.shape.lens == root.shape.lens else Refuse("it reduces")
+
+
+def same_memory(a: Shape, c: Shape) -> bool:
+    """Whether two shapes of equal lens have equal strides wherever strides matter."""
+    pairs = zip(a.lens, a.strides, c.strides, strict=True)
+    return all(s == t for n, s, t in pairs if n > 1)
+
+
+# ---- chains of views ----
+
+
+@rewrites(lambda b, x: b.transpose(b.transpose(x)))
+def transpose_of_transpose(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """transpose(transpose(x)) -> transpose(x)"""
+    inner = root.inputs[0].op.attributes()["permutation"]
+    return b.transpose(x, permutation=[inner[d] for d in root.op.attributes()["permutation"]])
+
+
+@rewrites(lambda b, x: b.one_of(RESHAPES, b.one_of((*RESHAPES, "contiguous"), x)))
+def reshape_of_reshape(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """reshape(reshape(x)) -> reshape(x), with squeeze, unsqueeze and flatten as reshapes"""
+    if x.shape.lens == root.shape.lens:
+        return x
+    names = {root.name, root.inputs[0].name}
+    if names <= {"squeeze", "unsqueeze"} and not x.shape.standard:
+        return Refuse("squeeze and unsqueeze are views of x, a reshape is none")
+    return b.reshape(x, dims=root.shape.lens)
+
+
+@rewrites(lambda b, x: b.flatten(x))
+def flatten_as_reshape(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """flatten(x) -> reshape(x)"""
+    return b.reshape(x, dims=root.shape.lens)
+
+
+@rewrites(lambda b, x: b.multibroadcast(b.multibroadcast(x)))
+def broadcast_of_broadcast(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """multibroadcast(multibroadcast(x)) -> multibroadcast(x)"""
+    return b.multibroadcast(x, out_lens=root.shape.lens)
+
+
+@rewrites(lambda b, x: b.multibroadcast(b.one_of(("unsqueeze", "reshape"), x)))
+def broadcast_of_leading_ones(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """multibroadcast(unsqueeze(x)) -> multibroadcast(x) where the new dimensions are leading ones"""
+    lens = root.inputs[0].shape.lens
+    added = len(lens) - x.shape.ndim
+    leading = added > 0 and lens == (1,) * added + x.shape.lens
+    return b.multibroadcast(x, out_lens=root.shape.lens) if leading else Refuse("not leading ones")
+
+
+@rewrites(lambda b, x: b.broadcast(x))
+def broadcast_as_multibroadcast(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """broadcast(x) -> multibroadcast(unsqueeze(x)): one form for all that follows"""
+    axis = root.op.attributes()["axis"] % root.shape.ndim
+    behind = root.shape.ndim - axis - x.shape.ndim
+    if behind:
+        x = b.unsqueeze(x, axes=range(x.shape.ndim, x.shape.ndim + behind))
+    return b.broadcast_to(x, root.shape.lens)
+
+
+# ---- slices and concats ----
+
+
+@rewrites(lambda b, x: b.slice(b.slice(x)))
+def slice_of_slice(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """slice(slice(x)) -> slice(x)"""
+    inner, outer = _ranges(root.inputs[0]), _ranges(root)
+    ranges = inner | {a: inner.get(a, range(x.shape.lens[a]))[r.start : r.stop] for a, r in outer.items()}
+    return _slice(b, x, ranges)
+
+
+@rewrites(lambda b: b.slice(b.concat(...)))
+def slice_of_concat(b: Builder, root: Instruction) -> Answer:
+    """slice(concat(x, y, z)) -> slice of one, or concat of those that it covers exactly"""
+    joined = root.inputs[0]
+    axis, ranges = joined.op.attributes()["axis"] % root.shape.ndim, _ranges(root)
+    if axis not in ranges:
+        return Refuse("along another axis")
+    kept, start, inside = ranges.pop(axis), 0, []
+    for part in joined.inputs:
+        end = start + part.shape.lens[axis]
+        if start <= kept.start and kept.stop <= end:
+            return _slice(b, part, ranges | {axis: range(kept.start - start, kept.stop - start)})
+        if start < kept.stop and kept.start < end:
+            inside.append((part, start, end))
+        start = end
+    if not inside or inside[0][1] != kept.start or inside[-1][2] != kept.stop or len(joined.users) > 1:
+        return Refuse("it cuts into an input")
+    some = b.concat(*(part for part, _, _ in inside), axis=axis)
+    return _slice(b, some, ranges) if ranges else some
+
+
+@rewrites(lambda b: b.concat(...))
+def concat_of_few(b: Builder, root: Instruction) -> Answer:
+    """concat(x) -> x; empty inputs go; concat(concat(x, y), z) -> concat(x, y, z)"""
+    axis = root.op.attributes()["axis"] % root.shape.ndim
+    parts: list[Instruction] = []
+    for part in root.inputs:
+        nested = part.name == "concat" and len(part.users) == 1
+        if nested and part.op.attributes()["axis"] % root.shape.ndim == axis:
+            parts += part.inputs
+        elif part.shape.lens[axis]:
+            parts.append(part)
+    if (tuple(parts) == root.inputs and len(parts) > 1) or not parts:
+        return Refuse("nothing to drop")
+    return parts[0] if len(parts) == 1 else b.concat(*parts, axis=axis)
+
+
+@rewrites(lambda b: b.concat(...))
+def concat_of_slices(b: Builder, root: Instruction) -> Answer:
+    """concat(x[0:4], x[4:9]) -> x[0:9]"""
+    axis = root.op.attributes()["axis"] % root.shape.ndim
+    if any(i.name != "slice" or i.inputs[0] is not root.inputs[0].inputs[0] for i in root.inputs):
+        return Refuse("not slices of one value")
+    ranges = [_ranges(i) for i in root.inputs]
+    if any(list(r) != [axis] for r in ranges):
+        return Refuse("slices along other axes")
+    spans = [r[axis] for r in ranges]
+    if any(a.stop != c.start for a, c in pairwise(spans)):
+        return Refuse("slices that do not follow one another")
+    return _slice(b, root.inputs[0].inputs[0], {axis: range(spans[0].start, spans[-1].stop)})
+
+
+def _ranges(ins: Instruction) -> dict[int, range]:
+    assert isinstance(ins.op, Slice)
+    return ins.op.ranges(ins.inputs[0].shape.lens)
+
+
+def _slice(b: Builder, x: Instruction, ranges: dict[int, range]) -> Instruction:
+    """`x` cut to ranges; nothing is added where they keep everything."""
+    cut = {a: r for a, r in sorted(ranges.items()) if len(r) != x.shape.lens[a]}
+    if not cut:
+        return x
+    starts, ends = [r.start for r in cut.values()], [max(r.start, r.stop) for r in cut.values()]
+    return b.slice(x, axes=list(cut), starts=starts, ends=ends)
+
+
+@rewrites(lambda b, x, i: b.gather(x, b.constant("i")))
+def gather_of_one(b: Builder, x: Instruction, i: Instruction, root: Instruction) -> Answer:
+    """gather(x, 3) -> x[3:4], a view"""
+    index = scalar_of(i)
+    axis = root.op.attributes()["axis"] % x.shape.ndim
+    length = x.shape.lens[axis]
+    if index is None or not -length <= index < length:
+        return Refuse("several indices, or one out of range")
+    at = int(index) % length
+    cut = _slice(b, x, {axis: range(at, at + 1)})
+    if cut.shape.lens == root.shape.lens:
+        return cut
+    kept = tuple(n for d, n in enumerate(cut.shape.lens) if d != axis)
+    return b.squeeze(cut, axes=[axis]) if kept == root.shape.lens else Refuse("the index has a rank above 1")
+
+
+# ---- reshapes of what is not row-major ----
+
+
+def groups(lens: Sequence[int], dims: Sequence[int]) -> list[tuple[list[int], list[int]]] | None:
+    """Dimensions of `lens` and those of `dims` that hold the same elements, as fine as can be; None if empty.
+
+    {2, 12, 5} and {2, 3, 4, 5} give [([0], [0]), ([1], [1, 2]), ([2], [3])].
+    """
+    if 0 in lens:
+        return None
+    found: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(lens) or j < len(dims):
+        mine, theirs = [], []
+        m = n = 1
+        while not (mine or theirs) or m != n:
+            if m <= n and i < len(lens):
+                mine, m, i = [*mine, i], m * lens[i], i + 1
+            else:
+                theirs, n, j = [*theirs, j], n * dims[j], j + 1
+            if m == n and not theirs and j < len(dims) and m == 1 and dims[j] == 1:
+                theirs, j = [j], j + 1
+        found.append((mine, theirs))
+    return found
+
+
+@rewrites(lambda b, x: b.reshape(b.slice(x)))
+def reshape_of_slice(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """reshape(slice(x)) -> slice(reshape(x)) where x is row-major: two views instead of a copy"""
+    ranges = _ranges(root.inputs[0])
+    if not x.shape.standard or len(ranges) != 1 or root.inputs[0].shape.standard:
+        return Refuse("x is not row-major, or the slice is")
+    ((axis, kept),) = ranges.items()
+    for mine, theirs in groups(root.inputs[0].shape.lens, root.shape.lens) or []:
+        if axis not in mine:
+            continue
+        first = next((d for d in theirs if root.shape.lens[d] > 1), None)
+        if any(root.inputs[0].shape.lens[d] > 1 for d in mine if d != axis) or first is None:
+            return Refuse("the sliced dimension is merged with another")
+        step = len(kept) // root.shape.lens[first]
+        if kept.start % step or x.shape.lens[axis] % step:
+            return Refuse("the slice cuts into the new dimensions")
+        dims = list(root.shape.lens)
+        dims[first] = x.shape.lens[axis] // step
+        cut = {first: range(kept.start // step, kept.start // step + root.shape.lens[first])}
+        return _slice(b, b.reshape(x, dims=dims), cut)
+    return Refuse("nothing is left of it")
+
+
+@rewrites(lambda b, x: b.reshape(x))
+def reshape_as_views(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """reshape(x) -> transpose(reshape(transpose(x))) where x is packed and dimensions merge as they lie"""
+    if x.shape.standard or not x.shape.packed:
+        return Refuse("x is row-major, or not packed")
+    parts = groups(x.shape.lens, root.shape.lens)
+    if parts is None:
+        return Refuse("x is empty")
+    strides, lens = x.shape.strides, x.shape.lens
+    for mine, _ in parts:
+        real = [d for d in mine if lens[d] > 1]
+        if any(strides[d] != strides[e] * lens[e] for d, e in pairwise(real)):
+            return Refuse("it merges what does not lie together")
+    parts.sort(key=lambda p: -max((strides[d] for d in p[0] if lens[d] > 1), default=math.inf))
+    order = [d for mine, _ in parts for d in mine]
+    new = [d for _, theirs in parts for d in theirs]
+    flat = b.reshape(b.transpose(x, permutation=order), dims=[root.shape.lens[d] for d in new])
+    return b.transpose(flat, permutation=np.argsort(np.array(new, int)))
+
+
+@rewrites(lambda b, x: b.reshape(x))
+def reshape_as_split(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """reshape(x) -> unsqueeze(x) where x is not packed and one dimension is split: a view, no copy"""
+    if x.shape.standard or x.shape.packed or x.shape.broadcasted:
+        return Refuse("x is packed or broadcast")
+    lens, dims = x.shape.lens, root.shape.lens
+    if len(dims) != len(lens) + 1:
+        return Refuse("not one dimension more")
+    at = next((d for d, n in enumerate(lens) if n != dims[d]), len(lens))
+    if at == len(lens) or lens[at] != dims[at] * dims[at + 1] or lens[at + 1 :] != dims[at + 2 :]:
+        return Refuse("not one dimension split")
+    return b.unsqueeze(x, axes=[at], steps=[dims[at]])
+
+
+@rewrites(lambda b, x, w: b.dot(b.reshape(x), b.constant("w")))
+def dot_of_merged(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
+    """dot(reshape(x: {B, L, K} -> {BL, K}), w) -> reshape(dot(x, broadcast(w))): reshapes meet and cancel"""
+    rank = x.shape.ndim
+    if root.shape.ndim != 2 or rank < 3 or x.shape.lens[-1] != w.shape.lens[0] or not x.shape.standard:
+        return Refuse("the reshape does more than merge leading dimensions")
+    wide = b.broadcast_to(w, (*x.shape.lens[:-2], *w.shape.lens))
+    return b.reshape(b.dot(x, wide), dims=root.shape.lens)
+
+
+# ---- views moved down through pointwise operators ----
+
+
+def again(b: Builder, root: Instruction, inputs: Sequence[Instruction]) -> Instruction:
+    """`root`'s operation on other inputs."""
+    return b.instruction(root.name, inputs, **root.op.attributes())
+
+
+@rewrites(lambda b: b.one_of(POINTWISE, ...))
+def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
+    """f(transpose(x), transpose(y)) -> transpose(f(x, y)), and so for reshapes of equal lens
+
+    A constant takes part where it is one number, or varies along one dimension that a transpose moves.
+    """
+    varying = [i for i in root.inputs if not is_constant(i)]
+    view = next((i for i in varying if i.name in ("transpose", "reshape", "squeeze", "unsqueeze")), None)
+    if view is None:
+        return Refuse("no view among the inputs")
+    if view.name == "transpose":
+        return _through_transpose(b, root, view)
+    if any(i.name not in RESHAPES or i.inputs[0].shape.lens != view.inputs[0].shape.lens for i in varying):
+        return Refuse("not all inputs are reshaped alike")
+    if any(len(i.users) > 1 for i in varying) or not all(i.inputs[0].shape.standard for i in varying):
+        return Refuse("a reshape is used elsewhere or copies")
+    lens = view.inputs[0].shape.lens
+    inputs = []
+    for i in root.inputs:
+        before = _constant_before(b, i, lens) if is_constant(i) else i.inputs[0]
+        if isinstance(before, Refuse):
+            return before
+        inputs.append(before)
+    return b.reshape(again(b, root, inputs), dims=root.shape.lens)
+
+
+def _through_transpose(b: Builder, root: Instruction, view: Instruction) -> Answer:
+    order = view.op.attributes()["permutation"]
+    back = tuple(int(d) for d in np.argsort(np.array(order, int)))
+    inputs = []
+    for i in root.inputs:
+        if i.name == "transpose" and i.op.attributes()["permutation"] == order:
+            inputs.append(i.inputs[0])
+        elif is_constant(i):
+            small = compact(i).transpose(back)
+            inputs.append(b.broadcast_to(b.literal(small), view.inputs[0].shape.lens))
+        elif i.shape.broadcasted or same_memory(i.shape, view.shape):
+            inputs.append(b.transpose(i, permutation=back))
+        else:
+            return Refuse("an input lies in another order")
+    if not any(i.name == "transpose" and len(i.users) == 1 for i in root.inputs):
+        return Refuse("the transposes are used elsewhere")
+    return b.transpose(again(b, root, inputs), permutation=order)
+
+
+def _constant_before(b: Builder, c: Instruction, lens: Sequence[int]) -> Answer:
+    """A constant before a reshape of values of `lens`: one number, or a vector along the last one."""
+    small = compact(c)
+    if small.size == 1 or (small.size == small.shape[-1] == lens[-1]):
+        return b.broadcast_to(b.literal(small.reshape(-1)), lens)
+    return Refuse("it varies along reshaped dimensions")
+
+
+@rewrites(lambda b: b.one_of(POINTWISE, ...))
+def pointwise_of_broadcasts(b: Builder, root: Instruction) -> Answer:
+    """f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), for x and y of equal lens, or numbers"""
+    varying = [i for i in root.inputs if not is_constant(i)]
+    if not varying or any(i.name != "multibroadcast" for i in varying):
+        return Refuse("not all inputs are broadcast")
+    lens = varying[0].inputs[0].shape.lens
+    if any(i.inputs[0].shape.lens != lens for i in varying):
+        return Refuse("inputs of different lens are broadcast")
+    if any(scalar_of(i) is None for i in root.inputs if i not in varying):
+        return Refuse("a constant varies")
+    inputs = [
+        b.broadcast_to(b.literal(compact(i).reshape(-1)), lens) if is_constant(i) else i.inputs[0]
+        for i in root.inputs
+    ]
+    return b.multibroadcast(again(b, root, inputs), out_lens=root.shape.lens)
+
+
+RULES: list[Rule] = [
+    no_operation, same_lens, identity_transpose, same_layout, layout_of_layout, empty_pad, reduction_of_one,
+    transpose_of_transpose, flatten_as_reshape, reshape_of_reshape,
+    broadcast_of_broadcast, broadcast_of_leading_ones, broadcast_as_multibroadcast,
+    slice_of_slice, slice_of_concat, concat_of_few, concat_of_slices, gather_of_one,
+    reshape_of_slice, reshape_as_views, reshape_as_split, dot_of_merged,
+    pointwise_of_broadcasts, pointwise_of_views,
+]
+
+
+def simplify_reshapes(module: Module) -> None:
+    """Apply the rules above until none is left.
+
+    The heads of an attention, cut from one product, are views:
+
+    before:
+        x = @param:x -> float_type, {1, 3, 12}, {36, 12, 1}
+        @1 = slice[axes={2},starts={4},ends={8}](x) -> float_type, {1, 3, 4}, {36, 12, 1}
+        @2 = contiguous(@1)
+        @3 = reshape[dims={1, 3, 2, -1}](@2)
+        @4 = transpose[permutation={0, 2, 1, 3}](@3)
+        @5 = transpose[permutation={0, 1, 3, 2}](@4)
+        @6 = relu(@5)
+        @7 = @return(@6)
+
+    after:
+        x = @param:x -> float_type, {1, 3, 12}, {36, 12, 1}
+        @1 = reshape[dims={1, 3, 6, 2}](x) -> float_type, {1, 3, 6, 2}, {36, 12, 2, 1}
+        @2 = slice[axes={2},starts={2},ends={4}](@1) -> float_type, {1, 3, 2, 2}, {36, 12, 2, 1}
+        @3 = relu(@2) -> float_type, {1, 3, 2, 2}, {12, 4, 2, 1}
+        @4 = transpose[permutation={0, 2, 3, 1}](@3) -> float_type, {1, 2, 2, 3}, {12, 2, 1, 4}
+        @5 = @return(@4)
+
+    before:
+        x = @param:x -> float_type, {2, 3}, {3, 1}
+        y = @param:y -> float_type, {2, 4}, {4, 1}
+        @2 = concat[axis=1](x,y)
+        @3 = slice[axes={1},starts={3},ends={7}](@2)
+        @4 = unsqueeze[axes={0},steps={}](@3)
+        @5 = multibroadcast[out_lens={3, 2, 4},out_dyn_dims={}](@4)
+        @6 = neg(@5)
+        @7 = @return(@6)
+
+    after:
+        x = @param:x -> float_type, {2, 3}, {3, 1}
+        y = @param:y -> float_type, {2, 4}, {4, 1}
+        @2 = neg(y)
+        @3 = multibroadcast[out_lens={3, 2, 4},out_dyn_dims={}](@2)
+        @4 = layout[permutation={0, 1, 2}](@3)
+        @5 = @return(@4)
+    """
+    rewrite(module, RULES)
