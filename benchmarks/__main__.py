@@ -73,7 +73,7 @@ class Worker:
         cache.mkdir(parents=True, exist_ok=True)
         environment = os.environ | {
             "OMP_NUM_THREADS": str(options.threads),
-            "XDG_CACHE_HOME": str(cache),
+            "OPENMGX_CACHE": str(cache / "openmgx"),
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
             "TMPDIR": str(cache),
         }

@@ -1,0 +1,56 @@
+"""The benchmarks' own machinery: equal models at each call, one engine measured for real."""
+
+import json
+
+import numpy as np
+import torch
+
+from benchmarks.__main__ import dumps, engines_of
+from benchmarks.engines import Task, load_inputs, prepare
+from benchmarks.machine import Floors, describe
+from benchmarks.models import CASES, build
+from benchmarks.worker import start, turn
+
+
+def test_models_are_the_same_at_every_call():
+    state = torch.random.get_rng_state()
+    (one, (x,)), (two, (y,)) = build("mobilenet_v2"), build("mobilenet_v2")
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert not one.training and torch.equal(x, y)
+    for (name, p), q in zip(one.state_dict().items(), two.state_dict().values(), strict=True):
+        assert torch.equal(p, q)
+        assert p.numel() == 1 or p.dtype != torch.float32 or p.std() > 0, f"{name} is constant"
+
+
+def test_an_engine_is_measured(tmp_path):
+    grad, threads = torch.is_grad_enabled(), torch.get_num_threads()
+    try:
+        task = Task("mobilenet_v2", tmp_path, threads)
+        prepare(task, onnx=False)
+        run, report = start(task, "eager")
+        taken = turn(run, 0.05)
+    finally:
+        torch.set_grad_enabled(grad)
+    assert report["error"] == 0.0 and report["first"] > 0
+    assert taken["runs"] >= 5 and 0 < taken["least"] <= taken["median"]
+    work = json.loads((tmp_path / "work.json").read_text())
+    assert 5e8 < work["flops"] < 7e8  # the paper: 300 million multiply-adds
+    assert 1.3e7 < work["bytes"] < 1.5e7  # the paper: 3.4 million parameters
+    assert [x.shape for x in load_inputs(task)] == [(1, 3, 224, 224)]
+
+
+def test_pictures_are_measured_in_both_layouts():
+    assert engines_of("resnet50", ["eager", "inductor"]) == ["eager", "inductor", "inductor_nhwc"]
+    assert engines_of("bert", ["eager", "inductor"]) == ["eager", "inductor"]
+    assert set(CASES) >= {"resnet50", "bert"}
+
+
+def test_results_are_short_json():
+    value = {"a": [1.23456, 2.0], "b": {"c": None, "d": 12345678}}
+    assert json.loads(dumps(value)) == {"a": [1.235, 2.0], "b": {"c": None, "d": 12345678}}
+    assert "[ 1.235, 2.0 ]" in dumps(value)
+
+
+def test_floors_keep_the_better_measurement():
+    assert Floors(1.0, 4.0).best(Floors(2.0, 3.0)) == Floors(2.0, 4.0)
+    assert describe()["versions"]["numpy"] == np.__version__
