@@ -84,34 +84,39 @@ template <class TA> inline const TA* input_row(const Taps<TA>& t, int64_t n, int
     return t.x + ((n * c.in[0] + i0) * c.in[1] + i1) * c.in[2] * c.pixel;
 }
 
-template <class TA> void tap_pointers(const void* source, int64_t row, int count, const TA** table) {
+// Calls f(slot, step, row, pixel) for every row of a block; slot is where its pointers begin, step apart.
+template <class TA, class F>
+MGX_INLINE void each_row(const Conv& c, int64_t row, const Tiles& tiles, const TA** table, F f) {
+    const int64_t segs = conv_segs(c);
+    Pixel p = pixel_of(c, row);
+    for (int64_t t = 0; t < tiles.count; table += tiles.of(t) * segs, ++t)
+        for (int r = 0; r < tiles.of(t); ++r, ++row, next_pixel(c, p)) f(table + r, tiles.of(t), row, p);
+}
+
+template <class TA> void tap_pointers(const void* source, int64_t row, const Tiles& tiles, const TA** table) {
     const auto& t = *static_cast<const Taps<TA>*>(source);
     const Conv& c = t.c;
-    Pixel p = pixel_of(c, row);
-    for (int r = 0; r < count; ++r, next_pixel(c, p)) {
-        const TA** out = table + r;
+    each_row(c, row, tiles, table, [&](const TA** out, int step, int64_t, const Pixel& p) {
         const int64_t left = tap_at(c, p, 2, 0);
         for (int64_t k0 = 0; k0 < c.kernel[0]; ++k0)
             for (int64_t k1 = 0; k1 < c.kernel[1]; ++k1) {
                 const TA* line = input_row(t, p.n, tap_at(c, p, 0, k0), tap_at(c, p, 1, k1));
-                for (int64_t k2 = 0, i = left; k2 < c.kernel[2]; ++k2, i += c.dilation[2], out += count)
+                for (int64_t k2 = 0, i = left; k2 < c.kernel[2]; ++k2, i += c.dilation[2], out += step)
                     *out = line && uint64_t(i) < uint64_t(c.in[2]) ? line + i * c.pixel : t.zeros;
             }
-    }
+    });
 }
 
-template <class TA> void run_pointers(const void* source, int64_t row, int count, const TA** table) {
+template <class TA> void run_pointers(const void* source, int64_t row, const Tiles& tiles, const TA** table) {
     const auto& t = *static_cast<const Taps<TA>*>(source);
     const Conv& c = t.c;
     const int64_t run = c.kernel[2] * c.ic, segs = conv_segs(c);
-    Pixel p = pixel_of(c, row);
-    for (int r = 0; r < count; ++r, next_pixel(c, p)) {
+    each_row(c, row, tiles, table, [&](const TA** out, int step, int64_t at, const Pixel& p) {
         const int64_t left = tap_at(c, p, 2, 0), right = left + c.kernel[2];
         const int64_t from = left < 0 ? 0 : left, to = right > c.in[2] ? c.in[2] : right;
-        TA* copy = t.runs + (row + r) % ROW_BLOCK * segs * run;
-        const TA** out = table + r;
+        TA* copy = t.runs + at % ROW_BLOCK * segs * run;
         for (int64_t k0 = 0; k0 < c.kernel[0]; ++k0)
-            for (int64_t k1 = 0; k1 < c.kernel[1]; ++k1, out += count, copy += run) {
+            for (int64_t k1 = 0; k1 < c.kernel[1]; ++k1, out += step, copy += run) {
                 const TA* line = input_row(t, p.n, tap_at(c, p, 0, k0), tap_at(c, p, 1, k1));
                 *out = !line || from >= to ? t.zeros : line + left * c.ic;
                 if (*out == t.zeros || (from == left && to == right)) continue;
@@ -119,7 +124,7 @@ template <class TA> void run_pointers(const void* source, int64_t row, int count
                 for (int64_t i = (from - left) * c.ic; i < (to - left) * c.ic; ++i) copy[i] = line[left * c.ic + i];
                 *out = copy;
             }
-    }
+    });
 }
 
 // Scratch: conv_scratch(c, sizeof(TA)).

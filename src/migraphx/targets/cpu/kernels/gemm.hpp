@@ -39,9 +39,11 @@ inline constexpr int64_t K_BLOCK = 768;                       // depth of a pass
 inline constexpr int64_t IN_PLACE_ROWS = 24;                  // up to so many rows an unpacked B is read where it lies
 template <class T> inline constexpr int NP = LANES == 8 || LANES * sizeof(T) > 64 ? 1 : 2;  // panels a tile
 #if defined(__AVX512F__) || defined(__aarch64__)
-template <class T> inline constexpr int MR = 6;               // 32 registers: 6 x 4 accumulators
+template <class T> inline constexpr int MR = 6;                        // 32 registers: 6 x 4 accumulators
+template <class T> inline constexpr int MR1 = sizeof(T) == 8 ? 6 : 8;  // where there is one panel only: 8 x 2
 #else
 template <class T> inline constexpr int MR = sizeof(T) == 8 ? 3 : 6;  // 16 registers: 6 x 2, or 3 x 4
+template <class T> inline constexpr int MR1 = MR<T>;
 #endif
 
 inline constexpr int64_t round64(int64_t bytes) { return (bytes + 63) & ~int64_t(63); }
@@ -86,9 +88,11 @@ template <class T, class TA, class TB, int ROWS, int PANELS>
 MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
     constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), PER = NR / N, COLS = PANELS * PER;
     vec<T, N> acc[ROWS][COLS];
-    for (int r = 0; r < ROWS; ++r)
-        for (int j = 0; j < COLS; ++j)
-            acc[r][j] = u.accumulate ? load<N>(u.tile + (r * COLS + j) * N) : vec<T, N>{};
+    for (auto& row : acc)
+        for (auto& v : row) v = vec<T, N>{};
+    if (u.accumulate)
+        for (int r = 0; r < ROWS; ++r)
+            for (int j = 0; j < COLS; ++j) acc[r][j] = load<N>(u.tile + (r * COLS + j) * N);
     const TB* b = u.b;
     const char* ahead = u.ahead;
     const int64_t step = u.step, panel = u.panel, kc = u.kc;
@@ -111,23 +115,18 @@ MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
         for (int j = 0; j < COLS; ++j) store(u.tile + (r * COLS + j) * N, acc[r][j]);
 }
 
-template <class T, class TA, class TB, int PANELS> inline void run_micro(int rows, const Micro<T, TA, TB>& u) {
-    switch (rows) {
-        case 1: return micro<T, TA, TB, 1, PANELS>(u);
-        case 2: return micro<T, TA, TB, 2, PANELS>(u);
-        case 3: return micro<T, TA, TB, 3, PANELS>(u);
-    }
-    if constexpr (MR<T> > 3) switch (rows) {
-        case 4: return micro<T, TA, TB, 4, PANELS>(u);
-        case 5: return micro<T, TA, TB, 5, PANELS>(u);
-        case 6: return micro<T, TA, TB, 6, PANELS>(u);
-    }
-}
-
 template <class T, class TA, class TB> inline void run_micro(int rows, int panels, const Micro<T, TA, TB>& u) {
-    if constexpr (NP<T> == 2)
-        if (panels == 2) return run_micro<T, TA, TB, 2>(rows, u);
-    run_micro<T, TA, TB, 1>(rows, u);
+#define MGX_MICRO(R)                                                     \
+    case R: {                                                            \
+        if constexpr (NP<T> == 2 && R <= MR<T>)                          \
+            if (panels == 2) return micro<T, TA, TB, R, 2>(u);           \
+        if constexpr (R <= MR1<T>) return micro<T, TA, TB, R, 1>(u);     \
+        break;                                                           \
+    }
+    switch (rows) {
+        MGX_MICRO(1) MGX_MICRO(2) MGX_MICRO(3) MGX_MICRO(4) MGX_MICRO(5) MGX_MICRO(6) MGX_MICRO(7) MGX_MICRO(8)
+    }
+#undef MGX_MICRO
 }
 
 // ---- finishing a tile -----------------------------------------------------------------------------------------
@@ -148,8 +147,18 @@ void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int w
 
 // ---- the engine -----------------------------------------------------------------------------------------------
 
-// Writes, for rows row .. row + count - 1, the pointers of every segment: table[segment][row].
-template <class TA> using Rows = void (*)(const void* source, int64_t row, int count, const TA** table);
+// A block of rows in tiles: the first `longer` tiles have rows + 1 rows, the others `rows`.
+struct Tiles {
+    int64_t count, rows, longer;
+    int of(int64_t tile) const { return int(rows + (tile < longer)); }
+};
+inline Tiles tiles_of(int64_t rows, int64_t most) {
+    const int64_t count = ceil_div(rows, most);
+    return {count, rows / count, rows % count};
+}
+
+// Writes the pointers of a block that begins at `row`: table[tile][segment][row of the tile].
+template <class TA> using Rows = void (*)(const void* source, int64_t row, const Tiles& tiles, const TA** table);
 
 template <class T, class TA, class TB> struct Engine {
     int64_t rows, cols, groups;  // cols: columns of one group
@@ -195,15 +204,19 @@ inline Passes passes(int64_t segs, int64_t kc) {
 }
 
 // Where the next panels' first lines are fetched from while tile t of this panel is computed.
-template <class TB> inline const char* fetch_ahead(const TB* next, int64_t depth, int64_t panel, int64_t tile) {
+template <class TB> inline const char* fetch_ahead(
+    const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tile) {
     constexpr int64_t LINES = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) / 64 : 1;  // per k
+    if (tile >= panels * LINES) return reinterpret_cast<const char*>(b);         // all is on its way
     return reinterpret_cast<const char*>(next + (tile / LINES) * panel) + (tile % LINES) * depth * 64;
 }
 
-// One block of rows (their pointers are in table) times the panels of `grid`.
+// One block of rows times some panels. The accumulators of a block wait in `out` between passes over the depth.
 template <class T, class TA, class TB>
-MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels, T* tiles, const TA** table) {
-    const int64_t per_group = ceil_div(e.cols, NR), count = ceil_div(rows.size(), MR<T>);
+MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels, T* out, const TA** table) {
+    const int64_t per_group = ceil_div(e.cols, NR);
+    const Tiles parts = tiles_of(rows.size(), per_group == 1 ? MR1<T> : MR<T>);
+    e.pointers(e.source, rows.begin, parts, table);
     const Passes plan = passes(e.segs, e.kc);
     for (int64_t p = panels.begin, np; p < panels.end; p += np) {
         const int64_t group = p / per_group, first = p % per_group, col0 = e.col0 + group * e.cols;
@@ -215,16 +228,14 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels
             const bool last = pass + 1 == plan.count;
             const TB* b = e.b + p * e.panel + (seg * e.kc + k0) * e.step;
             const TB* next = last ? e.b + (p + np) * e.panel : b + segs * kc * e.step;
-            for (int64_t t = 0, r0 = 0; t < count; ++t) {
-                const int64_t r1 = rows.size() * (t + 1) / count;
-                const int n = int(r1 - r0);
-                T* tile = plan.count == 1 ? tiles : tiles + r0 * width;
+            for (int64_t t = 0, r0 = 0; t < parts.count; r0 += parts.of(t), ++t) {
+                const int n = parts.of(t);
+                T* tile = plan.count == 1 ? out : out + r0 * width;
                 const TA** taps = table + r0 * e.segs + seg * n;
-                const char* ahead = fetch_ahead(next, segs * kc, e.panel, t);
+                const char* ahead = fetch_ahead(b, next, np, segs * kc, e.panel, t);
                 run_micro<T, TA, TB>(
                     n, int(np), {taps, segs, k0 + group * e.group_step, kc, b, e.step, e.panel, tile, pass > 0, ahead});
                 if (last) e.finish(e.epi, e.row0 + rows.begin + r0, col0 + col, n, int(cols), int(width), tile);
-                r0 = r1;
             }
         }
     }
@@ -238,12 +249,6 @@ template <class T, class TA, class TB> inline void run_grid(const Grid& grid, co
     for (int64_t i = 0; i < blocks; ++i) {
         const int64_t first = grid.rows.begin;
         const Range rows{first + total * i / blocks, first + total * (i + 1) / blocks};
-        const int64_t count = ceil_div(rows.size(), MR<T>);
-        for (int64_t t = 0, r0 = 0; t < count; ++t) {
-            const int64_t r1 = rows.size() * (t + 1) / count;
-            e.pointers(e.source, rows.begin + r0, int(r1 - r0), table + r0 * e.segs);
-            r0 = r1;
-        }
         run_block(e, rows, grid.panels, tiles, table);
     }
 }
@@ -264,9 +269,10 @@ template <class TA> struct RowSource {
     const TA* a;
     int64_t lda;
 };
-template <class TA> void row_pointers(const void* source, int64_t row, int count, const TA** table) {
+template <class TA> void row_pointers(const void* source, int64_t row, const Tiles& tiles, const TA** table) {
     const auto& s = *static_cast<const RowSource<TA>*>(source);
-    for (int r = 0; r < count; ++r) table[r] = s.a + (row + r) * s.lda;
+    const int64_t rows = tiles.count * tiles.rows + tiles.longer;
+    for (int64_t r = 0; r < rows; ++r) table[r] = s.a + (row + r) * s.lda;
 }
 
 template <class T, class TA, class TB, class Epi>
