@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,13 @@ class Instruction:
 
     def __repr__(self) -> str:
         return f"<{self.name} -> {self.shape}>"
+
+
+def captured(ins: Instruction) -> Iterator[Instruction]:
+    """What the instruction's module arguments use of the modules around them."""
+    for module in ins.modules:
+        for inner in module:
+            yield from (i for i in (*inner.inputs, *captured(inner)) if i.owner is not module)
 
 
 class Module:
@@ -176,14 +184,14 @@ class Module:
         done: set[Instruction] = set()
         order: list[Instruction] = []
         for root in list(self):
-            stack = [(root, iter(root.inputs))]
+            stack = [(root, chain(root.inputs, captured(root)))]
             while stack:
                 ins, rest = stack[-1]
                 child = next((i for i in rest if i.owner is self and i not in done), None)
                 if ins in done:
                     stack.pop()
                 elif child is not None:
-                    stack.append((child, iter(child.inputs)))
+                    stack.append((child, chain(child.inputs, captured(child))))
                 else:
                     done.add(ins)
                     order.append(ins)
@@ -204,15 +212,22 @@ class Module:
                 env[ins] = self.add_literal(ins.op.value, ins.origin)
             elif not isinstance(ins.op, Return):
                 inputs = [env.get(i, i) for i in ins.inputs]
-                env[ins] = self.add_instruction(ins.op, inputs, ins.modules, before=before, origin=ins.origin)
+                modules = [m.clone(env) for m in ins.modules] if any(captured(ins)) else ins.modules
+                env[ins] = self.add_instruction(ins.op, inputs, modules, before=before, origin=ins.origin)
         return [env[o] for o in other.outputs]
 
-    def clone(self, env: dict[Instruction, Instruction] | None = None) -> Module:
-        """A copy that shares operations and literals' memory, and nothing that can change."""
-        copy, env = Module(self.name), env if env is not None else {}
+    def clone(
+        self, env: dict[Instruction, Instruction] | None = None, copies: dict[Module, Module] | None = None
+    ) -> Module:
+        """A copy that shares operations and literals' memory, and nothing that can change.
+
+        `env` and `copies` gather what became of each instruction and of each module.
+        """
+        env, copies = {} if env is None else env, {} if copies is None else copies
+        copy = copies[self] = Module(self.name)
         for ins in self:
             inputs = [env.get(i, i) for i in ins.inputs]
-            modules = [m.clone(env) for m in ins.modules]
+            modules = [copies[m] if m in copies else m.clone(env, copies) for m in ins.modules]
             env[ins] = copy._link(Instruction(ins.op, inputs, ins.shape, modules, ins.origin), None)
         return copy
 

@@ -100,7 +100,7 @@ def operation(name: str, /, **attributes: Any) -> Operation:
             raise ValueError(f"{name}: unknown attribute {key!r}{hint}")
     try:
         return cls(**{k: coerce(v, str(known[k].type)) for k, v in attributes.items()})
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{name}: {error}") from None
 
 
@@ -112,7 +112,11 @@ def coerce(value: Any, annotation: str) -> Any:
         inner = annotation.removeprefix("tuple[").removesuffix("]").removesuffix(", ...")
         return tuple(coerce(v, inner) for v in value)
     plain = {"bool": bool, "int": int, "float": float}.get(annotation)
-    return plain(value) if plain else value
+    if plain is None:
+        return value
+    if plain(value) != value and value == value:
+        raise TypeError(f"{value!r} is no {annotation}")
+    return plain(value)
 
 
 class Parameter(Operation, name="@param"):

@@ -35,11 +35,11 @@ class Program:
 
     def clone(self) -> Program:
         """A copy that shares operations and literals' memory, and nothing that can change."""
-        copy, env = Program(), dict[Instruction, Instruction]()
-        copy.modules = {m.name: m for m in reachable(self.main.clone(env))}
-        for name, module in self.modules.items():
-            if name not in copy.modules:
-                copy.modules[name] = module.clone(env)
+        copy, env, copies = Program(), dict[Instruction, Instruction](), dict[Module, Module]()
+        for module in self.modules.values():
+            if module not in copies:
+                module.clone(env, copies)
+        copy.modules = {m.name: m for m in copies.values()}
         return copy
 
 

@@ -54,11 +54,11 @@ class Shape:
     def __post_init__(self) -> None:
         if self.type not in dtypes.NUMPY_TYPES and self.type != "tuple":
             object.__setattr__(self, "type", dtypes.from_numpy(dtypes.to_numpy(self.type)))
-        lens = () if self.dyn_dims or self.sub_shapes else tuple(int(n) for n in self.lens)
+        lens = () if self.dyn_dims or self.type == "tuple" else tuple(int(n) for n in self.lens)
         if any(n < 0 for n in lens):
             raise ValueError(f"shape: negative length in {lens}")
         given = self.strides if self.strides is not None else standard_strides(lens)
-        strides = () if self.dyn_dims or self.sub_shapes else tuple(int(s) for s in given)
+        strides = () if self.dyn_dims or self.type == "tuple" else tuple(int(s) for s in given)
         if len(strides) != len(lens):
             raise ValueError(f"shape: {len(lens)} lens but {len(strides)} strides")
         object.__setattr__(self, "lens", lens)
@@ -66,7 +66,7 @@ class Shape:
 
     @classmethod
     def of(cls, array: np.ndarray) -> Shape:
-        """The shape of an array, its strides included. A stride that is no whole number of elements is an error."""
+        """The shape of an array with its strides; ValueError where one is no whole number of elements."""
         size = array.itemsize
         if any(s % size or s < 0 for s in array.strides):
             raise ValueError(f"array strides {array.strides} are not multiples of {size} bytes")
@@ -101,14 +101,14 @@ class Shape:
 
     @property
     def bytes(self) -> int:
-        if self.sub_shapes:
+        if self.type == "tuple":
             return sum(s.bytes for s in self.sub_shapes)
         return self.element_space * self.numpy_dtype.itemsize
 
     @property
     def packed(self) -> bool:
         """Every element of the span is used exactly once, in any order of dimensions."""
-        return not self.sub_shapes and self.elements == self.element_space and not self.broadcasted
+        return self.type != "tuple" and self.elements == self.element_space and not self.broadcasted
 
     @property
     def broadcasted(self) -> bool:
@@ -117,8 +117,8 @@ class Shape:
     @cached_property
     def standard(self) -> bool:
         """Row-major and packed; strides of dimensions of length 1 do not matter."""
-        want = standard_strides(self.lens)
-        return all(n <= 1 or s == w for n, s, w in zip(self.lens, self.strides, want, strict=True)) or not self.elements
+        dims = zip(self.lens, self.strides, standard_strides(self.lens), strict=True)
+        return not self.elements or all(n == 1 or given == want for n, given, want in dims)
 
     @property
     def transposed(self) -> bool:
@@ -142,17 +142,18 @@ class Shape:
         return replace(self, type=type)
 
     def as_standard(self) -> Shape:
-        return self if self.sub_shapes or self.dyn_dims else Shape(self.type, self.lens)
+        return self if self.type == "tuple" or self.dyn_dims else Shape(self.type, self.lens)
 
     def __str__(self) -> str:
-        if self.sub_shapes:
+        if self.type == "tuple":
             return f"tuple_type({'; '.join(map(str, self.sub_shapes))})"
         if self.dyn_dims:
             dims = ", ".join(
                 f"[{d.min}, {d.max}, {{{', '.join(map(str, d.optimals))}}}]" for d in self.dyn_dims
             )
             return f"{self.type}_type, dynamic, {{{dims}}}"
-        return f"{self.type}_type, {{{', '.join(map(str, self.lens))}}}, {{{', '.join(map(str, self.strides))}}}"
+        lens, strides = (", ".join(map(str, v)) for v in (self.lens, self.strides))
+        return f"{self.type}_type, {{{lens}}}, {{{strides}}}"
 
 
 def permuted(type: str, lens: Sequence[int], permutation: Sequence[int]) -> Shape:

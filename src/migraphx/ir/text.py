@@ -22,10 +22,6 @@ class TextError(ValueError):
     """A text that is no module: names the line."""
 
 
-class UnknownName(TextError):
-    """A line uses an instruction or a module that no line defines."""
-
-
 # ---- printing ----
 
 
@@ -34,10 +30,22 @@ def attribute_text(value: Any) -> str:
         return str(int(value))
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
+    if isinstance(value, int):
+        return str(value)
     if isinstance(value, tuple):
         return "{" + ", ".join(map(attribute_text, value)) + "}"
     text = str(value)
-    return text if re.fullmatch(r"[\w:.+@/-]*", text) else '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if re.fullmatch(r"[\w:.+@/-]*", text) and not _is_number(text):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def literal_text(value: np.ndarray, full: bool) -> str:
@@ -69,7 +77,7 @@ def names_of(module: Module, prefix: str = "") -> dict[Instruction, str]:
 def module_text(
     module: Module, outer: dict[Instruction, str] | None = None, full: bool = False, origins: bool = False
 ) -> str:
-    """The lines of one module; `full` prints every literal's every element, `origins` where each came from."""
+    """The lines of one module; `full` prints all elements of literals, `origins` where each came from."""
     main = module.name == "main"
     names = (outer or {}) | names_of(module, "" if main else f"{module.name}:")
     lines = []
@@ -84,9 +92,10 @@ def module_text(
 
 def program_text(program: Program, full: bool = False, origins: bool = False) -> str:
     names: dict[Instruction, str] = {}
-    for m in program.modules.values():
+    modules = program.modules.values()
+    for m in modules:
         names |= names_of(m, "" if m.name == "main" else f"{m.name}:")
-    parts = [f'module: "{m.name}"\n{module_text(m, names, full, origins)}\n' for m in program.modules.values()]
+    parts = [f'module: "{m.name}"\n{module_text(m, names, full, origins)}\n' for m in modules]
     return "\n".join(parts)
 
 
@@ -94,21 +103,16 @@ def program_text(program: Program, full: bool = False, origins: bool = False) ->
 
 
 def parse_program(text: str) -> Program:
-    """Read what `program_text` prints; elided literals (`{ ... }`) become zeros. TextError names a bad line."""
-    program = Program()
+    """Read what `program_text` prints; elided literals (`{ ... }`) are zeros. TextError names a bad line."""
     chunks = re.split(r'^module: "([^"]*)"$', text, flags=re.M)
     bodies = dict(zip(chunks[1::2], chunks[2::2], strict=True)) if len(chunks) > 1 else {"main": text}
+    reader = _Reader(Program(), bodies)
     for name in bodies:
-        if name not in program.modules:
-            program.create_module(name)
-    names: dict[str, Instruction] = {}
-    waiting = list(reversed(bodies))  # inner modules come last and may use outer names; retry until none is left
-    while waiting:
-        left = [n for n in waiting if not _try_module(program, n, bodies[n], names)]
-        if len(left) == len(waiting):
-            _parse_module(program, left[0], bodies[left[0]], names)  # raises, naming the line
-        waiting = left
-    return program
+        if name not in reader.program.modules:
+            reader.program.create_module(name)
+    for name in bodies:
+        reader.module(name)
+    return reader.program
 
 
 def parse_module(text: str) -> Module:
@@ -116,51 +120,51 @@ def parse_module(text: str) -> Module:
     return parse_program(text).main
 
 
-def _try_module(program: Program, name: str, body: str, names: dict[str, Instruction]) -> bool:
-    trial = dict(names)
-    try:
-        _parse_module(program, name, body, trial)
-    except UnknownName:
-        program.modules[name].clear()
-        return False
-    names.update(trial)
-    return True
+class _Reader:
+    """Reads a module when a line refers to it: by then the outer names that it uses are known."""
 
+    def __init__(self, program: Program, bodies: dict[str, str]) -> None:
+        self.program, self.bodies = program, dict(bodies)
+        self.names: dict[str, Instruction] = {}
 
-def _parse_module(program: Program, name: str, body: str, names: dict[str, Instruction]) -> None:
-    module = program.modules[name]
-    for raw in body.splitlines():
-        line = re.sub(r"\s*/\*.*?\*/\s*$", "", raw).strip()
-        if line:
-            try:
-                _parse_line(program, module, line, names)
-            except KeyError as error:
-                raise UnknownName(f"{line!r}: unknown instruction {error}") from error
-            except (ValueError, IndexError) as error:
-                raise TextError(f"{line!r}: {error}") from error
+    def module(self, name: str) -> Module:
+        module = self.program.modules[name]
+        for raw in self.bodies.pop(name, "").splitlines():
+            line = re.sub(r"\s*/\*.*?\*/\s*$", "", raw).strip()
+            if line:
+                try:
+                    self.line(module, line)
+                except TextError:
+                    raise  # from an inner module: it names its own line
+                except KeyError as error:
+                    raise TextError(f"{line!r}: unknown name {error}") from error
+                except (ValueError, IndexError) as error:
+                    raise TextError(f"{line!r}: {error}") from error
+        return module
 
-
-def _parse_line(program: Program, module: Module, line: str, names: dict[str, Instruction]) -> None:
-    found = LINE.match(line)
-    if not found:
-        raise ValueError("not of the form `@n = op[attributes](inputs) -> shape`")
-    name, op_name, rest = found["name"], found["op"], found["rest"]
-    shape = parse_shape(found["shape"]) if found["shape"] else None
-    if op_name == "@param" and shape is not None:
-        ins = Instruction(Parameter(rest[1:]), (), shape)
-        names[name] = module._link(ins, None)
-        return
-    if op_name == "@literal" and shape is not None:
-        names[name] = module._link(Instruction(Literal(_literal(rest, shape)), (), shape), None)
-        return
-    attributes, rest = _split_attributes(rest)
-    inputs, _, modules = rest.partition(")")
-    args = [names[a] for a in inputs.removeprefix("(").split(",") if a]
-    mods = [program.modules[m.strip()] for m in modules.removeprefix(", [").removesuffix("]").split(",") if m.strip()]
-    ins = module.add_instruction(operation(op_name, **attributes), args, mods)
-    if shape is not None and ins.shape != shape:
-        raise ValueError(f"inferred {ins.shape}")
-    names[name] = ins
+    def line(self, module: Module, line: str) -> None:
+        found = LINE.match(line)
+        if not found:
+            raise ValueError("not of the form `@n = op[attributes](inputs) -> shape`")
+        name, op_name, rest = found["name"], found["op"], found["rest"]
+        shape = parse_shape(found["shape"]) if found["shape"] else None
+        if name in self.names:
+            raise ValueError(f"{name} is defined twice")
+        if op_name == "@param" and shape is not None:
+            self.names[name] = module._link(Instruction(Parameter(rest[1:]), (), shape), None)
+            return
+        if op_name == "@literal" and shape is not None:
+            self.names[name] = module._link(Instruction(Literal(_literal(rest, shape)), (), shape), None)
+            return
+        attributes, rest = _split_attributes(rest)
+        inputs, _, modules = rest.partition(")")
+        args = [self.names[a.strip()] for a in inputs.removeprefix("(").split(",") if a.strip()]
+        inner = modules.removeprefix(", [").removesuffix("]").split(",")
+        mods = [self.module(m.strip()) for m in inner if m.strip()]
+        ins = module.add_instruction(operation(op_name, **attributes), args, mods)
+        if shape is not None and ins.shape != shape:
+            raise ValueError(f"inferred {ins.shape}")
+        self.names[name] = ins
 
 
 def _literal(text: str, shape: Shape) -> np.ndarray:
@@ -208,7 +212,7 @@ def _value(text: str, at: int) -> tuple[Any, int]:
     found = re.compile(r"[^,\]}]*").match(text, at)
     assert found
     word = found[0]
-    for read in (int, float):
+    for read in (float,) if word == "-0" else (int, float):
         try:
             return read(word), found.end()
         except ValueError:
@@ -220,7 +224,7 @@ def parse_shape(text: str) -> Shape:
     """Read what `str(Shape)` prints."""
     if text.startswith("tuple_type("):
         inner = text.removeprefix("tuple_type(").removesuffix(")")
-        return Shape.tuple_of(parse_shape(part.strip()) for part in _outer_split(inner))
+        return Shape.tuple_of(parse_shape(part.strip()) for part in _outer_split(inner) if part)
     found = re.fullmatch(r"(\w+)_type, \{([\d, ]*)\}, \{([\d, ]*)\}", text)
     if found:
         return Shape(found[1], _ints(found[2]), _ints(found[3]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migraphx.ir.module import Instruction, Module
+from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, Parameter, Return
 from migraphx.ir.program import Program, reachable
 
@@ -17,16 +17,17 @@ def verify_program(program: Program) -> None:
 
 
 def verify(module: Module) -> None:
-    """Order, uses and shapes: every input comes earlier and knows its user, every shape is what is inferred."""
+    """Order, uses and shapes: inputs come earlier and know their users, shapes are what is inferred."""
     seen: set[Instruction] = set()
     for n, ins in enumerate(module):
         where = f"module {module.name!r}, @{n} = {ins.name}"
         for i in ins.inputs:
             if ins not in i.users:
                 raise VerifyError(f"{where}: an input {i!r} does not know this user")
+        for i in (*ins.inputs, *captured(ins)):
             if i.owner is None or (i.owner is module and i not in seen):
                 raise VerifyError(f"{where}: its input {i!r} is removed or comes later")
-        if any(ins not in user.inputs and user.inputs for user in ins.users if ins not in user.inputs):
+        if any(ins not in user.inputs for user in ins.users):
             raise VerifyError(f"{where}: a user does not have it as an input")
         if isinstance(ins.op, Return) and ins is not module.last:
             raise VerifyError(f"{where}: instructions follow the return")
