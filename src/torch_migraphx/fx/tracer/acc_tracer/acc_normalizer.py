@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from ..node_meta import copy_origin, set_value
+
 ACC_OPS_MODULE = "torch_migraphx.fx.tracer.acc_tracer.acc_ops"
 
 OpAndTarget = tuple[str, "Callable[..., Any] | str"]
@@ -212,42 +214,12 @@ class NodeBuilder:
         return self.value(x).dtype
 
 
-def copy_origin(old: fx.Node, new: fx.Node) -> None:
-    """Give `new` the source line and the module path of `old`."""
-    for key in ("stack_trace", "nn_module_stack"):
-        if key in old.meta:
-            new.meta[key] = old.meta[key]
-
-
-def tensor_metadata(value: Any) -> Any:
-    """torch.fx's TensorMetadata of a tensor, or of each tensor of a tuple or list (None in between)."""
-    if isinstance(value, torch.Tensor):
-        return fx.passes.shape_prop.TensorMetadata(
-            shape=value.shape,
-            dtype=value.dtype,
-            requires_grad=value.requires_grad,
-            stride=value.stride(),
-            memory_format=None,
-            is_quantized=False,
-            qparams={},
-        )
-    if isinstance(value, tuple | list):
-        return tuple(tensor_metadata(v) for v in value)
-    return None
-
-
-def set_value(node: fx.Node, value: Any) -> None:
-    """Record the fake `value` of `node` as `meta["val"]` and `meta["tensor_meta"]`."""
-    node.meta["val"] = value
-    meta = tensor_metadata(value)
-    if meta is not None:
-        node.meta["tensor_meta"] = meta
-
-
 def _replacement(node: fx.Node, mapping: Mapping, fake_mode: AbstractContextManager[Any]) -> Any:
     """The node, new or older, that replaces `node`. Raises Unmappable, TypeError."""
     bound = mapping.bind(node.args, node.kwargs)
     if mapping.acc_op is not None:
+        if "inplace" in bound.arguments:
+            bound.arguments["inplace"] = False  # acc graphs are functional
         with node.graph.inserting_before(node):
             new = node.graph.call_function(mapping.acc_op, (), dict(bound.arguments))
         new.meta = dict(node.meta)

@@ -1,0 +1,320 @@
+"""From a module and sample inputs to a graph of acc operators with keyword arguments only.
+
+The trace is symbolic in the data and concrete in shapes, types and devices: each node runs once on fake
+tensors, which cost no compute and no memory.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedFakeTensorException,
+)
+from torch.utils._pytree import tree_leaves
+
+from ..inference_copy import inference_copy
+from ..node_meta import set_value
+from ..origin import current_origin, error_origin
+
+# The operators register themselves when their module is imported.
+from . import acc_ops
+from .acc_normalizer import OpAndTarget, normalize
+from .decompositions import DECOMPOSITIONS
+from .functionalize import functionalize, mutated_by, tensor_versions
+from .proxies import AccProxy, AccTraceError
+
+__all__ = ["AccRewritingTracer", "AccTraceError", "acc_ops", "trace"]
+
+logger = logging.getLogger(__name__)
+
+# What fake tensors can't answer; the node is kept and its shape is unknown.
+_UNKNOWN = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException)
+
+# fx patches nn.Module while it traces.
+_trace_lock = threading.RLock()
+
+
+class _Unknown(Exception):
+    """The value of a node can't be told from the shapes."""
+
+
+class AccRewritingTracer(fx.Tracer):
+    """Traces into every module, apart from leaf modules and modules with hooks, with concrete shapes.
+
+    `sample_inputs` stand for the leading arguments of forward; the others take their defaults.
+    """
+
+    proxy_buffer_attributes = True
+
+    def __init__(self, sample_inputs: Sequence[Any] = (), leaf_modules: Collection[type] = ()) -> None:
+        super().__init__()
+        self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.output_class: type | None = None
+        self._samples = tuple(sample_inputs)
+        self._leaf_modules = tuple(leaf_modules)
+        self._attribute_names: dict[int, str] = {}
+        self._constants: dict[int, tuple[torch.Tensor, fx.Node]] = {}
+
+    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
+        """The graph of `root` before normalization; see torch.fx.Tracer.trace."""
+        tensors = [*root.named_buffers(), *root.named_parameters()]
+        self._attribute_names = {id(t): name for name, t in reversed(tensors)}
+        self._constants = {}
+        return super().trace(root, concrete_args)
+
+    # ---- what fx asks a tracer
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Leaf: the caller's leaf modules, scripted modules, and modules whose hooks would be lost."""
+        if isinstance(m, (torch.jit.ScriptModule, *self._leaf_modules)):
+            return True
+        return bool(m._forward_hooks or m._forward_pre_hooks)
+
+    def call_module(
+        self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run a module; one outside the traced model (another thread's) runs as if nobody traced."""
+        known = self.submodule_paths is None or m in self.submodule_paths
+        return super().call_module(m, forward, args, kwargs) if known else forward(*args, **kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        """A parameter or buffer of the model as a proxy, the same at each access."""
+        name = self._attribute_names.get(id(attr_val))
+        if name is None:
+            return attr_val
+        if name not in parameter_proxy_cache:
+            parameter_proxy_cache[name] = self.proxy(self.create_arg(attr_val))
+        return parameter_proxy_cache[name]
+
+    def create_args_for_root(
+        self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
+    ) -> tuple[Callable[..., Any], list[Any]]:
+        """One placeholder for each sample input, named as forward's parameter."""
+        names = _input_names(root_fn, len(self._samples))
+        inputs = [self._input(name, sample) for name, sample in zip(names, self._samples, strict=True)]
+
+        def run(*args):  # fx would print annotations as those of the graph
+            out = root_fn(*args)
+            self.output_class = type(out)
+            return out
+
+        return run, [self.root, *inputs]
+
+    def _input(self, name: str, sample: Any) -> Any:
+        """The proxy of one input; a sample that is no tensor is a constant of the trace."""
+        node = self.create_node("placeholder", name, (), {})
+        if not isinstance(sample, torch.Tensor):
+            if not isinstance(sample, int | float | str | None):
+                raise AccTraceError(f"input {name!r} is a {type(sample).__name__}, not a tensor or a number")
+            return sample
+        with self.fake_mode:
+            fake = torch.empty_strided(
+                sample.shape, sample.stride(), dtype=sample.dtype, device=sample.device
+            )
+        set_value(node, fake)
+        return self.proxy(node)
+
+    def create_arg(self, a: Any) -> Any:
+        """A value as an argument in the graph; tensors become get_attr nodes, one for each tensor."""
+        if not isinstance(a, torch.Tensor):
+            return super().create_arg(a)
+        if id(a) not in self._constants:
+            name = self._attribute_names.get(id(a))
+            node = self.create_node("get_attr", name, (), {}) if name else super().create_arg(a)
+            set_value(node, self._fake_constant(a))
+            self._constants[id(a)] = (a, node)
+        return self._constants[id(a)][1]
+
+    def _fake_constant(self, a: torch.Tensor) -> torch.Tensor:
+        if a.is_inference():  # it counts no versions, so no fake of it could show a change in place
+            with self.fake_mode:
+                return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device=a.device)
+        return self.fake_mode.from_tensor(a)
+
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        """A node that knows its line in the user's source."""
+        node = super().create_node(*args, **kwargs)
+        origin = current_origin()
+        if origin is not None:
+            node.stack_trace = origin
+        return node
+
+    def proxy(self, node: fx.Node) -> AccProxy:
+        """The proxy of a node, which knows its shape."""
+        return AccProxy(node, self)
+
+    def iter(self, obj: fx.Proxy) -> Any:
+        """Iteration over what has no known length."""
+        raise AccTraceError(f"{obj} is iterated over, and its length depends on data")
+
+    # ---- values
+
+    def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **named: Any) -> Any:
+        """Record an operation; what depends on shapes and types only is answered and not recorded."""
+        if kind == "call_function":
+            decomposition = DECOMPOSITIONS.get(target)
+            if decomposition is not None:
+                return decomposition(*args, **kwargs)
+            if not _is_known(target):
+                try:
+                    return self._trace_through(target, args, kwargs)
+                except Exception as error:
+                    logger.info("%s stays one call: %s", target, error)
+        proxy = super().create_proxy(kind, target, args, kwargs, *rest, **named)
+        node = proxy.node
+        try:
+            before = {i: tensor_versions(i) for i in node.all_input_nodes}
+            value = self._run_fake(node)
+        except _Unknown:
+            return proxy
+        if mutated_by(node, before):
+            node.meta["mutates"] = True
+        elif _is_plain(value) and _is_pure(node):
+            self.graph.erase_node(node)
+            return value
+        set_value(node, value)
+        return proxy
+
+    def _trace_through(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """The result of a function that torch.fx.wrap keeps whole; leaves no nodes behind where it raises.
+
+        Libraries wrap what a trace without shapes can't follow; with shapes most of it can be followed.
+        """
+        last = next(reversed(self.graph.nodes), None)
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            for node in reversed(self.graph.nodes):
+                if node is last:
+                    break
+                if node.op != "get_attr":  # those are shared, and dropped at the end where nobody reads them
+                    self.graph.erase_node(node)
+            raise
+
+    def _run_fake(self, node: fx.Node) -> Any:
+        """The fake value of `node`. Raises _Unknown where it depends on data or on foreign code."""
+        if any("val" not in i.meta for i in node.all_input_nodes):
+            raise _Unknown
+        args = fx.node.map_arg(node.args, lambda n: n.meta["val"])
+        kwargs = fx.node.map_arg(node.kwargs, lambda n: n.meta["val"])
+        try:
+            with self.fake_mode:
+                if node.op == "call_method":
+                    return getattr(args[0], node.target)(*args[1:], **kwargs)  # type: ignore[arg-type]
+                if node.op == "call_module":
+                    # _orig: fx has patched nn.Module.__call__, which would trace the call.
+                    return self.root.get_submodule(node.target).forward(*args, **kwargs)  # type: ignore
+                return node.target(*args, **kwargs)  # type: ignore[operator]
+        except _UNKNOWN as error:
+            raise _Unknown from error
+        except Exception as error:
+            if node.op == "call_module" or not _is_pure(node):
+                raise _Unknown from error
+            raise
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether `value` holds no tensor."""
+    return not any(isinstance(v, torch.Tensor) for v in tree_leaves(value))
+
+
+def _is_pure(node: fx.Node) -> bool:
+    """Whether fake tensors say all about the node: a method or a function of torch or Python."""
+    return node.op == "call_method" or (node.op == "call_function" and _is_known(node.target))
+
+
+def _is_known(function: Any) -> bool:
+    """Whether a function is torch's or Python's own."""
+    module = getattr(function, "__module__", None) or "torch"
+    return module.split(".")[0] in ("torch", "_operator", "operator", "builtins", "math", "torch_migraphx")
+
+
+def _input_names(forward: Callable[..., Any], count: int) -> list[str]:
+    """The names of the first `count` inputs of a forward method, which may end in *args."""
+    names: list[str] = []
+    for parameter in list(inspect.signature(forward).parameters.values())[1:]:
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
+        elif parameter.kind is not inspect.Parameter.VAR_KEYWORD and len(names) < count:
+            names.append(parameter.name)
+        elif (
+            parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
+        ):
+            raise AccTraceError(
+                f"forward needs the input {parameter.name!r}; {count} sample inputs are given"
+            )
+    if len(names) < count:
+        raise AccTraceError(f"forward takes {len(names)} inputs; {count} sample inputs are given")
+    return names
+
+
+def trace(
+    mod: nn.Module,
+    sample_inputs: Sequence[Any],
+    *,
+    use_acc_normalization: bool = True,
+    leaf_module_list: Collection[type] | None = None,
+    leaf_modules: Collection[type] | None = None,
+    tracer_base_cls: type[fx.Tracer] = fx.Tracer,
+    acc_normalization_allowlist: Collection[OpAndTarget] | None = None,
+) -> fx.GraphModule:
+    """Trace `mod` to acc operators, in inference form; `mod` itself is left as it is.
+
+    The result takes `sample_inputs` in order. Its nodes are placeholder, get_attr, call_function on acc
+    operators with keyword arguments, and output; what has no acc operator stays a torch function or method,
+    and leaf modules (`leaf_modules`, `leaf_module_list`, modules with hooks) stay call_module. Each node
+    carries `meta["val"]` (fake tensor), `meta["tensor_meta"]` and `stack_trace`. Weights are shared.
+
+    `tracer_base_cls` may add leaf modules of its own; `acc_normalization_allowlist` limits normalization to
+    these (op, target) pairs. Raises AccTraceError, which names the line of the model, where control flow
+    depends on data or an operation can't be made functional.
+    """
+    if not isinstance(sample_inputs, tuple | list):
+        raise TypeError(f"sample_inputs is a list of inputs, not a {type(sample_inputs).__name__}")
+    root = inference_copy(mod)
+    tracer_cls = AccRewritingTracer
+    if tracer_base_cls is not fx.Tracer:
+        tracer_cls = _with_leaf_rule_of(tracer_base_cls)
+    tracer = tracer_cls(sample_inputs, (*(leaf_module_list or ()), *(leaf_modules or ())))
+    try:
+        with _trace_lock, torch.inference_mode(False), torch.no_grad():
+            graph = tracer.trace(root)
+            functionalize(graph)
+            if use_acc_normalization:
+                normalize(graph, tracer.fake_mode, acc_normalization_allowlist)
+    except Exception as error:
+        raise _explained(mod, error) from error
+    for node in reversed(graph.nodes):
+        if not node.users and node.op == "get_attr":
+            graph.erase_node(node)
+    gm = fx.GraphModule(root, graph, class_name=type(mod).__name__)
+    gm.meta["output_class"] = tracer.output_class
+    return gm
+
+
+def _with_leaf_rule_of(base: type[fx.Tracer]) -> type[AccRewritingTracer]:
+    """The acc tracer with the leaf modules of `base` besides its own."""
+
+    class WithLeafRule(AccRewritingTracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            own = super().is_leaf_module(m, module_qualified_name)
+            return own or base.is_leaf_module(self, m, module_qualified_name)
+
+    return WithLeafRule
+
+
+def _explained(mod: nn.Module, error: Exception) -> AccTraceError:
+    """`error` with the model's name and the line of the model that raised it."""
+    origin = error_origin(error)
+    where = f"\n  {origin}" if origin else ""
+    return AccTraceError(f"{type(mod).__name__} can't be traced: {error}{where}")

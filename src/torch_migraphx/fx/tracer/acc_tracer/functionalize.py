@@ -1,0 +1,97 @@
+"""In-place operations of a traced graph as functional ones, where that gives the same answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_leaves
+
+from .proxies import AccTraceError
+
+logger = logging.getLogger(__name__)
+
+
+def mutated_by(node: fx.Node, versions: dict[fx.Node, list[int]]) -> bool:
+    """Whether running `node` changed one of its inputs; `versions` are their versions before."""
+    return any(versions[i] != tensor_versions(i) for i in versions)
+
+
+def tensor_versions(node: fx.Node) -> list[int]:
+    """How often each fake tensor of `node` has been changed in place so far."""
+    return [t._version for t in _tensors(node)]
+
+
+def _tensors(node: fx.Node) -> list[torch.Tensor]:
+    return [t for t in tree_leaves(node.meta.get("val")) if isinstance(t, torch.Tensor)]
+
+
+def _storages(node: fx.Node) -> set[StorageWeakRef]:
+    return {StorageWeakRef(t.untyped_storage()) for t in _tensors(node)}
+
+
+def _same_view(a: Any, b: Any) -> bool:
+    """Whether both fake values are the same elements in the same order."""
+    return (
+        isinstance(a, torch.Tensor)
+        and isinstance(b, torch.Tensor)
+        and (a.shape, a.stride(), a.storage_offset()) == (b.shape, b.stride(), b.storage_offset())
+    )
+
+
+def functionalize(graph: fx.Graph) -> None:
+    """Make every reader of a tensor that was changed in place read the new value instead.
+
+    Works on nodes marked `meta["mutates"]`. A graph input that the model changes is left alone, with a
+    warning. Raises AccTraceError where the change would be lost: to a weight or buffer, or to memory that
+    is read later through another view.
+    """
+    for node in list(graph.nodes):
+        if not node.meta.get("mutates"):
+            continue
+        target = node.args[0] if node.args else next(iter(node.kwargs.values()))
+        assert isinstance(target, fx.Node)
+        if not _storages(target) & _storages(node):
+            _refuse(node, "changes a tensor that it does not return")
+        for alias in list(_aliases(graph, target, node)):
+            _redirect(alias, target, node)
+
+
+def _aliases(graph: fx.Graph, target: fx.Node, node: fx.Node) -> Iterator[fx.Node]:
+    """The nodes before `node` that share memory with `target`, itself included."""
+    memory = _storages(target)
+    for other in graph.nodes:
+        if other is node:
+            return
+        if _storages(other) & memory:
+            yield other
+
+
+def _redirect(alias: fx.Node, target: fx.Node, node: fx.Node) -> None:
+    """Make the users of `alias` after `node` read `node`."""
+    if alias.op == "get_attr":
+        _refuse(node, f"changes {alias.target}, a constant or a part of the module,")
+    if alias.op == "placeholder":
+        logger.warning(
+            "the model changes its input %r in place; the traced graph does not.\n  %s",
+            alias.target,
+            node.stack_trace,
+        )
+    later = [user for user in alias.users if user is not node and node < user]
+    if not later:
+        return
+    if not _same_view(alias.meta["val"], target.meta["val"]):
+        _refuse(node, f"changes memory that is read later through {alias}")
+    for user in later:
+        user.replace_input_with(alias, node)
+
+
+def _refuse(node: fx.Node, reason: str) -> None:
+    raise AccTraceError(
+        f"{node.target} {reason} in place; use the ATen tracer (use_aten=True) or torch.compile.\n"
+        f"  {node.stack_trace}"
+    )

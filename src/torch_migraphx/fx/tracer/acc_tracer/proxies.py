@@ -1,0 +1,89 @@
+"""Proxies that know the shape and type of what they stand for, so that only data is symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import torch
+from torch.fx.proxy import Attribute, Proxy, TraceError
+from torch.utils._pytree import tree_leaves
+
+
+class AccTraceError(TraceError):
+    """The model can't be traced symbolically; the message names the line of the model that is in the way."""
+
+
+def _data_dependent(use: str) -> NoReturn:
+    raise AccTraceError(
+        f"{use} depends on the data of a tensor, which a symbolic trace does not have; "
+        "use the ATen tracer (use_aten=True) or torch.compile"
+    )
+
+
+class AccProxy(Proxy):
+    """A node whose fake value, where it is known, answers every question about shape and type.
+
+    Code that asks for x.shape, x.dtype, x.dim(), len(x) gets plain Python values, so control flow on them is
+    specialised to the sample inputs. Asking for data raises AccTraceError.
+
+    It does not pose as a torch.Tensor: torch's C++ would take it for one and read memory that is not there.
+    """
+
+    @property
+    def value(self) -> Any:
+        """The fake value of the node; None where it is not known."""
+        return self.node.meta.get("val")
+
+    def __getattr__(self, k: str) -> Any:
+        value = self.value
+        if value is None:
+            return Attribute(self, k)
+        attribute = getattr(value, k)  # an attribute that does not exist is an AttributeError, as in eager
+        if isinstance(value, tuple):
+            # The fields of torch.return_types, such as .values and .indices.
+            for i, item in enumerate(value):
+                if item is attribute:
+                    return self[i]
+        if callable(attribute):
+            return Attribute(self, k)
+        return self.tracer.create_proxy("call_function", getattr, (self, k), {})
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.value is None:
+            return super().__iter__()
+        return iter([self[i] for i in range(len(self.value))])
+
+    def __len__(self) -> int:
+        if self.value is None:
+            _data_dependent("a length")
+        return len(self.value)
+
+    def __bool__(self) -> bool:
+        if isinstance(self.value, tuple | list):
+            return bool(self.value)
+        _data_dependent("control flow")
+
+    def __int__(self) -> int:
+        _data_dependent("an int")
+
+    def __float__(self) -> float:
+        _data_dependent("a float")
+
+    def __setitem__(self, idx: Any, value: Any) -> None:
+        """x[idx] = value, where idx is no data: recorded as one in-place selection by a constant mask."""
+        known = isinstance(self.value, torch.Tensor)
+        if not known or any(isinstance(i, Proxy) for i in tree_leaves(idx)):
+            _data_dependent("the place of an assignment")
+        shape, device = self.value.shape, self.value.device
+        mask = torch.zeros(shape, dtype=torch.bool, device=device)
+        mask[idx] = True
+        if not isinstance(value, torch.Tensor | Proxy):
+            self.masked_fill_(mask, value)
+            return
+        region = mask[idx]
+        source = torch.zeros(shape, dtype=torch.int64, device=device)
+        source[idx] = torch.arange(region.numel(), device=device).reshape(region.shape)
+        flat = value.expand(region.shape).reshape(-1)
+        placed = torch.index_select(flat, 0, source.reshape(-1)).reshape(shape)
+        self.copy_(torch.where(mask, placed, self))

@@ -1,0 +1,147 @@
+"""From a module and sample inputs to a functional graph of ATen operators.
+
+torch.export takes the graph; the only decompositions are those that make it functional, so that conv2d,
+linear, layer_norm, scaled_dot_product_attention, gelu, softmax and embedding stay whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.export import ExportedProgram, export
+from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec
+from torch.utils._pytree import tree_unflatten
+
+from ..inference_copy import inference_copy
+from ..node_meta import copy_origin, set_value
+from ..origin import error_origin
+
+logger = logging.getLogger(__name__)
+
+# Checked once, by the trace itself: shapes, types and devices of the graph are fixed.
+_STATIC_CHECKS = {torch.ops.aten._assert_tensor_metadata.default}
+
+
+class AtenTraceError(RuntimeError):
+    """The model can't be exported; the message names the line of the model that is in the way."""
+
+
+def trace(mod: nn.Module, sample_inputs: Sequence[Any]) -> fx.GraphModule:
+    """Export `mod` to ATen, in inference form; `mod` itself is left as it is.
+
+    The result takes `sample_inputs` in order and gives what `mod` gives, a dict in place of a class derived
+    from it (`meta["output_class"]` keeps the class). Parameters, buffers and constants are get_attr nodes
+    under their names in `mod`, and shared with it. Each node carries `meta["val"]`, `meta["tensor_meta"]` and
+    `stack_trace`. Raises AtenTraceError where the control flow depends on data or a buffer is changed.
+    """
+    if not isinstance(sample_inputs, tuple | list):
+        raise TypeError(f"sample_inputs is a list of inputs, not a {type(sample_inputs).__name__}")
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # torch's own, of one of its parts about another
+            exported = export(inference_copy(mod), tuple(sample_inputs), strict=False).run_decompositions({})
+    except Exception as error:
+        origin = error_origin(error)
+        where = f"\n  {origin}" if origin else ""
+        raise AtenTraceError(f"{type(mod).__name__} can't be exported: {error}{where}") from error
+    return _Unlift(exported, type(mod).__name__).graph_module()
+
+
+class _Unlift:
+    """Rewrites an exported graph, where weights are inputs, into one where they are attributes."""
+
+    def __init__(self, exported: ExportedProgram, name: str) -> None:
+        self._exported = exported
+        self._name = name
+        self._graph = fx.Graph()
+        self._nodes: dict[fx.Node, fx.Node] = {}
+        self._attributes: dict[str, Any] = {}
+        self._weights: dict[fx.Node, str] = {}
+
+    def graph_module(self) -> fx.GraphModule:
+        old_nodes = list(self._exported.graph.nodes)
+        placeholders = [n for n in old_nodes if n.op == "placeholder"]
+        for node, spec in zip(placeholders, self._exported.graph_signature.input_specs, strict=True):
+            self._input(node, spec)
+        for node in old_nodes:
+            if node.op not in ("placeholder", "output") and node.target not in _STATIC_CHECKS:
+                self._copy(node)
+        output_class = self._output(old_nodes[-1])
+        self._graph.eliminate_dead_code()
+        gm = fx.GraphModule(self._attributes, self._graph, class_name=self._name)
+        gm.meta["output_class"] = output_class
+        return gm.eval()
+
+    def _input(self, node: fx.Node, spec: InputSpec) -> None:
+        """A user's input becomes a placeholder; a weight is noted, and read where it is used first."""
+        if spec.kind == InputKind.USER_INPUT:
+            self._nodes[node] = self._graph.placeholder(node.name)
+            self._describe(node, self._nodes[node])
+            return
+        kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+        if spec.kind not in kinds or spec.target is None:
+            raise AtenTraceError(f"{self._name}: a graph input of kind {spec.kind.name} is not supported")
+        table = (
+            self._exported.state_dict
+            if spec.target in self._exported.state_dict
+            else self._exported.constants
+        )
+        self._weights[node] = spec.target
+        self._attributes[spec.target] = table[spec.target]
+
+    def _copy(self, node: fx.Node) -> None:
+        if node.op == "get_attr":
+            self._attributes[node.target] = self._exported.graph_module.get_parameter(node.target)
+        self._nodes[node] = self._graph.node_copy(node, self._new)
+        self._describe(node, self._nodes[node])
+
+    def _new(self, old: fx.Node) -> fx.Node:
+        """The new graph's node for `old`; a weight gets its get_attr node here, just before its first use."""
+        if old not in self._nodes:
+            self._nodes[old] = self._graph.get_attr(self._weights[old])
+            self._describe(old, self._nodes[old])
+        return self._nodes[old]
+
+    def _describe(self, old: fx.Node, new: fx.Node) -> None:
+        new.meta = {}
+        copy_origin(old, new)
+        set_value(new, old.meta.get("val"))
+
+    def _output(self, output: fx.Node) -> type:
+        """Return what the model returns, and its class."""
+        specs = self._exported.graph_signature.output_specs
+        values = list(self._user_outputs(zip(output.args[0], specs, strict=True)))  # type: ignore[arg-type]
+        spec = self._exported.call_spec.out_spec
+        assert spec is not None
+        result = tree_unflatten(values, spec)
+        output_class = type(result)
+        if isinstance(result, fx.Node):
+            output_class = torch.Tensor
+        self._graph.output(_plain(result))
+        return output_class
+
+    def _user_outputs(self, pairs: Iterator[tuple[Any, OutputSpec]]) -> Iterator[Any]:
+        for value, spec in pairs:
+            if spec.kind == OutputKind.USER_OUTPUT:
+                constant = isinstance(spec.arg, ConstantArgument)
+                yield value if constant or not isinstance(value, fx.Node) else self._new(value)
+            elif spec.kind == OutputKind.USER_INPUT_MUTATION:
+                logger.warning(
+                    "%s changes its input %r in place; the traced graph does not", self._name, spec.target
+                )
+            else:
+                raise AtenTraceError(f"{self._name} changes {spec.target} in place ({spec.kind.name})")
+
+
+def _plain(value: Any) -> Any:
+    """`value` with classes derived from dict as dicts."""
+    if isinstance(value, dict):
+        return {k: _plain(v) for k, v in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_plain(v) for v in value)
+    return value
