@@ -2,6 +2,7 @@
 
 import migraphx.ops as _ops  # registers every operator
 from migraphx.api.argument import argument, argument_from_pointer, create_argument, fill_argument, generate_argument
+from migraphx.api.files import load, load_buffer, save, save_buffer
 from migraphx.api.functions import get_target
 from migraphx.api.module import instruction_ref, macro, module, op
 from migraphx.api.program import program
@@ -15,9 +16,13 @@ __all__ = [
     "generate_argument",
     "get_target",
     "instruction_ref",
+    "load",
+    "load_buffer",
     "macro",
     "module",
     "op",
     "program",
+    "save",
+    "save_buffer",
     "shape",
 ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,14 @@ class program:
     """Modules of instructions; `compile` makes it runnable, `run` runs it."""
 
     def __init__(self) -> None:
-        self._impl = Program()
+        self._graph: Callable[[], Program] = Program
         self._executable: Executable | None = None
         self._options = CompileOptions()
+
+    @cached_property
+    def _impl(self) -> Program:
+        """The graph, read when somebody asks for it: running a loaded program needs only its executable."""
+        return self._graph()
 
     # ---- building ----
 
@@ -46,7 +52,7 @@ class program:
     def clone(self) -> program:
         """An uncompiled copy; literals share memory."""
         copy = program()
-        copy._impl = self._impl.clone()
+        copy._graph = self._impl.clone
         return copy
 
     # ---- asking ----

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 
@@ -24,6 +26,6 @@ class Executable(Protocol):
         """
         ...
 
-    def sections(self) -> dict[str, Any]:
-        """What a saved file needs beside the program to skip compilation; empty where there is nothing."""
+    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What a saved file needs beside the program to skip compilation: JSON data and named tensors."""
         ...

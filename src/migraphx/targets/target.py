@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from migraphx.ir.program import Program
 from migraphx.runtime.executable import Executable
@@ -16,4 +18,11 @@ class Target(Protocol):
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         """Compile a program, which may be changed: the caller passes a copy where it wants to keep it."""
+        ...
+
+    def restore(self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> Executable | None:
+        """The executable whose `sections` these are, or None where it must be compiled again.
+
+        Code among the tensors is used only where `trust_code` is set.
+        """
         ...

@@ -24,6 +24,10 @@ static int64_t scratch_bytes() {
 }
 }  // namespace mgx
 
+extern "C" {
+extern const int64_t mgx_entries = $entries;
+extern const int64_t mgx_bytes[] = {$sizes};  // what every entry of the pointer table must at least hold
+}
 extern "C" int64_t mgx_scratch() { return mgx::scratch_bytes(); }
 extern "C" void mgx_run(char* const* buffers, char* scratch, int64_t scratch_stride, int threads, const mgx::OpenMP* omp) {
     mgx::run_program(mgx::run, buffers, scratch, scratch_stride, threads, *omp);
@@ -41,15 +45,21 @@ $kernels
 
 @dataclass(frozen=True)
 class Layout:
-    """Numbers of the entries of the pointer table: arena, inputs, outputs, weights, in this order."""
+    """Numbers of the entries of the pointer table: arena, status, inputs, outputs, weights, in this order."""
 
     inputs: int
     outputs: int
     weights: int
 
     def entry(self, view: View) -> int:
-        start = {"arena": 0, "input": 1, "output": 1 + self.inputs, "weight": 1 + self.inputs + self.outputs}
-        return start[view.buffer.kind] + (0 if view.buffer.kind == "arena" else view.buffer.index)
+        if view.buffer.kind in ("arena", "status"):
+            return ("arena", "status").index(view.buffer.kind)
+        start = {"input": 2, "output": 2 + self.inputs, "weight": self.first_weight}
+        return start[view.buffer.kind] + view.buffer.index
+
+    @property
+    def first_weight(self) -> int:
+        return 2 + self.inputs + self.outputs
 
     def pointer(self, view: View) -> str:
         offset = view.byte_offset + (view.buffer.position if view.buffer.kind == "arena" else 0)
@@ -57,18 +67,18 @@ class Layout:
 
     @property
     def size(self) -> int:
-        return 1 + self.inputs + self.outputs + self.weights
+        return self.first_weight + self.weights
 
 
-def generate(calls: Sequence[Call], layout: Layout) -> list[str]:
-    """The sources: main first, then the parts that hold the kernels."""
+def generate(calls: Sequence[Call], layout: Layout, sizes: Sequence[int]) -> list[str]:
+    """The sources: main first, then the parts that hold the kernels. `sizes`: bytes of every table entry."""
     names: dict[Kernel, str] = {}
     for call in calls:
         names.setdefault(call.kernel, f"k{len(names)}")
-    return [_main(calls, names, layout), *_parts(names)]
+    return [_main(calls, names, layout, sizes), *_parts(names)]
 
 
-def _main(calls: Sequence[Call], names: dict[Kernel, str], layout: Layout) -> str:
+def _main(calls: Sequence[Call], names: dict[Kernel, str], layout: Layout, sizes: Sequence[int]) -> str:
     declarations = []
     for kernel, name in names.items():
         declarations.append(f"void {name}(const Team&, char* const*, const int64_t*, char*);")
@@ -85,6 +95,8 @@ def _main(calls: Sequence[Call], names: dict[Kernel, str], layout: Layout) -> st
         if call.kernel.scratch:
             scratches.append(f"most = larger(most, {name}_scratch(a{n}));")
     return MAIN.substitute(
+        entries=layout.size,
+        sizes=", ".join(map(str, sizes)),
         declarations="\n".join(declarations),
         calls="\n    ".join(statements),
         scratches="\n    ".join(dict.fromkeys(scratches)),

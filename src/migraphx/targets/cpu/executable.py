@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ import numpy as np
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
+from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.cpu.codegen import Layout
 from migraphx.targets.cpu.threads import available, runtime
+from migraphx.targets.cpu.toolchain import instruction_set
 
 ALIGNMENT = 64
 
@@ -28,10 +30,11 @@ class _State:
         self.arena = aligned_bytes(executable.arena_bytes)
         self.scratch = aligned_bytes(executable.scratch_stride * executable.threads)
         self.table = (ctypes.c_void_p * executable.layout.size)()
+        self.status = np.zeros(8, np.int64)
         self.table[0] = address(self.arena)
-        first = 1 + executable.layout.inputs + executable.layout.outputs
+        self.table[1] = address(self.status)
         for k, w in enumerate(executable.weights):
-            self.table[first + k] = address(w)
+            self.table[executable.layout.first_weight + k] = address(w)
 
 
 class CpuExecutable:
@@ -46,6 +49,7 @@ class CpuExecutable:
         outputs: list[Shape],
         weights: Sequence[np.ndarray],
         arena_bytes: int,
+        checks: Sequence[str] = (),
         threads: int = 0,
     ) -> None:
         self.library_path = library
@@ -53,9 +57,12 @@ class CpuExecutable:
         self.outputs = outputs
         self.weights = list(weights)
         self.arena_bytes = arena_bytes
+        self.checks = list(checks)
+        self.requested_threads = threads
         self.threads = threads or available()
         self.layout = Layout(len(parameters), len(outputs), len(weights))
         self._library = ctypes.CDLL(str(library))
+        self._check_sizes()
         self._library.mgx_scratch.restype = ctypes.c_int64
         self.scratch_stride = -(-self._library.mgx_scratch() // ALIGNMENT) * ALIGNMENT
         self._run = self._library.mgx_run
@@ -65,13 +72,21 @@ class CpuExecutable:
         self._openmp = _OpenMP(found.parallel, found.thread_num, found.num_threads)
         self._idle: list[_State] = []
 
+    def _check_sizes(self) -> None:
+        """The buffers are as large as the code believes: a file may have brought them."""
+        count = ctypes.c_int64.in_dll(self._library, "mgx_entries").value
+        have = table_bytes(self.arena_bytes, self.parameters.values(), self.outputs, self.weights)
+        need = list((ctypes.c_int64 * count).in_dll(self._library, "mgx_bytes"))
+        if len(have) != count or any(h < n for h, n in zip(have, need, strict=True)):
+            raise ValueError(f"{self.library_path.name} was compiled for buffers of other sizes than this program's")
+
     def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
         results = outputs if outputs is not None else [Argument.empty(s) for s in self.outputs]
         try:
             state = self._idle.pop()  # list.pop and append are atomic
         except IndexError:
             state = _State(self)
-        table, entry = state.table, 1
+        table, entry = state.table, 2
         for a in inputs:
             table[entry] = a.pointer
             entry += 1
@@ -79,11 +94,55 @@ class CpuExecutable:
             table[entry] = a.pointer
             entry += 1
         self._run(table, address(state.scratch), self.scratch_stride, self.threads, ctypes.addressof(self._openmp))
+        failed, found = (int(n) for n in state.status[:2]) if self.checks else (0, 0)
+        state.status[0] = 0
         self._idle.append(state)
+        if failed:
+            raise IndexError(f"{self.checks[failed - 1]}: found {found}")
         return results
 
-    def sections(self) -> dict[str, Any]:
-        return {"library": self.library_path, "weights": self.weights, "arena_bytes": self.arena_bytes}
+    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What `restore` needs: JSON data and named tensors; `code` is the compiled object."""
+        data = {
+            "object": self.library_path.stem,
+            "machine": digest(instruction_set()),
+            "arena_bytes": self.arena_bytes,
+            "checks": self.checks,
+            "threads": self.requested_threads,
+            "parameters": [[n, s.type, s.lens, s.strides] for n, s in self.parameters.items()],
+            "outputs": [[s.type, s.lens, s.strides] for s in self.outputs],
+            "weights": len(self.weights),
+        }
+        tensors = {f"weight.{k}": w for k, w in enumerate(self.weights)}
+        tensors["code"] = np.fromfile(self.library_path, np.uint8)
+        return data, tensors
+
+
+def restore(data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> CpuExecutable | None:
+    """What `sections` described, or None where its code is neither in the local cache nor trusted.
+
+    An object of the cache is code that was compiled here; the file only names it, and the object itself says
+    how large its buffers must be.
+    """
+    if data["machine"] != digest(instruction_set()):
+        return None
+    library = lookup(data["object"], ".so")
+    if library is None and trust_code:
+        library = obtain(digest(tensors["code"].tobytes()), ".so", lambda p: p.write_bytes(tensors["code"].tobytes()))
+    if library is None:
+        return None
+    shapes = {n: Shape(t, tuple(lens), tuple(steps)) for n, t, lens, steps in data["parameters"]}
+    outputs = [Shape(t, tuple(lens), tuple(steps)) for t, lens, steps in data["outputs"]]
+    weights = [tensors[f"weight.{k}"] for k in range(data["weights"])]
+    return CpuExecutable(
+        library, shapes, outputs, weights, int(data["arena_bytes"]), data["checks"], int(data["threads"])
+    )
+
+
+def table_bytes(arena: int, inputs: Iterable[Shape], outputs: Iterable[Shape], weights: Iterable[np.ndarray]) -> list[int]:
+    """Bytes of every entry of the pointer table, in Layout's order."""
+    spans = [Shape.of(w).bytes for w in weights]
+    return [arena, 64, *(s.bytes for s in inputs), *(s.bytes for s in outputs), *spans]
 
 
 def address(array: np.ndarray) -> int:

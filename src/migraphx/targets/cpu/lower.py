@@ -48,6 +48,9 @@ class Lowered:
     arena: list[Buffer] = field(default_factory=list)
     weights: list[np.ndarray] = field(default_factory=list)
     homes: dict[Instruction, tuple[Instruction, int]] = field(default_factory=dict)  # input -> (concat, start)
+    checks: list[str] = field(default_factory=list)  # what went wrong, should the check of that number fail
+    tuples: dict[Instruction, tuple[View, ...]] = field(default_factory=dict)
+    status: View = field(default_factory=lambda: View(Buffer("status", 64), "int64", (8,), (1,)))
     _packed: dict[tuple, View] = field(default_factory=dict)
     _output_views: dict[Instruction, View] = field(default_factory=dict)
 
@@ -104,6 +107,21 @@ class Lowered:
         copy = self.temporary(Shape(view.type, view.lens))
         self.copy(view, copy, origin)
         return copy
+
+    def row_major(self, ins: Instruction, write: Callable[[View], None]) -> None:
+        """Let a kernel that writes row-major only write this instruction, through a temporary where it must."""
+        place = self.result(ins)
+        if place.standard:
+            write(place)
+            return
+        made = self.temporary(ins.shape.as_standard())
+        write(made)
+        self.copy(made, place, ins.origin)
+
+    def check(self, message: str) -> int:
+        """The number of a check that kernels do at run time; its failure raises IndexError(message)."""
+        self.checks.append(message)
+        return len(self.checks) - 1
 
     def copy(self, read: View, write: View, origin: str = "") -> None:
         self.call(copy_call(read, write, origin))

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
-from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.views import Buffer
-from migraphx.targets.cpu import lower_kernels, lower_views
+from migraphx.targets.cpu import lower_indexing, lower_kernels, lower_spatial, lower_views
 from migraphx.targets.cpu.calls import Call
 from migraphx.targets.cpu.codegen import Layout, generate
-from migraphx.targets.cpu.executable import CpuExecutable
+from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.lower import lower
 from migraphx.targets.cpu.toolchain import build
 
-_REGISTERED = (lower_kernels, lower_views)  # imported for the lowerings they declare
+_REGISTERED = (lower_indexing, lower_kernels, lower_spatial, lower_views)  # imported for the lowerings they declare
 
 
 class CpuTarget:
@@ -30,13 +32,16 @@ class CpuTarget:
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         optimize(program)
-        fuse_epilogue(program.main)
         lowered = lower(program.main)
         arena = plan_memory(lifetimes(lowered.calls))
         layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
-        library = build(generate(lowered.calls, layout), "program")
         outputs = [s.as_standard() for s in program.main.output_shapes]
-        return CpuExecutable(library, parameters, outputs, lowered.weights, arena, options.num_threads)
+        sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
+        library = build(generate(lowered.calls, layout, sizes), "program")
+        return CpuExecutable(library, parameters, outputs, lowered.weights, arena, lowered.checks, options.num_threads)
+
+    def restore(self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> Executable | None:
+        return restore(data, tensors, trust_code)
 
 
 def lifetimes(calls: Sequence[Call]) -> list[Lifetime]:

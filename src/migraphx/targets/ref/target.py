@@ -33,8 +33,8 @@ class RefExecutable:
             np.copyto(result.array, value)
         return results
 
-    def sections(self) -> dict[str, Any]:
-        return {}
+    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        return {}, {}
 
 
 class RefTarget:
@@ -44,3 +44,7 @@ class RefTarget:
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         return RefExecutable(program)
+
+    def restore(self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> Executable | None:
+        """None: there is nothing to restore but the program."""
+        return None

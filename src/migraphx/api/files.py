@@ -1,0 +1,92 @@
+"""Saving and loading `.mxr` files."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from migraphx.api.functions import get_target
+from migraphx.api.program import program
+from migraphx.mxr import container
+from migraphx.mxr.graph import dump, load as load_graph
+from migraphx.runtime.options import CompileOptions
+
+log = logging.getLogger(__name__)
+FORMAT = "openmgx 1"
+
+
+def save(p: program, filename: str | os.PathLike[str], *, code: bool = False) -> None:
+    """Write a program, compiled or not.
+
+    A compiled program takes its packed weights along; `code` adds the compiled object, which `load` uses only
+    where its caller says `trust_code=True`.
+    """
+    container.write(filename, *_parts(p, code))
+
+
+def save_buffer(p: program, *, code: bool = False) -> bytes:
+    """What `save` would write."""
+    return container.to_bytes(*_parts(p, code))
+
+
+def load(filename: str | os.PathLike[str], *, trust_code: bool = False) -> program:
+    """Read a `.mxr` file; weights stay in the mapped file.
+
+    A program that was saved compiled comes back compiled: by code from the local cache, by code of the file
+    only with `trust_code`, else by compiling again.
+    """
+    return _assemble(*container.read(filename), trust_code, str(filename))
+
+
+def load_buffer(data: bytes, *, trust_code: bool = False) -> program:
+    """As `load`, from memory."""
+    return _assemble(*container.from_bytes(data), trust_code, "buffer")
+
+
+def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    modules, tensors = dump(p._impl)
+    metadata = {"format": FORMAT, "program": json.dumps(modules, separators=(",", ":"))}
+    executable = p._executable
+    if executable is not None:
+        data, own = executable.sections()
+        if not code:
+            own.pop("code", None)
+        places = {_place(a): name for name, a in tensors.items()}
+        shared = {name: places[_place(a)] for name, a in own.items() if _place(a) in places}
+        tensors |= {f"compiled.{n}": a for n, a in own.items() if n not in shared}
+        names = {n: shared.get(n, f"compiled.{n}") for n in own}
+        compiled = {"target": executable.target, "options": asdict(p._options), "data": data, "tensors": names}
+        metadata["compiled"] = json.dumps(compiled, separators=(",", ":"))
+    return tensors, metadata
+
+
+def _place(array: np.ndarray) -> tuple[Any, ...]:
+    interface = array.__array_interface__
+    return interface["data"][0], array.shape, array.strides, array.dtype.name
+
+
+def _assemble(tensors: dict[str, np.ndarray], metadata: dict[str, str], trust_code: bool, name: str) -> program:
+    if metadata.get("format") != FORMAT:
+        raise container.FileError(f"{name}: not a {FORMAT!r} file (its format is {metadata.get('format')!r})")
+    try:
+        made = program()
+        made._graph = lambda: load_graph(json.loads(metadata["program"]), tensors)
+        if "compiled" not in metadata:
+            made._impl  # noqa: B018  # read now, so that a damaged file is refused here
+            return made
+        compiled = json.loads(metadata["compiled"])
+        made._options = CompileOptions.of(**compiled["options"])
+        target = get_target(compiled["target"])
+        own = {n: tensors[t] for n, t in compiled["tensors"].items()}
+        made._executable = target.restore(compiled["data"], own, trust_code)
+        if made._executable is None:
+            log.info("%s: its code is not in the local cache; compiling it again", name)
+            made._executable = target.compile(made._impl.clone(), made._options)
+        return made
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError) as error:
+        raise container.FileError(f"{name}: malformed ({error!r})") from None

@@ -1,0 +1,134 @@
+"""The `.mxr` container: a safetensors file whose tensors start at multiples of 64 bytes, read by memory map.
+
+Layout (https://github.com/huggingface/safetensors): eight bytes of header length, a JSON header, the tensors'
+bytes without a hole. Alignment comes from filler tensors named `__pad_<n>`.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+ALIGNMENT = 64
+MAX_HEADER = 256 << 20
+DTYPES: dict[str, np.dtype] = {
+    "BOOL": np.dtype(np.bool_),
+    "U8": np.dtype(np.uint8),
+    "I8": np.dtype(np.int8),
+    "U16": np.dtype(np.uint16),
+    "I16": np.dtype(np.int16),
+    "U32": np.dtype(np.uint32),
+    "I32": np.dtype(np.int32),
+    "U64": np.dtype(np.uint64),
+    "I64": np.dtype(np.int64),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F32": np.dtype(np.float32),
+    "F64": np.dtype(np.float64),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
+    "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
+    "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+}
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class FileError(ValueError):
+    """A file that is no whole `.mxr`: says where it breaks."""
+
+
+def layout(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> tuple[bytes, list[tuple[int, np.ndarray]]]:
+    """The header's bytes, and each tensor with the filler bytes before it."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    body: list[tuple[int, np.ndarray]] = []
+    at = 0
+    for name, array in tensors.items():
+        gap = -at % ALIGNMENT
+        if gap:
+            header[f"__pad_{len(body)}"] = {"dtype": "U8", "shape": [gap], "data_offsets": [at, at + gap]}
+            at += gap
+        entry = {"dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [at, at + array.nbytes]}
+        header[name] = entry
+        body.append((gap, array))
+        at += array.nbytes
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-(8 + len(text)) % ALIGNMENT)
+    return len(text).to_bytes(8, "little") + text, body
+
+
+def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+    """Write a file; it appears under its name only when it is whole."""
+    header, body = layout(tensors, metadata)
+    target = Path(path)
+    fresh = target.with_name(f"{target.name}.{os.getpid()}.new")
+    try:
+        with open(fresh, "wb") as out:
+            out.write(header)
+            for gap, array in body:
+                out.write(bytes(gap))
+                out.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        os.replace(fresh, target)
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def to_bytes(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> bytes:
+    """What `write` would write."""
+    header, body = layout(tensors, metadata)
+    return b"".join([header, *(bytes(gap) + np.ascontiguousarray(array).tobytes() for gap, array in body)])
+
+
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Tensors (read-only views of the mapped file) and metadata; FileError for anything else than a whole file."""
+    with open(path, "rb") as handle:
+        size = os.fstat(handle.fileno()).st_size
+        if size < 8:
+            raise FileError(f"{path}: {size} bytes are too few for a header")
+        mapped = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+    return parse(np.frombuffer(mapped, np.uint8), str(path))
+
+
+def from_bytes(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """As `read`, from memory."""
+    return parse(np.frombuffer(data, np.uint8), "buffer")
+
+
+def parse(data: np.ndarray, name: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Tensors and metadata of a file's bytes, which the tensors share."""
+    if data.size < 8:
+        raise FileError(f"{name}: {data.size} bytes are too few for a header")
+    length = int.from_bytes(data[:8].tobytes(), "little")
+    if not 2 <= length <= min(MAX_HEADER, data.size - 8):
+        raise FileError(f"{name}: the header's length {length} does not fit a file of {data.size} bytes")
+    try:
+        header = json.loads(data[8 : 8 + length].tobytes())
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{name}: the header is not JSON ({error})") from None
+    if not isinstance(header, dict):
+        raise FileError(f"{name}: the header is not an object")
+    metadata = header.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(v, str) for v in metadata.values()):
+        raise FileError(f"{name}: __metadata__ is not an object of strings")
+    body = data[8 + length :]
+    return {k: _tensor(name, k, e, body) for k, e in header.items() if not k.startswith("__pad_")}, metadata
+
+
+def _tensor(file: str, name: str, entry: Any, body: np.ndarray) -> np.ndarray:
+    try:
+        dtype, shape, (begin, end) = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
+        whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
+    except (KeyError, TypeError, ValueError):
+        raise FileError(f"{file}: the entry of tensor {name!r} is malformed") from None
+    size = dtype.itemsize
+    for n in shape if whole else ():
+        size *= n
+    if not whole or end - begin != size or end > body.size:
+        raise FileError(f"{file}: tensor {name!r} does not fit the file (truncated?)")
+    return body[begin:end].view(dtype).reshape(shape)

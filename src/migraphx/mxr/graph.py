@@ -1,0 +1,124 @@
+"""A program's modules as JSON and named tensors, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Literal, Parameter, operation
+from migraphx.ir.program import Program, reachable
+from migraphx.ir.shape import DynamicDimension, Shape
+from migraphx.mxr.container import FileError
+from migraphx.runtime.argument import strided
+
+
+def shape_data(s: Shape) -> dict[str, Any]:
+    """A shape as JSON holds it."""
+    if s.sub_shapes:
+        return {"sub_shapes": [shape_data(x) for x in s.sub_shapes]}
+    if s.dyn_dims:
+        return {"type": s.type, "dyn_dims": [[d.min, d.max, list(d.optimals)] for d in s.dyn_dims]}
+    return {"type": s.type, "lens": list(s.lens), "strides": list(s.strides)}
+
+
+def read_shape(data: dict[str, Any]) -> Shape:
+    if "sub_shapes" in data:
+        return Shape.tuple_of(read_shape(x) for x in data["sub_shapes"])
+    if "dyn_dims" in data:
+        return Shape(data["type"], dyn_dims=tuple(DynamicDimension(a, b, tuple(o)) for a, b, o in data["dyn_dims"]))
+    return Shape(data["type"], tuple(data["lens"]), tuple(data["strides"]))
+
+
+def dump(program: Program) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """The modules as JSON, and the literals they refer to by name; equal literals are written once."""
+    tensors: dict[str, np.ndarray] = {}
+    keys: dict[tuple, str] = {}
+    ids: dict[Instruction, str] = {}
+    modules = list(dict.fromkeys((*program.modules.values(), *reachable(program.main))))
+    for module in modules:
+        ids |= {ins: f"{module.name}:{n}" for n, ins in enumerate(module)}
+    return [_dump_module(m, ids, tensors, keys) for m in modules], tensors
+
+
+def _dump_module(
+    module: Module, ids: dict[Instruction, str], tensors: dict[str, np.ndarray], keys: dict[tuple, str]
+) -> dict[str, Any]:
+    lines = []
+    for ins in module:
+        line: dict[str, Any] = {"op": ins.name, "inputs": [ids[i] for i in ins.inputs]}
+        if isinstance(ins.op, Literal):
+            name = keys.setdefault(ins.op.key, f"literal.{len(keys)}")
+            tensors[name] = _memory(ins.op.value, ins.shape)
+            line |= {"tensor": name, "shape": shape_data(ins.shape)}
+        elif isinstance(ins.op, Parameter):
+            line |= {"parameter": ins.op.parameter, "shape": shape_data(ins.shape)}
+        else:
+            line["attributes"] = ins.op.attributes()
+        if ins.modules:
+            line["modules"] = [m.name for m in ins.modules]
+        if ins.origin:
+            line["origin"] = ins.origin
+        lines.append(line)
+    return {"name": module.name, "instructions": lines}
+
+
+def _memory(value: np.ndarray, shape: Shape) -> np.ndarray:
+    """A literal's elements as they lie in memory, from the first to the last."""
+    if shape.standard:
+        return np.ascontiguousarray(value)
+    flat = np.empty(shape.element_space, value.dtype)
+    strided(flat, shape)[...] = value
+    return flat
+
+
+def load(modules: list[dict[str, Any]], tensors: dict[str, np.ndarray]) -> Program:
+    """The program that `dump` gave; FileError names the instruction that cannot be read."""
+    program = Program()
+    for m in modules:
+        if m["name"] not in program.modules:
+            program.create_module(m["name"])
+    ids: dict[str, Instruction] = {}
+    # A module may use values of the module that holds it: outer ones first, their inner modules when they are due.
+    state = _Loading(program, {m["name"]: m["instructions"] for m in modules}, tensors, ids)
+    for m in modules:
+        state.module(m["name"])
+    return program
+
+
+class _Loading:
+    """Modules are read when the first instruction that refers to them is, so that outer values are there."""
+
+    def __init__(
+        self, program: Program, lines: dict[str, list[dict[str, Any]]], tensors: dict[str, np.ndarray], ids: dict[str, Instruction]
+    ) -> None:
+        self.program, self.lines, self.tensors, self.ids = program, lines, tensors, ids
+        self.begun: set[str] = set()
+
+    def module(self, name: str) -> Module:
+        module = self.program.modules[name]
+        if name in self.begun:
+            return module
+        self.begun.add(name)
+        for n, line in enumerate(self.lines[name]):
+            try:
+                self.ids[f"{name}:{n}"] = self._instruction(module, line)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise FileError(f"module {name!r}, instruction {n} ({line.get('op', '?')}): {error!r}") from None
+        return module
+
+    def _instruction(self, module: Module, line: dict[str, Any]) -> Instruction:
+        origin = line.get("origin", "")
+        if line["op"] == "@literal":
+            shape = read_shape(line["shape"])
+            flat = self.tensors[line["tensor"]].reshape(-1)
+            if flat.dtype != shape.numpy_dtype or flat.size < shape.element_space:
+                raise FileError(f"tensor {line['tensor']!r} does not fit its literal {shape}")
+            ins = Instruction(Literal(strided(flat, shape)), (), shape, origin=origin)
+            return module._link(ins, None)
+        if line["op"] == "@param":
+            return module._link(Instruction(Parameter(line["parameter"]), (), read_shape(line["shape"])), None)
+        modules = [self.module(m) for m in line.get("modules", ())]
+        inputs = [self.ids[i] for i in line["inputs"]]
+        return module.add_instruction(operation(line["op"], **line.get("attributes", {})), inputs, modules, origin=origin)

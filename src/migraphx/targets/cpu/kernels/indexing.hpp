@@ -1,0 +1,133 @@
+// Kernels that pick and place elements by index. Indices count from the end where they are negative; one out of
+// range is reported in `status` and read as 0, so that nothing outside the buffers is touched.
+#pragma once
+
+#include "access.hpp"
+#include "team.hpp"
+
+namespace mgx {
+
+// status[0]: 1 + the number of the check that failed, 0 while none has; status[1]: the index found there.
+MGX_INLINE int64_t checked(int64_t index, int64_t length, int64_t* status, int64_t check) {
+    const int64_t i = index < 0 ? index + length : index;
+    if (__builtin_expect(uint64_t(i) < uint64_t(length), 1)) return i;
+    int64_t none = 0;
+    if (__atomic_compare_exchange_n(&status[0], &none, check + 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) status[1] = index;
+    return 0;
+}
+
+template <class T> MGX_INLINE void copy_run(T* to, const T* from, int64_t n) {
+    if (n >= LANES)
+        __builtin_memcpy(static_cast<void*>(to), from, n * sizeof(T));
+    else
+        for (int64_t i = 0; i < n; ++i) to[i] = from[i];
+}
+
+// out[o][i][..] = data[o][indices[i]][..] for data [outer][length][inner], row-major as all here.
+struct Gather {
+    int64_t outer, length, inner, count, check;
+};
+template <class T, class I> void gather(const Team& t, const Gather& g, const T* data, const I* indices, T* out, int64_t* status) {
+    const Range mine = t.share(g.outer * g.count);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        const int64_t o = u / g.count, at = checked(int64_t(indices[u % g.count]), g.length, status, g.check);
+        copy_run(out + u * g.inner, data + (o * g.length + at) * g.inner, g.inner);
+    }
+}
+
+// out[o][k][i] = data[o][indices[o][k][i]][i] (ONNX GatherElements) for equal outer and inner.
+template <class T, class I> void gather_elements(const Team& t, const Gather& g, const T* data, const I* indices, T* out, int64_t* status) {
+    const Range mine = t.share(g.outer * g.count * g.inner, 16);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        const int64_t i = u % g.inner, o = u / (g.inner * g.count);
+        const int64_t at = checked(int64_t(indices[u]), g.length, status, g.check);
+        out[u] = data[(o * g.length + at) * g.inner + i];
+    }
+}
+
+// The index of the largest (or smallest) along the middle of [outer][length][inner]; NaN wins. LAST: of equals the last.
+template <bool LARGEST, bool LAST, class T, class I>
+void arg_extreme(const Team& t, int64_t outer, int64_t length, int64_t inner, const T* x, I* out) {
+    const Range mine = t.share(outer * inner);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        const T* row = x + u / inner * length * inner + u % inner;
+        int64_t best = 0;
+        auto top = scalar_of(row[0]);
+        for (int64_t k = 1; k < length && top == top; ++k) {
+            const auto v = scalar_of(row[k * inner]);
+            const bool better = LARGEST ? v > top : v < top;
+            if (better || v != v || (LAST && v == top)) best = k, top = v;
+        }
+        out[u] = I(best);
+    }
+}
+
+// Running sums along the middle of [outer][length][inner], forwards or backwards, with or without the own element.
+struct Scan {
+    int64_t outer, length, inner;
+    bool exclusive, reverse;
+};
+template <class T> void prefix_sum(const Team& t, const Scan& s, const T* x, T* out) {
+    const Range mine = t.share(s.outer * s.inner);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        const int64_t first = u / s.inner * s.length * s.inner + u % s.inner;
+        compute_t<T> sum = 0;
+        for (int64_t k = 0; k < s.length; ++k) {
+            const int64_t at = first + (s.reverse ? s.length - 1 - k : k) * s.inner;
+            const compute_t<T> v = scalar_of(x[at]);
+            out[at] = narrow_to<T>(s.exclusive ? sum : sum + v);
+            sum += v;
+        }
+    }
+}
+
+// The k largest (or smallest) of every row, in order; equal values keep the order of their indices; NaN counts as
+// largest. scratch: `length` int64 per thread.
+struct TopK {
+    int64_t outer, length, inner, k;
+    bool largest;
+};
+template <class T, class I> void topk(const Team& t, const TopK& s, const T* x, T* values, I* indices, char* scratch) {
+    int64_t* heap = reinterpret_cast<int64_t*>(scratch);
+    const Range mine = t.share(s.outer * s.inner);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        const T* row = x + u / s.inner * s.length * s.inner + u % s.inner;
+        const auto before = [&](int64_t a, int64_t b) {  // a comes before b in the answer
+            const auto va = scalar_of(row[a * s.inner]), vb = scalar_of(row[b * s.inner]);
+            if (va != va || vb != vb) return (va != va) != (vb != vb) ? (va != va) == s.largest : a < b;
+            return va != vb ? (s.largest ? va > vb : va < vb) : a < b;
+        };
+        int64_t n = 0;  // heap[0] is the last in the answer of the n <= k best so far
+        const auto sink = [&](int64_t at) {
+            for (int64_t child; (child = 2 * at + 1) < n; at = child) {
+                if (child + 1 < n && before(heap[child], heap[child + 1])) ++child;
+                if (!before(heap[at], heap[child])) return;
+                const int64_t h = heap[at];
+                heap[at] = heap[child], heap[child] = h;
+            }
+        };
+        for (int64_t i = 0; i < s.length && s.k > 0; ++i) {
+            if (n < s.k) {
+                int64_t at = n++;
+                heap[at] = i;
+                for (int64_t parent; at && before(heap[parent = (at - 1) / 2], heap[at]); at = parent) {
+                    const int64_t h = heap[at];
+                    heap[at] = heap[parent], heap[parent] = h;
+                }
+            } else if (before(i, heap[0])) {
+                heap[0] = i;
+                sink(0);
+            }
+        }
+        T* out = values + u / s.inner * s.k * s.inner + u % s.inner;
+        I* picked = indices + u / s.inner * s.k * s.inner + u % s.inner;
+        for (int64_t at = s.k - 1; at >= 0; --at) {
+            out[at * s.inner] = row[heap[0] * s.inner];
+            picked[at * s.inner] = I(heap[0]);
+            heap[0] = heap[--n];
+            sink(0);
+        }
+    }
+}
+
+}  // namespace mgx

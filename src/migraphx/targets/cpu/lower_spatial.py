@@ -1,0 +1,50 @@
+"""Attention and the operators that slide windows."""
+
+from __future__ import annotations
+
+from migraphx.ir.module import Instruction
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.calls import Call
+from migraphx.targets.cpu.lower import Lowered, lowers
+from migraphx.targets.cpu.lower_indexing import simple_call
+from migraphx.targets.cpu.scalar import STORAGE_TYPES, cpp_type
+
+
+@lowers("attention")
+def attention(x: Lowered, ins: Instruction) -> None:
+    reads = x.reads(ins)
+    q, k, v = (_last_contiguous(x, view, ins.origin) for view in reads[:3])
+    masks = reads[3:]
+    attributes = ins.op.attributes()
+    mask_steps = masks[0].strides if masks else (0, 0, 0, 0)
+    x.call(_attention_call(q, k, v, masks, x.result(ins), mask_steps, attributes["scale"], attributes["causal"], ins.origin))
+
+
+def _last_contiguous(x: Lowered, view: View, origin: str) -> View:
+    return view if view.strides[-1] == 1 or view.lens[-1] == 1 else x.standard(view, origin)
+
+
+def _attention_call(
+    q: View, k: View, v: View, masks: list[View], out: View, mask_steps: tuple[int, ...], scale: float, causal: bool,
+    origin: str,
+) -> Call:  # fmt: skip
+    (batch, heads, queries, dim), (_, kv_heads, keys, value_dim) = q.lens, v.lens
+    steps = [s for view in (q, k, v, out) for s in view.strides[:3]]
+    numbers = (batch, heads, kv_heads, queries, keys, dim, value_dim, *steps, *mask_steps)
+    braces = ", ".join(f"{{a[{n}], a[{n + 1}], a[{n + 2}]}}" for n in range(7, 19, 3))
+    fill = (
+        f"Attention{{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {braces}, a[19], a[20], a[21], a[22], "
+        f"{scale!r}f, {str(causal).lower()}, true, 0}}"
+    )
+    type = cpp_type(STORAGE_TYPES, q.type)
+    if not masks:
+        mask, last = "static_cast<const float*>(nullptr)", 3
+    elif masks[0].type == "bool":
+        mask, last = "reinterpret_cast<const uint8_t*>(p3)", 4
+    else:
+        mask, last = "p3", 4
+    head = f"attention(t, {fill}, p0, p1, p2, {mask}, p{last}, scratch);"
+    reads = (q, k, v, *masks)
+    return simple_call(
+        head, reads, (out,), numbers, "attention", origin, "attention.hpp", f"attention_scratch<{type}>({fill})"
+    )
