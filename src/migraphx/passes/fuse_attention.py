@@ -18,7 +18,7 @@ VIEWS = ("transpose", "reshape", "squeeze", "unsqueeze")
 
 @dataclass(frozen=True)
 class Scores:
-    """softmax's argument read as scale * q k^T, masked: float masks are added, bool masks keep what is true."""
+    """softmax's argument read as scale * q k^T + masks: floats are added, bools keep what is true."""
 
     dot: Instruction
     scale: float = 1.0
@@ -86,11 +86,12 @@ def literal_mask(mask: Mask, lq: int, lk: int) -> str | None:
     if keep.all():
         return "none"
     exact = keep.shape[-2:] == (lq, lk) and keep.size == lq * lk
-    return "causal" if exact and np.array_equal(keep.reshape(lq, lk), np.tri(lq, lk, dtype=np.bool_)) else None
+    causal = exact and np.array_equal(keep.reshape(lq, lk), np.tri(lq, lk, dtype=np.bool_))
+    return "causal" if causal else None
 
 
 def combined_mask(b: Builder, masks: list[Mask]) -> Instruction | None:
-    """All masks as one: bool where every one is bool and replaces scores by -inf, else float; None for none."""
+    """All masks as one: a lone bool that puts -inf stays bool, all else is float; None for none."""
     if not masks:
         return None
     if len(masks) == 1 and masks[0].value.shape.type == "bool" and masks[0].low == -np.inf:
@@ -183,9 +184,9 @@ def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instr
 def fuse_attention(module: Module) -> None:
     """softmax(scale * q k^T + mask) v becomes `attention`.
 
-    Reads the scale on the scores, on q or on k; masks that are added or chosen by `where`; constant masks that
-    keep everything or are exactly causal; keys and values repeated for groups of queries; converts to float
-    and back round the softmax. Refuses weights that are used elsewhere too, and a scale behind a mask.
+    Reads the scale on the scores, on q or on k; masks that are added or chosen by `where`; constant masks
+    that keep everything or are exactly causal; keys and values repeated for groups of queries; converts to
+    float and back round the softmax. Refuses weights that are used elsewhere too, and a scale behind a mask.
 
     A query for which a mask leaves no key gets 0 from attention where softmax gives NaN.
 

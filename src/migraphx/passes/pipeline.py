@@ -1,37 +1,39 @@
-"""The target-independent pipeline, read from top to bottom."""
+"""The passes that every target runs first, in order."""
 
 from __future__ import annotations
 
-from migraphx.ir.program import Program
 from migraphx.passes.common_subexpressions import common_subexpressions
 from migraphx.passes.dead_code import dead_code
 from migraphx.passes.fold_constants import fold_constants
 from migraphx.passes.fuse_attention import fuse_attention
-from migraphx.passes.fuse_epilogue import fuse_epilogue
+from migraphx.passes.fuse_dots import fuse_dots
 from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.layout import layout
-from migraphx.passes.manager import Pass, Timing, Trace, run_passes
+from migraphx.passes.manager import Pass
 from migraphx.passes.simplify_algebra import simplify_algebra
 from migraphx.passes.simplify_reshapes import simplify_reshapes
 
-PIPELINE: tuple[Pass, ...] = (
-    dead_code,  # before anything is spent on it
-    fold_constants,  # so that rules see literals
-    common_subexpressions,  # so that patterns meet each value once
-    simplify_reshapes,  # views out of the way of the algebra
-    simplify_algebra,  # batch norm into weights, chains of constants into one
-    fold_constants,  # the weights that the algebra combined
-    fuse_attention,  # while softmax is one operator
-    layout,  # channels last for what slides windows
-    simplify_reshapes,  # the layouts that meet
-    common_subexpressions,
-    fuse_reduce,  # norms and softmax, with what surrounds them
-    fuse_pointwise,  # everything elementwise that is left
-    fuse_epilogue,  # into the dot or convolution before
-)
+SIMPLIFY: list[Pass] = [
+    dead_code,  # first: what is not used needs no work
+    fold_constants,  # weights as they are used: transposed, reshaped, converted
+    simplify_reshapes,  # views out of the way, so that arithmetic meets
+    simplify_algebra,  # batch norm and scales into weights
+    fold_constants,  # what the two left between literals
+    common_subexpressions,  # equal masks, equal broadcasts
+    simplify_reshapes,  # what folded weights let meet
+    simplify_algebra,  # scales that reached their weights now
+]
 
-
-def optimize(program: Program, *, check: bool = False, trace: Trace | None = None) -> list[Timing]:
-    """Run the pipeline; returns what each pass cost."""
-    return run_passes(program, PIPELINE, check=check, trace=trace)
+optimize: list[Pass] = [
+    *SIMPLIFY,
+    fuse_attention,  # before softmax is taken apart
+    fuse_dots,  # queries, keys and values: one product
+    simplify_reshapes,  # the slices that it made become views of heads
+    layout,  # channels-last: strides are final from here on
+    simplify_reshapes,  # transposes that the new order made free
+    common_subexpressions,  # layouts of one value, broadcasts of one bias
+    fuse_reduce,  # before pointwise: a norm takes its own arithmetic
+    fuse_pointwise,  # all that is left
+    common_subexpressions,  # the broadcasts that feed the kernels
+]

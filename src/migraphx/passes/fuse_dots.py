@@ -1,0 +1,110 @@
+"""Dots that share an input become one wider dot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.passes.constants import compact, is_constant
+from migraphx.passes.rewrite import remove_unused, substitute
+
+VIEWS = frozenset({"slice", "reshape", "transpose", "squeeze", "unsqueeze", "attention"})
+
+
+@dataclass(frozen=True)
+class Linear:
+    """dot(x, weights {K, N}) with an optional bias {N}; `result` is the add, or the dot itself."""
+
+    dot: Instruction
+    result: Instruction
+    weights: np.ndarray
+    bias: np.ndarray | None
+
+
+def read_linear(dot: Instruction) -> Linear | None:
+    """Read a dot as a linear layer of constant weights; None where it is none, or its weights are shared."""
+    w = dot.inputs[1]
+    if not is_constant(w) or len(w.users) > 1 or not dot.users:
+        return None
+    weights = compact(w)
+    if weights.size != weights.shape[-1] * weights.shape[-2] or weights.shape[-2:] != w.shape.lens[-2:]:
+        return None
+    weights = weights.reshape(weights.shape[-2:]) if weights.ndim == 2 else weights[(0,) * (weights.ndim - 2)]
+    user = next(iter(dot.users))
+    if len(dot.users) == 1 and user.name == "add":
+        other = user.inputs[1] if user.inputs[0] is dot else user.inputs[0]
+        if is_constant(other):
+            bias = compact(other)
+            if bias.size == bias.shape[-1] == dot.shape.lens[-1]:
+                return Linear(dot, user, weights, bias.reshape(-1))
+    return Linear(dot, dot, weights, None)
+
+
+def fuse_dots(module: Module) -> None:
+    """dot(x, w1), dot(x, w2), ... of constant weights become slices of dot(x, {w1, w2, ...}).
+
+    Their biases likewise, where every one has one: queries, keys and values of an attention are one product.
+    Refuses weights that are shared with others, and results that something other than views and attention
+    uses: there an epilogue in each dot saves more than the wider dot does.
+
+    before:
+        x = @param:x -> float_type, {1, 3, 2}, {6, 2, 1}
+        @1 = @literal{1, 2, 3, 4} -> float_type, {2, 2}, {2, 1}
+        @2 = @literal{5, 6} -> float_type, {2, 1}, {1, 1}
+        @3 = multibroadcast[out_lens={1, 2, 2},out_dyn_dims={}](@1)
+        @4 = dot(x,@3)
+        @5 = multibroadcast[out_lens={1, 2, 1},out_dyn_dims={}](@2)
+        @6 = dot(x,@5)
+        @7 = transpose[permutation={0, 2, 1}](@4)
+        @8 = transpose[permutation={0, 2, 1}](@6)
+        @9 = @return(@7,@8)
+
+    after:
+        @0 = @literal{1, 2, 5, 3, 4, 6} -> float_type, {2, 3}, {3, 1}
+        x = @param:x -> float_type, {1, 3, 2}, {6, 2, 1}
+        @2 = multibroadcast[out_lens={1, 2, 3},out_dyn_dims={}](@0) -> float_type, {1, 2, 3}, {0, 3, 1}
+        @3 = dot(x,@2) -> float_type, {1, 3, 3}, {9, 3, 1}
+        @4 = slice[axes={2},starts={0},ends={2}](@3) -> float_type, {1, 3, 2}, {9, 3, 1}
+        @5 = slice[axes={2},starts={2},ends={3}](@3) -> float_type, {1, 3, 1}, {9, 3, 1}
+        @6 = transpose[permutation={0, 2, 1}](@4)
+        @7 = transpose[permutation={0, 2, 1}](@5)
+        @8 = @return(@6,@7)
+    """
+    sharing: dict[Instruction, list[Linear]] = {}
+    for ins in module:
+        if ins.name == "dot":
+            linear = read_linear(ins)
+            if linear and all(u.name in VIEWS for u in linear.result.users):
+                sharing.setdefault(ins.inputs[0], []).append(linear)
+    for x, linears in sharing.items():
+        if len(linears) > 1:
+            _fuse(module, x, linears)
+
+
+def _fuse(module: Module, x: Instruction, linears: list[Linear]) -> None:
+    first = linears[0].dot
+    b = Builder(module, before=first, origin=first.origin)
+    weights = _side_by_side([each.weights for each in linears])
+    wide = b.dot(x, b.broadcast_to(b.literal(weights), (*x.shape.lens[:-2], *weights.shape)))
+    biases = [each.bias for each in linears if each.bias is not None]
+    biased = len(biases) == len(linears)
+    if biased:
+        wide = b.add(wide, b.broadcast_to(b.literal(np.concatenate(biases)), wide.shape.lens))
+    start = 0
+    for each in linears:
+        end = start + each.weights.shape[1]
+        part = b.slice(wide, axes=[wide.shape.ndim - 1], starts=[start], ends=[end])
+        old = each.result if biased else each.dot
+        substitute(old, part)
+        remove_unused(module, [old])
+        start = end
+
+
+def _side_by_side(weights: list[np.ndarray]) -> np.ndarray:
+    """{K, N1 + N2 + ...}, in memory as the parts are: those of torch lie as {N, K}."""
+    if all(w.T.flags.c_contiguous for w in weights):
+        return np.concatenate([w.T for w in weights]).T
+    return np.concatenate(weights, 1)

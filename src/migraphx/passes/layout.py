@@ -1,0 +1,98 @@
+"""Channels last: convolutions and pooling run on {N, C, spatial...} that lies as {N, spatial..., C}."""
+
+from __future__ import annotations
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import operation
+from migraphx.ir.shape import Shape, permuted
+from migraphx.passes.pointwise_ops import POINTWISE
+from migraphx.passes.rewrite import refresh
+
+SPATIAL = frozenset({"convolution", "quant_convolution", "convolution_backwards", "pooling", "resize"})
+MEETING = POINTWISE | {"concat"}  # give their inputs' layout where all share it
+RANKS = (3, 4, 5)
+
+
+def channels_last(ndim: int) -> tuple[int, ...]:
+    """The permutation {0, 2, ..., 1}."""
+    return (0, *range(2, ndim), 1)
+
+
+def is_channels_last(shape: Shape) -> bool:
+    """Whether the memory is that of packed channels-last; strides of dimensions of length 1 do not matter."""
+    want = permuted(shape.type, shape.lens, channels_last(shape.ndim))
+    pairs = zip(shape.lens, shape.strides, want.strides, strict=True)
+    return all(n <= 1 or s == w for n, s, w in pairs)
+
+
+def layout(module: Module) -> None:
+    """Put a `layout` before each spatial operator whose input is not channels-last already.
+
+    The operators between (pointwise, concat, pad, reductions) keep the layout that they get, so a chain of
+    convolutions has one `layout` at its start; where such an operator meets a value in another order (a
+    residual from outside), that value is laid out likewise. Weights stay: the target packs them anyhow.
+    Refuses ranks other than 3 to 5, and what is not float or integer data of one type.
+
+    before:
+        x = @param:x -> float_type, {1, 2, 4, 4}, {32, 16, 4, 1}
+        w = @param:w -> float_type, {2, 2, 1, 1}, {2, 1, 1, 1}
+        y = @param:y -> float_type, {1, 2, 4, 4}, {32, 16, 4, 1}
+        @3 = convolution[padding={0, 0},stride={1, 1},dilation={1, 1},group=1,padding_mode=0](x,w)
+        @4 = relu(@3)
+        @5 = convolution[padding={0, 0},stride={1, 1},dilation={1, 1},group=1,padding_mode=0](@4,w)
+        @6 = add(@5,y)
+        @7 = reduce_mean[axes={2, 3}](@6)
+        @8 = reshape[dims={1, 2}](@7)
+        @9 = @return(@8)
+
+    after:
+        x = @param:x -> float_type, {1, 2, 4, 4}, {32, 16, 4, 1}
+        w = @param:w -> float_type, {2, 2, 1, 1}, {2, 1, 1, 1}
+        y = @param:y -> float_type, {1, 2, 4, 4}, {32, 16, 4, 1}
+        @3 = layout[permutation={0, 2, 3, 1}](x) -> float_type, {1, 2, 4, 4}, {32, 1, 8, 2}
+        @4 = convolution[padding={0, 0},stride={1, 1},dilation={1, 1},group=1,padding_mode=0](@3,w)
+        @5 = relu(@4) -> float_type, {1, 2, 4, 4}, {32, 1, 8, 2}
+        @6 = convolution[padding={0, 0},stride={1, 1},dilation={1, 1},group=1,padding_mode=0](@5,w)
+        @7 = layout[permutation={0, 2, 3, 1}](y) -> float_type, {1, 2, 4, 4}, {32, 1, 8, 2}
+        @8 = add(@6,@7) -> float_type, {1, 2, 4, 4}, {32, 1, 8, 2}
+        @9 = reduce_mean[axes={2, 3}](@8) -> float_type, {1, 2, 1, 1}, {2, 1, 2, 2}
+        @10 = reshape[dims={1, 2}](@9)
+        @11 = @return(@10)
+    """
+    made: dict[Instruction, Instruction] = {}
+    flow: set[Instruction] = set()  # channels-last because a spatial operator is
+    for ins in module:
+        if ins.shape.ndim not in RANKS or not ins.inputs:
+            continue
+        wanted = ins.inputs[:1] if ins.name in SPATIAL else _those_in_other_order(ins, flow)
+        if ins.name in SPATIAL or any(i in flow for i in ins.inputs):
+            flow.add(ins)
+        if not any(_other_order(i) for i in wanted):
+            continue
+        inputs = [_laid_out(module, i, ins, made) if i in wanted else i for i in ins.inputs]
+        module.replace_operation(ins, ins.op, inputs, ins.modules)
+        refresh(ins.users)
+
+
+def _those_in_other_order(ins: Instruction, flow: set[Instruction]) -> list[Instruction]:
+    """The inputs to lay out because another input is channels-last; broadcast ones have no say."""
+    if ins.name not in MEETING:
+        return []
+    if not any(i in flow and not _other_order(i) and not i.shape.standard for i in ins.inputs):
+        return []
+    return [i for i in ins.inputs if not i.shape.broadcasted]
+
+
+def _other_order(ins: Instruction) -> bool:
+    return ins.shape.ndim in RANKS and not is_channels_last(ins.shape)
+
+
+def _laid_out(
+    module: Module, x: Instruction, user: Instruction, made: dict[Instruction, Instruction]
+) -> Instruction:
+    if not _other_order(x):
+        return x
+    if x not in made:
+        op = operation("layout", permutation=channels_last(x.shape.ndim))
+        made[x] = module.add_instruction(op, [x], before=user, origin=x.origin)
+    return made[x]
