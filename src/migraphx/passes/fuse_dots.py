@@ -93,14 +93,14 @@ def _fuse(module: Module, x: Instruction, linears: list[Linear]) -> None:
     biased = len(biases) == len(linears)
     if biased:
         wide = b.add(wide, b.broadcast_to(b.literal(np.concatenate(biases)), wide.shape.lens))
-    start = 0
-    for each in linears:
-        end = start + each.weights.shape[1]
-        part = b.slice(wide, axes=[wide.shape.ndim - 1], starts=[start], ends=[end])
+    ends = np.cumsum([each.weights.shape[1] for each in linears])
+    starts = [0, *ends[:-1]]
+    last = wide.shape.ndim - 1
+    parts = [b.slice(wide, axes=[last], starts=[s], ends=[e]) for s, e in zip(starts, ends, strict=True)]
+    for each, part in zip(linears, parts, strict=True):
         old = each.result if biased else each.dot
         substitute(old, part)
         remove_unused(module, [old])
-        start = end
 
 
 def _side_by_side(weights: list[np.ndarray]) -> np.ndarray:

@@ -18,7 +18,7 @@ from migraphx.passes.rewrite import remove_unused
 log = logging.getLogger(__name__)
 Pass = Callable[[Module], None]
 Trace = Callable[[str, Program], None]
-BODIES = frozenset({"pointwise", "fused_reduce"})  # operators whose module is a kernel's body, not a graph
+BODIES = frozenset({"group", "pointwise", "fused_reduce"})  # their module is a kernel's body, not a graph
 
 
 @dataclass(frozen=True)
