@@ -72,7 +72,8 @@ def hardswish(b: Builder, x: Value) -> Value:
 def softplus(b: Builder, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
     """log(1 + exp(beta * x)) / beta; x itself where beta * x is above `threshold` (aten::softplus)."""
     bx = scaled(b, x, beta)
-    soft = scaled(b, b.log1p(b.exp(bx)), 1 / beta)
+    small = b.log1p(b.exp(b.neg(b.abs(bx))))  # exp(bx) itself would overflow half below the threshold
+    soft = scaled(b, b.add(b.max(bx, b.full(0.0, x)), small), 1 / beta)
     return b.where(b.greater(bx, b.full(threshold, x)), x, soft)
 
 
