@@ -96,7 +96,7 @@ def test_ruff_passes():
 
 
 def test_no_file_names_a_path_of_one_machine():
-    words = ["/wo" + "rk/", "/ho" + "me/", "/ro" + "ot/", ".lib" + "rary"]
+    words = ["/wo" + "rk/", "/ho" + "me/", "/ro" + "ot/", "/.lib" + "rary"]
     found = []
     for path in tracked():
         text = path.read_bytes().decode("utf-8", errors="ignore")
