@@ -71,7 +71,9 @@ def fuse_dots(module: Module) -> None:
         @5 = slice[axes={2},starts={2},ends={3}](@3) -> float_type, {1, 3, 1}, {9, 3, 1}
         @6 = transpose[permutation={0, 2, 1}](@4)
         @7 = transpose[permutation={0, 2, 1}](@5)
-        @8 = @return(@6,@7)
+        @8 = layout[permutation={0, 2, 1}](@6) -> float_type, {1, 2, 3}, {6, 1, 2}
+        @9 = layout[permutation={0, 2, 1}](@7)
+        @10 = @return(@8,@9)
     """
     sharing: dict[Instruction, list[Linear]] = {}
     for ins in module:

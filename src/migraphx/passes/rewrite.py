@@ -152,8 +152,8 @@ class Recorder(Builder):
 def rewrite(module: Module, rules: Sequence[Rule]) -> list[str]:
     """Apply the rules until none applies; what they leave unused is removed. Returns why others refused.
 
-    Only what a change can have affected is looked at again: the new instructions, their users as far up as
-    the deepest pattern reaches, and the users of whatever lost a user.
+    Only what a change can have affected is looked at again: the new instructions, the users of the old one
+    and of whatever has a single user now, and their users as far up as the deepest pattern reaches.
     """
     by_root: dict[str, list[Rule]] = {}
     for rule in rules:
@@ -170,7 +170,9 @@ def rewrite(module: Module, rules: Sequence[Rule]) -> list[str]:
         if ins.owner is not module or not ins.users:
             continue
         touched = _apply_first(module, ins, by_root.get(ins.name, ()), refusals)
-        budget -= bool(touched)
+        if not touched:
+            continue
+        budget -= 1
         if not budget:
             raise RuntimeError(f"rewriting {module.name!r} does not end; last at {ins!r}")
         for other in _with_users(touched, reach):
@@ -196,8 +198,10 @@ def _apply_first(
                 remove_unused(module, b.made)
                 continue
             log.debug("%s: %s applied at %r", module.name, rule.name, ins)
+            users = list(ins.users)
             substitute(ins, new)
-            return [*b.made, new, *remove_unused(module, [ins, *b.made])]
+            lonely = [i for i in remove_unused(module, [ins, *b.made]) if len(i.users) == 1]
+            return [*b.made, *users, *lonely]
     return []
 
 
