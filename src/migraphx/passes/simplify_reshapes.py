@@ -125,7 +125,7 @@ def broadcast_as_multibroadcast(b: Builder, x: Instruction, root: Instruction) -
     axis = root.op.attributes()["axis"] % root.shape.ndim
     behind = root.shape.ndim - axis - x.shape.ndim
     if behind:
-        x = b.unsqueeze(x, axes=range(x.shape.ndim, x.shape.ndim + behind))
+        x = b.unsqueeze(x, axes=[*range(x.shape.ndim, x.shape.ndim + behind)])
     return b.broadcast_to(x, root.shape.lens)
 
 
