@@ -57,73 +57,78 @@ template <class TA> struct Taps {
     TA* runs;  // [ROW_BLOCK][segs][k2 * ic], where reads_runs
 };
 
-struct Pixel {
-    int64_t n, o[3];
+// Consecutive output pixels of one output row: rows first .. first + count - 1 of the block.
+struct Line {
+    int64_t n, o0, o1, o2, first, count;
 };
-inline Pixel pixel_of(const Conv& c, int64_t row) {
-    const int64_t o2 = row % c.out[2], q = row / c.out[2], o1 = q % c.out[1], p = q / c.out[1];
-    return {p / c.out[0], {p % c.out[0], o1, o2}};
-}
-inline void next_pixel(const Conv& c, Pixel& p) {
-    if (++p.o[2] < c.out[2]) return;
-    p.o[2] = 0;
-    if (++p.o[1] < c.out[1]) return;
-    p.o[1] = 0;
-    if (++p.o[0] < c.out[0]) return;
-    p.o[0] = 0;
-    ++p.n;
-}
-inline int64_t tap_at(const Conv& c, const Pixel& p, int axis, int64_t tap) {
-    return p.o[axis] * c.stride[axis] - c.pad[axis] + tap * c.dilation[axis];
-}
 
-// The first element of input row (i0, i1) of image n, or null outside.
-template <class TA> inline const TA* input_row(const Taps<TA>& t, int64_t n, int64_t i0, int64_t i1) {
-    const Conv& c = t.c;
-    if (uint64_t(i0) >= uint64_t(c.in[0]) || uint64_t(i1) >= uint64_t(c.in[1])) return nullptr;
-    return t.x + ((n * c.in[0] + i0) * c.in[1] + i1) * c.in[2] * c.pixel;
-}
+// Where the pointers of every row of a block go: segment s of row r at slot[r] + s * step[r].
+template <class TA> struct Slots {
+    const TA** slot[ROW_BLOCK];
+    int64_t step[ROW_BLOCK];
+};
 
-// Calls f(slot, step, row, pixel) for every row of a block; slot is where its pointers begin, step apart.
+// Calls f(line, slots) for the lines of a block that begins at output pixel `row`.
 template <class TA, class F>
-MGX_INLINE void each_row(const Conv& c, int64_t row, const Tiles& tiles, const TA** table, F f) {
-    const int64_t segs = conv_segs(c);
-    Pixel p = pixel_of(c, row);
-    for (int64_t t = 0; t < tiles.count; table += tiles.of(t) * segs, ++t)
-        for (int r = 0; r < tiles.of(t); ++r, ++row, next_pixel(c, p)) f(table + r, tiles.of(t), row, p);
+MGX_INLINE void each_line(const Conv& c, int64_t row, const Tiles& tiles, const TA** table, F f) {
+    Slots<TA> slots;
+    int64_t rows = 0;
+    for (int64_t t = 0; t < tiles.count; table += tiles.of(t) * conv_segs(c), ++t)
+        for (int r = 0; r < tiles.of(t); ++r, ++rows) slots.slot[rows] = table + r, slots.step[rows] = tiles.of(t);
+    for (int64_t first = 0, count; first < rows; first += count) {
+        const int64_t at = row + first, o2 = at % c.out[2], line = at / c.out[2], plane = line / c.out[1];
+        count = least(rows - first, c.out[2] - o2);
+        f(Line{plane / c.out[0], plane % c.out[0], line % c.out[1], o2, first, count}, slots);
+    }
+}
+
+// The first element of the input row that taps (k0, k1) of a line read, or null outside.
+template <class TA> inline const TA* input_row(const Taps<TA>& t, const Line& l, int64_t k0, int64_t k1) {
+    const Conv& c = t.c;
+    const int64_t i0 = l.o0 * c.stride[0] - c.pad[0] + k0 * c.dilation[0];
+    const int64_t i1 = l.o1 * c.stride[1] - c.pad[1] + k1 * c.dilation[1];
+    if (uint64_t(i0) >= uint64_t(c.in[0]) || uint64_t(i1) >= uint64_t(c.in[1])) return nullptr;
+    return t.x + ((l.n * c.in[0] + i0) * c.in[1] + i1) * c.in[2] * c.pixel;
 }
 
 template <class TA> void tap_pointers(const void* source, int64_t row, const Tiles& tiles, const TA** table) {
     const auto& t = *static_cast<const Taps<TA>*>(source);
     const Conv& c = t.c;
-    each_row(c, row, tiles, table, [&](const TA** out, int step, int64_t, const Pixel& p) {
-        const int64_t left = tap_at(c, p, 2, 0);
+    each_line(c, row, tiles, table, [&](const Line& l, const Slots<TA>& to) {
+        int64_t seg = 0;
         for (int64_t k0 = 0; k0 < c.kernel[0]; ++k0)
             for (int64_t k1 = 0; k1 < c.kernel[1]; ++k1) {
-                const TA* line = input_row(t, p.n, tap_at(c, p, 0, k0), tap_at(c, p, 1, k1));
-                for (int64_t k2 = 0, i = left; k2 < c.kernel[2]; ++k2, i += c.dilation[2], out += step)
-                    *out = line && uint64_t(i) < uint64_t(c.in[2]) ? line + i * c.pixel : t.zeros;
+                const TA* x = input_row(t, l, k0, k1);
+                for (int64_t k2 = 0; k2 < c.kernel[2]; ++k2, ++seg) {
+                    int64_t i = l.o2 * c.stride[2] - c.pad[2] + k2 * c.dilation[2];
+                    for (int64_t r = l.first; r < l.first + l.count; ++r, i += c.stride[2])
+                        to.slot[r][seg * to.step[r]] = x && uint64_t(i) < uint64_t(c.in[2]) ? x + i * c.pixel : t.zeros;
+                }
             }
     });
+}
+
+// The run of taps of input row x that begins at pixel i, of which some lie outside: a copy between zeros.
+template <class TA> const TA* edge_run(const Conv& c, const TA* x, int64_t i, TA* copy) {
+    for (int64_t k = 0; k < c.kernel[2]; ++k)
+        for (int64_t j = 0; j < c.ic; ++j)
+            copy[k * c.ic + j] = uint64_t(i + k) < uint64_t(c.in[2]) ? x[(i + k) * c.ic + j] : TA{};
+    return copy;
 }
 
 template <class TA> void run_pointers(const void* source, int64_t row, const Tiles& tiles, const TA** table) {
     const auto& t = *static_cast<const Taps<TA>*>(source);
     const Conv& c = t.c;
-    const int64_t run = c.kernel[2] * c.ic, segs = conv_segs(c);
-    each_row(c, row, tiles, table, [&](const TA** out, int step, int64_t at, const Pixel& p) {
-        const int64_t left = tap_at(c, p, 2, 0), right = left + c.kernel[2];
-        const int64_t from = left < 0 ? 0 : left, to = right > c.in[2] ? c.in[2] : right;
-        TA* copy = t.runs + at % ROW_BLOCK * segs * run;
-        for (int64_t k0 = 0; k0 < c.kernel[0]; ++k0)
-            for (int64_t k1 = 0; k1 < c.kernel[1]; ++k1, out += step, copy += run) {
-                const TA* line = input_row(t, p.n, tap_at(c, p, 0, k0), tap_at(c, p, 1, k1));
-                *out = !line || from >= to ? t.zeros : line + left * c.ic;
-                if (*out == t.zeros || (from == left && to == right)) continue;
-                for (int64_t i = 0; i < run; ++i) copy[i] = TA{};
-                for (int64_t i = (from - left) * c.ic; i < (to - left) * c.ic; ++i) copy[i] = line[left * c.ic + i];
-                *out = copy;
-            }
+    const int64_t run = c.kernel[2] * c.ic, segs = conv_segs(c), last = c.in[2] - c.kernel[2];
+    each_line(c, row, tiles, table, [&](const Line& l, const Slots<TA>& to) {
+        for (int64_t seg = 0; seg < segs; ++seg) {
+            const TA* x = input_row(t, l, seg / c.kernel[1], seg % c.kernel[1]);
+            int64_t i = l.o2 * c.stride[2] - c.pad[2];
+            for (int64_t r = l.first; r < l.first + l.count; ++r, i += c.stride[2])
+                to.slot[r][seg * to.step[r]] = !x                 ? t.zeros
+                                               : i >= 0 && i <= last ? x + i * c.ic
+                                                                     : edge_run(c, x, i, t.runs + (r * segs + seg) * run);
+        }
     });
 }
 

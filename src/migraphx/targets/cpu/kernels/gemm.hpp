@@ -84,35 +84,46 @@ template <class T, class S> MGX_INLINE T scalar_as(S x) {
         return static_cast<T>(x);
 }
 
+// f(Int<0>), f(Int<1>), ... f(Int<N - 1>): with constant indices an array of vectors stays in registers from the
+// first pass of the compiler on, which a loop that is unrolled later does not achieve.
+template <int I> struct Int {
+    static constexpr int value = I;
+    constexpr operator int() const { return I; }
+};
+template <int N, class F> MGX_INLINE void unroll(F f) {
+    if constexpr (N > 0) {
+        unroll<N - 1>(f);
+        f(Int<N - 1>{});
+    }
+}
+
 template <class T, class TA, class TB, int ROWS, int PANELS>
 MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
     constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), PER = NR / N, COLS = PANELS * PER;
-    vec<T, N> acc[ROWS][COLS];
-    for (auto& row : acc)
-        for (auto& v : row) v = vec<T, N>{};
+    vec<T, N> acc[ROWS * COLS];
     if (u.accumulate)
-        for (int r = 0; r < ROWS; ++r)
-            for (int j = 0; j < COLS; ++j) acc[r][j] = load<N>(u.tile + (r * COLS + j) * N);
+        unroll<ROWS * COLS>([&](auto i) { acc[i] = load<N>(u.tile + i * N); });
+    else
+        unroll<ROWS * COLS>([&](auto i) { acc[i] = vec<T, N>{}; });
     const TB* b = u.b;
     const char* ahead = u.ahead;
     const int64_t step = u.step, panel = u.panel, kc = u.kc;
     const TA* const* rows = u.rows;
     for (int64_t s = 0; s < u.segs; ++s, rows += ROWS) {
         const TA* a[ROWS];
-        for (int r = 0; r < ROWS; ++r) a[r] = rows[r] + u.k0;
+        unroll<ROWS>([&](auto r) { a[r] = rows[r] + u.k0; });
 #pragma GCC unroll 4
         for (int64_t k = 0; k < kc; ++k, b += step, ahead += 64) {
             __builtin_prefetch(ahead, 0, 2);
             vec<T, N> bv[COLS];
-            for (int j = 0; j < COLS; ++j) bv[j] = load_as<T, N>(b + (j / PER) * panel + (j % PER) * N);
-            for (int r = 0; r < ROWS; ++r) {
+            unroll<COLS>([&](auto j) { bv[j] = load_as<T, N>(b + (j / PER) * panel + (j % PER) * N); });
+            unroll<ROWS>([&](auto r) {
                 const vec<T, N> x = splat<T, N>(scalar_as<T>(a[r][k]));
-                for (int j = 0; j < COLS; ++j) acc[r][j] += x * bv[j];
-            }
+                unroll<COLS>([&](auto j) { acc[r * COLS + j] += x * bv[j]; });
+            });
         }
     }
-    for (int r = 0; r < ROWS; ++r)
-        for (int j = 0; j < COLS; ++j) store(u.tile + (r * COLS + j) * N, acc[r][j]);
+    unroll<ROWS * COLS>([&](auto i) { store(u.tile + i * N, acc[i]); });
 }
 
 template <class T, class TA, class TB> inline void run_micro(int rows, int panels, const Micro<T, TA, TB>& u) {
