@@ -43,6 +43,7 @@ class _Copier:
             new = old.copy()
             new.update({k: self.value(v) for k, v in old.items()})
             return new
-        if type(old) in (list, tuple, set):
-            return type(old)(self.value(v) for v in old)
+        for plain in (list, tuple, set):
+            if type(old) is plain:
+                return plain(self.value(v) for v in old)
         return old

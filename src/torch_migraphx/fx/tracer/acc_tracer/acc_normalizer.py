@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
 from ..node_meta import copy_origin, set_value
 
@@ -186,7 +187,7 @@ class NodeBuilder:
         copy_origin(self.node, new)
         inputs = new.all_input_nodes
         if all("val" in i.meta for i in inputs):
-            values = fx.node.map_arg(kwargs, lambda n: n.meta["val"])
+            values = map_arg(kwargs, lambda n: n.meta["val"])
             with self._fake_mode, torch.no_grad():
                 set_value(new, acc_op(**values))
         return new

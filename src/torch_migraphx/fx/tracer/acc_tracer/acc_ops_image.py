@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from .acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op
 
-Ints = int | Sequence[int]
+Ints = Any  # an int or several; torch's stubs spell that differently at each function
 
 
 def _max_pool(rank: int, fn: Callable[..., Any], *targets: Callable[..., Any]) -> Callable[..., Any]:

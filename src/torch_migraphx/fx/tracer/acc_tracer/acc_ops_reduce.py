@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from .acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op
 from .acc_ops_math import maximum, minimum
 
-Dims = int | Sequence[int] | None
+Dims = Any  # an int, several or None; torch's stubs spell that differently at each function
 
 # `dim` None, or not given, means all axes; then the result is a scalar tensor.
 

@@ -20,6 +20,7 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
     UnsupportedFakeTensorException,
 )
+from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
 from ..inference_copy import inference_copy
@@ -63,14 +64,28 @@ class AccRewritingTracer(fx.Tracer):
         self._samples = tuple(sample_inputs)
         self._leaf_modules = tuple(leaf_modules)
         self._attribute_names: dict[int, str] = {}
-        self._constants: dict[int, tuple[torch.Tensor, fx.Node]] = {}
+        self._constants: dict[int, tuple[torch.Tensor, int, fx.Node]] = {}
 
     def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> fx.Graph:
-        """The graph of `root` before normalization; see torch.fx.Tracer.trace."""
+        """The graph of `root` before normalization; see torch.fx.Tracer.trace.
+
+        Raises AccTraceError where what ran during the trace, and is now a constant, would differ at a call.
+        """
         tensors = [*root.named_buffers(), *root.named_parameters()]
         self._attribute_names = {id(t): name for name, t in reversed(tensors)}
         self._constants = {}
-        return super().trace(root, concrete_args)
+        random_state = torch.random.get_rng_state()
+        graph = super().trace(root, concrete_args)
+        if not torch.equal(random_state, torch.random.get_rng_state()):
+            raise AccTraceError(
+                "forward draws random numbers that do not depend on its inputs; use torch.compile"
+            )
+        for constant, version, node in self._constants.values():
+            if not constant.is_inference() and constant._version != version:
+                raise AccTraceError(
+                    f"forward changes {node.target} in place after it was read; use torch.compile"
+                )
+        return graph
 
     # ---- what fx asks a tracer
 
@@ -131,9 +146,10 @@ class AccRewritingTracer(fx.Tracer):
         if id(a) not in self._constants:
             name = self._attribute_names.get(id(a))
             node = self.create_node("get_attr", name, (), {}) if name else super().create_arg(a)
+            assert isinstance(node, fx.Node)
             set_value(node, self._fake_constant(a))
-            self._constants[id(a)] = (a, node)
-        return self._constants[id(a)][1]
+            self._constants[id(a)] = (a, 0 if a.is_inference() else a._version, node)
+        return self._constants[id(a)][-1]
 
     def _fake_constant(self, a: torch.Tensor) -> torch.Tensor:
         if a.is_inference():  # it counts no versions, so no fake of it could show a change in place
@@ -161,6 +177,8 @@ class AccRewritingTracer(fx.Tracer):
 
     def create_proxy(self, kind: str, target: Any, args: Any, kwargs: Any, *rest: Any, **named: Any) -> Any:
         """Record an operation; what depends on shapes and types only is answered and not recorded."""
+        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            raise AccTraceError("a symbolic trace does not keep autocast regions; use torch.compile")
         if kind == "call_function":
             decomposition = DECOMPOSITIONS.get(target)
             if decomposition is not None:
@@ -205,8 +223,8 @@ class AccRewritingTracer(fx.Tracer):
         """The fake value of `node`. Raises _Unknown where it depends on data or on foreign code."""
         if any("val" not in i.meta for i in node.all_input_nodes):
             raise _Unknown
-        args = fx.node.map_arg(node.args, lambda n: n.meta["val"])
-        kwargs = fx.node.map_arg(node.kwargs, lambda n: n.meta["val"])
+        args = map_arg(node.args, lambda n: n.meta["val"])
+        kwargs = map_arg(node.kwargs, lambda n: n.meta["val"])
         try:
             with self.fake_mode:
                 if node.op == "call_method":

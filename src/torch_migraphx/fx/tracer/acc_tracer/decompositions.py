@@ -102,6 +102,15 @@ def _merge_masks(attn_mask: Any, padding: Any, query: Any, heads: int) -> Any:
     return hidden if mask is None else mask + hidden
 
 
+def _attend(q: Any, k: Any, v: Any, mask: Any, need_weights: bool, is_causal: bool) -> tuple[Any, Any]:
+    """(N, heads, L, size) to the mixed values and, where asked for, the probabilities (N, heads, L, S)."""
+    if not need_weights:
+        return F.scaled_dot_product_attention(q, k, v, mask, 0.0, is_causal and mask is None), None
+    scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-2, -1))
+    probabilities = torch.softmax(scores if mask is None else scores + mask, -1)
+    return torch.matmul(probabilities, v), probabilities
+
+
 def multi_head_attention_forward(
     query: Any,
     key: Any,
@@ -150,16 +159,9 @@ def multi_head_attention_forward(
     weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias, weights)
     length, batch, _ = query.shape
-    q, k, v = (x.reshape(x.shape[0], batch, num_heads, -1).permute(1, 2, 0, 3) for x in (q, k, v))
+    heads = [x.reshape(x.shape[0], batch, num_heads, -1).permute(1, 2, 0, 3) for x in (q, k, v)]
     mask = _merge_masks(attn_mask, key_padding_mask, query, num_heads)
-    if need_weights:
-        scores = torch.matmul(q * q.shape[-1] ** -0.5, k.transpose(-2, -1))
-        probabilities = torch.softmax(scores if mask is None else scores + mask, -1)
-        mixed = torch.matmul(probabilities, v)
-    else:
-        probabilities = None
-        causal = is_causal and mask is None
-        mixed = F.scaled_dot_product_attention(q, k, v, mask, 0.0, causal)
+    mixed, probabilities = _attend(*heads, mask, need_weights, is_causal)
     out = F.linear(mixed.permute(2, 0, 1, 3).reshape(length, batch, -1), out_proj_weight, out_proj_bias)
     if probabilities is not None and average_attn_weights:
         probabilities = probabilities.mean(1)

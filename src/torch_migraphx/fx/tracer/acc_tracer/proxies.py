@@ -44,7 +44,7 @@ class AccProxy(Proxy):
             # The fields of torch.return_types, such as .values and .indices.
             for i, item in enumerate(value):
                 if item is attribute:
-                    return self[i]
+                    return self[i]  # type: ignore[index]
         if callable(attribute):
             return Attribute(self, k)
         return self.tracer.create_proxy("call_function", getattr, (self, k), {})
@@ -52,7 +52,7 @@ class AccProxy(Proxy):
     def __iter__(self) -> Iterator[Any]:
         if self.value is None:
             return super().__iter__()
-        return iter([self[i] for i in range(len(self.value))])
+        return iter([self[i] for i in range(len(self.value))])  # type: ignore[index]
 
     def __len__(self) -> int:
         if self.value is None:
@@ -84,6 +84,7 @@ class AccProxy(Proxy):
         region = mask[idx]
         source = torch.zeros(shape, dtype=torch.int64, device=device)
         source[idx] = torch.arange(region.numel(), device=device).reshape(region.shape)
-        flat = value.expand(region.shape).reshape(-1)
+        flat: Any = value.expand(region.shape).reshape(-1)
         placed = torch.index_select(flat, 0, source.reshape(-1)).reshape(shape)
-        self.copy_(torch.where(mask, placed, self))
+        this: Any = self
+        self.copy_(torch.where(mask, placed, this))

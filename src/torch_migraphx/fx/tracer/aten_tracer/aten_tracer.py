@@ -95,8 +95,9 @@ class _Unlift:
         self._attributes[spec.target] = table[spec.target]
 
     def _copy(self, node: fx.Node) -> None:
-        if node.op == "get_attr":
-            self._attributes[node.target] = self._exported.graph_module.get_parameter(node.target)
+        if node.op == "get_attr":  # a submodule of a higher-order operator
+            name = str(node.target)
+            self._attributes[name] = getattr(self._exported.graph_module, name)
         self._nodes[node] = self._graph.node_copy(node, self._new)
         self._describe(node, self._nodes[node])
 
