@@ -130,8 +130,13 @@ class Module:
         before: Instruction | None = None,
         origin: str = "",
     ) -> Instruction:
-        """Append, or insert before another instruction; infers the shape, a ShapeError names the origin."""
+        """Insert before another instruction, or at the end, where a `@return` stays the last.
+
+        Infers the shape; a ShapeError names the origin.
+        """
         inputs = tuple(inputs)
+        if before is None and self._last is not None and isinstance(self._last.op, Return):
+            before = self._last
         try:
             shape = op.infer_with([i.shape for i in inputs], modules)
         except ShapeError as error:

@@ -157,7 +157,7 @@ class _Reader:
             self.names[name] = module._link(Instruction(Literal(_literal(rest, shape)), (), shape), None)
             return
         attributes, rest = _split_attributes(rest)
-        inputs, _, modules = rest.partition(")")
+        inputs, _, modules = rest.partition(")") if rest.startswith("(") else ("", "", rest)
         args = [self.names[a.strip()] for a in inputs.removeprefix("(").split(",") if a.strip()]
         inner = modules.removeprefix(", [").removesuffix("]").split(",")
         mods = [self.module(m.strip()) for m in inner if m.strip()]
@@ -175,7 +175,7 @@ def _literal(text: str, shape: Shape) -> np.ndarray:
         if shape.type in dtypes.INTEGERS:
             values = np.array([int(v) for v in text.strip("{}").split(",") if v.strip()], shape.numpy_dtype)
     flat = np.zeros(shape.element_space, shape.numpy_dtype)
-    view = np.lib.stride_tricks.as_strided(flat, shape.lens, [s * flat.itemsize for s in shape.strides])
+    view = np.ndarray(shape.lens, flat.dtype, flat, strides=[s * flat.itemsize for s in shape.strides])
     view[...] = values.reshape(shape.lens).astype(shape.numpy_dtype)
     view.flags.writeable = False
     return view
