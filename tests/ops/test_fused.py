@@ -178,11 +178,3 @@ def test_attention_shape():
     for shapes, why in bad:
         with pytest.raises(ShapeError, match=why):
             infer("attention", *shapes)
-
-
-def test_get_tuple_elem():
-    shape = Shape.tuple_of([Shape("float", (2,)), Shape("int64", (3,))])
-    assert infer("get_tuple_elem", shape, index=1) == Shape("int64", (3,))
-    for bad, index in ((shape, 2), (shape, -1), (Shape("float", (2,)), 0)):
-        with pytest.raises(ShapeError, match="no element"):
-            infer("get_tuple_elem", bad, index=index)

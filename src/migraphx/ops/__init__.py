@@ -14,6 +14,7 @@ from migraphx.ops import (
     movement,
     pointwise,
     pooling,
+    quantize,
     reduce,
     vision,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "movement",
     "pointwise",
     "pooling",
+    "quantize",
     "reduce",
     "vision",
 ]

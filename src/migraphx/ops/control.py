@@ -1,8 +1,10 @@
-"""Operators on tuples."""
+"""Tuples, and operators that choose which module runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+import numpy as np
 
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Operation, RunModule, Value
@@ -23,3 +25,27 @@ class GetTupleElem(Operation, name="get_tuple_elem"):
 
     def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
         return args[0][self.index]
+
+
+class If(Operation, name="if"):
+    """The outputs of the first module where the condition, one bool, is true, else of the second (ONNX If).
+
+    Further inputs are the parameters of both modules, in order. The result is a tuple.
+    """
+
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+        self.require(len(modules) == 2, inputs, "takes two modules")
+        self.require(len(inputs) > 0, inputs, "takes a condition")
+        condition, *rest = inputs
+        self.require(condition.type == "bool" and condition.elements == 1, inputs, "takes one bool")
+        for module in modules:
+            takes = [(p.shape.type, p.shape.lens) for p in module.parameters.values()]
+            right = takes == [(s.type, s.lens) for s in rest]
+            self.require(right, inputs, f"module {module.name!r} takes {takes}")
+        first, second = ([s.as_standard() for s in m.output_shapes] for m in modules)
+        self.require(first == second, inputs, "the modules' outputs differ in type or lens")
+        return Shape.tuple_of(first)
+
+    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+        condition, *rest = args
+        return tuple(run(modules[0 if bool(np.all(condition)) else 1], rest))

@@ -1,0 +1,70 @@
+"""Quantizing and dequantizing against torch and by definition."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from migraphx.ir.operation import ShapeError
+from migraphx.ir.shape import Shape
+from tests.ops.one_operator import apply, infer, random
+from tests.tolerances import assert_close
+
+
+@pytest.mark.parametrize("type", ["int8", "uint8", "int32"])
+def test_quantize_is_torch(type):
+    rng = np.random.default_rng(1)
+    x = random(rng, (4, 50)) * 30
+    zero, scale = 5, np.float32(0.37)
+    got = apply("quantizelinear", x, np.broadcast_to(scale, x.shape), np.full(x.shape, zero, type))
+    torch_type = {"int8": torch.qint8, "uint8": torch.quint8, "int32": torch.qint32}[type]
+    want = torch.quantize_per_tensor(torch.from_numpy(x), float(scale), zero, torch_type)
+    np.testing.assert_array_equal(got, want.int_repr().numpy())
+    back = apply("dequantizelinear", got, np.broadcast_to(scale, x.shape), np.full(x.shape, zero, type))
+    assert_close(back, want.dequantize().numpy())
+
+
+def test_quantize_rounds_to_even_and_saturates():
+    x = np.array([0.5, 1.5, 2.5, -0.5, 1e6, -1e6, np.inf, -np.inf, np.nan], np.float32)
+    got = apply("quantizelinear", x, np.ones_like(x), out_type="int8")
+    assert got.tolist() == [0, 2, 2, 0, 127, -128, 127, -128, 0]
+    assert apply("quantizelinear", x, np.ones_like(x)).tolist() == [0, 2, 2, 0, 255, 0, 255, 0, 0]
+
+
+def test_quantize_per_channel():
+    x, scale = random(np.random.default_rng(2), (3, 8)) * 9, np.array([[0.1], [0.5], [2]], np.float32)
+    zero = np.array([[1], [-2], [3]], np.int8)
+    wide = [np.broadcast_to(a, x.shape) for a in (scale, zero)]
+    tensors = [torch.from_numpy(a) for a in (x, scale[:, 0].copy(), zero[:, 0].copy())]
+    want = torch.quantize_per_channel(*tensors, 0, torch.qint8)
+    np.testing.assert_array_equal(apply("quantizelinear", x, *wide), want.int_repr().numpy())
+
+
+@pytest.mark.parametrize("type", ["fp8e4m3fn", "fp8e5m2"])
+def test_quantize_to_fp8_keeps_fractions_and_saturates(type):
+    dtype = np.dtype({"fp8e4m3fn": ml_dtypes.float8_e4m3fn, "fp8e5m2": ml_dtypes.float8_e5m2}[type])
+    x = np.array([0.3, -1.06, 1e9, -1e9], np.float32)
+    got = apply("quantizelinear", x, np.full_like(x, 2), out_type=type).astype(np.float32)
+    top = float(ml_dtypes.finfo(dtype).max)
+    np.testing.assert_array_equal(got, np.clip(x / 2, -top, top).astype(dtype).astype(np.float32))
+
+
+def test_half_scale():
+    y, scale = np.array([3, -4], np.int8), np.array([0.5, 0.25], np.float16)
+    assert apply("dequantizelinear", y, scale).dtype == np.float16
+    assert apply("dequantizelinear", y, scale).tolist() == [1.5, -1]
+
+
+def test_bad_inputs_are_refused():
+    x, y = Shape("float", (3,)), Shape("int8", (3,))
+    for name, shapes, attributes, why in (
+        ("quantizelinear", (x,), {}, "takes x, scale"),
+        ("quantizelinear", (x, Shape("float", (1,))), {}, "differ in lens"),
+        ("quantizelinear", (y, x), {}, "must be floats"),
+        ("quantizelinear", (x, x), {"out_type": "float"}, "does not quantize to float"),
+        ("dequantizelinear", (y, x, Shape("uint8", (3,))), {}, "differ in type"),
+        ("dequantizelinear", (x, x), {}, "does not take float"),
+        ("dequantizelinear", (y, y), {}, "scale must be a float"),
+    ):
+        with pytest.raises(ShapeError, match=why):
+            infer(name, *shapes, **attributes)
