@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from migraphx.ir.builder import Builder
@@ -44,4 +46,11 @@ def scalar_of(ins: Instruction) -> float | int | bool | None:
 def folded(b: Builder, name: str, *constants: Instruction) -> Instruction:
     """What `b.<name>(*constants)` gives for constants of equal lens: one small literal, broadcast once."""
     small = operation(name).compute(*np.broadcast_arrays(*map(compact, constants)))
-    return b.broadcast_to(b.literal(small), constants[0].shape.lens)
+    return broadcast_literal(b, small, constants[0].shape.lens)
+
+
+def broadcast_literal(b: Builder, value: np.ndarray, lens: Sequence[int]) -> Instruction:
+    """A literal as `lens`, stored without leading dimensions of length 1."""
+    while value.ndim > 1 and value.shape[0] == 1:
+        value = value[0]
+    return b.broadcast_to(b.literal(value), lens)

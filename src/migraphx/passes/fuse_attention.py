@@ -10,6 +10,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.passes.constants import compact, is_constant, scalar_of
+from migraphx.passes.grouping import axes_of
 from migraphx.passes.rewrite import Refuse, rewrite, rewrites
 
 VERY_NEGATIVE = -1e4  # a score this low has weight 0 beside any other
@@ -181,6 +182,34 @@ def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instr
     return out if rank == 4 else b.squeeze(out, axes=[0])
 
 
+@rewrites(lambda b, c, y: b.where(c, b.attention(...), b.constant("y")))
+def attention_of_seen_rows(
+    b: Builder, c: Instruction, y: Instruction, root: Instruction
+) -> Instruction | Refuse:
+    """where(any key is seen, attention(q, k, v, mask), 0) -> attention(q, k, v, mask), which gives that 0"""
+    attention = root.inputs[1]
+    if scalar_of(y) != 0 or len(attention.inputs) < 4:
+        return Refuse("another value than 0, or no mask")
+    c = without_broadcasts(c)
+    if c.name != "reduce_any" or axes_of(c)[-1:] != (c.shape.ndim - 1,):
+        return Refuse("no question of whether any key is seen")
+    seen = without_broadcasts(c.inputs[0])
+    if seen.name == "not" and seen.inputs[0].name == "equal":
+        mask, low = seen.inputs[0].inputs
+        if scalar_of(low) != -np.inf:
+            return Refuse("compares with another value than -inf")
+        seen = without_broadcasts(mask)
+    same = seen is without_broadcasts(attention.inputs[3])
+    return attention if same else Refuse("another mask")
+
+
+def without_broadcasts(x: Instruction) -> Instruction:
+    """What `x` is broadcast from."""
+    while x.name in ("multibroadcast", "unsqueeze", "squeeze", "reshape"):
+        x = x.inputs[0]
+    return x
+
+
 def fuse_attention(module: Module) -> None:
     """softmax(scale * q k^T + mask) v becomes `attention`.
 
@@ -219,4 +248,4 @@ def fuse_attention(module: Module) -> None:
         @7 = reshape[dims={1, 3, 8}](@6)
         @8 = @return(@7)
     """
-    rewrite(module, [attention_of_softmax])
+    rewrite(module, [attention_of_softmax, attention_of_seen_rows])

@@ -76,7 +76,7 @@ class Grouping:
         for n, ins in enumerate(self.module):
             self.position[ins] = n
             known = ins.name in POINTWISE or ins.name == "multibroadcast"
-            if ins.name in REDUCTIONS or (known and any(i in self.reduces for i in ins.inputs)):
+            if ins.name in REDUCTIONS or (known and any(i in self.reduces and inner(i) for i in ins.inputs)):
                 self.reduces.add(ins)
             elif ins.name in POINTWISE and any(
                 (i.name in WITH_EPILOGUE and len(i.users) == 1) or i in self.epilogues for i in ins.inputs
@@ -118,7 +118,8 @@ class Grouping:
             for ins in level:
                 if ins.name in REDUCTIONS:
                     return ins
-            level = [i for ins in level for i in ins.inputs if i in self.reduces and i not in seen]
+            made = [i for ins in level for i in ins.inputs if i in self.reduces and inner(i)]
+            level = [i for i in dict.fromkeys(made) if i not in seen]
             seen.update(level)
         return None
 
@@ -158,6 +159,11 @@ class Grouping:
                 inside.add(ins)
                 push_inputs(ins)
         return sorted(inside, key=self.position.__getitem__)
+
+
+def inner(ins: Instruction) -> bool:
+    """Whether all users might be in one kernel with it."""
+    return all(u.name in POINTWISE or u.name in REDUCTIONS or u.name == "multibroadcast" for u in ins.users)
 
 
 def widens(ins: Instruction) -> bool:

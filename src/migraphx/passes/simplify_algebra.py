@@ -13,7 +13,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
-from migraphx.passes.constants import compact, folded, scalar_of
+from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of
 from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 
 Answer = Instruction | Refuse
@@ -88,7 +88,7 @@ def scaled_weights(b: Builder, w: Instruction, factor: np.ndarray) -> Answer:
     value = operation("mul").compute(small, np.broadcast_to(factor, small.shape))
     if not np.isfinite(value.astype(np.float32, copy=False)).all():
         return Refuse("the scaled weights overflow")
-    return b.broadcast_to(b.literal(value), w.shape.lens)
+    return broadcast_literal(b, value, w.shape.lens)
 
 
 def _source(constant: Instruction) -> Instruction:
@@ -318,7 +318,7 @@ def simplify_algebra(module: Module) -> None:
 
     after:
         @0 = @literal{3, 10} -> float_type, {2, 1, 1, 1}, {1, 1, 1, 1}
-        @1 = @literal{21, 45} -> float_type, {1, 2, 1, 1}, {2, 1, 1, 1}
+        @1 = @literal{21, 45} -> float_type, {2, 1, 1}, {1, 1, 1}
         x = @param:x -> float_type, {1, 1, 2, 2}, {4, 4, 2, 1}
         @3 = convolution[padding={0, 0},stride={1, 1},dilation={1, 1},group=1,padding_mode=0](x,@0)
         @4 = multibroadcast[out_lens={1, 2, 2, 2},out_dyn_dims={}](@1)
@@ -337,8 +337,8 @@ def simplify_algebra(module: Module) -> None:
         @8 = @return(@7)
 
     after:
-        @0 = @literal{-2} -> float_type, {1, 1}, {1, 1}
-        @1 = @literal{0.5} -> float_type, {1, 1}, {1, 1}
+        @0 = @literal{-2} -> float_type, {1}, {1}
+        @1 = @literal{0.5} -> float_type, {1}, {1}
         x = @param:x -> float_type, {2, 3}, {3, 1}
         @3 = mul(x,x)
         @4 = multibroadcast[out_lens={2, 3},out_dyn_dims={}](@1)

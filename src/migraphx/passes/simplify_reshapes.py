@@ -17,7 +17,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape
 from migraphx.ops.movement import Slice
-from migraphx.passes.constants import compact, is_constant, scalar_of
+from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of
 from migraphx.passes.pointwise_ops import POINTWISE
 from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 
@@ -307,12 +307,20 @@ def reshape_as_split(b: Builder, x: Instruction, root: Instruction) -> Answer:
 
 @rewrites(lambda b, x, w: b.dot(b.reshape(x), b.constant("w")))
 def dot_of_merged(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
-    """dot(reshape(x: {B, L, K} -> {BL, K}), w) -> reshape(dot(x, broadcast(w))): reshapes meet and cancel"""
-    rank = x.shape.ndim
-    if root.shape.ndim != 2 or rank < 3 or x.shape.lens[-1] != w.shape.lens[0] or not x.shape.standard:
+    """dot(reshape(x: {B, L, K} -> {BL, K}), w) -> reshape(dot(x, broadcast(w))): reshapes meet and cancel
+
+    x may also be {B, L, H, K / H}, the heads of an attention.
+    """
+    if root.shape.ndim != 2:
+        return Refuse("a batch of products")
+    rows, columns = root.inputs[0].shape.lens
+    lens = x.shape.lens
+    splits = [j for j in range(2, len(lens)) if (math.prod(lens[:j]), math.prod(lens[j:])) == (rows, columns)]
+    if not splits:
         return Refuse("the reshape does more than merge leading dimensions")
-    wide = b.broadcast_to(w, (*x.shape.lens[:-2], *w.shape.lens))
-    return b.reshape(b.dot(x, wide), dims=root.shape.lens)
+    outer = lens[: splits[-1]]
+    y = b.reshape(x, dims=(*outer, columns)) if len(lens) > len(outer) + 1 else x
+    return b.reshape(b.dot(y, b.broadcast_to(w, (*outer[:-1], *w.shape.lens))), dims=root.shape.lens)
 
 
 # ---- views moved down through pointwise operators ----
@@ -358,7 +366,7 @@ def _through_transpose(b: Builder, root: Instruction, view: Instruction) -> Answ
             inputs.append(i.inputs[0])
         elif is_constant(i):
             small = compact(i).transpose(back)
-            inputs.append(b.broadcast_to(b.literal(small), view.inputs[0].shape.lens))
+            inputs.append(broadcast_literal(b, small, view.inputs[0].shape.lens))
         elif i.shape.broadcasted or same_memory(i.shape, view.shape):
             inputs.append(b.transpose(i, permutation=back))
         else:
