@@ -49,10 +49,10 @@ def random(rng: np.random.Generator, lens: tuple[int, ...], type: str = "float")
     """Normal floats, integers of [-20, 20] (from 0 where unsigned), bools."""
     dtype = dtypes.to_numpy(type)
     if type == "bool":
-        return rng.random(lens) < 0.5
+        return np.asarray(rng.random(lens) < 0.5)
     if type in dtypes.INTEGERS:
-        return rng.integers(0 if type in dtypes.UNSIGNED else -20, 21, lens).astype(dtype)
-    return rng.standard_normal(lens).astype(dtype)
+        return np.asarray(rng.integers(0 if type in dtypes.UNSIGNED else -20, 21, lens), dtype)
+    return np.asarray(rng.standard_normal(lens), dtype)
 
 
 def tensor(array: np.ndarray) -> torch.Tensor:

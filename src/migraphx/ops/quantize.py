@@ -50,7 +50,7 @@ class QuantizeLinear(Operation, name="quantizelinear"):
             if dtype.kind in "iu":
                 y = np.where(np.isnan(y), y.dtype.type(0), np.rint(y))
             y = y.astype(np.float64) + (zero[0] if zero else 0)
-            return np.clip(y, low, high).astype(dtype)
+            return np.asarray(np.clip(y, low, high), dtype)
 
 
 class DequantizeLinear(Operation, name="dequantizelinear"):
@@ -69,4 +69,4 @@ class DequantizeLinear(Operation, name="dequantizelinear"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         y, scale, *zero = (a.astype(np.float64) for a in args)
-        return ((y - (zero[0] if zero else 0)) * scale).astype(args[1].dtype)
+        return np.asarray((y - (zero[0] if zero else 0)) * scale, args[1].dtype)
