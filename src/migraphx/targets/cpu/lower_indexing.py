@@ -22,7 +22,7 @@ def simple_call(
     if scratch:
         text += f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
     kernel = Kernel(text, (header,), scratch=bool(scratch))
-    return Call(kernel, tuple(reads), tuple(writes), tuple(numbers), label, origin)
+    return Call(kernel, tuple(reads), tuple(writes), tuple(map(int, numbers)), label, origin)
 
 
 def around(lens: Sequence[int], axis: int) -> tuple[int, int, int]:

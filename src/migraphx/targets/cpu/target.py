@@ -9,6 +9,8 @@ import numpy as np
 
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
+from migraphx.passes.fuse_epilogue import fuse_epilogue
+from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
@@ -23,6 +25,11 @@ from migraphx.targets.cpu.toolchain import build
 
 _REGISTERED = (lower_indexing, lower_kernels, lower_spatial, lower_views)  # imported for the lowerings they declare
 
+PASSES: list[Pass] = [
+    *optimize,
+    fuse_epilogue,  # into the dot or convolution before
+]
+
 
 class CpuTarget:
     """Generates C++ for the whole program and compiles it."""
@@ -31,7 +38,7 @@ class CpuTarget:
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
-        optimize(program)
+        run_passes(program, PASSES)
         lowered = lower(program.main)
         arena = plan_memory(lifetimes(lowered.calls))
         layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))

@@ -63,7 +63,7 @@ template <class T, class TA, class TB> struct Micro {
     int64_t segs, k0, kc;   // every segment is read from k0 to k0 + kc
     const TB* b;            // row k of panel j is at b + j * panel + k * step; segments follow each other
     int64_t step, panel;
-    T* tile;                // [rows of the tile][panels * NR]
+    T* tile;                // [rows of the tile][columns of the tile]
     bool accumulate;        // start from the tile, not from zero
     const char* ahead;      // one cache line from here is prefetched with every k
 };
@@ -97,9 +97,10 @@ template <int N, class F> MGX_INLINE void unroll(F f) {
     }
 }
 
-template <class T, class TA, class TB, int ROWS, int PANELS>
+// ROWS x (VECS * LANES) elements of C.
+template <class T, class TA, class TB, int ROWS, int VECS>
 MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
-    constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), PER = NR / N, COLS = PANELS * PER;
+    constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), PER = NR / N, COLS = VECS * LANES / N;
     vec<T, N> acc[ROWS * COLS];
     if (u.accumulate)
         unroll<ROWS * COLS>([&](auto i) { acc[i] = load<N>(u.tile + i * N); });
@@ -112,7 +113,7 @@ MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
     for (int64_t s = 0; s < u.segs; ++s, rows += ROWS) {
         const TA* a[ROWS];
         unroll<ROWS>([&](auto r) { a[r] = rows[r] + u.k0; });
-#pragma GCC unroll 4
+#pragma GCC unroll 2
         for (int64_t k = 0; k < kc; ++k, b += step, ahead += 64) {
             __builtin_prefetch(ahead, 0, 2);
             vec<T, N> bv[COLS];
@@ -126,18 +127,28 @@ MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
     unroll<ROWS * COLS>([&](auto i) { store(u.tile + i * N, acc[i]); });
 }
 
-template <class T, class TA, class TB> inline void run_micro(int rows, int panels, const Micro<T, TA, TB>& u) {
-#define MGX_MICRO(R)                                                     \
-    case R: {                                                            \
-        if constexpr (NP<T> == 2 && R <= MR<T>)                          \
-            if (panels == 2) return micro<T, TA, TB, R, 2>(u);           \
-        if constexpr (R <= MR1<T>) return micro<T, TA, TB, R, 1>(u);     \
-        break;                                                           \
+template <class T, class TA, class TB, int ROWS> inline void run_micro(int vecs, const Micro<T, TA, TB>& u) {
+    if constexpr (ROWS <= MR1<T>) {
+        if (vecs == 1) return micro<T, TA, TB, ROWS, 1>(u);
+        if (vecs == 2) return micro<T, TA, TB, ROWS, 2>(u);
     }
+    if constexpr (ROWS <= MR<T> && NP<T> == 2) {
+        if (vecs == 3) return micro<T, TA, TB, ROWS, 3>(u);
+        if (vecs == 4) return micro<T, TA, TB, ROWS, 4>(u);
+    }
+}
+
+template <class T, class TA, class TB> inline void run_micro(int rows, int vecs, const Micro<T, TA, TB>& u) {
     switch (rows) {
-        MGX_MICRO(1) MGX_MICRO(2) MGX_MICRO(3) MGX_MICRO(4) MGX_MICRO(5) MGX_MICRO(6) MGX_MICRO(7) MGX_MICRO(8)
+        case 1: return run_micro<T, TA, TB, 1>(vecs, u);
+        case 2: return run_micro<T, TA, TB, 2>(vecs, u);
+        case 3: return run_micro<T, TA, TB, 3>(vecs, u);
+        case 4: return run_micro<T, TA, TB, 4>(vecs, u);
+        case 5: return run_micro<T, TA, TB, 5>(vecs, u);
+        case 6: return run_micro<T, TA, TB, 6>(vecs, u);
+        case 7: return run_micro<T, TA, TB, 7>(vecs, u);
+        case 8: return run_micro<T, TA, TB, 8>(vecs, u);
     }
-#undef MGX_MICRO
 }
 
 // ---- finishing a tile -----------------------------------------------------------------------------------------
@@ -232,7 +243,8 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels
     for (int64_t p = panels.begin, np; p < panels.end; p += np) {
         const int64_t group = p / per_group, first = p % per_group, col0 = e.col0 + group * e.cols;
         np = least(NP<T>, least(panels.end - p, per_group - first));
-        const int64_t col = first * NR, width = np * NR, cols = least(width, e.cols - col);
+        const int64_t col = first * NR, cols = least(np * NR, e.cols - col);
+        const int64_t vecs = ceil_div(cols, LANES), width = vecs * LANES;
         for (int64_t pass = 0; pass < plan.count; ++pass) {
             const int64_t seg = pass / plan.pieces * plan.segs, k0 = pass % plan.pieces * plan.depth;
             const int64_t segs = least(plan.segs, e.segs - seg), kc = least(plan.depth, e.kc - k0);
@@ -245,7 +257,7 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels
                 const TA** taps = table + r0 * e.segs + seg * n;
                 const char* ahead = fetch_ahead(b, next, np, segs * kc, e.panel, t);
                 run_micro<T, TA, TB>(
-                    n, int(np), {taps, segs, k0 + group * e.group_step, kc, b, e.step, e.panel, tile, pass > 0, ahead});
+                    n, int(vecs), {taps, segs, k0 + group * e.group_step, kc, b, e.step, e.panel, tile, pass > 0, ahead});
                 if (last) e.finish(e.epi, e.row0 + rows.begin + r0, col0 + col, n, int(cols), int(width), tile);
             }
         }

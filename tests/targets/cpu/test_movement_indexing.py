@@ -1,0 +1,76 @@
+"""Views, copies and index operators on cpu against ref."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import migraphx
+from migraphx.ir.builder import Builder
+from migraphx.ir.shape import Shape, permuted
+from tests.targets.cpu.side_by_side import Case, check
+
+
+def shape(*lens: int, type: str = "float") -> Shape:
+    return Shape(type, lens)
+
+
+def nested_concats(b, x, y, z):
+    """As in a dense block: each concat is a prefix of the next."""
+    first = b.concat(x, b.relu(y), axis=1)
+    second = b.concat(x, b.relu(y), b.tanh(z), axis=1)
+    return [b.exp(first), b.abs(second), second]
+
+
+def test_movement() -> None:
+    cases = [
+        Case("transpose", lambda b, x: b.transpose(x, permutation=(2, 0, 1)), (shape(3, 17, 20),)),
+        Case("reshape", lambda b, x: b.reshape(b.transpose(x, permutation=(1, 0, 2)), dims=(17, 60)), (shape(3, 17, 20),)),
+        Case("reshape_view", lambda b, x: b.reshape(b.slice(x, axes=(1,), starts=(2,), ends=(8,)), dims=(3, 2, 3)), (shape(3, 9),)),
+        Case("squeeze", lambda b, x: b.unsqueeze(b.squeeze(x, axes=(1,)), axes=(0, 3)), (shape(3, 1, 8),)),
+        Case("broadcast", lambda b, x: b.broadcast(x, axis=1, out_lens=(2, 5, 3)), (shape(5),)),
+        Case("layout", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(2, 5, 3, 4),)),
+        Case("contiguous", lambda b, x: b.contiguous(x), (permuted("float", (2, 5, 3, 4), (0, 2, 3, 1)),)),
+        Case("concat", lambda b, x, y: b.concat(x, y, axis=1), (shape(3, 5), shape(3, 9))),
+        Case("concat_last", lambda b, x, y: b.concat(b.relu(x), y, b.relu(x), axis=-1), (shape(3, 5), shape(3, 9))),
+        Case("nested", nested_concats, (shape(2, 3, 4), shape(2, 5, 4), shape(2, 2, 4))),
+        Case("pad", lambda b, x: b.pad(x, pads=(1, 0, 2, 3), value=1.5), (shape(4, 6),)),
+        Case("pad_edge", lambda b, x: b.pad(x, pads=(1, 0, 2, 3), mode="edge"), (shape(4, 6),)),
+        Case("pad_reflect", lambda b, x: b.pad(x, pads=(1, 2, 3, 3), mode="reflect"), (shape(4, 6),)),
+        Case("out_of_views", lambda b, x: [x, b.transpose(x, permutation=(1, 0)), x], (shape(4, 6),)),
+        Case("literal_out", lambda b, x: [b.literal(np.arange(6, dtype=np.int64)), b.relu(x)], (shape(4, 6),)),
+    ]
+    check(cases)
+
+
+def test_indexing() -> None:
+    def indices(*lens: int, type: str = "int64") -> Shape:
+        return Shape(type, lens)
+
+    cases = [
+        Case("embedding", lambda b, i: b.gather(b.literal(np.random.default_rng(1).random((9, 33), np.float32)), i, axis=0), (indices(4, 5),)),
+        Case("gather", lambda b, x, i: b.gather(x, i, axis=1), (shape(3, 6, 4), indices(2, 2, type="int32"))),
+        Case("gather_transposed", lambda b, x, i: b.gather(b.transpose(x, permutation=(1, 0)), i, axis=0), (shape(4, 6), indices(3))),
+        Case("gather_elements", lambda b, x, i: b.gather_elements(x, i, axis=1), (shape(3, 6), indices(2, 5))),
+        Case("argmax", lambda b, x: [b.argmax(x, axis=1), b.argmin(x, axis=0)], (shape(5, 30, 3),)),
+        Case("argmax_ties", lambda b, x: [b.argmax(x, axis=1, select_last_index=k) for k in (False, True)], (shape(5, 30, type="int32"),)),
+        Case("argmax_nan", lambda b, x: [b.argmax(x, axis=1), b.argmin(x, axis=1)], (shape(25, 9),), special=True),
+        Case("cumsum", lambda b, x: [b.prefix_scan_sum(x, axis=1, exclusive=e, reverse=r) for e in (False, True) for r in (False, True)], (shape(3, 9, 2),)),
+        Case("topk", lambda b, x: b.outputs(b.topk(x, k=4, axis=1), 2), (shape(5, 30, 2),)),
+        Case("topk_small", lambda b, x: b.outputs(b.topk(x, k=7, axis=0, largest=False), 2), (shape(7, 3, type="int32"),)),
+        Case("topk_nan", lambda b, x: b.outputs(b.topk(x, k=5, axis=1), 2), (shape(9, 12),), special=True),
+    ]
+    check(cases)
+
+
+@pytest.mark.parametrize("bad", [9, -10])
+def test_index_out_of_range(bad: int) -> None:
+    program = migraphx.program()
+    main = program._impl.main
+    i = main.add_parameter("i", Shape("int64", (3,)))
+    b = Builder(main, origin="model.py:12")
+    main.add_return([b.gather(b.literal(np.ones((9, 4), np.float32)), i, axis=0)])
+    program.compile(migraphx.get_target("cpu"))
+    with pytest.raises(IndexError, match=rf"gather \(model.py:12\).*length of 9.*{bad}"):
+        program.run({"i": np.array([0, bad, 1])})
+    assert np.array(program.run({"i": np.array([0, -9, 8])})[0]).shape == (3, 4)
