@@ -1,0 +1,165 @@
+"""The backends of `torch.compile`: `migraphx`, `migraphx_aot`, `migraphx_pretraced`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import torch
+from functorch.compile import default_partition, make_boxed_func
+from torch import fx
+from torch._dynamo import register_backend
+from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
+from torch.utils._python_dispatch import _disable_current_modes
+
+from torch_migraphx.dynamo.decompositions import decompositions
+from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
+from torch_migraphx.dynamo.runner import Runner
+from torch_migraphx.dynamo.strides import with_strides
+from torch_migraphx.lower import lower
+from torch_migraphx.options import Options
+
+logger = logging.getLogger(__name__)
+
+
+@register_backend(name="migraphx")
+def migraphx_backend(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
+) -> Callable[..., Any]:
+    """Compile a graph of Dynamo's.
+
+    Calls that need no gradient go straight to the engine, weights compiled in. Others go through AOTAutograd: the
+    forward runs in the engine, the backward in torch.
+    """
+    chosen = _options(options, other)
+    if needs_gradient(example_inputs):
+        return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
+    try:
+        return _direct(gm, example_inputs, chosen)
+    except NeedsAot as reason:
+        logger.info("through AOTAutograd: %s", reason)
+        return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
+
+
+@register_backend(name="migraphx_aot")
+def migraphx_aot_backend(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
+) -> Callable[..., Any]:
+    """Compile a graph of Dynamo's through AOTAutograd, forward and backward."""
+    return _autograd(gm, example_inputs, _options(options, other), backward_in_engine=True)
+
+
+@register_backend(name="migraphx_pretraced")
+def migraphx_pretraced_backend(
+    gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
+) -> Callable[..., Any]:
+    """Compile a functional graph of ATen (or acc) operators that another tracer made, for inference."""
+    return _runner(gm, example_inputs, _options(options, other), _static_inputs(gm))
+
+
+def _options(options: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Options:
+    if other:
+        raise TypeError(f"the migraphx backends take options={{...}}, not {', '.join(map(repr, other))}")
+    return Options.of(**(options or {}))
+
+
+def needs_gradient(inputs: Sequence[Any]) -> bool:
+    """Whether a call with these inputs may be asked for gradients."""
+    return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
+
+
+def _refuse_other_devices(inputs: Sequence[Any]) -> None:
+    elsewhere = {x.device.type for x in inputs if isinstance(x, torch.Tensor)} - {"cpu"}
+    if elsewhere:
+        raise NotImplementedError(
+            f"an input of the graph is on {', '.join(sorted(elsewhere))}; this version compiles for the CPU"
+        )
+
+
+def _static_inputs(gm: fx.GraphModule) -> set[str]:
+    """The inputs that Dynamo marked as parameters and buffers."""
+    return {
+        n.name
+        for n in gm.graph.nodes
+        if n.op == "placeholder" and "_dynamo_static_input_type" in n.meta.get("tensor_dict", {})
+    }
+
+
+def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Runner:
+    """Without AOTAutograd: Torch IR to acc operators to a program."""
+    if is_symbolic(gm):
+        return _runner(gm, inputs, options, _static_inputs(gm), to_acc)
+    return _runner(to_acc(gm), inputs, options, _static_inputs(gm))
+
+
+def _runner(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    options: Options,
+    constants: set[str],
+    normalized: Callable[[fx.GraphModule], fx.GraphModule] = lambda gm: gm,
+) -> Runner:
+    """Compiled now where the sizes are known and the weights are at hand, else at the first call."""
+    _refuse_other_devices(inputs)
+    symbolic = is_symbolic(gm)
+
+    def build(args: Sequence[Any], fixed: frozenset[str]) -> Callable[..., Any]:
+        with _disable_current_modes(), torch.no_grad():
+            graph = normalized(concrete(gm, args)) if symbolic else gm
+            return lower(graph, args, options, fixed).forward
+
+    names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
+    runner = Runner(build, names, constants, symbolic)
+    at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
+    if at_hand and not symbolic:
+        runner.prepare(inputs)
+    return runner
+
+
+# ---- through AOTAutograd ----
+
+
+def _autograd(
+    gm: fx.GraphModule, inputs: Sequence[Any], options: Options, backward_in_engine: bool
+) -> Callable[..., Any]:
+    _refuse_other_devices(inputs)
+    forward = partial(_forward, options=options)
+    backward = partial(_forward, options=options) if backward_in_engine else _backward
+    compile_ = aot_autograd(
+        fw_compiler=forward,
+        bw_compiler=backward,
+        inference_compiler=partial(_inference, options=options),
+        decompositions=decompositions(),
+        partition_fn=default_partition,
+    )
+    return compile_(gm, inputs)
+
+
+def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """A forward whose gradients are asked for: weights are inputs, since training changes them."""
+    runner = _runner(gm, inputs, options, set())
+    return make_boxed_func(with_strides(gm, runner))
+
+
+def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """A graph without gradients: weights that it does not write are compiled in."""
+    context = TracingContext.try_get()
+    facts = context.fw_metadata if context is not None else None
+    names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
+    static = facts.static_input_indices if facts is not None else ()
+    written = {k for k, info in enumerate(facts.input_info) if info.mutates_data} if facts is not None else set()
+    constants = {names[k] for k in static if k < len(names) and k not in written}
+    return make_boxed_func(with_strides(gm, _runner(gm, inputs, options, constants)))
+
+
+def _backward(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    _say_backward()
+    return make_boxed_func(gm.forward)
+
+
+@cache
+def _say_backward() -> None:
+    logger.warning("gradients are computed by torch: the backward of a graph compiled by 'migraphx' is not compiled")

@@ -1,0 +1,143 @@
+"""Passes on Dynamo's graphs: into acc operators, and with symbolic sizes replaced by numbers."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._pytree import tree_leaves
+
+from torch_migraphx.fx.fx2mgx import described, is_python
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_acc_op, normalize
+from torch_migraphx.fx.tracer.acc_tracer.functionalize import functionalize
+from torch_migraphx.fx.tracer.acc_tracer.proxies import AccTraceError
+from torch_migraphx.lower import copied
+
+assert acc_ops  # imported for its effect: it fills the mappings
+IN_PLACE_OPERATORS = frozenset(
+    {
+        operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
+        operator.ipow, operator.iand, operator.ior, operator.ixor, operator.setitem, operator.imatmul,
+    }
+)  # fmt: skip
+GRAD_MODE = (torch._C._set_grad_enabled,)
+
+
+class NeedsAot(Exception):
+    """The graph has to go through AOTAutograd; the message says why."""
+
+
+def to_acc(gm: fx.GraphModule) -> fx.GraphModule:
+    """Dynamo's Torch-IR graph as a functional graph of acc operators, for a call that needs no gradient.
+
+    Raises NeedsAot where the graph writes to its inputs, behaves as in training, or holds what has no acc operator.
+    """
+    gm = copied(gm)
+    graph = gm.graph
+    for n in list(graph.nodes):
+        if "example_value" in n.meta:
+            n.meta["val"] = n.meta["example_value"]
+        if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
+            graph.erase_node(n)  # no gradients are computed in any case
+    inputs = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in _storages(n)}
+    for n in graph.nodes:
+        if n.op not in ("call_function", "call_method"):
+            continue
+        bound = _bound(n)
+        if bound.get("training") is True or bound.get("train") is True:
+            raise NeedsAot(f"{described(n)} behaves as in training")
+        if _in_place(n, bound):
+            if _storages(n.args[0]) & inputs:
+                raise NeedsAot(f"{described(n)} writes to an input of the graph")
+            n.meta["mutates"] = True
+    try:
+        functionalize(graph)
+    except AccTraceError as error:
+        raise NeedsAot(str(error)) from error
+    normalize(graph, _fake_mode(graph))
+    graph.eliminate_dead_code()
+    for n in graph.nodes:
+        if n.op.startswith("call_") and not (is_acc_op(n.target) or is_python(n.target)):
+            raise NeedsAot(f"{described(n)}: {n.meta.get('acc_unmapped', 'has no acc operator')}")
+    return gm
+
+
+def _bound(n: fx.Node) -> dict[str, Any]:
+    """The arguments by name, with defaults, of what the acc normalizer knows."""
+    mapping = find_mapping(n.op, n.target)
+    if mapping is None:
+        return dict(n.kwargs)
+    try:
+        bound = mapping.bind(n.args, dict(n.kwargs))
+    except TypeError:
+        return dict(n.kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _in_place(n: fx.Node, bound: dict[str, Any]) -> bool:
+    """Whether a node changes its first argument."""
+    if bound.get("inplace") is True or n.kwargs.get("inplace") is True or n.kwargs.get("out") is not None:
+        return True
+    if n.op == "call_method":
+        name = str(n.target)
+        return name in ("__setitem__",) or (name.endswith("_") and (not name.endswith("__") or name[:3] == "__i"))
+    if n.target in IN_PLACE_OPERATORS:
+        return isinstance(n.args[0], fx.Node) and isinstance(n.args[0].meta.get("val"), torch.Tensor)
+    name = getattr(n.target, "__name__", "")
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _storages(n: Any) -> set[StorageWeakRef]:
+    if not isinstance(n, fx.Node):
+        return set()
+    tensors = (t for t in tree_leaves(n.meta.get("val")) if isinstance(t, torch.Tensor))
+    return {StorageWeakRef(t.untyped_storage()) for t in tensors}
+
+
+def _fake_mode(graph: fx.Graph) -> FakeTensorMode:
+    for n in graph.nodes:
+        for t in tree_leaves(n.meta.get("val")):
+            if isinstance(t, torch._subclasses.FakeTensor):
+                return t.fake_mode
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def is_symbolic(gm: fx.GraphModule) -> bool:
+    """Whether a graph has inputs whose sizes are symbols, or that are symbols."""
+    for n in gm.graph.nodes:
+        if n.op != "placeholder":
+            continue
+        value = n.meta.get("val", n.meta.get("example_value"))
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return True
+        if isinstance(value, torch.Tensor) and any(not isinstance(s, int) for s in (*value.shape, *value.stride())):
+            return True
+    return False
+
+
+def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+    """A copy in which every size is the number that it is for these inputs."""
+    gm = copied(gm)
+    for n in gm.graph.nodes:
+        for key in ("val", "example_value", "tensor_meta"):
+            n.meta.pop(key, None)
+    with torch.no_grad():
+        FakeTensorProp(gm, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*inputs)
+    for n, x in zip([n for n in gm.graph.nodes if n.op == "placeholder"], inputs, strict=True):
+        n.meta.setdefault("val", x)
+    for n in list(gm.graph.nodes):
+        value = n.meta.get("val")
+        if n.op in ("placeholder", "call_function", "call_method") and isinstance(value, int | float | bool):
+            for user in list(n.users):
+                user.args = fx.node.map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
+                user.kwargs = fx.node.map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)
+    gm.graph.eliminate_dead_code()
+    return gm

@@ -1,0 +1,7 @@
+"""The FX road: trace a model, convert the graph, run it as a module."""
+
+from torch_migraphx.fx.fx2mgx import MGXInterpreter
+from torch_migraphx.fx.lower import lower_to_mgx
+from torch_migraphx.fx.mgx_module import MGXModule
+
+__all__ = ["MGXInterpreter", "MGXModule", "lower_to_mgx"]

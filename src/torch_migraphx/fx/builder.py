@@ -1,0 +1,211 @@
+"""The vocabulary of the converters: `b.relu(x)` over migraphx's public API, with torch's promotion rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import migraphx
+import ml_dtypes
+import numpy as np
+import torch
+
+Value = migraphx.instruction_ref
+Operand = Value | bool | int | float
+
+TYPES: dict[torch.dtype, str] = {
+    torch.bool: "bool",
+    torch.float16: "half",
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.bfloat16: "bf16",
+    torch.uint8: "uint8",
+    torch.uint16: "uint16",
+    torch.uint32: "uint32",
+    torch.uint64: "uint64",
+    torch.int8: "int8",
+    torch.int16: "int16",
+    torch.int32: "int32",
+    torch.int64: "int64",
+}
+DTYPES: dict[str, torch.dtype] = {name: dtype for dtype, name in TYPES.items()}
+
+
+class UnsupportedError(NotImplementedError):
+    """The engine has no form for this operation or these arguments; it can run in torch."""
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """MIGraphX's name of a torch dtype; UnsupportedError where it has none."""
+    name = TYPES.get(dtype)
+    if name is None:
+        raise UnsupportedError(f"the engine has no type for {dtype}")
+    return name
+
+
+def dtype_of(x: Operand) -> torch.dtype:
+    """The torch dtype of a value; of a number, the one torch gives it."""
+    if isinstance(x, Value):
+        return DTYPES[x.shape().type_string().removesuffix("_type")]
+    return torch.bool if isinstance(x, bool) else torch.int64 if isinstance(x, int) else torch.get_default_dtype()
+
+
+def lens(x: Operand) -> tuple[int, ...]:
+    """The lens of a value; () for a number."""
+    return tuple(x.shape().lens()) if isinstance(x, Value) else ()
+
+
+def rank(x: Operand) -> int:
+    return len(lens(x))
+
+
+def shape_of(tensor: torch.Tensor, standard: bool = False) -> migraphx.shape:
+    """The engine's shape of a tensor, with its strides unless `standard`."""
+    sizes = [int(n) for n in tensor.shape]
+    if standard:
+        return migraphx.shape(type_name(tensor.dtype), sizes)
+    return migraphx.shape(type_name(tensor.dtype), sizes, list(tensor.stride()))
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """A CPU tensor as an array over the same memory, which the array keeps alive."""
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if plain.dtype == torch.bfloat16:
+        return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    type_name(plain.dtype)
+    return plain.numpy()
+
+
+def common_dtype(*operands: Operand) -> torch.dtype:
+    """torch's promotion: tensors with dimensions decide, then 0-d tensors, then numbers."""
+    tiers: list[torch.dtype | None] = [None, None, None]
+    for x in operands:
+        tier = 2 if not isinstance(x, Value) else 0 if rank(x) else 1
+        known, dtype = tiers[tier], dtype_of(x)
+        tiers[tier] = dtype if known is None else torch.promote_types(known, dtype)
+    result = tiers[0]
+    for lower in tiers[1:]:
+        if lower is not None and (result is None or _category(lower) > _category(result)):
+            result = lower if result is None else torch.promote_types(result, lower)
+    assert result is not None
+    return result
+
+
+def _category(dtype: torch.dtype) -> int:
+    return 2 if dtype.is_floating_point else 0 if dtype == torch.bool else 1
+
+
+def float_dtype(*operands: Operand) -> torch.dtype:
+    """The promoted type of functions that answer in floating point: integers become the default type."""
+    dtype = common_dtype(*operands)
+    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+
+
+@lru_cache(maxsize=None)
+def _is_macro(name: str) -> bool:
+    try:
+        migraphx.macro(name)
+    except ValueError:
+        return False
+    return True
+
+
+class Builder:
+    """Adds to one module; every operator and every macro is a method: `b.softmax(x, axis=1)`.
+
+    A trailing underscore keeps Python's keywords apart: `b.not_(x)`.
+    """
+
+    def __init__(self, module: migraphx.module) -> None:
+        self.module = module
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        name = name.rstrip("_")
+        if _is_macro(name):
+            return lambda *inputs, **attributes: self.module.add_macro(
+                migraphx.macro(name, **attributes), list(inputs)
+            )
+        return lambda *inputs, **attributes: self.module.add_instruction(
+            migraphx.op(name, **attributes), list(inputs)
+        )
+
+    # ---- constants ----
+
+    def literal(self, tensor: torch.Tensor) -> Value:
+        """A constant that shares the tensor's memory."""
+        return self.module.add_literal(to_numpy(tensor))
+
+    def full(self, value: bool | int | float, dtype: torch.dtype, sizes: Sequence[int] = ()) -> Value:
+        """A constant of one value, broadcast to `sizes`."""
+        one = self.literal(torch.tensor([value] if sizes else value, dtype=dtype))
+        return self.expand(one, sizes)
+
+    def tensor(self, x: Operand, dtype: torch.dtype | None = None) -> Value:
+        """`x` as a value of `dtype` (its own where None); a number becomes a 0-d constant."""
+        if not isinstance(x, Value):
+            return self.full(x, dtype or dtype_of(x))
+        return x if dtype is None else self.cast(x, dtype)
+
+    # ---- types and lens ----
+
+    def cast(self, x: Value, dtype: torch.dtype) -> Value:
+        """`x` as another type; nothing is added where it has it."""
+        return x if dtype_of(x) == dtype else self.convert(x, target_type=type_name(dtype))
+
+    def expand(self, x: Value, sizes: Sequence[int]) -> Value:
+        """`x` broadcast to `sizes`; nothing is added where it has them."""
+        return x if lens(x) == tuple(sizes) else self.multibroadcast(x, out_lens=list(sizes))
+
+    def broadcast_all(self, *operands: Operand, dtype: torch.dtype) -> list[Value]:
+        """All operands as `dtype` and of their common lens."""
+        sizes = torch.broadcast_shapes(*(lens(x) for x in operands))
+        return [
+            self.expand(self.cast(x, dtype), sizes) if isinstance(x, Value) else self.full(x, dtype, sizes)
+            for x in operands
+        ]
+
+    def pointwise(self, name: str, *operands: Operand, dtype: torch.dtype | None = None, **attributes: Any) -> Value:
+        """An elementwise operator on promoted (to `dtype` where given) and broadcast operands."""
+        values = self.broadcast_all(*operands, dtype=dtype or common_dtype(*operands))
+        return getattr(self, name)(*values, **attributes)
+
+    def unary(self, name: str, x: Operand, **attributes: Any) -> Value:
+        """An elementwise operator of one operand that answers in floating point."""
+        return self.pointwise(name, x, dtype=float_dtype(x), **attributes)
+
+    def view(self, x: Value, sizes: Sequence[int]) -> Value:
+        """`x` reshaped; nothing is added where it has these lens."""
+        return x if lens(x) == tuple(sizes) else self.reshape(x, dims=list(sizes))
+
+    def permute(self, x: Value, order: Sequence[int]) -> Value:
+        """`x` with its dimensions in another order; nothing is added where it is the present one."""
+        order = [d % rank(x) for d in order]
+        return x if order == list(range(rank(x))) else self.transpose(x, permutation=order)
+
+    def cut(self, x: Value, dim: int, start: int, end: int) -> Value:
+        """Elements start to end (excluded) along `dim`; nothing is added where that is all of them."""
+        if (start, end) == (0, lens(x)[dim]):
+            return x
+        return self.slice(x, axes=[dim % rank(x)], starts=[start], ends=[end])
+
+
+def axes(dim: int | Sequence[int] | None, n: int) -> list[int]:
+    """The dimensions that torch's `dim` names in a rank of `n`, from the front; all where None or empty."""
+    if dim is None or (not isinstance(dim, int) and not dim):
+        return list(range(n))
+    given = [dim] if isinstance(dim, int) else list(dim)
+    return sorted({axis(d, n) for d in given})
+
+
+def axis(dim: int, n: int) -> int:
+    """One dimension counted from the front; IndexError where it is out of range."""
+    if not -max(n, 1) <= dim < max(n, 1):
+        raise IndexError(f"dimension {dim} is not in a rank of {n}")
+    return dim % max(n, 1)
+
+
+def spread(value: int | Sequence[int], n: int) -> list[int]:
+    """One value for each of `n` spatial dimensions."""
+    values = [value] if isinstance(value, int) else list(value)
+    return [int(v) for v in (values * n if len(values) == 1 else values)]

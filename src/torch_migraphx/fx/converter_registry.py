@@ -1,0 +1,118 @@
+"""Converters: one function per operation, bound by schema for every dialect.
+
+`@converter(acc_ops.softmax, aten.softmax.int)` registers a function for several targets. Each target's own schema
+(the signature of an acc operator, the ATen schema of an overload) gives the order and the defaults of its
+arguments, so the function receives everything by name and counts nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import torch
+
+from torch_migraphx.fx.builder import Builder, UnsupportedError
+
+REQUIRED = inspect.Parameter.empty
+SAME_NAME = {"self": "input"}
+NO_MEANING_HERE = frozenset(
+    {"inplace", "memory_format", "layout", "pin_memory", "device", "non_blocking", "copy", "out"}
+)
+"""Arguments that change no value on one device and are dropped; `out` must not be given."""
+
+
+@dataclass(frozen=True)
+class Named:
+    """A target some of whose arguments the converter knows by other names."""
+
+    target: Callable[..., Any]
+    names: tuple[tuple[str, str], ...]
+
+
+def named(target: Callable[..., Any], **names: str) -> Named:
+    """`named(aten.embedding.default, indices="input")`: the target's name, then the converter's."""
+    return Named(target, tuple(names.items()))
+
+
+@dataclass(frozen=True)
+class Converter:
+    """How one target is converted: its arguments (its name, the converter's name, default) and the function."""
+
+    target: Callable[..., Any]
+    arguments: tuple[tuple[str, str, Any], ...]
+    function: Callable[..., Any]
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Every argument by the converter's name; TypeError for a missing or unknown one."""
+        own = [name for name, _, _ in self.arguments]
+        if len(args) > len(own):
+            raise TypeError(f"{target_name(self.target)} takes {len(own)} arguments, got {len(args)}")
+        given = dict(zip(own, args, strict=False)) | dict(kwargs)
+        for name in given:
+            if name not in own:
+                near = get_close_matches(name, own, 1)
+                raise TypeError(f"{target_name(self.target)} has no argument {name!r}; nearest: {near or own}")
+        bound = {known: given.get(name, default) for name, known, default in self.arguments}
+        missing = [name for name, value in bound.items() if value is REQUIRED]
+        if missing:
+            raise TypeError(f"{target_name(self.target)}: missing {', '.join(missing)}")
+        if bound.get("out") is not None:
+            raise UnsupportedError("writes into `out`")
+        return {name: value for name, value in bound.items() if name not in NO_MEANING_HERE}
+
+    def __call__(self, b: Builder, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        return self.function(b, **self.bind(args, kwargs))
+
+
+CONVERTERS: dict[Callable[..., Any], Converter] = {}
+
+
+def converter(*targets: Callable[..., Any] | Named) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function `f(b, *, name=...)` for targets of any dialect.
+
+    It must take every argument of each target's schema but those without a meaning here (`inplace`, ...), so none
+    is dropped unseen. TypeError at registration where it does not, or where a target has a converter already.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        parameters = dict(list(inspect.signature(function).parameters.items())[1:])
+        for item in targets:
+            target, names = (item.target, dict(item.names)) if isinstance(item, Named) else (item, {})
+            arguments = tuple(
+                (name, names.get(name, SAME_NAME.get(name, name)), default) for name, default in schema(target)
+            )
+            known = {as_ for _, as_, _ in arguments}
+            unseen = [n for n in known if n not in parameters and n not in NO_MEANING_HERE]
+            unmet = [n for n, p in parameters.items() if p.default is REQUIRED and n not in known]
+            if unseen or unmet:
+                raise TypeError(f"{target_name(target)}: converter {function.__name__} misses {unseen or unmet}")
+            if target in CONVERTERS:
+                raise TypeError(f"{target_name(target)} has two converters")
+            CONVERTERS[target] = Converter(target, arguments, function)
+        return function
+
+    return register
+
+
+def schema(target: Callable[..., Any]) -> list[tuple[str, Any]]:
+    """The arguments of a target in order, each with its default or REQUIRED."""
+    if isinstance(target, torch._ops.OpOverload):
+        return [
+            (a.name, a.default_value if a.has_default_value() else REQUIRED) for a in target._schema.arguments
+        ]
+    return [(p.name, p.default) for p in inspect.signature(target).parameters.values()]
+
+
+def target_name(target: Any) -> str:
+    """How a target is written: `acc_ops.relu`, `aten.relu.default`."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target)
+    if isinstance(target, str):
+        return f"Tensor.{target}"
+    module = (getattr(target, "__module__", None) or "").rpartition(".")[2].removeprefix("_")
+    name = getattr(target, "__name__", str(target))
+    return f"{module}.{name}" if module else name

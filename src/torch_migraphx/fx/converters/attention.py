@@ -1,0 +1,69 @@
+"""Scaled dot-product attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens
+from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+
+aten = torch.ops.aten
+
+
+@converter(acc_ops.scaled_dot_product_attention, aten.scaled_dot_product_attention.default)
+def attention(
+    b: Builder, query: Value, key: Value, value: Value, attn_mask: Value | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+) -> Value:
+    if dropout_p:
+        raise UnsupportedError("attention with dropout draws random numbers")
+    if not enable_gqa and len(lens(query)) > 2 and lens(key)[-3] not in (1, lens(query)[-3]):
+        raise UnsupportedError("heads differ without enable_gqa, which is an error in torch")
+    if attn_mask is not None and dtype_of(attn_mask) not in (torch.bool, dtype_of(query)):
+        attn_mask = b.cast(attn_mask, dtype_of(query))
+    inputs: list[Any] = [query, key, value, attn_mask]
+    return b.scaled_dot_product_attention(*inputs, scale=scale, is_causal=is_causal)
+
+
+@converter(aten._scaled_dot_product_attention_math.default)
+def attention_math(
+    b: Builder, query: Value, key: Value, value: Value, attn_mask: Value | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, dropout_mask: Value | None = None, scale: float | None = None, enable_gqa: bool = False,
+) -> tuple[Value, None]:
+    """The answer alone: the weights, which nobody reads in inference, are not computed."""
+    if dropout_mask is not None:
+        raise UnsupportedError("attention with a dropout mask")
+    return attention(b, query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa), None
+
+
+@converter(aten._scaled_dot_product_flash_attention_for_cpu.default)
+def attention_cpu(
+    b: Builder, query: Value, key: Value, value: Value, dropout_p: float = 0.0, is_causal: bool = False,
+    attn_mask: Value | None = None, scale: float | None = None,
+) -> tuple[Value, Value]:
+    """(answer, logsumexp of the scores {N, heads, length} in float)."""
+    y = attention(b, query, key, value, attn_mask, dropout_p, is_causal, scale, True)
+    return y, scores_logsumexp(b, query, key, attn_mask, is_causal, scale)
+
+
+def scores_logsumexp(
+    b: Builder, query: Value, key: Value, mask: Value | None, is_causal: bool, scale: float | None
+) -> Value:
+    """log(sum(exp(query @ key.T * scale + mask))) over the keys; dead code unless a backward reads it."""
+    n = len(lens(query))
+    turned = b.permute(key, [*range(n - 2), n - 1, n - 2])
+    factor = lens(query)[-1] ** -0.5 if scale is None else scale
+    scores = b.cast(b.pointwise("mul", b.matmul(query, turned), factor), torch.float32)
+    rows, columns = lens(scores)[-2:]
+    hidden = b.full(-torch.inf, torch.float32, lens(scores))
+    if is_causal:
+        seen = b.expand(b.literal(torch.ones(rows, columns, dtype=torch.bool).tril()), lens(scores))
+        scores = b.where(seen, scores, hidden)
+    if mask is not None and dtype_of(mask) == torch.bool:
+        scores = b.where(b.expand(mask, lens(scores)), scores, hidden)
+    elif mask is not None:
+        scores = b.pointwise("add", scores, b.cast(mask, torch.float32))
+    return b.logsumexp(scores, axes=[n - 1], keepdims=False)

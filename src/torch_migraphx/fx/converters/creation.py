@@ -1,0 +1,88 @@
+"""Constants made from numbers alone: torch itself computes them, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens
+from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+
+def number(value: Any) -> Any:
+    if isinstance(value, Value):
+        raise UnsupportedError("a constant whose value is data")
+    return value
+
+
+@converter(acc_ops.full, aten.full.default)
+def full(b: Builder, size: list[int], fill_value: Any, dtype: torch.dtype | None = None) -> Value:
+    known = torch.full((), number(fill_value), dtype=dtype)
+    return b.full(known.item(), known.dtype, size)
+
+
+@converter(aten.zeros.default, aten.new_zeros.default, aten.empty.memory_format)
+def zeros(b: Builder, size: list[int], dtype: torch.dtype | None = None, input: Value | None = None) -> Value:
+    own = torch.get_default_dtype() if input is None else dtype_of(input)
+    return b.full(0, dtype or own, size)
+
+
+@converter(aten.ones.default, aten.new_ones.default)
+def ones(b: Builder, size: list[int], dtype: torch.dtype | None = None, input: Value | None = None) -> Value:
+    own = torch.get_default_dtype() if input is None else dtype_of(input)
+    return b.full(1, dtype or own, size)
+
+
+@converter(aten.new_full.default)
+def new_full(b: Builder, input: Value, size: list[int], fill_value: Any, dtype: torch.dtype | None = None) -> Value:
+    return b.full(number(fill_value), dtype or dtype_of(input), size)
+
+
+@converter(aten.full_like.default)
+def full_like(b: Builder, input: Value, fill_value: Any, dtype: torch.dtype | None = None) -> Value:
+    return b.full(number(fill_value), dtype or dtype_of(input), lens(input))
+
+
+@converter(aten.zeros_like.default, aten.empty_like.default)
+def zeros_like(b: Builder, input: Value, dtype: torch.dtype | None = None) -> Value:
+    return b.full(0, dtype or dtype_of(input), lens(input))
+
+
+@converter(aten.ones_like.default)
+def ones_like(b: Builder, input: Value, dtype: torch.dtype | None = None) -> Value:
+    return b.full(1, dtype or dtype_of(input), lens(input))
+
+
+@converter(aten.scalar_tensor.default)
+def scalar_tensor(b: Builder, s: Any, dtype: torch.dtype | None = None) -> Value:
+    return b.full(number(s), dtype or torch.get_default_dtype())
+
+
+@converter(aten.fill.Scalar)
+def fill(b: Builder, input: Value, value: Any) -> Value:
+    return b.full(number(value), dtype_of(input), lens(input))
+
+
+@converter(acc_ops.arange, aten.arange.default, aten.arange.start, aten.arange.start_step)
+def arange(b: Builder, end: Any, start: Any = 0, step: Any = 1, dtype: torch.dtype | None = None) -> Value:
+    return b.literal(torch.arange(number(start), number(end), number(step), dtype=dtype))
+
+
+@converter(prims.iota.default)
+def iota(b: Builder, length: int, start: int, step: int, dtype: torch.dtype, requires_grad: bool) -> Value:
+    return b.literal(torch.arange(length, dtype=dtype) * step + start)
+
+
+@converter(aten.linspace.default)
+def linspace(b: Builder, start: Any, end: Any, steps: int, dtype: torch.dtype | None = None) -> Value:
+    return b.literal(torch.linspace(number(start), number(end), steps, dtype=dtype))
+
+
+@converter(aten.eye.default, aten.eye.m)
+def eye(b: Builder, n: int, m: int | None = None, dtype: torch.dtype | None = None) -> Value:
+    return b.literal(torch.eye(n, n if m is None else m, dtype=dtype))

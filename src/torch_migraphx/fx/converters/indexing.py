@@ -1,0 +1,252 @@
+"""Slices, gathers and scatters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import EllipsisType
+from typing import Any
+
+import torch
+
+from torch_migraphx.fx.builder import Builder, Operand, UnsupportedError, Value, axis, dtype_of, lens, rank
+from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+
+aten = torch.ops.aten
+
+
+def cut(b: Builder, x: Value, dim: int, start: int | None, stop: int | None, step: int | None) -> Value:
+    """x[..., start:stop:step, ...] by Python's rules, with a positive step."""
+    d = axis(dim, rank(x))
+    first, last, step = slice(start, stop, step).indices(lens(x)[d])
+    if step < 1:
+        raise UnsupportedError("a slice with a negative step is an error in torch")
+    x = b.cut(x, d, first, max(last, first))
+    return x if step == 1 else b.step(x, axes=[d], steps=[step])
+
+
+@converter(acc_ops.slice_tensor, named(aten.slice.Tensor, end="stop"))
+def slice_tensor(
+    b: Builder, input: Value, dim: int = 0, start: int | None = None, stop: int | None = None, step: int = 1
+) -> Value:
+    return cut(b, input, dim, start, stop, step)
+
+
+@converter(acc_ops.select, aten.select.int)
+def select(b: Builder, input: Value, dim: int, index: int) -> Value:
+    d = axis(dim, rank(input))
+    if not isinstance(index, int):
+        raise UnsupportedError("the index is data")
+    k = index % lens(input)[d]
+    return b.squeeze(b.cut(input, d, k, k + 1), axes=[d])
+
+
+@converter(acc_ops.getitem)
+def getitem(b: Builder, input: Any, idx: Any) -> Any:
+    """input[idx] of a tensor, or of a tuple."""
+    if not isinstance(input, Value):
+        return input[idx]
+    items = list(idx) if isinstance(idx, tuple) else [idx]
+    x, dim, picks = input, 0, {}  # picks: dimension of x -> index tensor
+    taken = sum(_consumes(i) for i in items)
+    if Ellipsis not in [i for i in items if isinstance(i, EllipsisType)]:
+        items.append(Ellipsis)
+    for item in items:
+        if isinstance(item, EllipsisType):
+            dim += rank(input) - taken
+        elif item is None:
+            x, dim = b.unsqueeze(x, axes=[dim]), dim + 1
+        elif isinstance(item, slice):
+            x, dim = cut(b, x, dim, item.start, item.stop, item.step), dim + 1
+        elif isinstance(item, bool):
+            raise UnsupportedError("an index that is a bool")
+        elif isinstance(item, int):
+            x = select(b, x, dim, item)
+        else:
+            picks[dim] = _index(b, item)
+            dim += 1
+    return pick(b, x, picks) if picks else x
+
+
+def _consumes(item: Any) -> int:
+    return 0 if item is None or isinstance(item, EllipsisType) else 1
+
+
+def _index(b: Builder, item: Any) -> Value:
+    index = item if isinstance(item, Value) else b.literal(torch.tensor(item))
+    if dtype_of(index) in (torch.bool, torch.uint8):
+        raise UnsupportedError("a mask as index: the number of elements depends on the data")
+    return index
+
+
+def pick(b: Builder, x: Value, picks: dict[int, Value]) -> Value:
+    """x indexed by tensors, broadcast together; their dimensions go where they are, or to the front if apart."""
+    dims = sorted(picks)
+    if len(dims) == 1:
+        return b.gather(x, picks[dims[0]], axis=dims[0])
+    sizes = torch.broadcast_shapes(*(lens(i) for i in picks.values()))
+    n, own = rank(x), lens(x)
+    rest = [d for d in range(n) if d not in picks]
+    flat, step = None, 1
+    for d in reversed(dims):  # one index into the picked dimensions, flattened
+        index = b.expand(b.cast(picks[d], torch.int64), sizes)
+        index = b.where(b.pointwise("less", index, 0), b.pointwise("add", index, own[d]), index)
+        index = index if step == 1 else b.pointwise("mul", index, step)
+        flat, step = index if flat is None else b.add(flat, index), step * own[d]
+    together = dims == list(range(dims[0], dims[-1] + 1))
+    at = dims[0] if together else 0
+    order = [*rest[:at], *dims, *rest[at:]]
+    packed = b.view(b.permute(x, order), [*(own[d] for d in rest[:at]), step, *(own[d] for d in rest[at:])])
+    return b.gather(packed, flat, axis=at)
+
+
+@converter(aten.index.Tensor, aten._unsafe_index.Tensor)
+def index(b: Builder, input: Value, indices: Sequence[Value | None]) -> Value:
+    return pick(b, input, {d: _index(b, i) for d, i in enumerate(indices) if i is not None})
+
+
+@converter(acc_ops.index_select, aten.index_select.default)
+def index_select(b: Builder, input: Value, dim: int, index: Value) -> Value:
+    index = b.view(index, [1]) if rank(index) == 0 else index
+    return b.gather(input, index, axis=axis(dim, rank(input)))
+
+
+@converter(acc_ops.embedding)
+def embedding(b: Builder, input: Value, weight: Value, padding_idx: int | None = None) -> Value:
+    return b.gather(weight, input, axis=0)
+
+
+@converter(named(aten.embedding.default, indices="input"))
+def aten_embedding(
+    b: Builder, input: Value, weight: Value, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Value:
+    return b.gather(weight, input, axis=0)
+
+
+@converter(acc_ops.gather, aten.gather.default)
+def gather(b: Builder, input: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
+    if rank(input) == 0:
+        raise UnsupportedError("gather from a 0-d tensor")
+    d = axis(dim, rank(input))
+    return b.gather_elements(_inside(b, input, index, d), index, axis=d)
+
+
+def _inside(b: Builder, x: Value, index: Value, dim: int) -> Value:
+    """x cut to the index's lens outside `dim`, as torch reads it."""
+    for d, n in enumerate(lens(index)):
+        if d != dim:
+            x = b.cut(x, d, 0, n)
+    return x
+
+
+@converter(acc_ops.scatter, aten.scatter.src, named(aten.scatter.value, value="src"))
+def scatter(b: Builder, input: Value, dim: int, index: Value, src: Operand) -> Value:
+    return _scatter(b, "scatter_none", input, dim, index, src)
+
+
+@converter(acc_ops.scatter_add, aten.scatter_add.default)
+def scatter_add(b: Builder, input: Value, dim: int, index: Value, src: Value) -> Value:
+    return _scatter(b, "scatter_add", input, dim, index, src)
+
+
+def _scatter(b: Builder, operator: str, x: Value, dim: int, index: Value, src: Operand) -> Value:
+    if rank(x) == 0 or rank(index) != rank(x):
+        raise UnsupportedError("a scatter with an index of another rank")
+    d = axis(dim, rank(x))
+    if isinstance(src, Value) and rank(src) == rank(x):
+        for k, n in enumerate(lens(index)):
+            src = b.cut(src, k, 0, n)
+        updates = src
+    else:
+        updates = b.expand(b.tensor(src, dtype_of(x)), lens(index))
+    return getattr(b, operator)(x, index, updates, axis=d)
+
+
+@converter(acc_ops.one_hot)
+def one_hot(b: Builder, input: Value, num_classes: int = -1) -> Value:
+    if num_classes < 0:
+        raise UnsupportedError("the number of classes depends on the data")
+    values = b.literal(torch.tensor([0, 1]))
+    return b.onehot(input, values, axis=-1, depth=num_classes)
+
+
+@converter(aten.select_scatter.default)
+def select_scatter(b: Builder, input: Value, src: Value, dim: int, index: int) -> Value:
+    d = axis(dim, rank(input))
+    k = index % lens(input)[d]
+    return _replaced(b, input, b.unsqueeze(src, axes=[d]), d, k, k + 1)
+
+
+@converter(aten.slice_scatter.default)
+def slice_scatter(
+    b: Builder, input: Value, src: Value, dim: int = 0, start: int | None = None, end: int | None = None,
+    step: int = 1,
+) -> Value:
+    d = axis(dim, rank(input))
+    first, last, step = slice(start, end, step).indices(lens(input)[d])
+    if step != 1:
+        raise UnsupportedError("slice_scatter with a step")
+    return _replaced(b, input, src, d, first, max(first, last))
+
+
+def _replaced(b: Builder, x: Value, middle: Value, dim: int, start: int, end: int) -> Value:
+    """x with the elements start to end along `dim` replaced."""
+    middle = b.expand(b.cast(middle, dtype_of(x)), [end - start if d == dim else n for d, n in enumerate(lens(x))])
+    n = lens(x)[dim]
+    pieces = [b.cut(x, dim, 0, start), middle, b.cut(x, dim, end, n)]
+    kept = [p for p in pieces if lens(p)[dim]]
+    return kept[0] if len(kept) == 1 else b.concat(*kept, axis=dim)
+
+
+@converter(aten.index_put.default)
+def index_put(
+    b: Builder, input: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
+) -> Value:
+    """Index tensors for the first dimensions only, all of them."""
+    if any(i is None for i in indices):
+        raise UnsupportedError("index_put with a dimension left out")
+    places = [_index(b, i) for i in indices]
+    sizes = torch.broadcast_shapes(*(lens(i) for i in places))
+    columns = [b.unsqueeze(b.expand(b.cast(i, torch.int64), sizes), axes=[len(sizes)]) for i in places]
+    tuples = columns[0] if len(columns) == 1 else b.concat(*columns, axis=len(sizes))
+    updates = b.expand(b.cast(values, dtype_of(input)), [*sizes, *lens(input)[len(places) :]])
+    return getattr(b, "scatternd_add" if accumulate else "scatternd_none")(input, tuples, updates)
+
+
+@converter(acc_ops.unfold)
+def unfold(
+    b: Builder, input: Value, kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1,
+) -> Value:
+    return im2col(b, input, _two(kernel_size), _two(dilation), _two(padding), _two(stride))
+
+
+def _two(value: int | Sequence[int]) -> list[int]:
+    values = [value] if isinstance(value, int) else list(value)
+    return values * 2 if len(values) == 1 else values
+
+
+@converter(aten.im2col.default)
+def im2col(
+    b: Builder, input: Value, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
+    stride: Sequence[int],
+) -> Value:
+    """Every pixel of every window by one gather from the padded, flattened image."""
+    if rank(input) == 3:
+        return b.squeeze(im2col(b, b.unsqueeze(input, axes=[0]), kernel_size, dilation, padding, stride), axes=[0])
+    x = b.pad(input, pads=[0, 0, *padding, 0, 0, *padding]) if any(padding) else input
+    n, c, h, w = lens(x)
+    counts = [
+        (size - d * (k - 1) - 1) // s + 1
+        for size, k, d, s in zip((h, w), kernel_size, dilation, stride, strict=True)
+    ]
+    rows, columns = (
+        torch.arange(k)[:, None] * d + torch.arange(m) * s
+        for k, d, m, s in zip(kernel_size, dilation, counts, stride, strict=True)
+    )
+    places = rows[:, None, :, None] * w + columns[None, :, None, :]  # {kh, kw, out h, out w}
+    flat = b.view(x, [n, c, h * w])
+    picked = b.gather(flat, b.literal(places.reshape(math.prod(kernel_size), -1).contiguous()), axis=2)
+    return b.view(picked, [n, c * math.prod(kernel_size), math.prod(counts)])

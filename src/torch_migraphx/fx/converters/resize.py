@@ -1,0 +1,105 @@
+"""Resampling: F.interpolate and the upsample overloads of ATen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, rank, spread
+from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.converters.image import adaptive
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+
+aten = torch.ops.aten
+
+NEAREST = {"nearest": "asymmetric", "nearest-exact": "tf_half_pixel_for_nn"}
+SMOOTH = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+
+
+def resized(
+    b: Builder, x: Value, sizes: Sequence[int], scales: Sequence[float | None], mode: str, align_corners: bool
+) -> Value:
+    """The spatial dimensions of x as `sizes`; where `scales` are known, they place the elements."""
+    n = len(sizes)
+    attributes: dict[str, Any] = {"sizes": [*lens(x)[:-n], *sizes]}
+    if all(s is not None for s in scales) and not align_corners:
+        attributes["scales"] = [1.0, 1.0, *(float(s) for s in scales if s is not None)]
+    if mode in NEAREST:
+        attributes |= {
+            "mode": "nearest", "nearest_mode": "floor", "coordinate_transformation_mode": NEAREST[mode],
+        }  # fmt: skip
+    elif mode in SMOOTH:
+        how = "align_corners" if align_corners else "half_pixel"
+        attributes |= {"mode": SMOOTH[mode], "coordinate_transformation_mode": how}
+    else:
+        raise UnsupportedError(f"interpolate with mode={mode!r}")
+    if mode in SMOOTH and not dtype_of(x).is_floating_point:
+        raise UnsupportedError(f"{mode} interpolation of {dtype_of(x)}")
+    return b.resize(x, **attributes)
+
+
+@converter(acc_ops.interpolate)
+def interpolate(
+    b: Builder, input: Value, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+    align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False,
+) -> Value:
+    n = rank(input) - 2
+    if antialias:
+        raise UnsupportedError("interpolate with antialias")
+    scales: list[float | None] = [None] * n
+    if size is None:
+        factors = [float(s) for s in ([scale_factor] * n if isinstance(scale_factor, int | float) else scale_factor)]
+        size = [math.floor(k * s) for k, s in zip(lens(input)[2:], factors, strict=True)]
+        scales = [None] * n if recompute_scale_factor else list(factors)
+    sizes = spread(size, n)
+    if mode == "area":
+        return adaptive(b, input, n, "average", sizes)
+    return resized(b, input, sizes, scales, mode, bool(align_corners))
+
+
+def _upsample(mode: str, n: int) -> Callable[..., Value]:
+    """The `vec` overloads: an output size, or one scale for each dimension."""
+
+    def upsample(
+        b: Builder, input: Value, output_size: Sequence[int] | None = None,
+        scale_factors: Sequence[float] | None = None, align_corners: bool = False,
+    ) -> Value:
+        return interpolate(b, input, output_size, scale_factors, mode, align_corners)
+
+    return upsample
+
+
+def _nearest(mode: str, n: int) -> Callable[..., Value]:
+    def nearest(
+        b: Builder, input: Value, output_size: Sequence[int], scales: float | None = None,
+        scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None,
+    ) -> Value:
+        given = [scales] if n == 1 else [scales_d, scales_h, scales_w][-n:]
+        return resized(b, input, output_size, given, mode, False)
+
+    return nearest
+
+
+def _smooth(mode: str, n: int) -> Callable[..., Value]:
+    def smooth(
+        b: Builder, input: Value, output_size: Sequence[int], align_corners: bool, scales: float | None = None,
+        scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None,
+    ) -> Value:
+        given = [scales] if n == 1 else [scales_d, scales_h, scales_w][-n:]
+        return resized(b, input, output_size, given, mode, align_corners)
+
+    return smooth
+
+
+for _n in (1, 2, 3):
+    for _prefix, _mode in (("upsample_nearest", "nearest"), ("_upsample_nearest_exact", "nearest-exact")):
+        _op = getattr(aten, f"{_prefix}{_n}d")
+        converter(_op.default)(_nearest(_mode, _n))
+        converter(_op.vec)(_upsample(_mode, _n))
+for _word, _n in (("linear1d", 1), ("bilinear2d", 2), ("trilinear3d", 3), ("bicubic2d", 2)):
+    _op = getattr(aten, f"upsample_{_word}")
+    converter(_op.default)(_smooth(_word[:-2], _n))
+    converter(_op.vec)(_upsample(_word[:-2], _n))

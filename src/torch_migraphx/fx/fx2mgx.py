@@ -1,0 +1,199 @@
+"""MGXInterpreter: a traced graph, acc or ATen, as a `migraphx.program`."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import migraphx
+import torch
+from torch import fx
+from torch.utils._pytree import tree_leaves, tree_map
+
+from torch_migraphx.fx.builder import DTYPES, Builder, UnsupportedError, Value, dtype_of, lens, shape_of
+from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.converters import __all__ as CONVERTER_FAMILIES
+from torch_migraphx.fx.converters.image import Unread
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
+
+FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+PYTHON_MODULES = (operator, math, builtins)
+
+
+class UnsupportedNodes(UnsupportedError):
+    """The graph has nodes without a converter; the message has one line for each."""
+
+
+class ConversionError(UnsupportedError):
+    """A converter refused its arguments, or its answer has not the shape and type that torch gives."""
+
+
+def origin_of(node: fx.Node) -> str:
+    """The line of Python that a node comes from, as `file:line in function`; "" where it is not known."""
+    frames = FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")
+    return "{}:{} in {}".format(*frames[-1]) if frames else ""
+
+
+def described(node: fx.Node) -> str:
+    """`%name = target, from file:line in function`."""
+    what = target_name(node.target) if node.op != "call_module" else f"module {node.target}"
+    origin = origin_of(node)
+    return f"%{node.name} = {what}" + (f", from {origin}" if origin else "")
+
+
+def is_python(target: Any) -> bool:
+    """Whether a target is a function of Python's own, to be called on numbers and tuples."""
+    module = getattr(target, "__module__", None)
+    return module in ("_operator", "operator", "math", "builtins") or target in (torch.sym_float, torch.sym_int)
+
+
+def refusal(node: fx.Node) -> str:
+    """Why a node has no converter; "" where it has one."""
+    if node.op in ("placeholder", "get_attr", "output"):
+        return ""
+    if node.op == "call_function" and (node.target in CONVERTERS or is_python(node.target)):
+        return ""
+    return node.meta.get("acc_unmapped") or f"{target_name(node.target)} has no converter"
+
+
+class MGXInterpreter(fx.Interpreter):
+    """Runs a graph on instructions instead of tensors: the run builds `program`.
+
+    `inputs` are samples for the placeholders (tensors or fake tensors; numbers for symbolic sizes): their shapes and
+    types become the program's parameters. `constants` names placeholders whose tensors become literals instead.
+    UnsupportedNodes lists everything without a converter before conversion starts.
+    """
+
+    def __init__(
+        self,
+        module: fx.GraphModule,
+        inputs: Sequence[Any],
+        verbose_log: bool = False,
+        constants: Mapping[str, torch.Tensor] | None = None,
+    ) -> None:
+        super().__init__(module, garbage_collect_values=False)
+        self.inputs = list(inputs)
+        self.constants = dict(constants or {})
+        self.verbose_log = verbose_log
+        self.program = migraphx.program()
+        self.main = self.program.get_main_module()
+        self.builder = Builder(self.main)
+        self._names: list[str] = []
+        self._output_names: list[str] = []
+        self._literals: dict[int, Value] = {}
+
+    def unsupported_nodes(self) -> list[fx.Node]:
+        """The nodes without a converter."""
+        return [n for n in self.module.graph.nodes if refusal(n)]
+
+    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:  # type: ignore[override]
+        """Convert; returns `program`."""
+        missing = self.unsupported_nodes()
+        if missing:
+            lines = "\n".join(f"  {described(n)}: {refusal(n)}" for n in missing)
+            raise UnsupportedNodes(f"{len(missing)} nodes have no converter:\n{lines}")
+        super().run(*self.inputs, enable_io_processing=False)
+        return self.program
+
+    def get_input_names(self) -> list[str]:
+        """The program's parameters, in the order of the placeholders."""
+        return list(self._names)
+
+    def get_output_names(self) -> list[str]:
+        """The nodes that the program returns, in order."""
+        return list(self._output_names)
+
+    # ---- nodes ----
+
+    def run_node(self, n: fx.Node) -> Any:
+        self.node = n
+        origin = origin_of(n)
+        if origin and hasattr(self.main, "set_origin"):  # AMD's own API has no origins
+            self.main.set_origin(origin)
+        result = super().run_node(n)
+        check_against_torch(n, result)
+        return result
+
+    def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if self.node.name in self.constants:
+            next(self.args_iter, None)
+            return self.constant(self.constants[self.node.name])
+        sample = super().placeholder(target, args, kwargs)
+        if not isinstance(sample, torch.Tensor):
+            return sample
+        self._names.append(str(target))
+        return self.main.add_parameter(str(target), shape_of(sample, standard=True))
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        value = self.fetch_attr(target)
+        return self.constant(value) if isinstance(value, torch.Tensor) else value
+
+    def constant(self, tensor: torch.Tensor) -> Value:
+        """One literal for each tensor, however often it is read."""
+        if id(tensor) not in self._literals:
+            self._literals[id(tensor)] = self.builder.literal(tensor)
+        return self._literals[id(tensor)]
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        leaves = tree_leaves((args, kwargs))
+        unread = next((x for x in leaves if isinstance(x, Unread)), None)
+        if unread is not None and target is not operator.getitem:
+            raise UnsupportedError(f"{target_name(target)} reads {unread.why}")
+        known = not any(isinstance(x, Value) for x in leaves)
+        if target is operator.getitem and isinstance(args[0], tuple | list | torch.Size):
+            return args[0][args[1]]
+        if known and (is_python(target) or (is_acc_op(target) and all(map(is_number, leaves)))):
+            if target not in CREATE:
+                return target(*args, **kwargs)
+        found = CONVERTERS.get(target)
+        if found is None:
+            raise UnsupportedError(f"{target_name(target)} has no converter")
+        return found(self.builder, args, kwargs)
+
+    def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
+        raise UnsupportedError(f"Tensor.{target}: the graph is not normalized to acc or ATen operators")
+
+    def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
+        raise UnsupportedError(f"module {target}: the graph is not normalized to acc or ATen operators")
+
+    def output(self, target: Any, args: Any, kwargs: Any) -> Any:
+        nodes = [n for n in tree_leaves(self.node.args[0]) if n is not None]
+        strange = [n for n in nodes if not isinstance(n, fx.Node) or not isinstance(self.env[n], Value)]
+        if strange:
+            raise UnsupportedError(f"the graph returns {strange[0]!r}, which is no tensor of the engine")
+        self.give(nodes)
+        return args[0]
+
+    def give(self, nodes: Iterable[fx.Node]) -> None:
+        """End the program, which returns these nodes' values."""
+        nodes = list(nodes)
+        self._output_names = [n.name for n in nodes]
+        self.main.add_return([self.env[n] for n in nodes])
+
+
+def is_number(x: Any) -> bool:
+    return x is None or isinstance(x, bool | int | float | str | slice | torch.dtype | torch.device)
+
+
+def check_against_torch(node: fx.Node, result: Any) -> None:
+    """ConversionError where a converted value has not the shape or type that the tracer recorded."""
+    want = node.meta.get("val", node.meta.get("example_value"))
+    if isinstance(want, tuple | list) and isinstance(result, tuple | list):
+        pairs = list(zip(result, want, strict=False))
+    else:
+        pairs = [(result, want)]
+    for got, tensor in pairs:
+        if not isinstance(got, Value) or not isinstance(tensor, torch.Tensor):
+            continue
+        sizes = tuple(tensor.shape)
+        if any(not isinstance(n, int) for n in sizes):
+            continue  # symbolic: the concrete sizes are those of the samples
+        if lens(got) != sizes or dtype_of(got) != tensor.dtype:
+            raise ConversionError(
+                f"{described(node)}: converted to {dtype_of(got)} {list(lens(got))}, "
+                f"torch gives {tensor.dtype} {list(sizes)}"
+            )

@@ -1,0 +1,163 @@
+"""MGXModule: a `migraphx.program` that is called like any `torch.nn.Module`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import migraphx
+import torch
+from torch import nn
+
+from torch_migraphx.fx.builder import DTYPES
+
+OUTPUT = "main:#output_"
+
+
+class Input:
+    """What one input must be, and how it is handed over."""
+
+    __slots__ = ("dtype", "name", "shape", "size", "used")
+
+    def __init__(self, name: str, shape: migraphx.shape, used: bool) -> None:
+        self.name, self.shape, self.used = name, shape, used
+        self.size = torch.Size(shape.lens())
+        self.dtype = DTYPES[shape.type_string().removesuffix("_type")]
+
+    def fits(self, x: Any) -> bool:
+        return (
+            isinstance(x, torch.Tensor)
+            and x.dtype is self.dtype
+            and x.shape == self.size
+            and x.is_cpu
+            and x.layout is torch.strided
+        )
+
+    def refuse(self, x: Any, at: int) -> None:
+        """Raise for an input that does not fit, saying what it is and what it must be."""
+        want = f"{self.dtype} {list(self.size)} on the CPU"
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"input {at} ({self.name!r}) must be a tensor, {want}; got a {type(x).__name__}")
+        got = f"{x.dtype} {list(x.shape)} on {x.device}" + ("" if x.layout is torch.strided else f", {x.layout}")
+        error = TypeError if x.dtype is not self.dtype else ValueError
+        raise error(f"input {at} ({self.name!r}) must be {want}; got {got}")
+
+
+class MGXModule(nn.Module):
+    """Runs a program on tensors, without copying them. Compiled at construction; may be called from many threads.
+
+    `input_names` gives the order of the inputs. Returns a tensor, or a tuple where the program has several outputs;
+    outputs are new, row-major tensors. Computes no gradients: an input that needs one is an error.
+    """
+
+    def __init__(
+        self,
+        program: migraphx.program | None = None,
+        input_names: Sequence[str] = (),
+        output_names: Sequence[str] = (),
+        target: str = "cpu",
+        exhaustive_tune: bool = False,
+    ) -> None:
+        """Without a program, an empty module whose state `load_state_dict` fills."""
+        super().__init__()
+        self.program = program
+        self.input_names, self.output_names = tuple(input_names), tuple(output_names)
+        self.target, self.exhaustive_tune = target, exhaustive_tune
+        if program is not None:
+            self._compile(program)
+
+    def _compile(self, program: migraphx.program) -> None:
+        declared = {n: s for n, s in program.get_parameter_shapes().items() if not n.startswith(OUTPUT)}
+        unknown = set(declared) ^ set(self.input_names)
+        if unknown:
+            raise ValueError(
+                f"input_names are {list(self.input_names)}, the program's parameters {list(declared)}: "
+                f"{sorted(unknown)} differ"
+            )
+        if not program.is_compiled():
+            program.compile(
+                migraphx.get_target(self.target), offload_copy=False, exhaustive_tune=self.exhaustive_tune
+            )
+        self._bind(program, declared)
+
+    def _bind(self, program: migraphx.program, declared: dict[str, migraphx.shape]) -> None:
+        kept = program.get_parameter_shapes()
+        self._inputs = [Input(n, kept.get(n, declared[n]), n in kept) for n in self.input_names]
+        self._outputs = [
+            (f"{OUTPUT}{k}", s, torch.Size(s.lens()), tuple(s.strides()), DTYPES[s.type_string().removesuffix("_type")])
+            for k, s in enumerate(program.get_output_shapes())
+        ]
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        program = self.program
+        if program is None:
+            raise RuntimeError("this MGXModule is empty: give it a program, or load a state dict")
+        if len(inputs) != len(self._inputs):
+            names = ", ".join(self.input_names)
+            raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
+        arguments: dict[str, Any] = {}
+        alive = []  # copies of strided inputs, until the run is over
+        from_pointer, grad = migraphx.argument_from_pointer, torch.is_grad_enabled()
+        for at, (spec, x) in enumerate(zip(self._inputs, inputs, strict=True)):
+            if not spec.fits(x):
+                spec.refuse(x, at)
+            if grad and x.requires_grad:
+                raise RuntimeError(
+                    f"input {at} ({spec.name!r}) requires a gradient, which a compiled program does not compute: "
+                    "call it under torch.no_grad(), or use torch.compile(model, backend='migraphx')"
+                )
+            if not x.is_contiguous() or x.is_neg():
+                x = x.resolve_neg().contiguous()
+                alive.append(x)
+            if spec.used:
+                arguments[spec.name] = from_pointer(spec.shape, x.data_ptr())
+        results = []
+        for name, shape, size, strides, dtype in self._outputs:
+            result = torch.empty_strided(size, strides, dtype=dtype)
+            results.append(result)
+            arguments[name] = from_pointer(shape, result.data_ptr())
+        program.run(arguments)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def extra_repr(self) -> str:
+        return f"inputs={list(self.input_names)}, target={self.target!r}"
+
+    # ---- saving: the program travels as the bytes of an .mxr file, never as pickled code ----
+
+    def _state(self) -> dict[str, Any]:
+        saved = b"" if self.program is None else migraphx.save_buffer(self.program)
+        return {
+            "mxr": torch.frombuffer(bytearray(saved), dtype=torch.uint8) if saved else torch.empty(0, dtype=torch.uint8),
+            "input_names": list(self.input_names),
+            "output_names": list(self.output_names),
+            "target": self.target,
+            "exhaustive_tune": self.exhaustive_tune,
+        }
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.input_names, self.output_names = tuple(state["input_names"]), tuple(state["output_names"])
+        self.target, self.exhaustive_tune = state["target"], state["exhaustive_tune"]
+        saved = state["mxr"].numpy().tobytes()
+        self.program = migraphx.load_buffer(saved) if saved else None
+        if self.program is not None:
+            self._compile(self.program)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return self._state()
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        self._restore(state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._state()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__init__()
+        self._restore(state)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> MGXModule:
+        """The copy shares the compiled program, which nothing changes."""
+        copy = MGXModule.__new__(MGXModule)
+        copy.__dict__.update({k: v.copy() if isinstance(v, dict) else v for k, v in self.__dict__.items()})
+        memo[id(self)] = copy
+        return copy

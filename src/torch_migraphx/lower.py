@@ -1,0 +1,224 @@
+"""The one road: a graph, its inputs and the options become a module. Every front end ends here."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from operator import getitem
+from typing import Any
+
+import migraphx
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.fx.passes.split_module import split_module
+from torch.utils._pytree import tree_leaves
+
+from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
+from torch_migraphx.fx.converters.image import Unread
+from torch_migraphx.fx.fx2mgx import MGXInterpreter, origin_of
+from torch_migraphx.fx.mgx_module import MGXModule
+from torch_migraphx.options import PRECISIONS, Options
+from torch_migraphx.partition import Piece, described, partition
+
+logger = logging.getLogger(__name__)
+
+
+class Unknown:
+    """The value of a node that runs in torch and whose shape depends on data."""
+
+    def __init__(self, node: fx.Node) -> None:
+        self.node = node
+
+
+class Survey(MGXInterpreter):
+    """Converts what can be converted and notes in `refused` why the rest cannot.
+
+    A refused node's value becomes a parameter, so that everything behind it is tried as well. Where nothing is refused
+    the program is complete: it returns the values of `engine_outputs`.
+    """
+
+    def __init__(self, module: fx.GraphModule, inputs: Sequence[Any], constants: Mapping[str, torch.Tensor]) -> None:
+        super().__init__(module, inputs, constants=constants)
+        self.refused: dict[fx.Node, str] = {}
+        self.engine_outputs: list[fx.Node] = []
+
+    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:  # type: ignore[override]
+        fx.Interpreter.run(self, *self.inputs, enable_io_processing=False)
+        return self.program
+
+    def run_node(self, n: fx.Node) -> Any:
+        if not n.op.startswith("call_"):
+            return super().run_node(n)
+        try:
+            unknown = [self.env[i].node.name for i in n.all_input_nodes if isinstance(self.env[i], Unknown)]
+            if unknown:
+                raise UnsupportedError(f"the shape of %{unknown[0]} depends on data")
+            return super().run_node(n)
+        except Exception as error:  # whatever a converter or the engine refuses; it is logged with the piece
+            self.refused[n] = str(error).partition("\n\nWhile executing")[0] or type(error).__name__
+            return self._stand_in(n, n.meta.get("val"), n.name)
+
+    def _stand_in(self, n: fx.Node, val: Any, name: str) -> Any:
+        if isinstance(val, tuple | list):
+            return tuple(self._stand_in(n, v, f"{name}_{k}") for k, v in enumerate(val))
+        if isinstance(val, torch.Tensor):
+            try:
+                sizes = [int(s) for s in val.shape]
+                shape = migraphx.shape(type_name(val.dtype), sizes)
+            except (UnsupportedError, RuntimeError):
+                return Unknown(n)
+            return self.main.add_parameter(f"refused:{name}", shape)
+        return Unknown(n) if val is None and n.users else val
+
+    def output(self, target: Any, args: Any, kwargs: Any) -> Any:
+        self.result = self.node.args[0]
+        for n in dict.fromkeys(x for x in tree_leaves(self.result) if isinstance(x, fx.Node)):
+            value = self.env[n]
+            if isinstance(value, Unread) and n not in self.refused:
+                self.refused[n] = f"the graph returns {value.why}"
+            if isinstance(value, Value) and n.op.startswith("call_"):
+                self.engine_outputs.append(n)
+        if not self.refused and self.engine_outputs:
+            self.give(self.engine_outputs)
+        return args[0]
+
+
+def lower(
+    gm: fx.GraphModule, inputs: Sequence[Any], options: Options, constants: Collection[str] = ()
+) -> fx.GraphModule:
+    """A module that computes what `gm` does; `gm` itself is not changed.
+
+    `inputs` are samples (real or fake tensors, numbers) for the placeholders. Those of the placeholders named in
+    `constants` are compiled in: the module still takes them, and does not read them.
+    """
+    gm = copied(gm)
+    gm.graph.eliminate_dead_code()
+    with_values(gm, inputs)
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    fixed = {n.name: x for n, x in zip(placeholders, inputs, strict=True) if n.name in constants}
+    survey = Survey(gm, inputs, fixed)
+    survey.run()
+    if not survey.refused:
+        return _whole(gm, survey, options)
+    _write_numbers(gm, survey)
+    pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
+    _log(pieces, survey.refused)
+    if not any(p.engine for p in pieces):
+        gm.recompile()
+        return gm
+    return _cut(gm, pieces, options, fixed)
+
+
+def copied(gm: fx.GraphModule) -> fx.GraphModule:
+    """The same graph in a module of its own; weights are shared."""
+    graph = fx.Graph()
+    result = graph.graph_copy(gm.graph, {}, return_output_node=True)
+    assert isinstance(result, tuple)
+    graph.output(result[0])
+    graph._codegen = copy.deepcopy(gm.graph._codegen)
+    return fx.GraphModule(gm, graph, class_name=type(gm).__name__)
+
+
+def with_values(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """Give every node its fake value as `meta["val"]`, where one lacks it."""
+    for n in gm.graph.nodes:
+        if "val" not in n.meta and "example_value" in n.meta:
+            n.meta["val"] = n.meta["example_value"]
+    if all("val" in n.meta for n in gm.graph.nodes if n.op.startswith("call_")):
+        return
+    fake = next((x for x in inputs if isinstance(x, torch._subclasses.FakeTensor)), None)
+    mode = fake.fake_mode if fake is not None else FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        with torch.no_grad():
+            FakeTensorProp(gm, mode).propagate(*inputs)
+    except Exception as error:  # what depends on data has no fake value; those nodes run in torch
+        logger.debug("shapes are not all known: %s", error)
+
+
+def compiled(interpreter: MGXInterpreter, options: Options, name: str) -> MGXModule:
+    """The module of a finished conversion."""
+    quantize = PRECISIONS[options.lower_precision]
+    if quantize is not None:
+        if not hasattr(migraphx, quantize):
+            raise NotImplementedError(f"lower_precision={options.lower_precision!r} needs migraphx.{quantize}")
+        getattr(migraphx, quantize)(interpreter.program)
+    if options.save_subgraph_programs:
+        migraphx.save(interpreter.program, f"{name}.mxr")
+    return MGXModule(
+        interpreter.program,
+        interpreter.get_input_names(),
+        interpreter.get_output_names(),
+        options.target,
+        options.exhaustive_tune,
+    )
+
+
+def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModule:
+    """One engine piece: what it does not compute (inputs and weights that are returned, numbers) stays outside."""
+    logger.info("all %d nodes run in the engine", sum(n.op.startswith("call_") for n in gm.graph.nodes))
+    graph, new = fx.Graph(), {}
+    root = nn.Module()
+    for n in gm.graph.nodes:
+        if n.op == "placeholder" or (n.op == "get_attr" and n in gm.graph.output_node().all_input_nodes):
+            new[n] = graph.node_copy(n)
+            if n.op == "get_attr":
+                root.register_buffer(str(n.target).replace(".", "_"), survey.fetch_attr(n.target), persistent=False)
+                new[n].target = str(n.target).replace(".", "_")
+    if survey.engine_outputs:
+        root.add_module("mgx_0", compiled(survey, options, "mgx_0"))
+        names = set(survey.get_input_names())
+        call = graph.call_module("mgx_0", tuple(new[n] for n in new if n.op == "placeholder" and n.target in names))
+        single = len(survey.engine_outputs) == 1
+        for k, n in enumerate(survey.engine_outputs):
+            new[n] = call if single else graph.call_function(getitem, (call, k))
+    graph.output(fx.node.map_arg(survey.result, lambda n: new[n] if n in new else survey.env[n]))
+    graph._codegen = copy.deepcopy(gm.graph._codegen)
+    return fx.GraphModule(root, graph, class_name=type(gm).__name__)
+
+
+def _write_numbers(gm: fx.GraphModule, survey: Survey) -> None:
+    """Shapes are known: sizes that nodes compute are written into their users."""
+    for n in list(gm.graph.nodes):
+        value = survey.env.get(n)
+        if n.op in ("placeholder", "call_function") and isinstance(value, int | float) and n not in survey.refused:
+            for user in list(n.users):
+                user.args = fx.node.map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
+                user.kwargs = fx.node.map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)
+    gm.graph.eliminate_dead_code()
+
+
+def _log(pieces: Sequence[Piece], refused: Mapping[fx.Node, str]) -> None:
+    for k, piece in enumerate(pieces):
+        place = "the engine" if piece.engine else "torch"
+        text = described(piece, lambda n: refused.get(n, ""), origin_of)
+        if not piece.engine and not any(n in refused for n in piece.nodes):
+            text += ": too little for a piece of its own in the engine"
+        level = logging.INFO if piece.engine else logging.WARNING
+        logger.log(level, "piece %d of %d runs in %s: %s", k + 1, len(pieces), place, text)
+
+
+def _cut(
+    gm: fx.GraphModule, pieces: Sequence[Piece], options: Options, fixed: Mapping[str, torch.Tensor]
+) -> fx.GraphModule:
+    """The graph as a sequence of calls, one for each piece."""
+    at = {n: k for k, piece in enumerate(pieces) for n in piece.nodes}
+    codegen = copy.deepcopy(gm.graph._codegen)
+    split = split_module(gm, None, at.__getitem__)  # type: ignore[arg-type]
+    for call in [n for n in split.graph.nodes if n.op == "call_module"]:
+        k = int(call.target.rpartition("_")[2])
+        if not pieces[k].engine:
+            continue
+        sub = split.get_submodule(call.target)
+        own = [n for n in sub.graph.nodes if n.op == "placeholder"]  # type: ignore[union-attr]
+        known = {n.name: fixed[a.name] for n, a in zip(own, call.args, strict=True) if a.name in fixed}
+        samples = [known.get(n.name, n.meta.get("val")) for n in own]
+        interpreter = MGXInterpreter(sub, samples, options.verbose_log, known)  # type: ignore[arg-type]
+        interpreter.run()
+        setattr(split, call.target, compiled(interpreter, options, f"mgx_{k}"))
+        call.args = tuple(a for n, a in zip(own, call.args, strict=True) if n.name not in known)
+    split.graph._codegen = codegen
+    split.recompile()
+    return split
