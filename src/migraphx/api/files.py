@@ -13,7 +13,8 @@ import numpy as np
 from migraphx.api.functions import get_target
 from migraphx.api.program import program
 from migraphx.mxr import container
-from migraphx.mxr.graph import dump, load as load_graph
+from migraphx.mxr.graph import dump
+from migraphx.mxr.graph import load as load_graph
 from migraphx.runtime.options import CompileOptions
 
 log = logging.getLogger(__name__)

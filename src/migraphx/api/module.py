@@ -114,7 +114,9 @@ class module:
         modules = [m._impl for m in mod_args]
         return instruction_ref(self._impl.add_instruction(operation._impl, inputs, modules, origin=self._origin))
 
-    def add_macro(self, composite: macro, args: Sequence[instruction_ref | None] = ()) -> instruction_ref | list[instruction_ref]:
+    def add_macro(
+        self, composite: macro, args: Sequence[instruction_ref | None] = ()
+    ) -> instruction_ref | list[instruction_ref]:
         """Append a composite's instructions; returns its result, or a list where it has several."""
         return self._expand(composite, args, None)
 

@@ -148,9 +148,7 @@ class Shape:
         if self.type == "tuple":
             return f"tuple_type({'; '.join(map(str, self.sub_shapes))})"
         if self.dyn_dims:
-            dims = ", ".join(
-                f"[{d.min}, {d.max}, {{{', '.join(map(str, d.optimals))}}}]" for d in self.dyn_dims
-            )
+            dims = ", ".join(f"[{d.min}, {d.max}, {{{', '.join(map(str, d.optimals))}}}]" for d in self.dyn_dims)
             return f"{self.type}_type, dynamic, {{{dims}}}"
         lens, strides = (", ".join(map(str, v)) for v in (self.lens, self.strides))
         return f"{self.type}_type, {{{lens}}}, {{{strides}}}"
@@ -175,3 +173,11 @@ def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:
     if packed and all(s.strides == packed[0].strides for s in packed):
         return Shape(type, lens, packed[0].strides)
     return Shape(type, lens)
+
+
+def strided(flat: np.ndarray, shape: Shape) -> np.ndarray:
+    """A one-dimensional array seen through the lens and strides of `shape`."""
+    if shape.standard:
+        return flat[: shape.elements].reshape(shape.lens)
+    strides = [s * flat.itemsize for s in shape.strides]
+    return np.lib.stride_tricks.as_strided(flat, shape.lens, strides)

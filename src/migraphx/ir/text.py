@@ -247,4 +247,3 @@ def _outer_split(text: str) -> Iterator[str]:
 
 def _ints(text: str) -> tuple[int, ...]:
     return tuple(int(v) for v in text.split(",") if v.strip())
-

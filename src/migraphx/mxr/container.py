@@ -44,7 +44,9 @@ class FileError(ValueError):
     """A file that is no whole `.mxr`: says where it breaks."""
 
 
-def layout(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> tuple[bytes, list[tuple[int, np.ndarray]]]:
+def layout(
+    tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]
+) -> tuple[bytes, list[tuple[int, np.ndarray]]]:
     """The header's bytes, and each tensor with the filler bytes before it."""
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     body: list[tuple[int, np.ndarray]] = []

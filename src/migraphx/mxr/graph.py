@@ -9,9 +9,8 @@ import numpy as np
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, operation
 from migraphx.ir.program import Program, reachable
-from migraphx.ir.shape import DynamicDimension, Shape
+from migraphx.ir.shape import DynamicDimension, Shape, strided
 from migraphx.mxr.container import FileError
-from migraphx.runtime.argument import strided
 
 
 def shape_data(s: Shape) -> dict[str, Any]:
@@ -91,7 +90,11 @@ class _Loading:
     """Modules are read when the first instruction that refers to them is, so that outer values are there."""
 
     def __init__(
-        self, program: Program, lines: dict[str, list[dict[str, Any]]], tensors: dict[str, np.ndarray], ids: dict[str, Instruction]
+        self,
+        program: Program,
+        lines: dict[str, list[dict[str, Any]]],
+        tensors: dict[str, np.ndarray],
+        ids: dict[str, Instruction],
     ) -> None:
         self.program, self.lines, self.tensors, self.ids = program, lines, tensors, ids
         self.begun: set[str] = set()
@@ -121,4 +124,6 @@ class _Loading:
             return module._link(Instruction(Parameter(line["parameter"]), (), read_shape(line["shape"])), None)
         modules = [self.module(m) for m in line.get("modules", ())]
         inputs = [self.ids[i] for i in line["inputs"]]
-        return module.add_instruction(operation(line["op"], **line.get("attributes", {})), inputs, modules, origin=origin)
+        return module.add_instruction(
+            operation(line["op"], **line.get("attributes", {})), inputs, modules, origin=origin
+        )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, strided
 
 
 class Argument:
@@ -51,11 +51,3 @@ class _Memory:
 
     def __init__(self, pointer: int, nbytes: int) -> None:
         self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (pointer, False), "version": 3}
-
-
-def strided(flat: np.ndarray, shape: Shape) -> np.ndarray:
-    """A one-dimensional array seen through the lens and strides of `shape`."""
-    if shape.standard:
-        return flat[: shape.elements].reshape(shape.lens)
-    strides = [s * flat.itemsize for s in shape.strides]
-    return np.lib.stride_tricks.as_strided(flat, shape.lens, strides)

@@ -15,10 +15,15 @@ class CompileOptions:
         default=True, metadata={"help": "the program returns its own outputs; else the caller passes main:#output_k"}
     )
     fast_math: bool = field(
-        default=True, metadata={"help": "allow rewrites that change rounding (within the tolerance table), such as Winograd"}
+        default=True,
+        metadata={"help": "allow rewrites that change rounding (within the tolerance table), such as Winograd"},
     )
-    exhaustive_tune: bool = field(default=False, metadata={"help": "time kernel variants at compile time and keep the fastest"})
-    num_threads: int = field(default=0, metadata={"help": "threads of one run; 0: what affinity and cgroup quota allow"})
+    exhaustive_tune: bool = field(
+        default=False, metadata={"help": "time kernel variants at compile time and keep the fastest"}
+    )
+    num_threads: int = field(
+        default=0, metadata={"help": "threads of one run; 0: what affinity and cgroup quota allow"}
+    )
 
     @classmethod
     def of(cls, **given: Any) -> CompileOptions:
@@ -27,5 +32,8 @@ class CompileOptions:
         for name in given:
             if name not in known:
                 near = get_close_matches(name, known, 1)
-                raise TypeError(f"unknown compile option {name!r}" + (f"; did you mean {near[0]!r}?" if near else f"; known: {known}"))
+                raise TypeError(
+                    f"unknown compile option {name!r}"
+                    + (f"; did you mean {near[0]!r}?" if near else f"; known: {known}")
+                )
         return cls(**given)

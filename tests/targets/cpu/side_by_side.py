@@ -35,7 +35,9 @@ def sample(shape: Shape, case: Case, rng: np.random.Generator) -> np.ndarray:
     if shape.type in ("float", "double", "half", "bf16"):
         values = rng.standard_normal(shape.lens) * 2
         if case.special:
-            values = np.where(rng.random(shape.lens) < 0.2, rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.0], shape.lens), values)
+            values = np.where(
+                rng.random(shape.lens) < 0.2, rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.0], shape.lens), values
+            )
     elif shape.type == "bool":
         values = rng.integers(0, 2, shape.lens)
     else:

@@ -37,15 +37,37 @@ def test_dots() -> None:
         Case("both", lambda b, x, y: b.dot(x, y), (shape(2, 3, 7, 24), shape(2, 3, 24, 11))),
         Case("transposed", lambda b, x, y: b.dot(x, swap(b, y)), (shape(2, 7, 24), shape(2, 11, 24))),
         Case("left", lambda b, x, y: b.dot(swap(b, x), y), (shape(2, 24, 7), shape(2, 24, 11))),
-        Case("linear", lambda b, x: b.relu(b.linear(x, b.literal(weight(40, 24)), b.literal(weight(40)))), (shape(5, 24),)),
+        Case(
+            "linear",
+            lambda b, x: b.relu(b.linear(x, b.literal(weight(40, 24)), b.literal(weight(40)))),
+            (shape(5, 24),),
+        ),
         Case("residual", lambda b, x, y: b.gelu(b.add(batched(b, x), y)), (shape(2, 7, 24), shape(2, 7, 40))),
-        Case("column_bias", lambda b, x, y: b.mul(*b.common(b.dot(x, b.literal(weight(24, 40))), y)), (shape(7, 24), shape(7, 1))),
+        Case(
+            "column_bias",
+            lambda b, x, y: b.mul(*b.common(b.dot(x, b.literal(weight(24, 40))), y)),
+            (shape(7, 24), shape(7, 1)),
+        ),
         Case("odd_bias", lambda b, x, y: b.add(*b.common(batched(b, x), y)), (shape(2, 3, 7, 24), shape(2, 1, 7, 40))),
-        Case("double", lambda b, x: b.dot(x, b.literal(weight(24, 40, type=np.float64))), (shape(7, 24, type="double"),), 10),
+        Case(
+            "double",
+            lambda b, x: b.dot(x, b.literal(weight(24, 40, type=np.float64))),
+            (shape(7, 24, type="double"),),
+            10,
+        ),
         Case("half", lambda b, x, y: b.relu(b.dot(x, y)), (shape(7, 24, type="half"), shape(24, 40, type="half"))),
         Case("bf16", lambda b, x, y: b.dot(x, y), (shape(7, 24, type="bf16"), shape(24, 40, type="bf16"))),
-        Case("two_uses", lambda b, x: (lambda d: [b.relu(d), b.tanh(d)])(b.dot(x, b.literal(weight(24, 40)))), (shape(7, 24),)),
-        Case("gated", lambda b, x: b.mul(b.silu(b.dot(x, b.literal(weight(24, 40)))), b.dot(x, b.literal(weight(24, 40)))), (shape(7, 24),), 4),
+        Case(
+            "two_uses",
+            lambda b, x: (lambda d: [b.relu(d), b.tanh(d)])(b.dot(x, b.literal(weight(24, 40)))),
+            (shape(7, 24),),
+        ),
+        Case(
+            "gated",
+            lambda b, x: b.mul(b.silu(b.dot(x, b.literal(weight(24, 40)))), b.dot(x, b.literal(weight(24, 40)))),
+            (shape(7, 24),),
+            4,
+        ),
     ]
     check([Case(c.name, c.build, c.inputs, max(c.scale, 5)) for c in cases])
 
@@ -61,22 +83,60 @@ def test_convolutions() -> None:
     cases = [
         Case("pointwise", lambda b, x: b.relu(conv(b, x, weight(21, 8, 1, 1), True)), (shape(2, 8, 5, 6),)),
         Case("3x3", lambda b, x: b.relu(conv(b, x, weight(21, 8, 3, 3), True, padding=(1, 1))), (shape(2, 8, 9, 6),)),
-        Case("strided", lambda b, x: conv(b, x, weight(40, 3, 7, 7), stride=(2, 2), padding=(3, 3)), (shape(1, 3, 23, 25),)),
-        Case("dilated", lambda b, x: conv(b, x, weight(6, 8, 3, 3), dilation=(2, 3), padding=(2, 1)), (shape(1, 8, 12, 13),)),
+        Case(
+            "strided",
+            lambda b, x: conv(b, x, weight(40, 3, 7, 7), stride=(2, 2), padding=(3, 3)),
+            (shape(1, 3, 23, 25),),
+        ),
+        Case(
+            "dilated",
+            lambda b, x: conv(b, x, weight(6, 8, 3, 3), dilation=(2, 3), padding=(2, 1)),
+            (shape(1, 8, 12, 13),),
+        ),
         Case("uneven_pads", lambda b, x: conv(b, x, weight(6, 8, 2, 3), padding=(0, 1, 1, 2)), (shape(1, 8, 7, 8),)),
         Case("grouped", lambda b, x: conv(b, x, weight(12, 4, 3, 3), group=2, padding=(1, 1)), (shape(2, 8, 7, 6),)),
-        Case("depthwise", lambda b, x: b.relu(conv(b, x, weight(37, 1, 3, 3), True, group=37, padding=(1, 1))), (shape(2, 37, 7, 9),)),
-        Case("depthwise_strided", lambda b, x: conv(b, x, weight(8, 1, 5, 5), group=8, padding=(2, 2), stride=(2, 2)), (shape(1, 8, 11, 9),)),
-        Case("multiplier", lambda b, x: conv(b, x, weight(16, 1, 3, 3), group=8, padding=(1, 1)), (shape(1, 8, 11, 9),)),
+        Case(
+            "depthwise",
+            lambda b, x: b.relu(conv(b, x, weight(37, 1, 3, 3), True, group=37, padding=(1, 1))),
+            (shape(2, 37, 7, 9),),
+        ),
+        Case(
+            "depthwise_strided",
+            lambda b, x: conv(b, x, weight(8, 1, 5, 5), group=8, padding=(2, 2), stride=(2, 2)),
+            (shape(1, 8, 11, 9),),
+        ),
+        Case(
+            "multiplier", lambda b, x: conv(b, x, weight(16, 1, 3, 3), group=8, padding=(1, 1)), (shape(1, 8, 11, 9),)
+        ),
         Case("1d", lambda b, x: conv(b, x, weight(6, 8, 3), padding=(1,)), (shape(2, 8, 20),)),
         Case("3d", lambda b, x: conv(b, x, weight(6, 8, 3, 2, 3), padding=(1, 0, 1)), (shape(1, 8, 5, 6, 7),)),
-        Case("channels_last", lambda b, x: conv(b, x, weight(6, 8, 3, 3)), (permuted("float", (2, 8, 9, 6), (0, 2, 3, 1)),)),
-        Case("residual", lambda b, x, y: b.relu(b.add(conv(b, x, weight(21, 8, 3, 3), True, padding=(1, 1)), y)), (shape(2, 8, 5, 6), shape(2, 21, 5, 6))),
-        Case("scaled", lambda b, x, y: b.mul(*b.common(conv(b, x, weight(21, 8, 1, 1)), y)), (shape(2, 8, 5, 6), shape(2, 21, 1, 1))),
-        Case("chain", lambda b, x: conv(b, b.relu(conv(b, x, weight(9, 8, 3, 3), True, padding=(1, 1))), weight(5, 9, 3, 3)), (shape(2, 8, 9, 6),)),
+        Case(
+            "channels_last",
+            lambda b, x: conv(b, x, weight(6, 8, 3, 3)),
+            (permuted("float", (2, 8, 9, 6), (0, 2, 3, 1)),),
+        ),
+        Case(
+            "residual",
+            lambda b, x, y: b.relu(b.add(conv(b, x, weight(21, 8, 3, 3), True, padding=(1, 1)), y)),
+            (shape(2, 8, 5, 6), shape(2, 21, 5, 6)),
+        ),
+        Case(
+            "scaled",
+            lambda b, x, y: b.mul(*b.common(conv(b, x, weight(21, 8, 1, 1)), y)),
+            (shape(2, 8, 5, 6), shape(2, 21, 1, 1)),
+        ),
+        Case(
+            "chain",
+            lambda b, x: conv(b, b.relu(conv(b, x, weight(9, 8, 3, 3), True, padding=(1, 1))), weight(5, 9, 3, 3)),
+            (shape(2, 8, 9, 6),),
+        ),
         Case("dense_block", dense_block, (shape(1, 8, 6, 6),)),
         Case("half", lambda b, x: conv(b, x, weight(6, 8, 3, 3, type=np.float16)), (shape(1, 8, 7, 8, type="half"),)),
-        Case("3x3_deep", lambda b, x: b.relu(conv(b, x, weight(64, 64, 3, 3), True, padding=(1, 1))), (shape(1, 64, 14, 14),)),
+        Case(
+            "3x3_deep",
+            lambda b, x: b.relu(conv(b, x, weight(64, 64, 3, 3), True, padding=(1, 1))),
+            (shape(1, 64, 14, 14),),
+        ),
     ]
     check([Case(c.name, c.build, c.inputs, 10) for c in cases])
 
@@ -103,6 +163,15 @@ def test_attention() -> None:
         Case("bool_mask", attend, (*qkv, Shape("bool", (2, 1, 1, 23)))),
         Case("grouped", attend, (shape(2, 6, 19, 16), *qkv[1:])),
         Case("half", attend, tuple(shape(*s.lens, type="half") for s in qkv)),
-        Case("heads_inside", lambda b, q, k, v: b.reshape(b.transpose(attend(b, *(b.transpose(t, permutation=(0, 2, 1, 3)) for t in (q, k, v))), permutation=(0, 2, 1, 3)), dims=(2, 19, 48)), (shape(2, 19, 3, 16),) * 3),
+        Case(
+            "heads_inside",
+            lambda b, q, k, v: b.reshape(
+                b.transpose(
+                    attend(b, *(b.transpose(t, permutation=(0, 2, 1, 3)) for t in (q, k, v))), permutation=(0, 2, 1, 3)
+                ),
+                dims=(2, 19, 48),
+            ),
+            (shape(2, 19, 3, 16),) * 3,
+        ),
     ]
     check([Case(c.name, c.build, c.inputs, 10) for c in cases])

@@ -25,8 +25,14 @@ def nested_concats(b, x, y, z):
 def test_movement() -> None:
     cases = [
         Case("transpose", lambda b, x: b.transpose(x, permutation=(2, 0, 1)), (shape(3, 17, 20),)),
-        Case("reshape", lambda b, x: b.reshape(b.transpose(x, permutation=(1, 0, 2)), dims=(17, 60)), (shape(3, 17, 20),)),
-        Case("reshape_view", lambda b, x: b.reshape(b.slice(x, axes=(1,), starts=(2,), ends=(8,)), dims=(3, 2, 3)), (shape(3, 9),)),
+        Case(
+            "reshape", lambda b, x: b.reshape(b.transpose(x, permutation=(1, 0, 2)), dims=(17, 60)), (shape(3, 17, 20),)
+        ),
+        Case(
+            "reshape_view",
+            lambda b, x: b.reshape(b.slice(x, axes=(1,), starts=(2,), ends=(8,)), dims=(3, 2, 3)),
+            (shape(3, 9),),
+        ),
         Case("squeeze", lambda b, x: b.unsqueeze(b.squeeze(x, axes=(1,)), axes=(0, 3)), (shape(3, 1, 8),)),
         Case("broadcast", lambda b, x: b.broadcast(x, axis=1, out_lens=(2, 5, 3)), (shape(5),)),
         Case("layout", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(2, 5, 3, 4),)),
@@ -48,16 +54,36 @@ def test_indexing() -> None:
         return Shape(type, lens)
 
     cases = [
-        Case("embedding", lambda b, i: b.gather(b.literal(np.random.default_rng(1).random((9, 33), np.float32)), i, axis=0), (indices(4, 5),)),
+        Case(
+            "embedding",
+            lambda b, i: b.gather(b.literal(np.random.default_rng(1).random((9, 33), np.float32)), i, axis=0),
+            (indices(4, 5),),
+        ),
         Case("gather", lambda b, x, i: b.gather(x, i, axis=1), (shape(3, 6, 4), indices(2, 2, type="int32"))),
-        Case("gather_transposed", lambda b, x, i: b.gather(b.transpose(x, permutation=(1, 0)), i, axis=0), (shape(4, 6), indices(3))),
+        Case(
+            "gather_transposed",
+            lambda b, x, i: b.gather(b.transpose(x, permutation=(1, 0)), i, axis=0),
+            (shape(4, 6), indices(3)),
+        ),
         Case("gather_elements", lambda b, x, i: b.gather_elements(x, i, axis=1), (shape(3, 6), indices(2, 5))),
         Case("argmax", lambda b, x: [b.argmax(x, axis=1), b.argmin(x, axis=0)], (shape(5, 30, 3),)),
-        Case("argmax_ties", lambda b, x: [b.argmax(x, axis=1, select_last_index=k) for k in (False, True)], (shape(5, 30, type="int32"),)),
+        Case(
+            "argmax_ties",
+            lambda b, x: [b.argmax(x, axis=1, select_last_index=k) for k in (False, True)],
+            (shape(5, 30, type="int32"),),
+        ),
         Case("argmax_nan", lambda b, x: [b.argmax(x, axis=1), b.argmin(x, axis=1)], (shape(25, 9),), special=True),
-        Case("cumsum", lambda b, x: [b.prefix_scan_sum(x, axis=1, exclusive=e, reverse=r) for e in (False, True) for r in (False, True)], (shape(3, 9, 2),)),
+        Case(
+            "cumsum",
+            lambda b, x: [
+                b.prefix_scan_sum(x, axis=1, exclusive=e, reverse=r) for e in (False, True) for r in (False, True)
+            ],
+            (shape(3, 9, 2),),
+        ),
         Case("topk", lambda b, x: b.outputs(b.topk(x, k=4, axis=1), 2), (shape(5, 30, 2),)),
-        Case("topk_small", lambda b, x: b.outputs(b.topk(x, k=7, axis=0, largest=False), 2), (shape(7, 3, type="int32"),)),
+        Case(
+            "topk_small", lambda b, x: b.outputs(b.topk(x, k=7, axis=0, largest=False), 2), (shape(7, 3, type="int32"),)
+        ),
         Case("topk_nan", lambda b, x: b.outputs(b.topk(x, k=5, axis=1), 2), (shape(9, 12),), special=True),
     ]
     check(cases)

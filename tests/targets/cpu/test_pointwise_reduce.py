@@ -29,7 +29,9 @@ def test_pointwise_layouts() -> None:
         Case("row", lambda b, x, y: b.mul(*b.common(x, y)), (shape(7, 33), shape(33))),
         Case("column", lambda b, x, y: b.mul(*b.common(x, y)), (shape(7, 33), shape(7, 1))),
         Case("outer", lambda b, x, y: b.sub(*b.common(x, y)), (shape(6, 1, 19), shape(1, 5, 19))),
-        Case("transposed", lambda b, x, y: b.add(b.transpose(x, permutation=(1, 0)), y), (shape(18, 23), shape(23, 18))),
+        Case(
+            "transposed", lambda b, x, y: b.add(b.transpose(x, permutation=(1, 0)), y), (shape(18, 23), shape(23, 18))
+        ),
         Case("nhwc", lambda b, x, y: b.relu(b.add(x, y)), (channels_last(2, 19, 5, 6), channels_last(2, 19, 5, 6))),
         Case("mixed", lambda b, x, y: b.add(x, y), (channels_last(2, 19, 5, 6), shape(2, 19, 5, 6))),
         Case("strided", lambda b, x: b.neg(x), (Shape("float", (4, 9), (40, 3)),)),
@@ -38,9 +40,18 @@ def test_pointwise_layouts() -> None:
         Case("reverse", lambda b, x: b.reverse(x, axes=(0, 1)), (shape(6, 40),)),
         Case("twice", lambda b, x: b.mul(b.sigmoid(x), b.sigmoid(x)), (shape(3, 50),)),
         Case("chain", lambda b, x, y: b.add(b.relu(b.mul(x, y)), b.tanh(b.sub(x, y))), (shape(40, 50), shape(40, 50))),
-        Case("special", lambda b, x, y: [b.max(x, y), b.min(x, y), b.relu(x), b.div(x, y)], (shape(9, 50), shape(9, 50)), special=True),
+        Case(
+            "special",
+            lambda b, x, y: [b.max(x, y), b.min(x, y), b.relu(x), b.div(x, y)],
+            (shape(9, 50), shape(9, 50)),
+            special=True,
+        ),
         Case("where", lambda b, c, x, y: b.where(c, x, y), (shape(5, 44, type="bool"), shape(5, 44), shape(5, 44))),
-        Case("compare", lambda b, x, y: b.convert(b.logical_and(b.less(x, y), b.greater(y, x)), target_type="float"), (shape(5, 44), shape(5, 44))),
+        Case(
+            "compare",
+            lambda b, x, y: b.convert(b.logical_and(b.less(x, y), b.greater(y, x)), target_type="float"),
+            (shape(5, 44), shape(5, 44)),
+        ),
     ]
     check(cases)
 
@@ -50,10 +61,14 @@ def test_pointwise_types(types: tuple[str, ...]) -> None:
     cases = []
     for t in types:
         cases.append(Case(f"add_{t}", lambda b, x, y: b.add(x, y), (shape(3, 41, type=t),) * 2))
-        cases.append(Case(f"mul_{t}", lambda b, x, y: b.mul(*b.common(x, y)), (shape(3, 41, type=t), shape(3, 1, type=t))))
+        cases.append(
+            Case(f"mul_{t}", lambda b, x, y: b.mul(*b.common(x, y)), (shape(3, 41, type=t), shape(3, 1, type=t)))
+        )
         cases.append(Case(f"equal_{t}", lambda b, x, y: b.equal(x, y), (shape(3, 41, type=t),) * 2))
         for u in dict.fromkeys((*types, "float", "int32", "bool")):
-            cases.append(Case(f"convert_{t}_{u}", lambda b, x, u=u: b.convert(b.abs(x), target_type=u), (shape(2, 35, type=t),)))
+            cases.append(
+                Case(f"convert_{t}_{u}", lambda b, x, u=u: b.convert(b.abs(x), target_type=u), (shape(2, 35, type=t),))
+            )
     check(cases)
 
 
@@ -65,10 +80,24 @@ def test_reductions() -> None:
     for name in REDUCERS:
         for axes in ((0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)):
             cases.append(
-                Case(f"{name}_{axes}", lambda b, x, n=name, a=axes: getattr(b, n)(x, axes=a), (shape(3, 7, 21),), scale=20)
+                Case(
+                    f"{name}_{axes}",
+                    lambda b, x, n=name, a=axes: getattr(b, n)(x, axes=a),
+                    (shape(3, 7, 21),),
+                    scale=20,
+                )
             )
-        cases.append(Case(f"{name}_nhwc", lambda b, x, n=name: getattr(b, n)(x, axes=(2, 3)), (channels_last(2, 21, 4, 5),), scale=20))
-        cases.append(Case(f"{name}_special", lambda b, x, n=name: getattr(b, n)(x, axes=(1,)), (shape(40, 19),), special=True))
+        cases.append(
+            Case(
+                f"{name}_nhwc",
+                lambda b, x, n=name: getattr(b, n)(x, axes=(2, 3)),
+                (channels_last(2, 21, 4, 5),),
+                scale=20,
+            )
+        )
+        cases.append(
+            Case(f"{name}_special", lambda b, x, n=name: getattr(b, n)(x, axes=(1,)), (shape(40, 19),), special=True)
+        )
     cases.append(Case("any", lambda b, x: b.reduce_any(x, axes=(1,)), (shape(40, 19, type="bool"),)))
     cases.append(Case("all", lambda b, x: b.reduce_all(x, axes=(0,)), (shape(4, 19, type="bool"),)))
     for t in ("int32", "int64", "uint8", "half", "double"):
@@ -89,9 +118,24 @@ def test_fused_reductions() -> None:
         Case("logsoftmax", lambda b, x: b.logsoftmax(x, axis=1), (shape(4, 100),)),
         Case("layer_norm", norm, (shape(2, 9, 48), shape(48), shape(48)), scale=4),
         Case("layer_norm_bf16", norm, tuple(shape(*s, type="bf16") for s in ((2, 9, 48), (48,), (48,)))),
-        Case("residual_norm", lambda b, x, y, w, v: norm(b, b.add(x, y), w, v), (shape(2, 9, 48),) * 2 + (shape(48),) * 2, scale=4),
-        Case("group_norm", lambda b, x, w, v: b.group_norm(x, w, v, num_groups=4), (shape(2, 16, 5, 5), shape(16), shape(16)), scale=4),
-        Case("instance_norm", lambda b, x, w, v: b.instance_norm(x, w, v), (shape(2, 6, 5, 7), shape(6), shape(6)), scale=4),
+        Case(
+            "residual_norm",
+            lambda b, x, y, w, v: norm(b, b.add(x, y), w, v),
+            (shape(2, 9, 48),) * 2 + (shape(48),) * 2,
+            scale=4,
+        ),
+        Case(
+            "group_norm",
+            lambda b, x, w, v: b.group_norm(x, w, v, num_groups=4),
+            (shape(2, 16, 5, 5), shape(16), shape(16)),
+            scale=4,
+        ),
+        Case(
+            "instance_norm",
+            lambda b, x, w, v: b.instance_norm(x, w, v),
+            (shape(2, 6, 5, 7), shape(6), shape(6)),
+            scale=4,
+        ),
         Case("logsumexp", lambda b, x: b.logsumexp(x, axes=(1,)), (shape(4, 100),)),
     ]
     check(cases)

@@ -69,7 +69,7 @@ def pointwise_body(module: Module, arguments: Mapping[str, str], scope: Scope) -
 
 
 def pointers(views: Sequence[View], outputs: int = 1) -> list[str]:
-    """Declarations of p0, p1, ... : typed pointers to the first element of each view; the last `outputs` are written."""
+    """Declarations of p0, p1, ... : typed pointers to each view's first element; the last `outputs` are written."""
     first_output = len(views) - outputs
     return [
         f"{'' if k >= first_output else 'const '}{cpp_type(STORAGE_TYPES, v.type)}* const p{k} = "

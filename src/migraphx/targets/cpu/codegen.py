@@ -29,8 +29,8 @@ extern const int64_t mgx_entries = $entries;
 extern const int64_t mgx_bytes[] = {$sizes};  // what every entry of the pointer table must at least hold
 }
 extern "C" int64_t mgx_scratch() { return mgx::scratch_bytes(); }
-extern "C" void mgx_run(char* const* buffers, char* scratch, int64_t scratch_stride, int threads, const mgx::OpenMP* omp) {
-    mgx::run_program(mgx::run, buffers, scratch, scratch_stride, threads, *omp);
+extern "C" void mgx_run(char* const* buffers, char* scratch, int64_t stride, int threads, const mgx::OpenMP* omp) {
+    mgx::run_program(mgx::run, buffers, scratch, stride, threads, *omp);
 }
 """)
 

@@ -139,7 +139,9 @@ def restore(data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bo
     )
 
 
-def table_bytes(arena: int, inputs: Iterable[Shape], outputs: Iterable[Shape], weights: Iterable[np.ndarray]) -> list[int]:
+def table_bytes(
+    arena: int, inputs: Iterable[Shape], outputs: Iterable[Shape], weights: Iterable[np.ndarray]
+) -> list[int]:
     """Bytes of every entry of the pointer table, in Layout's order."""
     spans = [Shape.of(w).bytes for w in weights]
     return [arena, 64, *(s.bytes for s in inputs), *(s.bytes for s in outputs), *spans]

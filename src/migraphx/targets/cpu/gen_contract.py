@@ -70,9 +70,7 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
     return lines, numbers
 
 
-def _row_offset(
-    view: View, epilogue: Epilogue, k: int, number: int, numbers: list[int], setup: list[str]
-) -> str:
+def _row_offset(view: View, epilogue: Epilogue, k: int, number: int, numbers: list[int], setup: list[str]) -> str:
     """The text of a view's offset at `row`; its lens and strides are added to `numbers`."""
     nest = loops([view], None, epilogue.row_dims)
     here = number + len(numbers)
@@ -92,7 +90,13 @@ def _row_offset(
 
 
 def _contract(
-    head: str, scratch: str, header: str, operands: Sequence[View], numbers: Sequence[int], epilogue: Epilogue, label: str,
+    head: str,
+    scratch: str,
+    header: str,
+    operands: Sequence[View],
+    numbers: Sequence[int],
+    epilogue: Epilogue,
+    label: str,
     origin: str,
 ) -> Call:
     """A call of `head(t, ..., p0, p1, epi, scratch)`."""
@@ -127,7 +131,10 @@ def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
         a.lens[-2], b.lens[-1], a.lens[-1], *((1,) * pad + nest.lens),
         *steps[0], a.strides[-2], a.strides[-1], *steps[1], b.strides[-2], b.strides[-1],
     )  # fmt: skip
-    fill = "BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}"
+    fill = (
+        "BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], "
+        "{a[13], a[14], a[15], a[16]}, a[17], a[18]}"
+    )
     head = f"batched_dot<{accumulator(a)}>(t, {fill}, p0, p1, epi, scratch);"
     scratch = f"dot_scratch({fill}, {a.itemsize}, {b.itemsize})"
     return _contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin)
@@ -146,8 +153,13 @@ class Window:
 
     @classmethod
     def of(
-        cls, size: Sequence[int], out: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
-        dilation: Sequence[int], pad: Sequence[int],
+        cls,
+        size: Sequence[int],
+        out: Sequence[int],
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        dilation: Sequence[int],
+        pad: Sequence[int],
     ) -> Window:
         lead = 3 - len(size)
         ones, zeros = (1,) * lead, (0,) * lead

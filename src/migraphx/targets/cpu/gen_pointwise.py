@@ -40,9 +40,7 @@ def numbers(nest: Loops) -> tuple[int, ...]:
     return (*nest.lens, *(s for strides in nest.strides for s in strides))
 
 
-def _kernel(
-    body: Callable[[Sequence[str], Scope], str], views: Sequence[View], nest: Loops, label: str
-) -> Kernel:
+def _kernel(body: Callable[[Sequence[str], Scope], str], views: Sequence[View], nest: Loops, label: str) -> Kernel:
     rank, count = nest.rank, len(views)
     row, scope = Scope(), Scope()
     names = []

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.ir.operation import Literal, Parameter
 from migraphx.targets.common.views import Loops, View, loops
 from migraphx.targets.cpu.body import Scope, apply, indented, literal_text, load_text, pointers, store_text
 from migraphx.targets.cpu.calls import Call, Kernel, function
-from migraphx.targets.cpu.gen_pointwise import PIECE, numbers
+from migraphx.targets.cpu.gen_pointwise import numbers
 from migraphx.targets.cpu.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
 
 REDUCERS = {
@@ -83,7 +83,7 @@ class _Reduction:
             ]
         else:
             lines += [
-                f"for_rows<{rank}, {count}>(t, a, {min(PIECE, 64)}, [&](const int64_t* o, int64_t begin, int64_t end) {{",
+                f"for_rows<{rank}, {count}>(t, a, 64, [&](const int64_t* o, int64_t begin, int64_t end) {{",
                 "    for_lanes(begin, end, [&](int64_t i, auto n) {",
                 "        " + indented(inner, 2),
                 "    });",

@@ -211,6 +211,7 @@ def placeable(ins: Instruction, concat: Instruction) -> bool:
     """Whether a kernel can write this value straight into a part of the concat."""
     if isinstance(ins.op, (Parameter, Literal)) or ins.op.view or ins.name in ("reshape", "contiguous", "layout"):
         return False
-    same_order = ins.shape.permutation == concat.shape.permutation or ins.shape.elements == max(ins.shape.lens, default=1)
+    same_order = ins.shape.permutation == concat.shape.permutation or ins.shape.elements == max(
+        ins.shape.lens, default=1
+    )
     return same_order and list(concat.inputs).count(ins) == 1
-

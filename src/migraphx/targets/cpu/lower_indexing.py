@@ -18,7 +18,9 @@ def simple_call(
 ) -> Call:  # fmt: skip
     """A call of one template on row-major views: `head` is its C++ text."""
     body = "\n    ".join([*pointers((*reads, *writes), len(writes)), head])
-    text = f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"
+    text = (
+        f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"
+    )
     if scratch:
         text += f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
     kernel = Kernel(text, (header,), scratch=bool(scratch))

@@ -82,7 +82,12 @@ def _convolution(
     weights, key = constant
     epilogue = Epilogue(module, reads, write, (0, *range(2, rank)), 1)
     window = Window.of(
-        source.lens[2:], write.lens[2:], weights.shape[2:], attributes["stride"], attributes["dilation"], attributes["padding"]
+        source.lens[2:],
+        write.lens[2:],
+        weights.shape[2:],
+        attributes["stride"],
+        attributes["dilation"],
+        attributes["padding"],
     )
     n_groups = attributes["group"]
     packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(weights, n_groups))
@@ -91,7 +96,7 @@ def _convolution(
 
 def channels_last(x: Lowered, view: View, origin: str) -> View:
     """`view` {N, C, spatial...} where pixels follow each other and channels are innermost; else such a copy."""
-    n, c, *spatial = view.lens
+    _, c, *spatial = view.lens
     pixel = view.strides[-1] if spatial[-1] > 1 else max(c, 1)
     steps, step = [], pixel
     for size in reversed(spatial):

@@ -17,7 +17,11 @@ def attention(x: Lowered, ins: Instruction) -> None:
     masks = reads[3:]
     attributes = ins.op.attributes()
     mask_steps = masks[0].strides if masks else (0, 0, 0, 0)
-    x.call(_attention_call(q, k, v, masks, x.result(ins), mask_steps, attributes["scale"], attributes["causal"], ins.origin))
+    x.call(
+        _attention_call(
+            q, k, v, masks, x.result(ins), mask_steps, attributes["scale"], attributes["causal"], ins.origin
+        )
+    )
 
 
 def _last_contiguous(x: Lowered, view: View, origin: str) -> View:

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from migraphx.targets.common.cache import digest, obtain
+from migraphx.targets.common.progress import progress
 from migraphx.targets.cpu.threads import available
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,9 @@ def instruction_set() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
-    wanted = {line.split(":")[0].strip(): line for line in lines if line.startswith(("flags", "Features", "model name"))}
+    wanted = {
+        line.split(":")[0].strip(): line for line in lines if line.startswith(("flags", "Features", "model name"))
+    }
     return platform.machine() + "".join(wanted.values())
 
 
@@ -124,10 +127,10 @@ def _compile(compiler: Compiler, flags: Sequence[str], sources: Sequence[str], o
             source.write_text(sources[k])
             _call([*compiler.command, *flags, f"-I{KERNELS}", "-c", str(source), "-o", str(objects[k])])
 
-        with ThreadPoolExecutor(max_workers=available()) as pool:
-            list(pool.map(one, range(len(sources))))
-        # -nostdlib++ where the driver knows it would spare loading libstdc++; nothing of it is used either way.
-        _call([*compiler.command, "-shared", "-o", str(out), *map(str, objects), "-lm"])
+        with progress(f"compiling {name}"):
+            with ThreadPoolExecutor(max_workers=available()) as pool:
+                list(pool.map(one, range(len(sources))))
+            _call([*compiler.command, "-shared", "-o", str(out), *map(str, objects), "-lm"])
 
 
 def _call(command: Sequence[str]) -> str:

@@ -13,7 +13,10 @@ Trace = Callable[[Instruction, Value], None]
 
 
 def evaluate(
-    module: Module, arguments: Mapping[str, np.ndarray], *, outer: Mapping[Instruction, Value] | None = None,
+    module: Module,
+    arguments: Mapping[str, np.ndarray],
+    *,
+    outer: Mapping[Instruction, Value] | None = None,
     trace: Trace | None = None,
 ) -> list[Value]:
     """The module's outputs for named arguments; `trace` sees every instruction with its value."""

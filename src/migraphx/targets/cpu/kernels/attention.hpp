@@ -12,11 +12,11 @@
 //                   torch's scaled_dot_product_attention gives)
 //   scratch         attention_scratch<T>(params) bytes a thread, 64-byte aligned
 //
-// Scores are kept transposed, [key][query]: queries lie in lanes, so the first product broadcasts elements of K,
-// the softmax has no horizontal step, and the second product broadcasts probabilities against rows of V. A unit
-// of work is up to TILES tiles of MQ queries of one head; keys are taken KEY_BLOCK at a time, so that a tile's
-// scores stay in the first-level cache, with running maximum and sum (Milakov and Gimelshein, 2018; Dao et al.,
-// 2022).
+// Scores are kept transposed, [key][query]: queries lie in lanes, so the first product broadcasts elements of
+// K, the softmax has no horizontal step, and the second product broadcasts probabilities against rows of V. A
+// unit of work is up to TILES tiles of MQ queries of one head; keys are taken KEY_BLOCK at a time, so that a
+// tile's scores stay in the first-level cache, with running maximum and sum (Milakov and Gimelshein, 2018; Dao
+// et al., 2022).
 #pragma once
 
 #include "math.hpp"

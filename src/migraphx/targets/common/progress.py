@@ -1,0 +1,36 @@
+"""A line on the terminal for work that takes long."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+SILENT_SECONDS = 2.0
+TICK_SECONDS = 0.5
+
+
+@contextmanager
+def progress(what: str) -> Iterator[None]:
+    """Show `what` and the seconds gone on stderr, from two seconds on, where that is a terminal; erased at the end."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    done, start = threading.Event(), time.monotonic()
+    shown = threading.Thread(target=_show, args=(what, start, done), daemon=True)
+    shown.start()
+    try:
+        yield
+    finally:
+        done.set()
+        shown.join()
+
+
+def _show(what: str, start: float, done: threading.Event) -> None:
+    if done.wait(SILENT_SECONDS):
+        return
+    while not done.wait(TICK_SECONDS):
+        print(f"\r{what}: {time.monotonic() - start:.0f} s", end="", file=sys.stderr, flush=True)
+    print("\r\033[K", end="", file=sys.stderr, flush=True)

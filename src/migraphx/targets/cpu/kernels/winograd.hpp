@@ -1,0 +1,192 @@
+// Winograd F(4x4, 3x3): a 3x3 convolution of stride 1 in a quarter of the multiplications (Lavin and Gray, 2015).
+//
+// ---- what to call -------------------------------------------------------------------------------
+//   template <class Epi>
+//   void winograd(const Team&, const Conv&, const float* x, const float* packed_u, const Epi&, char* scratch);
+//       As conv of conv.hpp, for float with kernel {1, 3, 3}, stride and dilation 1, pad[0] = 0, one group; any
+//       padding and size. scratch: winograd_scratch(c) bytes per thread, 64-byte aligned.
+//   An infinity or NaN in x makes the whole 4x4 output tiles that read it NaN, where a direct convolution
+//   touches the 3x3 pixels around it only.
+//
+// ---- transformed weights ------------------------------------------------------------------------
+//   u[a, b] = G w G^T for every (output, input channel), 36 matrices, each packed as gemm.hpp packs B:
+//   packed[36][ceil(oc / NR)][ic][NR]. In NumPy, for w of shape (oc, ic, 3, 3), computed in float64:
+//       G = [[1/4, 0, 0], [-1/6, -1/6, -1/6], [-1/6, 1/6, -1/6], [1/24, 1/12, 1/6], [1/24, -1/12, 1/6], [0, 0, 1]]
+//       u = np.einsum("ai,ocij,bj->abco", G, w, G).reshape(36, ic, oc).astype(np.float32)
+//       packed = each u[k] of shape (ic, oc) packed as B
+//   The other two matrices are in the code below: input_line is B^T, output_line is A^T.
+//
+// ---- how it works -------------------------------------------------------------------------------
+// A thread takes some tiles of 4x4 output pixels (a block of them at a time, so that both intermediates stay
+// in L2) and some panels of output channels: it transforms the 6x6 input patches, does one dot for each of
+// the 36 places, and transforms back; the epilogue gets pixels.
+#pragma once
+
+#include "conv.hpp"
+
+namespace mgx {
+
+inline constexpr int64_t round_lanes(int64_t n) { return ceil_div(n, LANES) * LANES; }
+
+inline constexpr int64_t winograd_tiles(const Conv& c) {
+    return c.n * c.in[0] * ceil_div(c.out[1], 4) * ceil_div(c.out[2], 4);
+}
+
+// Tiles a block: both intermediates within 1 MiB, but enough tiles to make the weights' way worth it.
+inline constexpr int64_t winograd_block(const Conv& c) {
+    const int64_t fit = (1 << 20) / (36 * 4 * (c.ic + c.oc)), most = fit < 16 ? 16 : fit;
+    return least(most, winograd_tiles(c));
+}
+
+// Distance between the 36 matrices of an intermediate; the odd line keeps them out of each other's cache set.
+inline constexpr int64_t place_stride(int64_t tiles, int64_t width) { return tiles * width + 16; }
+
+inline constexpr int64_t winograd_scratch(const Conv& c) {
+    const int64_t block = winograd_block(c), ic = round_lanes(c.ic), oc = ceil_div(c.oc, NR) * NR;
+    return round64(ic * 4) + round64(36 * 4 * place_stride(block, ic)) + round64(36 * 4 * place_stride(block, oc));
+}
+
+// B^T d
+MGX_INLINE void input_line(const vec<float>* d, int step, vec<float>* t) {
+    const vec<float> d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step], d5 = d[5 * step];
+    const vec<float> a = d4 - 4.0f * d2, b = d3 - 4.0f * d1, e = d4 - d2, f = 2.0f * (d3 - d1);
+    t[0] = 4.0f * d0 - 5.0f * d2 + d4;
+    t[1] = a + b;
+    t[2] = a - b;
+    t[3] = e + f;
+    t[4] = e - f;
+    t[5] = 4.0f * d1 - 5.0f * d3 + d5;
+}
+
+// A^T m
+MGX_INLINE void output_line(const vec<float>* m, int step, vec<float>* o) {
+    const vec<float> p = m[step] + m[2 * step], q = m[step] - m[2 * step];
+    const vec<float> r = m[3 * step] + m[4 * step], s = m[3 * step] - m[4 * step];
+    o[0] = m[0] + p + r;
+    o[1] = q + 2.0f * s;
+    o[2] = p + 4.0f * r;
+    o[3] = q + 8.0f * s + m[5 * step];
+}
+
+struct Patch {
+    int64_t n, y, x;  // image (with in[0] folded in), first output pixel
+};
+inline Patch patch_of(const Conv& c, int64_t tile) {
+    const int64_t wide = ceil_div(c.out[2], 4), high = ceil_div(c.out[1], 4), line = tile / wide;
+    return {line / high, line % high * 4, tile % wide * 4};
+}
+
+// One 6x6 patch, all channels: place k goes to v + k * stride.
+inline void transform_input(const Conv& c, const float* x, const float* zeros, const Patch& p, float* v, int64_t stride) {
+    const float* at[36];
+    for (int i = 0; i < 6; ++i)
+        for (int j = 0; j < 6; ++j) {
+            const int64_t y = p.y - c.pad[1] + i, z = p.x - c.pad[2] + j;
+            const bool inside = uint64_t(y) < uint64_t(c.in[1]) && uint64_t(z) < uint64_t(c.in[2]);
+            at[6 * i + j] = inside ? x + ((p.n * c.in[1] + y) * c.in[2] + z) * c.pixel : zeros;
+        }
+    for (int64_t ch = 0; ch < c.ic; ch += LANES) {
+        vec<float> t[36], line[6];
+        for (int j = 0; j < 6; ++j) {
+            vec<float> d[6];
+            if (ch + LANES <= c.ic)
+                unroll<6>([&](auto i) { d[i] = load(at[6 * i + j] + ch); });
+            else
+                unroll<6>([&](auto i) { d[i] = load_n(at[6 * i + j] + ch, int(c.ic - ch)); });
+            input_line(d, 1, line);
+            unroll<6>([&](auto i) { t[6 * i + j] = line[i]; });
+        }
+        for (int i = 0; i < 6; ++i) {
+            input_line(t + 6 * i, 1, line);
+            unroll<6>([&](auto j) { store(v + (6 * i + j) * stride + ch, line[j]); });
+        }
+    }
+}
+
+// LANES channels of one tile: 36 places to 4x4 pixels.
+inline void transform_output(const float* m, int64_t stride, vec<float>* pixels) {
+    vec<float> t[24], line[4];
+    for (int j = 0; j < 6; ++j) {
+        vec<float> d[6];
+        unroll<6>([&](auto i) { d[i] = load(m + (6 * i + j) * stride); });
+        output_line(d, 1, line);
+        unroll<4>([&](auto i) { t[6 * i + j] = line[i]; });
+    }
+    for (int i = 0; i < 4; ++i) output_line(t + 6 * i, 1, pixels + 4 * i);
+}
+
+struct WinogradBlock {
+    int64_t first, tiles;  // of the output
+    Range panels;
+    float *v, *m;          // [36][tiles][ic], [36][panel pair][tiles][columns of the pair]
+    int64_t v_stride, m_stride, ic;
+};
+
+// The 36 dots of a block.
+inline void multiply_places(const Conv& c, const WinogradBlock& w, const float* u) {
+    const int64_t per_place = ceil_div(c.oc, NR), panel = c.ic * NR;
+    const Tiles parts = tiles_of(w.tiles, MR<float>);
+    for (int64_t k = 0; k < 36; ++k)
+        for (int64_t p = w.panels.begin, np; p < w.panels.end; p += np) {
+            np = least(NP<float>, w.panels.end - p);
+            const int64_t vecs = ceil_div(least(np * NR, c.oc - p * NR), LANES);
+            const float* b = u + (k * per_place + p) * panel;
+            const float* next = p + np < w.panels.end ? b + np * panel : u + ((k + 1) * per_place + w.panels.begin) * panel;
+            float* out = w.m + k * w.m_stride + (p - w.panels.begin) * NR * w.tiles;
+            for (int64_t t = 0, row = 0; t < parts.count; row += parts.of(t), ++t) {
+                const float* rows[MR<float>];
+                for (int r = 0; r < parts.of(t); ++r) rows[r] = w.v + k * w.v_stride + (row + r) * w.ic;
+                const char* ahead = fetch_ahead(b, next, np, c.ic, panel, t);
+                run_micro<float, float, float>(
+                    parts.of(t), int(vecs), {rows, 1, 0, c.ic, b, NR, panel, out + row * vecs * LANES, false, ahead});
+            }
+        }
+}
+
+template <class Epi> void finish_tiles(const Conv& c, const WinogradBlock& w, const Epi& epi) {
+    vec<float> pixels[16];
+    for (int64_t t = 0; t < w.tiles; ++t) {
+        const Patch patch = patch_of(c, w.first + t);
+        const int64_t high = least(4, c.out[1] - patch.y), wide = least(4, c.out[2] - patch.x);
+        const int64_t row = (patch.n * c.out[1] + patch.y) * c.out[2] + patch.x;
+        for (int64_t p = w.panels.begin, np; p < w.panels.end; p += np) {
+            np = least(NP<float>, w.panels.end - p);
+            const int64_t vecs = ceil_div(least(np * NR, c.oc - p * NR), LANES);
+            const float* m = w.m + ((p - w.panels.begin) * NR * w.tiles) + t * vecs * LANES;
+            for (int64_t j = 0; j < vecs; ++j) {
+                const int64_t col = p * NR + j * LANES, n = least(LANES, c.oc - col);
+                transform_output(m + j * LANES, w.m_stride, pixels);
+                for (int64_t y = 0; y < high; ++y)
+                    for (int64_t x = 0; x < wide; ++x) {
+                        if (n == LANES)
+                            epi(row + y * c.out[2] + x, col, pixels[4 * y + x]);
+                        else
+                            epi(row + y * c.out[2] + x, col, pixels[4 * y + x], int(n));
+                    }
+            }
+        }
+    }
+}
+
+// Scratch: winograd_scratch(c).
+template <class Epi>
+inline void winograd(const Team& team, const Conv& c, const float* x, const float* u, const Epi& epi, char* scratch) {
+    const Grid grid = divide(team, winograd_tiles(c), ceil_div(c.oc, NR));
+    const int64_t most = winograd_block(c), ic = round_lanes(c.ic), total = grid.panels.size() ? grid.rows.size() : 0;
+    if (total == 0) return;
+    float* zeros = reinterpret_cast<float*>(scratch);
+    __builtin_memset(zeros, 0, round64(ic * 4));
+    float* v = reinterpret_cast<float*>(scratch + round64(ic * 4));
+    float* m = reinterpret_cast<float*>(scratch + round64(ic * 4) + round64(36 * 4 * place_stride(most, ic)));
+    const Tiles blocks = tiles_of(total, most);
+    for (int64_t i = 0, first = grid.rows.begin; i < blocks.count; first += blocks.of(i), ++i) {
+        const int64_t tiles = blocks.of(i);
+        const WinogradBlock w{first, tiles, grid.panels, v, m, place_stride(tiles, ic),
+                              place_stride(tiles, grid.panels.size() * NR), ic};
+        for (int64_t t = 0; t < tiles; ++t) transform_input(c, x, zeros, patch_of(c, first + t), v + t * ic, w.v_stride);
+        multiply_places(c, w, u);
+        finish_tiles(c, w, epi);
+    }
+}
+
+}  // namespace mgx

@@ -1,0 +1,133 @@
+"""Compilers that are missing or fail, caches that cannot be used or lie, processes that race."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import migraphx
+from migraphx.ir.builder import Builder
+from migraphx.ir.shape import Shape
+from migraphx.targets.cpu.toolchain import CompilerError, find_compiler
+
+SCRIPT = """
+import numpy as np, migraphx
+from migraphx.ir.builder import Builder
+from migraphx.ir.shape import Shape
+p = migraphx.program()
+main = p._impl.main
+x = main.add_parameter("x", Shape("float", (3, {n})))
+b = Builder(main)
+main.add_return([b.tanh(b.add(x, x))])
+p.compile(migraphx.get_target("cpu"))
+x = np.random.default_rng(0).standard_normal((3, {n})).astype(np.float32)
+np.testing.assert_allclose(np.array(p.run({{"x": x}})[0]), np.tanh(x + x), rtol=1e-5, atol=1e-6)
+"""
+
+
+def program(n: int = 7) -> migraphx.program:
+    p = migraphx.program()
+    main = p._impl.main
+    x = main.add_parameter("x", Shape("float", (2, n)))
+    b = Builder(main)
+    main.add_return([b.exp(b.mul(x, x))])
+    return p
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def answer(p: migraphx.program) -> None:
+    x = np.random.default_rng(1).standard_normal(p.get_parameter_shapes()["x"].lens()).astype(np.float32)
+    np.testing.assert_allclose(np.array(p.run({"x": x})[0]), np.exp(x * x), rtol=1e-5)
+
+
+def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CXX", "")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CompilerError, match=r"needs a C\+\+ compiler.*g\+\+.*openmgx\[compiler\]"):
+        program().compile(migraphx.get_target("cpu"))
+
+
+def test_compiler_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path) -> None:
+    broken = tmp_path / "broken-c++"
+    broken.write_text('#!/bin/sh\n[ "$1" = --version ] && echo broken 1.0 && exit 0\necho disk on fire >&2\nexit 3\n')
+    broken.chmod(0o755)
+    monkeypatch.setenv("CXX", str(broken))
+    assert find_compiler().version == "broken 1.0"
+    with pytest.raises(CompilerError, match=r"exit code 3(.|\n)*disk on fire"):
+        program().compile(migraphx.get_target("cpu"))
+    assert not list(cache.glob("*.so"))
+
+
+def test_second_compile_comes_from_the_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program().compile(migraphx.get_target("cpu"))
+    monkeypatch.setattr("migraphx.targets.cpu.toolchain._compile", None)
+    p = program()
+    p.compile(migraphx.get_target("cpu"))
+    answer(p)
+
+
+@pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "seal"])
+def test_damaged_entry_is_made_anew(cache: Path, damage: str) -> None:
+    n = 20 + len(damage)  # an object of its own: the loader keeps mapped what an earlier test loaded
+    subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(n=n)], check=True, env=os.environ | {"PYTHONPATH": pythonpath()}
+    )
+    (entry,) = cache.glob("*.so")
+    data = bytearray(entry.read_bytes())
+    if damage == "seal":
+        entry.with_name(entry.name + ".sha256").unlink()
+    else:
+        data[len(data) // 2] ^= 1
+        entry.write_bytes({"truncate": data[: len(data) // 2], "flip": data, "empty": b""}[damage])
+    subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(n=n)], check=True, env=os.environ | {"PYTHONPATH": pythonpath()}
+    )
+
+
+def pythonpath() -> str:
+    return os.pathsep.join(p for p in sys.path if p)
+
+
+def test_cache_folder_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    occupied = tmp_path / "file"
+    occupied.write_text("not a folder")
+    monkeypatch.setenv("OPENMGX_CACHE", str(occupied / "cache"))
+    p = program(31)
+    p.compile(migraphx.get_target("cpu"))
+    answer(p)
+    assert "cannot be used" in caplog.text
+
+
+def test_two_processes_compile_the_same_model(cache: Path) -> None:
+    command = [sys.executable, "-c", SCRIPT.format(n=77)]
+    environment = os.environ | {"PYTHONPATH": pythonpath()}
+    running = [subprocess.Popen(command, env=environment) for _ in range(3)]
+    assert [p.wait(120) for p in running] == [0, 0, 0]
+    assert len(list(cache.glob("*.so"))) == 1
+    assert not list(cache.glob("*.new"))
+
+
+def test_many_threads_run_one_program() -> None:
+    p = program(5000)
+    p.compile(migraphx.get_target("cpu"))
+
+    def one(seed: int) -> bool:
+        x = np.random.default_rng(seed).standard_normal((2, 5000)).astype(np.float32)
+        return all(np.allclose(np.array(p.run({"x": x})[0]), np.exp(x * x), rtol=1e-5) for _ in range(20))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(one, range(8)))
