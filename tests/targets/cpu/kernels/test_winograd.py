@@ -1,0 +1,85 @@
+"""winograd.hpp against torch in float64, both instruction sets; errors are relative to the largest output."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+import torch
+
+from tests.targets.cpu.kernels.harness import ISAS, Guarded, aligned, compile_snippet, pack, pointer
+from tests.tolerances import relative_error
+
+SOURCE = r"""
+#include "winograd.hpp"
+#include <cstdlib>
+#include <omp.h>
+using namespace mgx;
+struct Put {
+    float* c; int64_t ldc;
+    void operator()(int64_t r, int64_t j, vec<float> v) const { store(c + r * ldc + j, v); }
+    void operator()(int64_t r, int64_t j, vec<float> v, int n) const { store_n(c + r * ldc + j, v, n); }
+};
+extern "C" {
+int columns() { return NR; }
+void run(const Conv* c, const float* x, const float* u, float* y, int threads) {
+    Barrier barrier;
+    barrier.size = threads;
+#pragma omp parallel num_threads(threads)
+    {
+        const int64_t bytes = winograd_scratch(*c);
+        char* scratch = static_cast<char*>(aligned_alloc(64, bytes + 64));
+        __builtin_memset(scratch, 0x7b, bytes + 64);
+        winograd(Team{omp_get_thread_num(), threads, &barrier}, *c, x, u, Put{y, c->oc}, scratch);
+        for (int i = 0; i < 64; ++i)
+            if (scratch[bytes + i] != 0x7b) __builtin_trap();
+        free(scratch);
+    }
+}
+}
+"""
+G = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24
+# n, height, width, ic, oc, padding before, padding after, elements between pixels beyond ic
+CASES = [
+    (1, 56, 56, 64, 64, 1, 1, 0),
+    (1, 28, 28, 128, 32, 1, 1, 0),
+    (1, 14, 14, 256, 70, 1, 1, 0),
+    (2, 7, 7, 512, 33, 1, 1, 0),
+    (1, 9, 5, 37, 100, 1, 1, 3),
+    (3, 4, 4, 16, 16, 0, 0, 0),
+    (1, 3, 3, 1, 1, 0, 0, 1),
+    (1, 6, 13, 20, 40, 2, 0, 0),
+    (1, 1, 1, 5, 7, 1, 1, 0),
+    (2, 11, 30, 33, 65, 0, 2, 5),
+]
+
+
+def transform_weights(w: np.ndarray, nr: int) -> np.ndarray:
+    """(oc, ic, 3, 3) -> [36][panels][ic][nr]."""
+    oc, ic = w.shape[:2]
+    u = np.einsum("ai,ocij,bj->abco", G, w.astype(np.float64), G)
+    return pack(u.reshape(36, ic, oc).astype(np.float32), nr)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_winograd(isa: str, case: tuple[int, ...]) -> None:
+    n, height, width, ic, oc, before, after, gap = case
+    lib, rng = compile_snippet(SOURCE, isa), np.random.default_rng(7)
+    x = rng.standard_normal((n, height, width, ic)).astype(np.float32)
+    w = rng.standard_normal((oc, ic, 3, 3)).astype(np.float32)
+    tx = torch.from_numpy(np.moveaxis(x, -1, 1).astype(np.float64))
+    tx = torch.nn.functional.pad(tx, (before, after) * 2)
+    want = np.moveaxis(torch.conv2d(tx, torch.from_numpy(w.astype(np.float64))).numpy(), 1, -1)
+    wide = np.full((n, height, width, ic + gap), np.nan, np.float32)
+    wide[..., :ic] = x
+    packed = transform_weights(w, lib.columns())
+    spatial = [1, height, width, 1, *want.shape[1:3], 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, before, before]
+    numbers = [n, ic, oc, 1, ic + gap, *spatial]
+    for threads in (1, 2, 3):
+        source, out = aligned(wide), Guarded(want.shape, np.float32)
+        sizes = (ctypes.c_int64 * len(numbers))(*numbers)
+        lib.run(sizes, pointer(source), pointer(packed), pointer(out.array), threads)
+        out.check()
+        assert relative_error(out.array, want) <= 2e-5
