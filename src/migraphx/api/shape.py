@@ -68,7 +68,7 @@ class shape:
             self._impl = Shape(name, tuple(lens), None if strides is None else tuple(strides))  # type: ignore[arg-type]
 
     def type(self) -> Enum:
-        return type_t[f"{self._impl.type}_type"]
+        return getattr(type_t, f"{self._impl.type}_type")
 
     def lens(self) -> list[int]:
         return list(self._impl.lens)

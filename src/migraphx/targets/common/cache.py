@@ -36,7 +36,7 @@ def digest(*parts: str | bytes) -> str:
     return h.hexdigest()[:40]
 
 
-def obtain(key: str, suffix: str, make: Callable[[Path], None]) -> Path:
+def obtain(key: str, suffix: str, make: Callable[[Path], object]) -> Path:
     """The path of the object `key`; `make(path)` writes it where the cache does not hold it whole.
 
     Two processes that need the same object wait for each other. A damaged entry is made anew. Where the folder
@@ -65,7 +65,7 @@ def lookup(key: str, suffix: str) -> Path | None:
     return path if _whole(path) else None
 
 
-def _fill(path: Path, make: Callable[[Path], None]) -> None:
+def _fill(path: Path, make: Callable[[Path], object]) -> None:
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         make(fresh)

@@ -187,3 +187,25 @@ def conv_call(x: View, packed: View, window: Window, group: int, epilogue: Epilo
     head = f"conv<{accumulator(x)}>(t, {fill}, p0, p1, epi, scratch);"
     scratch = f"conv_scratch({fill}, {x.itemsize})"
     return _contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin)
+
+
+def winograd_call(x: View, packed: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
+    """A 3x3 convolution of stride 1 by Winograd's F(4x4, 3x3); weights transformed and packed ahead."""
+    n, c, *_ = x.lens
+    numbers = (n, c, epilogue.write.lens[1], 1, x.strides[-1], *window.numbers)
+    fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
+    head = f"winograd(t, {fill}, p0, p1, epi, scratch);"
+    return _contract(
+        head, f"winograd_scratch({fill})", "winograd.hpp", (x, packed), numbers, epilogue, "convolution", origin
+    )
+
+
+def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
+    """A convolution of each channel with its own filter; `weights` {spatial..., C}."""
+    n, c, *_ = x.lens
+    numbers = (n, c, x.strides[-1], *window.numbers)
+    special = window.stride[2] in (1, 2) and window.dilation[2] == 1 and window.kernel[2] in (3, 5, 7)
+    shape = (window.kernel[2], window.stride[2]) if special else (0, 0)
+    fill = f"Depthwise{{a[0], a[1], a[2], {window_text(3)}}}"
+    head = f"depthwise<{shape[0]}, {shape[1]}>(t, {fill}, p0, p1, epi);"
+    return _contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, "depthwise", origin)

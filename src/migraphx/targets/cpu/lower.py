@@ -41,6 +41,7 @@ class Lowered:
     """A module on its way to calls: every value's view, and the calls so far, in order."""
 
     module: Module
+    fast_math: bool = True
     calls: list[Call] = field(default_factory=list)
     views: dict[Instruction, View] = field(default_factory=dict)
     inputs: list[Buffer] = field(default_factory=list)
@@ -147,10 +148,10 @@ class Lowered:
         return value, (ins.op.key, *(c.op for c in chain))
 
 
-def lower(module: Module) -> Lowered:
+def lower(module: Module, fast_math: bool = True) -> Lowered:
     """Every instruction of an optimised main module as calls; UnsupportedOperator lists what has no lowering."""
     check(module)
-    lowered = Lowered(module)
+    lowered = Lowered(module, fast_math)
     for ins in module.parameters.values():
         buffer = Buffer("input", ins.shape.bytes, len(lowered.inputs))
         lowered.inputs.append(buffer)

@@ -9,11 +9,19 @@ import numpy as np
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import permuted
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.gen_contract import Epilogue, Window, conv_call, dot_call, gemm_call
+from migraphx.targets.cpu.gen_contract import (
+    Epilogue,
+    Window,
+    conv_call,
+    depthwise_call,
+    dot_call,
+    gemm_call,
+    winograd_call,
+)
 from migraphx.targets.cpu.gen_pointwise import pointwise_call
 from migraphx.targets.cpu.gen_reduce import reduce_call
 from migraphx.targets.cpu.lower import Lowered, lowers
-from migraphx.targets.cpu.pack import pack_conv, pack_dot
+from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd
 
 
 @lowers("pointwise")
@@ -90,8 +98,23 @@ def _convolution(
         attributes["padding"],
     )
     n_groups = attributes["group"]
+    if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
+        flat = x.packed((*key, "depthwise"), lambda: pack_depthwise(weights))
+        x.call(depthwise_call(source, flat, window, epilogue, origin))
+        return
+    if x.fast_math and _suits_winograd(source, weights, window, n_groups):
+        transformed = x.packed((*key, "winograd"), lambda: pack_winograd(weights))
+        x.call(winograd_call(source, transformed, window, epilogue, origin))
+        return
     packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(weights, n_groups))
     x.call(conv_call(source, packed, window, n_groups, epilogue, origin))
+
+
+def _suits_winograd(x: View, weights: np.ndarray, window: Window, group: int) -> bool:
+    """Where the saved multiplications outweigh the transforms: enough channels on both sides."""
+    plain = window.kernel == (1, 3, 3) and window.stride == window.dilation == (1, 1, 1) and window.pad[0] == 0
+    oc, ic, *_ = weights.shape
+    return plain and group == 1 and x.type == "float" and ic >= 32 and oc >= 32
 
 
 def channels_last(x: Lowered, view: View, origin: str) -> View:

@@ -36,3 +36,34 @@ def pack_conv(w: np.ndarray, group: int) -> np.ndarray:
         part = by_group[:, p * nr : (p + 1) * nr]
         packed[:, p, ..., : part.shape[1]] = np.moveaxis(np.moveaxis(part, 1, -1), 1, -2)
     return packed
+
+
+WINOGRAD_G = np.array(
+    [
+        [1 / 4, 0, 0],
+        [-1 / 6, -1 / 6, -1 / 6],
+        [-1 / 6, 1 / 6, -1 / 6],
+        [1 / 24, 1 / 12, 1 / 6],
+        [1 / 24, -1 / 12, 1 / 6],
+        [0, 0, 1],
+    ]
+)
+
+
+def pack_winograd(w: np.ndarray) -> np.ndarray:
+    """{OC, IC, 3, 3} -> {36, ceil(OC / NR), IC, NR}: G w G^T, each of its 36 places packed as a dot's weights."""
+    oc, ic, *_ = w.shape
+    kron = np.kron(WINOGRAD_G, WINOGRAD_G)  # {36, 9}: both transforms as one product
+    places = (kron @ w.reshape(oc * ic, 9).T.astype(np.float64)).astype(np.float32)
+    nr = panel()
+    panels = -(-oc // nr)
+    packed = np.zeros((36, panels, ic, nr), np.float32)
+    for p in range(panels):
+        part = places.reshape(36, oc, ic)[:, p * nr : (p + 1) * nr]
+        packed[:, p, :, : part.shape[1]] = part.swapaxes(1, 2)
+    return packed
+
+
+def pack_depthwise(w: np.ndarray) -> np.ndarray:
+    """{C, 1, spatial...} -> {spatial..., C}."""
+    return np.ascontiguousarray(np.moveaxis(w[:, 0], 0, -1))

@@ -39,7 +39,7 @@ class CpuTarget:
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         run_passes(program, PASSES)
-        lowered = lower(program.main)
+        lowered = lower(program.main, options.fast_math)
         arena = plan_memory(lifetimes(lowered.calls))
         layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
         outputs = [s.as_standard() for s in program.main.output_shapes]

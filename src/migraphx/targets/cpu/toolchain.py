@@ -93,7 +93,7 @@ def find_compiler() -> Compiler:
 
 @cache
 def _find(cxx: str, path: str) -> Compiler:
-    candidates = [tuple(shlex.split(cxx))] if cxx else [("g++",), ("clang++",)]
+    candidates: list[tuple[str, ...]] = [tuple(shlex.split(cxx))] if cxx else [("g++",), ("clang++",)]
     if not cxx and importlib.util.find_spec("ziglang"):
         candidates.append((sys.executable, "-m", "ziglang", "c++"))
     for command in candidates:

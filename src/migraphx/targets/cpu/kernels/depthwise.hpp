@@ -1,17 +1,16 @@
 // Depthwise convolution, channels last: every channel its own filter (channel multiplier 1).
 //
-//   depthwise<K, TX, TW, Epi>(team, params, x, w, epi)
+//   depthwise<K, S>(team, params, x, w, epi)
 //     x       [n][in0][in1][in2][c], pixels `pixel` elements apart (c where dense); float, half or bf16
 //     w       [k0][k1][k2][c] dense; float, half or bf16. Sums are float.
-//     K       kernel[2] where it is 3, 5 or 7 and stride[2] = dilation[2] = 1 (the inputs of neighbouring pixels
-//             are then loaded once); 0 for everything else. depthwise_width(params) says which.
-//     epi     row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = channel; every thread calls it for its own
-//             rows and columns, each pair once
+//     K, S    kernel[2] and stride[2] where depthwise_special(params): kernel 3, 5 or 7, stride 1 or 2, no
+//             dilation along the last axis (what neighbouring pixels share is then loaded once); else 0, 0
+//     epi     row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = channel; each pair once
 //   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read zero.
 //   No scratch.
 //
-// A unit of work is one output row of CHUNK registers of channels, rows of a chunk one after the other, so that the
-// input rows which they share stay cached. Within it TILE output pixels of one register are summed at once.
+// A unit of work is one output row of CHUNK registers of channels, rows of a chunk one after the other, so that
+// the input rows which they share stay cached. Within it TILE pixels of one register are summed at once.
 #pragma once
 
 #include "team.hpp"
@@ -24,9 +23,9 @@ struct Depthwise {
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];  // pad: before the first element of each axis
 };
 
-inline constexpr int depthwise_width(const Depthwise& p) {
+inline constexpr bool depthwise_special(const Depthwise& p) {
     const int64_t k = p.kernel[2];
-    return p.stride[2] == 1 && p.dilation[2] == 1 && (k == 3 || k == 5 || k == 7) ? int(k) : 0;
+    return (p.stride[2] == 1 || p.stride[2] == 2) && p.dilation[2] == 1 && (k == 3 || k == 5 || k == 7);
 }
 
 namespace dw {
@@ -34,103 +33,127 @@ namespace dw {
 inline constexpr int TILE = 8;
 inline constexpr int CHUNK = 4;
 
-// Taps first .. last - 1 of an axis lie within the input when output o is computed.
+// Taps first .. last - 1 of an axis lie within the input when output o is computed; tap 0 reads index `start`.
 struct Window {
-    int64_t first, last, start;  // start: the input index of tap 0, which may be negative
+    int64_t first, count, start;
 };
 inline Window window(const Depthwise& p, int axis, int64_t o) {
     const int64_t start = o * p.stride[axis] - p.pad[axis], d = p.dilation[axis], in = p.in[axis];
     const int64_t first = start < 0 ? (d - 1 - start) / d : 0, end = in > start ? (in - start + d - 1) / d : 0;
-    return {first, end < p.kernel[axis] ? end : p.kernel[axis], start};
+    const int64_t last = end < p.kernel[axis] ? end : p.kernel[axis];
+    return {first, last > first ? last - first : 0, start};
 }
 
-template <bool FAST, class T> MGX_INLINE vec<float> read(const T* p, int n) {
-    return FAST || n == LANES ? load_f(p) : load_f_n(p, n);
+// The filter rows that one output row sums, at the first of them: counts and steps (in elements) of axes 0 and 1.
+template <class TX, class TW> struct Source {
+    const TX* x;
+    const TW* w;
+    int64_t planes, rows, x_plane, x_row, w_plane, w_row;
+    int64_t pixel, c, width;                // of x: between pixels, channels, columns
+    int64_t taps, dilation, stride, pad;    // of the last axis
+};
+template <class TX, class TW>
+inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64_t o0, int64_t o1) {
+    const Window z = window(p, 0, o0), y = window(p, 1, o1);
+    const int64_t line = p.in[2] * p.pixel, plane = p.in[1] * line, w_row = p.kernel[2] * p.c;
+    const int64_t x_plane = p.dilation[0] * plane, x_row = p.dilation[1] * line, w_plane = p.kernel[1] * w_row;
+    const int64_t at = z.start * plane + z.first * x_plane + y.start * line + y.first * x_row;
+    return {x + (z.count && y.count ? at : 0),
+            w + z.first * w_plane + y.first * w_row,
+            z.count, y.count, x_plane, x_row, w_plane, w_row,
+            p.pixel, p.c, p.in[2],
+            p.kernel[2], p.dilation[2], p.stride[2], p.pad[2]};
 }
 
-// One filter row over TILE pixels whose first input column is `column`: every input is loaded once. Unless FAST,
-// columns outside 0 .. width are skipped.
-template <int K, bool FAST, class TX, class TW>
-MGX_INLINE void row_sliding(vec<float> (&acc)[TILE], const TX* x, const TW* w, const Depthwise& p, int64_t column, int n) {
+// How a tile reads: whole registers all within the row; whole registers, columns outside the row are zero; or only
+// n channels of the register, and the same of columns.
+enum Mode { INSIDE, EDGE, PART };
+template <Mode M, class T> MGX_INLINE vec<float> read(const T* p, int n) {
+    return M == PART ? load_f_n(p, n) : load_f(p);
+}
+
+// One filter row over TILE pixels whose first input column is `column` (x is there): every input is loaded once.
+template <int K, int S, Mode M, class TX, class TW>
+MGX_INLINE void row_special(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
+                            int64_t column) {
     vec<float> tap[K];
 #pragma GCC unroll 16
-    for (int k = 0; k < K; ++k) tap[k] = read<FAST>(w + k * p.c, n);
-#pragma GCC unroll 16
-    for (int j = 0; j < TILE + K - 1; ++j) {
-        if (!FAST && (column + j < 0 || column + j >= p.in[2])) continue;
-        const vec<float> v = read<FAST>(x + (column + j) * p.pixel, n);
+    for (int k = 0; k < K; ++k) tap[k] = load_f(w + k * s.c);
+#pragma GCC unroll 32
+    for (int j = 0; j < (TILE - 1) * S + K; ++j) {
+        if (M != INSIDE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
+        const vec<float> v = load_f(x + j * s.pixel);
 #pragma GCC unroll 16
         for (int k = 0; k < K; ++k)
-            if (j - k >= 0 && j - k < TILE) acc[j - k] += v * tap[k];
+            if (j >= k && (j - k) % S == 0 && (j - k) / S < TILE) acc[(j - k) / S] += v * tap[k];
     }
 }
-template <bool FAST, class TX, class TW>
-MGX_INLINE void row_any(vec<float> (&acc)[TILE], const TX* x, const TW* w, const Depthwise& p, int64_t column, int n) {
-    const int64_t step = p.stride[2];
-    for (int64_t k = 0; k < p.kernel[2]; ++k) {
-        const vec<float> tap = read<FAST>(w + k * p.c, n);
-        const int64_t at = column + k * p.dilation[2];
+template <Mode M, class TX, class TW>
+MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w, int64_t column,
+                        int n) {
+    const int64_t step = s.stride * s.pixel;
+    for (int64_t k = 0; k < s.taps; ++k, column += s.dilation, x += s.dilation * s.pixel, w += s.c) {
+        const vec<float> tap = read<M>(w, n);
 #pragma GCC unroll 16
-        for (int i = 0; i < TILE; ++i) {
-            const int64_t j = at + i * step;
-            if (FAST || (j >= 0 && j < p.in[2])) acc[i] += read<FAST>(x + j * p.pixel, n) * tap;
-        }
+        for (int i = 0; i < TILE; ++i)
+            if (M == INSIDE || static_cast<uint64_t>(column + i * s.stride) < static_cast<uint64_t>(s.width))
+                acc[i] += read<M>(x + i * step, n) * tap;
     }
 }
 
-// Pixels o .. o + count of an output row, n channels; x and w are at the channel, x at the image.
-template <int K, bool FAST, class TX, class TW, class Epi>
-MGX_NOINLINE void tile(const Depthwise& p, const TX* x, const TW* w, const Window& z, const Window& y, int64_t o,
-                       int count, int n, int64_t row, int64_t channel, const Epi& epi) {
+// Pixels o .. o + count of an output row, from channel on, n of them.
+template <int K, int S, Mode M, class TX, class TW, class Epi>
+MGX_NOINLINE void tile(const Source<TX, TW>& s, int64_t o, int count, int n, int64_t row, int64_t channel,
+                       const Epi& epi) {
     vec<float> acc[TILE] = {};
-    const int64_t column = o * p.stride[2] - p.pad[2];
-    for (int64_t a = z.first; a < z.last; ++a)
-        for (int64_t b = y.first; b < y.last; ++b) {
-            const int64_t line = (z.start + a * p.dilation[0]) * p.in[1] + y.start + b * p.dilation[1];
-            const TX* from = x + line * p.in[2] * p.pixel;
-            const TW* taps = w + (a * p.kernel[1] + b) * p.kernel[2] * p.c;
-            if constexpr (K)
-                row_sliding<K, FAST>(acc, from, taps, p, column, n);
+    const int64_t column = o * s.stride - s.pad, at = column * s.pixel + channel;
+    for (int64_t a = 0; a < s.planes; ++a) {
+        const TX* x = s.x + a * s.x_plane + at;
+        const TW* w = s.w + a * s.w_plane + channel;
+        for (int64_t b = 0; b < s.rows; ++b, x += s.x_row, w += s.w_row)
+            if constexpr (K > 0)
+                row_special<K, S, M>(acc, s, x, w, column);
             else
-                row_any<FAST>(acc, from, taps, p, column, n);
-        }
+                row_any<M>(acc, s, x, w, column, n);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < TILE; ++i) {
-        if (FAST || (i < count && n == LANES))
-            epi(row + o + i, channel, acc[i]);
-        else if (i < count)
+        if (M == PART && i < count)
             epi(row + o + i, channel, acc[i], n);
+        else if (M == INSIDE || (M == EDGE && i < count))
+            epi(row + o + i, channel, acc[i]);
     }
 }
 
 // One output row of one register of channels.
-template <int K, class TX, class TW, class Epi>
-MGX_INLINE void line(const Depthwise& p, const TX* x, const TW* w, const Window& z, const Window& y, int n, int64_t row,
-                     int64_t channel, const Epi& epi) {
-    for (int64_t o = 0; o < p.out[2]; o += TILE) {
-        const int64_t left = p.out[2] - o, first = o * p.stride[2] - p.pad[2];
-        const int64_t end = first + (TILE - 1) * p.stride[2] + (p.kernel[2] - 1) * p.dilation[2];
-        const int count = int(left < TILE ? left : TILE);
-        if (count == TILE && n == LANES && first >= 0 && end < p.in[2])
-            tile<K, true>(p, x, w, z, y, o, count, n, row, channel, epi);
+template <int K, int S, class TX, class TW, class Epi>
+MGX_INLINE void line(const Source<TX, TW>& s, int64_t width, int n, int64_t row, int64_t channel, const Epi& epi) {
+    for (int64_t o = 0; o < width; o += TILE) {
+        const int64_t first = o * s.stride - s.pad, end = first + (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
+        const int count = int(width - o < TILE ? width - o : TILE);
+        if (n < LANES)
+            tile<0, 0, PART>(s, o, count, n, row, channel, epi);
+        else if (count == TILE && first >= 0 && end < s.width)
+            tile<K, S, INSIDE>(s, o, count, n, row, channel, epi);
         else
-            tile<K, false>(p, x, w, z, y, o, count, n, row, channel, epi);
+            tile<K, S, EDGE>(s, o, count, n, row, channel, epi);
     }
 }
 
 }  // namespace dw
 
-template <int K, class TX, class TW, class Epi>
+template <int K, int S, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
-    const int64_t wide = dw::CHUNK * LANES, chunks = (p.c + wide - 1) / wide, image = p.in[0] * p.in[1] * p.in[2];
+    const int64_t wide = dw::CHUNK * LANES, chunks = (p.c + wide - 1) / wide;
+    const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
     const Range range = team.share(p.n * p.out[0] * chunks * p.out[1]);
     for (int64_t i = range.begin; i < range.end; ++i) {
         const int64_t o1 = i % p.out[1], chunk = i / p.out[1] % chunks, plane = i / p.out[1] / chunks;
-        const int64_t row = (plane * p.out[1] + o1) * p.out[2], end = (chunk + 1) * wide < p.c ? (chunk + 1) * wide : p.c;
-        const dw::Window z = dw::window(p, 0, plane % p.out[0]), y = dw::window(p, 1, o1);
-        const TX* from = x + plane / p.out[0] * image * p.pixel;
-        for (int64_t c = chunk * wide; c < end; c += LANES)
-            dw::line<K>(p, from + c, w + c, z, y, int(end - c < LANES ? end - c : LANES), row, c, epi);
+        const int64_t row = (plane * p.out[1] + o1) * p.out[2], c0 = chunk * wide;
+        const int64_t end = c0 + wide < p.c ? c0 + wide : p.c;
+        const auto from = dw::source(p, x + plane / p.out[0] * image, w, plane % p.out[0], o1);
+        for (int64_t c = c0; c < end; c += LANES)
+            dw::line<K, S>(from, p.out[2], int(end - c < LANES ? end - c : LANES), row, c, epi);
     }
 }
 
