@@ -49,6 +49,7 @@ class Mapping:
 
         Raises TypeError for an argument that the signature does not have.
         """
+        kwargs = {k: v for k, v in kwargs.items() if k != "out" or v is not None}
         names = {k: self.rename.get(k, _ALIASES.get(k, k)) for k in kwargs}
         given = {k if k in self.signature.parameters else names[k]: v for k, v in kwargs.items()}
         return self.signature.bind(*args, **given)

@@ -169,18 +169,14 @@ def _old_default_dim(b: NodeBuilder, input: Any, dim: int | None) -> int:
 
 
 @acc_mapper(F.softmax)
-def softmax_mapper(
-    b: NodeBuilder, input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None
-) -> Any:
+def softmax_mapper(b: NodeBuilder, input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """F.softmax, whose `dim` may be None."""
     given = {} if dtype is None else {"dtype": dtype}
     return b(softmax, input=input, dim=_old_default_dim(b, input, dim), **given)
 
 
 @acc_mapper(F.log_softmax)
-def log_softmax_mapper(
-    b: NodeBuilder, input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None
-) -> Any:
+def log_softmax_mapper(b: NodeBuilder, input: Any, dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> Any:
     """F.log_softmax, whose `dim` may be None."""
     given = {} if dtype is None else {"dtype": dtype}
     return b(log_softmax, input=input, dim=_old_default_dim(b, input, dim), **given)
@@ -200,9 +196,7 @@ def rrelu_mapper(
 
 
 @acc_mapper(F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
-def dropout_mapper(
-    b: NodeBuilder, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False
-) -> Any:
+def dropout_mapper(b: NodeBuilder, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
     """In inference form dropout is the identity."""
     return input
 

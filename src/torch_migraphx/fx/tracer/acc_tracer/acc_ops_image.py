@@ -147,17 +147,13 @@ adaptive_max_pool3d = _adaptive_max_pool(3, F.adaptive_max_pool3d)
 
 
 @acc_op(F.lp_pool1d)
-def lp_pool1d(
-    *, input: Any, norm_type: float, kernel_size: int, stride: Any = None, ceil_mode: bool = False
-) -> Any:
+def lp_pool1d(*, input: Any, norm_type: float, kernel_size: int, stride: Any = None, ceil_mode: bool = False) -> Any:
     """(sum of x ** norm_type over each window) ** (1 / norm_type), over one axis."""
     return F.lp_pool1d(input, norm_type, kernel_size, stride, ceil_mode)
 
 
 @acc_op(F.lp_pool2d)
-def lp_pool2d(
-    *, input: Any, norm_type: float, kernel_size: Ints, stride: Any = None, ceil_mode: bool = False
-) -> Any:
+def lp_pool2d(*, input: Any, norm_type: float, kernel_size: Ints, stride: Any = None, ceil_mode: bool = False) -> Any:
     """(sum of x ** norm_type over each window) ** (1 / norm_type), over two axes."""
     return F.lp_pool2d(input, norm_type, kernel_size, stride, ceil_mode)  # type: ignore[arg-type]
 

@@ -211,17 +211,13 @@ def layer_norm(
 
 
 @acc_op(F.rms_norm, torch.rms_norm)
-def rms_norm(
-    *, input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
-) -> Any:
+def rms_norm(*, input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
     """x / sqrt(mean(x * x) + eps) * weight over the last axes; eps None is the type's epsilon."""
     return F.rms_norm(input, normalized_shape, weight, eps)
 
 
 @acc_op(F.group_norm, torch.group_norm)
-def group_norm(
-    *, input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
+def group_norm(*, input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
     """Normalization over groups of channels (axis 1) and all further axes."""
     return F.group_norm(input, num_groups, weight, bias, eps)
 
@@ -243,9 +239,7 @@ def instance_norm(
 
 
 @acc_op(F.local_response_norm)
-def local_response_norm(
-    *, input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Any:
+def local_response_norm(*, input: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """x / (k + alpha * mean of squares over `size` channels) ** beta"""
     return F.local_response_norm(input, size, alpha, beta, k)
 

@@ -28,9 +28,7 @@ def mean(*, input: Any, dim: Dims = None, keepdim: bool = False, dtype: torch.dt
 
 
 @acc_op(torch.prod, "prod")
-def prod(
-    *, input: Any, dim: int | None = None, keepdim: bool = False, dtype: torch.dtype | None = None
-) -> Any:
+def prod(*, input: Any, dim: int | None = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
     """The product along one axis, or of all elements."""
     if dim is None:
         return torch.prod(input, dtype=dtype)
@@ -98,9 +96,7 @@ def var(*, input: Any, dim: Dims = None, correction: float = 1, keepdim: bool = 
 
 
 @acc_op(torch.linalg.vector_norm, x="input", ord="p")
-def norm(
-    *, input: Any, p: float = 2, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None
-) -> Any:
+def norm(*, input: Any, p: float = 2, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
     """(sum of |x| ** p) ** (1 / p) along `dim`: the norm of vectors, never of matrices."""
     return torch.linalg.vector_norm(input, p, dim, keepdim, dtype=dtype)  # type: ignore[arg-type]
 
@@ -173,9 +169,7 @@ def cumprod(*, input: Any, dim: int, dtype: torch.dtype | None = None) -> Any:
 def _extremum(full: Callable[..., Any], along: Callable[..., Any], pair: Callable[..., Any]) -> Any:
     """The mapper of torch.max or torch.min, which has three forms."""
 
-    def mapper(
-        b: NodeBuilder, input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None
-    ) -> Any:
+    def mapper(b: NodeBuilder, input: Any, dim: Any = None, keepdim: bool = False, *, other: Any = None) -> Any:
         if other is None and dim is not None and not isinstance(dim, int):
             other, dim = dim, None  # the second form: max(input, other)
         if other is not None:

@@ -467,9 +467,7 @@ _register_fill(torch.ones_like, "new_ones", 1)
 
 
 @acc_mapper(torch.full_like)
-def full_like_mapper(
-    b: NodeBuilder, input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None
-) -> Any:
+def full_like_mapper(b: NodeBuilder, input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """A tensor of one value under the shape of input."""
     return _full(b, input, b.shape(input), fill_value, dtype, device)
 

@@ -30,7 +30,7 @@ from ..origin import current_origin, error_origin
 # The operators register themselves when their module is imported.
 from . import acc_ops
 from .acc_normalizer import OpAndTarget, normalize
-from .decompositions import DECOMPOSITIONS
+from .decompositions import DECOMPOSITIONS, helpers_that_take_proxies
 from .functionalize import functionalize, mutated_by, tensor_versions
 from .proxies import AccProxy, AccTraceError
 
@@ -61,6 +61,7 @@ class AccRewritingTracer(fx.Tracer):
         super().__init__()
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.output_class: type | None = None
+        self._paused = False
         self._samples = tuple(sample_inputs)
         self._leaf_modules = tuple(leaf_modules)
         self._attribute_names: dict[int, str] = {}
@@ -77,14 +78,10 @@ class AccRewritingTracer(fx.Tracer):
         random_state = torch.random.get_rng_state()
         graph = super().trace(root, concrete_args)
         if not torch.equal(random_state, torch.random.get_rng_state()):
-            raise AccTraceError(
-                "forward draws random numbers that do not depend on its inputs; use torch.compile"
-            )
+            raise AccTraceError("forward draws random numbers that do not depend on its inputs; use torch.compile")
         for constant, version, node in self._constants.values():
             if not constant.is_inference() and constant._version != version:
-                raise AccTraceError(
-                    f"forward changes {node.target} in place after it was read; use torch.compile"
-                )
+                raise AccTraceError(f"forward changes {node.target} in place after it was read; use torch.compile")
         return graph
 
     # ---- what fx asks a tracer
@@ -99,13 +96,14 @@ class AccRewritingTracer(fx.Tracer):
         self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run a module; one outside the traced model (another thread's) runs as if nobody traced."""
-        known = self.submodule_paths is None or m in self.submodule_paths
-        return super().call_module(m, forward, args, kwargs) if known else forward(*args, **kwargs)
+        if self._paused or (self.submodule_paths is not None and m not in self.submodule_paths):
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """A parameter or buffer of the model as a proxy, the same at each access."""
         name = self._attribute_names.get(id(attr_val))
-        if name is None:
+        if name is None or self._paused:
             return attr_val
         if name not in parameter_proxy_cache:
             parameter_proxy_cache[name] = self.proxy(self.create_arg(attr_val))
@@ -133,9 +131,7 @@ class AccRewritingTracer(fx.Tracer):
                 raise AccTraceError(f"input {name!r} is a {type(sample).__name__}, not a tensor or a number")
             return sample
         with self.fake_mode:
-            fake = torch.empty_strided(
-                sample.shape, sample.stride(), dtype=sample.dtype, device=sample.device
-            )
+            fake = torch.empty_strided(sample.shape, sample.stride(), dtype=sample.dtype, device=sample.device)
         set_value(node, fake)
         return self.proxy(node)
 
@@ -230,8 +226,8 @@ class AccRewritingTracer(fx.Tracer):
                 if node.op == "call_method":
                     return getattr(args[0], node.target)(*args[1:], **kwargs)  # type: ignore[arg-type]
                 if node.op == "call_module":
-                    # _orig: fx has patched nn.Module.__call__, which would trace the call.
-                    return self.root.get_submodule(node.target).forward(*args, **kwargs)  # type: ignore
+                    self._paused = True  # a leaf is run, not traced
+                    return self.root.get_submodule(node.target)(*args, **kwargs)  # type: ignore[arg-type]
                 return node.target(*args, **kwargs)  # type: ignore[operator]
         except _UNKNOWN as error:
             raise _Unknown from error
@@ -239,6 +235,8 @@ class AccRewritingTracer(fx.Tracer):
             if node.op == "call_module" or not _is_pure(node):
                 raise _Unknown from error
             raise
+        finally:
+            self._paused = False
 
 
 def _is_plain(value: Any) -> bool:
@@ -265,12 +263,8 @@ def _input_names(forward: Callable[..., Any], count: int) -> list[str]:
             names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
         elif parameter.kind is not inspect.Parameter.VAR_KEYWORD and len(names) < count:
             names.append(parameter.name)
-        elif (
-            parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty
-        ):
-            raise AccTraceError(
-                f"forward needs the input {parameter.name!r}; {count} sample inputs are given"
-            )
+        elif parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty:
+            raise AccTraceError(f"forward needs the input {parameter.name!r}; {count} sample inputs are given")
     if len(names) < count:
         raise AccTraceError(f"forward takes {len(names)} inputs; {count} sample inputs are given")
     return names
@@ -305,7 +299,7 @@ def trace(
         tracer_cls = _with_leaf_rule_of(tracer_base_cls)
     tracer = tracer_cls(sample_inputs, (*(leaf_module_list or ()), *(leaf_modules or ())))
     try:
-        with _trace_lock, torch.inference_mode(False), torch.no_grad():
+        with _trace_lock, torch.inference_mode(False), torch.no_grad(), helpers_that_take_proxies():
             graph = tracer.trace(root)
             functionalize(graph)
             if use_acc_normalization:

@@ -6,11 +6,16 @@ torch function that it stands for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
+from torch.nn.modules import transformer
+
+from .proxies import AccProxy
 
 
 def normalize(input: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12, out: Any = None) -> Any:
@@ -142,13 +147,7 @@ def multi_head_attention_forward(
 
     Raises NotImplementedError for added key biases, zero attention and static keys.
     """
-    if (
-        bias_k is not None
-        or bias_v is not None
-        or add_zero_attn
-        or static_k is not None
-        or static_v is not None
-    ):
+    if bias_k is not None or bias_v is not None or add_zero_attn or static_k is not None or static_v is not None:
         raise NotImplementedError("attention with bias_k, add_zero_attn or static keys")
     unbatched = query.dim() == 2
     if unbatched:
@@ -159,9 +158,9 @@ def multi_head_attention_forward(
     weights = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = _project(query, key, value, in_proj_weight, in_proj_bias, weights)
     length, batch, _ = query.shape
-    heads = [x.reshape(x.shape[0], batch, num_heads, -1).permute(1, 2, 0, 3) for x in (q, k, v)]
+    q, k, v = (x.reshape(x.shape[0], batch, num_heads, -1).permute(1, 2, 0, 3) for x in (q, k, v))
     mask = _merge_masks(attn_mask, key_padding_mask, query, num_heads)
-    mixed, probabilities = _attend(*heads, mask, need_weights, is_causal)
+    mixed, probabilities = _attend(q, k, v, mask, need_weights, is_causal)
     out = F.linear(mixed.permute(2, 0, 1, 3).reshape(length, batch, -1), out_proj_weight, out_proj_bias)
     if probabilities is not None and average_attn_weights:
         probabilities = probabilities.mean(1)
@@ -180,3 +179,47 @@ DECOMPOSITIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     torch.std_mean: std_mean,
     torch.var_mean: var_mean,
 }
+
+
+# ---- helpers of nn.MultiheadAttention and nn.Transformer* that refuse, or look into, what is not a tensor
+
+
+def _none_or_dtype(input: Any) -> Any:
+    """The element type of a mask that may be None."""
+    return None if input is None else input.dtype
+
+
+def _canonical_mask(mask: Any, *, target_type: torch.dtype, **_: Any) -> Any:
+    """A mask as numbers to add."""
+    return _float_mask(mask, target_type)
+
+
+def _detect_is_causal_mask(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
+    """Whether the mask is known to be causal; a mask that is an input is used as it comes."""
+    return is_causal is True
+
+
+_HELPERS: tuple[tuple[Any, Callable[..., Any]], ...] = (
+    (F, _none_or_dtype),
+    (F, _canonical_mask),
+    (transformer, _detect_is_causal_mask),
+)
+
+
+@contextmanager
+def helpers_that_take_proxies() -> Iterator[None]:
+    """While a trace runs, torch's mask helpers work on proxies; on anything else they are torch's own."""
+    with ExitStack() as stack:
+        for module, ours in _HELPERS:
+            theirs = getattr(module, ours.__name__, None)
+            if theirs is not None:
+                stack.enter_context(mock.patch.object(module, ours.__name__, _for_proxies(ours, theirs)))
+        yield
+
+
+def _for_proxies(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+    def helper(*args: Any, **kwargs: Any) -> Any:
+        proxies = any(isinstance(a, AccProxy) for a in (*args, *kwargs.values()))
+        return (ours if proxies else theirs)(*args, **kwargs)
+
+    return helper

@@ -56,7 +56,7 @@ def functionalize(graph: fx.Graph) -> None:
         target = node.args[0] if node.args else next(iter(node.kwargs.values()))
         assert isinstance(target, fx.Node)
         if not _storages(target) & _storages(node):
-            _refuse(node, "changes a tensor that it does not return")
+            _refuse(node, "changes a tensor, which it does not return,")
         for alias in list(_aliases(graph, target, node)):
             _redirect(alias, target, node)
 
@@ -92,6 +92,5 @@ def _redirect(alias: fx.Node, target: fx.Node, node: fx.Node) -> None:
 
 def _refuse(node: fx.Node, reason: str) -> None:
     raise AccTraceError(
-        f"{node.target} {reason} in place; use the ATen tracer (use_aten=True) or torch.compile.\n"
-        f"  {node.stack_trace}"
+        f"{node.target} {reason} in place; use the ATen tracer (use_aten=True) or torch.compile.\n  {node.stack_trace}"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -88,3 +89,17 @@ class AccProxy(Proxy):
         placed = torch.index_select(flat, 0, source.reshape(-1)).reshape(shape)
         this: Any = self
         self.copy_(torch.where(mask, placed, this))
+
+
+def _define_in_place(name: str) -> None:
+    """x += y and the like, which fx would record as x + y, so that who else holds x would miss the change."""
+    target: Callable[..., Any] = getattr(operator, name)
+
+    def in_place(self: AccProxy, other: Any) -> Any:
+        return self.tracer.create_proxy("call_function", target, (self, other), {})
+
+    setattr(AccProxy, f"__{name}__", in_place)
+
+
+for _name in ("iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior", "ixor"):
+    _define_in_place(_name)

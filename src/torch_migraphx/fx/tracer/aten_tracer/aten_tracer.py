@@ -86,11 +86,7 @@ class _Unlift:
         kinds = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
         if spec.kind not in kinds or spec.target is None:
             raise AtenTraceError(f"{self._name}: a graph input of kind {spec.kind.name} is not supported")
-        table = (
-            self._exported.state_dict
-            if spec.target in self._exported.state_dict
-            else self._exported.constants
-        )
+        table = self._exported.state_dict if spec.target in self._exported.state_dict else self._exported.constants
         self._weights[node] = spec.target
         self._attributes[spec.target] = table[spec.target]
 
@@ -132,9 +128,7 @@ class _Unlift:
                 constant = isinstance(spec.arg, ConstantArgument)
                 yield value if constant or not isinstance(value, fx.Node) else self._new(value)
             elif spec.kind == OutputKind.USER_INPUT_MUTATION:
-                logger.warning(
-                    "%s changes its input %r in place; the traced graph does not", self._name, spec.target
-                )
+                logger.warning("%s changes its input %r in place; the traced graph does not", self._name, spec.target)
             else:
                 raise AtenTraceError(f"{self._name} changes {spec.target} in place ({spec.kind.name})")
 
