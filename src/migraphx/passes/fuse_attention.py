@@ -168,6 +168,8 @@ def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instr
     scores = read_scores(weights.inputs[0])
     if scores is None or scores.dot.shape.type != root.shape.type:
         return Refuse("the scores are no masked and scaled product, or of another type")
+    if root.shape.type == "double":
+        return Refuse("attention kernels sum in float")
     lq, lk = scores.dot.shape.lens[-2:]
     kinds = [literal_mask(m, lq, lk) for m in scores.masks]
     (q, of_q), (k, of_k) = unscaled(b, scores.dot.inputs[0]), unscaled(b, scores.dot.inputs[1])

@@ -17,13 +17,12 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape
 from migraphx.passes.constants import scalar_of
-from migraphx.passes.pointwise_ops import POINTWISE
+from migraphx.passes.pointwise_ops import POINTWISE, WITH_EPILOGUE
 from migraphx.passes.rewrite import remove_unused, substitute
 
 REDUCTIONS = frozenset(
     {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod", "reduce_any", "reduce_all"}
 )
-WITH_EPILOGUE = frozenset({"dot", "quant_dot", "convolution", "quant_convolution", "attention"})
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape
 from migraphx.ops.movement import Slice
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of
-from migraphx.passes.pointwise_ops import POINTWISE
+from migraphx.passes.pointwise_ops import POINTWISE, WITH_EPILOGUE
 from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 
 Answer = Instruction | Refuse
@@ -45,6 +45,14 @@ def same_lens(b: Builder, x: Instruction, root: Instruction) -> Answer:
 def identity_transpose(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """transpose(x) -> x where it moves nothing"""
     return x if root.op.attributes()["permutation"] == tuple(range(x.shape.ndim)) else Refuse("it moves")
+
+
+@rewrites(lambda b, x: b.transpose(x))
+def transpose_as_reshape(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """transpose(x) -> reshape(x) where only dimensions of length 1 change places"""
+    moved = [d for d in root.op.attributes()["permutation"] if x.shape.lens[d] > 1]
+    same = moved == sorted(moved) and x.shape.standard and x.shape.elements > 0
+    return b.reshape(x, dims=root.shape.lens) if same else Refuse("it moves elements")
 
 
 @rewrites(lambda b, x: b.layout(x))
@@ -293,34 +301,50 @@ def reshape_as_views(b: Builder, x: Instruction, root: Instruction) -> Answer:
 
 @rewrites(lambda b, x: b.reshape(x))
 def reshape_as_split(b: Builder, x: Instruction, root: Instruction) -> Answer:
-    """reshape(x) -> unsqueeze(x) where x is not packed and one dimension is split: a view, no copy"""
-    if x.shape.standard or x.shape.packed or x.shape.broadcasted:
-        return Refuse("x is packed or broadcast")
+    """reshape(x) -> unsqueeze(squeeze(x)), views, where x is not row-major and no two dimensions merge"""
     lens, dims = x.shape.lens, root.shape.lens
-    if len(dims) != len(lens) + 1:
-        return Refuse("not one dimension more")
-    at = next((d for d, n in enumerate(lens) if n != dims[d]), len(lens))
-    if at == len(lens) or lens[at] != dims[at] * dims[at + 1] or lens[at + 1 :] != dims[at + 2 :]:
-        return Refuse("not one dimension split")
-    return b.unsqueeze(x, axes=[at], steps=[dims[at]])
+    parts = groups(lens, dims)
+    if x.shape.standard or parts is None:
+        return Refuse("x is row-major, or empty")
+    if any(sum(lens[d] > 1 for d in mine) > 1 for mine, _ in parts):
+        return Refuse("it merges dimensions")
+    ones = [d for d, n in enumerate(lens) if n == 1]
+    y = b.squeeze(x, axes=ones) if ones else x
+    at = 0
+    for mine, theirs in parts:
+        for n in [dims[d] for d in theirs if dims[d] > 1][:-1]:
+            y = b.unsqueeze(y, axes=[at], steps=[n])
+            at += 1
+        at += any(lens[d] > 1 for d in mine)
+    ones = [d for d, n in enumerate(dims) if n == 1]
+    return b.unsqueeze(y, axes=ones) if ones else y
 
 
-@rewrites(lambda b, x, w: b.dot(b.reshape(x), b.constant("w")))
-def dot_of_merged(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
-    """dot(reshape(x: {B, L, K} -> {BL, K}), w) -> reshape(dot(x, broadcast(w))): reshapes meet and cancel
+@rewrites(lambda b, x, w: b.dot(b.one_of(RESHAPES, x), b.constant("w")))
+def dot_of_reshape(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
+    """dot(reshape(x), w) -> reshape(dot(x, w)) where the reshape splits or merges leading dimensions
 
     x may also be {B, L, H, K / H}, the heads of an attention.
     """
-    if root.shape.ndim != 2:
+    matrix, lens = compact(w), x.shape.lens
+    if matrix.shape[-2:] != w.shape.lens[-2:] or matrix.size != matrix.shape[-1] * matrix.shape[-2]:
         return Refuse("a batch of products")
-    rows, columns = root.inputs[0].shape.lens
-    lens = x.shape.lens
-    splits = [j for j in range(2, len(lens)) if (math.prod(lens[:j]), math.prod(lens[j:])) == (rows, columns)]
-    if not splits:
-        return Refuse("the reshape does more than merge leading dimensions")
+    if not x.shape.elements:
+        return Refuse("x is empty")
+    splits = [j for j in range(1, len(lens)) if math.prod(lens[j:]) == matrix.shape[-2]]
+    if not splits or (splits[-1] == 1 and len(lens) > 2):
+        return Refuse("the reshape does more than split or merge leading dimensions")
     outer = lens[: splits[-1]]
-    y = b.reshape(x, dims=(*outer, columns)) if len(lens) > len(outer) + 1 else x
-    return b.reshape(b.dot(y, b.broadcast_to(w, (*outer[:-1], *w.shape.lens))), dims=root.shape.lens)
+    if root.shape.lens[:-1] == outer:
+        return Refuse("the rows stay as they are")
+    y = b.reshape(x, dims=(*outer, matrix.shape[-2])) if len(lens) > len(outer) + 1 else x
+    weights = w
+    while weights.name == "multibroadcast":
+        weights = weights.inputs[0]
+    if weights.shape.ndim != 2:
+        weights = b.literal(matrix.reshape(matrix.shape[-2:]))
+    wide = b.broadcast_to(weights, (*outer[:-1], *matrix.shape[-2:]))
+    return b.reshape(b.dot(y, wide), dims=root.shape.lens)
 
 
 # ---- views moved down through pointwise operators ----
@@ -331,49 +355,53 @@ def again(b: Builder, root: Instruction, inputs: Sequence[Instruction]) -> Instr
     return b.instruction(root.name, inputs, **root.op.attributes())
 
 
+def takes_epilogue(x: Instruction, levels: int = 8) -> bool:
+    """Whether `x` is a dot, a convolution ..., or pointwise operators behind one: what follows might join it."""
+    if len(x.users) > 1 or not levels:
+        return False
+    behind = x.name in POINTWISE and any(takes_epilogue(i, levels - 1) for i in x.inputs)
+    return x.name in WITH_EPILOGUE or behind
+
+
 @rewrites(lambda b: b.one_of(POINTWISE, ...))
 def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
     """f(transpose(x), transpose(y)) -> transpose(f(x, y)), and so for reshapes of equal lens
 
-    A constant takes part where it is one number, or varies along one dimension that a transpose moves.
+    A constant takes part where it is one number, or varies along dimensions that the view keeps apart. Another
+    input takes part where its inverse view is free and x, not it, can take the operator as an epilogue.
     """
-    varying = [i for i in root.inputs if not is_constant(i)]
-    view = next((i for i in varying if i.name in ("transpose", "reshape", "squeeze", "unsqueeze")), None)
-    if view is None:
-        return Refuse("no view among the inputs")
-    if view.name == "transpose":
-        return _through_transpose(b, root, view)
-    if any(i.name not in RESHAPES or i.inputs[0].shape.lens != view.inputs[0].shape.lens for i in varying):
-        return Refuse("not all inputs are reshaped alike")
-    if any(len(i.users) > 1 for i in varying) or not all(i.inputs[0].shape.standard for i in varying):
-        return Refuse("a reshape is used elsewhere or copies")
-    lens = view.inputs[0].shape.lens
-    inputs = []
-    for i in root.inputs:
-        before = _constant_before(b, i, lens) if is_constant(i) else i.inputs[0]
-        if isinstance(before, Refuse):
-            return before
-        inputs.append(before)
-    return b.reshape(again(b, root, inputs), dims=root.shape.lens)
+    views = [i for i in root.inputs if i.name in ("transpose", *RESHAPES) and not is_constant(i)]
+    for view in views:
+        if len(view.users) > 1 or (view.name != "transpose" and not view.inputs[0].shape.standard):
+            continue
+        inputs = [_before(b, i, view) for i in root.inputs]
+        kept = [i for i in inputs if not isinstance(i, Refuse)]
+        if len(kept) == len(inputs):
+            y = again(b, root, kept)
+            moved = view.name == "transpose"
+            return b.transpose(y, **view.op.attributes()) if moved else b.reshape(y, dims=root.shape.lens)
+    return Refuse("no view that all inputs share")
 
 
-def _through_transpose(b: Builder, root: Instruction, view: Instruction) -> Answer:
-    order = view.op.attributes()["permutation"]
+def _before(b: Builder, i: Instruction, view: Instruction) -> Answer:
+    """The input `i` as it is before `view`."""
+    x, order = view.inputs[0], view.op.attributes().get("permutation")
+    if order is None:
+        if is_constant(i):
+            return _constant_before(b, i, x.shape.lens)
+        if i.name in RESHAPES and i.inputs[0].shape.lens == x.shape.lens and i.inputs[0].shape.standard:
+            return i.inputs[0]
+        free = i.shape.standard and takes_epilogue(x) and not takes_epilogue(i)
+        return b.reshape(i, dims=x.shape.lens) if free else Refuse("an input is not reshaped alike")
     back = tuple(int(d) for d in np.argsort(np.array(order, int)))
-    inputs = []
-    for i in root.inputs:
-        if i.name == "transpose" and i.op.attributes()["permutation"] == order:
-            inputs.append(i.inputs[0])
-        elif is_constant(i):
-            small = compact(i).transpose(back)
-            inputs.append(broadcast_literal(b, small, view.inputs[0].shape.lens))
-        elif i.shape.broadcasted or same_memory(i.shape, view.shape):
-            inputs.append(b.transpose(i, permutation=back))
-        else:
-            return Refuse("an input lies in another order")
-    if not any(i.name == "transpose" and len(i.users) == 1 for i in root.inputs):
-        return Refuse("the transposes are used elsewhere")
-    return b.transpose(again(b, root, inputs), permutation=order)
+    if i.name == "transpose" and i.op.attributes()["permutation"] == order:
+        return i.inputs[0]
+    if is_constant(i):
+        return broadcast_literal(b, compact(i).transpose(back), x.shape.lens)
+    free = i.shape.broadcasted or same_memory(i.shape, view.shape)
+    if free and takes_epilogue(x) and not takes_epilogue(i):
+        return b.transpose(i, permutation=back)
+    return Refuse("an input lies in another order")
 
 
 def _constant_before(b: Builder, c: Instruction, lens: Sequence[int]) -> Answer:
@@ -404,10 +432,11 @@ def pointwise_of_broadcasts(b: Builder, root: Instruction) -> Answer:
 
 RULES: list[Rule] = [
     no_operation, same_lens, identity_transpose, same_layout, layout_of_layout, empty_pad, reduction_of_one,
+    transpose_as_reshape,
     transpose_of_transpose, flatten_as_reshape, reshape_of_reshape,
     broadcast_of_broadcast, broadcast_of_leading_ones, broadcast_as_multibroadcast,
     slice_of_slice, slice_of_concat, concat_of_few, concat_of_slices, gather_of_one,
-    reshape_of_slice, reshape_as_views, reshape_as_split, dot_of_merged,
+    reshape_of_slice, reshape_as_views, reshape_as_split, dot_of_reshape,
     pointwise_of_broadcasts, pointwise_of_views,
 ]
 
