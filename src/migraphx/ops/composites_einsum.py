@@ -28,7 +28,7 @@ class Named:
 
 
 @composite
-def einsum(b: Builder, equation: str, *operands: Instruction) -> Instruction:
+def einsum(b: Builder, *operands: Instruction, equation: str) -> Instruction:
     """Sum of products over the dimensions that the output does not name (numpy.einsum, ONNX Einsum).
 
     Takes `...`, an output left out, and a letter twice in one operand (its diagonal). Lengths of 1 broadcast.
