@@ -102,15 +102,15 @@ def oracle(
 
 def _make(
     rng: np.random.Generator, b: int, h: int, g: int, lq: int, lk: int, d: int, e: int
-) -> list[np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     def one(heads: int, length: int, width: int) -> np.ndarray:  # heads within a row, rows longer than needed
         wide = rng.standard_normal((b, length, heads, width + 3), np.float32)
         return wide[..., :width].transpose(0, 2, 1, 3)
 
-    return [one(h, lq, d), one(g, lk, d), one(g, lk, e)]
+    return one(h, lq, d), one(g, lk, d), one(g, lk, e)
 
 
-SHAPES = [
+SHAPES: list[tuple[int, int, int, int, int, int, int]] = [
     (1, 12, 12, 128, 128, 64, 64), (1, 3, 3, 197, 197, 64, 64), (2, 4, 2, 1, 33, 20, 7),
     (1, 6, 1, 50, 17, 96, 80), (1, 2, 2, 37, 1100, 33, 50), (2, 1, 1, 5, 3, 1, 1),
     (1, 2, 2, 65, 513, 256, 256), (1, 1, 1, 49, 49, 32, 16), (1, 2, 2, 0, 5, 8, 8),
@@ -120,7 +120,7 @@ CAUSAL = [(64, 64, 0), (50, 50, 0), (7, 600, 593), (600, 600, 0), (33, 20, 0)]  
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_shapes(shape: tuple[int, ...], isa: str) -> None:
+def test_shapes(shape: tuple[int, int, int, int, int, int, int], isa: str) -> None:
     q, k, v = _make(np.random.default_rng(), *shape)
     assert_close(run(isa, q, k, v), oracle(q, k, v), np.float32)
 
@@ -185,13 +185,13 @@ def test_nan_and_large_scores(isa: str) -> None:
 def test_half_and_bf16(isa: str) -> None:
     q, k, v = _make(np.random.default_rng(), 1, 4, 2, 45, 530, 40, 24)
     mask = np.random.default_rng().standard_normal((1, 1, 45, 530), np.float32)
-    h = [x.astype(np.float16) for x in (q, k, v)]
+    h = q.astype(np.float16), k.astype(np.float16), v.astype(np.float16)
     assert_close(run(isa, *h, name="half_float"), oracle(*h), np.float16)
     assert_close(run(isa, *h, mask, name="half_float"), oracle(*h, mask), np.float16)
     low = mask.astype(np.float16)
     assert_close(run(isa, *h, low, name="half_half"), oracle(*h, low), np.float16)
-    bits = [to_bf16(x) for x in (q, k, v)]
+    bits = to_bf16(q), to_bf16(k), to_bf16(v)
     keep = (mask > -1).astype(np.uint8)
-    want = oracle(*(from_bf16(x) for x in bits), keep)
+    want = oracle(from_bf16(bits[0]), from_bf16(bits[1]), from_bf16(bits[2]), keep)
     got = from_bf16(run(isa, *bits, keep, name="bf16_bool"))
     assert np.abs(got - want).max() <= 1.6e-2 * np.abs(want).max()

@@ -6,11 +6,11 @@
 //     K, S    kernel[2] and stride[2] where depthwise_special(params): kernel 3, 5 or 7, stride 1 or 2, no
 //             dilation along the last axis (what neighbouring pixels share is then loaded once); else 0, 0
 //     epi     row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = channel; each pair once
-//   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read zero.
-//   No scratch.
+//   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read
+//   zero. No scratch.
 //
-// A unit of work is one output row of CHUNK registers of channels, rows of a chunk one after the other, so that
-// the input rows which they share stay cached. Within it TILE pixels of one register are summed at once.
+// A unit of work is one output row of CHUNK channels, rows of a chunk one after the other, so that the input
+// rows which they share stay cached. Within it TILE pixels of one register of channels are summed at once.
 #pragma once
 
 #include "team.hpp"
@@ -20,7 +20,8 @@ namespace mgx {
 
 struct Depthwise {
     int64_t n, c, pixel;
-    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];  // pad: before the first element of each axis
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3];
+    int64_t pad[3];  // before the first element of each axis
 };
 
 inline constexpr bool depthwise_special(const Depthwise& p) {
@@ -31,20 +32,21 @@ inline constexpr bool depthwise_special(const Depthwise& p) {
 namespace dw {
 
 inline constexpr int TILE = 8;
-inline constexpr int CHUNK = 4;
+inline constexpr int64_t CHUNK = 256;
 
-// Taps first .. last - 1 of an axis lie within the input when output o is computed; tap 0 reads index `start`.
+// `count` taps from `first` on lie within the input when output o is computed; tap 0 reads index `start`.
 struct Window {
     int64_t first, count, start;
 };
 inline Window window(const Depthwise& p, int axis, int64_t o) {
     const int64_t start = o * p.stride[axis] - p.pad[axis], d = p.dilation[axis], in = p.in[axis];
-    const int64_t first = start < 0 ? (d - 1 - start) / d : 0, end = in > start ? (in - start + d - 1) / d : 0;
+    const int64_t first = start < 0 ? (d - 1 - start) / d : 0;
+    const int64_t end = in > start ? (in - start + d - 1) / d : 0;
     const int64_t last = end < p.kernel[axis] ? end : p.kernel[axis];
     return {first, last > first ? last - first : 0, start};
 }
 
-// The filter rows that one output row sums, at the first of them: counts and steps (in elements) of axes 0 and 1.
+// The filter rows that one output row sums, at the first of them: counts and steps of axes 0 and 1.
 template <class TX, class TW> struct Source {
     const TX* x;
     const TW* w;
@@ -56,7 +58,8 @@ template <class TX, class TW>
 inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64_t o0, int64_t o1) {
     const Window z = window(p, 0, o0), y = window(p, 1, o1);
     const int64_t line = p.in[2] * p.pixel, plane = p.in[1] * line, w_row = p.kernel[2] * p.c;
-    const int64_t x_plane = p.dilation[0] * plane, x_row = p.dilation[1] * line, w_plane = p.kernel[1] * w_row;
+    const int64_t x_plane = p.dilation[0] * plane, x_row = p.dilation[1] * line;
+    const int64_t w_plane = p.kernel[1] * w_row;
     const int64_t at = z.start * plane + z.first * x_plane + y.start * line + y.first * x_row;
     return {x + (z.count && y.count ? at : 0),
             w + z.first * w_plane + y.first * w_row,
@@ -65,14 +68,14 @@ inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64
             p.kernel[2], p.dilation[2], p.stride[2], p.pad[2]};
 }
 
-// How a tile reads: whole registers all within the row; whole registers, columns outside the row are zero; or only
-// n channels of the register, and the same of columns.
+// How a tile reads: whole registers, all within the row; whole registers, columns outside the row being zero; or
+// only n channels of the register, and the same of columns.
 enum Mode { INSIDE, EDGE, PART };
 template <Mode M, class T> MGX_INLINE vec<float> read(const T* p, int n) {
     return M == PART ? load_f_n(p, n) : load_f(p);
 }
 
-// One filter row over TILE pixels whose first input column is `column` (x is there): every input is loaded once.
+// One filter row over TILE pixels; x is at the first input column, `column`. Every input is loaded once.
 template <int K, int S, Mode M, class TX, class TW>
 MGX_INLINE void row_special(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
                             int64_t column) {
@@ -89,8 +92,8 @@ MGX_INLINE void row_special(vec<float> (&acc)[TILE], const Source<TX, TW>& s, co
     }
 }
 template <Mode M, class TX, class TW>
-MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w, int64_t column,
-                        int n) {
+MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
+                        int64_t column, int n) {
     const int64_t step = s.stride * s.pixel;
     for (int64_t k = 0; k < s.taps; ++k, column += s.dilation, x += s.dilation * s.pixel, w += s.c) {
         const vec<float> tap = read<M>(w, n);
@@ -127,13 +130,15 @@ MGX_NOINLINE void tile(const Source<TX, TW>& s, int64_t o, int count, int n, int
 
 // One output row of one register of channels.
 template <int K, int S, class TX, class TW, class Epi>
-MGX_INLINE void line(const Source<TX, TW>& s, int64_t width, int n, int64_t row, int64_t channel, const Epi& epi) {
+MGX_INLINE void line(const Source<TX, TW>& s, int64_t width, int n, int64_t row, int64_t channel,
+                     const Epi& epi) {
+    const int64_t span = (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
     for (int64_t o = 0; o < width; o += TILE) {
-        const int64_t first = o * s.stride - s.pad, end = first + (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
+        const int64_t first = o * s.stride - s.pad;
         const int count = int(width - o < TILE ? width - o : TILE);
         if (n < LANES)
             tile<0, 0, PART>(s, o, count, n, row, channel, epi);
-        else if (count == TILE && first >= 0 && end < s.width)
+        else if (count == TILE && first >= 0 && first + span < s.width)
             tile<K, S, INSIDE>(s, o, count, n, row, channel, epi);
         else
             tile<K, S, EDGE>(s, o, count, n, row, channel, epi);
@@ -144,7 +149,7 @@ MGX_INLINE void line(const Source<TX, TW>& s, int64_t width, int n, int64_t row,
 
 template <int K, int S, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
-    const int64_t wide = dw::CHUNK * LANES, chunks = (p.c + wide - 1) / wide;
+    const int64_t wide = dw::CHUNK, chunks = (p.c + wide - 1) / wide;
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
     const Range range = team.share(p.n * p.out[0] * chunks * p.out[1]);
     for (int64_t i = range.begin; i < range.end; ++i) {

@@ -1,0 +1,125 @@
+"""depthwise.hpp against torch in float64: kernels, strides, dilation, uneven padding, ranks, storage."""
+
+import ctypes
+
+import numpy as np
+import pytest
+import torch
+
+from tests.targets.cpu.kernels.harness import ISAS, Guarded, compile_snippet, from_bf16, pointer, to_bf16
+from tests.tolerances import assert_close
+
+SOURCE = r"""
+#include "depthwise.hpp"
+#include <omp.h>
+using namespace mgx;
+struct Put {  // y = conv + bias, as generated code does it
+    float* y; const float* bias; int64_t c;
+    void operator()(int64_t r, int64_t j, vec<float> v) const { store(y + r * c + j, v + load(bias + j)); }
+    void operator()(int64_t r, int64_t j, vec<float> v, int n) const {
+        store_n(y + r * c + j, v + load_n(bias + j, n), n);
+    }
+};
+template <class TX, class TW>
+void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float* y, int threads) {
+    Barrier barrier;
+    barrier.size = threads;
+#pragma omp parallel num_threads(threads)
+    {
+        const Team t{omp_get_thread_num(), threads, &barrier};
+        const Put put{y, bias, p->c};
+        const int kind = depthwise_special(*p) ? int(p->kernel[2] * 10 + p->stride[2]) : 0;
+#define KIND(K, S) else if (kind == K * 10 + S) depthwise<K, S>(t, *p, x, w, put);
+        if (kind == 0) depthwise<0, 0>(t, *p, x, w, put);
+        KIND(3, 1) KIND(3, 2) KIND(5, 1) KIND(5, 2) KIND(7, 1) KIND(7, 2)
+    }
+}
+#define RUN(NAME, TX, TW) \
+    extern "C" void NAME(const Depthwise* p, const TX* x, const TW* w, const float* b, float* y, int n) \
+    { run(p, x, w, b, y, n); }
+RUN(run_float, float, float)
+RUN(run_half, half, half)
+RUN(run_bf16, bf16, float)
+"""
+Three = tuple[int, int, int]
+
+
+class Params(ctypes.Structure):
+    _fields_ = [(n, ctypes.c_int64) for n in ("n", "c", "pixel")] + [
+        (n, ctypes.c_int64 * 3) for n in ("in_", "out", "kernel", "stride", "dilation", "pad")
+    ]
+
+
+def _check(
+    isa: str,
+    n: int,
+    c: int,
+    size: Three,
+    kernel: Three,
+    stride: Three = (1, 1, 1),
+    dilation: Three = (1, 1, 1),
+    before: Three = (0, 0, 0),
+    after: Three = (0, 0, 0),
+    spare: int = 0,
+    kind: str = "float",
+) -> None:
+    """Random data of that geometry; `spare` elements lie between pixels."""
+    rng = np.random.default_rng()
+    x = rng.standard_normal((n, *size, c + spare), np.float32)
+    w = rng.standard_normal((*kernel, c), np.float32)
+    bias = rng.standard_normal(c, np.float32)
+    x[..., c:] = np.nan
+    stored, weights = x, w
+    if kind == "half":
+        stored, weights = x.astype(np.float16), w.astype(np.float16)
+        x, w = stored.astype(np.float32), weights.astype(np.float32)
+    elif kind == "bf16":
+        stored = to_bf16(np.nan_to_num(x))
+        x = from_bf16(stored)
+    tx = torch.from_numpy(np.ascontiguousarray(x[..., :c])).double().permute(0, 4, 1, 2, 3)
+    edges = [e for pair in zip(reversed(before), reversed(after), strict=True) for e in pair]
+    tw = torch.from_numpy(w).double().permute(3, 0, 1, 2).unsqueeze(1)
+    want = torch.nn.functional.conv3d(
+        torch.nn.functional.pad(tx, edges), tw, torch.from_numpy(bias).double(), stride, 0, dilation, c
+    ).permute(0, 2, 3, 4, 1)
+    out = Guarded(tuple(want.shape), np.float32)
+    three = ctypes.c_int64 * 3
+    p = Params(n, c, c + spare, three(*size), three(*want.shape[1:4]), three(*kernel), three(*stride))
+    p.dilation, p.pad = three(*dilation), three(*before)
+    call = compile_snippet(SOURCE, isa)[f"run_{kind}"]
+    call(ctypes.byref(p), pointer(stored), pointer(weights), pointer(bias), pointer(out.array), 2)
+    out.check()
+    assert_close(out.array, want.numpy(), np.float32, scale=float(np.prod(kernel)) ** 0.5)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 7, 9])
+@pytest.mark.parametrize("stride", [1, 2, 3])
+def test_square(k: int, stride: int, isa: str) -> None:
+    pad = (0, (k - 1) // 2, (k - 1) // 2)
+    for c, h, w in ((32, 14, 14), (33, 9, 31), (5, 12, 8), (130, k, k)):
+        _check(isa, 2, c, (1, h, w), (1, k, k), (1, stride, stride), before=pad, after=pad)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_uneven_padding_and_dilation(isa: str) -> None:
+    _check(isa, 1, 40, (1, 11, 13), (1, 3, 3), (1, 2, 2), after=(0, 1, 1))  # TensorFlow's SAME
+    _check(isa, 1, 40, (1, 11, 13), (1, 3, 5), before=(0, 3, 1), after=(0, 0, 9))
+    _check(isa, 1, 17, (1, 20, 21), (1, 3, 3), dilation=(1, 2, 3), before=(0, 2, 3), after=(0, 2, 3))
+    _check(isa, 1, 17, (1, 2, 2), (1, 5, 5), before=(0, 4, 4), after=(0, 4, 4))  # windows wholly outside
+    _check(isa, 1, 17, (1, 1, 3), (1, 1, 7), before=(0, 0, 12), after=(0, 0, 12))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_ranks_and_pixel_stride(isa: str) -> None:
+    _check(isa, 2, 24, (1, 1, 50), (1, 1, 5), before=(0, 0, 2), after=(0, 0, 2))
+    _check(isa, 2, 24, (5, 6, 19), (3, 3, 3), (2, 1, 1), (1, 2, 1), (1, 2, 1), (1, 2, 1))
+    _check(isa, 1, 50, (1, 8, 25), (1, 3, 3), before=(0, 1, 1), after=(0, 1, 1), spare=14)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("kind", ["half", "bf16"])
+def test_storage(kind: str, isa: str) -> None:
+    for c in (64, 21):
+        _check(isa, 1, c, (1, 9, 18), (1, 3, 3), before=(0, 1, 1), after=(0, 1, 1), kind=kind)
+        _check(isa, 1, c, (1, 9, 18), (1, 5, 5), (1, 2, 2), before=(0, 2, 2), after=(0, 2, 2), kind=kind)
