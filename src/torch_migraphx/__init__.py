@@ -4,7 +4,27 @@
 once this package is installed, imported or not.
 """
 
-from torch_migraphx import dynamo, fx
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import ModuleType
+
+from torch_migraphx import fx
 from torch_migraphx.options import Options
 
-__all__ = ["Options", "dynamo", "fx"]
+__all__ = ["Options", "fx"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    """`torch_migraphx.dynamo` on first use: torch._dynamo takes longer to import than all of the rest."""
+    if name == "dynamo":
+        return import_module("torch_migraphx.dynamo")
+    raise AttributeError(f"module 'torch_migraphx' has no attribute {name!r}")
+
+
+def _register_backends() -> None:
+    """Dynamo finds the backends by their entry points; a checkout that is not installed has none."""
+    if not entry_points(group="torch_dynamo_backends", name="migraphx"):
+        import_module("torch_migraphx.dynamo").register()
+
+
+_register_backends()

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
-import migraphx
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -16,6 +15,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
+import migraphx
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.converters.image import Unread
 from torch_migraphx.fx.fx2mgx import MGXInterpreter, origin_of

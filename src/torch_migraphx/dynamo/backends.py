@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from functorch.compile import default_partition, make_boxed_func
 from torch import fx
-from torch._dynamo import register_backend
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
@@ -25,7 +24,6 @@ from torch_migraphx.options import Options
 logger = logging.getLogger(__name__)
 
 
-@register_backend(name="migraphx")
 def migraphx_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
@@ -44,7 +42,6 @@ def migraphx_backend(
         return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
 
 
-@register_backend(name="migraphx_aot")
 def migraphx_aot_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
@@ -52,7 +49,6 @@ def migraphx_aot_backend(
     return _autograd(gm, example_inputs, _options(options, other), backward_in_engine=True)
 
 
-@register_backend(name="migraphx_pretraced")
 def migraphx_pretraced_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:

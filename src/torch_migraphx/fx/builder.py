@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
-import migraphx
 import ml_dtypes
 import numpy as np
 import torch
+
+import migraphx
 
 Value = migraphx.instruction_ref
 Operand = Value | bool | int | float
@@ -102,7 +103,7 @@ def float_dtype(*operands: Operand) -> torch.dtype:
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
-@lru_cache(maxsize=None)
+@cache
 def _is_macro(name: str) -> bool:
     try:
         migraphx.macro(name)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import builtins
-import math
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import migraphx
 import torch
 from torch import fx
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_leaves
 
-from torch_migraphx.fx.builder import DTYPES, Builder, UnsupportedError, Value, dtype_of, lens, shape_of
+import migraphx
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
-from torch_migraphx.fx.converters import __all__ as CONVERTER_FAMILIES
 from torch_migraphx.fx.converters.image import Unread
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
-PYTHON_MODULES = (operator, math, builtins)
+CREATE = (acc_ops.full, acc_ops.arange)
+"""Make a tensor from numbers alone."""
 
 
 class UnsupportedNodes(UnsupportedError):
@@ -146,9 +145,9 @@ class MGXInterpreter(fx.Interpreter):
         known = not any(isinstance(x, Value) for x in leaves)
         if target is operator.getitem and isinstance(args[0], tuple | list | torch.Size):
             return args[0][args[1]]
-        if known and (is_python(target) or (is_acc_op(target) and all(map(is_number, leaves)))):
-            if target not in CREATE:
-                return target(*args, **kwargs)
+        of_numbers = is_python(target) or (is_acc_op(target) and all(map(is_number, leaves)))
+        if known and of_numbers and target not in CREATE:
+            return target(*args, **kwargs)
         found = CONVERTERS.get(target)
         if found is None:
             raise UnsupportedError(f"{target_name(target)} has no converter")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import migraphx
 import torch
 from torch import nn
 
+import migraphx
 from torch_migraphx.fx.builder import DTYPES
 
 OUTPUT = "main:#output_"

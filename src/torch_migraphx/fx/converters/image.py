@@ -156,11 +156,11 @@ def _lp_pool(n: int) -> Callable[..., Value]:
         b: Builder, input: Value, norm_type: float, kernel_size: Ints, stride: Ints | None = None,
         ceil_mode: bool = False,
     ) -> Value:
-        """torch sums x ** p, not |x| ** p, and takes the root of the positive part."""
+        """torch sums x ** p, not |x| ** p: the root of a negative sum is NaN."""
         p = float(norm_type)
         powered = b.mul(input, input) if p == 2 else b.pointwise("pow", input, p)
         mean = pool(b, powered, n, "average", kernel_size, stride, 0, 1, ceil_mode, count_include_pad=True)
-        total = b.pointwise("mul", b.relu(mean), math.prod(spread(kernel_size, n)))
+        total = b.pointwise("mul", mean, math.prod(spread(kernel_size, n)))
         return b.pointwise("pow", total, 1 / p)
 
     return lp_pool

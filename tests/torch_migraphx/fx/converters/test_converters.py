@@ -1,0 +1,100 @@
+"""Every converter, in every dialect it serves, against what torch itself computes."""
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import fx
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from tests.tolerances import assert_close
+from tests.torch_migraphx.fx.converters.samples import BY_CONVERTER, BY_TARGET
+from torch_migraphx.fx import converters  # noqa: F401  # fills CONVERTERS
+from torch_migraphx.fx.builder import to_numpy
+from torch_migraphx.fx.converter_registry import CONVERTERS, converter, target_name
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
+from torch_migraphx.lower import lower
+from torch_migraphx.options import Options
+
+REF = Options(target="ref")
+UNCOMPARED = {"max_pool2d_with_indices", "max_pool3d_with_indices", "_scaled_dot_product_attention_math"}
+"""Their second result is for a backward and is not computed."""
+UNINITIALISED = {"empty", "empty_like"}
+
+
+def samples(target: Any) -> list[dict[str, Any]]:
+    function = CONVERTERS[target].function
+    key = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
+    parts = target_name(target).split(".")
+    return BY_CONVERTER.get(key) or BY_TARGET.get(parts[1], [])
+
+
+def arguments(target: Any, sample: dict[str, Any]) -> dict[str, Any] | None:
+    """The sample under the target's own names; None where the target has not all of its arguments."""
+    own = {known: name for name, known, _ in CONVERTERS[target].arguments}
+    return {own[k]: v for k, v in sample.items()} if sample.keys() <= own.keys() else None
+
+
+def graph_of(target: Any, kwargs: dict[str, Any]) -> tuple[fx.GraphModule, list[torch.Tensor]]:
+    """A graph of one call whose tensor arguments are inputs."""
+    leaves, spec = tree_flatten(kwargs)
+    graph, tensors, args = fx.Graph(), [], []
+    for leaf in leaves:
+        args.append(graph.placeholder(f"x{len(tensors)}") if isinstance(leaf, torch.Tensor) else leaf)
+        tensors += [leaf] if isinstance(leaf, torch.Tensor) else []
+    call = graph.call_function(target, (), tree_unflatten(args, spec))
+    result = target(**kwargs)
+    count = len(result) if isinstance(result, tuple | list) else 0
+    name = target_name(target).split(".")[1]
+    kept = 1 if name in UNCOMPARED else count
+    out = [graph.call_function(__import__("operator").getitem, (call, k)) for k in range(kept)] if count else call
+    graph.output(tuple(out) if count else out)
+    return fx.GraphModule({}, graph), tensors
+
+
+def run(target: Any, kwargs: dict[str, Any], caplog: Any) -> None:
+    gm, tensors = graph_of(target, kwargs)
+    with torch.no_grad():
+        want = gm(*[t.clone() for t in tensors])
+        with caplog.at_level(logging.WARNING):
+            lowered = lower(gm, tensors, REF)
+        assert not caplog.records, caplog.text
+        got = lowered(*tensors)
+    wants, gots = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (want, got))
+    assert len(wants) == len(gots)
+    for g, w in zip(gots, wants, strict=True):
+        assert g.dtype == w.dtype and g.shape == w.shape
+        if target_name(target).split(".")[1] not in UNINITIALISED:
+            assert_close(to_numpy(g), to_numpy(w.contiguous()), scale=4)
+
+
+@pytest.mark.parametrize("target", CONVERTERS, ids=target_name)
+def test_against_torch(target, caplog):
+    tried = 0
+    for sample in samples(target):
+        kwargs = arguments(target, sample)
+        if kwargs is None:
+            continue
+        try:
+            target(**{k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in kwargs.items()})
+        except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
+            continue  # not for this overload: a tensor where it wants a number, the reverse, another rank
+        run(target, kwargs, caplog)
+        tried += 1
+    assert tried, f"no sample fits {target_name(target)}"
+
+
+def test_a_target_has_one_converter():
+    with pytest.raises(TypeError, match="has two converters"):
+        converter(torch.ops.aten.relu.default)(lambda b, input: input)
+
+
+def test_a_converter_sees_every_argument():
+    with pytest.raises(TypeError, match="misses"):
+        converter(torch.ops.aten.addmv.default)(lambda b, input, mat, vec: input)
+
+
+def test_every_dialect_is_served():
+    acc = [t for t in CONVERTERS if is_acc_op(t)]
+    assert len(acc) > 150 and len(CONVERTERS) - len(acc) > 250
