@@ -11,10 +11,15 @@
 // ---- transformed weights ------------------------------------------------------------------------
 //   u[a, b] = G w G^T for every (output, input channel), 36 matrices, each packed as gemm.hpp packs B:
 //   packed[36][ceil(oc / NR)][ic][NR]. In NumPy, for w of shape (oc, ic, 3, 3), computed in float64:
-//       G = [[1/4, 0, 0], [-1/6, -1/6, -1/6], [-1/6, 1/6, -1/6], [1/24, 1/12, 1/6], [1/24, -1/12, 1/6], [0, 0, 1]]
+//       p, q = 5 / 8, 3 / 2                      # the points are 0, p, -p, q, -q and infinity
+//       i, j = 2 * p**2 * (p**2 - q**2), 2 * q**2 * (q**2 - p**2)
+//       G = np.array([[1 / (p * q) ** 2, 0, 0], [1 / i, p / i, p**2 / i], [1 / i, -p / i, p**2 / i],
+//                     [1 / j, q / j, q**2 / j], [1 / j, -q / j, q**2 / j], [0, 0, 1]])
 //       u = np.einsum("ai,ocij,bj->abco", G, w, G).reshape(36, ic, oc).astype(np.float32)
 //       packed = each u[k] of shape (ic, oc) packed as B
-//   The other two matrices are in the code below: input_line is B^T, output_line is A^T.
+//   The other two matrices are in the code below: input_line is B^T, output_line is A^T. These points make an
+//   error four times smaller than the usual 0, 1, -1, 2, -2 (measured: 3e-6 of the largest output for 256
+//   channels, 1.1e-5 there) and cost no more.
 //
 // ---- how it works -------------------------------------------------------------------------------
 // A thread takes some tiles of 4x4 output pixels (a block of them at a time, so that both intermediates stay
@@ -46,26 +51,27 @@ inline constexpr int64_t winograd_scratch(const Conv& c) {
     return round64(ic * 4) + round64(36 * 4 * place_stride(block, ic)) + round64(36 * 4 * place_stride(block, oc));
 }
 
+// The points, exact in float, and their powers.
+inline constexpr float P1 = 0.625f, P2 = P1 * P1, P3 = P2 * P1, Q1 = 1.5f, Q2 = Q1 * Q1, Q3 = Q2 * Q1;
+
 // B^T d
-MGX_INLINE void input_line(const vec<float>* d, int step, vec<float>* t) {
-    const vec<float> d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step], d4 = d[4 * step], d5 = d[5 * step];
-    const vec<float> a = d4 - 4.0f * d2, b = d3 - 4.0f * d1, e = d4 - d2, f = 2.0f * (d3 - d1);
-    t[0] = 4.0f * d0 - 5.0f * d2 + d4;
-    t[1] = a + b;
-    t[2] = a - b;
-    t[3] = e + f;
-    t[4] = e - f;
-    t[5] = 4.0f * d1 - 5.0f * d3 + d5;
+MGX_INLINE void input_line(const vec<float>* d, vec<float>* t) {
+    const vec<float> a = d[4] - Q2 * d[2], b = d[3] - Q2 * d[1], e = d[4] - P2 * d[2], f = d[3] - P2 * d[1];
+    t[0] = P2 * Q2 * d[0] - (P2 + Q2) * d[2] + d[4];
+    t[1] = a + P1 * b;
+    t[2] = a - P1 * b;
+    t[3] = e + Q1 * f;
+    t[4] = e - Q1 * f;
+    t[5] = P2 * Q2 * d[1] - (P2 + Q2) * d[3] + d[5];
 }
 
 // A^T m
-MGX_INLINE void output_line(const vec<float>* m, int step, vec<float>* o) {
-    const vec<float> p = m[step] + m[2 * step], q = m[step] - m[2 * step];
-    const vec<float> r = m[3 * step] + m[4 * step], s = m[3 * step] - m[4 * step];
-    o[0] = m[0] + p + r;
-    o[1] = q + 2.0f * s;
-    o[2] = p + 4.0f * r;
-    o[3] = q + 8.0f * s + m[5 * step];
+MGX_INLINE void output_line(const vec<float>* m, vec<float>* o) {
+    const vec<float> a = m[1] + m[2], b = m[1] - m[2], e = m[3] + m[4], f = m[3] - m[4];
+    o[0] = m[0] + a + e;
+    o[1] = P1 * b + Q1 * f;
+    o[2] = P2 * a + Q2 * e;
+    o[3] = P3 * b + Q3 * f + m[5];
 }
 
 struct Patch {
@@ -77,7 +83,8 @@ inline Patch patch_of(const Conv& c, int64_t tile) {
 }
 
 // One 6x6 patch, all channels: place k goes to v + k * stride.
-inline void transform_input(const Conv& c, const float* x, const float* zeros, const Patch& p, float* v, int64_t stride) {
+inline void transform_input(
+    const Conv& c, const float* x, const float* zeros, const Patch& p, float* v, int64_t stride) {
     const float* at[36];
     for (int i = 0; i < 6; ++i)
         for (int j = 0; j < 6; ++j) {
@@ -93,11 +100,11 @@ inline void transform_input(const Conv& c, const float* x, const float* zeros, c
                 unroll<6>([&](auto i) { d[i] = load(at[6 * i + j] + ch); });
             else
                 unroll<6>([&](auto i) { d[i] = load_n(at[6 * i + j] + ch, int(c.ic - ch)); });
-            input_line(d, 1, line);
+            input_line(d, line);
             unroll<6>([&](auto i) { t[6 * i + j] = line[i]; });
         }
         for (int i = 0; i < 6; ++i) {
-            input_line(t + 6 * i, 1, line);
+            input_line(t + 6 * i, line);
             unroll<6>([&](auto j) { store(v + (6 * i + j) * stride + ch, line[j]); });
         }
     }
@@ -109,10 +116,10 @@ inline void transform_output(const float* m, int64_t stride, vec<float>* pixels)
     for (int j = 0; j < 6; ++j) {
         vec<float> d[6];
         unroll<6>([&](auto i) { d[i] = load(m + (6 * i + j) * stride); });
-        output_line(d, 1, line);
+        output_line(d, line);
         unroll<4>([&](auto i) { t[6 * i + j] = line[i]; });
     }
-    for (int i = 0; i < 4; ++i) output_line(t + 6 * i, 1, pixels + 4 * i);
+    for (int i = 0; i < 4; ++i) output_line(t + 6 * i, pixels + 4 * i);
 }
 
 struct WinogradBlock {
@@ -131,7 +138,8 @@ inline void multiply_places(const Conv& c, const WinogradBlock& w, const float* 
             np = least(NP<float>, w.panels.end - p);
             const int64_t vecs = ceil_div(least(np * NR, c.oc - p * NR), LANES);
             const float* b = u + (k * per_place + p) * panel;
-            const float* next = p + np < w.panels.end ? b + np * panel : u + ((k + 1) * per_place + w.panels.begin) * panel;
+            const int64_t then = p + np < w.panels.end ? p + np : per_place + w.panels.begin;
+            const float* next = u + (k * per_place + then) * panel;
             float* out = w.m + k * w.m_stride + (p - w.panels.begin) * NR * w.tiles;
             for (int64_t t = 0, row = 0; t < parts.count; row += parts.of(t), ++t) {
                 const float* rows[MR<float>];
@@ -170,10 +178,11 @@ template <class Epi> void finish_tiles(const Conv& c, const WinogradBlock& w, co
 
 // Scratch: winograd_scratch(c).
 template <class Epi>
-inline void winograd(const Team& team, const Conv& c, const float* x, const float* u, const Epi& epi, char* scratch) {
+inline void winograd(
+    const Team& team, const Conv& c, const float* x, const float* u, const Epi& epi, char* scratch) {
     const Grid grid = divide(team, winograd_tiles(c), ceil_div(c.oc, NR));
-    const int64_t most = winograd_block(c), ic = round_lanes(c.ic), total = grid.panels.size() ? grid.rows.size() : 0;
-    if (total == 0) return;
+    const int64_t most = winograd_block(c), ic = round_lanes(c.ic), total = grid.rows.size();
+    if (total == 0 || grid.panels.size() == 0) return;
     float* zeros = reinterpret_cast<float*>(scratch);
     __builtin_memset(zeros, 0, round64(ic * 4));
     float* v = reinterpret_cast<float*>(scratch + round64(ic * 4));
@@ -181,9 +190,10 @@ inline void winograd(const Team& team, const Conv& c, const float* x, const floa
     const Tiles blocks = tiles_of(total, most);
     for (int64_t i = 0, first = grid.rows.begin; i < blocks.count; first += blocks.of(i), ++i) {
         const int64_t tiles = blocks.of(i);
-        const WinogradBlock w{first, tiles, grid.panels, v, m, place_stride(tiles, ic),
-                              place_stride(tiles, grid.panels.size() * NR), ic};
-        for (int64_t t = 0; t < tiles; ++t) transform_input(c, x, zeros, patch_of(c, first + t), v + t * ic, w.v_stride);
+        const int64_t v_stride = place_stride(tiles, ic), m_stride = place_stride(tiles, grid.panels.size() * NR);
+        const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, ic};
+        for (int64_t t = 0; t < tiles; ++t)
+            transform_input(c, x, zeros, patch_of(c, first + t), v + t * ic, v_stride);
         multiply_places(c, w, u);
         finish_tiles(c, w, epi);
     }
