@@ -62,8 +62,8 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
         value = scope.bind(f"mgx::cast<{acc_type}>(acc)")
     at = _row_offset(epilogue.write, epilogue, k, number, numbers, setup)
     scope.lines.append(store_text(k, epilogue.write.strides[epilogue.col_dim], f"s{k}", at, "col", value))
-    lines = [
-        "const auto epi = Epilogue{[=](int64_t row, int64_t col, auto acc, auto n) {",
+    lines = [  # inlined always: g++ 12 misaligns the stack of a function that takes vectors of doubles
+        "const auto epi = Epilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {",
         *(f"    {line}" for line in (*setup, *scope.lines)),
         "}};",
     ]
