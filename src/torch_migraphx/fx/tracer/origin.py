@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 import traceback
 from pathlib import Path
 
 import torch
 
-_OURS = str(Path(__file__).resolve().parent)
-_TORCH = str(Path(torch.__file__).resolve().parent)
+_OURS = str(Path(__file__).resolve().parents[2]) + os.sep  # torch_migraphx
+_TORCH = str(Path(torch.__file__).resolve().parent) + os.sep  # the separator: torchvision is not torch
 
 
 def _is_user_file(name: str) -> bool:

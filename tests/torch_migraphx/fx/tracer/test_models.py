@@ -1,0 +1,103 @@
+"""The models that OpenMGX is measured by, traced both ways: eager's answer, and only known operators."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+from benchmarks.models import Field, import_torchvision, randomize
+from tests.tolerances import MODEL_ERROR, relative_error
+from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import acc_names
+from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
+from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
+
+transformers = pytest.importorskip("transformers")
+
+VISION = ["resnet50", "mobilenet_v2", "densenet121", "efficientnet_b0", "convnext_tiny", "vit_b_16"]
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 100,
+}
+
+
+def picture(name: str) -> tuple[nn.Module, list[torch.Tensor]]:
+    """A torchvision model with random statistics, and the smallest picture that it takes."""
+    options: dict[str, Any] = {"image_size": 32} if name == "vit_b_16" else {}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = getattr(import_torchvision().models, name)(weights=None, **options)
+        return randomize(model), [torch.randn(1, 3, 32, 32)]
+
+
+def language(name: str) -> tuple[nn.Module, list[torch.Tensor]]:
+    """A small BERT or GPT-2 with its ids."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        ids = [torch.randint(0, 100, (2, 9))]
+        if name == "bert":
+            model = transformers.BertModel(transformers.BertConfig(**SMALL))
+            return randomize(Field(model, "last_hidden_state")), ids
+        config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=4, vocab_size=100, n_positions=64)
+        return randomize(Field(transformers.GPT2LMHeadModel(config), "logits", use_cache=False)), ids
+
+
+def check(gm: fx.GraphModule, model: nn.Module, inputs: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        assert relative_error(gm(*inputs), model(*inputs)) < MODEL_ERROR
+
+
+def build(name: str) -> tuple[nn.Module, list[torch.Tensor]]:
+    return picture(name) if name in VISION else language(name)
+
+
+@pytest.mark.parametrize("name", [*VISION, "bert", "gpt2"])
+def test_acc(name: str) -> None:
+    model, inputs = build(name)
+    gm = acc_tracer.trace(model, inputs)
+    assert acc_names(gm)
+    check(gm, model, inputs)
+
+
+@pytest.mark.parametrize("name", [*VISION, "bert", "gpt2"])
+def test_aten(name: str) -> None:
+    model, inputs = build(name)
+    gm = aten_tracer.trace(model, inputs)
+    for node in gm.graph.nodes:
+        assert node.op in ("placeholder", "get_attr", "call_function", "output"), node.format_node()
+        if node.op == "call_function":
+            assert "getitem" in str(node.target) or node.target.namespace == "aten", node.format_node()
+    check(gm, model, inputs)
+
+
+class Masked(nn.Module):
+    """BERT with a padding mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = transformers.BertModel(transformers.BertConfig(**SMALL))
+
+    def forward(self, ids, mask):
+        return self.model(ids, attention_mask=mask).last_hidden_state
+
+
+@pytest.mark.parametrize("trace", [acc_tracer.trace, aten_tracer.trace], ids=["acc", "aten"])
+def test_a_mask_is_data(trace: Any) -> None:
+    """A trace on a mask of ones must not take it for no mask."""
+    model, ids = Masked().eval(), torch.randint(0, 100, (2, 9))
+    gm = trace(model, [ids, torch.ones(2, 9, dtype=torch.long)])
+    mask = torch.ones(2, 9, dtype=torch.long)
+    mask[0, 5:] = 0
+    check(gm, model, [ids, mask])
+
+
+@pytest.mark.parametrize("trace", [acc_tracer.trace, aten_tracer.trace], ids=["acc", "aten"])
+def test_answers_of_a_library_class(trace: Any) -> None:
+    model, ids = transformers.BertModel(transformers.BertConfig(**SMALL)).eval(), torch.randint(0, 100, (2, 9))
+    gm = trace(model, [ids])
+    want = model(ids)
+    assert gm.meta["output_class"] is type(want)
+    assert relative_error(gm(ids)["pooler_output"].detach(), want.pooler_output.detach()) < MODEL_ERROR
