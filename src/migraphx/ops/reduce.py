@@ -16,6 +16,7 @@ from migraphx.ops.movement import axes_of, axis_of, keep_layout
 
 ANY = frozenset(dtypes.NUMPY_TYPES)
 NUMBERS = ANY - {"bool"}
+BOOL = frozenset({"bool"})
 
 
 def wide(x: np.ndarray) -> np.ndarray:
@@ -28,7 +29,6 @@ class Reduction(Operation):
 
     arity = 1
     accepts: ClassVar[frozenset[str]] = NUMBERS
-    result: ClassVar[str | None] = None  # None: the input's type
     of_nothing: ClassVar[bool] = True  # whether it has a value for no elements
     axes: tuple[int, ...] = ()
 
@@ -39,13 +39,13 @@ class Reduction(Operation):
         empty = any(x.lens[a] == 0 for a in axes)
         self.require(self.of_nothing or not empty, inputs, "no elements to choose from")
         lens = [1 if d in axes else n for d, n in enumerate(x.lens)]
-        return keep_layout(x, lens, self.result)
+        return keep_layout(x, lens)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         (x,) = args
         axes = tuple(a % x.ndim for a in self.axes) or tuple(range(x.ndim))
         with np.errstate(all="ignore"):
-            return np.asarray(self.reduce(wide(x), axes)).astype(self.result or x.dtype, copy=False)
+            return np.asarray(self.reduce(wide(x), axes)).astype(x.dtype, copy=False)
 
     @staticmethod
     def reduce(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -104,10 +104,9 @@ class ReduceMin(Reduction, name="reduce_min"):
 
 
 class ReduceAll(Reduction, name="reduce_all"):
-    """Whether all over `axes` are other than 0, as bool (aten::all)."""
+    """Whether all bools over `axes` are true (aten::all)."""
 
-    accepts = ANY
-    result = "bool"
+    accepts = BOOL
 
     @staticmethod
     def reduce(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -115,10 +114,9 @@ class ReduceAll(Reduction, name="reduce_all"):
 
 
 class ReduceAny(Reduction, name="reduce_any"):
-    """Whether any over `axes` is other than 0, as bool (aten::any)."""
+    """Whether any bool over `axes` is true (aten::any)."""
 
-    accepts = ANY
-    result = "bool"
+    accepts = BOOL
 
     @staticmethod
     def reduce(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
