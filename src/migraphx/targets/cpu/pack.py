@@ -38,16 +38,23 @@ def pack_conv(w: np.ndarray, group: int) -> np.ndarray:
     return packed
 
 
-WINOGRAD_G = np.array(
-    [
-        [1 / 4, 0, 0],
-        [-1 / 6, -1 / 6, -1 / 6],
-        [-1 / 6, 1 / 6, -1 / 6],
-        [1 / 24, 1 / 12, 1 / 6],
-        [1 / 24, -1 / 12, 1 / 6],
-        [0, 0, 1],
-    ]
-)
+def _winograd_transform() -> np.ndarray:
+    """G of F(4x4, 3x3) for the points 0, p, -p, q, -q and infinity of winograd.hpp."""
+    p, q = 5 / 8, 3 / 2
+    i, j = 2 * p**2 * (p**2 - q**2), 2 * q**2 * (q**2 - p**2)
+    return np.array(
+        [
+            [1 / (p * q) ** 2, 0, 0],
+            [1 / i, p / i, p**2 / i],
+            [1 / i, -p / i, p**2 / i],
+            [1 / j, q / j, q**2 / j],
+            [1 / j, -q / j, q**2 / j],
+            [0, 0, 1],
+        ]
+    )
+
+
+WINOGRAD_G = _winograd_transform()
 
 
 def pack_winograd(w: np.ndarray) -> np.ndarray:
