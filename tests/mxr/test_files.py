@@ -1,0 +1,157 @@
+"""Saved programs: what comes back, what is shared, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+import migraphx
+from migraphx.ir.builder import Builder
+from migraphx.ir.shape import Shape
+from migraphx.mxr import container
+
+RNG = np.random.default_rng(5)
+
+
+def program() -> migraphx.program:
+    p = migraphx.program()
+    main = p._impl.main
+    i = main.add_parameter("indices", Shape("int64", (3,)))
+    x = main.add_parameter("x", Shape("float", (3, 24)))
+    b = Builder(main, origin="model.py:3")
+    table = b.literal(RNG.standard_normal((50, 24)).astype(np.float32))
+    transposed = b.literal(RNG.standard_normal((40, 24)).astype(np.float32).T)
+    h = b.add(b.gather(table, i, axis=0), x)
+    main.add_return([b.softmax(b.dot(h, transposed), axis=1), h])
+    return p
+
+
+INPUTS = {"indices": np.array([4, 0, 49]), "x": RNG.standard_normal((3, 24)).astype(np.float32)}
+
+
+def outputs(p: migraphx.program) -> list[np.ndarray]:
+    return [np.array(a) for a in p.run(INPUTS)]
+
+
+def compiled(target: str = "cpu") -> migraphx.program:
+    p = program()
+    p.compile(migraphx.get_target(target))
+    return p
+
+
+def test_uncompiled_round_trip(tmp_path: Path) -> None:
+    p = program()
+    migraphx.save(p, tmp_path / "a.mxr")
+    q = migraphx.load(tmp_path / "a.mxr")
+    assert q == p and not q.is_compiled()
+    for r in (p, q):
+        r.compile(migraphx.get_target("ref"))
+    for a, b in zip(outputs(p), outputs(q), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_compiled_round_trip(tmp_path: Path, target: str) -> None:
+    p = compiled(target)
+    migraphx.save(p, tmp_path / "a.mxr")
+    q = migraphx.load(tmp_path / "a.mxr")
+    assert q.is_compiled() and q == p
+    assert q.get_parameter_shapes() == p.get_parameter_shapes()
+    r = migraphx.load_buffer(migraphx.save_buffer(p))
+    for a, b, c in zip(outputs(p), outputs(q), outputs(r), strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_array_equal(a, c)
+
+
+def test_any_safetensors_reader_reads_it(tmp_path: Path) -> None:
+    p = compiled()
+    migraphx.save(p, tmp_path / "a.mxr", code=True)
+    with safe_open(tmp_path / "a.mxr", "np") as file:
+        names = set(file.keys())
+        assert file.metadata()["format"] == "openmgx 1"
+        literal = next(i for i in p._impl.main if i.literal is not None and i.literal.shape == (50, 24)).literal
+        assert any(np.array_equal(file.get_tensor(n), literal) for n in names if n.startswith("literal"))
+    assert "compiled.code" in names
+    tensors, _ = container.read(tmp_path / "a.mxr")
+    assert all(a.__array_interface__["data"][0] % 64 == 0 for a in tensors.values())
+
+
+def test_weights_read_as_they_are_are_written_once(tmp_path: Path) -> None:
+    migraphx.save(compiled(), tmp_path / "a.mxr")
+    tensors, metadata = container.read(tmp_path / "a.mxr")
+    tables = [n for n, a in tensors.items() if a.shape == (50, 24)]
+    assert len(tables) == 1
+    assert tables[0] in json.loads(metadata["compiled"])["tensors"].values()
+
+
+def load_elsewhere(path: Path, cache: Path, **options: bool) -> subprocess.CompletedProcess[str]:
+    """Load in a process with an empty cache and no compiler."""
+    script = (
+        "import numpy as np, migraphx, sys\n"
+        f"p = migraphx.load({str(path)!r}, **{options!r})\n"
+        "x = np.zeros((3, 24), np.float32)\n"
+        "print(np.array(p.run({'indices': np.array([4, 0, 49]), 'x': x})[1]).sum())\n"
+    )
+    environment = os.environ | {"OPENMGX_CACHE": str(cache), "CXX": "/nonexistent/c++"}
+    environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    return subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_code_of_a_file_runs_only_with_trust(tmp_path: Path) -> None:
+    p = compiled()
+    migraphx.save(p, tmp_path / "a.mxr", code=True)
+    refused = load_elsewhere(tmp_path / "a.mxr", tmp_path / "empty")
+    assert refused.returncode and "needs a C++ compiler" in refused.stderr
+    trusted = load_elsewhere(tmp_path / "a.mxr", tmp_path / "empty", trust_code=True)
+    assert not trusted.returncode, trusted.stderr
+    want = np.array(p.run(INPUTS | {"x": np.zeros((3, 24), np.float32)})[1]).sum()
+    assert float(trusted.stdout) == pytest.approx(want, rel=1e-5)
+
+
+def test_object_that_expects_larger_buffers_is_refused(tmp_path: Path) -> None:
+    migraphx.save(compiled(), tmp_path / "a.mxr")
+    tensors, metadata = container.read(tmp_path / "a.mxr")
+    data = json.loads(metadata["compiled"])
+    data["data"]["arena_bytes"] = 0
+    container.write(tmp_path / "b.mxr", tensors, metadata | {"compiled": json.dumps(data)})
+    with pytest.raises(ValueError, match="buffers of other sizes"):
+        migraphx.load(tmp_path / "b.mxr")
+
+
+@pytest.mark.parametrize("cut", [0, 5, 8, 200, -1])
+def test_truncated_file(tmp_path: Path, cut: int) -> None:
+    migraphx.save(program(), tmp_path / "a.mxr")
+    data = (tmp_path / "a.mxr").read_bytes()
+    (tmp_path / "b.mxr").write_bytes(data[:cut])
+    with pytest.raises(container.FileError, match=r"b\.mxr"):
+        migraphx.load(tmp_path / "b.mxr")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_mutated_file_is_refused_or_means_something(seed: int) -> None:
+    data = bytearray(migraphx.save_buffer(program()))
+    rng = np.random.default_rng(seed)
+    header = 8 + int.from_bytes(data[:8], "little")
+    for at in rng.integers(0, header, rng.integers(1, 4)):
+        data[at] = int(rng.integers(0, 256))
+    try:
+        made = migraphx.load_buffer(bytes(data))
+        made.compile(migraphx.get_target("ref"))
+    except ValueError:
+        return
+    assert made.get_output_shapes()
+
+
+def test_no_file_and_other_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        migraphx.load(tmp_path / "none.mxr")
+    container.write(tmp_path / "w.mxr", {"w": np.zeros(3, np.float32)}, {"format": "pt"})
+    with pytest.raises(container.FileError, match="not a 'openmgx 1' file"):
+        migraphx.load(tmp_path / "w.mxr")
