@@ -1,0 +1,36 @@
+"""Every elementwise operator and reduction, in every type that it takes, on cpu and on ref."""
+
+import pytest
+
+from migraphx.ir.operation import OPERATIONS
+from migraphx.ir.shape import Shape
+from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.reduce import Reduction
+from migraphx.targets.cpu.scalar import STORAGE_TYPES
+from tests.targets.cpu.side_by_side import Case, check
+
+ROUNDED = {"tan", "pow", "fmod", "mod"}  # NaN and inf beside finite values are test_scalar's matter
+
+
+@pytest.mark.parametrize("type", STORAGE_TYPES)
+def test_every_pointwise_operator(type):
+    x, condition = Shape(type, (3, 37)), Shape("bool", (3, 37))
+    cases = []
+    for name, operator in OPERATIONS.items():
+        if not issubclass(operator, Pointwise) or type not in operator.accepts or name == "convert":
+            continue
+        inputs = (condition, x, x) if name == "where" else (x,) * (operator.arity or 0)
+        write = lambda b, *i, n=name: b.instruction(n, i)  # noqa: E731
+        cases.append(Case(name, write, inputs, special=name not in ROUNDED))
+    check(cases)
+
+
+@pytest.mark.parametrize("type", STORAGE_TYPES)
+def test_every_reduction(type):
+    cases = []
+    for name, operator in OPERATIONS.items():
+        if issubclass(operator, Reduction) and type in operator.accepts:
+            for axes in ((0,), (1,), ()):
+                write = lambda b, x, n=name, a=axes: b.instruction(n, [x], axes=a)  # noqa: E731
+                cases.append(Case(f"{name}{axes}", write, (Shape(type, (3, 37)),), scale=10))
+    check(cases)
