@@ -9,28 +9,28 @@ from string import Template
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.calls import Call, Kernel
 
+MOST_VIEWS = 256  # as in program.hpp
+
 MAIN = Template("""\
 #include "program.hpp"
 
 namespace mgx {
 $declarations
-static void run(const Team& t, char* const* b, char* scratch) {
-    $calls
-}
-static int64_t scratch_bytes() {
-    int64_t most = 64;
-    $scratches
-    return most;
-}
+constexpr Step steps[] = {
+    $steps
+};
+constexpr int64_t count = $count;
 }  // namespace mgx
 
 extern "C" {
 extern const int64_t mgx_entries = $entries;
 extern const int64_t mgx_bytes[] = {$sizes};  // what every entry of the pointer table must at least hold
+extern const int64_t mgx_steps = mgx::count;
+int64_t mgx_scratch() { return mgx::largest_scratch(mgx::steps, mgx::count); }
+void mgx_run(char* const* b, char* scratch, int64_t stride, int threads, const mgx::OpenMP* omp, int64_t* nanoseconds) {
+    mgx::Program program{mgx::steps, mgx::count, b, scratch, stride, nanoseconds, omp, {}};
+    mgx::run_program(program, threads);
 }
-extern "C" int64_t mgx_scratch() { return mgx::scratch_bytes(); }
-extern "C" void mgx_run(char* const* buffers, char* scratch, int64_t stride, int threads, const mgx::OpenMP* omp) {
-    mgx::run_program(mgx::run, buffers, scratch, stride, threads, *omp);
 }
 """)
 
@@ -61,9 +61,9 @@ class Layout:
     def first_weight(self) -> int:
         return 2 + self.inputs + self.outputs
 
-    def pointer(self, view: View) -> str:
+    def place(self, view: View) -> str:
         offset = view.byte_offset + (view.buffer.position if view.buffer.kind == "arena" else 0)
-        return f"b[{self.entry(view)}]" + (f" + {offset}" if offset else "")
+        return f"{{{self.entry(view)}, {offset}}}"
 
     @property
     def size(self) -> int:
@@ -84,22 +84,21 @@ def _main(calls: Sequence[Call], names: dict[Kernel, str], layout: Layout, sizes
         declarations.append(f"void {name}(const Team&, char* const*, const int64_t*, char*);")
         if kernel.scratch:
             declarations.append(f"int64_t {name}_scratch(const int64_t*);")
-    statements, scratches = [], []
+    steps = []
     for n, call in enumerate(calls):
+        if len(call.views) > MOST_VIEWS:
+            raise ValueError(f"{call.label}: {len(call.views)} operands in one kernel; at most {MOST_VIEWS}")
         name = names[call.kernel]
+        scratch = f"{name}_scratch" if call.kernel.scratch else "nullptr"
         declarations.append(f"constexpr int64_t a{n}[] = {{{', '.join(map(str, call.numbers)) or '0'}}};")
-        pointers = ", ".join(layout.pointer(v) for v in call.views)
-        statements.append(f"{{ char* const p[] = {{{pointers}}}; {name}(t, p, a{n}, scratch); }}  // {call.label}")
-        if n + 1 < len(calls):
-            statements.append("t.barrier();")
-        if call.kernel.scratch:
-            scratches.append(f"most = larger(most, {name}_scratch(a{n}));")
+        declarations.append(f"constexpr Place q{n}[] = {{{', '.join(layout.place(v) for v in call.views)}}};")
+        steps.append(f"{{{name}, {scratch}, a{n}, q{n}, {len(call.views)}}},  // {n}: {call.label}")
     return MAIN.substitute(
+        declarations="\n".join(declarations),
+        steps="\n    ".join(steps) or "{nullptr, nullptr, nullptr, nullptr, 0}",
+        count=len(calls),
         entries=layout.size,
         sizes=", ".join(map(str, sizes)),
-        declarations="\n".join(declarations),
-        calls="\n    ".join(statements),
-        scratches="\n    ".join(dict.fromkeys(scratches)),
     )
 
 

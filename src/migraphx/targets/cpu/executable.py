@@ -30,6 +30,7 @@ class _State:
         self.arena = aligned_bytes(executable.arena_bytes)
         self.scratch = aligned_bytes(executable.scratch_stride * executable.threads)
         self.table = (ctypes.c_void_p * executable.layout.size)()
+        self.scratch_pointer = address(self.scratch)
         self.status = np.zeros(8, np.int64)
         self.table[0] = address(self.arena)
         self.table[1] = address(self.status)
@@ -66,10 +67,12 @@ class CpuExecutable:
         self._library.mgx_scratch.restype = ctypes.c_int64
         self.scratch_stride = -(-self._library.mgx_scratch() // ALIGNMENT) * ALIGNMENT
         self._run = self._library.mgx_run
-        self._run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int, ctypes.c_void_p]
+        pointer = ctypes.c_void_p
+        self._run.argtypes = [pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer]
         self._run.restype = None
         found = runtime()
         self._openmp = _OpenMP(found.parallel, found.thread_num, found.num_threads)
+        self._openmp_pointer = ctypes.addressof(self._openmp)
         self._idle: list[_State] = []
 
     def _check_sizes(self) -> None:
@@ -82,6 +85,19 @@ class CpuExecutable:
 
     def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
         results = outputs if outputs is not None else [Argument.empty(s) for s in self.outputs]
+        self._call(inputs, results, None)
+        return results
+
+    def profile(self, inputs: Sequence[Argument], runs: int = 20) -> list[float]:
+        """Seconds of every step, the mean of `runs` runs after one that is not counted."""
+        results = [Argument.empty(s) for s in self.outputs]
+        self._call(inputs, results, None)
+        spent = np.zeros(max(1, ctypes.c_int64.in_dll(self._library, "mgx_steps").value), np.int64)
+        for _ in range(runs):
+            self._call(inputs, results, address(spent))
+        return [float(n) * 1e-9 / runs for n in spent]
+
+    def _call(self, inputs: Sequence[Argument], results: Sequence[Argument], nanoseconds: int | None) -> None:
         try:
             state = self._idle.pop()  # list.pop and append are atomic
         except IndexError:
@@ -93,13 +109,12 @@ class CpuExecutable:
         for a in results:
             table[entry] = a.pointer
             entry += 1
-        self._run(table, address(state.scratch), self.scratch_stride, self.threads, ctypes.addressof(self._openmp))
+        self._run(table, state.scratch_pointer, self.scratch_stride, self.threads, self._openmp_pointer, nanoseconds)
         failed, found = (int(n) for n in state.status[:2]) if self.checks else (0, 0)
         state.status[0] = 0
         self._idle.append(state)
         if failed:
             raise IndexError(f"{self.checks[failed - 1]}: found {found}")
-        return results
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `restore` needs: JSON data and named tensors; `code` is the compiled object."""

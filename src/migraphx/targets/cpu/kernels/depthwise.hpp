@@ -15,6 +15,7 @@
 
 #include "team.hpp"
 #include "vec.hpp"
+#include "window.hpp"
 
 namespace mgx {
 
@@ -34,18 +35,6 @@ namespace dw {
 inline constexpr int TILE = 8;
 inline constexpr int64_t CHUNK = 256;
 
-// `count` taps from `first` on lie within the input when output o is computed; tap 0 reads index `start`.
-struct Window {
-    int64_t first, count, start;
-};
-inline Window window(const Depthwise& p, int axis, int64_t o) {
-    const int64_t start = o * p.stride[axis] - p.pad[axis], d = p.dilation[axis], in = p.in[axis];
-    const int64_t first = start < 0 ? (d - 1 - start) / d : 0;
-    const int64_t end = in > start ? (in - start + d - 1) / d : 0;
-    const int64_t last = end < p.kernel[axis] ? end : p.kernel[axis];
-    return {first, last > first ? last - first : 0, start};
-}
-
 // The filter rows that one output row sums, at the first of them: counts and steps of axes 0 and 1.
 template <class TX, class TW> struct Source {
     const TX* x;
@@ -56,7 +45,8 @@ template <class TX, class TW> struct Source {
 };
 template <class TX, class TW>
 inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64_t o0, int64_t o1) {
-    const Window z = window(p, 0, o0), y = window(p, 1, o1);
+    const Window z = window(o0, p.stride[0], p.pad[0], p.dilation[0], p.kernel[0], p.in[0]);
+    const Window y = window(o1, p.stride[1], p.pad[1], p.dilation[1], p.kernel[1], p.in[1]);
     const int64_t line = p.in[2] * p.pixel, plane = p.in[1] * line, w_row = p.kernel[2] * p.c;
     const int64_t x_plane = p.dilation[0] * plane, x_row = p.dilation[1] * line;
     const int64_t w_plane = p.kernel[1] * w_row;
@@ -68,8 +58,8 @@ inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64
             p.kernel[2], p.dilation[2], p.stride[2], p.pad[2]};
 }
 
-// How a tile reads: whole registers, all within the row; whole registers, columns outside the row being zero; or
-// only n channels of the register, and the same of columns.
+// How a tile reads: whole registers, all within the row; whole registers, columns outside the row being zero;
+// or only n channels of the register, and the same of columns.
 enum Mode { INSIDE, EDGE, PART };
 template <Mode M, class T> MGX_INLINE vec<float> read(const T* p, int n) {
     return M == PART ? load_f_n(p, n) : load_f(p);

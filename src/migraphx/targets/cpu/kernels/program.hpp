@@ -1,9 +1,26 @@
-// How a generated program's run() is spread over the threads of an OpenMP runtime.
+// A generated program is a table of steps; this runs it on the threads of an OpenMP runtime.
 #pragma once
 
 #include "team.hpp"
 
+#include <time.h>
+
 namespace mgx {
+
+// Where a view starts: an entry of the pointer table, and bytes from there.
+struct Place {
+    int entry;
+    int64_t offset;
+};
+
+// One kernel call: p points to its views, a to its numbers.
+struct Step {
+    void (*kernel)(const Team&, char* const* p, const int64_t* a, char* scratch);
+    int64_t (*scratch)(const int64_t* a);  // bytes per thread; null where the kernel needs none
+    const int64_t* numbers;
+    const Place* places;
+    int count;
+};
 
 // Addresses in the runtime that the process already has (torch's, or the system's); null: one thread.
 struct OpenMP {
@@ -12,35 +29,63 @@ struct OpenMP {
     int (*num_threads)();
 };
 
-using Run = void (*)(const Team&, char* const* buffers, char* scratch);
-
-struct Region {
-    Run run;
+struct Program {
+    const Step* steps;
+    int64_t count;
     char* const* buffers;
     char* scratch;
-    int64_t stride;
+    int64_t stride;        // of scratch, from thread to thread
+    int64_t* nanoseconds;  // where not null: added to, step by step
     const OpenMP* omp;
     Barrier barrier;
 };
 
-inline void region_thread(void* data) {
-    Region& r = *static_cast<Region*>(data);
-    const int tid = r.omp->thread_num(), size = r.omp->num_threads();
-    __atomic_store_n(&r.barrier.size, size, __ATOMIC_RELAXED);  // every thread stores the same; the runtime may grant fewer
-    const Team team{tid, size, &r.barrier};
-    r.run(team, r.buffers, r.scratch + tid * r.stride);
+inline int64_t clock_now() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * int64_t(1000000000) + t.tv_nsec;
 }
 
-inline void run_program(Run run, char* const* buffers, char* scratch, int64_t stride, int threads, const OpenMP& omp) {
-    Region region{run, buffers, scratch, stride, &omp, {}};
-    if (threads > 1 && omp.parallel) {
-        omp.parallel(region_thread, &region, unsigned(threads), 0);
-    } else {
-        const Team alone{0, 1, &region.barrier};
-        run(alone, buffers, scratch);
+inline constexpr int MOST_VIEWS = 256;
+
+inline void run_steps(const Program& g, const Team& team) {
+    char* p[MOST_VIEWS];
+    const bool timed = g.nanoseconds && team.tid == 0;
+    int64_t last = timed ? clock_now() : 0;
+    for (int64_t n = 0; n < g.count; ++n) {
+        const Step& s = g.steps[n];
+        for (int k = 0; k < s.count; ++k) p[k] = g.buffers[s.places[k].entry] + s.places[k].offset;
+        s.kernel(team, p, s.numbers, g.scratch + team.tid * g.stride);
+        if (n + 1 < g.count || g.nanoseconds) team.barrier();
+        if (timed) {
+            const int64_t now = clock_now();
+            g.nanoseconds[n] += now - last;
+            last = now;
+        }
     }
 }
 
-inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+inline void run_thread(void* data) {
+    Program& g = *static_cast<Program*>(data);
+    const int tid = g.omp->thread_num(), size = g.omp->num_threads();
+    __atomic_store_n(&g.barrier.size, size, __ATOMIC_RELAXED);  // all store the same; the runtime may grant fewer
+    run_steps(g, Team{tid, size, &g.barrier});
+}
+
+inline void run_program(Program& g, int threads) {
+    if (threads > 1 && g.omp->parallel)
+        g.omp->parallel(run_thread, &g, unsigned(threads), 0);
+    else
+        run_steps(g, Team{0, 1, &g.barrier});
+}
+
+inline int64_t largest_scratch(const Step* steps, int64_t count) {
+    int64_t most = 64;
+    for (int64_t n = 0; n < count; ++n) {
+        const int64_t bytes = steps[n].scratch ? steps[n].scratch(steps[n].numbers) : 0;
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
 
 }  // namespace mgx
