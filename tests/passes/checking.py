@@ -45,5 +45,5 @@ def checked(
     for got, value in zip(evaluate(program.main, given), want, strict=True):
         assert_close(got, value, scale=scale)
     for got_shape, shape in zip(program.main.output_shapes, shapes, strict=True):
-        assert got_shape.standard == shape.standard
+        assert got_shape.standard or not shape.standard
     return Counter(i.name for i in program.main if not i.name.startswith("@"))

@@ -193,7 +193,8 @@ def gpt(b: Builder, x: Value) -> Value:
 
     d = x.shape.lens[-1]
     for _ in range(2):
-        q, k, v = (heads(b, t, 4) for t in b.split(conv1d(layer_norm(b, x), 3 * d), [d, d, d], axis=2))
+        qkv = conv1d(layer_norm(b, x), 3 * d)
+        q, k, v = (heads(b, b.slice(qkv, axes=(2,), starts=(n * d,), ends=(n * d + d,)), 4) for n in range(3))
         y = b.transpose(b.scaled_dot_product_attention(q, k, v, is_causal=True), permutation=(0, 2, 1, 3))
         x = b.add(x, conv1d(b.reshape(y, dims=x.shape.lens), d))
         x = b.add(x, conv1d(b.gelu(conv1d(layer_norm(b, x), 64), approximate="tanh"), d))

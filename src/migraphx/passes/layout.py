@@ -7,6 +7,7 @@ from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape, permuted
 from migraphx.passes.pointwise_ops import POINTWISE
 from migraphx.passes.rewrite import refresh
+from migraphx.passes.shapes import same_memory
 
 SPATIAL = frozenset({"convolution", "quant_convolution", "convolution_backwards", "pooling", "resize"})
 MEETING = POINTWISE | {"concat"}  # give their inputs' layout where all share it
@@ -20,9 +21,7 @@ def channels_last(ndim: int) -> tuple[int, ...]:
 
 def is_channels_last(shape: Shape) -> bool:
     """Whether the memory is that of packed channels-last; strides of dimensions of length 1 do not matter."""
-    want = permuted(shape.type, shape.lens, channels_last(shape.ndim))
-    pairs = zip(shape.lens, shape.strides, want.strides, strict=True)
-    return all(n <= 1 or s == w for n, s, w in pairs)
+    return same_memory(shape, permuted(shape.type, shape.lens, channels_last(shape.ndim)))
 
 
 def layout(module: Module) -> None:

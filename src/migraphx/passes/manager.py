@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.program import Program
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, permuted
 from migraphx.ir.verify import VerifyError, verify
 from migraphx.passes.dead_code import dead_code
 from migraphx.passes.rewrite import remove_unused
+from migraphx.passes.shapes import same_memory
 
 log = logging.getLogger(__name__)
 Pass = Callable[[Module], None]
@@ -93,5 +94,7 @@ def _keep_output_layout(module: Module, shapes: Sequence[Shape]) -> None:
 
 
 def _laid_out(b: Builder, x: Instruction, want: Shape) -> Instruction:
-    same = x.shape == want or (x.shape.standard and want.standard) or want.broadcasted
+    """`x` in the order of `want`; an output that was a view with gaps or broadcasts may be packed instead."""
+    packed = permuted(want.type, want.lens, want.permutation)
+    same = x.shape == want or want.broadcasted or same_memory(x.shape, packed)
     return x if same else b.layout(x, permutation=want.permutation)

@@ -15,11 +15,11 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.shape import Shape
 from migraphx.ops.movement import Slice
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of
 from migraphx.passes.pointwise_ops import POINTWISE, WITH_EPILOGUE
 from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
+from migraphx.passes.shapes import same_memory
 
 Answer = Instruction | Refuse
 RESHAPES = ("reshape", "flatten", "squeeze", "unsqueeze")
@@ -77,12 +77,6 @@ def empty_pad(b: Builder, x: Instruction, root: Instruction) -> Answer:
 def reduction_of_one(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reduction over dimensions of length 1 -> x"""
     return x if x.shape.lens == root.shape.lens else Refuse("it reduces")
-
-
-def same_memory(a: Shape, c: Shape) -> bool:
-    """Whether two shapes of equal lens have equal strides wherever strides matter."""
-    pairs = zip(a.lens, a.strides, c.strides, strict=True)
-    return all(s == t for n, s, t in pairs if n > 1)
 
 
 # ---- chains of views ----
