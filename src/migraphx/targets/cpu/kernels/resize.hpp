@@ -1,0 +1,73 @@
+// Resizing of images, channels last: nearest, linear, cubic, or any other separable filter.
+//
+//   resize<TAPS>(team, params, x, rows, columns, epi)
+//     x        [n][in_h][in_w][c], element strides x_n, x_h, x_w, channels contiguous: float, half or bf16
+//     rows     Samples<TAPS> of out_h entries, columns of out_w: index[o * TAPS + t] in 0 .. in - 1 (the caller
+//              clamps), weight[o * TAPS + t]. TAPS = 1 is nearest (no weights read), 2 linear, 4 cubic.
+//     epi      row = (n * out_h + y) * out_w + x, column = channel; value: the sum over both axes of
+//              weight * weight * element, in float
+//   No scratch. A unit of work is one output row.
+#pragma once
+
+#include "team.hpp"
+#include "vec.hpp"
+
+namespace mgx {
+
+struct Resize {
+    int64_t n, c, out_h, out_w;
+    int64_t x_n, x_h, x_w;
+};
+template <int TAPS> struct Samples {
+    const int32_t* index;
+    const float* weight;
+};
+
+namespace resizing {
+
+template <int TAPS, class T>
+MGX_INLINE vec<float> sample(const T* const (&line)[TAPS], const float* wy, const int64_t (&at)[TAPS],
+                             const float* wx, int64_t c, int n) {
+    const auto read = [&](int a, int b) {
+        const T* p = line[a] + at[b] + c;
+        return n == LANES ? load_f(p) : load_f_n(p, n);
+    };
+    if constexpr (TAPS == 1) {
+        return read(0, 0);
+    } else {
+        vec<float> sum{};
+#pragma GCC unroll 4
+        for (int a = 0; a < TAPS; ++a) {
+            vec<float> across{};
+#pragma GCC unroll 4
+            for (int b = 0; b < TAPS; ++b) across += read(a, b) * wx[b];
+            sum += across * wy[a];
+        }
+        return sum;
+    }
+}
+
+}  // namespace resizing
+
+template <int TAPS, class T, class Epi>
+inline void resize(const Team& team, const Resize& p, const T* x, const Samples<TAPS>& rows,
+                   const Samples<TAPS>& columns, const Epi& epi) {
+    const Range range = team.share(p.n * p.out_h);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+        const int64_t y = i % p.out_h * TAPS;
+        const T* line[TAPS];
+        for (int a = 0; a < TAPS; ++a) line[a] = x + i / p.out_h * p.x_n + rows.index[y + a] * p.x_h;
+        for (int64_t o = 0; o < p.out_w; ++o) {
+            int64_t at[TAPS];
+            for (int b = 0; b < TAPS; ++b) at[b] = columns.index[o * TAPS + b] * p.x_w;
+            const float *wy = rows.weight + y, *wx = columns.weight + o * TAPS;
+            const int64_t row = i * p.out_w + o, full = p.c / LANES * LANES;
+            for (int64_t c = 0; c < full; c += LANES)
+                epi(row, c, resizing::sample<TAPS>(line, wy, at, wx, c, LANES));
+            const int left = int(p.c - full);
+            if (left) epi(row, full, resizing::sample<TAPS>(line, wy, at, wx, full, left), left);
+        }
+    }
+}
+
+}  // namespace mgx
