@@ -141,6 +141,48 @@ def test_convolutions() -> None:
     check([Case(c.name, c.build, c.inputs, 10) for c in cases])
 
 
+def pool(b, x, mode, lengths, **attributes):
+    rank = len(lengths)
+    same = {"stride": (1,) * rank, "dilations": (1,) * rank, "padding": (0,) * rank} | attributes
+    return b.pooling(x, mode=mode, lengths=lengths, **same)
+
+
+def test_pooling() -> None:
+    cases = []
+    for mode in ("max", "average", "lpnorm"):
+        cases += [
+            Case(
+                f"{mode}",
+                lambda b, x, m=mode: pool(b, x, m, (3, 3), stride=(2, 2), padding=(1, 1)),
+                (shape(2, 19, 9, 8),),
+            ),
+            Case(f"{mode}_1d", lambda b, x, m=mode: pool(b, x, m, (4,)), (shape(2, 5, 20),)),
+            Case(f"{mode}_3d", lambda b, x, m=mode: pool(b, x, m, (2, 3, 2)), (shape(1, 5, 5, 6, 7),)),
+            Case(
+                f"{mode}_ceil",
+                lambda b, x, m=mode: pool(b, x, m, (3, 2), stride=(2, 3), padding=(1, 0, 0, 1), ceil_mode=True),
+                (shape(1, 20, 8, 9),),
+            ),
+            Case(
+                f"{mode}_dilated", lambda b, x, m=mode: pool(b, x, m, (3, 2), dilations=(2, 3)), (shape(1, 20, 8, 9),)
+            ),
+            Case(f"{mode}_global", lambda b, x, m=mode: b.pooling(x, mode=m, dyn_global=True), (shape(2, 20, 8, 9),)),
+            Case(f"{mode}_half", lambda b, x, m=mode: pool(b, x, m, (3, 3)), (shape(1, 20, 8, 9, type="half"),)),
+        ]
+    cases += [
+        Case(
+            "counted",
+            lambda b, x: pool(
+                b, x, "average", (3, 3), padding=(1, 1), count_include_pad=True, ceil_mode=True, stride=(2, 2)
+            ),
+            (shape(1, 20, 8, 9),),
+        ),
+        Case("integers", lambda b, x: pool(b, x, "max", (3, 3)), (shape(1, 20, 8, 9, type="int32"),)),
+        Case("special", lambda b, x: pool(b, x, "max", (2, 2)), (shape(1, 20, 8, 9),), special=True),
+    ]
+    check(cases)
+
+
 def dense_block(b, x):
     features = [x]
     for _ in range(3):

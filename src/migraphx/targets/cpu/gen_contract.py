@@ -209,3 +209,20 @@ def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, o
     fill = f"Depthwise{{a[0], a[1], a[2], {window_text(3)}}}"
     head = f"depthwise<{shape[0]}, {shape[1]}>(t, {fill}, p0, p1, epi);"
     return _contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, "depthwise", origin)
+
+
+def pool_call(kind: str, x: View, window: Window, extra: tuple[int, ...], epilogue: Epilogue, origin: str = "") -> Call:
+    """Pooling of `x` {N, C, spatial...} with contiguous channels; `kind` is a struct of pooling.hpp.
+
+    `extra`: padding behind each of three axes, whether padding counts, the order of a norm.
+    """
+    n, c, *_ = x.lens
+    steps = (0,) * (3 - len(x.strides[2:])) + x.strides[2:]
+    numbers = (n, c, x.strides[0], *steps, *window.numbers, *extra)
+    fill = (
+        f"Pool{{a[0], a[1], a[2], {{a[3], a[4], a[5]}}, {window_text(6)}, {{a[24], a[25], a[26]}}, 0, "
+        "a[27] != 0, double(a[28])}"
+    )
+    return _contract(
+        f"pool<{kind}>(t, {fill}, p0, epi);", "0", "pooling.hpp", (x,), numbers, epilogue, "pooling", origin
+    )

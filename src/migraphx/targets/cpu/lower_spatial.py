@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from migraphx.ir.module import Instruction
+from migraphx.ops.pooling import Pooling
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.calls import Call
+from migraphx.targets.cpu.gen_contract import Epilogue, Window, pool_call
 from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_indexing import simple_call
+from migraphx.targets.cpu.lower_kernels import channels_last
 from migraphx.targets.cpu.scalar import STORAGE_TYPES, cpp_type
 
 
@@ -52,3 +55,21 @@ def _attention_call(
     return simple_call(
         head, reads, (out,), numbers, "attention", origin, "attention.hpp", f"attention_scratch<{type}>({fill})"
     )
+
+
+POOLS = {"max": "PoolMax", "average": "PoolAverage", "lpnorm": "PoolLp"}
+
+
+@lowers("pooling")
+def pooling(x: Lowered, ins: Instruction) -> None:
+    op = ins.op
+    assert isinstance(op, Pooling)
+    source, write = channels_last(x, x.view(ins.inputs[0]), ins.origin), x.result(ins)
+    lengths, stride, dilations = op.window(source.lens[2:])
+    pads = op.pads(source.lens[2:])
+    before, behind = ([p[k] for p in pads] for k in (0, 1))
+    window = Window.of(source.lens[2:], write.lens[2:], lengths, stride, dilations, before)
+    extra = (*((0,) * (3 - len(behind))), *behind, int(op.count_include_pad), op.lp_order)
+    rank = len(write.lens)
+    epilogue = Epilogue(None, (None,), write, (0, *range(2, rank)), 1)
+    x.call(pool_call(POOLS[op.mode], source, window, extra, epilogue, ins.origin))

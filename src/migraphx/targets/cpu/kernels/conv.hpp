@@ -1,24 +1,27 @@
 // Convolution, channels last, as implicit dot on the engine of gemm.hpp: no im2col buffer.
 //
-// ---- what to call -------------------------------------------------------------------------------------------
+// ---- what to call -------------------------------------------------------------------------------
 //   template <class T, class TA, class TB, class Epi>
 //   void conv(const Team&, const Conv&, const TA* x, const TB* packed_w, const Epi&, char* scratch);
-//       x is [n][in0][in1][in2][ic] (spatial rank padded with leading ones), pixels `pixel` elements apart (pixel = ic
-//       where x is dense). Epilogue row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = output channel over all
-//       groups. out is what the caller wants: padding at the end follows from it, taps outside x read zero.
-//       scratch: conv_scratch(c, sizeof(TA)) bytes per thread, 64-byte aligned. T, TA, TB as for gemm.
+//       x is [n][in0][in1][in2][ic] (spatial rank padded with leading ones), pixels `pixel` elements apart
+//       (pixel = ic where x is dense). out is what the caller wants: padding at the end follows from it,
+//       taps outside x read zero. Epilogue row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = output
+//       channel over all groups. T, TA, TB as for gemm.
+//       scratch: conv_scratch(c, sizeof(TA)) bytes per thread, 64-byte aligned.
 //
-// ---- packed weights -----------------------------------------------------------------------------------------
-//   packed[groups][ceil(ocg / NR)][k0][k1][k2][icg][NR], ocg = oc / groups, icg = ic / groups, zeros past ocg.
+// ---- packed weights -----------------------------------------------------------------------------
+//   packed[groups][ceil(ocg / NR)][k0][k1][k2][icg][NR], ocg = oc / groups, icg = ic / groups, zero past ocg.
 //   In NumPy, for w of shape (oc, icg, k0, k1, k2), the layout of torch:
 //       p = -(-ocg // NR); t = np.zeros((groups, p * NR, icg, k0, k1, k2), w.dtype)
 //       t[:, :ocg] = w.reshape(groups, ocg, icg, k0, k1, k2)
-//       packed = np.ascontiguousarray(t.reshape(groups, p, NR, icg, k0, k1, k2).transpose(0, 1, 4, 5, 6, 3, 2))
+//       t = t.reshape(groups, p, NR, icg, k0, k1, k2)
+//       packed = np.ascontiguousarray(t.transpose(0, 1, 4, 5, 6, 3, 2))
 //
-// ---- how it works -------------------------------------------------------------------------------------------
-// The engine reads every filter tap through one pointer an output pixel; a tap outside x points to a row of zeros.
-// Where ic is small (first layers) a whole row of taps, k2 * ic elements that lie together, is one segment; at the left
-// and right edge such a run is copied between zeros first. A 1x1 convolution without padding needs no table at all.
+// ---- how it works -------------------------------------------------------------------------------
+// The engine reads every filter tap through one pointer an output pixel; a tap outside x points to zeros.
+// Where ic is small (first layers) a whole row of taps, k2 * ic elements that lie together, is one segment;
+// at the left and right edge such a run is copied between zeros first. A 1x1 convolution without stride and
+// padding is a dot.
 #pragma once
 
 #include "gemm.hpp"
@@ -27,13 +30,14 @@ namespace mgx {
 
 struct Conv {
     int64_t n, ic, oc, groups, pixel;
-    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];  // pad: before the first element of each axis
+    int64_t in[3], out[3], kernel[3], stride[3], dilation[3], pad[3];  // pad: before the first element
 };
 
 inline constexpr int64_t RUN = 128;  // longest row of taps that is read as one segment
 
 inline constexpr bool reads_runs(const Conv& c) {
-    return c.groups == 1 && c.dilation[2] == 1 && c.pixel == c.ic && c.kernel[2] > 1 && c.kernel[2] * c.ic <= RUN;
+    const bool together = c.groups == 1 && c.dilation[2] == 1 && c.pixel == c.ic;
+    return together && c.kernel[2] > 1 && c.kernel[2] * c.ic <= RUN;
 }
 inline constexpr bool is_pointwise(const Conv& c) {
     for (int i = 0; i < 3; ++i)
@@ -47,7 +51,8 @@ inline constexpr int64_t conv_segs(const Conv& c) {
 // Bytes per thread: the engine's, the row of zeros, and the copied runs of a block.
 inline constexpr int64_t conv_scratch(const Conv& c, int64_t size) {
     const int64_t run = reads_runs(c) ? c.kernel[2] * c.ic : 0, zeros = run > c.ic ? run : c.ic;
-    return engine_scratch(conv_segs(c)) + round64(zeros * size) + round64(ROW_BLOCK * conv_segs(c) * run * size);
+    const int64_t segs = conv_segs(c);
+    return engine_scratch(segs) + round64(zeros * size) + round64(ROW_BLOCK * segs * run * size);
 }
 
 template <class TA> struct Taps {
@@ -74,7 +79,10 @@ MGX_INLINE void each_line(const Conv& c, int64_t row, const Tiles& tiles, const 
     Slots<TA> slots;
     int64_t rows = 0;
     for (int64_t t = 0; t < tiles.count; table += tiles.of(t) * conv_segs(c), ++t)
-        for (int r = 0; r < tiles.of(t); ++r, ++rows) slots.slot[rows] = table + r, slots.step[rows] = tiles.of(t);
+        for (int r = 0; r < tiles.of(t); ++r, ++rows) {
+            slots.slot[rows] = table + r;
+            slots.step[rows] = tiles.of(t);
+        }
     for (int64_t first = 0, count; first < rows; first += count) {
         const int64_t at = row + first, o2 = at % c.out[2], line = at / c.out[2], plane = line / c.out[1];
         count = least(rows - first, c.out[2] - o2);
@@ -101,8 +109,9 @@ template <class TA> void tap_pointers(const void* source, int64_t row, const Til
                 const TA* x = input_row(t, l, k0, k1);
                 for (int64_t k2 = 0; k2 < c.kernel[2]; ++k2, ++seg) {
                     int64_t i = l.o2 * c.stride[2] - c.pad[2] + k2 * c.dilation[2];
+                    const uint64_t wide = x ? c.in[2] : 0;
                     for (int64_t r = l.first; r < l.first + l.count; ++r, i += c.stride[2])
-                        to.slot[r][seg * to.step[r]] = x && uint64_t(i) < uint64_t(c.in[2]) ? x + i * c.pixel : t.zeros;
+                        to.slot[r][seg * to.step[r]] = uint64_t(i) < wide ? x + i * c.pixel : t.zeros;
                 }
             }
     });
@@ -124,10 +133,15 @@ template <class TA> void run_pointers(const void* source, int64_t row, const Til
         for (int64_t seg = 0; seg < segs; ++seg) {
             const TA* x = input_row(t, l, seg / c.kernel[1], seg % c.kernel[1]);
             int64_t i = l.o2 * c.stride[2] - c.pad[2];
-            for (int64_t r = l.first; r < l.first + l.count; ++r, i += c.stride[2])
-                to.slot[r][seg * to.step[r]] = !x                 ? t.zeros
-                                               : i >= 0 && i <= last ? x + i * c.ic
-                                                                     : edge_run(c, x, i, t.runs + (r * segs + seg) * run);
+            for (int64_t r = l.first; r < l.first + l.count; ++r, i += c.stride[2]) {
+                const TA*& to_x = to.slot[r][seg * to.step[r]];
+                if (!x)
+                    to_x = t.zeros;
+                else if (i >= 0 && i <= last)
+                    to_x = x + i * c.ic;
+                else
+                    to_x = edge_run(c, x, i, t.runs + (r * segs + seg) * run);
+            }
         }
     });
 }
@@ -139,11 +153,13 @@ inline void conv(const Team& team, const Conv& c, const TA* x, const TB* w, cons
     const int64_t rows = c.n * c.out[0] * c.out[1] * c.out[2], kc = taps / segs * icg;
     char* zeros = scratch + engine_scratch(segs);
     const int64_t zero_bytes = round64((kc > c.ic ? kc : c.ic) * sizeof(TA));
-    const Taps<TA> source{c, x, reinterpret_cast<const TA*>(zeros), reinterpret_cast<TA*>(zeros + zero_bytes)};
+    TA* runs = reinterpret_cast<TA*>(zeros + zero_bytes);
+    const Taps<TA> source{c, x, reinterpret_cast<const TA*>(zeros), runs};
     const RowSource<TA> plain{x, c.pixel};
     const bool pointwise = is_pointwise(c);
     if (!pointwise) __builtin_memset(zeros, 0, zero_bytes);
-    const Rows<TA> pointers = pointwise ? row_pointers<TA> : reads_runs(c) ? run_pointers<TA> : tap_pointers<TA>;
+    const Rows<TA> taps_or_runs = reads_runs(c) ? run_pointers<TA> : tap_pointers<TA>;
+    const Rows<TA> pointers = pointwise ? row_pointers<TA> : taps_or_runs;
     const void* from = pointwise ? static_cast<const void*>(&plain) : &source;
     const int64_t panel = taps * icg * NR;
     const Engine<T, TA, TB> e{

@@ -1,31 +1,33 @@
 // Dot: C = epilogue(A x B), and the register-blocked engine that convolution shares.
 //
-// ---- what to call -------------------------------------------------------------------------------------------
+// ---- what to call -------------------------------------------------------------------------------
 //   template <class T, class TA, class TB, class Epi>
-//   void gemm(const Team&, const Gemm& {m, n, k, lda}, const TA* a, const TB* packed_b, const Epi&, char* scratch);
-//       A is row-major [m][k], rows lda elements apart. B is packed ahead, see below. Rows given to the epilogue are
-//       0 .. m-1, columns 0 .. n-1.  scratch: GEMM_SCRATCH bytes per thread, 64-byte aligned.
+//   void gemm(const Team&, const Gemm& {m, n, k, lda},
+//             const TA* a, const TB* packed_b, const Epi&, char* scratch);
+//       A is row-major [m][k], rows lda elements apart. B is packed ahead, see below. Rows given to the
+//       epilogue are 0 .. m-1, columns 0 .. n-1. scratch: GEMM_SCRATCH bytes per thread, 64-byte aligned.
 //
 //   template <class T, class TA, class TB, class Epi>
 //   void batched_dot(const Team&, const BatchedDot&, const TA* a, const TB* b, const Epi&, char* scratch);
 //       Both operands as they lie, any strides; epilogue row = batch * m + row (batch flattened over its
-//       four axes).  scratch: dot_scratch(d, sizeof(TA), sizeof(TB)) bytes per thread.
+//       four axes). scratch: dot_scratch(d, sizeof(TA), sizeof(TB)) bytes per thread, 64-byte aligned.
 //
-//   T is the type of the accumulator and of the epilogue's vectors: float (TA, TB in float, half, bf16), double (double)
-//   or int32_t (TA, TB in int8_t, uint8_t, int32_t). The epilogue gets vec<T, LANES>.
+//   T is the type of the accumulator and of the epilogue's vectors: float (TA, TB in float, half, bf16),
+//   double (double) or int32_t (TA, TB in int8_t, uint8_t, int32_t). The epilogue gets vec<T, LANES>. T is
+//   the first template argument, the others are deduced: gemm<float>(team, {m, n, k, lda}, a, b, epi, s).
 //
-// ---- packed B -----------------------------------------------------------------------------------------------
-//   NR = 2 * LANES columns a panel: 32 on AVX-512, 16 on AVX/AVX2, 8 on NEON and SSE; the same for every type.
+// ---- packed B -----------------------------------------------------------------------------------
+//   NR = 2 * LANES columns a panel: 32 on AVX-512, 16 on AVX2, 8 on NEON and SSE; the same for every type.
 //   packed[ceil(n / NR)][k][NR], columns past n are zero. In NumPy, for b of shape (k, n):
 //       p = -(-n // NR); w = np.zeros((k, p * NR), b.dtype); w[:, :n] = b
 //       packed = np.ascontiguousarray(w.reshape(k, p, NR).transpose(1, 0, 2))
 //   packed_size(n, k) = ceil(n / NR) * k * NR elements. Align the buffer to 64 bytes.
 //
-// ---- how it works -------------------------------------------------------------------------------------------
-// A micro-kernel keeps MR rows x NP panels of C in registers (6 x 4 registers on AVX-512, 6 x 2 on AVX2) and reads A
-// through one pointer a row and segment, so a convolution needs no im2col buffer: its segments are the filter taps.
-// It leaves the tile in a small buffer that stays in L1, and one function per epilogue type finishes it; so the
-// micro-kernels are compiled once per element type, not once per fused expression.
+// ---- how it works -------------------------------------------------------------------------------
+// A micro-kernel keeps a tile of C in registers (6 rows x 4 vectors on AVX-512, 6 x 2 on AVX2) and reads A
+// through one pointer a row and segment, so a convolution needs no im2col buffer: its segments are the
+// filter taps. It leaves the tile in a small buffer that stays in L1, and one function per epilogue type
+// finishes it; so the micro-kernels are compiled once per element type, not once per fused expression.
 #pragma once
 
 #include "team.hpp"
@@ -33,10 +35,10 @@
 
 namespace mgx {
 
-inline constexpr int NR = 2 * LANES;                          // columns a panel
-inline constexpr int64_t ROW_BLOCK = 120;                     // rows of A that are worked on together (fit L2)
-inline constexpr int64_t K_BLOCK = 768;                       // depth of a pass over one block
-inline constexpr int64_t IN_PLACE_ROWS = 24;                  // up to so many rows an unpacked B is read where it lies
+inline constexpr int NR = 2 * LANES;           // columns a panel
+inline constexpr int64_t ROW_BLOCK = 120;      // rows of A that are worked on together (fit L2)
+inline constexpr int64_t K_BLOCK = 768;        // depth of a pass over one block
+inline constexpr int64_t IN_PLACE_ROWS = 24;   // up to so many rows an unpacked B is read where it lies
 template <class T> inline constexpr int NP = LANES == 8 || LANES * sizeof(T) > 64 ? 1 : 2;  // panels a tile
 #if defined(__AVX512F__) || defined(__aarch64__)
 template <class T> inline constexpr int MR = 6;                        // 32 registers: 6 x 4 accumulators
@@ -56,7 +58,7 @@ inline constexpr int64_t engine_scratch(int64_t segs) {
     return round64(ROW_BLOCK * 2 * NR * 8) + round64(ROW_BLOCK * segs * 8);
 }
 
-// ---- micro-kernel ---------------------------------------------------------------------------------------------
+// ---- micro-kernel -------------------------------------------------------------------------------
 
 template <class T, class TA, class TB> struct Micro {
     const TA* const* rows;  // [segs][rows of the tile]
@@ -84,8 +86,8 @@ template <class T, class S> MGX_INLINE T scalar_as(S x) {
         return static_cast<T>(x);
 }
 
-// f(Int<0>), f(Int<1>), ... f(Int<N - 1>): with constant indices an array of vectors stays in registers from the
-// first pass of the compiler on, which a loop that is unrolled later does not achieve.
+// f(Int<0>), f(Int<1>), ... f(Int<N - 1>): with constant indices an array of vectors stays in registers from
+// the first pass of the compiler on, which a loop that is unrolled later does not achieve.
 template <int I> struct Int {
     static constexpr int value = I;
     constexpr operator int() const { return I; }
@@ -151,11 +153,12 @@ template <class T, class TA, class TB> inline void run_micro(int rows, int vecs,
     }
 }
 
-// ---- finishing a tile -----------------------------------------------------------------------------------------
+// ---- finishing a tile ---------------------------------------------------------------------------
 
 // Gives rows x cols of a tile (rows `width` elements apart) to the epilogue.
 template <class T>
-using Finish = void (*)(const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile);
+using Finish = void (*)(
+    const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile);
 
 template <class T, class Epi>
 void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile) {
@@ -167,7 +170,7 @@ void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int w
     }
 }
 
-// ---- the engine -----------------------------------------------------------------------------------------------
+// ---- the engine ---------------------------------------------------------------------------------
 
 // A block of rows in tiles: the first `longer` tiles have rows + 1 rows, the others `rows`.
 struct Tiles {
@@ -180,7 +183,8 @@ inline Tiles tiles_of(int64_t rows, int64_t most) {
 }
 
 // Writes the pointers of a block that begins at `row`: table[tile][segment][row of the tile].
-template <class TA> using Rows = void (*)(const void* source, int64_t row, const Tiles& tiles, const TA** table);
+template <class TA>
+using Rows = void (*)(const void* source, int64_t row, const Tiles& tiles, const TA** table);
 
 template <class T, class TA, class TB> struct Engine {
     int64_t rows, cols, groups;  // cols: columns of one group
@@ -221,7 +225,7 @@ inline Passes passes(int64_t segs, int64_t kc) {
         const int64_t pieces = ceil_div(kc, K_BLOCK);
         return {segs * pieces, pieces, 1, ceil_div(kc, pieces)};
     }
-    const int64_t most = kc > 0 ? (K_BLOCK + K_BLOCK / 4) / kc : 1, count = ceil_div(segs, most < 1 ? 1 : most);
+    const int64_t most = kc > 0 ? (K_BLOCK + K_BLOCK / 4) / kc : 1, count = ceil_div(segs, most);
     return {count, 1, ceil_div(segs, count), kc};
 }
 
@@ -233,7 +237,7 @@ template <class TB> inline const char* fetch_ahead(
     return reinterpret_cast<const char*>(next + (tile / LINES) * panel) + (tile % LINES) * depth * 64;
 }
 
-// One block of rows times some panels. The accumulators of a block wait in `out` between passes over the depth.
+// One block of rows times some panels. The accumulators wait in `out` between passes over the depth.
 template <class T, class TA, class TB>
 MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels, T* out, const TA** table) {
     const int64_t per_group = ceil_div(e.cols, NR);
@@ -256,16 +260,18 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels
                 T* tile = plan.count == 1 ? out : out + r0 * width;
                 const TA** taps = table + r0 * e.segs + seg * n;
                 const char* ahead = fetch_ahead(b, next, np, segs * kc, e.panel, t);
+                const int64_t from = k0 + group * e.group_step, row = e.row0 + rows.begin + r0;
                 run_micro<T, TA, TB>(
-                    n, int(vecs), {taps, segs, k0 + group * e.group_step, kc, b, e.step, e.panel, tile, pass > 0, ahead});
-                if (last) e.finish(e.epi, e.row0 + rows.begin + r0, col0 + col, n, int(cols), int(width), tile);
+                    n, int(vecs), {taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, ahead});
+                if (last) e.finish(e.epi, row, col0 + col, n, int(cols), int(width), tile);
             }
         }
     }
 }
 
 // The rows x panels of one thread, block by block. Scratch: engine_scratch(segs).
-template <class T, class TA, class TB> inline void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* scratch) {
+template <class T, class TA, class TB>
+inline void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* scratch) {
     T* tiles = reinterpret_cast<T*>(scratch);
     const TA** table = reinterpret_cast<const TA**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
     const int64_t total = grid.panels.size() ? grid.rows.size() : 0, blocks = ceil_div(total, ROW_BLOCK);
@@ -281,7 +287,7 @@ MGX_NOINLINE void run_engine(const Team& team, const Engine<T, TA, TB>& e, char*
     run_grid(divide(team, e.rows, e.groups * ceil_div(e.cols, NR)), e, scratch);
 }
 
-// ---- dot with packed B ----------------------------------------------------------------------------------------
+// ---- dot with packed B --------------------------------------------------------------------------
 
 struct Gemm {
     int64_t m, n, k, lda;
@@ -302,11 +308,12 @@ template <class T, class TA, class TB, class Epi>
 inline void gemm(const Team& team, const Gemm& g, const TA* a, const TB* b, const Epi& epi, char* scratch) {
     const RowSource<TA> source{a, g.lda};
     const int64_t panel = g.k * NR;
-    const Engine<T, TA, TB> e{g.m, g.n, 1, 1, g.k, 0, row_pointers<TA>, &source, b, NR, panel, finish<T, Epi>, &epi};
+    const Engine<T, TA, TB> e{
+        g.m, g.n, 1, 1, g.k, 0, row_pointers<TA>, &source, b, NR, panel, finish<T, Epi>, &epi};
     run_engine(team, e, scratch);
 }
 
-// ---- batched dot, both operands as they lie --------------------------------------------------------------------
+// ---- batched dot, both operands as they lie -----------------------------------------------------
 
 // Strides are in elements and may be zero (broadcast) or negative. Batch lens are padded with leading ones.
 struct BatchedDot {
@@ -318,7 +325,8 @@ struct BatchedDot {
 
 // Bytes per thread: the engine's, two panels of B, and a block of A where its depth is not contiguous.
 inline constexpr int64_t dot_scratch(const BatchedDot& d, int64_t size_a, int64_t size_b) {
-    return engine_scratch(1) + round64(d.k * 2 * NR * size_b) + (d.a_k == 1 ? 0 : round64(d.k * ROW_BLOCK * size_a));
+    const int64_t block = d.a_k == 1 ? 0 : round64(d.k * ROW_BLOCK * size_a);
+    return engine_scratch(1) + round64(d.k * 2 * NR * size_b) + block;
 }
 
 // LANES x LANES elements of 4 bytes: dst[c * dst_ld + r] = src[r * src_ld + c].
@@ -328,7 +336,8 @@ template <class T> MGX_INLINE void transpose_square(const T* src, int64_t src_ld
     const auto lane = iota<int32_t>();
 #pragma GCC unroll 8
     for (int s = 1; s < LANES; s *= 2) {  // swap the off-diagonal s x s blocks of every 2s x 2s block
-        const auto low = select(lane & s, lane - s + LANES, lane), high = select(lane & s, lane + LANES, lane + s);
+        const auto low = select(lane & s, lane - s + LANES, lane);
+        const auto high = select(lane & s, lane + LANES, lane + s);
 #pragma GCC unroll 32
         for (int i = 0; i < LANES; ++i) {
             if (i & s) continue;
@@ -342,7 +351,8 @@ template <class T> MGX_INLINE void transpose_square(const T* src, int64_t src_ld
 
 // dst[r * ld + c] = src[r * row + c * col]
 template <class T>
-MGX_NOINLINE void gather_2d(T* dst, int64_t ld, const T* src, int64_t row, int64_t col, int64_t rows, int64_t cols) {
+MGX_NOINLINE void gather_2d(
+    T* dst, int64_t ld, const T* src, int64_t row, int64_t col, int64_t rows, int64_t cols) {
     int64_t done = 0;  // columns that the fast path below has copied in every row of its squares
     if (col == 1) {
         for (int64_t r = 0; r < rows; ++r) __builtin_memcpy(dst + r * ld, src + r * row, cols * sizeof(T));
@@ -359,7 +369,8 @@ MGX_NOINLINE void gather_2d(T* dst, int64_t ld, const T* src, int64_t row, int64
 
 // The rows x panels of one thread in one batch.
 template <class T, class TA, class TB>
-inline void dot_one(const BatchedDot& d, const Grid& grid, const TA* a, const TB* b, Engine<T, TA, TB> e, char* scratch) {
+inline void dot_one(
+    const BatchedDot& d, const Grid& grid, const TA* a, const TB* b, Engine<T, TA, TB> e, char* scratch) {
     TB* packed = reinterpret_cast<TB*>(scratch + engine_scratch(1));
     TA* block = reinterpret_cast<TA*>(scratch + engine_scratch(1) + round64(d.k * 2 * NR * sizeof(TB)));
     const int64_t row0 = e.row0, blocks = d.a_k == 1 ? 1 : ceil_div(grid.rows.size(), ROW_BLOCK);

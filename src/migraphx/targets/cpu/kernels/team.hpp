@@ -1,7 +1,8 @@
 // The threads of one parallel region: who am I, what is my share, and a barrier.
 //
-// A kernel is called by every thread of the region with its own Team (same b, same size, tid 0 .. size-1), works on
-// its share, and returns without waiting; the caller puts a barrier between a kernel and the ones that read its output.
+// A kernel is called by every thread of the region with its own Team (same b, same size, tid 0 .. size-1),
+// works on its share, and returns without waiting; the caller puts a barrier between a kernel and the ones
+// that read its output.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ struct Range {
     int64_t size() const { return end - begin; }
 };
 
-// The part of 0 .. total that thread tid of `size` threads takes: begins at multiples of grain; shares differ by at
-// most one grain. Empty ranges are possible.
+// The part of 0 .. total that thread tid of `size` threads takes: begins at multiples of grain; shares differ
+// by at most one grain. Empty ranges are possible.
 inline Range split(int64_t total, int64_t grain, int tid, int size) {
     const int64_t units = (total + grain - 1) / grain, base = units / size, extra = units % size;
     const int64_t first = tid * base + (tid < extra ? tid : extra), last = first + base + (tid < extra);
@@ -24,8 +25,8 @@ inline Range split(int64_t total, int64_t grain, int tid, int size) {
     return {first * grain < total ? first * grain : total, end < total ? end : total};
 }
 
-// A sense-reversing spin barrier for `size` threads; every thread derives its sense from `phase`, so there is no
-// per-thread state to lose. Zero-initialise it (size set) before the region starts.
+// A sense-reversing spin barrier for `size` threads; every thread derives its sense from `phase`, so there is
+// no per-thread state to lose. Zero-initialise it (size set) before the region starts.
 struct alignas(64) Barrier {
     int size = 1;
     alignas(64) int arrived = 0;

@@ -1,27 +1,26 @@
 // Vectors on compiler vector extensions: the one place that knows the instruction set.
 //
-//   LANES          float lanes of a native register: 16 (AVX-512), 8 (AVX), 4 (NEON, SSE).
-//   vec<T, N>      N lanes of T (default LANES, whatever the width of T). half lanes are _Float16; bf16 and bool
-//                  have no vector arithmetic, so vec<bf16> is vec<uint16_t> and vec<bool> is vec<uint8_t> (0/1).
-//   load<N>(p)  load_n<N>(p, n, fill)  store(p, v)  store_n(p, v, n)      p needs no alignment; 0 <= n <= N, and a
-//                  partial access touches no memory at or past p + n. Lanes past n read as `fill` (default 0).
-//   load_f<N>(p)  load_f_n<N>(p, n, fill)  store_f(p, v)  store_f_n(p, v, n)   float lanes from/to float, half, bf16;
-//                  storing rounds to nearest even and keeps NaN and inf.
-//   splat<T, N>(x)   all lanes x.     iota<T, N>()   lanes 0, 1, 2 ...
-//   cast<U>(v)     convertvector (float to integer truncates); cast<bool>(v) is v != 0 as 0/1.
-//   select(m, a, b)  lane-wise m ? a : b; m is a comparison result or any integer vector (non-zero is true).
+//   LANES      float lanes of a native register: 16 (AVX-512), 8 (AVX), 4 (NEON, SSE).
+//   vec<T, N>  N lanes of T (default LANES, whatever the width of T). half lanes are _Float16; bf16 and bool
+//              have no vector arithmetic, so vec<bf16> is vec<uint16_t> and vec<bool> is vec<uint8_t> (0/1).
+//   load<N>(p)  load_n<N>(p, n, fill)  store(p, v)  store_n(p, v, n)
+//              p needs no alignment; 0 <= n <= N, and a partial access touches no memory at or past p + n.
+//              Lanes past n read as `fill` (default 0).
+//   load_f<N>(p)  load_f_n<N>(p, n, fill)  store_f(p, v)  store_f_n(p, v, n)
+//              float lanes from/to float, half, bf16; storing rounds to nearest even, keeps NaN and inf.
+//   splat<T, N>(x)  all lanes x        iota<T, N>()  lanes 0, 1, 2 ...
+//   cast<U>(v)  convertvector (float to integer truncates); cast<bool>(v) is v != 0 as 0/1.
+//   select(m, a, b)  lane-wise m ? a : b; m: a comparison or any integer vector (non-zero is true).
 //   shuffle(a, b, m)  lanes of a and b by constant indices.
-//   hsum hmax hmin hprod   horizontal reductions, tree order. hmax and hmin give NaN if any lane is NaN.
+//   hsum hmax hmin hprod  horizontal reductions, tree order; hmax and hmin give NaN if any lane is NaN.
 //
-// Arithmetic and comparison operators are those of the compiler: a + b, a < b (lanes 0/-1, integers as wide as T).
-// Functions take the vector type itself (V); lane_t<V> and lanes_v<V> give its element type and lane count.
+// Arithmetic and comparison operators are those of the compiler: a + b, a < b (lanes 0/-1, integers as wide
+// as T). Functions take the vector type itself (V); lane_t<V> and lanes_v<V> give its element and count.
+// Compile with -Wno-psabi: every function is inlined, so the calling convention it warns about is not used.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-
-// Every function here is inlined, so the vector calling convention that this warns about is never used.
-#pragma GCC diagnostic ignored "-Wpsabi"
 
 #define MGX_INLINE inline __attribute__((always_inline))
 #define MGX_NOINLINE __attribute__((noinline))
@@ -41,7 +40,7 @@ struct bf16 {
     uint16_t bits;
 };
 
-// ---- types ----------------------------------------------------------------------------------------------------
+// ---- types --------------------------------------------------------------------------------------
 
 template <class T> struct lane_of { using type = T; };
 template <> struct lane_of<bf16> { using type = uint16_t; };
@@ -69,7 +68,8 @@ template <> struct int_of<8> { using type = int64_t; };
 
 template <class A, class B> inline constexpr bool same_v = false;
 template <class A> inline constexpr bool same_v<A, A> = true;
-template <class T> inline constexpr bool is_float_v = same_v<T, float> || same_v<T, double> || same_v<T, half>;
+template <class T>
+inline constexpr bool is_float_v = same_v<T, float> || same_v<T, double> || same_v<T, half>;
 
 template <class To, class From> MGX_INLINE To bit_cast(const From& v) {
     static_assert(sizeof(To) == sizeof(From));
@@ -85,14 +85,14 @@ template <class V> MGX_INLINE vec<lane_t<V>, 2 * lanes_v<V>> join(V low, V high)
     return bit_cast<W>(Halves<W>{low, high});
 }
 
-// ---- whole loads and stores, splat ----------------------------------------------------------------------------
+// ---- whole loads and stores, splat --------------------------------------------------------------
 
 template <int N = LANES, class T> MGX_INLINE vec<T, N> load(const T* p) {
     return *reinterpret_cast<const typename vec_of<T, N>::unaligned*>(p);
 }
 
 template <class T, class V> MGX_INLINE void store(T* p, V v) {
-    static_assert(same_v<lane_t<V>, typename lane_of<T>::type>, "store converts nothing: use cast or store_f");
+    static_assert(same_v<lane_t<V>, typename lane_of<T>::type>, "store converts nothing");
     *reinterpret_cast<typename vec_of<T, lanes_v<V>>::unaligned*>(p) = v;
 }
 
@@ -111,7 +111,7 @@ template <class T, int N = LANES> MGX_INLINE vec<T, N> iota() {
     return v;
 }
 
-// ---- select and cast ------------------------------------------------------------------------------------------
+// ---- select and cast ----------------------------------------------------------------------------
 
 template <class M, class V> MGX_INLINE V select(M m, V a, V b) {
     static_assert(lanes_v<M> == lanes_v<V>);
@@ -141,10 +141,10 @@ template <class V, class M> MGX_INLINE V shuffle(V a, V b, M m) {
 #endif
 }
 
-// ---- partial loads and stores ---------------------------------------------------------------------------------
+// ---- partial loads and stores -------------------------------------------------------------------
 
-// One masked move of V; only the first n lanes of p are touched. Inline assembly, because the intrinsics' header
-// costs more compile time than a whole model's code.
+// One masked move of V; only the first n lanes of p are touched. Inline assembly, because the header of the
+// intrinsics costs more compile time than a whole model's code.
 template <class V> inline constexpr bool has_masked_v =
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
     sizeof(V) == 16 || sizeof(V) == 32 || sizeof(V) == 64;
@@ -155,9 +155,11 @@ template <class V> inline constexpr bool has_masked_v =
 #endif
 
 #if defined(__AVX512BW__) && defined(__AVX512VL__)
-#define MGX_BY_WIDTH(ASM)                          \
-    if constexpr (sizeof(lane_t<V>) == 1) ASM("8") \
-    else if constexpr (sizeof(lane_t<V>) == 2) ASM("16") else if constexpr (sizeof(lane_t<V>) == 4) ASM("32") else ASM("64")
+#define MGX_BY_WIDTH(ASM)                                 \
+    if constexpr (sizeof(lane_t<V>) == 1) ASM("8")        \
+    else if constexpr (sizeof(lane_t<V>) == 2) ASM("16")  \
+    else if constexpr (sizeof(lane_t<V>) == 4) ASM("32")  \
+    else ASM("64")
 template <int N> struct mask_of { using type = uint16_t; };
 template <> struct mask_of<32> { using type = uint32_t; };
 template <> struct mask_of<64> { using type = uint64_t; };
@@ -225,7 +227,7 @@ template <int N = LANES, class T> MGX_INLINE vec<T, N> load_n(const T* p, int n,
 }
 
 template <class T, class V> MGX_INLINE void store_n(T* p, V v, int n) {
-    static_assert(same_v<lane_t<V>, typename lane_of<T>::type>, "store_n converts nothing: use cast or store_f_n");
+    static_assert(same_v<lane_t<V>, typename lane_of<T>::type>, "store_n converts nothing");
     if constexpr (has_masked_v<V>) {
         masked_store(p, v, n);
     } else if constexpr (sizeof(v) > LANES * sizeof(float)) {
@@ -240,7 +242,7 @@ template <class T, class V> MGX_INLINE void store_n(T* p, V v, int n) {
     }
 }
 
-// ---- half and bf16 --------------------------------------------------------------------------------------------
+// ---- half and bf16 ------------------------------------------------------------------------------
 
 template <int N> MGX_INLINE vec<float, N> half_to_float(vec<uint16_t, N> h) {
 #if defined(__F16C__)
@@ -320,7 +322,7 @@ MGX_INLINE float to_float(float x) { return x; }
 MGX_INLINE float to_float(half x) { return static_cast<float>(x); }
 MGX_INLINE float to_float(bf16 x) { return bit_cast<float>(uint32_t(x.bits) << 16); }
 
-// ---- horizontal reductions ------------------------------------------------------------------------------------
+// ---- horizontal reductions ----------------------------------------------------------------------
 
 template <class V, class F> MGX_INLINE lane_t<V> fold(V v, F f) {
     if constexpr (lanes_v<V> == 1) {
@@ -336,7 +338,7 @@ template <class V> MGX_INLINE lane_t<V> hsum(V v) {
 template <class V> MGX_INLINE lane_t<V> hprod(V v) {
     return fold(v, [](auto a, auto b) { return a * b; });
 }
-template <class V> MGX_INLINE lane_t<V> hmax(V v) {  // a != a keeps a NaN of a; b wins any comparison with NaN
+template <class V> MGX_INLINE lane_t<V> hmax(V v) {  // a != a keeps a NaN of a; b wins a comparison with NaN
     return fold(v, [](auto a, auto b) { return ((a > b) | (a != a)) ? a : b; });
 }
 template <class V> MGX_INLINE lane_t<V> hmin(V v) {

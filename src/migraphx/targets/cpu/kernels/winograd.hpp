@@ -1,10 +1,13 @@
-// Winograd F(4x4, 3x3): a 3x3 convolution of stride 1 in a quarter of the multiplications (Lavin and Gray, 2015).
+// Winograd F(4x4, 3x3): a 3x3 convolution of stride 1 in a quarter of the multiplications (Lavin, Gray, 2015).
 //
 // ---- what to call -------------------------------------------------------------------------------
 //   template <class Epi>
 //   void winograd(const Team&, const Conv&, const float* x, const float* packed_u, const Epi&, char* scratch);
-//       As conv of conv.hpp, for float with kernel {1, 3, 3}, stride and dilation 1, pad[0] = 0, one group; any
-//       padding and size. scratch: winograd_scratch(c) bytes per thread, 64-byte aligned.
+//       As conv of conv.hpp, for float with kernel {1, 3, 3}, stride and dilation 1, pad[0] = 0, one group;
+//       any padding and size. scratch: winograd_scratch(c) bytes per thread, 64-byte aligned.
+//   winograd_wins(c): whether it can take c and is expected to beat conv (measured: with weights that come
+//       from outside L2 it gains 2.2 to 2.9 times at 56x56 and 28x28, 1.1 to 1.3 at 14x14, and loses at 7x7,
+//       where four times as many weights serve four tiles only).
 //   An infinity or NaN in x makes the whole 4x4 output tiles that read it NaN, where a direct convolution
 //   touches the 3x3 pixels around it only.
 //
@@ -37,6 +40,14 @@ inline constexpr int64_t winograd_tiles(const Conv& c) {
     return c.n * c.in[0] * ceil_div(c.out[1], 4) * ceil_div(c.out[2], 4);
 }
 
+inline constexpr bool winograd_wins(const Conv& c) {
+    const bool able = c.kernel[0] == 1 && c.kernel[1] == 3 && c.kernel[2] == 3 && c.groups == 1 && c.pad[0] == 0 &&
+                      c.in[0] == c.out[0];
+    for (int i = 0; i < 3; ++i)
+        if (c.stride[i] != 1 || c.dilation[i] != 1) return false;
+    return able && winograd_tiles(c) >= 16 && c.ic >= 16 && c.oc >= 16;
+}
+
 // Tiles a block: both intermediates within 1 MiB, but enough tiles to make the weights' way worth it.
 inline constexpr int64_t winograd_block(const Conv& c) {
     const int64_t fit = (1 << 20) / (36 * 4 * (c.ic + c.oc)), most = fit < 16 ? 16 : fit;
@@ -48,7 +59,8 @@ inline constexpr int64_t place_stride(int64_t tiles, int64_t width) { return til
 
 inline constexpr int64_t winograd_scratch(const Conv& c) {
     const int64_t block = winograd_block(c), ic = round_lanes(c.ic), oc = ceil_div(c.oc, NR) * NR;
-    return round64(ic * 4) + round64(36 * 4 * place_stride(block, ic)) + round64(36 * 4 * place_stride(block, oc));
+    const int64_t places = place_stride(block, ic) + place_stride(block, oc);
+    return round64(ic * 4) + 36 * 4 * places;
 }
 
 // The points, exact in float, and their powers.
@@ -145,8 +157,9 @@ inline void multiply_places(const Conv& c, const WinogradBlock& w, const float* 
                 const float* rows[MR<float>];
                 for (int r = 0; r < parts.of(t); ++r) rows[r] = w.v + k * w.v_stride + (row + r) * w.ic;
                 const char* ahead = fetch_ahead(b, next, np, c.ic, panel, t);
+                float* tile = out + row * vecs * LANES;
                 run_micro<float, float, float>(
-                    parts.of(t), int(vecs), {rows, 1, 0, c.ic, b, NR, panel, out + row * vecs * LANES, false, ahead});
+                    parts.of(t), int(vecs), {rows, 1, 0, c.ic, b, NR, panel, tile, false, ahead});
             }
         }
 }
@@ -186,11 +199,12 @@ inline void winograd(
     float* zeros = reinterpret_cast<float*>(scratch);
     __builtin_memset(zeros, 0, round64(ic * 4));
     float* v = reinterpret_cast<float*>(scratch + round64(ic * 4));
-    float* m = reinterpret_cast<float*>(scratch + round64(ic * 4) + round64(36 * 4 * place_stride(most, ic)));
+    float* m = v + 36 * place_stride(most, ic);
     const Tiles blocks = tiles_of(total, most);
     for (int64_t i = 0, first = grid.rows.begin; i < blocks.count; first += blocks.of(i), ++i) {
         const int64_t tiles = blocks.of(i);
-        const int64_t v_stride = place_stride(tiles, ic), m_stride = place_stride(tiles, grid.panels.size() * NR);
+        const int64_t v_stride = place_stride(tiles, ic);
+        const int64_t m_stride = place_stride(tiles, grid.panels.size() * NR);
         const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, ic};
         for (int64_t t = 0; t < tiles; ++t)
             transform_input(c, x, zeros, patch_of(c, first + t), v + t * ic, v_stride);
