@@ -309,7 +309,9 @@ def trace(
     for node in reversed(graph.nodes):
         if not node.users and node.op == "get_attr":
             graph.erase_node(node)
-    gm = fx.GraphModule(root, graph, class_name=type(mod).__name__)
+    plain = fx.Graph()  # without this tracer, which pickle would call again, without sample inputs
+    plain.output(plain.graph_copy(graph, {}))
+    gm = fx.GraphModule(root, plain, class_name=type(mod).__name__)
     gm.meta["output_class"] = tracer.output_class
     return gm
 

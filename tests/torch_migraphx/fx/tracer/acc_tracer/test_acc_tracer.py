@@ -2,6 +2,8 @@
 
 import copy
 import logging
+import pickle
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -85,9 +87,12 @@ def test_graph_of_the_guides_second_model() -> None:
     same_answer(gm, model, [x])
 
 
-def test_generated_code_runs_after_a_copy() -> None:
+def test_copies_give_the_same_answer() -> None:
     model, x = MyModule().eval(), torch.randn(3, 4)
-    same_answer(copy.deepcopy(trace(model, [x])), model, [x])
+    gm = trace(model, [x])
+    assert str(copy.deepcopy(gm).graph) == GRAPH
+    for other in (copy.deepcopy(gm), pickle.loads(pickle.dumps(gm))):
+        same_answer(other, model, [x])
 
 
 def test_meta_of_nodes() -> None:
@@ -211,6 +216,17 @@ def test_outputs_keep_their_structure() -> None:
     gm = trace(Call(lambda x: {"a": (x + 1, None), "b": [x]}), [torch.ones(2)])
     out = gm(torch.ones(2))
     assert set(out) == {"a", "b"} and out["a"][1] is None and gm.meta["output_class"] is dict
+
+
+def test_other_threads_may_run_and_trace_models() -> None:
+    traced, running, x = MyModule().eval(), nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.randn(3, 4)
+    graphs: list[str] = []
+    threads = [threading.Thread(target=lambda: graphs.append(str(trace(traced, [x]).graph))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while any(thread.is_alive() for thread in threads):
+        assert isinstance(running(x), torch.Tensor)
+    assert graphs == [GRAPH] * 4
 
 
 # ---- leaves
