@@ -22,6 +22,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 #define MGX_INLINE inline __attribute__((always_inline))
 #define MGX_NOINLINE __attribute__((noinline))
 

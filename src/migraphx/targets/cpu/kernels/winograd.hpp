@@ -1,8 +1,8 @@
-// Winograd F(4x4, 3x3): a 3x3 convolution of stride 1 in a quarter of the multiplications (Lavin, Gray, 2015).
+// Winograd F(4x4, 3x3) (Lavin and Gray, 2015): a 3x3 convolution of stride 1, a quarter of the products.
 //
 // ---- what to call -------------------------------------------------------------------------------
 //   template <class Epi>
-//   void winograd(const Team&, const Conv&, const float* x, const float* packed_u, const Epi&, char* scratch);
+//   void winograd(const Team&, const Conv&, const float* x, const float* packed_u, const Epi&, char*);
 //       As conv of conv.hpp, for float with kernel {1, 3, 3}, stride and dilation 1, pad[0] = 0, one group;
 //       any padding and size. scratch: winograd_scratch(c) bytes per thread, 64-byte aligned.
 //   winograd_wins(c): whether it can take c and is expected to beat conv (measured: with weights that come
@@ -41,8 +41,8 @@ inline constexpr int64_t winograd_tiles(const Conv& c) {
 }
 
 inline constexpr bool winograd_wins(const Conv& c) {
-    const bool able = c.kernel[0] == 1 && c.kernel[1] == 3 && c.kernel[2] == 3 && c.groups == 1 && c.pad[0] == 0 &&
-                      c.in[0] == c.out[0];
+    const bool plane = c.kernel[0] == 1 && c.pad[0] == 0 && c.in[0] == c.out[0];
+    const bool able = plane && c.kernel[1] == 3 && c.kernel[2] == 3 && c.groups == 1;
     for (int i = 0; i < 3; ++i)
         if (c.stride[i] != 1 || c.dilation[i] != 1) return false;
     return able && winograd_tiles(c) >= 16 && c.ic >= 16 && c.oc >= 16;
