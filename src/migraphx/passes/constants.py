@@ -29,7 +29,11 @@ def value_of(ins: Instruction) -> np.ndarray:
 
 def compact(ins: Instruction) -> np.ndarray:
     """The value of a constant with every broadcast dimension cut to length 1."""
-    value = value_of(ins)
+    return without_repeats(value_of(ins))
+
+
+def without_repeats(value: np.ndarray) -> np.ndarray:
+    """`value` with every dimension of stride 0 cut to length 1."""
     if not value.size:
         return value
     return value[tuple(slice(0, 1) if s == 0 else slice(None) for s in value.strides)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, Return
-from migraphx.passes.constants import is_constant, value_of
+from migraphx.passes.constants import is_constant, value_of, without_repeats
 from migraphx.passes.rewrite import remove_unused, substitute
 
 KEPT = frozenset({"multibroadcast", "broadcast", "scalar", "layout"})
@@ -41,8 +42,9 @@ def fold_constants(module: Module) -> None:
     """
     for ins in module:
         if _foldable(ins):
-            value = ins.op.compute(*map(value_of, ins.inputs))
-            substitute(ins, module.add_literal(_plain(value), ins.origin))
+            value = _plain(ins.op.compute(*map(value_of, ins.inputs)))
+            b = Builder(module, before=ins, origin=ins.origin)
+            substitute(ins, b.broadcast_to(b.literal(without_repeats(value)), value.shape))
             remove_unused(module, [ins])  # at once, so that two copies of the weights never exist
 
 

@@ -13,7 +13,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
-from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of
+from migraphx.passes.constants import broadcast_literal, compact, folded, is_constant, scalar_of
 from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 
 Answer = Instruction | Refuse
@@ -252,8 +252,8 @@ def div_by_sqrt(b: Builder, x: Instruction, y: Instruction) -> Answer:
 @rewrites(lambda b, x, y: b.div(y, b.multibroadcast(x)))
 def div_by_broadcast(b: Builder, x: Instruction, y: Instruction, root: Instruction) -> Answer:
     """y / broadcast(x) -> y * broadcast(1 / x): fewer divisions, off by one unit in the last place"""
-    if x.shape.type not in WIDE:
-        return Refuse("narrow floats and integers round 1 / x")
+    if x.shape.type not in WIDE or is_constant(x):
+        return Refuse("narrow floats and integers round 1 / x; constants have a rule of their own")
     if 4 * x.shape.elements > y.shape.elements:
         return Refuse("hardly fewer divisions")
     return b.mul(y, b.multibroadcast(b.recip(x), out_lens=root.shape.lens))

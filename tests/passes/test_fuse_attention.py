@@ -1,0 +1,207 @@
+"""Attention in the ways that people write it, and what must stay apart."""
+
+import math
+
+import numpy as np
+import pytest
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.passes.fuse_attention import fuse_attention
+from migraphx.passes.pipeline import SIMPLIFY
+from tests.passes.checking import checked, program_of
+
+Value = Instruction
+SIZES = {"q": (2, 4, 5, 8), "k": (2, 4, 7, 8), "v": (2, 4, 7, 6)}
+SQUARE = {"q": (2, 4, 6, 8), "k": (2, 4, 6, 8), "v": (2, 4, 6, 8)}
+LOWEST = float(np.finfo(np.float32).min)
+
+
+def turned(b: Builder, x: Value) -> Value:
+    order = list(range(x.shape.ndim))
+    return b.transpose(x, permutation=[*order[:-2], order[-1], order[-2]])
+
+
+def times(b: Builder, x: Value, number: float) -> Value:
+    return b.mul(x, b.full(number, x))
+
+
+def finish(b: Builder, scores: Value, v: Value) -> Value:
+    return b.dot(b.softmax(scores, axis=scores.shape.ndim - 1), v)
+
+
+def attention_of(program: Program) -> Instruction:
+    found = [i for i in program.main if i.name == "attention"]
+    assert len(found) == 1
+    return found[0]
+
+
+def fused(program: Program, **arguments: np.ndarray) -> Instruction:
+    """The attention that the program becomes; every other product is gone."""
+    left = checked(program, [*SIMPLIFY, fuse_attention, *SIMPLIFY], arguments or None)
+    assert not left["dot"] and not left["softmax"]
+    return attention_of(program)
+
+
+@pytest.mark.parametrize("where", ["scores", "scores divided", "q", "k", "both"])
+def test_scale(where: str):
+    def build(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        if where in ("q", "both"):
+            q = times(b, q, 0.5)
+        if where in ("k", "both"):
+            k = times(b, k, 0.5)
+        scores = b.dot(q, turned(b, k))
+        if where == "scores":
+            scores = times(b, scores, 0.5)
+        if where == "scores divided":
+            scores = b.div(scores, b.full(2.0, scores))
+        return finish(b, scores, v)
+
+    found = fused(program_of(build, **SIZES))
+    assert found.op.attributes()["scale"] == (0.25 if where == "both" else 0.5)
+    assert [i.name for i in found.inputs] == ["@param"] * 3
+
+
+def test_added_mask():
+    def build(b: Builder, q: Value, k: Value, v: Value, mask: Value) -> Value:
+        scores = times(b, b.dot(q, turned(b, k)), 0.25)
+        return finish(b, b.add(scores, b.multibroadcast(mask, out_lens=scores.shape.lens)), v)
+
+    found = fused(program_of(build, **SIZES, mask=(2, 1, 1, 7)))
+    assert found.inputs[3].name == "multibroadcast"
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+@pytest.mark.parametrize("low", [-math.inf, LOWEST, -1e4])
+def test_chosen_mask(inverted: bool, low: float):
+    def build(b: Builder, q: Value, k: Value, v: Value, keep: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        pair = [scores, b.full(low, scores)]
+        condition = b.multibroadcast(keep, out_lens=scores.shape.lens)
+        return finish(b, b.where(condition, *(pair[::-1] if inverted else pair)), v)
+
+    keep = np.array([[[[1, 1, 0, 1, 0, 0, 1]]], [[[0, 1, 1, 1, 1, 1, 0]]]], bool)
+    program = program_of(build, **SIZES, keep=Shape("bool", keep.shape))
+    rng = np.random.default_rng(0)
+    values = {n: rng.standard_normal(lens).astype(np.float32) for n, lens in SIZES.items()}
+    found = fused(program, **values, keep=keep)
+    assert found.inputs[3].shape.type == ("bool" if low == -math.inf else "float")
+
+
+@pytest.mark.parametrize("form", ["chosen", "added", "added with lowest"])
+def test_causal(form: str):
+    def build(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        tri = np.tri(6, dtype=bool)
+        if form == "chosen":
+            keep = b.multibroadcast(b.literal(tri), out_lens=scores.shape.lens)
+            return finish(b, b.where(keep, scores, b.full(LOWEST, scores)), v)
+        low = -np.inf if form == "added" else LOWEST
+        mask = b.literal(np.where(tri, 0, low).astype(np.float32).reshape(1, 1, 6, 6))
+        return finish(b, b.add(scores, b.multibroadcast(mask, out_lens=scores.shape.lens)), v)
+
+    found = fused(program_of(build, **SQUARE))
+    assert found.op.attributes()["causal"] and len(found.inputs) == 3
+
+
+def test_a_mask_that_is_almost_causal_stays_a_mask():
+    tri = np.tri(6, dtype=bool)
+    tri[2, 4] = True
+
+    def build(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        keep = b.multibroadcast(b.literal(tri), out_lens=scores.shape.lens)
+        return finish(b, b.where(keep, scores, b.full(-math.inf, scores)), v)
+
+    found = fused(program_of(build, **SQUARE))
+    assert not found.op.attributes()["causal"] and len(found.inputs) == 4
+
+
+def test_a_mask_that_keeps_everything_goes():
+    def build(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        zeros = b.literal(np.zeros((1, 1, 5, 7), np.float32))
+        return finish(b, b.add(scores, b.multibroadcast(zeros, out_lens=scores.shape.lens)), v)
+
+    assert len(fused(program_of(build, **SIZES)).inputs) == 3
+
+
+def test_two_masks():
+    def build(b: Builder, q: Value, k: Value, v: Value, mask: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        keep = b.multibroadcast(b.literal(np.arange(7) % 3 < 2), out_lens=scores.shape.lens)
+        scores = b.where(keep, scores, b.full(LOWEST, scores))
+        return finish(b, b.add(scores, b.multibroadcast(mask, out_lens=scores.shape.lens)), v)
+
+    assert len(fused(program_of(build, **SIZES, mask=(2, 1, 5, 7))).inputs) == 4
+
+
+def test_rank_3():
+    def build(b: Builder, q: Value, k: Value, v: Value, mask: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        return finish(b, b.add(scores, b.multibroadcast(mask, out_lens=scores.shape.lens)), v)
+
+    found = fused(program_of(build, q=(4, 5, 8), k=(4, 7, 8), v=(4, 7, 6), mask=(5, 7)))
+    assert found.shape.lens == (1, 4, 5, 6)
+
+
+def test_grouped_queries():
+    def repeated(b: Builder, x: Value) -> Value:
+        n, h, length, d = x.shape.lens
+        wide = b.multibroadcast(b.unsqueeze(x, axes=(2,)), out_lens=(n, h, 3, length, d))
+        return b.reshape(wide, dims=(n, h * 3, length, d))
+
+    def build(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        return finish(b, b.dot(q, turned(b, repeated(b, k))), repeated(b, v))
+
+    found = fused(program_of(build, q=(2, 6, 5, 8), k=(2, 2, 7, 8), v=(2, 2, 7, 8)))
+    assert [i.name for i in found.inputs] == ["@param"] * 3
+
+
+def test_softmax_in_float():
+    def build(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        scores = b.cast(b.dot(q, turned(b, k)), "float")
+        return b.dot(b.cast(b.softmax(scores, axis=3), "half"), v)
+
+    found = fused(program_of(build, **{n: Shape("half", lens) for n, lens in SIZES.items()}))
+    assert found.shape.type == "half"
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mask", ["none", "bool", "float"])
+def test_the_composite(causal: bool, mask: str):
+    def build(b: Builder, q: Value, k: Value, v: Value, *mask: Value) -> Value:
+        return b.scaled_dot_product_attention(q, k, v, *mask, is_causal=causal)
+
+    rng = np.random.default_rng(0)
+    values: dict[str, np.ndarray] = {n: rng.standard_normal(lens).astype(np.float32) for n, lens in SQUARE.items()}
+    parameters: dict = dict(SQUARE)
+    if mask != "none":
+        keep = rng.random((2, 1, 6, 6)) < 0.6
+        keep[0, 0, 3] = False  # a row that sees nothing
+        keep[..., 0] |= keep.any(-1) & causal
+        values["mask"] = keep if mask == "bool" else np.where(keep, 0, -np.inf).astype(np.float32)
+        parameters["mask"] = Shape(mask, keep.shape)
+    program = program_of(build, **parameters)
+    found = fused(program, **values)
+    assert program.main.outputs[0].inputs[0] is found  # nothing but the output's layout behind it
+    assert found.op.attributes()["causal"] == causal
+
+
+def test_what_stays_apart():
+    def shown(b: Builder, q: Value, k: Value, v: Value) -> list[Value]:
+        weights = b.softmax(b.dot(q, turned(b, k)), axis=3)
+        return [b.dot(weights, v), weights]
+
+    def other_axis(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        return b.dot(b.softmax(b.dot(q, turned(b, k)), axis=2), v)
+
+    def scaled_mask(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        return finish(b, b.mul(b.add(scores, b.exp(scores)), b.full(0.5, scores)), v)
+
+    for build in (shown, other_axis, scaled_mask):
+        left = checked(program_of(build, **SIZES), [*SIMPLIFY, fuse_attention])
+        assert left["dot"] == 2 and not left["attention"]
