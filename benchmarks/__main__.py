@@ -114,7 +114,6 @@ def start_engine(engine: str, model: str, folder: Path, options: Options) -> tup
         cold = Worker(engine, model, folder, options)
         first = cold.read()
         cold.stop()
-    with alone(options.lock):
         warm = Worker(engine, model, folder, options)
         second = warm.read()
     report = {
@@ -131,9 +130,8 @@ def quiet_turn(worker: Worker, options: Options) -> dict[str, Any]:
     """A turn without foreign load, or the quietest of the tries."""
     tries = []
     for _ in range(options.retries + 1):
-        with alone(options.lock):
-            time.sleep(REST)
-            tries.append(worker.turn(options.seconds))
+        time.sleep(REST)
+        tries.append(worker.turn(options.seconds))
         if (tries[-1]["foreign"] or 0.0) <= QUIET:
             break
     return min(tries, key=lambda t: t["foreign"] or 0.0)
@@ -168,8 +166,9 @@ def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], 
     """Interleaved turns; adds each engine's latency to its report."""
     for round_ in range(options.rounds):
         say(f"round {round_ + 1} of {options.rounds}")
-        for engine, worker in workers.items():
-            reports[engine]["turns"].append(quiet_turn(worker, options))
+        with alone(options.lock):
+            for engine, worker in workers.items():
+                reports[engine]["turns"].append(quiet_turn(worker, options))
     for engine in workers:
         report, turns = reports[engine], reports[engine].pop("turns")
         report["latency_s"] = statistics.median(t["median"] for t in turns)
