@@ -399,11 +399,15 @@ def _before(b: Builder, i: Instruction, view: Instruction) -> Answer:
 
 
 def _constant_before(b: Builder, c: Instruction, lens: Sequence[int]) -> Answer:
-    """A constant before a reshape of values of `lens`: one number, or a vector along the last one."""
-    small = compact(c)
-    if small.size == 1 or (small.size == small.shape[-1] == lens[-1]):
-        return b.broadcast_to(b.literal(small.reshape(-1)), lens)
-    return Refuse("it varies along reshaped dimensions")
+    """A constant before a reshape of values of `lens`, where it varies along all or none of what is reshaped."""
+    small, dims = compact(c), [1] * len(lens)
+    for mine, theirs in groups(lens, c.shape.lens) or []:
+        varies = [d for d in theirs if small.shape[d] > 1]
+        if varies and any(small.shape[d] != c.shape.lens[d] for d in theirs):
+            return Refuse("a constant varies along a part of what is reshaped")
+        for d in mine if varies else []:
+            dims[d] = lens[d]
+    return broadcast_literal(b, small.reshape(dims), lens) if small.size else Refuse("it is empty")
 
 
 @rewrites(lambda b: b.one_of(POINTWISE, ...))
