@@ -1,0 +1,104 @@
+"""Reading ONNX models: `parse_onnx` and its kin."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from migraphx.api.program import program
+from migraphx.api.shape import dynamic_dimension
+from migraphx.ir.program import Program
+from migraphx.onnx.builder import Options
+from migraphx.onnx.graph import Model
+from migraphx.onnx.importer import import_model, operators
+from migraphx.onnx.model import read, read_buffer
+
+Dim = int | dynamic_dimension
+
+
+def parse_onnx(
+    filename: str | os.PathLike[str],
+    default_dim_value: int = 1,
+    map_input_dims: Mapping[str, Sequence[Dim]] | None = None,
+    dim_params: Mapping[str, Dim] | None = None,
+    skip_unknown_operators: bool = False,
+    print_program_on_error: bool = False,
+    max_loop_iterations: int = 10,
+    use_debug_symbols: bool = False,
+    external_data_path: str = "",
+) -> program:
+    """The program of an ONNX file. Its shapes are static.
+
+    `map_input_dims` gives whole shapes by input, `dim_params` lengths by the names that the model gives its
+    dimensions, `default_dim_value` the rest. An operator that is not supported is an error that lists them all,
+    unless `skip_unknown_operators`: then the program can be read but not run. `max_loop_iterations` bounds a
+    Loop without trip count. `use_debug_symbols` adds the exporter's source lines to the instructions' origins.
+    External data must lie inside `external_data_path`, by default the model's folder.
+
+    Weights are views of the mapped file (copies where they are not aligned): it must not be written to while
+    the program is in use. OnnxError (a ValueError) names the file and the node; FileNotFoundError.
+    """
+    options = _options(
+        default_dim_value, map_input_dims, dim_params, skip_unknown_operators, max_loop_iterations, use_debug_symbols
+    )
+    return _program(read(filename, external_data_path), options, print_program_on_error)
+
+
+def parse_onnx_buffer(
+    onnx_buffer: bytes,
+    default_dim_value: int = 1,
+    map_input_dims: Mapping[str, Sequence[Dim]] | None = None,
+    dim_params: Mapping[str, Dim] | None = None,
+    skip_unknown_operators: bool = False,
+    print_program_on_error: bool = False,
+    max_loop_iterations: int = 10,
+    use_debug_symbols: bool = False,
+    external_data_path: str = "",
+) -> program:
+    """As `parse_onnx`, from a serialized ModelProto; external data needs `external_data_path`."""
+    options = _options(
+        default_dim_value, map_input_dims, dim_params, skip_unknown_operators, max_loop_iterations, use_debug_symbols
+    )
+    return _program(read_buffer(onnx_buffer, external_data_path), options, print_program_on_error)
+
+
+def get_onnx_operators() -> list[str]:
+    """The names of the operators that `parse_onnx` converts."""
+    return operators()
+
+
+def _options(
+    default_dim_value: int,
+    map_input_dims: Mapping[str, Sequence[Dim]] | None,
+    dim_params: Mapping[str, Dim] | None,
+    skip_unknown_operators: bool,
+    max_loop_iterations: int,
+    use_debug_symbols: bool,
+) -> Options:
+    return Options(
+        default_dim_value=_static(default_dim_value),
+        map_input_dims={n: [_static(d) for d in dims] for n, dims in (map_input_dims or {}).items()},
+        dim_params={n: _static(d) for n, d in (dim_params or {}).items()},
+        skip_unknown_operators=skip_unknown_operators,
+        max_loop_iterations=max_loop_iterations,
+        use_debug_symbols=use_debug_symbols,
+    )
+
+
+def _static(dim: Dim) -> int:
+    """A length; ValueError for one that is negative or known only at run time."""
+    if isinstance(dim, dynamic_dimension):
+        if not dim.is_fixed():
+            raise ValueError(f"{dim!r}: dynamic shapes are not supported; give one length")
+        dim = dim.min
+    if int(dim) != dim or dim < 0:
+        raise ValueError(f"a dimension must be a length, is {dim!r}")
+    return int(dim)
+
+
+def _program(model: Model, options: Options, print_program_on_error: bool) -> program:
+    impl: Program = import_model(model, options, print_program_on_error)
+    made = program()
+    made._graph = lambda: impl
+    made._impl  # noqa: B018  # one graph, whoever asks
+    return made

@@ -1,0 +1,143 @@
+"""The builder that converters write on: it computes what is small and constant as it goes."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import operation
+from migraphx.ir.program import Program
+from migraphx.onnx.graph import Graph, Node, OnnxError
+
+SMALL = 1024  # elements; larger constants are left to the compiler, which keeps one copy
+VIEWS_KEPT = ("multibroadcast",)  # what rules look for; their value is known all the same
+
+Scope = ChainMap[str, Any]
+"""Names to instructions; also to lists of them (sequences), and to None (an empty optional)."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `parse_onnx` takes."""
+
+    default_dim_value: int = 1
+    map_input_dims: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    dim_params: Mapping[str, int] = field(default_factory=dict)
+    skip_unknown_operators: bool = False
+    max_loop_iterations: int = 10
+    use_debug_symbols: bool = False
+
+
+class Runner(Protocol):
+    """The importer, as the builder knows it."""
+
+    def graph(self, b: OnnxBuilder, graph: Graph, inputs: Sequence[Any]) -> list[Any]: ...
+
+
+@dataclass(frozen=True)
+class OnnxBuilder(Builder):
+    """A Builder that folds small constants, and knows the node that is being converted."""
+
+    program: Program = field(default_factory=Program)
+    options: Options = field(default_factory=Options)
+    runner: Runner | None = None
+    node: Node | None = None
+    scope: Scope = field(default_factory=ChainMap)
+    bindings: Mapping[str, Any] = field(default_factory=dict)  # attributes of the function that is expanded
+    values: dict[Instruction, np.ndarray | None] = field(default_factory=dict)  # constants, as far as asked for
+
+    # ---- building ----
+
+    def instruction(
+        self, name: str, inputs: Sequence[Instruction], modules: Sequence[Module] = (), **attributes: Any
+    ) -> Instruction:
+        values = [self.values.get(i) if i.literal is None else i.literal for i in inputs]
+        known = [v for v in values if v is not None]
+        if modules or not inputs or len(known) < len(values):
+            return super().instruction(name, inputs, modules, **attributes)
+        op = operation(name, **attributes)
+        shape = op.infer_with([i.shape for i in inputs], modules)
+        if shape.type == "tuple" or shape.elements > SMALL or not op.pure:
+            return super().instruction(name, inputs, modules, **attributes)
+        value = np.asarray(op.compute(*known))
+        if name not in VIEWS_KEPT:
+            return self.literal(value)
+        made = super().instruction(name, inputs, modules, **attributes)
+        self.values[made] = value
+        return made
+
+    # ---- constants ----
+
+    def constant(self, x: Instruction) -> np.ndarray | None:
+        """Its value where it depends on no input of the model, else None."""
+        if x.literal is not None:
+            return x.literal
+        if x not in self.values:
+            self.values[x] = None
+            if x.inputs and not x.modules and x.op.pure:
+                args = [self.constant(i) for i in x.inputs]
+                if all(a is not None for a in args):
+                    self.values[x] = x.op.compute(*args)  # type: ignore[arg-type]
+        return self.values[x]
+
+    def known(self, x: Instruction, what: str) -> np.ndarray:
+        """Its value; OnnxError where it depends on the model's inputs."""
+        value = self.constant(x)
+        if value is None:
+            raise OnnxError(f"its {what} depends on the model's inputs; it must be known when the model is read")
+        return value
+
+    def ints(self, x: Any, what: str) -> tuple[int, ...] | None:
+        """Integers given by an attribute or by a constant input; None where there are none."""
+        if isinstance(x, Instruction):
+            return tuple(int(v) for v in self.known(x, what).reshape(-1))
+        return x if x is None else tuple(int(v) for v in x)
+
+    def number(self, x: Any, what: str) -> Any:
+        """A number given by an attribute or by a constant input of one element; None where there is none."""
+        if not isinstance(x, Instruction):
+            return x
+        value = self.known(x, what)
+        if value.size != 1:
+            raise OnnxError(f"its {what} must have one element, has shape {value.shape}")
+        return value.reshape(-1)[0].item()
+
+    # ---- the node ----
+
+    def wants(self, output: int) -> bool:
+        """Whether anything names that output of the node."""
+        return self.node is not None and any(self.node.outputs[output : output + 1])
+
+    @property
+    def version(self) -> int:
+        """The opset of the node's domain."""
+        return self.node.version if self.node else 1
+
+    def subgraph(self, graph: Graph, inputs: Sequence[Any] = (), into: OnnxBuilder | None = None) -> list[Any]:
+        """Convert a graph of the node's attributes in place (or with another builder); its outputs."""
+        assert self.runner is not None
+        return self.runner.graph(into or self, graph, inputs)
+
+
+@contextmanager
+def located(where: str, detail: Callable[[], str]) -> Iterator[None]:
+    """Errors of a conversion become OnnxError naming the place."""
+    try:
+        yield
+    except OnnxError as error:
+        raise error if getattr(error, "located", False) else _at(where, error, detail) from error.__cause__
+    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
+        raise _at(where, error, detail) from error
+
+
+def _at(where: str, error: Exception, detail: Callable[[], str]) -> OnnxError:
+    made = OnnxError(f"node {where}: {error}{detail()}")
+    made.located = True  # type: ignore[attr-defined]
+    return made

@@ -1,0 +1,85 @@
+"""Operators that make constants: of attributes, of shapes, of numbers known when the model is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.graph import OnnxError, element_type
+from migraphx.onnx.registry import converter
+
+Value = Instruction
+
+
+@converter("Constant")
+def constant(b: OnnxBuilder, **given: Any) -> Value:
+    """One attribute holds the value; which one says its type."""
+    types = {"value": None, "sparse_value": None, "value_float": "float", "value_floats": "float"}
+    types |= {"value_int": "int64", "value_ints": "int64"}
+    ((name, value),) = given.items() if len(given) == 1 else [("", None)]
+    if name not in types:
+        raise OnnxError(f"must have one of the attributes {', '.join(types)}, has {', '.join(given) or 'none'}")
+    return b.literal(value, types[name])
+
+
+@converter("ConstantOfShape")
+def constant_of_shape(b: OnnxBuilder, shape: Value, *, value: np.ndarray | None = None) -> Value:
+    fill = np.zeros(1, np.float32) if value is None else value.reshape(1)
+    lens = b.ints(shape, "shape") or ()
+    return b.multibroadcast(b.literal(fill), out_lens=lens) if lens else b.literal(fill.reshape(()))
+
+
+@converter("Shape")
+def shape(b: OnnxBuilder, x: Value, *, start: int = 0, end: int | None = None) -> Value:
+    return b.literal(np.array(x.shape.lens[start:end], np.int64))
+
+
+@converter("Size")
+def size(b: OnnxBuilder, x: Value) -> Value:
+    return b.literal(np.array(x.shape.elements, np.int64))
+
+
+@converter("Range")
+def range_(
+    b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1
+) -> Value:  # fmt: skip
+    """start, start + delta, ... below (above, where delta is negative) limit."""
+    first, last, step = (b.known(v, n).reshape(()) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta")))
+    if step == 0:
+        raise OnnxError("delta is 0")
+    wide = dtypes.accumulator(start.shape.type)
+    first, last, step = (v.astype(wide) for v in (first, last, step))
+    count = max(int(np.ceil((last - first) / step)), 0)
+    return b.literal((first + np.arange(count).astype(wide) * step).astype(start.shape.numpy_dtype))
+
+
+@converter("EyeLike")
+def eye_like(b: OnnxBuilder, x: Value, *, k: int, dtype: int | None = None) -> Value:
+    type = x.shape.type if dtype is None else element_type(dtype)
+    return b.literal(np.eye(*x.shape.lens, k=k), type)
+
+
+@converter("OneHot")
+def one_hot(b: OnnxBuilder, indices: Value, depth: Value, values: Value, *, axis: int) -> Value:
+    integers = indices if indices.shape.type in dtypes.INTEGERS else b.cast(indices, "int64")
+    place = axis % (indices.shape.ndim + 1)
+    return b.onehot(integers, values, axis=place, depth=int(b.number(depth, "depth")))
+
+
+@converter("BlackmanWindow", "HammingWindow", "HannWindow")
+def window(b: OnnxBuilder, length: Value, *, output_datatype: int, periodic: int) -> Value:
+    """A sum of cosines over `length` points."""
+    terms: dict[str, Sequence[float]] = {
+        "BlackmanWindow": (0.42, -0.5, 0.08),
+        "HammingWindow": (25 / 46, -21 / 46),
+        "HannWindow": (0.5, -0.5),
+    }
+    count = int(b.number(length, "size"))
+    angle = 2 * np.pi * np.arange(count) / max(count - (not periodic), 1)
+    parts = terms[b.node.op if b.node else ""]
+    return b.literal(sum(a * np.cos(k * angle) for k, a in enumerate(parts)), element_type(output_datatype))

@@ -1,0 +1,96 @@
+"""What an ONNX model says, in plain Python: the importer reads this and never sees a protobuf message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+ELEMENT_TYPES: dict[int, str] = {
+    1: "float", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "half",
+    11: "double", 12: "uint32", 13: "uint64", 16: "bf16", 17: "fp8e4m3fn", 18: "fp8e4m3fnuz", 19: "fp8e5m2",
+    20: "fp8e5m2fnuz",
+}  # fmt: skip
+"""ONNX's TensorProto.DataType -> MIGraphX's type."""
+
+ELEMENT_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
+
+
+class OnnxError(ValueError):
+    """A model that cannot be read: names the file, and the node, tensor or input."""
+
+
+def element_type(number: int) -> str:
+    """MIGraphX's type for ONNX's number; OnnxError where there is none (strings, complex numbers)."""
+    if number not in ELEMENT_TYPES:
+        raise OnnxError(f"element type {number} of ONNX is not supported")
+    return ELEMENT_TYPES[number]
+
+
+@dataclass(frozen=True)
+class Reference:
+    """An attribute inside a function that takes the value of the function's own attribute `name`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ValueInfo:
+    """A typed name; a dimension is a number, the name of one, or None; `dims` is None where nothing is said."""
+
+    name: str
+    type: str
+    dims: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True)
+class Node:
+    """One application of an operator. `attributes` are those written; `version` is its domain's opset."""
+
+    op: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: dict[str, Any]
+    version: int
+    source: str = ""  # the exporter's word on where it came from
+
+    @property
+    def label(self) -> str:
+        """Name (or first output) and type, as errors and origins print them."""
+        return f"{self.name or next(filter(None, self.outputs), '?')} ({self.full_op})"
+
+    @property
+    def full_op(self) -> str:
+        return f"{self.domain}.{self.op}" if self.domain else self.op
+
+
+@dataclass
+class Graph:
+    """Nodes in an order in which each comes after its inputs (see `importer.ordered`)."""
+
+    name: str
+    nodes: list[Node]
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+    initializers: dict[str, np.ndarray] = field(default_factory=dict)
+    infos: dict[str, ValueInfo] = field(default_factory=dict)  # of inputs that are tensors
+    refused: dict[str, str] = field(default_factory=dict)  # inputs that are not, and why
+
+
+@dataclass(frozen=True)
+class Function:
+    """A composite that the model, or the standard, defines by nodes. `defaults` has None for what is required."""
+
+    graph: Graph
+    defaults: dict[str, Any]
+
+
+@dataclass
+class Model:
+    """The main graph and the functions that it may call, by (domain, name)."""
+
+    graph: Graph
+    functions: dict[tuple[str, str], Function]

@@ -1,0 +1,198 @@
+"""From an ONNX model to a program: names the inputs' shapes, walks the graph, calls one converter a node."""
+
+from __future__ import annotations
+
+import sys
+from collections import ChainMap
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from typing import Any
+
+from migraphx.ir.module import Instruction
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.ir.text import program_text
+from migraphx.onnx.builder import OnnxBuilder, Options, located
+from migraphx.onnx.graph import Function, Graph, Model, Node, OnnxError, Reference, ValueInfo
+from migraphx.onnx.model import schema_of, standard_function
+from migraphx.onnx.order import all_nodes, ordered
+from migraphx.onnx.registry import CONVERTERS, LEGACY, find, signature
+from migraphx.passes.dead_code import dead_code
+
+
+def operators() -> list[str]:
+    """The names of the operators that have a converter; of other domains with the domain."""
+    return sorted(f"{domain}.{op}" if domain else op for domain, op in CONVERTERS)
+
+
+def import_model(model: Model, options: Options, print_program_on_error: bool = False) -> Program:
+    """The program of a model; OnnxError names what is wrong and where."""
+    program = Program()
+    try:
+        Importer(model, options, program).run()
+    except OnnxError:
+        if print_program_on_error:
+            print(program_text(program), file=sys.stderr)
+        raise
+    return program
+
+
+class Importer:
+    """Converts one model."""
+
+    def __init__(self, model: Model, options: Options, program: Program) -> None:
+        self.model, self.options, self.program = model, options, program
+
+    def run(self) -> None:
+        if not self.options.skip_unknown_operators:
+            self.require_operators()
+        graph, main = self.model.graph, self.program.main
+        b = OnnxBuilder(main, program=self.program, options=self.options, runner=self)
+        self.check_options(graph)
+        for name in graph.inputs:
+            if name in graph.refused:
+                raise OnnxError(f"input {name!r} {graph.refused[name]}")
+        names = [n for n in graph.inputs if n not in graph.initializers]
+        inputs = [main.add_parameter(n, self.shape(graph.infos[n])) for n in names]
+        defaults = [n for n in graph.inputs if n in graph.initializers]
+        outputs = self.graph(b, replace(graph, inputs=[n for n in graph.inputs if n not in defaults]), inputs)
+        for name, output in zip(graph.outputs, outputs, strict=True):
+            if not isinstance(output, Instruction):
+                raise OnnxError(f"output {name!r} is a sequence or an empty optional; only tensors are supported")
+        main.add_return(outputs)
+        for module in self.program.modules.values():
+            dead_code(module)
+
+    # ---- inputs ----
+
+    def check_options(self, graph: Graph) -> None:
+        """ValueError for a name in the options that the model does not have."""
+        params = {d for i in graph.infos.values() for d in i.dims or () if isinstance(d, str)}
+        for what, given, known in (
+            ("map_input_dims", self.options.map_input_dims, set(graph.infos)),
+            ("dim_params", self.options.dim_params, params),
+        ):
+            for name in given:
+                if name not in known:
+                    near = get_close_matches(name, known, 1)
+                    hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(known)) or 'none'}"
+                    raise ValueError(f"{what}: the model has no {name!r}{hint}")
+
+    def shape(self, info: ValueInfo) -> Shape:
+        given = self.options.map_input_dims.get(info.name)
+        if given is None and info.dims is None:
+            raise OnnxError(f"input {info.name!r} has no shape: give it with map_input_dims")
+        if given is not None and info.dims is not None and len(given) != len(info.dims):
+            raise OnnxError(f"input {info.name!r} has {len(info.dims)} dimensions, map_input_dims gives {len(given)}")
+        dims = given if given is not None else info.dims or ()
+        return Shape(info.type, tuple(self.dim(d) for d in dims))
+
+    def dim(self, dim: int | str | None) -> int:
+        if isinstance(dim, str):
+            return self.options.dim_params.get(dim, self.options.default_dim_value)
+        return self.options.default_dim_value if dim is None or dim < 0 else int(dim)
+
+    # ---- operators ----
+
+    def require_operators(self) -> None:
+        """OnnxError that lists every operator of the model that cannot be converted."""
+        bodies = [self.model.graph, *(f.graph for f in self.model.functions.values())]
+        missing: dict[str, list[str]] = {}
+        for graph in bodies:
+            for node in all_nodes(graph.nodes):
+                if not self.supports(node):
+                    missing.setdefault(node.full_op, []).append(node.label)
+        if missing:
+            rows = [f"{op}: {len(at)} nodes, the first {at[0]}" for op, at in sorted(missing.items())]
+            raise OnnxError("operators that are not supported:\n  " + "\n  ".join(rows))
+
+    def supports(self, node: Node) -> bool:
+        schema = schema_of(node.domain, node.op, node.version)
+        function = (node.domain, node.op) in self.model.functions or (schema is not None and schema.function)
+        return function or find(node.domain, node.op, node.version) is not None
+
+    # ---- the walk ----
+
+    def graph(self, b: OnnxBuilder, graph: Graph, inputs: Sequence[Any]) -> list[Any]:
+        """Convert a graph with `b`; its outputs' values. It sees the names around it."""
+        if len(inputs) != len(graph.inputs):
+            raise OnnxError(f"graph {graph.name!r} takes {len(graph.inputs)} inputs, got {len(inputs)}")
+        scope = b.scope.new_child(dict(zip(graph.inputs, inputs, strict=True)))
+        for name, array in graph.initializers.items():
+            scope[name] = b.module.add_literal(array, name)
+        for node in ordered(graph, b.scope.keys()):
+            self.convert(replace(b, scope=scope, node=node, origin=self.origin(node)), node)
+        return [scope[name] for name in graph.outputs]
+
+    def origin(self, node: Node) -> str:
+        return f"{node.label} {node.source}".rstrip() if self.options.use_debug_symbols else node.label
+
+    def convert(self, b: OnnxBuilder, node: Node) -> None:
+        """Convert one node; its outputs come into the scope."""
+        names = node.inputs
+        while names and not names[-1]:
+            names = names[:-1]
+        inputs = [b.scope[n] if n else None for n in names]
+        with located(node.label, lambda: _shapes(inputs)):
+            attributes = self.attributes(b, node, len(inputs))
+            made = self.outputs(b, node, inputs, attributes)
+            results = made if isinstance(made, tuple) else (made,)
+            for k, name in enumerate(node.outputs):
+                if name and k >= len(results):
+                    raise OnnxError(f"its output {k} ({name!r}) is not supported")
+                if name:
+                    b.scope[name] = results[k]
+
+    def outputs(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
+        """By the model's own function, by a converter, or by the standard's function."""
+        function = self.model.functions.get((node.domain, node.op))
+        convert = find(node.domain, node.op, node.version)
+        if function is None and convert is not None:
+            takes = signature(convert)
+            odd = [a for a in attributes if a not in takes.attributes and not takes.any_attribute]
+            if odd:
+                raise OnnxError(f"attribute {odd[0]!r} is not supported")
+            return convert(b, *inputs, **attributes)
+        if function is None and schema_of(node.domain, node.op, node.version):
+            types = [_type(i) for i in inputs]
+            function = standard_function(replace(node, attributes=attributes), types)
+        if function is not None:
+            return self.expand(b, function, inputs, attributes)
+        known = [i for i in inputs if isinstance(i, Instruction)]
+        return (b.instruction("unknown", known, op=node.full_op),) * len(node.outputs)
+
+    def attributes(self, b: OnnxBuilder, node: Node, inputs: int) -> dict[str, Any]:
+        """Those written and the schema's defaults; a reference takes the value of the function's attribute."""
+        schema = schema_of(node.domain, node.op, node.version)
+        found = dict(schema.defaults) if schema else {}
+        for name, value in node.attributes.items():
+            value = b.bindings.get(value.name) if isinstance(value, Reference) else value
+            if value is not None and name not in LEGACY:
+                found[name] = value
+        if schema is None:
+            return found
+        missing = schema.required - found.keys()
+        if missing:
+            raise OnnxError(f"attribute {min(missing)!r} is missing")
+        fewest, most = schema.inputs
+        if not fewest <= inputs <= most:
+            count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+            raise OnnxError(f"takes {count} inputs, got {inputs}")
+        return found
+
+    def expand(self, b: OnnxBuilder, function: Function, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
+        """The nodes of a function in place of its call; it sees no names but its own."""
+        graph = function.graph
+        padded = [*inputs, *[None] * (len(graph.inputs) - len(inputs))]
+        inner = replace(b, scope=ChainMap(), bindings={**function.defaults, **attributes})
+        return tuple(self.graph(inner, graph, padded))
+
+
+def _type(value: Any) -> tuple[str, tuple[int, ...]] | None:
+    return (value.shape.type, value.shape.lens) if isinstance(value, Instruction) else None
+
+
+def _shapes(inputs: Iterable[Any]) -> str:
+    shown = [f"{i.shape.type}{list(i.shape.lens)}" if isinstance(i, Instruction) else "none" for i in inputs]
+    return f" (inputs {', '.join(shown)})" if shown else ""

@@ -1,0 +1,75 @@
+"""Operators that pick and place elements by index."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.registry import converter
+
+Value = Instruction
+
+
+@converter("Gather")
+def gather(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -> Value:
+    return b.gather(data, indices, axis=axis % max(data.shape.ndim, 1))
+
+
+@converter("GatherElements")
+def gather_elements(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -> Value:
+    return b.gather_elements(data, indices, axis=axis % data.shape.ndim)
+
+
+@converter("GatherND")
+def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
+    return b.gathernd(data, indices, batch_dims=batch_dims)
+
+
+@converter("Scatter", "ScatterElements")
+def scatter_elements(
+    b: OnnxBuilder, data: Value, indices: Value, updates: Value, *, axis: int, reduction: str = "none"
+) -> Value:
+    if reduction not in ("none", "add", "mul", "min", "max"):
+        raise OnnxError(f"reduction {reduction!r} is not supported")
+    return b.instruction(f"scatter_{reduction}", [data, indices, updates], axis=axis % data.shape.ndim)
+
+
+@converter("ScatterND")
+def scatter_nd(b: OnnxBuilder, data: Value, indices: Value, updates: Value, *, reduction: str = "none") -> Value:
+    if reduction not in ("none", "add", "mul", "min", "max"):
+        raise OnnxError(f"reduction {reduction!r} is not supported")
+    return b.instruction(f"scatternd_{reduction}", [data, indices, updates])
+
+
+@converter("TensorScatter")
+def tensor_scatter(
+    b: OnnxBuilder, past: Value, update: Value, start: Value | None = None, *, axis: int, mode: str
+) -> Value:
+    """A cache {N, ...} with `update` written from position start[n] of `axis` on; `circular` goes on at 0."""
+    axis %= past.shape.ndim
+    length, written = past.shape.lens[axis], update.shape.lens[axis]
+    column = [1] * past.shape.ndim
+    column[axis] = written
+    place = b.literal(np.arange(written, dtype=np.int64).reshape(column))
+    if start is not None:
+        rows = b.reshape(b.cast(start, "int64"), dims=(-1, *(1,) * (past.shape.ndim - 1)))
+        place = b.add(*b.common(place, rows))
+    if mode == "circular":
+        place = b.mod(place, b.full(length, place))
+    return b.scatter_none(past, b.broadcast_to(place, update.shape.lens), update, axis=axis)
+
+
+@converter("NonZero")
+def non_zero(b: OnnxBuilder, x: Value) -> Value:
+    """How many there are must be known: the input must be constant."""
+    return b.literal(np.array(np.nonzero(b.known(x, "input")), np.int64))
+
+
+@converter("Compress")
+def compress(b: OnnxBuilder, x: Value, condition: Value, *, axis: int | None = None) -> Value:
+    kept = np.flatnonzero(b.known(condition, "condition"))
+    if axis is None:
+        x, axis = b.reshape(x, dims=(-1,)), 0
+    return b.gather(x, b.literal(kept.astype(np.int64)), axis=axis % x.shape.ndim)

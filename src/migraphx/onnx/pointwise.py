@@ -1,0 +1,232 @@
+"""Elementwise operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.graph import OnnxError, element_type
+from migraphx.onnx.registry import converter, register
+
+Value = Instruction
+
+UNARY = {
+    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan",
+    "Atanh": "atanh", "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf",
+    "Exp": "exp", "Floor": "floor", "HardSwish": "hardswish", "IsNaN": "isnan", "Log": "log", "Mish": "mish",
+    "Neg": "neg", "Not": "not", "Reciprocal": "recip", "Relu": "relu", "Round": "nearbyint", "Sigmoid": "sigmoid",
+    "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softsign": "softsign", "Sqrt": "sqrt", "Tan": "tan",
+    "Tanh": "tanh",
+}  # fmt: skip
+"""ONNX operator -> ours, of one input and no attribute."""
+
+BINARY = {
+    "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor", "Div": "div", "Equal": "equal", "Greater": "greater",
+    "GreaterOrEqual": "greater_or_equal", "Less": "less", "LessOrEqual": "less_or_equal", "Mul": "mul",
+    "Or": "logical_or", "Sub": "sub", "Xor": "logical_xor",
+}  # fmt: skip
+"""ONNX operator -> ours, of two inputs that broadcast."""
+
+VARIADIC = {"Max": "max", "Min": "min", "Sum": "add"}
+
+
+def unary(name: str) -> Callable[..., Value]:
+    return lambda b, x: getattr(b, name)(x)
+
+
+def binary(name: str) -> Callable[..., Value]:
+    def convert(b: OnnxBuilder, x: Value, y: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+        return getattr(b, name)(*b.common(x, placed(b, x, y, axis if broadcast else None)))
+
+    return convert
+
+
+def placed(b: OnnxBuilder, x: Value, y: Value, axis: int | None) -> Value:
+    """y with dimensions added behind, so that its first stands at x's `axis` (broadcasting before opset 7)."""
+    behind = 0 if axis is None else x.shape.ndim - axis % x.shape.ndim - y.shape.ndim
+    return y if behind <= 0 else b.unsqueeze(y, axes=tuple(range(y.shape.ndim, y.shape.ndim + behind)))
+
+
+def variadic(name: str) -> Callable[..., Value]:
+    def convert(b: OnnxBuilder, *inputs: Value) -> Value:
+        first, *rest = b.common(*inputs)
+        for other in rest:
+            first = getattr(b, name)(first, other)
+        return first
+
+    return convert
+
+
+for op, name in UNARY.items():
+    register(op, unary(name))
+for op, name in BINARY.items():
+    register(op, binary(name))
+for op, name in VARIADIC.items():
+    register(op, variadic(name))
+
+
+@converter("Mean")
+def mean(b: OnnxBuilder, *inputs: Value) -> Value:
+    total = variadic("add")(b, *inputs)
+    return b.div(total, b.full(len(inputs), total))
+
+
+@converter("Pow")
+def pow_(b: OnnxBuilder, x: Value, y: Value, *, broadcast: int = 0, axis: int | None = None) -> Value:
+    """The result has x's type, whatever y's."""
+    return b.cast(b.pow(*b.common(x, placed(b, x, y, axis if broadcast else None))), x.shape.type)
+
+
+@converter("Mod")
+def mod(b: OnnxBuilder, x: Value, y: Value, *, fmod: int) -> Value:
+    x, y = b.common(x, y)
+    return b.fmod(x, y) if fmod else b.mod(x, y)
+
+
+@converter("BitShift")
+def bit_shift(b: OnnxBuilder, x: Value, y: Value, *, direction: str) -> Value:
+    if direction not in ("LEFT", "RIGHT"):
+        raise OnnxError(f"direction must be LEFT or RIGHT, is {direction!r}")
+    x, y = b.common(x, y)
+    return b.shift_left(x, y) if direction == "LEFT" else b.shift_right(x, y)
+
+
+@converter("Where")
+def where(b: OnnxBuilder, condition: Value, x: Value, y: Value) -> Value:
+    lens = np.broadcast_shapes(condition.shape.lens, x.shape.lens, y.shape.lens)
+    x, y = b.common(x, y)
+    return b.where(*(b.broadcast_to(v, lens) for v in (condition, x, y)))
+
+
+# ---- activations ----
+
+
+@converter("LeakyRelu")
+def leaky_relu(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
+    return b.leaky_relu(x, alpha=alpha)
+
+
+@converter("Elu")
+def elu(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
+    return b.elu(x, alpha=alpha)
+
+
+@converter("Celu")
+def celu(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
+    return b.celu(x, alpha=alpha)
+
+
+@converter("Selu")
+def selu(b: OnnxBuilder, x: Value, *, alpha: float, gamma: float) -> Value:
+    return b.selu(x, alpha=alpha, gamma=gamma)
+
+
+@converter("HardSigmoid")
+def hard_sigmoid(b: OnnxBuilder, x: Value, *, alpha: float, beta: float) -> Value:
+    return b.hardsigmoid(x, alpha=alpha, beta=beta)
+
+
+@converter("ThresholdedRelu")
+def thresholded_relu(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
+    return b.threshold(x, threshold=alpha, value=0.0)
+
+
+@converter("Gelu")
+def gelu(b: OnnxBuilder, x: Value, *, approximate: str) -> Value:
+    return b.gelu(x, approximate=approximate)
+
+
+@converter("Swish")
+def swish(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
+    return b.silu(x) if alpha == 1 else b.quick_gelu(x, alpha=alpha)
+
+
+@converter("Softplus")
+def softplus(b: OnnxBuilder, x: Value) -> Value:
+    return b.softplus(x, threshold=math.inf)
+
+
+@converter("Shrink")
+def shrink(b: OnnxBuilder, x: Value, *, lambd: float, bias: float) -> Value:
+    if x.shape.type in dtypes.FLOATS:
+        return b.softshrink(x, lambd=lambd, bias=bias)
+    return b.cast(b.softshrink(b.cast(x, "float"), lambd=lambd, bias=bias), x.shape.type)
+
+
+@converter("PRelu")
+def prelu(b: OnnxBuilder, x: Value, slope: Value) -> Value:
+    x, slope = b.common(x, slope)
+    if x.shape.type not in dtypes.UNSIGNED:  # of which none is below 0
+        return b.prelu(x, slope)
+    return x
+
+
+@converter("Clip")
+def clip(b: OnnxBuilder, x: Value, low: Value | None = None, high: Value | None = None, **bounds: float) -> Value:
+    """The bounds are attributes `min` and `max` before opset 11, then inputs of one element."""
+    for word, bound, attribute in (("max", low, bounds.get("min")), ("min", high, bounds.get("max"))):
+        if bound is not None:
+            x = getattr(b, word)(x, b.multibroadcast(b.reshape(bound, dims=(1,)), out_lens=x.shape.lens))
+        elif attribute is not None:
+            x = getattr(b, word)(x, b.full(attribute, x))
+    return x
+
+
+@converter("IsInf")
+def is_inf(b: OnnxBuilder, x: Value, *, detect_negative: int, detect_positive: int) -> Value:
+    if detect_negative and detect_positive:
+        return b.isinf(x)
+    sides = ((detect_negative, -math.inf), (detect_positive, math.inf))
+    bound = next((v for wanted, v in sides if wanted), None)
+    return b.full(False, b.isinf(x)) if bound is None else b.equal(x, b.full(bound, x))
+
+
+@converter("Dropout")
+def dropout(
+    b: OnnxBuilder, x: Value, ratio: Any = None, training_mode: Value | None = None, *, seed: int | None = None,
+    is_test: int = 0,
+) -> tuple[Value, Value]:
+    """x itself: this is inference. The mask keeps everything."""
+    if training_mode is not None and b.number(training_mode, "training_mode") and b.number(ratio, "ratio") != 0:
+        raise OnnxError("training_mode is set; only inference is supported")
+    return b.identity(x), b.full(True, b.equal(x, x))
+
+
+@converter("Identity")
+def identity(b: OnnxBuilder, x: Any) -> Any:
+    return x
+
+
+# ---- conversion ----
+
+
+@converter("Cast")
+def cast(b: OnnxBuilder, x: Value, *, to: int | str, saturate: int = 1, round_mode: str = "up") -> Value:
+    """To fp8, what is out of range becomes the largest number, unless `saturate` is 0."""
+    target = element_type(to) if isinstance(to, int) else to.lower()
+    return converted(b, x, target, bool(saturate))
+
+
+@converter("CastLike")
+def cast_like(b: OnnxBuilder, x: Value, like: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
+    return converted(b, x, like.shape.type, bool(saturate))
+
+
+def converted(b: OnnxBuilder, x: Value, target: str, saturate: bool) -> Value:
+    if x.shape.type == target:
+        return x
+    if saturate and target.startswith("fp8") and x.shape.type in dtypes.FLOATS:
+        wide = b.cast(x, "float")
+        most = float(ml_dtypes.finfo(dtypes.to_numpy(target)).max)
+        limited = b.clamp(wide, -most, most)
+        x = b.where(b.isnan(wide), wide, limited)
+    return b.convert(x, target_type=target)
+

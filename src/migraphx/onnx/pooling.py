@@ -1,0 +1,72 @@
+"""Pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.convolution import windows
+from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.registry import converter, register
+
+Value = Instruction
+Lens = Sequence[int]
+
+
+@converter("MaxPool")
+def max_pool(
+    b: OnnxBuilder, x: Value, *, auto_pad: str, kernel_shape: Lens, ceil_mode: int = 0, storage_order: int = 0,
+    dilations: Lens | None = None, pads: Lens | None = None, strides: Lens | None = None,
+) -> Value:  # fmt: skip
+    """`storage_order` is about the second output, which is not supported."""
+    padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
+    return b.pooling(
+        x, mode="max", lengths=tuple(kernel_shape), padding=padding, stride=stride, dilations=dilation,
+        ceil_mode=bool(ceil_mode),
+    )  # fmt: skip
+
+
+@converter("AveragePool")
+def average_pool(
+    b: OnnxBuilder, x: Value, *, auto_pad: str, kernel_shape: Lens, ceil_mode: int = 0, count_include_pad: int = 0,
+    dilations: Lens | None = None, pads: Lens | None = None, strides: Lens | None = None,
+) -> Value:  # fmt: skip
+    padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
+    return b.pooling(
+        x, mode="average", lengths=tuple(kernel_shape), padding=padding, stride=stride, dilations=dilation,
+        ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
+    )  # fmt: skip
+
+
+@converter("LpPool")
+def lp_pool(
+    b: OnnxBuilder, x: Value, *, auto_pad: str, kernel_shape: Lens, p: int | float, ceil_mode: int = 0,
+    dilations: Lens | None = None, pads: Lens | None = None, strides: Lens | None = None,
+) -> Value:  # fmt: skip
+    padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
+    return b.pooling(
+        x, mode="lpnorm", lengths=tuple(kernel_shape), padding=padding, stride=stride, dilations=dilation,
+        ceil_mode=bool(ceil_mode), lp_order=order(p),
+    )  # fmt: skip
+
+
+def order(p: float) -> int:
+    if p != int(p):
+        raise OnnxError(f"p must be a whole number, is {p}")
+    return int(p)
+
+
+def global_pool(mode: str) -> Callable[..., Value]:
+    def convert(b: OnnxBuilder, x: Value, *, p: int | float = 2) -> Value:
+        axes = tuple(range(2, x.shape.ndim))
+        if mode == "average":
+            return b.reduce_mean(x, axes=axes)
+        return b.reduce_max(x, axes=axes) if mode == "max" else b.norm(x, p=float(p), axes=axes, keepdims=True)
+
+    return convert
+
+
+register("GlobalAveragePool", global_pool("average"))
+register("GlobalMaxPool", global_pool("max"))
+register("GlobalLpPool", global_pool("lpnorm"))

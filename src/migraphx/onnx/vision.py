@@ -1,0 +1,110 @@
+"""Resampling, regions of interest, boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.registry import converter
+
+Value = Instruction
+
+
+@converter("Resize")
+def resize_10(b: OnnxBuilder, x: Value, scales: Value, *, mode: str) -> Value:
+    factors = b.known(scales, "scales").reshape(-1).tolist()
+    return resampled(b, x, scales=factors, mode=mode, coordinate_transformation_mode="asymmetric")
+
+
+@converter("Upsample")
+def upsample(b: OnnxBuilder, x: Value, scales: Any = None, *, mode: str, **old: float) -> Value:
+    """Scales are an input from opset 9 on, before that an attribute, in opset 1 two of them."""
+    if isinstance(scales, Instruction):
+        scales = b.known(scales, "scales").reshape(-1).tolist()
+    if scales is None:
+        scales = [1.0, 1.0, old["height_scale"], old["width_scale"]]
+    mode = "linear" if mode == "bilinear" else mode
+    return resampled(b, x, scales=list(scales), mode=mode, coordinate_transformation_mode="asymmetric")
+
+
+@converter("Resize", since=11)
+def resize(
+    b: OnnxBuilder, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None, *,
+    antialias: int = 0, axes: Sequence[int] | None = None, coordinate_transformation_mode: str,
+    cubic_coeff_a: float, exclude_outside: int, extrapolation_value: float,
+    keep_aspect_ratio_policy: str = "stretch", mode: str, nearest_mode: str,
+) -> Value:  # fmt: skip
+    if antialias or exclude_outside or coordinate_transformation_mode == "tf_crop_and_resize":
+        raise OnnxError("antialias, exclude_outside and tf_crop_and_resize are not supported")
+    ndim = x.shape.ndim
+    places = tuple(range(ndim)) if axes is None else tuple(a % ndim for a in axes)
+    factors = [] if scales is None else b.known(scales, "scales").reshape(-1).tolist()
+    lengths = list(b.ints(sizes, "sizes") or ())
+    if factors:
+        factors = full(factors, places, [1.0] * ndim)
+        lengths = [int(np.floor(np.float32(n) * np.float32(f))) for n, f in zip(x.shape.lens, factors, strict=True)]
+    elif lengths:
+        lengths = kept_aspect(x.shape.lens, lengths, places, keep_aspect_ratio_policy)
+    return resampled(
+        b, x, scales=factors, sizes=lengths, mode=mode, cubic_coeff_a=cubic_coeff_a,
+        coordinate_transformation_mode=coordinate_transformation_mode, nearest_mode=nearest_mode,
+    )  # fmt: skip
+
+
+def full(values: Sequence[Any], places: Sequence[int], others: Sequence[Any]) -> list[Any]:
+    """`others` with `values` at `places`."""
+    if len(values) != len(places):
+        raise OnnxError(f"{len(values)} values for {len(places)} axes")
+    out = list(others)
+    for axis, value in zip(places, values, strict=True):
+        out[axis] = value
+    return out
+
+
+def kept_aspect(lens: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str) -> list[int]:
+    """The lens that `sizes` ask for, the aspect ratio kept unless the policy is `stretch`."""
+    wanted = full(sizes, places, lens)
+    if policy == "stretch":
+        return wanted
+    factors = [wanted[a] / lens[a] for a in places]
+    factor = min(factors) if policy == "not_larger" else max(factors)
+    return full([int(np.floor(factor * lens[a] + 0.5)) for a in places], places, lens)
+
+
+def resampled(b: OnnxBuilder, x: Value, *, scales: list[float], mode: str, **attributes: Any) -> Value:
+    """Integers take the road through float."""
+    wide = x if mode == "nearest" or x.shape.type in dtypes.FLOATS else b.cast(x, "float")
+    y = b.resize(wide, scales=tuple(scales), mode=mode, **attributes)
+    return b.cast(y if wide is x else b.nearbyint(y), x.shape.type)
+
+
+@converter("RoiAlign")
+def roi_align(
+    b: OnnxBuilder, x: Value, rois: Value, images: Value, *, mode: str, output_height: int, output_width: int,
+    sampling_ratio: int, spatial_scale: float, coordinate_transformation_mode: str = "output_half_pixel",
+) -> Value:  # fmt: skip
+    return b.roialign(
+        x, rois, images, mode=mode, output_height=output_height, output_width=output_width,
+        sampling_ratio=sampling_ratio, spatial_scale=spatial_scale,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+    )  # fmt: skip
+
+
+@converter("NonMaxSuppression")
+def non_max_suppression(
+    b: OnnxBuilder, boxes: Value, scores: Value, most: Value | None = None, overlap: Value | None = None,
+    least: Value | None = None, *, center_point_box: int,
+) -> Value:  # fmt: skip
+    """Rows behind the last box found are 0: their number depends on the data."""
+    limits = (
+        b.literal(np.array([0], np.int64)) if most is None else most,
+        b.literal(np.array([0], np.float32)) if overlap is None else overlap,
+        b.literal(np.array([-np.inf], np.float32)) if least is None else least,
+    )
+    return b.nonmaxsuppression(boxes, scores, *limits, center_point_box=bool(center_point_box))
