@@ -87,18 +87,18 @@ class Survey(MGXInterpreter):
 
 
 def lower(
-    gm: fx.GraphModule, inputs: Sequence[Any], options: Options, constants: Collection[str] = ()
+    gm: fx.GraphModule, inputs: Sequence[Any], options: Options, constants: Collection[int] = ()
 ) -> fx.GraphModule:
     """A module that computes what `gm` does; `gm` itself is not changed.
 
-    `inputs` are samples (real or fake tensors, numbers) for the placeholders. Those of the placeholders named in
-    `constants` are compiled in: the module still takes them, and does not read them.
+    `inputs` are samples (real or fake tensors, numbers) for the placeholders. Those at the places `constants` are
+    compiled in: the module still takes them, and does not read them.
     """
     gm = copied(gm)
     gm.graph.eliminate_dead_code()
     with_values(gm, inputs)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    fixed = {n.name: x for n, x in zip(placeholders, inputs, strict=True) if n.name in constants}
+    fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
     survey = Survey(gm, inputs, fixed)
     survey.run()
     if not survey.refused:

@@ -75,12 +75,16 @@ def _refuse_other_devices(inputs: Sequence[Any]) -> None:
         )
 
 
-def _static_inputs(gm: fx.GraphModule) -> set[str]:
-    """The inputs that Dynamo marked as parameters and buffers."""
+def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
+    return [n for n in gm.graph.nodes if n.op == "placeholder"]
+
+
+def _static_inputs(gm: fx.GraphModule) -> set[int]:
+    """Which inputs Dynamo marked as parameters and buffers."""
     return {
-        n.name
-        for n in gm.graph.nodes
-        if n.op == "placeholder" and "_dynamo_static_input_type" in n.meta.get("tensor_dict", {})
+        k
+        for k, n in enumerate(_placeholders(gm))
+        if "_dynamo_static_input_type" in n.meta.get("tensor_dict", {})
     }
 
 
@@ -88,27 +92,26 @@ def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Runn
     """Without AOTAutograd: Torch IR to acc operators to a program."""
     if is_symbolic(gm):
         return _runner(gm, inputs, options, _static_inputs(gm), to_acc)
-    return _runner(to_acc(gm), inputs, options, _static_inputs(gm))
+    return _runner(to_acc(gm, inputs), inputs, options, _static_inputs(gm))
 
 
 def _runner(
     gm: fx.GraphModule,
     inputs: Sequence[Any],
     options: Options,
-    constants: set[str],
-    normalized: Callable[[fx.GraphModule], fx.GraphModule] = lambda gm: gm,
+    constants: set[int],
+    normalized: Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule] = lambda gm, inputs: gm,
 ) -> Runner:
     """Compiled now where the sizes are known and the weights are at hand, else at the first call."""
     _refuse_other_devices(inputs)
     symbolic = is_symbolic(gm)
 
-    def build(args: Sequence[Any], fixed: frozenset[str]) -> Callable[..., Any]:
+    def build(args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
         with _disable_current_modes(), torch.no_grad():
-            graph = normalized(concrete(gm, args)) if symbolic else gm
+            graph = normalized(concrete(gm, args), args) if symbolic else gm
             return lower(graph, args, options, fixed).forward
 
-    names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
-    runner = Runner(build, names, constants, symbolic)
+    runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
     if at_hand and not symbolic:
         runner.prepare(inputs)
@@ -144,10 +147,9 @@ def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> C
     """A graph without gradients: weights that it does not write are compiled in."""
     context = TracingContext.try_get()
     facts = context.fw_metadata if context is not None else None
-    names = [n.name for n in gm.graph.nodes if n.op == "placeholder"]
     static = facts.static_input_indices if facts is not None else ()
     written = {k for k, info in enumerate(facts.input_info) if info.mutates_data} if facts is not None else set()
-    constants = {names[k] for k in static if k < len(names) and k not in written}
+    constants = set(static) - written
     return make_boxed_func(with_strides(gm, _runner(gm, inputs, options, constants)))
 
 

@@ -14,13 +14,13 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.fx.fx2mgx import described, is_python
-from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_acc_op, normalize
+from torch_migraphx.fx.tracer.acc_tracer.decompositions import DECOMPOSITIONS
 from torch_migraphx.fx.tracer.acc_tracer.functionalize import functionalize
 from torch_migraphx.fx.tracer.acc_tracer.proxies import AccTraceError
 from torch_migraphx.lower import copied
 
-assert acc_ops  # imported for its effect: it fills the mappings
 IN_PLACE_OPERATORS = frozenset(
     {
         operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
@@ -28,13 +28,15 @@ IN_PLACE_OPERATORS = frozenset(
     }
 )  # fmt: skip
 GRAD_MODE = (torch._C._set_grad_enabled,)
+CREATE = frozenset({torch.arange, torch.zeros, torch.ones, torch.full, torch.eye, torch.linspace, torch.tensor})
+"""Functions that make a tensor from numbers alone, the same at each call."""
 
 
 class NeedsAot(Exception):
     """The graph has to go through AOTAutograd; the message says why."""
 
 
-def to_acc(gm: fx.GraphModule) -> fx.GraphModule:
+def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     """Dynamo's Torch-IR graph as a functional graph of acc operators, for a call that needs no gradient.
 
     Raises NeedsAot where the graph writes to its inputs, behaves as in training, or holds what has no acc operator.
@@ -46,7 +48,7 @@ def to_acc(gm: fx.GraphModule) -> fx.GraphModule:
             n.meta["val"] = n.meta["example_value"]
         if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
             graph.erase_node(n)  # no gradients are computed in any case
-    inputs = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in _storages(n)}
+    memory = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in _storages(n)}
     for n in graph.nodes:
         if n.op not in ("call_function", "call_method"):
             continue
@@ -54,19 +56,45 @@ def to_acc(gm: fx.GraphModule) -> fx.GraphModule:
         if bound.get("training") is True or bound.get("train") is True:
             raise NeedsAot(f"{described(n)} behaves as in training")
         if _in_place(n, bound):
-            if _storages(n.args[0]) & inputs:
+            if _storages(n.args[0]) & memory:
                 raise NeedsAot(f"{described(n)} writes to an input of the graph")
             n.meta["mutates"] = True
     try:
         functionalize(graph)
     except AccTraceError as error:
         raise NeedsAot(str(error)) from error
+    _create(gm)
     normalize(graph, _fake_mode(graph))
     graph.eliminate_dead_code()
-    for n in graph.nodes:
-        if n.op.startswith("call_") and not (is_acc_op(n.target) or is_python(n.target)):
-            raise NeedsAot(f"{described(n)}: {n.meta.get('acc_unmapped', 'has no acc operator')}")
+    unmapped = [n for n in graph.nodes if n.op.startswith("call_") and not (is_acc_op(n.target) or is_python(n.target))]
+    if unmapped and all(n.target in DECOMPOSITIONS for n in unmapped):
+        return _traced_again(gm, inputs)
+    if unmapped:
+        why = unmapped[0].meta.get("acc_unmapped", "has no acc operator")
+        raise NeedsAot(f"{described(unmapped[0])}: {why}")
     return gm
+
+
+def _traced_again(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+    """The acc tracer takes apart what one node cannot become (multi-head attention)."""
+    try:
+        return acc_tracer.trace(gm, inputs)
+    except acc_tracer.AccTraceError as error:
+        raise NeedsAot(str(error)) from error
+
+
+def _create(gm: fx.GraphModule) -> None:
+    """Tensors made from numbers alone become constants: torch itself makes them, once."""
+    for n in list(gm.graph.nodes):
+        if n.op != "call_function" or n.target not in CREATE or n.all_input_nodes:
+            continue
+        name = f"_made_{n.name}"
+        gm.register_buffer(name, n.target(*n.args, **n.kwargs), persistent=False)
+        with gm.graph.inserting_before(n):
+            constant = gm.graph.get_attr(name)
+        constant.meta = dict(n.meta)
+        n.replace_all_uses_with(constant)
+        gm.graph.erase_node(n)
 
 
 def _bound(n: fx.Node) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import torch
 logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
-Build = Callable[[Sequence[Any], frozenset[str]], Function]
+Build = Callable[[Sequence[Any], frozenset[int]], Function]
 
 MOST_SHAPES = 64
 MOST_REBUILDS = 3
@@ -43,21 +43,21 @@ def state_of(tensors: Sequence[torch.Tensor]) -> list[int]:
 class Runner:
     """Calls what `build(inputs, constants)` makes.
 
-    `names` are the graph's inputs; the values of those in `constants` are compiled in, and every call checks that they
+    `names` are the graph's inputs; the values of those at the places `constants` are compiled in, and every call checks that they
     are the same tensors in the same state, else compiles again. With `symbolic` sizes, there is one compiled form
     for each set of sizes. May be called from several threads.
     """
 
-    def __init__(self, build: Build, names: Sequence[str], constants: Collection[str], symbolic: bool) -> None:
+    def __init__(self, build: Build, names: Sequence[str], constants: Collection[int], symbolic: bool) -> None:
         self._build, self._names, self._symbolic = build, list(names), symbolic
         self._lock = threading.RLock()
         self._forms: OrderedDict[Any, Compiled] = OrderedDict()
         self._rebuilds = 0
         self._fix(constants)
 
-    def _fix(self, constants: Collection[str]) -> None:
+    def _fix(self, constants: Collection[int]) -> None:
         self.constants = frozenset(constants)
-        at = [k for k, name in enumerate(self._names) if name in self.constants]
+        at = sorted(self.constants)
         self._at = at
         self._pick = (lambda args: ()) if not at else itemgetter(*at) if len(at) > 1 else lambda args: (args[at[0]],)
 
@@ -101,5 +101,5 @@ class Runner:
             logger.warning("weights changed since they were compiled in (%s); compiling again", what)
         if self._rebuilds > MOST_REBUILDS:
             logger.warning("weights keep changing (%s); from now on they are inputs", what)
-            self._fix(self.constants - set(changed))
+            self._fix(self.constants - {self._at[k] for k in places})
             self._forms.clear()
