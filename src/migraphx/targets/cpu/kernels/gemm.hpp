@@ -38,7 +38,8 @@ namespace mgx {
 inline constexpr int NR = 2 * LANES;           // columns a panel
 inline constexpr int64_t ROW_BLOCK = 120;      // rows of A that are worked on together (fit L2)
 inline constexpr int64_t K_BLOCK = 768;        // depth of a pass over one block
-inline constexpr int64_t IN_PLACE_ROWS = 24;   // up to so many rows an unpacked B is read where it lies
+inline constexpr int64_t IN_PLACE_ROWS = 64;   // up to so many rows an unpacked B is read where it lies,
+inline constexpr int64_t IN_PLACE_STEP = 256;  // and always where its rows are no farther apart
 template <class T> inline constexpr int NP = LANES == 8 || LANES * sizeof(T) > 64 ? 1 : 2;  // panels a tile
 #if defined(__AVX512F__) || defined(__aarch64__)
 template <class T> inline constexpr int MR = 6;                        // 32 registers: 6 x 4 accumulators
@@ -389,7 +390,8 @@ inline void dot_one(
             const int64_t col = p * NR, width = np * NR, cols = least(width, d.n - col);
             e.col0 = col;
             e.cols = cols;
-            if (d.b_col == 1 && cols == width && rows.size() <= IN_PLACE_ROWS) {
+            const bool near = rows.size() <= IN_PLACE_ROWS || (d.b_k >= 0 && d.b_k <= IN_PLACE_STEP);
+            if (d.b_col == 1 && cols == width && near) {
                 e.b = b + col, e.step = d.b_k, e.panel = NR;
             } else {
                 for (int64_t j = 0; j < np; ++j) {
