@@ -205,3 +205,16 @@ def test_what_stays_apart():
     for build in (shown, other_axis, scaled_mask):
         left = checked(program_of(build, **SIZES), [*SIMPLIFY, fuse_attention])
         assert left["dot"] == 2 and not left["attention"]
+
+
+def test_guard_against_nan():
+    def build(b: Builder, q: Value, k: Value, v: Value, mask: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        weights = b.softmax(b.add(scores, b.multibroadcast(mask, out_lens=scores.shape.lens)), axis=3)
+        return b.dot(b.where(b.isnan(weights), b.full(0.0, weights), weights), v)
+
+    rng = np.random.default_rng(0)
+    values = {n: rng.standard_normal(lens).astype(np.float32) for n, lens in SIZES.items()}
+    mask = np.zeros((1, 1, 5, 7), np.float32)
+    mask[0, 0, 2] = -np.inf
+    fused(program_of(build, **SIZES, mask=mask.shape), **values, mask=mask)

@@ -154,13 +154,33 @@ def as_rank_4(b: Builder, x: Instruction) -> Instruction:
     return x if x.shape.ndim == 4 else b.unsqueeze(x, axes=[0])
 
 
-@rewrites(lambda b, x, v: b.dot(b.one_of(("softmax", "convert"), x), v))
+def softmax_of(weights: Instruction) -> Instruction | None:
+    """The softmax behind converts and a guard that puts 0 for NaN; None where used elsewhere, or absent."""
+    allowed: set[Instruction] = set(weights.users)
+    if len(allowed) > 1:
+        return None
+    while weights.name != "softmax":
+        inner = weights.inputs[0]
+        if weights.name == "where":
+            test, value, inner = weights.inputs
+            if test.name != "isnan" or test.inputs[0] is not inner or scalar_of(value) != 0:
+                return None
+            allowed = {weights, test} if len(test.users) == 1 else set()
+        elif weights.name == "convert" and inner.shape.type in dtypes.FLOATS:
+            allowed = {weights}
+        else:
+            return None
+        if not inner.users.keys() <= allowed:
+            return None
+        weights = inner
+    return weights
+
+
+@rewrites(lambda b, v: b.dot(b.one_of(("softmax", "convert", "where"), ...), v))
 def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instruction | Refuse:
     """dot(softmax(scale * dot(q, k^T) + mask), v) -> attention(q, k, v, mask)"""
-    weights = root.inputs[0]
-    if weights.name == "convert" and len(weights.users) == 1:
-        weights = weights.inputs[0]
-    if weights.name != "softmax" or len(weights.users) > 1 or root.inputs[0].users.keys() != {root}:
+    weights = softmax_of(root.inputs[0])
+    if weights is None:
         return Refuse("no softmax, or its result is used elsewhere too")
     rank = root.shape.ndim
     if rank not in (3, 4) or weights.op.attributes()["axis"] % rank != rank - 1:
@@ -217,7 +237,8 @@ def fuse_attention(module: Module) -> None:
 
     Reads the scale on the scores, on q or on k; masks that are added or chosen by `where`; constant masks
     that keep everything or are exactly causal; keys and values repeated for groups of queries; converts to
-    float and back round the softmax. Refuses weights that are used elsewhere too, and a scale behind a mask.
+    float and back round the softmax, and the guard of some exporters that puts 0 for NaN. Refuses weights
+    that are used elsewhere too, and a scale behind a mask.
 
     A query for which a mask leaves no key gets 0 from attention where softmax gives NaN.
 

@@ -73,6 +73,19 @@ def empty_pad(b: Builder, x: Instruction, root: Instruction) -> Answer:
     return Refuse("it pads") if any(root.op.attributes()["pads"]) else x
 
 
+@rewrites(lambda b, x, w: b.convolution(b.pad(x), w))
+def pad_of_convolution(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
+    """convolution(pad(x), w) -> convolution(x, w) with more padding, where zeros are put round the image"""
+    pad, attributes = root.inputs[0].op.attributes(), root.op.attributes()
+    rank, spatial = x.shape.ndim, x.shape.ndim - 2
+    before, behind = pad["pads"][:rank], pad["pads"][rank:]
+    if pad["mode"] != "constant" or pad["value"] != 0 or any((*before[:2], *behind[:2])):
+        return Refuse("it pads otherwise than with zeros round the image")
+    old = attributes["padding"]
+    sides = [*zip(old[:spatial], before[2:], strict=True), *zip(old[-spatial:], behind[2:], strict=True)]
+    return b.convolution(x, w, **attributes | {"padding": [p + q for p, q in sides]})
+
+
 @rewrites(lambda b, x: b.one_of(REDUCTIONS, x))
 def reduction_of_one(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reduction over dimensions of length 1 -> x"""
@@ -430,7 +443,7 @@ def pointwise_of_broadcasts(b: Builder, root: Instruction) -> Answer:
 
 RULES: list[Rule] = [
     no_operation, same_lens, identity_transpose, same_layout, layout_of_layout, empty_pad, reduction_of_one,
-    transpose_as_reshape,
+    transpose_as_reshape, pad_of_convolution,
     transpose_of_transpose, flatten_as_reshape, reshape_of_reshape,
     broadcast_of_broadcast, broadcast_of_leading_ones, broadcast_as_multibroadcast,
     slice_of_slice, slice_of_concat, concat_of_few, concat_of_slices, gather_of_one,

@@ -1,0 +1,156 @@
+"""Views: what cancels, what becomes a view, what stays."""
+
+import numpy as np
+import pytest
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.passes.fold_constants import fold_constants
+from migraphx.passes.simplify_reshapes import groups, simplify_reshapes
+from tests.passes.checking import checked, program_of
+
+Value = Instruction
+rng = np.random.default_rng(0)
+
+
+def const(b: Builder, *lens: int) -> Value:
+    return b.literal(rng.standard_normal(lens).astype(np.float32))
+
+
+def left_of(build, **parameters) -> dict[str, int]:
+    """How often each operator is left; a `layout` only restores what an output promised."""
+    left = checked(program_of(build, **parameters), [fold_constants, simplify_reshapes])
+    return {name: n for name, n in left.items() if name != "layout"}
+
+
+@pytest.mark.parametrize(
+    ("lens", "dims", "want"),
+    [
+        ((2, 12, 5), (2, 3, 4, 5), [([0], [0]), ([1], [1, 2]), ([2], [3])]),
+        ((6, 4), (4, 6), [([0, 1], [0, 1])]),
+        ((2, 1, 3), (6,), [([0, 1, 2], [0])]),
+        ((4, 3), (2, 2, 3), [([0], [0, 1]), ([1], [2])]),
+        ((0, 3), (3, 0), None),
+    ],
+)
+def test_groups(lens, dims, want):
+    assert groups(lens, dims) == want
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_hold_the_same_elements(seed: int):
+    random = np.random.default_rng(seed)
+    lens, dims = ([int(n) for n in random.permutation([1, 1, 2, 2, 3])] for _ in range(2))
+    dims = [*dims[:2], int(np.prod(dims[2:]))]
+    found = groups(lens, dims)
+    assert found is not None
+    assert [d for mine, _ in found for d in mine] == list(range(5))
+    assert [d for _, theirs in found for d in theirs] == list(range(3))
+    for mine, theirs in found:
+        assert np.prod([lens[d] for d in mine]) == np.prod([dims[d] for d in theirs])
+
+
+def test_what_does_nothing_goes():
+    def build(b: Builder, x: Value) -> Value:
+        x = b.contiguous(b.identity(x))
+        x = b.reshape(b.flatten(x, axis=1), dims=(2, 3, 4))
+        x = b.transpose(b.transpose(x, permutation=(2, 0, 1)), permutation=(1, 2, 0))
+        x = b.squeeze(b.unsqueeze(x, axes=(1,)), axes=(1,))
+        x = b.slice(x, axes=(0, 2), starts=(0, 0), ends=(2, 4))
+        x = b.multibroadcast(x, out_lens=(2, 3, 4))
+        x = b.reduce_mean(b.pad(b.reshape(x, dims=(2, 3, 4, 1)), pads=(0,) * 8), axes=(3,))
+        return b.concat(b.squeeze(x, axes=(3,)), axis=1)
+
+    assert left_of(build, x=(2, 3, 4)) == {}
+
+
+def test_slices_and_concats():
+    def build(b: Builder, x: Value, y: Value) -> list[Value]:
+        joined = b.concat(x, b.concat(y, x, axis=1), axis=1)
+        twice = b.slice(b.slice(x, axes=(1,), starts=(1,), ends=(4,)), axes=(1,), starts=(1,), ends=(-1,))
+        whole = b.concat(*(b.slice(x, axes=(1,), starts=(k,), ends=(k + 2,)) for k in (0, 2)), axis=1)
+        return [b.slice(joined, axes=(1,), starts=(4,), ends=(7,)), twice, whole]
+
+    assert left_of(build, x=(2, 4), y=(2, 3)) == {"slice": 1}
+
+
+def test_a_slice_that_cuts_two_inputs_stays():
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        return b.slice(b.concat(x, y, axis=0), axes=(0,), starts=(1,), ends=(4,))
+
+    assert left_of(build, x=(2, 3), y=(3, 3)) == {"concat": 1, "slice": 1}
+
+
+@pytest.mark.parametrize("index", [2, -1])
+def test_gather_of_one_index(index: int):
+    def build(b: Builder, x: Value) -> list[Value]:
+        one, number = b.literal(np.array([index])), b.literal(np.array(index))
+        return [b.relu(b.gather(x, one, axis=1)), b.relu(b.gather(x, number, axis=1))]
+
+    left = left_of(build, x=(2, 4, 3))
+    assert not left.get("gather") and left["slice"] == 2
+
+
+def test_an_index_out_of_range_is_left_to_the_operator():
+    program = program_of(lambda b, x: b.gather(x, b.literal(np.array([9])), axis=1), x=(2, 4))
+    simplify_reshapes(program.main)
+    assert any(i.name == "gather" for i in program.main)
+
+
+def test_reshapes_of_permuted_values_are_views():
+    def build(b: Builder, x: Value) -> Value:
+        last = b.layout(x, permutation=(0, 2, 3, 1))
+        return b.neg(b.reshape(last, dims=(2, 8, 6, 1)))
+
+    program = program_of(build, x=(2, 8, 3, 2))
+    checked(program, [simplify_reshapes])
+    reshape = next(i for i in program.main if i.name == "reshape")
+    assert reshape.inputs[0].shape.standard
+
+
+def test_a_reshape_that_must_copy_stays():
+    def build(b: Builder, x: Value) -> Value:
+        return b.reshape(b.transpose(x, permutation=(1, 0)), dims=(12,))
+
+    assert left_of(build, x=(3, 4)) == {"transpose": 1, "reshape": 1}
+
+
+def test_padding_goes_into_the_convolution():
+    def build(b: Builder, x: Value) -> Value:
+        return b.convolution(b.pad(x, pads=(0, 0, 0, 1, 0, 0, 1, 2)), const(b, 2, 3, 3, 3), padding=(1, 0))
+
+    program = program_of(build, x=(1, 3, 6, 6))
+    assert checked(program, [simplify_reshapes]) == {"convolution": 1}
+    convolution = next(i for i in program.main if i.name == "convolution")
+    assert convolution.op.attributes()["padding"] == (1, 1, 2, 2)
+
+
+@pytest.mark.parametrize("change", [{"mode": "reflect"}, {"value": 1.0}, {"pads": (0, 1, 0, 0, 0, 0, 0, 0)}])
+def test_other_padding_stays(change: dict):
+    attributes = {"pads": (0, 0, 1, 1, 0, 0, 1, 1)} | change
+    channels = 4 if "pads" in change else 3
+
+    def build(b: Builder, x: Value) -> Value:
+        return b.convolution(b.pad(x, **attributes), const(b, 2, channels, 3, 3), padding=(0, 0))
+
+    assert left_of(build, x=(1, 3, 6, 6)) == {"pad": 1, "convolution": 1}
+
+
+def test_a_residual_joins_the_dot_behind_a_reshape():
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        flat = b.dot(b.reshape(x, dims=(6, 4)), const(b, 4, 5))
+        return b.relu(b.add(b.reshape(flat, dims=(3, 2, 5)), y))
+
+    program = program_of(build, x=(2, 3, 4), y=(3, 2, 5))
+    checked(program, [simplify_reshapes])
+    add = next(i for i in program.main if i.name == "add")
+    assert any(i.name == "dot" for i in add.inputs)
+
+
+def test_two_residuals_do_not_push_each_other_about():
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        p = b.dot(b.reshape(x, dims=(4, 6)), const(b, 6, 6))
+        q = b.dot(b.transpose(y, permutation=(1, 0, 2)), b.broadcast_to(const(b, 6, 6), (2, 6, 6)))
+        return b.add(b.reshape(p, dims=(2, 12)), b.reshape(q, dims=(2, 12)))
+
+    checked(program_of(build, x=(2, 2, 6), y=(2, 2, 6)), [simplify_reshapes])
