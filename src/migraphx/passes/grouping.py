@@ -64,19 +64,26 @@ class Group:
 
 @dataclass
 class Grouping:
-    """Finds the groups of one module."""
+    """Finds the groups of one module.
+
+    `nearest`: the reduction that an instruction is made of, itself included, and how many steps behind it is.
+    `epilogues`: pointwise operators that can be the epilogue of a dot, a convolution ...
+    """
 
     module: Module
     position: dict[Instruction, int] = field(default_factory=dict)
-    reduces: set[Instruction] = field(default_factory=set)  # results of, or made of, a reduction
-    epilogues: set[Instruction] = field(default_factory=set)  # pointwise results of what takes an epilogue
+    nearest: dict[Instruction, tuple[int, Instruction]] = field(default_factory=dict)
+    epilogues: set[Instruction] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for n, ins in enumerate(self.module):
             self.position[ins] = n
-            known = ins.name in POINTWISE or ins.name == "multibroadcast"
-            if ins.name in REDUCTIONS or (known and any(i in self.reduces and inner(i) for i in ins.inputs)):
-                self.reduces.add(ins)
+            behind = [self.nearest[i] for i in ins.inputs if i in self.nearest and inner(i)]
+            if ins.name in REDUCTIONS:
+                self.nearest[ins] = (0, ins)
+            elif behind and (ins.name in POINTWISE or ins.name == "multibroadcast"):
+                steps, reduction = min(behind, key=lambda found: found[0])
+                self.nearest[ins] = (steps + 1, reduction)
             elif ins.name in POINTWISE and any(
                 (i.name in WITH_EPILOGUE and len(i.users) == 1) or i in self.epilogues for i in ins.inputs
             ):
@@ -96,10 +103,9 @@ class Grouping:
             yield group
 
     def _with_reductions(self, root: Instruction) -> Group | None:
-        nearest = self._nearest_reduction(root)
-        if nearest is None:
+        if root not in self.nearest:
             return None
-        frame = Frame.of(nearest)
+        frame = Frame.of(self.nearest[root][1])
         if root.shape.lens not in (frame.full, frame.reduced):
             return None
         members = self._grow(root, lambda ins: self._fits(ins, frame))
@@ -111,26 +117,17 @@ class Grouping:
             members = kept
         return Group(root, members, frame) if any(m.name in REDUCTIONS for m in members) else None
 
-    def _nearest_reduction(self, root: Instruction) -> Instruction | None:
-        level, seen = [root], {root}
-        while level:
-            for ins in level:
-                if ins.name in REDUCTIONS:
-                    return ins
-            made = [i for ins in level for i in ins.inputs if i in self.reduces and inner(i)]
-            level = [i for i in dict.fromkeys(made) if i not in seen]
-            seen.update(level)
-        return None
-
     def _fits(self, ins: Instruction, frame: Frame) -> bool:
         if ins.name in REDUCTIONS:
             return axes_of(ins) == frame.axes and ins.inputs[0].shape.lens == frame.full
         if ins.name == "multibroadcast":
             small = ins.inputs[0]
             there_and_back = ins.shape.lens == frame.full and small.shape.lens == frame.reduced
-            return there_and_back and small in self.reduces
+            return there_and_back and small in self.nearest
         if ins.name not in POINTWISE or ins in self.epilogues:
             return False
+        if ins in self.nearest and Frame.of(self.nearest[ins][1]) != frame:
+            return False  # the end of another reduction's kernel
         return ins.shape.lens in (frame.full, frame.reduced)
 
     def _same_lens(self, root: Instruction) -> Callable[[Instruction], bool]:

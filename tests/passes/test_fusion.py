@@ -1,0 +1,209 @@
+"""Kernels that fusion makes: norms in one, nothing computed twice, one form for targets."""
+
+import numpy as np
+import pytest
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.passes.fuse_dots import fuse_dots
+from migraphx.passes.layout import layout
+from migraphx.passes.pipeline import optimize
+from migraphx.passes.simplify_reshapes import simplify_reshapes
+from tests.passes.checking import checked, program_of
+
+Value = Instruction
+rng = np.random.default_rng(0)
+
+
+def const(b: Builder, *lens: int, type: str = "float") -> Value:
+    return b.literal(rng.standard_normal(lens), type)
+
+
+def kernels(program: Program, scale: float = 10) -> dict[str, int]:
+    """What is left after the pipeline, views apart."""
+    views = {"multibroadcast", "transpose", "reshape", "squeeze", "unsqueeze", "slice"}
+    return {name: n for name, n in checked(program, optimize, scale=scale).items() if name not in views}
+
+
+NORMS = {
+    "layer_norm": lambda b, x: b.layer_norm(x, const(b, 8), const(b, 8)),
+    "rms_norm": lambda b, x: b.rms_norm(x, const(b, 8)),
+    "softmax of another axis": lambda b, x: b.softmax(x, axis=1),
+    "logsoftmax": lambda b, x: b.logsoftmax(x, axis=2),
+    "softmax of a product, halved": lambda b, x: b.mul(b.softmax(b.mul(x, x), axis=2), b.full(0.5, x)),
+    "normalize": lambda b, x: b.normalize(x, axis=2),
+    "logsumexp": lambda b, x: b.logsumexp(x, axes=(2,)),
+    "two means of one axis": lambda b, x: b.add(b.reduce_mean(x, axes=(1,)), b.reduce_mean(b.exp(x), axes=(1,))),
+    "lone": lambda b, x: b.reduce_max(x, axes=(0, 2)),
+    "of all": lambda b, x: b.reduce_sum(x, axes=()),
+    "group_norm": lambda b, x: b.group_norm(x, const(b, 4), const(b, 4), num_groups=2),
+    "instance_norm": lambda b, x: b.instance_norm(x, const(b, 4), const(b, 4)),
+}
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_one_kernel(name: str):
+    assert kernels(program_of(NORMS[name], x=(2, 4, 8))) == {"fused_reduce": 1}
+
+
+def test_layer_norm_written_out():
+    def build(b: Builder, x: Value) -> Value:
+        def spread(v: Value) -> Value:
+            return b.multibroadcast(v, out_lens=x.shape.lens)
+
+        d = b.sub(x, spread(b.reduce_mean(x, axes=(-1,))))
+        variance = b.reduce_mean(b.pow(d, b.full(2.0, d)), axes=(-1,))
+        y = b.div(d, spread(b.sqrt(b.add(variance, b.full(1e-5, variance)))))
+        return b.add(b.mul(y, spread(const(b, 8))), spread(const(b, 8)))
+
+    assert kernels(program_of(build, x=(2, 4, 8))) == {"fused_reduce": 1}
+
+
+@pytest.mark.parametrize("type", ["half", "bf16"])
+def test_narrow_norms_convert_inside(type: str):
+    def build(b: Builder, x: Value) -> list[Value]:
+        return [b.layer_norm(x, const(b, 8, type=type), const(b, 8, type=type)), b.softmax(x, axis=1)]
+
+    assert kernels(program_of(build, x=Shape(type, (4, 8)))) == {"fused_reduce": 2}
+
+
+def test_other_axes_are_another_kernel():
+    def build(b: Builder, x: Value) -> Value:
+        return b.softmax(b.softmax(x, axis=1), axis=2)
+
+    assert kernels(program_of(build, x=(2, 4, 8))) == {"fused_reduce": 2}
+
+
+def test_a_value_that_is_used_elsewhere_is_computed_once():
+    def build(b: Builder, x: Value, y: Value) -> list[Value]:
+        z = b.exp(b.add(x, y))
+        return [b.layer_norm(z), b.tanh(z), z]
+
+    assert kernels(program_of(build, x=(4, 8), y=(4, 8))) == {"fused_reduce": 1, "pointwise": 2}
+
+
+def test_a_dot_keeps_its_epilogue_before_a_norm():
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        return b.layer_norm(b.add(y, b.linear(x, const(b, 8, 4), const(b, 8))))
+
+    program = program_of(build, x=(3, 4), y=(3, 8))
+    assert kernels(program) == {"dot": 1, "pointwise": 1, "fused_reduce": 1}
+    norm = next(i for i in program.main if i.name == "fused_reduce")
+    assert [i.name for i in norm.inputs] == ["pointwise"]
+
+
+def test_a_convert_that_widens_is_repeated():
+    def build(b: Builder, x: Value) -> list[Value]:
+        wide = b.convert(x, target_type="float")
+        return [b.exp(wide), b.relu(wide)]
+
+    program = program_of(build, x=Shape("half", (8,)))
+    assert kernels(program) == {"pointwise": 2}
+    assert all(i.inputs[0].name == "@param" for i in program.main if i.name == "pointwise")
+
+
+def test_pointwise_bodies_are_of_one_element():
+    program = program_of(lambda b, x: b.mul(b.relu(x), b.full(0.1, x)), x=(3, 4))
+    assert kernels(program) == {"pointwise": 1}
+    body = program.modules["main:pointwise0"]
+    assert all(i.shape.lens == (1,) for i in body if i.name != "@return")
+    assert all(i.shape.strides == (0,) for i in body if i.name in ("@param", "@literal"))
+
+
+def test_only_numbers_as_inputs():
+    def build(b: Builder, x: Value) -> list[Value]:
+        zero = b.literal(np.zeros(1, np.float32))
+        return [b.neg(b.multibroadcast(b.convert(zero, target_type="float"), out_lens=(700, 900))), b.neg(x)]
+
+    assert kernels(program_of(build, x=(4,))) == {"pointwise": 2}
+
+
+def test_empty_tensors():
+    def build(b: Builder, x: Value) -> list[Value]:
+        return [b.relu(b.add(x, x)), b.reduce_sum(x, axes=(0,)), b.reshape(b.neg(x), dims=(4, 0))]
+
+    checked(program_of(build, x=(0, 4)), optimize)
+
+
+# ---- dots ----
+
+
+def linears(*widths: int, bias: tuple[bool, ...]):
+    def build(b: Builder, x: Value) -> list[Value]:
+        found = []
+        for n, has in zip(widths, bias, strict=True):
+            y = b.linear(x, const(b, n, 4), const(b, n) if has else None)
+            found.append(b.transpose(y, permutation=(0, 2, 1)))
+        return found
+
+    return build
+
+
+@pytest.mark.parametrize("bias", [(True, True, True), (False, False, False), (True, False, True)])
+def test_dots_of_one_input(bias: tuple[bool, ...]):
+    program = program_of(linears(3, 5, 2, bias=bias), x=(2, 6, 4))
+    left = checked(program, [fuse_dots])
+    assert left["dot"] == 1 and left["slice"] == 3
+    assert left["add"] == (1 if all(bias) else sum(bias))
+
+
+def test_dots_with_epilogues_of_their_own_stay_apart():
+    def build(b: Builder, x: Value) -> Value:
+        gate, up = (b.linear(x, const(b, 6, 4)) for _ in range(2))
+        return b.mul(b.silu(gate), up)
+
+    assert kernels(program_of(build, x=(2, 3, 4))) == {"dot": 2, "pointwise": 1}
+
+
+def test_shared_weights_stay():
+    def build(b: Builder, x: Value) -> list[Value]:
+        w = const(b, 4, 4)
+        return [b.transpose(b.dot(v, w), permutation=(1, 0)) for v in (x, x, b.relu(x))]
+
+    assert checked(program_of(build, x=(3, 4)), [fuse_dots])["dot"] == 3
+
+
+# ---- layout ----
+
+
+def conv(b: Builder, x: Value, channels: int = 4) -> Value:
+    spatial = x.shape.ndim - 2
+    w, ones = const(b, channels, x.shape.lens[1], *(1,) * spatial), (1,) * spatial
+    return b.convolution(x, w, padding=(0,) * spatial, stride=ones, dilation=ones)
+
+
+@pytest.mark.parametrize("lens", [(2, 3, 6), (2, 3, 6, 5), (1, 3, 4, 5, 6)])
+def test_one_layout_at_the_start(lens: tuple[int, ...]):
+    def build(b: Builder, x: Value) -> Value:
+        y = conv(b, b.relu(conv(b, x)))
+        return b.reduce_max(b.concat(y, b.sigmoid(y), axis=1), axes=tuple(range(2, len(lens))))
+
+    program = program_of(build, x=lens)
+    assert checked(program, [layout])["layout"] == 1
+    want = (0, *range(2, len(lens)), 1)
+    assert all(i.shape.permutation == want for i in program.main if i.name == "convolution")
+
+
+def test_a_residual_from_outside_is_laid_out_once():
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        return b.reduce_sum(b.add(conv(b, b.add(conv(b, x), y)), y), axes=(2, 3))
+
+    assert checked(program_of(build, x=(1, 3, 4, 4), y=(1, 4, 4, 4)), [layout])["layout"] == 2
+
+
+def test_no_layout_without_convolutions():
+    def build(b: Builder, x: Value, y: Value) -> Value:
+        return b.relu(b.add(b.transpose(x, permutation=(0, 3, 1, 2)), y))
+
+    assert not checked(program_of(build, x=(1, 4, 4, 3), y=(1, 3, 4, 4)), [layout])["layout"]
+
+
+def test_a_value_that_is_channels_last_needs_none():
+    def build(b: Builder, x: Value) -> Value:
+        y = conv(b, b.transpose(x, permutation=(0, 3, 1, 2)))
+        return b.relu(b.transpose(y, permutation=(0, 2, 3, 1)))
+
+    left = checked(program_of(build, x=(2, 4, 4, 3)), [layout, simplify_reshapes])
+    assert not left["layout"]
