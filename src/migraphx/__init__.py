@@ -5,6 +5,7 @@ from migraphx.api.argument import argument, argument_from_pointer, create_argume
 from migraphx.api.files import load, load_buffer, save, save_buffer
 from migraphx.api.functions import get_target
 from migraphx.api.module import instruction_ref, macro, module, op
+from migraphx.api.onnx import get_onnx_operators, parse_onnx, parse_onnx_buffer
 from migraphx.api.program import program
 from migraphx.api.shape import shape
 
@@ -14,6 +15,7 @@ __all__ = [
     "create_argument",
     "fill_argument",
     "generate_argument",
+    "get_onnx_operators",
     "get_target",
     "instruction_ref",
     "load",
@@ -21,6 +23,8 @@ __all__ = [
     "macro",
     "module",
     "op",
+    "parse_onnx",
+    "parse_onnx_buffer",
     "program",
     "save",
     "save_buffer",

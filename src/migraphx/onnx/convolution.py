@@ -107,16 +107,14 @@ def conv_transpose(
         output_shape = [m * s for m, s in zip(lens, stride, strict=True)]
     if output_shape is not None:
         total = full + extra - np.array(output_shape[-n:])
-        less = np.maximum(total, 0) // 2
-        before, behind = (total - less, less) if auto_pad != "SAME_UPPER" else (less, total - less)
+        cut = np.maximum(total, 0)
+        before = cut // 2 if auto_pad == "SAME_UPPER" else cut - cut // 2
+        behind = total - before
     else:
         both = np.array((0,) * 2 * n if auto_pad == "VALID" else pads or (0,) * 2 * n)
         before, behind = both[:n], both[n:]
-    y = b.convolution_backwards(x, w, padding=(0,) * 2 * n, stride=stride, dilation=dilation, group=group)
-    edges = [0, 0, *(-before), 0, 0, *(extra - behind)]
-    if not extra.any() and min((*before, *behind)) >= 0:
-        padding = (*before.tolist(), *behind.tolist())
-        y = b.convolution_backwards(x, w, padding=padding, stride=stride, dilation=dilation, group=group)
-    else:
-        y = padded(b, y, [int(e) for e in edges], "constant", 0.0)
-    return with_bias(b, y, bias)
+    behind = behind - extra  # negative: zeros behind the full output
+    cuts = tuple(np.maximum(np.concatenate([before, behind]), 0).tolist())
+    y = b.convolution_backwards(x, w, padding=cuts, stride=stride, dilation=dilation, group=group)
+    more = np.maximum(np.concatenate([-before, -behind]), 0).tolist()
+    return with_bias(b, padded(b, y, [0, 0, *more[:n], 0, 0, *more[n:]], "constant", 0.0), bias)

@@ -31,9 +31,11 @@ def import_model(model: Model, options: Options, print_program_on_error: bool = 
     program = Program()
     try:
         Importer(model, options, program).run()
-    except OnnxError:
+    except (OnnxError, RecursionError) as error:
         if print_program_on_error:
             print(program_text(program), file=sys.stderr)
+        if isinstance(error, RecursionError):
+            raise OnnxError("graphs are nested too deeply, or a function calls itself") from None
         raise
     return program
 
@@ -159,6 +161,8 @@ class Importer:
             function = standard_function(replace(node, attributes=attributes), types)
         if function is not None:
             return self.expand(b, function, inputs, attributes)
+        if not self.options.skip_unknown_operators:  # it is in a function of the standard
+            raise OnnxError("the operator is not supported")
         known = [i for i in inputs if isinstance(i, Instruction)]
         return (b.instruction("unknown", known, op=node.full_op),) * len(node.outputs)
 
@@ -185,8 +189,11 @@ class Importer:
         """The nodes of a function in place of its call; it sees no names but its own."""
         graph = function.graph
         padded = [*inputs, *[None] * (len(graph.inputs) - len(inputs))]
+        made = {*graph.inputs, *(o for n in graph.nodes for o in n.outputs)}
+        known = [o for o in graph.outputs if o in made]  # the standard's bodies leave out what nobody asks for
         inner = replace(b, scope=ChainMap(), bindings={**function.defaults, **attributes})
-        return tuple(self.graph(inner, graph, padded))
+        results = dict(zip(known, self.graph(inner, replace(graph, outputs=known), padded), strict=True))
+        return tuple(results.get(o) for o in graph.outputs)
 
 
 def _type(value: Any) -> tuple[str, tuple[int, ...]] | None:

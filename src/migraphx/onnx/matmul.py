@@ -12,10 +12,6 @@ Value = Instruction
 
 @converter("MatMul")
 def matmul(b: OnnxBuilder, x: Value, y: Value) -> Value:
-    return through_float(b, x, y)
-
-
-def through_float(b: OnnxBuilder, x: Value, y: Value) -> Value:
     return b.matmul(x, y)
 
 
@@ -35,7 +31,7 @@ def gemm(
 
 @converter("Einsum")
 def einsum(b: OnnxBuilder, *operands: Value, equation: str) -> Value:
-    return b.einsum(equation, *operands)
+    return b.einsum(*operands, equation=equation)
 
 
 @converter("MatMulInteger")

@@ -228,7 +228,7 @@ class _Reader:
         schema = schema_of(domain, node.op, version)
         for a in message.attribute:
             kind = self.kinds[a.type]
-            if schema and not schema.takes(a.name, kind):
+            if schema and not schema.takes(a.name, kind) and not (a.ref_attr_name and a.name in schema.kinds):
                 wanted = schema.kinds.get(a.name)
                 why = f"must be {wanted}, is {kind}" if wanted else "is not one of " + (", ".join(schema.kinds) or "any")
                 raise OnnxError(f"node {node.label}: attribute {a.name!r} {why}")

@@ -174,7 +174,8 @@ def clip(b: OnnxBuilder, x: Value, low: Value | None = None, high: Value | None 
     """The bounds are attributes `min` and `max` before opset 11, then inputs of one element."""
     for word, bound, attribute in (("max", low, bounds.get("min")), ("min", high, bounds.get("max"))):
         if bound is not None:
-            x = getattr(b, word)(x, b.multibroadcast(b.reshape(bound, dims=(1,)), out_lens=x.shape.lens))
+            single = b.reshape(bound, dims=(1,) * x.shape.ndim)
+            x = getattr(b, word)(x, b.broadcast_to(single, x.shape.lens))
         elif attribute is not None:
             x = getattr(b, word)(x, b.full(attribute, x))
     return x
