@@ -9,6 +9,7 @@ from migraphx.targets.common.views import Loops, View, loops
 from migraphx.targets.cpu.body import Scope, indented, load_text, pointers, pointwise_body, store_text
 from migraphx.targets.cpu.calls import Call, Kernel, function
 
+SHORT_ROW = 8
 PIECE = 2048  # elements of a row that one thread takes at a time: long enough to amortise, short enough to share
 
 
@@ -31,8 +32,16 @@ def _call(
     body: Callable[[Sequence[str], Scope], str], reads: Sequence[View], write: View, label: str, origin: str
 ) -> Call:
     views = (*reads, write)
-    nest = loops(views, lead=len(reads))
+    nest = loops(views, lead=_lead(views))
     return Call(_kernel(body, views, nest, label), tuple(reads), (write,), numbers(nest), label, origin)
+
+
+def _lead(views: Sequence[View]) -> int:
+    """The view that is walked in memory order: the one written, unless its rows are shorter than a vector
+    and an input has long ones (an image whose channels become the innermost dimension)."""
+    written = len(views) - 1
+    length = [loops(views, lead=k).lens[-1] for k in (written, 0)]
+    return 0 if length[0] < SHORT_ROW <= length[1] else written
 
 
 def numbers(nest: Loops) -> tuple[int, ...]:
