@@ -15,8 +15,8 @@
 // Scores are kept transposed, [key][query]: queries lie in lanes, so the first product broadcasts elements of
 // K, the softmax has no horizontal step, and the second product broadcasts probabilities against rows of V. A
 // unit of work is up to TILES tiles of MQ queries of one head; keys are taken KEY_BLOCK at a time, so that a
-// tile's scores stay in the first-level cache, with running maximum and sum (Milakov and Gimelshein, 2018; Dao
-// et al., 2022).
+// tile's scores stay in the first-level cache, with running maximum and sum (Milakov and Gimelshein, 2018;
+// Dao et al., 2022).
 #pragma once
 
 #include "math.hpp"
@@ -140,6 +140,7 @@ MGX_NOINLINE void scores(const float* qt, Rows k, int64_t nk, int64_t dim, float
         const float* row[KR];
         for (int i = 0; i < KR; ++i) row[i] = k.at + (j + i < nk ? j + i : nk - 1) * k.stride;
         F acc[KR][V] = {};
+#pragma GCC unroll 4
         for (int64_t d = 0; d < dim; ++d) {
             F x[V];
 #pragma GCC unroll 4

@@ -9,8 +9,8 @@
 //   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read
 //   zero. No scratch.
 //
-// A unit of work is one output row of CHUNK channels, rows of a chunk one after the other, so that the input
-// rows which they share stay cached. Within it TILE pixels of one register of channels are summed at once.
+// A unit of work is one output row of a chunk of channels, rows of a chunk one after the other, so that the
+// input rows which they share stay cached. Within it TILE pixels of one register are summed at once.
 #pragma once
 
 #include "team.hpp"
@@ -33,7 +33,14 @@ inline constexpr bool depthwise_special(const Depthwise& p) {
 namespace dw {
 
 inline constexpr int TILE = 8;
-inline constexpr int64_t CHUNK = 256;
+inline constexpr int64_t CACHE = 32768;  // bytes of the first-level cache for the input rows that are shared
+
+// Channels of a unit: as many as let the input rows of one output row stay cached; where not even 64 do, rows
+// come from the second level anyway, and long runs of channels suit it best.
+inline int64_t chunk_channels(const Depthwise& p, int64_t size) {
+    const int64_t fit = CACHE / (p.kernel[1] * p.in[2] * size) / 64 * 64;
+    return fit == 0 || fit > 256 ? 256 : fit;
+}
 
 // The filter rows that one output row sums, at the first of them: counts and steps of axes 0 and 1.
 template <class TX, class TW> struct Source {
@@ -139,7 +146,7 @@ MGX_INLINE void line(const Source<TX, TW>& s, int64_t width, int n, int64_t row,
 
 template <int K, int S, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
-    const int64_t wide = dw::CHUNK, chunks = (p.c + wide - 1) / wide;
+    const int64_t wide = dw::chunk_channels(p, sizeof(TX)), chunks = (p.c + wide - 1) / wide;
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
     const Range range = team.share(p.n * p.out[0] * chunks * p.out[1]);
     for (int64_t i = range.begin; i < range.end; ++i) {

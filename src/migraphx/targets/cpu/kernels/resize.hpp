@@ -2,8 +2,9 @@
 //
 //   resize<TAPS>(team, params, x, rows, columns, epi)
 //     x        [n][in_h][in_w][c], element strides x_n, x_h, x_w, channels contiguous: float, half or bf16
-//     rows     Samples<TAPS> of out_h entries, columns of out_w: index[o * TAPS + t] in 0 .. in - 1 (the caller
-//              clamps), weight[o * TAPS + t]. TAPS = 1 is nearest (no weights read), 2 linear, 4 cubic.
+//     rows     Samples<TAPS> of out_h entries, columns of out_w: index[o * TAPS + t] in 0 .. in - 1,
+//              clamped by the caller; weight[o * TAPS + t]. TAPS = 1 is nearest (no weights
+//              are read), 2 linear, 4 cubic.
 //     epi      row = (n * out_h + y) * out_w + x, column = channel; value: the sum over both axes of
 //              weight * weight * element, in float
 //   No scratch. A unit of work is one output row.
