@@ -32,14 +32,17 @@ int64_t gemm_bytes() { return GEMM_SCRATCH; }
 
 void run_gemm(const Gemm* g, const float* a, const float* b, float* c, char* scratch, int threads) {
     const Put put{c, g->n};
-    parallel(threads, scratch, GEMM_SCRATCH, [&](const Team& t, char* s) { gemm<float>(t, *g, a, b, put, s); });
+    parallel(threads, scratch, GEMM_SCRATCH,
+             [&](const Team& t, char* s) { gemm<float>(t, *g, a, b, put, s); });
 }
 void run_conv(const Conv* c, const float* x, const float* w, float* y, char* scratch, int threads) {
     const Put put{y, c->oc};
-    parallel(threads, scratch, conv_bytes(c), [&](const Team& t, char* s) { conv<float>(t, *c, x, w, put, s); });
+    parallel(threads, scratch, conv_bytes(c),
+             [&](const Team& t, char* s) { conv<float>(t, *c, x, w, put, s); });
 }
 void run_winograd(const Conv* c, const float* x, const float* u, float* y, char* scratch, int threads) {
     const Put put{y, c->oc};
-    parallel(threads, scratch, winograd_bytes(c), [&](const Team& t, char* s) { winograd(t, *c, x, u, put, s); });
+    parallel(threads, scratch, winograd_bytes(c),
+             [&](const Team& t, char* s) { winograd(t, *c, x, u, put, s); });
 }
 }

@@ -68,7 +68,8 @@ template <class T, class TA, class TB> struct Micro {
     int64_t step, panel;
     T* tile;                // [rows of the tile][columns of the tile]
     bool accumulate;        // start from the tile, not from zero
-    const char* ahead;      // one cache line from here is prefetched with every k
+    const char* ahead;      // what is prefetched meanwhile, ahead_step bytes farther with every k
+    int64_t ahead_step;
 };
 
 template <class T, int N, class S> MGX_INLINE vec<T, N> load_as(const S* p) {
@@ -117,7 +118,7 @@ MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
         const TA* a[ROWS];
         unroll<ROWS>([&](auto r) { a[r] = rows[r] + u.k0; });
 #pragma GCC unroll 2
-        for (int64_t k = 0; k < kc; ++k, b += step, ahead += 64) {
+        for (int64_t k = 0; k < kc; ++k, b += step, ahead += u.ahead_step) {
             __builtin_prefetch(ahead, 0, 2);
             vec<T, N> bv[COLS];
             unroll<COLS>([&](auto j) { bv[j] = load_as<T, N>(b + (j / PER) * panel + (j % PER) * N); });
@@ -230,13 +231,23 @@ inline Passes passes(int64_t segs, int64_t kc) {
     return {count, 1, ceil_div(segs, count), kc};
 }
 
-// Where the next panels' first lines are fetched from while tile t of this panel is computed.
-template <class TB> inline const char* fetch_ahead(
-    const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tile) {
-    constexpr int64_t LINES = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) / 64 : 1;  // per k
-    if (tile >= panels * LINES) return reinterpret_cast<const char*>(b);         // all is on its way
-    return reinterpret_cast<const char*>(next + (tile / LINES) * panel) + (tile % LINES) * depth * 64;
-}
+// How the tiles of these panels fetch the next ones: tile t prefetches `step` bytes a k from at(t). All tiles
+// take part where they are many, so that the stream from memory is even.
+template <class TB> struct Ahead {
+    const TB *b, *next;
+    int64_t depth, panel, end, step;
+    static constexpr int64_t LINE = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) : 64;  // bytes per k and panel
+
+    Ahead(const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tiles)
+        : b(b), next(next), depth(depth), panel(panel), end(panels * LINE), step(64) {
+        while (step > 8 && tiles * step >= 2 * end) step /= 2;
+    }
+    const char* at(int64_t tile) const {
+        const int64_t from = tile * step;
+        if (from >= end) return reinterpret_cast<const char*>(b);  // all is on its way
+        return reinterpret_cast<const char*>(next + from / LINE * panel) + from % LINE * depth;
+    }
+};
 
 // One block of rows times some panels. The accumulators wait in `out` between passes over the depth.
 template <class T, class TA, class TB>
@@ -256,14 +267,14 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels
             const bool last = pass + 1 == plan.count;
             const TB* b = e.b + p * e.panel + (seg * e.kc + k0) * e.step;
             const TB* next = last ? e.b + (p + np) * e.panel : b + segs * kc * e.step;
+            const Ahead<TB> fetch(b, next, np, segs * kc, e.panel, parts.count);
             for (int64_t t = 0, r0 = 0; t < parts.count; r0 += parts.of(t), ++t) {
                 const int n = parts.of(t);
                 T* tile = plan.count == 1 ? out : out + r0 * width;
                 const TA** taps = table + r0 * e.segs + seg * n;
-                const char* ahead = fetch_ahead(b, next, np, segs * kc, e.panel, t);
                 const int64_t from = k0 + group * e.group_step, row = e.row0 + rows.begin + r0;
                 run_micro<T, TA, TB>(
-                    n, int(vecs), {taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, ahead});
+                    n, int(vecs), {taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.at(t), fetch.step});
                 if (last) e.finish(e.epi, row, col0 + col, n, int(cols), int(width), tile);
             }
         }

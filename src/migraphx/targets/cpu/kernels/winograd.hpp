@@ -153,13 +153,13 @@ inline void multiply_places(const Conv& c, const WinogradBlock& w, const float* 
             const int64_t then = p + np < w.panels.end ? p + np : per_place + w.panels.begin;
             const float* next = u + (k * per_place + then) * panel;
             float* out = w.m + k * w.m_stride + (p - w.panels.begin) * NR * w.tiles;
+            const Ahead<float> fetch(b, next, np, c.ic, panel, parts.count);
             for (int64_t t = 0, row = 0; t < parts.count; row += parts.of(t), ++t) {
                 const float* rows[MR<float>];
                 for (int r = 0; r < parts.of(t); ++r) rows[r] = w.v + k * w.v_stride + (row + r) * w.ic;
-                const char* ahead = fetch_ahead(b, next, np, c.ic, panel, t);
                 float* tile = out + row * vecs * LANES;
                 run_micro<float, float, float>(
-                    parts.of(t), int(vecs), {rows, 1, 0, c.ic, b, NR, panel, tile, false, ahead});
+                    parts.of(t), int(vecs), {rows, 1, 0, c.ic, b, NR, panel, tile, false, fetch.at(t), fetch.step});
             }
         }
 }
