@@ -273,8 +273,9 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels
                 T* tile = plan.count == 1 ? out : out + r0 * width;
                 const TA** taps = table + r0 * e.segs + seg * n;
                 const int64_t from = k0 + group * e.group_step, row = e.row0 + rows.begin + r0;
-                run_micro<T, TA, TB>(
-                    n, int(vecs), {taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.at(t), fetch.step});
+                const Micro<T, TA, TB> u{
+                    taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.at(t), fetch.step};
+                run_micro<T, TA, TB>(n, int(vecs), u);
                 if (last) e.finish(e.epi, row, col0 + col, n, int(cols), int(width), tile);
             }
         }

@@ -158,8 +158,9 @@ inline void multiply_places(const Conv& c, const WinogradBlock& w, const float* 
                 const float* rows[MR<float>];
                 for (int r = 0; r < parts.of(t); ++r) rows[r] = w.v + k * w.v_stride + (row + r) * w.ic;
                 float* tile = out + row * vecs * LANES;
-                run_micro<float, float, float>(
-                    parts.of(t), int(vecs), {rows, 1, 0, c.ic, b, NR, panel, tile, false, fetch.at(t), fetch.step});
+                const Micro<float, float, float> place{
+                    rows, 1, 0, c.ic, b, NR, panel, tile, false, fetch.at(t), fetch.step};
+                run_micro<float, float, float>(parts.of(t), int(vecs), place);
             }
         }
 }
