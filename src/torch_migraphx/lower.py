@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
@@ -174,7 +175,7 @@ def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModu
         single = len(survey.engine_outputs) == 1
         for k, n in enumerate(survey.engine_outputs):
             new[n] = call if single else graph.call_function(getitem, (call, k))
-    graph.output(fx.node.map_arg(survey.result, lambda n: new[n] if n in new else survey.env[n]))
+    graph.output(map_arg(survey.result, lambda n: new[n] if n in new else survey.env[n]))
     graph._codegen = copy.deepcopy(gm.graph._codegen)
     return fx.GraphModule(root, graph, class_name=type(gm).__name__)
 
@@ -185,8 +186,8 @@ def _write_numbers(gm: fx.GraphModule, survey: Survey) -> None:
         value = survey.env.get(n)
         if n.op in ("placeholder", "call_function") and isinstance(value, int | float) and n not in survey.refused:
             for user in list(n.users):
-                user.args = fx.node.map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
-                user.kwargs = fx.node.map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)
+                user.args = map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
+                user.kwargs = map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)
     gm.graph.eliminate_dead_code()
 
 
@@ -213,12 +214,23 @@ def _cut(
             continue
         sub = split.get_submodule(call.target)
         own = [n for n in sub.graph.nodes if n.op == "placeholder"]  # type: ignore[union-attr]
-        known = {n.name: fixed[a.name] for n, a in zip(own, call.args, strict=True) if a.name in fixed}
+        known = {n.name: _constant(split, a, fixed) for n, a in zip(own, call.args, strict=True)}
+        known = {name: value for name, value in known.items() if value is not None}
         samples = [known.get(n.name, n.meta.get("val")) for n in own]
         interpreter = MGXInterpreter(sub, samples, options.verbose_log, known)  # type: ignore[arg-type]
         interpreter.run()
         setattr(split, call.target, compiled(interpreter, options, f"mgx_{k}"))
         call.args = tuple(a for n, a in zip(own, call.args, strict=True) if n.name not in known)
+    split.graph.eliminate_dead_code()
     split.graph._codegen = codegen
-    split.recompile()
-    return split
+    return fx.GraphModule(split, split.graph, class_name=type(gm).__name__)  # without what nobody reads any more
+
+
+def _constant(gm: fx.GraphModule, n: fx.Node, fixed: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
+    """The tensor that a node always is: a weight, or an input that is compiled in."""
+    if n.op == "get_attr":
+        value = gm
+        for name in str(n.target).split("."):
+            value = getattr(value, name)
+        return value if isinstance(value, torch.Tensor) else None
+    return fixed.get(n.name)

@@ -8,9 +8,10 @@ from functools import cache, partial
 from typing import Any
 
 import torch
-from functorch.compile import default_partition, make_boxed_func
+from functorch.compile import default_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 

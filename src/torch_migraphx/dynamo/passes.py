@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
@@ -165,7 +166,7 @@ def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         value = n.meta.get("val")
         if n.op in ("placeholder", "call_function", "call_method") and isinstance(value, int | float | bool):
             for user in list(n.users):
-                user.args = fx.node.map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
-                user.kwargs = fx.node.map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)
+                user.args = map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
+                user.kwargs = map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)
     gm.graph.eliminate_dead_code()
     return gm

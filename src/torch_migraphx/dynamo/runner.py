@@ -43,9 +43,9 @@ def state_of(tensors: Sequence[torch.Tensor]) -> list[int]:
 class Runner:
     """Calls what `build(inputs, constants)` makes.
 
-    `names` are the graph's inputs; the values of those at the places `constants` are compiled in, and every call checks that they
-    are the same tensors in the same state, else compiles again. With `symbolic` sizes, there is one compiled form
-    for each set of sizes. May be called from several threads.
+    `names` are the graph's inputs; the values of those at the places `constants` are compiled in, and every call
+    checks that they are the same tensors in the same state, else compiles again. With `symbolic` sizes, there is one
+    compiled form for each set of sizes. May be called from several threads.
     """
 
     def __init__(self, build: Build, names: Sequence[str], constants: Collection[int], symbolic: bool) -> None:
@@ -59,7 +59,8 @@ class Runner:
         self.constants = frozenset(constants)
         at = sorted(self.constants)
         self._at = at
-        self._pick = (lambda args: ()) if not at else itemgetter(*at) if len(at) > 1 else lambda args: (args[at[0]],)
+        pick = itemgetter(*at) if len(at) > 1 else lambda args: tuple(args[k] for k in at)
+        self._pick: Callable[[Sequence[Any]], tuple[Any, ...]] = pick
 
     def __call__(self, *args: Any) -> Any:
         form = self._forms.get(self._key(args))

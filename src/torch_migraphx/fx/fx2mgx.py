@@ -75,6 +75,7 @@ class MGXInterpreter(fx.Interpreter):
         constants: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
         super().__init__(module, garbage_collect_values=False)
+        self.traced = module
         self.inputs = list(inputs)
         self.constants = dict(constants or {})
         self.verbose_log = verbose_log
@@ -87,7 +88,7 @@ class MGXInterpreter(fx.Interpreter):
 
     def unsupported_nodes(self) -> list[fx.Node]:
         """The nodes without a converter."""
-        return [n for n in self.module.graph.nodes if refusal(n)]
+        return [n for n in self.traced.graph.nodes if refusal(n)]
 
     def run(self, *args: Any, **kwargs: Any) -> migraphx.program:  # type: ignore[override]
         """Convert; returns `program`."""

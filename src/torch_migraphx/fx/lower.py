@@ -62,8 +62,8 @@ def lower_to_mgx(
 
 def refuse_other_devices(module: nn.Module, inputs: Sequence[Any]) -> None:
     """Raise where a weight or an input is not on the CPU."""
-    tensors = [*module.parameters(), *module.buffers(), *(x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor))]
-    elsewhere = {t.device.type for t in tensors} - {"cpu"}
+    tensors = [*module.parameters(), *module.buffers(), *tree_leaves(inputs)]
+    elsewhere = {t.device.type for t in tensors if isinstance(t, torch.Tensor)} - {"cpu"}
     if elsewhere:
         raise NotImplementedError(
             f"the model or its inputs are on {', '.join(sorted(elsewhere))}; this version compiles for the CPU: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -127,7 +128,7 @@ class MGXModule(nn.Module):
     def _state(self) -> dict[str, Any]:
         saved = b"" if self.program is None else migraphx.save_buffer(self.program)
         return {
-            "mxr": torch.frombuffer(bytearray(saved), dtype=torch.uint8) if saved else torch.empty(0, dtype=torch.uint8),
+            "mxr": torch.from_numpy(np.frombuffer(saved, np.uint8).copy()),
             "input_names": list(self.input_names),
             "output_names": list(self.output_names),
             "target": self.target,

@@ -30,7 +30,7 @@ def difference(got: Any, want: torch.Tensor) -> float:
         return 0.0
     if not want.dtype.is_floating_point:
         return 0.0 if torch.equal(got, want) else math.inf
-    got, want = got.double(), want.double()
+    got, want = got.detach().double(), want.detach().double()
     finite = want.isfinite()
     if not torch.equal(got.isfinite(), finite):
         return math.inf

@@ -1,6 +1,7 @@
 """Every converter, in every dialect it serves, against what torch itself computes."""
 
 import logging
+from operator import getitem
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tests.tolerances import assert_close
-from tests.torch_migraphx.fx.converters.samples import BY_CONVERTER, BY_TARGET
+from tests.torch_migraphx.fx.converters.samples import BY_TARGET
+from tests.torch_migraphx.fx.converters.samples_by_converter import BY_CONVERTER
 from torch_migraphx.fx import converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.fx.builder import to_numpy
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter, target_name
@@ -48,8 +50,7 @@ def graph_of(target: Any, kwargs: dict[str, Any]) -> tuple[fx.GraphModule, list[
     count = len(result) if isinstance(result, tuple | list) else 0
     name = target_name(target).split(".")[1]
     kept = 1 if name in UNCOMPARED else count
-    out = [graph.call_function(__import__("operator").getitem, (call, k)) for k in range(kept)] if count else call
-    graph.output(tuple(out) if count else out)
+    graph.output(tuple(graph.call_function(getitem, (call, k)) for k in range(kept)) if count else call)
     return fx.GraphModule({}, graph), tensors
 
 

@@ -1,0 +1,130 @@
+"""MGXModule: inputs checked at each call, saved, copied, called from threads."""
+
+import copy
+import io
+import pickle
+import threading
+
+import pytest
+import torch
+from torch import nn
+
+from torch_migraphx.fx import MGXInterpreter, MGXModule
+from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
+
+
+def module(fn, *inputs):
+    class Model(nn.Module):
+        def forward(self, *args):
+            return fn(*args)
+
+    traced = acc_tracer.trace(Model(), list(inputs))
+    interpreter = MGXInterpreter(traced, list(inputs))
+    interpreter.run()
+    return MGXModule(interpreter.program, interpreter.get_input_names(), interpreter.get_output_names(), target="ref")
+
+
+X, Y = torch.randn(3, 4), torch.randn(4)
+
+
+@pytest.fixture
+def both():
+    return module(lambda x, y: (x + y, x * y), X, Y)
+
+
+def test_outputs_are_new_and_row_major(both):
+    total, product = both(X, Y)
+    assert torch.equal(total, X + Y) and torch.equal(product, X * Y)
+    again, _ = both(X, Y)
+    assert again.data_ptr() != total.data_ptr() and total.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error", "match"),
+    [
+        ((X,), TypeError, "takes 2 inputs"),
+        ((X, Y, Y), TypeError, "takes 2 inputs"),
+        ((X, 3.0), TypeError, "must be a tensor"),
+        ((X.double(), Y), TypeError, "float64"),
+        ((X.t(), Y), ValueError, r"must be torch.float32 \[3, 4\]"),
+        ((X[None], Y), ValueError, r"got torch.float32 \[1, 3, 4\]"),
+        ((X.to_sparse(), Y), ValueError, "sparse"),
+        ((X.to("meta"), Y), ValueError, "on meta"),
+        ((X.clone().requires_grad_(), Y), RuntimeError, "requires a gradient"),
+    ],
+)
+def test_bad_inputs(both, inputs, error, match):
+    with pytest.raises(error, match=match):
+        both(*inputs)
+
+
+def test_strided_views_are_accepted(both):
+    for x in (
+        torch.randn(4, 3).t(),
+        torch.randn(6, 8)[::2, 1:5],
+        torch.randn(1, 4).expand(3, 4),
+        torch.randn(3, 4).flip(0),
+    ):
+        for y in (torch.randn(8)[::2], torch.randn(1).expand(4), torch.imag(torch.randn(4, dtype=torch.complex64).conj())):
+            assert torch.equal(both(x, y)[0], x + y)
+
+
+def test_every_type():
+    for dtype in (torch.float16, torch.bfloat16, torch.float64, torch.int8, torch.int32, torch.int64, torch.uint8):
+        x = torch.arange(6).reshape(2, 3).to(dtype)
+        assert torch.equal(module(lambda x: x + x, x)(x), x + x)
+    x = torch.tensor([True, False])
+    assert torch.equal(module(lambda x: ~x, x)(x), ~x)
+
+
+def test_empty_and_zero_dimensional():
+    x = torch.ones(0, 3)
+    assert module(lambda x: x + 1, x)(x).shape == (0, 3)
+    x = torch.tensor(2.0)
+    assert module(lambda x: x * 3, x)(x).item() == 6.0
+
+
+def test_unused_input():
+    f = module(lambda x, y: x + 1, X, Y)
+    assert torch.equal(f(X, Y), X + 1)
+
+
+def test_pickle_deepcopy_and_state_dict(both):
+    want = both(X, Y)
+    stored = io.BytesIO()
+    torch.save(both.state_dict(), stored)
+    stored.seek(0)
+    empty = MGXModule()
+    empty.load_state_dict(torch.load(stored, weights_only=True))
+    for other in (pickle.loads(pickle.dumps(both)), copy.deepcopy(both), empty, nn.Sequential(copy.deepcopy(both))[0]):
+        assert other.input_names == both.input_names
+        for g, w in zip(other(X, Y), want, strict=True):
+            assert torch.equal(g, w)
+
+
+def test_an_empty_module_says_so():
+    with pytest.raises(RuntimeError, match="empty"):
+        MGXModule()(X)
+
+
+def test_input_names_must_be_the_programs(both):
+    program = both.program.clone()
+    with pytest.raises(ValueError, match="input_names"):
+        MGXModule(program, ["x"], target="ref")
+
+
+def test_threads(both):
+    failures = []
+
+    def work(k):
+        x = torch.full((3, 4), float(k))
+        for _ in range(50):
+            if not torch.equal(both(x, Y)[0], x + Y):
+                failures.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
