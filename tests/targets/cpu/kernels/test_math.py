@@ -16,6 +16,11 @@ def _erf(x: np.ndarray) -> np.ndarray:
     return torch.special.erf(torch.from_numpy(x)).numpy()
 
 
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    e = np.exp(-np.abs(x))  # 1 / (1 + exp(-x)) would overflow where the answer is still a denormal number
+    return np.where(x < 0, e, 1) / (1 + e)
+
+
 def _round(x: np.ndarray) -> np.ndarray:
     t = np.trunc(x)
     return t + np.copysign(np.abs(x - t) >= 0.5, x)
@@ -26,7 +31,7 @@ UNARY: dict[str, Oracle] = {
     "rsqrt": lambda x: 1 / np.sqrt(x), "recip": lambda x: 1 / x, "sin": np.sin, "cos": np.cos,
     "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
     "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
+    "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
     "nearbyint": np.rint, "round": _round, "abs": np.abs, "sign": lambda x: np.nan_to_num(np.sign(x)),
 }  # fmt: skip
 BINARY: dict[str, Oracle] = {
