@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.convolution import conv_integer, with_bias
 from migraphx.onnx.graph import OnnxError, element_type
+from migraphx.onnx.matmul import matmul_integer
 from migraphx.onnx.registry import converter
 
 Value = Instruction
@@ -19,9 +23,7 @@ def spread(b: OnnxBuilder, x: Value, parameter: Value | None, axis: int, block_s
         wide = b.repeat_interleave(parameter, repeats=block_size, axis=axis)
         return b.slice(wide, axes=(axis,), starts=(0,), ends=(x.shape.lens[axis],))
     if parameter.shape.elements == 1:
-        return b.multibroadcast(b.reshape(parameter, dims=(1,)), out_lens=x.shape.lens) if x.shape.ndim else (
-            b.reshape(parameter, dims=())
-        )  # fmt: skip
+        return b.broadcast_to(b.reshape(parameter, dims=(1,) * x.shape.ndim), x.shape.lens)
     axis %= x.shape.ndim
     return b.broadcast(parameter, axis=axis, out_lens=x.shape.lens)
 
@@ -48,3 +50,33 @@ def dequantize_linear(
     inputs = [x, spread(b, x, scale, axis, block_size), spread(b, x, zero, axis, block_size)]
     y = b.instruction("dequantizelinear", [i for i in inputs if i is not None])
     return b.cast(y, element_type(output_dtype)) if output_dtype else y
+
+
+def requantized(b: OnnxBuilder, sums: Value, factor: Value, scale: Value, zero: Value) -> Value:
+    """Integer sums that stand for sums * factor, as the type of `zero`."""
+    real = b.mul(b.cast(sums, "float"), b.broadcast_to(factor, sums.shape.lens))
+    parts = [spread(b, real, v, 1, 0) for v in (b.cast(scale, "float"), zero)]
+    return b.instruction("quantizelinear", [real, *[p for p in parts if p is not None]], out_type=zero.shape.type)
+
+
+@converter("QLinearMatMul")
+def qlinear_matmul(
+    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value, y: Value, y_scale: Value, y_zero: Value,
+    scale: Value, zero: Value,
+) -> Value:  # fmt: skip
+    """The product of two quantized matrices, quantized."""
+    factor = b.mul(*b.common(b.cast(x_scale, "float"), b.cast(y_scale, "float")))
+    return requantized(b, matmul_integer(b, x, y, x_zero, y_zero), factor, scale, zero)
+
+
+@converter("QLinearConv")
+def qlinear_conv(
+    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value, w: Value, w_scale: Value, w_zero: Value,
+    scale: Value, zero: Value, bias: Value | None = None, **attributes: Any,
+) -> Value:  # fmt: skip
+    """A convolution of quantized numbers, quantized; the bias is int32, w_scale one number or one a channel."""
+    sums = with_bias(b, conv_integer(b, x, w, x_zero, w_zero, **attributes), bias)
+    factor = b.mul(*b.common(x_scale, w_scale))
+    if factor.shape.elements > 1:
+        factor = b.reshape(factor, dims=(-1, *(1,) * (x.shape.ndim - 2)))
+    return requantized(b, sums, factor, scale, zero)
