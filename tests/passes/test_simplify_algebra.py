@@ -170,6 +170,15 @@ def test_where():
     assert left_of(build, x=(5,), y=(5,)) == {"less": 1, "where": 1}
 
 
+def test_logic_with_constants():
+    def build(b: Builder, x: Value, y: Value) -> list[Value]:
+        true, false = (b.multibroadcast(b.literal(np.array([v])), out_lens=x.shape.lens) for v in (True, False))
+        c = b.less(x, y)
+        return [b.logical_and(c, true), b.logical_or(false, c), b.logical_and(c, false)]
+
+    assert left_of(build, x=(5,), y=(5,)) == {"less": 1, "logical_and": 1}
+
+
 def test_idempotents():
     def build(b: Builder, x: Value) -> list[Value]:
         return [b.relu(b.relu(x)), b.abs(b.abs(x)), b.neg(b.neg(x)), b.max(x, x), b.relu(b.abs(x))]

@@ -91,6 +91,17 @@ def test_gather_of_one_index(index: int):
     assert not left.get("gather") and left["slice"] == 2
 
 
+@pytest.mark.parametrize(
+    ("indices", "left"),
+    [([1, 2, 3], "slice"), ([[0, 1], [2, 3]], "reshape"), ([-2, -1], "slice"), ([-1, 0], "gather"), ([2, 1], "gather")],
+)
+def test_gather_of_a_range(indices: list, left: str):
+    def build(b: Builder, x: Value) -> Value:
+        return b.relu(b.gather(x, b.literal(np.array(indices)), axis=1))
+
+    assert left_of(build, x=(2, 4, 3)) == {left: 1, "relu": 1}
+
+
 def test_an_index_out_of_range_is_left_to_the_operator():
     program = program_of(lambda b, x: b.gather(x, b.literal(np.array([9])), axis=1), x=(2, 4))
     simplify_reshapes(program.main)

@@ -185,6 +185,14 @@ def add_of_zero(b: Builder, x: Instruction, a: Instruction) -> Answer:
     return x
 
 
+@rewrites(lambda b, x, a: b.one_of(("logical_and", "logical_or"), x, b.constant("a")))
+def logical_of_neutral(b: Builder, x: Instruction, a: Instruction, root: Instruction) -> Answer:
+    """x and true -> x, x or false -> x, of bools"""
+    value = compact(a)
+    neutral = value.all() if root.name == "logical_and" else not value.any()
+    return x if neutral and x.shape.type == "bool" else Refuse("not a neutral constant")
+
+
 @rewrites(lambda b, x, a: b.pow(x, b.constant("a")))
 def pow_of_whole(b: Builder, x: Instruction, a: Instruction) -> Answer:
     """pow(x, 1) -> x, pow(x, 2) -> x * x, pow(x, 3) -> x * x * x, pow(x, -1) -> 1 / x"""
@@ -290,7 +298,7 @@ def where_not(b: Builder, c: Instruction, x: Instruction, y: Instruction) -> Ans
 
 
 RULES: list[Rule] = [
-    mul_by_one, add_of_zero,  # first: what goes away needs no other rule
+    mul_by_one, add_of_zero, logical_of_neutral,  # first: what goes away needs no other rule
     mul_of_mul, add_of_add, add_of_biased, mul_of_add, sub_of_constant, div_by_constant,
     scale_of_convolution, scale_before_convolution, scale_of_dot, scale_of_left_dot, scale_before_dot,
     pow_of_whole, idempotent, neg_of_neg, extreme_of_same, convert_to_same, convert_of_convert,

@@ -16,7 +16,7 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ops.movement import Slice
-from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of
+from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of
 from migraphx.passes.pointwise_ops import POINTWISE, WITH_EPILOGUE
 from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 from migraphx.passes.shapes import same_memory
@@ -222,19 +222,21 @@ def _slice(b: Builder, x: Instruction, ranges: dict[int, range]) -> Instruction:
 
 
 @rewrites(lambda b, x, i: b.gather(x, b.constant("i")))
-def gather_of_one(b: Builder, x: Instruction, i: Instruction, root: Instruction) -> Answer:
-    """gather(x, 3) -> x[3:4], a view"""
-    index = scalar_of(i)
+def gather_of_range(b: Builder, x: Instruction, i: Instruction, root: Instruction) -> Answer:
+    """gather(x, 3) -> x[3:4], gather(x, {3, 4, 5}) -> x[3:6]: views"""
     axis = root.op.attributes()["axis"] % x.shape.ndim
-    length = x.shape.lens[axis]
-    if index is None or not -length <= index < length:
-        return Refuse("several indices, or one out of range")
-    at = int(index) % length
-    cut = _slice(b, x, {axis: range(at, at + 1)})
+    length, indices = x.shape.lens[axis], value_of(i).reshape(-1)
+    if not indices.size or not -length <= indices[0] < length:
+        return Refuse("no index, or one out of range")
+    start = int(indices[0]) % length
+    if start + indices.size > length or not np.array_equal(indices, indices[0] + np.arange(indices.size)):
+        return Refuse("indices that do not follow one another")
+    if indices[0] < 0 <= indices[-1]:
+        return Refuse("indices that pass the end")
+    cut = _slice(b, x, {axis: range(start, start + indices.size)})
     if cut.shape.lens == root.shape.lens:
         return cut
-    kept = tuple(n for d, n in enumerate(cut.shape.lens) if d != axis)
-    return b.squeeze(cut, axes=[axis]) if kept == root.shape.lens else Refuse("the index has a rank above 1")
+    return b.reshape(cut, dims=root.shape.lens) if i.shape.ndim else b.squeeze(cut, axes=[axis])
 
 
 # ---- reshapes of what is not row-major ----
@@ -446,7 +448,7 @@ RULES: list[Rule] = [
     transpose_as_reshape, pad_of_convolution,
     transpose_of_transpose, flatten_as_reshape, reshape_of_reshape,
     broadcast_of_broadcast, broadcast_of_leading_ones, broadcast_as_multibroadcast,
-    slice_of_slice, slice_of_concat, concat_of_few, concat_of_slices, gather_of_one,
+    slice_of_slice, slice_of_concat, concat_of_few, concat_of_slices, gather_of_range,
     reshape_of_slice, reshape_as_views, reshape_as_split, dot_of_reshape,
     pointwise_of_broadcasts, pointwise_of_views,
 ]
