@@ -42,7 +42,7 @@ struct alignas(64) Barrier {
         }
         for (int spins = 0; __atomic_load_n(&phase, __ATOMIC_ACQUIRE) == now; ++spins) {
             pause();
-            if (spins >= 4096) sched_yield();  // more threads than cores: let the late one run
+            if (spins >= 512) sched_yield();  // more threads than cores: let the late one run
         }
     }
 
