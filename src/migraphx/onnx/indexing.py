@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.shape import standard_strides
 from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
@@ -24,7 +27,22 @@ def gather_elements(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -
 
 @converter("GatherND")
 def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
-    return b.gathernd(data, indices, batch_dims=batch_dims)
+    """Known index tuples become plain positions: torch's masks are indexed by ranges, which leaves a reshape."""
+    tuples = b.constant(indices)
+    if tuples is None or batch_dims:
+        return b.gathernd(data, indices, batch_dims=batch_dims)
+    depth, lens = tuples.shape[-1], data.shape.lens
+    if depth > len(lens):
+        raise OnnxError(f"index tuples of {depth} do not fit {len(lens)} dimensions")
+    length = np.array(lens[:depth], np.int64)
+    if ((tuples < -length) | (tuples >= length)).any():
+        raise OnnxError(f"an index is out of range for the lengths {lens[:depth]}")
+    places = np.where(tuples < 0, tuples + length, tuples)
+    rows = (places * np.array(standard_strides(lens[:depth]), np.int64)).sum(-1)
+    count = math.prod(lens[:depth])
+    if np.array_equal(rows.reshape(-1), np.arange(count)):
+        return b.reshape(data, dims=(*rows.shape, *lens[depth:]))
+    return b.gather(b.reshape(data, dims=(count, *lens[depth:])), b.literal(rows.astype(np.int64)), axis=0)
 
 
 @converter("Scatter", "ScatterElements")
