@@ -60,15 +60,13 @@ WINOGRAD_G = _winograd_transform()
 def pack_winograd(w: np.ndarray) -> np.ndarray:
     """{OC, IC, 3, 3} -> {36, ceil(OC / NR), IC, NR}: G w G^T, each of its 36 places packed as a dot's weights."""
     oc, ic, *_ = w.shape
-    kron = np.kron(WINOGRAD_G, WINOGRAD_G)  # {36, 9}: both transforms as one product
-    places = (kron @ w.reshape(oc * ic, 9).T.astype(np.float64)).astype(np.float32)
     nr = panel()
     panels = -(-oc // nr)
-    packed = np.zeros((36, panels, ic, nr), np.float32)
-    for p in range(panels):
-        part = places.reshape(36, oc, ic)[:, p * nr : (p + 1) * nr]
-        packed[:, p, :, : part.shape[1]] = part.swapaxes(1, 2)
-    return packed
+    padded = np.zeros((panels * nr, ic, 9), np.float32)
+    padded[:oc] = w.reshape(oc, ic, 9)
+    taps = padded.reshape(panels, nr, ic, 9).transpose(3, 0, 2, 1).reshape(9, -1)
+    transform = np.kron(WINOGRAD_G, WINOGRAD_G).astype(np.float32)  # {36, 9}: both sides in one product
+    return (transform @ taps).reshape(36, panels, ic, nr)
 
 
 def pack_depthwise(w: np.ndarray) -> np.ndarray:
