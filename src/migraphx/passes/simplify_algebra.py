@@ -259,7 +259,10 @@ def div_by_sqrt(b: Builder, x: Instruction, y: Instruction) -> Answer:
 
 @rewrites(lambda b, x, y: b.div(y, b.multibroadcast(x)))
 def div_by_broadcast(b: Builder, x: Instruction, y: Instruction, root: Instruction) -> Answer:
-    """y / broadcast(x) -> y * broadcast(1 / x): fewer divisions, off by one unit in the last place"""
+    """y / broadcast(x) -> y * broadcast(1 / x): fewer divisions, off by one unit in the last place
+
+    Where 1 / x is no normal number (|x| below 3e-39 or above 8e37 in float) the quotient is lost.
+    """
     if x.shape.type not in WIDE or is_constant(x):
         return Refuse("narrow floats and integers round 1 / x; constants have a rule of their own")
     if 4 * x.shape.elements > y.shape.elements:
