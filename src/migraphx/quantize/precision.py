@@ -1,0 +1,42 @@
+"""Floats in a narrower float type: fp16, bf16."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import ShapeError
+from migraphx.ir.program import Program, reachable
+
+ALL = "all"
+WIDE = ("float", "double")
+
+
+def narrow(program: Program, type: str, names: Collection[str] = (ALL,)) -> None:
+    """Let the named operators (default: all) read and give floats of `type`; inputs and outputs keep their types.
+
+    Every such operator gets converts round it; where two meet, the passes drop what changes nothing. Operators
+    without floats, and those whose result has another type than their inputs, stay as they are.
+    """
+    for module in reachable(program.main):
+        for ins in list(module):
+            if (ALL in names or ins.name in names) and _narrows(ins):
+                _convert(module, ins, type)
+
+
+def _narrows(ins: Instruction) -> bool:
+    """Whether an instruction computes floats from floats of the same type."""
+    if ins.name.startswith("@") or ins.name == "convert" or ins.modules or ins.shape.type not in WIDE:
+        return False
+    return any(i.shape.type == ins.shape.type for i in ins.inputs)
+
+
+def _convert(module: Module, ins: Instruction, type: str) -> None:
+    b = Builder(module, before=ins, origin=ins.origin)
+    inputs = [b.cast(i, type) if i.shape.type in WIDE else i for i in ins.inputs]
+    try:
+        made = module.add_instruction(ins.op, inputs, before=ins, origin=ins.origin)
+    except ShapeError:
+        return  # an operator that does not take the type keeps its own
+    module.replace(ins, b.convert(made, target_type=ins.shape.type))

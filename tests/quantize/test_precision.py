@@ -1,0 +1,58 @@
+"""Programs in half and bfloat16 against the same program in float."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import migraphx
+from migraphx.ir.builder import Builder
+from migraphx.ir.shape import Shape
+from tests.tolerances import relative_error
+
+RNG = np.random.default_rng(2)
+
+
+def program() -> migraphx.program:
+    p = migraphx.program()
+    main = p._impl.main
+    b = Builder(main)
+    i = main.add_parameter("i", Shape("int64", (5,)))
+    x = main.add_parameter("x", Shape("float", (5, 32)))
+    table = b.literal(RNG.standard_normal((9, 32)).astype(np.float32))
+    h = b.add(x, b.gather(table, i, axis=0))
+    w = b.literal(RNG.standard_normal((24, 32)).astype(np.float32))
+    h = b.layer_norm(b.gelu(b.linear(h, w, b.literal(RNG.standard_normal(24).astype(np.float32)))))
+    main.add_return([b.softmax(h, axis=1), b.argmax(h, axis=1)])
+    return p
+
+
+INPUTS = {"i": np.array([0, 3, 8, 8, 1]), "x": RNG.standard_normal((5, 32)).astype(np.float32)}
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+@pytest.mark.parametrize(("quantize", "type", "error"), [("fp16", "half", 5e-3), ("bf16", "bf16", 5e-2)])
+def test_narrow(target: str, quantize: str, type: str, error: float) -> None:
+    wide = program()
+    low = wide.clone()
+    getattr(migraphx, f"quantize_{quantize}")(low)
+    assert any(i.shape().type_string() == f"{type}_type" and i.name() == "dot" for i in low.get_main_module())
+    for p in (wide, low):
+        p.compile(migraphx.get_target(target))
+    assert low.get_output_shapes() == wide.get_output_shapes()
+    got, want = (np.array(p.run(INPUTS)[0]) for p in (low, wide))
+    assert 0 < relative_error(got, want) < error
+
+
+def test_named_operators_only() -> None:
+    p = program()
+    migraphx.quantize_fp16(p, ["dot"])
+    halves = {i.name() for i in p.get_main_module() if i.shape().type_string() == "half_type"}
+    assert halves == {"dot", "convert"}
+
+
+def test_compiled_program_is_refused() -> None:
+    p = program()
+    p.compile(migraphx.get_target("ref"))
+    with pytest.raises(RuntimeError, match="before compiling"):
+        migraphx.quantize_bf16(p)
