@@ -9,11 +9,16 @@ import numpy as np
 from migraphx.api.shape import shape, wrap
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import Shape
+from migraphx.runtime import dlpack
 from migraphx.runtime.argument import Argument
 
 
 class argument(Argument):
-    """A shape and the memory that holds its values; made from anything NumPy reads, without a copy."""
+    """A shape and the memory that holds its values.
+
+    Made from an array, a CPU tensor (DLPack) or a buffer without a copy, and from numbers and lists. Arrays with
+    negative strides or of foreign byte order must be copied first: ValueError.
+    """
 
     __slots__ = ()
 
@@ -44,11 +49,20 @@ class argument(Argument):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.array, dtype, copy=copy)
 
+    def __buffer__(self, flags: int) -> memoryview:
+        """From Python 3.12 on, `memoryview(argument)`; bf16 and fp8 have no buffer format, their bytes are given."""
+        array = self.array
+        plain: Any = array if self.shape.type not in dlpack.CODES else array.view(f"u{array.itemsize}")
+        return memoryview(plain)
+
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return self.array.__dlpack__(**kwargs)
+        return dlpack.write(self.array) if self.shape.type in dlpack.CODES else self.array.__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self.array.__dlpack_device__()
+        return dlpack.CPU_DEVICES[0], 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return argument, (self.array,)  # copies and pickles own their memory
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Argument):
@@ -70,7 +84,9 @@ def as_array(data: Any) -> np.ndarray:
         try:
             return np.from_dlpack(data)
         except (BufferError, RuntimeError, TypeError):
-            pass  # a type or a read-only flag that DLPack cannot carry; the array protocols below can
+            found = dlpack.read(data)  # raises the producer's reason, where that is why
+            if found is not None:
+                return found
     return np.asarray(data)
 
 
@@ -84,20 +100,30 @@ def publish(plain: Argument) -> argument:
 
 def argument_from_pointer(s: shape, pointer: int) -> argument:
     """View memory that the caller keeps alive."""
+    if not pointer and s._impl.elements:
+        raise ValueError(f"argument_from_pointer: a null pointer holds no {s}")
     return publish(Argument(s._impl, pointer))
 
 
 def create_argument(s: shape, values: Any) -> argument:
-    """An argument of shape `s` filled with `values` in row-major order."""
-    made = Argument.empty(s._impl)
-    made.array[...] = np.asarray(values).reshape(s._impl.lens)
-    return publish(made)
+    """An argument of shape `s` filled with `values` in row-major order; ValueError where the type changes one."""
+    given = np.asarray(values)
+    if given.size != s._impl.elements:
+        raise ValueError(f"create_argument: {given.size} values for {s}, which holds {s._impl.elements}")
+    return _filled(s, given.reshape(s._impl.lens))
 
 
 def fill_argument(s: shape, value: float) -> argument:
-    """An argument of shape `s`, every element `value`."""
+    """An argument of shape `s`, every element `value`; ValueError where the type changes it."""
+    return _filled(s, np.asarray(value))
+
+
+def _filled(s: shape, values: np.ndarray) -> argument:
     made = Argument.empty(s._impl)
-    made.array[...] = value
+    with np.errstate(over="ignore", invalid="ignore"):
+        made.array[...] = values
+    if s._impl.type not in dtypes.FLOATS and not np.array_equal(made.array, np.broadcast_to(values, s._impl.lens)):
+        raise ValueError(f"a value is no {s._impl.type}: {np.array2string(values, threshold=10)}")
     return publish(made)
 
 

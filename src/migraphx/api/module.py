@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from inspect import signature
 from typing import Any
 
 from migraphx.api.argument import argument, as_array
@@ -11,6 +12,7 @@ from migraphx.api.shape import shape, wrap
 from migraphx.ir.builder import COMPOSITES, Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation, Return, operation
+from migraphx.ir.program import Program
 from migraphx.ir.text import module_text
 
 
@@ -47,6 +49,12 @@ class macro:
         if name not in COMPOSITES:
             near = get_close_matches(name, COMPOSITES, 1)
             raise ValueError(f"unknown macro {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+        _, *known = signature(COMPOSITES[name]).parameters  # the first is the builder
+        for key in attributes:
+            if key not in known:
+                near = get_close_matches(key, known, 1)
+                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
+                raise ValueError(f"{name}: unknown attribute {key!r}{hint}")
         self._name, self._attributes = name, attributes
 
     def name(self) -> str:
@@ -99,8 +107,9 @@ class instruction_ref:
 class module:
     """A list of instructions of a program."""
 
-    def __init__(self, impl: Module) -> None:
+    def __init__(self, impl: Module, program: Program) -> None:
         self._impl = impl
+        self._program = program
         self._origin = ""
 
     def set_origin(self, origin: str) -> None:
@@ -110,9 +119,22 @@ class module:
     def add_instruction(
         self, operation: op, args: Sequence[instruction_ref] = (), mod_args: Sequence[module] = ()
     ) -> instruction_ref:
-        inputs = [a._impl for a in args]
-        modules = [m._impl for m in mod_args]
+        if not isinstance(operation, op):
+            raise TypeError(f"add_instruction: the operator must be a migraphx.op, got {operation!r}")
+        inputs, modules = self._own(args), [m._impl for m in mod_args]
         return instruction_ref(self._impl.add_instruction(operation._impl, inputs, modules, origin=self._origin))
+
+    def _own(self, args: Sequence[instruction_ref]) -> list[Instruction]:
+        """The instructions behind references, which must be of this program."""
+        if isinstance(args, instruction_ref):
+            raise TypeError("the inputs must be a list of instructions, got one instruction")
+        for a in args:
+            if not isinstance(a, instruction_ref):
+                raise TypeError(f"an input must be an instruction, got {a!r}")
+            owner = a._impl.owner
+            if owner is None or self._program.modules.get(owner.name) is not owner:
+                raise ValueError(f"the input {a!r} belongs to another program, or was removed")
+        return [a._impl for a in args]
 
     def add_macro(
         self, composite: macro, args: Sequence[instruction_ref | None] = ()
@@ -129,7 +151,7 @@ class module:
         self, composite: macro, args: Sequence[instruction_ref | None], before: Instruction | None
     ) -> instruction_ref | list[instruction_ref]:
         build = COMPOSITES[composite.name()]
-        inputs = [None if a is None else a._impl for a in args]
+        inputs = [None if a is None else self._own([a])[0] for a in args]
         made = build(Builder(self._impl, before, self._origin), *inputs, **composite.values())
         return instruction_ref(made) if isinstance(made, Instruction) else [instruction_ref(i) for i in made]
 
@@ -138,13 +160,15 @@ class module:
         return instruction_ref(self._impl.add_literal(as_array(value), self._origin))
 
     def add_parameter(self, name: str, s: shape) -> instruction_ref:
+        if not isinstance(s, shape):
+            raise TypeError(f"add_parameter: {name!r} needs a migraphx.shape, got {s!r}")
         return instruction_ref(self._impl.add_parameter(name, s._impl))
 
     def add_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
-        return instruction_ref(self._impl.add_return([a._impl for a in args]))
+        return instruction_ref(self._impl.add_return(self._own(args)))
 
     def replace_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
-        return instruction_ref(self._impl.replace_return([a._impl for a in args]))
+        return instruction_ref(self._impl.replace_return(self._own(args)))
 
     def get_returns(self) -> list[instruction_ref]:
         last = self._impl.last

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ import numpy as np
 from migraphx.api.argument import argument, as_array, publish
 from migraphx.api.module import module
 from migraphx.api.shape import shape, wrap
+from migraphx.api.to_py import python_code
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import program_text
+from migraphx.ir.verify import verify_program
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
@@ -39,10 +42,10 @@ class program:
     # ---- building ----
 
     def get_main_module(self) -> module:
-        return module(self._impl.main)
+        return module(self._impl.main, self._impl)
 
     def create_module(self, name: str) -> module:
-        return module(self._impl.create_module(name))
+        return module(self._impl.create_module(name), self._impl)
 
     def sort(self) -> None:
         """Put every instruction after its inputs."""
@@ -87,11 +90,14 @@ class program:
         **more: Any,
     ) -> None:
         """Compile for a target. The program keeps its instructions as they are; printing shows them unchanged."""
+        if not hasattr(t, "compile"):
+            raise TypeError(f"compile: the target must come from migraphx.get_target, got {t!r}")
         if self._executable is not None:
             raise RuntimeError("the program is already compiled; compile a clone for another target")
         self._options = CompileOptions.of(
             offload_copy=offload_copy, fast_math=fast_math, exhaustive_tune=exhaustive_tune, **more
         )
+        verify_program(self._impl)
         self._executable = t.compile(self._impl.clone(), self._options)
 
     def run(self, params: Mapping[str, Any]) -> list[argument]:
@@ -103,36 +109,18 @@ class program:
         executable = self._executable
         if executable is None:
             raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
+        if not isinstance(params, Mapping):
+            raise TypeError(f"run: params must map names to values, got a {type(params).__name__}")
         inputs = [_bind(n, s, params) for n, s in executable.parameters.items()]
-        outputs = self._given_outputs(executable, params)
-        if len(params) != len(inputs) + (len(outputs) if outputs else 0):
-            self._refuse_unknown(executable, params)
+        outputs = None
+        if len(params) != len(inputs):  # more: outputs, or names that the program does not have
+            outputs = _given_outputs(executable, params)
+            _refuse_overlap(inputs, outputs)
         return [publish(a) for a in executable.run(inputs, outputs)]
 
     def run_async(self, params: Mapping[str, Any], stream: Any = None, stream_type: str = "") -> list[argument]:
         """As `run`: on the CPU there is no stream to wait on, the results are ready when it returns."""
         return self.run(params)
-
-    def _given_outputs(self, executable: Executable, params: Mapping[str, Any]) -> list[Argument] | None:
-        if f"{OUTPUT_PREFIX}0" not in params:
-            return None
-        outputs = []
-        for k, s in enumerate(executable.outputs):
-            name = f"{OUTPUT_PREFIX}{k}"
-            given = params.get(name)
-            given = given if isinstance(given, Argument) else Argument.of(as_array(given))
-            if not _same(given.shape, s):
-                raise ValueError(f"output {name!r} must have shape {s}, got {given.shape}")
-            outputs.append(given)
-        return outputs
-
-    def _refuse_unknown(self, executable: Executable, params: Mapping[str, Any]) -> None:
-        known = [*executable.parameters, *(f"{OUTPUT_PREFIX}{k}" for k in range(len(executable.outputs)))]
-        for name in params:
-            if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
-                raise ValueError(f"the program has no parameter {name!r}{hint}")
 
     # ---- showing ----
 
@@ -141,7 +129,7 @@ class program:
 
     def to_py(self) -> str:
         """Python code that builds this program through the public API."""
-        return _python(self._impl)
+        return python_code(self._impl)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, program) and program_text(self._impl) == program_text(other._impl)
@@ -161,55 +149,67 @@ def _same(a: Shape, b: Shape) -> bool:
 
 def _bind(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
     if name not in params:
-        raise ValueError(f"input {name!r} ({expected}) is missing; given: {', '.join(params) or 'none'}")
+        near = get_close_matches(name, params, 1)
+        hint = f"did you mean it by {near[0]!r}?" if near else f"given: {', '.join(map(str, params)) or 'none'}"
+        raise ValueError(f"input {name!r} ({expected}) is missing; {hint}")
     value = params[name]
-    given = value if isinstance(value, Argument) else Argument.of(*_native(name, value))
+    given = value if isinstance(value, Argument) else Argument.of(_native(name, value))
     if given.shape is expected or _same(given.shape, expected):
         return given
     if given.shape.type != expected.type or given.shape.lens != expected.lens:
         raise ValueError(f"input {name!r} must have shape {expected}, got {given.shape}")
     copy = Argument.empty(expected)
     np.copyto(copy.array, given.array)
+    if expected.broadcasted and copy.array.tobytes() != given.array.tobytes():
+        raise ValueError(f"input {name!r} has shape {expected}: its values must be equal where the stride is 0")
     return copy
 
 
-def _native(name: str, value: Any) -> tuple[np.ndarray]:
-    array = as_array(value)
-    if array.dtype.byteorder == ">" or any(s < 0 or s % array.itemsize for s in array.strides):
-        array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+def _native(name: str, value: Any) -> np.ndarray:
     try:
+        array = as_array(value)
+        if array.dtype.byteorder == ">" or any(s < 0 or s % array.itemsize for s in array.strides):
+            array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
         Shape.of(array)
-    except ValueError as error:
-        raise ValueError(f"input {name!r}: {error}") from None
-    return (array,)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise type(error)(f"input {name!r}: {error}") from None
+    return array
 
 
-def _python(impl: Program) -> str:
-    lines = ["import migraphx", "import numpy as np", "", "p = migraphx.program()"]
-    env: dict[Any, str] = {}
-    for m in impl.modules.values():
-        var = f"m_{m.name}" if m.name != "main" else "m"
-        lines.append(f"{var} = " + ("p.get_main_module()" if m.name == "main" else f"p.create_module({m.name!r})"))
-        env[m] = var
-    for m in reversed(impl.modules.values()):
-        for n, ins in enumerate(m):
-            env[ins] = f"{env[m]}_{n}"
-            lines.append(_python_line(ins, env[m], env))
-    return "\n".join(lines) + "\n"
+def _given_outputs(executable: Executable, params: Mapping[str, Any]) -> list[Argument]:
+    """The memory that the caller gave for every output; ValueError for other names and for missing outputs."""
+    wanted = {f"{OUTPUT_PREFIX}{k}": s for k, s in enumerate(executable.outputs)}
+    known = [*executable.parameters, *wanted]
+    for name in params:
+        if name not in known:
+            near = get_close_matches(str(name), known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
+            raise ValueError(f"the program has no parameter {name!r}{hint}")
+    return [_output(name, s, params) for name, s in wanted.items()]
 
 
-def _python_line(ins: Any, var: str, env: dict[Any, str]) -> str:
-    s = ins.shape
-    shape_text = f"migraphx.shape(type={s.type!r}, lens={list(s.lens)}, strides={list(s.strides)})"
-    args = ", ".join(env[i] for i in ins.inputs)
-    if ins.name == "@param":
-        return f"{env[ins]} = {var}.add_parameter({ins.op.parameter!r}, {shape_text})"
-    if ins.name == "@literal":
-        if ins.literal.size <= 10:
-            return f"{env[ins]} = {var}.add_literal(migraphx.create_argument({shape_text}, {ins.literal.tolist()}))"
-        return f"{env[ins]} = {var}.add_literal(migraphx.generate_argument({shape_text}))"
-    if ins.name == "@return":
-        return f"{var}.add_return([{args}])"
-    attributes = "".join(f", {k}={v!r}" for k, v in ins.op.attributes().items())
-    modules = f", [{', '.join(env[m] for m in ins.modules)}]" if ins.modules else ""
-    return f"{env[ins]} = {var}.add_instruction(migraphx.op({ins.name!r}{attributes}), [{args}]{modules})"
+def _output(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
+    if name not in params:
+        raise ValueError(f"output {name!r} ({expected}) is missing: give all outputs or none")
+    value = params[name]
+    if isinstance(value, (list, tuple, int, float)):
+        raise TypeError(f"output {name!r} must be memory to write to, got a {type(value).__name__}")
+    given = value if isinstance(value, Argument) else Argument.of(as_array(value))
+    if not _same(given.shape, expected):
+        raise ValueError(f"output {name!r} must have shape {expected}, got {given.shape}")
+    if given._array is not None and not given._array.flags.writeable:
+        raise ValueError(f"output {name!r} is read-only memory")
+    return given
+
+
+def _refuse_overlap(inputs: Sequence[Argument], outputs: Sequence[Argument]) -> None:
+    """Kernels read inputs after the first outputs are written: their memory must be apart."""
+    written = sorted((a.pointer, a.pointer + a.shape.bytes, k) for k, a in enumerate(outputs) if a.shape.elements)
+    for (_, end, k), (start, _, other) in pairwise(written):
+        if start < end:
+            raise ValueError(f"outputs {k} and {other} share memory")
+    for n, a in enumerate(inputs):
+        end = a.pointer + a.shape.bytes
+        for start, stop, k in written:
+            if a.pointer < stop and start < end and a.shape.elements:
+                raise ValueError(f"output {k} shares memory with input {n}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import Enum
+from operator import index
+from typing import Any
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import DynamicDimension, Shape, permuted
@@ -57,15 +59,21 @@ class shape:
         permutation: Sequence[int] | None = None,
         dyn_dims: Sequence[dynamic_dimension] | None = None,
     ) -> None:
-        name = (type.name if isinstance(type, Enum) else type).removesuffix("_type")
+        given = type.name if isinstance(type, Enum) else type
+        if not isinstance(given, str):
+            raise TypeError(f"shape: type must be a name or a shape.type_t, got {given!r}")
+        name = given.removesuffix("_type")
         if strides is not None and permutation is not None:
             raise ValueError("shape: give strides or a permutation, not both")
         if dyn_dims:
             self._impl = Shape(name, dyn_dims=tuple(d._impl for d in dyn_dims))
         elif permutation is not None:
-            self._impl = permuted(name, tuple(lens), permutation)
+            if sorted(permutation) != list(range(len(lens))):
+                raise ValueError(f"shape: {list(permutation)} is no permutation of {len(lens)} dimensions")
+            self._impl = permuted(name, _whole("lens", lens), permutation)
         else:
-            self._impl = Shape(name, tuple(lens), None if strides is None else tuple(strides))  # type: ignore[arg-type]
+            steps: Any = None if strides is None else _whole("strides", strides)
+            self._impl = Shape(name, _whole("lens", lens), steps)
 
     def type(self) -> Enum:
         return getattr(type_t, f"{self._impl.type}_type")
@@ -120,6 +128,13 @@ class shape:
 
     def __repr__(self) -> str:
         return str(self._impl)
+
+
+def _whole(what: str, values: Sequence[int]) -> tuple[int, ...]:
+    try:
+        return tuple(index(v) for v in values)
+    except TypeError:
+        raise TypeError(f"shape: {what} must be a sequence of integers, got {values!r}") from None
 
 
 def wrap(impl: Shape) -> shape:

@@ -61,6 +61,8 @@ class Shape:
         strides = () if self.dyn_dims or self.type == "tuple" else tuple(int(s) for s in given)
         if len(strides) != len(lens):
             raise ValueError(f"shape: {len(lens)} lens but {len(strides)} strides")
+        if any(s < 0 for s in strides):
+            raise ValueError(f"shape: negative stride in {strides}")
         object.__setattr__(self, "lens", lens)
         object.__setattr__(self, "strides", strides)
 
@@ -69,7 +71,7 @@ class Shape:
         """The shape of an array with its strides; ValueError where one is no whole number of elements."""
         size = array.itemsize
         if any(s % size or s < 0 for s in array.strides):
-            raise ValueError(f"array strides {array.strides} are not multiples of {size} bytes")
+            raise ValueError(f"array strides {array.strides} are negative or no multiples of {size} bytes: copy it first")
         return cls(dtypes.from_numpy(array.dtype), array.shape, tuple(s // size for s in array.strides))
 
     @classmethod
@@ -180,4 +182,4 @@ def strided(flat: np.ndarray, shape: Shape) -> np.ndarray:
     if shape.standard:
         return flat[: shape.elements].reshape(shape.lens)
     strides = [s * flat.itemsize for s in shape.strides]
-    return np.lib.stride_tricks.as_strided(flat, shape.lens, strides)
+    return np.ndarray(shape.lens, flat.dtype, flat, strides=strides)

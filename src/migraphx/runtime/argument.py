@@ -41,13 +41,14 @@ class Argument:
             if not space:
                 self._array = np.empty(self.shape.lens, self.shape.numpy_dtype)
             else:
-                raw = np.array(_Memory(self.pointer, space * self.shape.numpy_dtype.itemsize), copy=False)
+                raw = np.array(Memory(self.pointer, space * self.shape.numpy_dtype.itemsize, self.owner), copy=False)
                 self._array = strided(raw.view(self.shape.numpy_dtype), self.shape)
         return self._array
 
 
-class _Memory:
-    """Bytes at an address, as NumPy's array interface describes them."""
+class Memory:
+    """Bytes at an address, as NumPy's array interface describes them; `owner` lives as long as a view of them."""
 
-    def __init__(self, pointer: int, nbytes: int) -> None:
+    def __init__(self, pointer: int, nbytes: int, owner: Any = None) -> None:
+        self.owner = owner
         self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (pointer, False), "version": 3}

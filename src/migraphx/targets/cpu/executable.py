@@ -13,7 +13,7 @@ from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.cpu.codegen import Layout
-from migraphx.targets.cpu.threads import available, runtime
+from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
 from migraphx.targets.cpu.toolchain import instruction_set
 
 ALIGNMENT = 64
@@ -39,7 +39,11 @@ class _State:
 
 
 class CpuExecutable:
-    """Runs generated code. Any number of threads may call `run`: each run has its own state."""
+    """Runs generated code. Any number of threads may call `run`: each run has its own state.
+
+    The shared object stays mapped until the process ends, when the executable is long gone: about 200 KB a
+    program; programs of equal code share one.
+    """
 
     target = "cpu"
 
@@ -73,6 +77,7 @@ class CpuExecutable:
         found = runtime()
         self._openmp = _OpenMP(found.parallel, found.thread_num, found.num_threads)
         self._openmp_pointer = ctypes.addressof(self._openmp)
+        self._allowed = found.max_threads
         self._idle: list[_State] = []
 
     def _check_sizes(self) -> None:
@@ -98,6 +103,15 @@ class CpuExecutable:
         return [float(n) * 1e-9 / runs for n in spent]
 
     def _call(self, inputs: Sequence[Argument], results: Sequence[Argument], nanoseconds: int | None) -> None:
+        threads = self.requested_threads or min(self.threads, self._allowed())
+        if threads > 1 and pool_is_lost():
+            call_with_pool(self._call_native, inputs, results, nanoseconds, threads)
+        else:
+            self._call_native(inputs, results, nanoseconds, threads)
+
+    def _call_native(
+        self, inputs: Sequence[Argument], results: Sequence[Argument], nanoseconds: int | None, threads: int
+    ) -> None:
         try:
             state = self._idle.pop()  # list.pop and append are atomic
         except IndexError:
@@ -109,7 +123,7 @@ class CpuExecutable:
         for a in results:
             table[entry] = a.pointer
             entry += 1
-        self._run(table, state.scratch_pointer, self.scratch_stride, self.threads, self._openmp_pointer, nanoseconds)
+        self._run(table, state.scratch_pointer, self.scratch_stride, threads, self._openmp_pointer, nanoseconds)
         failed, found = (int(n) for n in state.status[:2]) if self.checks else (0, 0)
         state.status[0] = 0
         self._idle.append(state)

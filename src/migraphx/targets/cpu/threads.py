@@ -1,18 +1,28 @@
-"""How many threads a run may use, and the OpenMP runtime that provides them."""
+"""How many threads a run may use, and the OpenMP runtime that provides them.
+
+The pool of an OpenMP runtime belongs to the thread that began it. A child process made by fork has that thread
+but not its pool, and libgomp waits for ever for a pool that is gone; so in such a child the runs of that one
+thread are handed to a fresh thread, which gets a pool of its own.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import logging
 import math
 import os
 import re
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 log = logging.getLogger(__name__)
+CGROUPS = Path("/sys/fs/cgroup")
+SYSTEM = ("libgomp.so.1", "libomp.so.5", "libomp.so")  # by the names that the loader knows
 
 
 def available() -> int:
@@ -21,17 +31,46 @@ def available() -> int:
     if given.isdigit() and int(given) > 0:
         return int(given)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _cgroup_quota()
+    try:
+        groups = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        groups = ""
+    quota = cgroup_quota(CGROUPS, groups)
     return max(1, min(cores, math.ceil(quota)) if quota else cores)
 
 
-def _cgroup_quota() -> float | None:
-    """Cores granted by cgroup v2, or None where there is no limit."""
+def cgroup_quota(root: Path, groups: str) -> float | None:
+    """The least quota in cores of this process's control groups and those around them; None without a limit.
+
+    `groups` is the text of /proc/self/cgroup: lines `0::/path` (v2) or `4:cpu,cpuacct:/path` (v1).
+    """
+    quotas = []
+    for line in groups.splitlines() or ["0::/"]:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        base = root / controllers if controllers else root
+        place = base / path.lstrip("/")
+        for folder in (place, *place.parents):
+            quotas.append(_quota(folder))
+            if folder == base:
+                break
+    return min((q for q in quotas if q), default=None)
+
+
+def _quota(folder: Path) -> float | None:
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return None if quota == "max" else int(quota) / int(period)
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota, period = ((folder / f"cpu.cfs_{n}_us").read_text() for n in ("quota", "period"))
+        return int(quota) / int(period) if quota != "max" and int(quota) > 0 else None
     except (OSError, ValueError):
         return None
+
+
+def _single() -> int:
+    return 1
 
 
 @dataclass(frozen=True)
@@ -42,6 +81,8 @@ class Runtime:
     parallel: int = 0
     thread_num: int = 0
     num_threads: int = 0
+    max_threads: Callable[[], int] = _single
+    """What the calling thread may use: follows omp_set_num_threads, and so torch.set_num_threads."""
 
 
 @cache
@@ -50,11 +91,10 @@ def runtime() -> Runtime:
 
     One pool for all: two runtimes would spin against each other for the same cores.
     """
-    for path in (*_loaded(), ctypes.util.find_library("gomp"), ctypes.util.find_library("omp")):
-        if path:
-            found = _open(path)
-            if found:
-                return found
+    for path in (*_loaded(), *SYSTEM):
+        found = _open(path)
+        if found:
+            return found
     log.warning("no OpenMP runtime (libgomp or libomp) was found: programs run on one thread")
     return Runtime("")
 
@@ -69,9 +109,40 @@ def _loaded() -> list[str]:
 
 def _open(path: str) -> Runtime | None:
     try:
-        library = ctypes.CDLL(path)
+        library = ctypes.PyDLL(path)
         names = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads")
-        addresses = [ctypes.cast(getattr(library, n), ctypes.c_void_p).value or 0 for n in names]
+        parallel, number, size = (ctypes.cast(getattr(library, n), ctypes.c_void_p).value or 0 for n in names)
+        return Runtime(path, parallel, number, size, library.omp_get_max_threads)
     except (OSError, AttributeError):
         return None
-    return Runtime(path, *addresses)
+
+
+# ---- after a fork ----
+
+
+class _Fork:
+    """The thread that lived through the last fork of this process, and the thread that runs for it."""
+
+    survivor = 0
+    helper: ThreadPoolExecutor | None = None
+
+
+def _forked() -> None:
+    _Fork.survivor, _Fork.helper = threading.get_ident(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)  # here, so that a fork before the first program is known too
+
+
+def pool_is_lost() -> bool:
+    """Whether the calling thread's OpenMP pool stayed behind in the parent process."""
+    return _Fork.survivor == threading.get_ident()
+
+
+def call_with_pool(function: Callable[..., Any], *args: Any) -> Any:
+    """The call's result, computed by a thread whose OpenMP pool is its own."""
+    if _Fork.helper is None:
+        log.info("this process was forked: runs of its first thread go to another one")
+        _Fork.helper = ThreadPoolExecutor(1, "openmgx-run")
+    return _Fork.helper.submit(function, *args).result()

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -55,6 +56,11 @@ class Compiler:
     version: str
 
     @property
+    def identity(self) -> str:
+        """What its objects depend on: its version and the arguments that are part of the command."""
+        return " ".join((self.version, *self.command[1:]))
+
+    @property
     def architecture(self) -> str:
         return "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 
@@ -73,12 +79,23 @@ def instruction_set() -> str:
 
 
 def lanes() -> int:
-    """Float lanes of the vector registers that the kernels will use here; vec.hpp's LANES."""
-    given = extra_flags()
-    features = set(instruction_set().split())
-    if "avx512f" in features and "-mno-avx512f" not in given:
-        return 16
-    return 8 if "avx" in features and "-mno-avx" not in given else 4
+    """Float lanes of the vectors that the kernels will use here: vec.hpp's LANES, as the compiler sees it."""
+    return _lanes(find_compiler(), extra_flags())
+
+
+@cache
+def _lanes(compiler: Compiler, extra: tuple[str, ...]) -> int:
+    flags = (*FLAGS, compiler.architecture, *extra)
+    command = [*compiler.command, *flags, "-E", "-dM", "-x", "c++", str(KERNELS / "vec.hpp")]
+    key = digest("lanes", compiler.identity, instruction_set(), *flags, (KERNELS / "vec.hpp").read_text())
+
+    def ask(path: Path) -> None:
+        found = re.search(r"^#define MGX_LANES (\d+)$", _call(command), re.M)
+        if not found:
+            raise CompilerError(f"`{shlex.join(command)}` did not say how wide vectors are")
+        path.write_text(found[1])
+
+    return int(obtain(key, ".lanes", ask).read_text())
 
 
 def extra_flags() -> tuple[str, ...]:
@@ -108,7 +125,7 @@ def build(sources: Sequence[str], name: str) -> Path:
     """A shared object of the sources, from the cache or compiled now; CompilerError when the compiler fails."""
     compiler = find_compiler()
     flags = (*FLAGS, compiler.architecture, *extra_flags())
-    key = digest(compiler.version, instruction_set(), " ".join(flags), _kernel_text(), *sources)
+    key = digest(compiler.identity, instruction_set(), " ".join(flags), _kernel_text(), *sources)
     return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, path, name))
 
 

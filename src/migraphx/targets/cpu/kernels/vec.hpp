@@ -30,12 +30,13 @@
 namespace mgx {
 
 #if defined(__AVX512F__)
-inline constexpr int LANES = 16;
+#define MGX_LANES 16
 #elif defined(__AVX__)
-inline constexpr int LANES = 8;
+#define MGX_LANES 8
 #else
-inline constexpr int LANES = 4;
+#define MGX_LANES 4
 #endif
+inline constexpr int LANES = MGX_LANES;  // a macro too: whoever packs weights asks the preprocessor
 
 using half = _Float16;
 struct bf16 {
@@ -59,6 +60,7 @@ template <class T> struct bare { using type = T; };
 template <class T> struct bare<T&> { using type = T; };
 template <class T> struct bare<const T> { using type = T; };
 template <class T> struct bare<const T&> { using type = T; };
+template <class T> struct bare<T&&> { using type = T; };  // what clang says of an element of a temporary
 template <class V> using lane_t = typename bare<decltype(V{}[0])>::type;
 template <class V> inline constexpr int lanes_v = int(sizeof(V) / sizeof(lane_t<V>));
 
