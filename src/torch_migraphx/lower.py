@@ -21,10 +21,13 @@ from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.converters.image import Unread
 from torch_migraphx.fx.fx2mgx import MGXInterpreter, origin_of
 from torch_migraphx.fx.mgx_module import MGXModule
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.partition import Piece, described, partition
 
 logger = logging.getLogger(__name__)
+TARGET_REFUSES = (ValueError, NotImplementedError)
+"""What a target raises for instructions that it has no kernel for."""
 
 
 class Unknown:
@@ -103,7 +106,12 @@ def lower(
     survey = Survey(gm, inputs, fixed)
     survey.run()
     if not survey.refused:
-        return _whole(gm, survey, options)
+        try:
+            return _whole(gm, survey, options)
+        except TARGET_REFUSES as error:
+            logger.warning("all %d nodes run in torch: target %r: %s", len(gm.graph.nodes), options.target, error)
+            return gm
+    _keep_with_producer(gm.graph, survey.refused)
     _write_numbers(gm, survey)
     pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
     _log(pieces, survey.refused)
@@ -111,6 +119,21 @@ def lower(
         gm.recompile()
         return gm
     return _cut(gm, pieces, options, fixed)
+
+
+def _keep_with_producer(graph: fx.Graph, refused: dict[fx.Node, str]) -> None:
+    """A node that gives several values and what takes them apart run in one place: only tensors cross."""
+    for n in graph.nodes:
+        if n.target not in (getitem, acc_ops.getitem):
+            continue
+        producer = n.all_input_nodes[0]
+        if isinstance(producer.meta.get("val"), tuple | list) and n in refused:
+            refused.setdefault(producer, refused[n])
+    for n in graph.nodes:
+        if n.target in (getitem, acc_ops.getitem):
+            producer = n.all_input_nodes[0]
+            if producer in refused and isinstance(producer.meta.get("val"), tuple | list):
+                refused.setdefault(n, "")
 
 
 def copied(gm: fx.GraphModule) -> fx.GraphModule:
@@ -219,7 +242,11 @@ def _cut(
         samples = [known.get(n.name, n.meta.get("val")) for n in own]
         interpreter = MGXInterpreter(sub, samples, options.verbose_log, known)  # type: ignore[arg-type]
         interpreter.run()
-        setattr(split, call.target, compiled(interpreter, options, f"mgx_{k}"))
+        try:
+            setattr(split, call.target, compiled(interpreter, options, f"mgx_{k}"))
+        except TARGET_REFUSES as error:
+            logger.warning("piece %d of %d runs in torch: target %r: %s", k + 1, len(pieces), options.target, error)
+            continue
         call.args = tuple(a for n, a in zip(own, call.args, strict=True) if n.name not in known)
     split.graph.eliminate_dead_code()
     split.graph._codegen = codegen

@@ -102,6 +102,7 @@ def _runner(
     options: Options,
     constants: set[int],
     normalized: Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule] = lambda gm, inputs: gm,
+    patience: int = 3,
 ) -> Runner:
     """Compiled now where the sizes are known and the weights are at hand, else at the first call."""
     _refuse_other_devices(inputs)
@@ -112,7 +113,7 @@ def _runner(
             graph = normalized(concrete(gm, args), args) if symbolic else gm
             return lower(graph, args, options, fixed).forward
 
-    runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic)
+    runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic, patience)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
     if at_hand and not symbolic:
         runner.prepare(inputs)
@@ -127,7 +128,7 @@ def _autograd(
 ) -> Callable[..., Any]:
     _refuse_other_devices(inputs)
     forward = partial(_forward, options=options)
-    backward = partial(_forward, options=options) if backward_in_engine else _backward
+    backward = partial(_backward_in_engine, options=options) if backward_in_engine else _backward
     compile_ = aot_autograd(
         fw_compiler=forward,
         bw_compiler=backward,
@@ -139,19 +140,28 @@ def _autograd(
 
 
 def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
-    """A forward whose gradients are asked for: weights are inputs, since training changes them."""
-    runner = _runner(gm, inputs, options, set())
+    """A forward whose gradients are asked for. Weights are compiled in until they change: then it is training."""
+    runner = _runner(gm, inputs, options, _unwritten_weights(gm), patience=0)
     return make_boxed_func(with_strides(gm, runner))
 
 
 def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
-    """A graph without gradients: weights that it does not write are compiled in."""
+    """A graph without gradients."""
+    return make_boxed_func(with_strides(gm, _runner(gm, inputs, options, _unwritten_weights(gm))))
+
+
+def _unwritten_weights(gm: fx.GraphModule) -> set[int]:
+    """Which inputs of AOTAutograd's graph are parameters and buffers that the model does not write."""
     context = TracingContext.try_get()
     facts = context.fw_metadata if context is not None else None
-    static = facts.static_input_indices if facts is not None else ()
-    written = {k for k, info in enumerate(facts.input_info) if info.mutates_data} if facts is not None else set()
-    constants = set(static) - written
-    return make_boxed_func(with_strides(gm, _runner(gm, inputs, options, constants)))
+    if facts is None:
+        return set()
+    written = {k for k, info in enumerate(facts.input_info) if info.mutates_data}
+    return {k for k in facts.static_input_indices if k not in written and k < len(_placeholders(gm))}
+
+
+def _backward_in_engine(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    return make_boxed_func(with_strides(gm, _runner(gm, inputs, options, set())))
 
 
 def _backward(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:

@@ -7,7 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import torch
@@ -17,8 +17,8 @@ logger = logging.getLogger(__name__)
 Function = Callable[..., Any]
 Build = Callable[[Sequence[Any], frozenset[int]], Function]
 
+VERSION = attrgetter("_version")
 MOST_SHAPES = 64
-MOST_REBUILDS = 3
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Compiled:
 
     call: Function
     state: list[int]
+    alive: list[torch.Tensor]  # the weights' memory, which must not be given to other tensors
 
 
 def state_of(tensors: Sequence[torch.Tensor]) -> list[int]:
@@ -34,10 +35,11 @@ def state_of(tensors: Sequence[torch.Tensor]) -> list[int]:
 
     Writes through `.data` or NumPy leave no trace in torch and are not seen.
     """
-    found = list(map(id, tensors))
-    found += [t.data_ptr() for t in tensors]
-    found += [-1 if t.is_inference() else t._version for t in tensors]
-    return found
+    try:
+        versions = list(map(VERSION, tensors))
+    except RuntimeError:  # tensors made in inference mode count no versions
+        versions = [-1 if t.is_inference() else t._version for t in tensors]
+    return [*map(id, tensors), *map(torch.Tensor.data_ptr, tensors), *versions]
 
 
 class Runner:
@@ -45,11 +47,14 @@ class Runner:
 
     `names` are the graph's inputs; the values of those at the places `constants` are compiled in, and every call
     checks that they are the same tensors in the same state, else compiles again. With `symbolic` sizes, there is one
-    compiled form for each set of sizes. May be called from several threads.
+    compiled form for each set of sizes. Weights that changed more than `patience` times become inputs. May be called
+    from several threads.
     """
 
-    def __init__(self, build: Build, names: Sequence[str], constants: Collection[int], symbolic: bool) -> None:
-        self._build, self._names, self._symbolic = build, list(names), symbolic
+    def __init__(
+        self, build: Build, names: Sequence[str], constants: Collection[int], symbolic: bool, patience: int = 3
+    ) -> None:
+        self._build, self._names, self._symbolic, self._patience = build, list(names), symbolic, patience
         self._lock = threading.RLock()
         self._forms: OrderedDict[Any, Compiled] = OrderedDict()
         self._rebuilds = 0
@@ -84,7 +89,8 @@ class Runner:
             if old is not None:
                 self._changed(old.state, state)
                 state = state_of(self._pick(args))
-            form = Compiled(self._build(args, self.constants), state)
+            alive = [t.detach() for t in self._pick(args)]
+            form = Compiled(self._build(args, self.constants), state, alive)
             self._forms[key] = form
             if len(self._forms) > MOST_SHAPES:
                 self._forms.popitem(last=False)
@@ -98,9 +104,9 @@ class Runner:
         changed = [self._names[self._at[k]] for k in sorted(places)]
         self._rebuilds += 1
         what = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
-        if self._rebuilds == 1:
+        if self._rebuilds == 1 and self._patience:
             logger.warning("weights changed since they were compiled in (%s); compiling again", what)
-        if self._rebuilds > MOST_REBUILDS:
-            logger.warning("weights keep changing (%s); from now on they are inputs", what)
+        if self._rebuilds > self._patience:
+            logger.warning("weights change (%s); from now on they are inputs of the compiled program", what)
             self._fix(self.constants - {self._at[k] for k in places})
             self._forms.clear()

@@ -65,7 +65,11 @@ def test_strided_views_are_accepted(both):
         torch.randn(1, 4).expand(3, 4),
         torch.randn(3, 4).flip(0),
     ):
-        for y in (torch.randn(8)[::2], torch.randn(1).expand(4), torch.imag(torch.randn(4, dtype=torch.complex64).conj())):
+        for y in (
+            torch.randn(8)[::2],
+            torch.randn(1).expand(4),
+            torch.imag(torch.randn(4, dtype=torch.complex64).conj()),
+        ):
             assert torch.equal(both(x, y)[0], x + y)
 
 
