@@ -1,0 +1,79 @@
+"""Write SUPPORT.md, the tables of what is supported, from the code: `python -m tools.support`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import migraphx
+import torch_migraphx  # noqa: F401  # registers the converters
+from migraphx.ir.builder import COMPOSITES
+from migraphx.ir.operation import OPERATIONS
+from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.reduce import Reduction
+from migraphx.targets.cpu.lower import LOWERINGS
+from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+
+REWRITTEN = frozenset({"softmax", "logsoftmax"})  # become fused_reduce before a target sees them
+HEAD = """# What is supported
+
+Written by `python -m tools.support` from the declarations themselves; a test holds it to them.
+Anything else is an error that names the operator and where it comes from, or runs in torch with one log line.
+"""
+
+
+def on_cpu(name: str) -> bool:
+    """Whether the cpu target compiles an operator: by a lowering of its own or inside a fused kernel."""
+    declared = OPERATIONS[name]
+    return name in LOWERINGS or name in REWRITTEN or issubclass(declared, Pointwise | Reduction)
+
+
+def row(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n".join([row(*head), row(*["---"] * len(head)), *(row(*r) for r in rows)]) + "\n"
+
+
+def operators() -> str:
+    rows = []
+    for name, cls in sorted(OPERATIONS.items()):
+        if not name.startswith("@"):
+            meaning = (cls.__doc__ or "").strip().splitlines()[0]
+            rows.append((f"`{name}`", meaning, "yes", "yes" if on_cpu(name) else "no"))
+    return table(("operator", "meaning", "ref", "cpu"), rows)
+
+
+def converters() -> str:
+    groups: dict[object, list[str]] = defaultdict(list)
+    for target, converter in CONVERTERS.items():
+        groups[converter.function].append(target_name(target))
+    rows = []
+    for names in groups.values():
+        acc = sorted(n for n in names if n.startswith("acc_ops"))
+        rows.append((", ".join(f"`{n}`" for n in acc), ", ".join(f"`{n}`" for n in sorted(set(names) - set(acc)))))
+    return table(("acc operators", "ATen overloads and others"), sorted(rows))
+
+
+def document() -> str:
+    """The whole of SUPPORT.md."""
+    onnx = ", ".join(f"`{n}`" for n in sorted(migraphx.get_onnx_operators()))
+    composites = ", ".join(f"`{n}`" for n in sorted(COMPOSITES))
+    return "\n".join(
+        [
+            HEAD,
+            "## Operators of the engine\n",
+            operators(),
+            f"Composites (`migraphx.macro`), on every target: {composites}.\n",
+            "## PyTorch\n",
+            converters(),
+            "## ONNX\n",
+            f"{onnx}.\n",
+        ]
+    )
+
+
+if __name__ == "__main__":
+    Path(__file__).parent.parent.joinpath("SUPPORT.md").write_text(document())
