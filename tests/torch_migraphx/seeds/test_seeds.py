@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._dynamo.backends.registry import _COMPILER_FNS
 
 from benchmarks.models import import_torchvision
 
@@ -22,7 +23,11 @@ SECOND = "mod2 = MyModule2(mod.linear.weight, mod.linear.bias).eval()\n"
 def blocks(name: str) -> dict[str, tuple[str, str]]:
     """{block: (code, what it prints)}"""
     parts = re.split(r"^==== (.*)\n", (HERE / name).read_text(), flags=re.M)[1:]
-    return {n: (*b.partition("---- prints\n")[::2],) for n, b in zip(parts[::2], parts[1::2], strict=True)}
+    found = {}
+    for n, b in zip(parts[::2], parts[1::2], strict=True):
+        code, _, prints = b.partition("---- prints\n")
+        found[n] = code, prints
+    return found
 
 
 def run(code: str, space: dict) -> str:
@@ -89,7 +94,7 @@ def test_a_backend_of_the_users_own(space):
         return [re.sub(r"\(.*?\)", "", line) for line in lines if re.match(r"@\d+ = (?!@literal)", line)]
 
     assert instructions(printed) == instructions(want) and len(instructions(want)) == 11
-    torch._dynamo.backends.registry._COMPILER_FNS.pop("my_backend")
+    _COMPILER_FNS.pop("my_backend")
 
 
 def test_the_notebook(space):
