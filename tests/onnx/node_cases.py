@@ -60,7 +60,9 @@ def with_constants(model: onnx.ModelProto, inputs: list[Any], keep: int) -> onnx
     changed.CopyFrom(model)
     for info, value in list(zip(changed.graph.input, inputs, strict=False))[keep:]:
         tensor = onnx.TensorProto()
-        tensor.CopyFrom(value if isinstance(value, onnx.TensorProto) else onnx.numpy_helper.from_array(array(value)))
+        tensor.CopyFrom(
+            value if isinstance(value, onnx.TensorProto) else onnx.numpy_helper.from_array(array(value))
+        )
         tensor.name = info.name
         changed.graph.initializer.append(tensor)
         changed.graph.input.remove(info)
@@ -87,9 +89,13 @@ def check(case: Any) -> None:
         given = {n: array(v) for n, v in zip(names, inputs, strict=False)}
         got = evaluate(program.main, given)
         for value, wanted in zip(got, map(array, outputs), strict=True):
-            assert value.dtype == wanted.dtype and value.shape == wanted.shape, f"{value.dtype}, {value.shape}"
+            assert value.dtype == wanted.dtype and value.shape == wanted.shape, (
+                f"{value.dtype}, {value.shape}"
+            )
             if dtypes.from_numpy(value.dtype) in dtypes.NARROW_FLOATS:
                 assert_close(value, wanted)
             else:
                 wide = np.float64 if value.dtype.kind == "f" else value.dtype
-                np.testing.assert_allclose(value.astype(wide), wanted.astype(wide), case.rtol, max(case.atol, 1e-6))
+                np.testing.assert_allclose(
+                    value.astype(wide), wanted.astype(wide), case.rtol, max(case.atol, 1e-6)
+                )

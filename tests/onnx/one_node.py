@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ OPSET = 21
 
 def model(
     nodes: list[onnx.NodeProto],
-    inputs: dict[str, np.ndarray | tuple],
+    inputs: Mapping[str, np.ndarray | tuple],
     outputs: list[str],
     constants: dict[str, np.ndarray] | None = None,
     opset: int = OPSET,
@@ -37,7 +38,9 @@ def model(
     return helper.make_model(graph, opset_imports=opsets, ir_version=10, **more).SerializeToString()
 
 
-def one_node(op: str, inputs: list[np.ndarray | None], outputs: int = 1, opset: int = OPSET, **attributes: Any) -> bytes:
+def one_node(
+    op: str, inputs: list[np.ndarray | None], outputs: int = 1, opset: int = OPSET, **attributes: Any
+) -> bytes:
     """A model of one node; inputs are x0, x1, ..., outputs y0, y1, ..."""
     names = ["" if a is None else f"x{k}" for k, a in enumerate(inputs)]
     results = [f"y{k}" for k in range(outputs)]
@@ -57,4 +60,4 @@ def theirs(data: bytes, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
     session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
-    return list(session.run(None, inputs))
+    return [np.asarray(r) for r in session.run(None, inputs)]

@@ -12,7 +12,13 @@ from benchmarks.models import import_torchvision, import_transformers, randomize
 from tests.tolerances import MODEL_ERROR, relative_error
 
 TOKENS = 12
-SMALL = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+SMALL = {
+    "vocab_size": 50,
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+}
 
 
 class First(nn.Module):
@@ -50,8 +56,12 @@ def swin():
 def language(config, model, **names):
     def make():
         library = import_transformers()
-        built = getattr(library, model)(getattr(library, config)(**{names.get(k, k): v for k, v in SMALL.items()}))
-        return First(built, **({"use_cache": False} if "LM" in model else {})), torch.randint(0, 50, (1, TOKENS))
+        built = getattr(library, model)(
+            getattr(library, config)(**{names.get(k, k): v for k, v in SMALL.items()})
+        )
+        return First(built, **({"use_cache": False} if "LM" in model else {})), torch.randint(
+            0, 50, (1, TOKENS)
+        )
 
     return make
 
@@ -79,7 +89,7 @@ def test_export(name, dynamo, tmp_path):
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         want = model(x).numpy()
-        torch.onnx.export(model, (x,), path, dynamo=dynamo, **({"verbose": False} if dynamo else {}))
+        torch.onnx.export(model, (x,), path, dynamo=dynamo, verbose=False)
     program = migraphx.parse_onnx(path)
     program.compile(migraphx.get_target("cpu"))
     (input_name,) = program.get_parameter_names()

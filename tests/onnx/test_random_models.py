@@ -1,5 +1,7 @@
 """Random graphs of many operators give onnxruntime's answers on `ref`, a few of them on `cpu` too."""
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -8,7 +10,21 @@ from onnx import helper
 from tests.onnx.one_node import model, ours, theirs
 from tests.tolerances import assert_close
 
-UNARY = ["Abs", "Neg", "Relu", "Sigmoid", "Tanh", "Erf", "Softsign", "Floor", "Ceil", "Sin", "Cos", "Softplus", "Sign"]
+UNARY = [
+    "Abs",
+    "Neg",
+    "Relu",
+    "Sigmoid",
+    "Tanh",
+    "Erf",
+    "Softsign",
+    "Floor",
+    "Ceil",
+    "Sin",
+    "Cos",
+    "Softplus",
+    "Sign",
+]
 WITH_ATTRIBUTES = [
     ("LeakyRelu", {"alpha": 0.3}), ("Elu", {"alpha": 0.7}), ("Selu", {}), ("HardSigmoid", {"alpha": 0.3}),
     ("HardSwish", {}), ("Softmax", {"axis": 1}), ("LogSoftmax", {"axis": -1}), ("Gelu", {"approximate": "tanh"}),
@@ -32,7 +48,7 @@ class Graph:
         self.constants[name] = array
         return name
 
-    def add(self, op: str, inputs: list[str], keep: bool = True, **attributes: object) -> str:
+    def add(self, op: str, inputs: list[str], keep: bool = True, **attributes: Any) -> str:
         name = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, inputs, [name], **attributes))
         if keep:

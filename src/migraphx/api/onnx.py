@@ -39,7 +39,12 @@ def parse_onnx(
     the program is in use. OnnxError (a ValueError) names the file and the node; FileNotFoundError.
     """
     options = _options(
-        default_dim_value, map_input_dims, dim_params, skip_unknown_operators, max_loop_iterations, use_debug_symbols
+        default_dim_value,
+        map_input_dims,
+        dim_params,
+        skip_unknown_operators,
+        max_loop_iterations,
+        use_debug_symbols,
     )
     return _program(read(filename, external_data_path), options, print_program_on_error)
 
@@ -57,7 +62,12 @@ def parse_onnx_buffer(
 ) -> program:
     """As `parse_onnx`, from a serialized ModelProto; external data needs `external_data_path`."""
     options = _options(
-        default_dim_value, map_input_dims, dim_params, skip_unknown_operators, max_loop_iterations, use_debug_symbols
+        default_dim_value,
+        map_input_dims,
+        dim_params,
+        skip_unknown_operators,
+        max_loop_iterations,
+        use_debug_symbols,
     )
     return _program(read_buffer(onnx_buffer, external_data_path), options, print_program_on_error)
 

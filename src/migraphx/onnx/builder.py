@@ -49,9 +49,11 @@ class OnnxBuilder(Builder):
     options: Options = field(default_factory=Options)
     runner: Runner | None = None
     node: Node | None = None
-    scope: Scope = field(default_factory=ChainMap)
+    scope: Scope = field(default_factory=Scope)
     bindings: Mapping[str, Any] = field(default_factory=dict)  # attributes of the function that is expanded
-    values: dict[Instruction, np.ndarray | None] = field(default_factory=dict)  # constants, as far as asked for
+    values: dict[Instruction, np.ndarray | None] = field(
+        default_factory=dict
+    )  # constants, as far as asked for
 
     # ---- building ----
 
@@ -91,7 +93,9 @@ class OnnxBuilder(Builder):
         """Its value; OnnxError where it depends on the model's inputs."""
         value = self.constant(x)
         if value is None:
-            raise OnnxError(f"its {what} depends on the model's inputs; it must be known when the model is read")
+            raise OnnxError(
+                f"its {what} depends on the model's inputs; it must be known when the model is read"
+            )
         return value
 
     def ints(self, x: Any, what: str) -> tuple[int, ...] | None:
@@ -120,10 +124,19 @@ class OnnxBuilder(Builder):
         """The opset of the node's domain."""
         return self.node.version if self.node else 1
 
-    def subgraph(self, graph: Graph, inputs: Sequence[Any] = (), into: OnnxBuilder | None = None) -> list[Any]:
+    def subgraph(
+        self, graph: Graph, inputs: Sequence[Any] = (), into: OnnxBuilder | None = None
+    ) -> list[Any]:
         """Convert a graph of the node's attributes in place (or with another builder); its outputs."""
         assert self.runner is not None
         return self.runner.graph(into or self, graph, inputs)
+
+
+def axis_in(axis: int, ndim: int) -> int:
+    """`axis` counted from the front; OnnxError where it is none of `ndim` dimensions."""
+    if not -ndim <= axis < ndim:
+        raise OnnxError(f"axis {axis} is not in a rank of {ndim}")
+    return axis % ndim
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.registry import converter
 
@@ -23,7 +23,9 @@ def constant(b: OnnxBuilder, **given: Any) -> Value:
     types |= {"value_int": "int64", "value_ints": "int64"}
     ((name, value),) = given.items() if len(given) == 1 else [("", None)]
     if name not in types:
-        raise OnnxError(f"must have one of the attributes {', '.join(types)}, has {', '.join(given) or 'none'}")
+        raise OnnxError(
+            f"must have one of the attributes {', '.join(types)}, has {', '.join(given) or 'none'}"
+        )
     return b.literal(value, types[name])
 
 
@@ -49,7 +51,9 @@ def range_(
     b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1
 ) -> Value:  # fmt: skip
     """start, start + delta, ... below (above, where delta is negative) limit."""
-    first, last, step = (b.known(v, n).reshape(()) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta")))
+    first, last, step = (
+        b.known(v, n).reshape(()) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta"))
+    )
     if step == 0:
         raise OnnxError("delta is 0")
     wide = dtypes.accumulator(start.shape.type)
@@ -67,7 +71,7 @@ def eye_like(b: OnnxBuilder, x: Value, *, k: int, dtype: int | None = None) -> V
 @converter("OneHot")
 def one_hot(b: OnnxBuilder, indices: Value, depth: Value, values: Value, *, axis: int) -> Value:
     integers = indices if indices.shape.type in dtypes.INTEGERS else b.cast(indices, "int64")
-    place = axis % (indices.shape.ndim + 1)
+    place = axis_in(axis, indices.shape.ndim + 1)
     return b.onehot(integers, values, axis=place, depth=int(b.number(depth, "depth")))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import Graph, OnnxError
 from migraphx.onnx.registry import converter
 
@@ -53,15 +53,17 @@ def loop(
     return (*values, *stacked(b, scans, len(body.outputs) - 1 - len(state)))
 
 
-def stacked(b: OnnxBuilder, rows: Sequence[Sequence[Value]], count: int, axes: Sequence[int] = ()) -> list[Value]:
+def stacked(
+    b: OnnxBuilder, rows: Sequence[Sequence[Value]], count: int, axes: Sequence[int] = ()
+) -> list[Value]:
     """What each trip gave, one after another along a new dimension."""
     if count and not rows:
         raise OnnxError("the loop makes no trip; the shape of what it gathers is not known")
     made = []
     for k, column in enumerate(zip(*rows, strict=True)):
         axis = axes[k] if axes else 0
-        parts = [b.unsqueeze(v, axes=(axis % (v.shape.ndim + 1),)) for v in column]
-        made.append(b.concat(*parts, axis=axis % parts[0].shape.ndim) if len(parts) > 1 else parts[0])
+        parts = [b.unsqueeze(v, axes=(axis_in(axis, v.shape.ndim + 1),)) for v in column]
+        made.append(b.concat(*parts, axis=axis_in(axis, parts[0].shape.ndim)) if len(parts) > 1 else parts[0])
     return made
 
 
@@ -74,7 +76,9 @@ def scan(
     """Unrolled along the scanned dimension."""
     carried = len(inputs) - num_scan_inputs
     state, scanned = list(inputs[:carried]), inputs[carried:]
-    axes = [a % v.shape.ndim for a, v in zip(scan_input_axes or (0,) * len(scanned), scanned, strict=True)]
+    axes = [
+        axis_in(a, v.shape.ndim) for a, v in zip(scan_input_axes or (0,) * len(scanned), scanned, strict=True)
+    ]
     length = scanned[0].shape.lens[axes[0]]
     backwards = tuple(scan_input_directions) or (0,) * len(scanned)
     rows = []
@@ -92,5 +96,5 @@ def scan(
     turned = tuple(scan_output_directions) or (0,) * gathered
     for k, back in enumerate(turned):
         if back:
-            made[k] = b.reverse(made[k], axes=(out_axes[k] % made[k].shape.ndim,))
+            made[k] = b.reverse(made[k], axes=(axis_in(out_axes[k], made[k].shape.ndim),))
     return (*state, *made)

@@ -23,7 +23,9 @@ def windows(
     n = len(lens)
     strides, dilations = tuple(strides or (1,) * n), tuple(dilations or (1,) * n)
     if not len(kernel) == len(strides) == len(dilations) == n:
-        raise OnnxError(f"kernel {tuple(kernel)}, strides {strides}, dilations {dilations}: not {n} spatial dimensions")
+        raise OnnxError(
+            f"kernel {tuple(kernel)}, strides {strides}, dilations {dilations}: not {n} spatial dimensions"
+        )
     if auto_pad in ("NOTSET", ""):
         both = tuple(pads or (0,) * 2 * n)
         if len(both) != 2 * n:
@@ -58,7 +60,9 @@ def conv(
     strides: Lens | None = None,
 ) -> Value:  # fmt: skip
     check_kernel(w, kernel_shape)
-    padding, stride, dilation = windows(x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad)
+    padding, stride, dilation = windows(
+        x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad
+    )
     x, padding = unpadded(b, x, padding)
     y = b.convolution(x, w, padding=padding, stride=stride, dilation=dilation, group=group)
     return with_bias(b, y, bias)
@@ -80,14 +84,18 @@ def conv_integer(
 ) -> Value:  # fmt: skip
     """(x - x_zero) convolved with (w - w_zero), in int32: through double, which is exact."""
     check_kernel(w, kernel_shape)
-    padding, stride, dilation = windows(x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad)
+    padding, stride, dilation = windows(
+        x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad
+    )
     wide = [b.cast(v, "double") for v in (x, w)]
     for k, zero in enumerate((x_zero, w_zero)):
         if zero is not None:
             lens = (zero.shape.elements, *(1,) * (x.shape.ndim - 1)) if zero.shape.elements > 1 else (1,)
             term = b.reshape(b.cast(zero, "double"), dims=lens)
             wide[k] = b.sub(wide[k], b.broadcast_to(term, wide[k].shape.lens))
-    return b.cast(b.convolution(*wide, padding=padding, stride=stride, dilation=dilation, group=group), "int32")
+    return b.cast(
+        b.convolution(*wide, padding=padding, stride=stride, dilation=dilation, group=group), "int32"
+    )
 
 
 @converter("ConvTranspose")

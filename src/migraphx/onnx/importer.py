@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections import ChainMap
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from migraphx.ir.dtype import NAMES
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import program_text
-from migraphx.onnx.builder import OnnxBuilder, Options, located
+from migraphx.onnx.builder import OnnxBuilder, Options, Scope, located
 from migraphx.onnx.graph import Function, Graph, Model, Node, OnnxError, Reference, ValueInfo
 from migraphx.onnx.model import schema_of, standard_function
 from migraphx.onnx.order import all_nodes, ordered
@@ -61,7 +61,9 @@ class Importer:
         outputs = self.graph(b, replace(graph, inputs=[n for n in graph.inputs if n not in defaults]), inputs)
         for name, output in zip(graph.outputs, outputs, strict=True):
             if not isinstance(output, Instruction):
-                raise OnnxError(f"output {name!r} is a sequence or an empty optional; only tensors are supported")
+                raise OnnxError(
+                    f"output {name!r} is a sequence or an empty optional; only tensors are supported"
+                )
         main.add_return(outputs)
         for module in self.program.modules.values():
             dead_code(module)
@@ -78,7 +80,11 @@ class Importer:
             for name in given:
                 if name not in known:
                     near = get_close_matches(name, known, 1)
-                    hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(known)) or 'none'}"
+                    hint = (
+                        f"; did you mean {near[0]!r}?"
+                        if near
+                        else f"; it has {', '.join(sorted(known)) or 'none'}"
+                    )
                     raise ValueError(f"{what}: the model has no {name!r}{hint}")
 
     def shape(self, info: ValueInfo) -> Shape:
@@ -86,7 +92,9 @@ class Importer:
         if given is None and info.dims is None:
             raise OnnxError(f"input {info.name!r} has no shape: give it with map_input_dims")
         if given is not None and info.dims is not None and len(given) != len(info.dims):
-            raise OnnxError(f"input {info.name!r} has {len(info.dims)} dimensions, map_input_dims gives {len(given)}")
+            raise OnnxError(
+                f"input {info.name!r} has {len(info.dims)} dimensions, map_input_dims gives {len(given)}"
+            )
         dims = given if given is not None else info.dims or ()
         return Shape(info.type, tuple(self.dim(d) for d in dims))
 
@@ -122,6 +130,8 @@ class Importer:
             raise OnnxError(f"graph {graph.name!r} takes {len(graph.inputs)} inputs, got {len(inputs)}")
         scope = b.scope.new_child(dict(zip(graph.inputs, inputs, strict=True)))
         for name, array in graph.initializers.items():
+            if array.dtype not in NAMES:
+                raise OnnxError(f"tensor {name!r}: element type {array.dtype} is not supported")
             scope[name] = b.module.add_literal(array, name)
         for node in ordered(graph, b.scope.keys()):
             self.convert(replace(b, scope=scope, node=node, origin=self.origin(node)), node)
@@ -185,13 +195,17 @@ class Importer:
             raise OnnxError(f"takes {count} inputs, got {inputs}")
         return found
 
-    def expand(self, b: OnnxBuilder, function: Function, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
+    def expand(
+        self, b: OnnxBuilder, function: Function, inputs: Sequence[Any], attributes: dict[str, Any]
+    ) -> Any:
         """The nodes of a function in place of its call; it sees no names but its own."""
         graph = function.graph
         padded = [*inputs, *[None] * (len(graph.inputs) - len(inputs))]
         made = {*graph.inputs, *(o for n in graph.nodes for o in n.outputs)}
-        known = [o for o in graph.outputs if o in made]  # the standard's bodies leave out what nobody asks for
-        inner = replace(b, scope=ChainMap(), bindings={**function.defaults, **attributes})
+        known = [
+            o for o in graph.outputs if o in made
+        ]  # the standard's bodies leave out what nobody asks for
+        inner = replace(b, scope=Scope(), bindings={**function.defaults, **attributes})
         results = dict(zip(known, self.graph(inner, replace(graph, outputs=known), padded), strict=True))
         return tuple(results.get(o) for o in graph.outputs)
 

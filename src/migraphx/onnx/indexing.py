@@ -8,7 +8,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import standard_strides
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 
@@ -17,12 +17,12 @@ Value = Instruction
 
 @converter("Gather")
 def gather(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -> Value:
-    return b.gather(data, indices, axis=axis % max(data.shape.ndim, 1))
+    return b.gather(data, indices, axis=axis_in(axis, max(data.shape.ndim, 1)))
 
 
 @converter("GatherElements")
 def gather_elements(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -> Value:
-    return b.gather_elements(data, indices, axis=axis % data.shape.ndim)
+    return b.gather_elements(data, indices, axis=axis_in(axis, data.shape.ndim))
 
 
 @converter("GatherND")
@@ -51,11 +51,15 @@ def scatter_elements(
 ) -> Value:
     if reduction not in ("none", "add", "mul", "min", "max"):
         raise OnnxError(f"reduction {reduction!r} is not supported")
-    return b.instruction(f"scatter_{reduction}", [data, indices, updates], axis=axis % data.shape.ndim)
+    return b.instruction(
+        f"scatter_{reduction}", [data, indices, updates], axis=axis_in(axis, data.shape.ndim)
+    )
 
 
 @converter("ScatterND")
-def scatter_nd(b: OnnxBuilder, data: Value, indices: Value, updates: Value, *, reduction: str = "none") -> Value:
+def scatter_nd(
+    b: OnnxBuilder, data: Value, indices: Value, updates: Value, *, reduction: str = "none"
+) -> Value:
     if reduction not in ("none", "add", "mul", "min", "max"):
         raise OnnxError(f"reduction {reduction!r} is not supported")
     return b.instruction(f"scatternd_{reduction}", [data, indices, updates])
@@ -66,7 +70,7 @@ def tensor_scatter(
     b: OnnxBuilder, past: Value, update: Value, start: Value | None = None, *, axis: int, mode: str
 ) -> Value:
     """A cache {N, ...} with `update` written from position start[n] of `axis` on; `circular` goes on at 0."""
-    axis %= past.shape.ndim
+    axis = axis_in(axis, past.shape.ndim)
     length, written = past.shape.lens[axis], update.shape.lens[axis]
     column = [1] * past.shape.ndim
     column[axis] = written
@@ -90,4 +94,4 @@ def compress(b: OnnxBuilder, x: Value, condition: Value, *, axis: int | None = N
     kept = np.flatnonzero(b.known(condition, "condition"))
     if axis is None:
         x, axis = b.reshape(x, dims=(-1,)), 0
-    return b.gather(x, b.literal(kept.astype(np.int64)), axis=axis % x.shape.ndim)
+    return b.gather(x, b.literal(kept.astype(np.int64)), axis=axis_in(axis, x.shape.ndim))

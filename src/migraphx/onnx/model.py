@@ -10,7 +10,7 @@ import mmap
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -136,7 +136,9 @@ class Tensors:
         except ValueError:
             raise OnnxError(f"{where}: the offset or length of its external data is no number") from None
         if min(offset, length) < 0 or offset + length > data.nbytes:
-            raise OnnxError(f"{where}: bytes {offset} to {offset + length} are not in {location!r} ({data.nbytes})")
+            raise OnnxError(
+                f"{where}: bytes {offset} to {offset + length} are not in {location!r} ({data.nbytes})"
+            )
         return data[offset : offset + length]
 
     def dense(self, sparse: Any) -> np.ndarray:
@@ -183,7 +185,9 @@ class _Reader:
             raise OnnxError(f"opset {found['']} is newer than the installed package onnx knows ({newest})")
         return found
 
-    def graph(self, message: Any, opsets: dict[str, int], weights: Mapping[int, memoryview] | None = None) -> Graph:
+    def graph(
+        self, message: Any, opsets: dict[str, int], weights: Mapping[int, memoryview] | None = None
+    ) -> Graph:
         graph = Graph(message.name, [self.node(n, opsets) for n in message.node])
         for index, tensor in enumerate(message.initializer):
             graph.initializers[tensor.name] = self.tensors.array(tensor, (weights or {}).get(index))
@@ -217,6 +221,9 @@ class _Reader:
         return Function(graph, defaults | {a.name: self.value(a, opsets) for a in message.attribute_proto})
 
     def node(self, message: Any, opsets: dict[str, int]) -> Node:
+        texts = (message.op_type, message.domain, message.name, *message.input, *message.output)
+        if any(isinstance(t, bytes) for t in texts):
+            raise OnnxError(f"damaged: the names of node {message.name!r} are no text")
         domain = _domain(message.domain)
         version = opsets.get(domain, 1)
         node = Node(
@@ -228,10 +235,12 @@ class _Reader:
         schema = schema_of(domain, node.op, version)
         for a in message.attribute:
             kind = self.kinds[a.type]
-            if schema and not schema.takes(a.name, kind) and not (a.ref_attr_name and a.name in schema.kinds):
-                wanted = schema.kinds.get(a.name)
-                why = f"must be {wanted}, is {kind}" if wanted else "is not one of " + (", ".join(schema.kinds) or "any")
-                raise OnnxError(f"node {node.label}: attribute {a.name!r} {why}")
+            if schema and a.name not in schema.kinds:
+                known = ", ".join(schema.kinds) or "none"
+                raise OnnxError(f"node {node.label}: has no attribute {a.name!r}; it has {known}")
+            if schema and schema.kinds[a.name] != kind and not a.ref_attr_name:
+                wanted = schema.kinds[a.name]
+                raise OnnxError(f"node {node.label}: attribute {a.name!r} must be {wanted}, is {kind}")
             node.attributes[a.name] = self.value(a, opsets, node.label)
         return node
 
@@ -252,7 +261,14 @@ class _Reader:
             return self.tensors.dense(a.sparse_tensor)
         if kind == "TYPE_PROTO":
             return a.tp
-        plain = {"FLOAT": "f", "INT": "i", "STRING": "s", "FLOATS": "floats", "INTS": "ints", "STRINGS": "strings"}
+        plain = {
+            "FLOAT": "f",
+            "INT": "i",
+            "STRING": "s",
+            "FLOATS": "floats",
+            "INTS": "ints",
+            "STRINGS": "strings",
+        }
         if kind not in plain:
             raise OnnxError(f"node {where}: attribute {a.name!r} of kind {kind} is not supported")
         value = getattr(a, plain[kind])
@@ -288,11 +304,8 @@ class Schema:
     outputs: tuple[int, int]
     function: bool
 
-    def takes(self, name: str, kind: str) -> bool:
-        return self.kinds.get(name) == kind
 
-
-@lru_cache(maxsize=None)
+@cache
 def schema_of(domain: str, op: str, version: int) -> Schema | None:
     """The schema in force at an opset, or None where package onnx has none."""
     onnx = onnx_package()
@@ -301,10 +314,10 @@ def schema_of(domain: str, op: str, version: int) -> Schema | None:
     except onnx.defs.SchemaError:
         return None
     attributes = schema.attributes.values()
-    defaults = {a.name: onnx.helper.get_attribute_value(a.default_value) for a in attributes if a.default_value.type}
+    reader = _Reader(None, {}, None)
     return Schema(
         {a.name: a.type.name for a in attributes},
-        {k: v.decode() if isinstance(v, bytes) else tuple(v) if isinstance(v, list) else v for k, v in defaults.items()},
+        {a.name: reader.value(a.default_value, {}) for a in attributes if a.default_value.type},
         frozenset(a.name for a in attributes if a.required),
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
@@ -334,7 +347,9 @@ def standard_function(node: Node, types: list[tuple[str, tuple[int, ...]] | None
         body = onnx.FunctionProto.FromString(body)
     function = _Reader(None, {}, None).function(body)
     defaults = schema_of(node.domain, node.op, node.version)
-    return Function(function.graph, dict.fromkeys(schema.attributes) | (defaults.defaults if defaults else {}))
+    return Function(
+        function.graph, dict.fromkeys(schema.attributes) | (defaults.defaults if defaults else {})
+    )
 
 
 def _kind(schema: Any, name: str) -> int:

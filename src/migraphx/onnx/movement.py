@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 
@@ -77,22 +77,34 @@ def tile(b: OnnxBuilder, x: Value, repeats: Value) -> Value:
 
 @converter("Concat")
 def concat(b: OnnxBuilder, *inputs: Value, axis: int = 1) -> Value:
-    return b.concat(*inputs, axis=axis % max(inputs[0].shape.ndim, 1)) if len(inputs) > 1 else inputs[0]
+    first, *rest = inputs
+    return b.concat(*inputs, axis=axis_in(axis, max(first.shape.ndim, 1))) if rest else first
 
 
 @converter("Split")
 def split(
-    b: OnnxBuilder, x: Value, sizes: Value | None = None, *, axis: int = 0, num_outputs: int | None = None,
+    b: OnnxBuilder,
+    x: Value,
+    sizes: Value | None = None,
+    *,
+    axis: int = 0,
+    num_outputs: int | None = None,
     split: Sequence[int] | None = None,
 ) -> tuple[Value, ...]:
     """Into pieces of given sizes (an attribute before opset 13), or equal ones of which the last may be less."""
     lengths = b.ints(split if sizes is None else sizes, "split")
     if lengths is None:
         count = num_outputs or len(b.node.outputs if b.node else ())
-        total = x.shape.lens[axis % x.shape.ndim]
+        total = x.shape.lens[axis_in(axis, x.shape.ndim)]
         step = -(-total // count)
         lengths = tuple(max(min(step, total - k * step), 0) for k in range(count))
-    return tuple(b.split(x, sizes=lengths, axis=axis))
+    return tuple(pieces(b, x, lengths, axis))
+
+
+def pieces(b: OnnxBuilder, x: Value, lengths: Sequence[int], axis: int) -> list[Value]:
+    """Consecutive pieces along `axis`."""
+    made: Any = b.split(x, sizes=lengths, axis=axis_in(axis, x.shape.ndim))
+    return made
 
 
 @converter("Slice")
@@ -102,7 +114,7 @@ def slice_(
     """Bounds are attributes before opset 10. Negative steps go backwards."""
     first, last = b.ints(starts, "starts") or (), b.ints(ends, "ends") or ()
     places = b.ints(axes, "axes")
-    places = tuple(range(len(first))) if places is None else tuple(a % x.shape.ndim for a in places)
+    places = tuple(range(len(first))) if places is None else tuple(axis_in(a, x.shape.ndim) for a in places)
     strides = b.ints(steps, "steps") or (1,) * len(first)
     if not len(first) == len(last) == len(places) == len(strides) or 0 in strides:
         raise OnnxError(f"starts {first}, ends {last}, axes {places} and steps {strides} do not fit together")
@@ -123,15 +135,22 @@ def slice_(
 
 @converter("Pad")
 def pad(
-    b: OnnxBuilder, x: Value, pads: Any = None, constant_value: Value | None = None, axes: Value | None = None, *,
-    mode: str, value: float = 0.0, paddings: Sequence[int] | None = None,
+    b: OnnxBuilder,
+    x: Value,
+    pads: Any = None,
+    constant_value: Value | None = None,
+    axes: Value | None = None,
+    *,
+    mode: str,
+    value: float = 0.0,
+    paddings: Sequence[int] | None = None,
 ) -> Value:
     """Negative pads cut. `pads` and `value` are attributes before opset 11 (`paddings` in opset 1)."""
     widths = b.ints(paddings if paddings is not None else pads, "pads") or ()
     fill = b.number(constant_value, "constant_value") if constant_value is not None else value
     places = b.ints(axes, "axes")
     ndim = x.shape.ndim
-    places = tuple(range(ndim)) if places is None else tuple(a % ndim for a in places)
+    places = tuple(range(ndim)) if places is None else tuple(axis_in(a, ndim) for a in places)
     if len(widths) != 2 * len(places):
         raise OnnxError(f"pads {widths} must be two for each of the axes {places}")
     both = [0] * (2 * ndim)
@@ -196,7 +215,7 @@ def trilu(b: OnnxBuilder, x: Value, k: Value | None = None, *, upper: int) -> Va
 def center_crop_pad(b: OnnxBuilder, x: Value, shape: Value, *, axes: Sequence[int] | None = None) -> Value:
     wanted = b.ints(shape, "shape") or ()
     ndim = x.shape.ndim
-    places = tuple(range(ndim)) if axes is None else tuple(a % ndim for a in axes)
+    places = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
     pads = [0] * (2 * ndim)
     for axis, length in zip(places, wanted, strict=True):
         more = length - x.shape.lens[axis]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.registry import converter
 from migraphx.ops.composites_activation import scaled
@@ -56,10 +56,17 @@ def group_normalization(
 
 @converter("LayerNormalization")
 def layer_normalization(
-    b: OnnxBuilder, x: Value, scale: Value, bias: Value | None = None, *, axis: int, epsilon: float, stash_type: int
+    b: OnnxBuilder,
+    x: Value,
+    scale: Value,
+    bias: Value | None = None,
+    *,
+    axis: int,
+    epsilon: float,
+    stash_type: int,
 ) -> Value | tuple[Value, ...]:
     """Over the dimensions from `axis` on. The statistics are outputs, in the type `stash_type`."""
-    axes = tuple(range(axis % x.shape.ndim, x.shape.ndim))
+    axes = tuple(range(axis_in(axis, x.shape.ndim), x.shape.ndim))
     y = b.layer_norm(x, scale, bias, axes=axes, epsilon=epsilon)
     if not b.wants(1) and not b.wants(2):
         return y
@@ -74,7 +81,7 @@ def layer_normalization(
 def rms_normalization(
     b: OnnxBuilder, x: Value, scale: Value, *, axis: int, epsilon: float, stash_type: int
 ) -> Value:  # fmt: skip
-    axes = tuple(range(axis % x.shape.ndim, x.shape.ndim))
+    axes = tuple(range(axis_in(axis, x.shape.ndim), x.shape.ndim))
     return b.rms_norm(x, scale, axes=axes, epsilon=epsilon)
 
 
@@ -82,7 +89,7 @@ def rms_normalization(
 def lp_normalization(b: OnnxBuilder, x: Value, *, axis: int, p: int) -> Value:
     """x / norm(x), 0 where the norm is 0."""
     wide = widened(b, x)
-    length = b.norm(wide, p=float(p), axes=(axis % x.shape.ndim,), keepdims=True)
+    length = b.norm(wide, p=float(p), axes=(axis_in(axis, x.shape.ndim),), keepdims=True)
     length = b.where(b.equal(length, b.full(0.0, length)), b.full(1.0, length), length)
     return b.cast(b.div(wide, b.broadcast_to(length, x.shape.lens)), x.shape.type)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.registry import converter, register
 
@@ -51,7 +51,7 @@ def binary(name: str) -> Callable[..., Value]:
 
 def placed(b: OnnxBuilder, x: Value, y: Value, axis: int | None) -> Value:
     """y with dimensions added behind, so that its first stands at x's `axis` (broadcasting before opset 7)."""
-    behind = 0 if axis is None else x.shape.ndim - axis % x.shape.ndim - y.shape.ndim
+    behind = 0 if axis is None else x.shape.ndim - axis_in(axis, x.shape.ndim) - y.shape.ndim
     return y if behind <= 0 else b.unsqueeze(y, axes=tuple(range(y.shape.ndim, y.shape.ndim + behind)))
 
 
@@ -170,7 +170,9 @@ def prelu(b: OnnxBuilder, x: Value, slope: Value) -> Value:
 
 
 @converter("Clip")
-def clip(b: OnnxBuilder, x: Value, low: Value | None = None, high: Value | None = None, **bounds: float) -> Value:
+def clip(
+    b: OnnxBuilder, x: Value, low: Value | None = None, high: Value | None = None, **bounds: float
+) -> Value:
     """The bounds are attributes `min` and `max` before opset 11, then inputs of one element."""
     for word, bound, attribute in (("max", low, bounds.get("min")), ("min", high, bounds.get("max"))):
         if bound is not None:
@@ -192,11 +194,20 @@ def is_inf(b: OnnxBuilder, x: Value, *, detect_negative: int, detect_positive: i
 
 @converter("Dropout")
 def dropout(
-    b: OnnxBuilder, x: Value, ratio: Any = None, training_mode: Value | None = None, *, seed: int | None = None,
+    b: OnnxBuilder,
+    x: Value,
+    ratio: Any = None,
+    training_mode: Value | None = None,
+    *,
+    seed: int | None = None,
     is_test: int = 0,
 ) -> tuple[Value, Value]:
     """x itself: this is inference. The mask keeps everything."""
-    if training_mode is not None and b.number(training_mode, "training_mode") and b.number(ratio, "ratio") != 0:
+    if (
+        training_mode is not None
+        and b.number(training_mode, "training_mode")
+        and b.number(ratio, "ratio") != 0
+    ):
         raise OnnxError("training_mode is set; only inference is supported")
     return b.identity(x), b.full(True, b.equal(x, x))
 
@@ -230,4 +241,3 @@ def converted(b: OnnxBuilder, x: Value, target: str, saturate: bool) -> Value:
         limited = b.clamp(wide, -most, most)
         x = b.where(b.isnan(wide), wide, limited)
     return b.convert(x, target_type=target)
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.convolution import conv_integer, with_bias
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.matmul import matmul_integer
@@ -19,12 +19,12 @@ def spread(b: OnnxBuilder, x: Value, parameter: Value | None, axis: int, block_s
     if parameter is None:
         return None
     if block_size:
-        axis %= x.shape.ndim
+        axis = axis_in(axis, x.shape.ndim)
         wide = b.repeat_interleave(parameter, repeats=block_size, axis=axis)
         return b.slice(wide, axes=(axis,), starts=(0,), ends=(x.shape.lens[axis],))
     if parameter.shape.elements == 1:
         return b.broadcast_to(b.reshape(parameter, dims=(1,) * x.shape.ndim), x.shape.lens)
-    axis %= x.shape.ndim
+    axis = axis_in(axis, x.shape.ndim)
     return b.broadcast(parameter, axis=axis, out_lens=x.shape.lens)
 
 
@@ -56,7 +56,9 @@ def requantized(b: OnnxBuilder, sums: Value, factor: Value, scale: Value, zero: 
     """Integer sums that stand for sums * factor, as the type of `zero`."""
     real = b.mul(b.cast(sums, "float"), b.broadcast_to(factor, sums.shape.lens))
     parts = [spread(b, real, v, 1, 0) for v in (b.cast(scale, "float"), zero)]
-    return b.instruction("quantizelinear", [real, *[p for p in parts if p is not None]], out_type=zero.shape.type)
+    return b.instruction(
+        "quantizelinear", [real, *[p for p in parts if p is not None]], out_type=zero.shape.type
+    )
 
 
 @converter("QLinearMatMul")

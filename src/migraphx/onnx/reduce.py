@@ -10,8 +10,7 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
-from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.registry import converter, register
 
 Value = Instruction
@@ -68,8 +67,8 @@ def reduction(reduce: Callable[..., Value], of_nothing: float) -> Callable[..., 
     ) -> Value:
         wanted = b.ints(axes, "axes") or ()
         if not wanted and noop_with_empty_axes:
-            return reduce(b, x, ()) if reduce in (l1, l2, log_sum, sum_square) and not x.shape.ndim else alone(x)
-        places = tuple(sorted({a % x.shape.ndim for a in wanted})) or tuple(range(x.shape.ndim))
+            return x
+        places = tuple(sorted({axis_in(a, x.shape.ndim) for a in wanted})) or tuple(range(x.shape.ndim))
         if any(x.shape.lens[a] == 0 for a in places):
             lens = [1 if d in places else n for d, n in enumerate(x.shape.lens)]
             y = b.literal(np.full(lens, limited(of_nothing, x.shape.numpy_dtype)).astype(x.shape.numpy_dtype))
@@ -78,9 +77,6 @@ def reduction(reduce: Callable[..., Value], of_nothing: float) -> Callable[..., 
         else:
             y = reduce(b, x, places)
         return y if keepdims or not places else b.squeeze(y, axes=places)
-
-    def alone(x: Value) -> Value:
-        return x
 
     return convert
 
@@ -103,7 +99,7 @@ for op, row in REDUCTIONS.items():
 
 def along(b: OnnxBuilder, x: Value, axis: int, function: Callable[[Value, int], Value]) -> Value:
     """`function` along `axis`; before opset 13, along all dimensions from `axis` on together."""
-    axis = axis % x.shape.ndim if x.shape.ndim else 0
+    axis = axis_in(axis, x.shape.ndim) if x.shape.ndim else 0
     if b.version >= 13 or axis == x.shape.ndim - 1:
         return function(x, axis)
     return b.reshape(function(b.flatten(x, axis=axis), 1), dims=x.shape.lens)
@@ -134,7 +130,7 @@ def hardmax(b: OnnxBuilder, x: Value, *, axis: int) -> Value:
 
 def arg_extreme(name: str) -> Callable[..., Value]:
     def convert(b: OnnxBuilder, x: Value, *, axis: int, keepdims: int, select_last_index: int = 0) -> Value:
-        axis %= x.shape.ndim
+        axis = axis_in(axis, x.shape.ndim)
         y = getattr(b, name)(x, axis=axis, select_last_index=bool(select_last_index))
         return y if keepdims else b.squeeze(y, axes=(axis,))
 
@@ -147,25 +143,29 @@ register("ArgMin", arg_extreme("argmin"))
 
 @converter("TopK")
 def topk(
-    b: OnnxBuilder, x: Value, count: Value | None = None, *, k: int | None = None, axis: int, largest: int = 1,
+    b: OnnxBuilder,
+    x: Value,
+    count: Value | None = None,
+    *,
+    k: int | None = None,
+    axis: int,
+    largest: int = 1,
     sorted: int = 1,
 ) -> tuple[Value, ...]:
     """Sorted, whether asked for or not. `k` is an attribute before opset 10."""
     number = b.number(count if k is None else k, "k")
-    return tuple(b.outputs(b.topk(x, k=number, axis=axis % x.shape.ndim, largest=bool(largest)), 2))
+    return tuple(b.outputs(b.topk(x, k=number, axis=axis_in(axis, x.shape.ndim), largest=bool(largest)), 2))
 
 
 @converter("CumSum")
 def cumsum(b: OnnxBuilder, x: Value, axis: Value, *, exclusive: int, reverse: int) -> Value:
-    place = b.number(axis, "axis")
-    if not -x.shape.ndim <= place < x.shape.ndim:
-        raise OnnxError(f"axis {place} is not in a rank of {x.shape.ndim}")
-    return b.prefix_scan_sum(x, axis=place % x.shape.ndim, exclusive=bool(exclusive), reverse=bool(reverse))
+    place = axis_in(b.number(axis, "axis"), x.shape.ndim)
+    return b.prefix_scan_sum(x, axis=place, exclusive=bool(exclusive), reverse=bool(reverse))
 
 
 @converter("CumProd")
 def cumprod(b: OnnxBuilder, x: Value, axis: Value, *, exclusive: int, reverse: int) -> Value:
-    place = b.number(axis, "axis") % x.shape.ndim
+    place = axis_in(b.number(axis, "axis"), x.shape.ndim)
     y = b.reverse(x, axes=(place,)) if reverse else x
     if exclusive:
         ones = b.slice(b.full(1, x), axes=(place,), starts=(0,), ends=(1,))

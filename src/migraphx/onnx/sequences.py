@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.movement import pieces
 from migraphx.onnx.registry import converter
 
 Value = Instruction
@@ -55,13 +56,13 @@ def erase(b: OnnxBuilder, items: list[Value], position: Value | None = None) -> 
 def split_to_sequence(
     b: OnnxBuilder, x: Value, sizes: Value | None = None, *, axis: int, keepdims: int
 ) -> list[Value]:  # fmt: skip
-    axis %= x.shape.ndim
+    axis = axis_in(axis, x.shape.ndim)
     total = x.shape.lens[axis]
     lengths = b.ints(sizes, "split") or (1,)
     if sizes is None or not sizes.shape.ndim:
         lengths = tuple(min(lengths[0], total - k) for k in range(0, total, lengths[0]))
-    parts = b.split(x, sizes=lengths, axis=axis)
-    return [b.squeeze(p, axes=(axis,)) for p in parts] if sizes is None and not keepdims else list(parts)
+    parts = pieces(b, x, lengths, axis)
+    return [b.squeeze(p, axes=(axis,)) for p in parts] if sizes is None and not keepdims else parts
 
 
 @converter("ConcatFromSequence")
@@ -69,9 +70,9 @@ def concat_from_sequence(b: OnnxBuilder, items: list[Value], *, axis: int, new_a
     if not items:
         raise OnnxError("the sequence is empty")
     if new_axis:
-        place = axis % (items[0].shape.ndim + 1)
+        place = axis_in(axis, items[0].shape.ndim + 1)
         items = [b.unsqueeze(i, axes=(place,)) for i in items]
-    return b.concat(*items, axis=axis % items[0].shape.ndim) if len(items) > 1 else items[0]
+    return b.concat(*items, axis=axis_in(axis, items[0].shape.ndim)) if len(items) > 1 else items[0]
 
 
 @converter("Optional")

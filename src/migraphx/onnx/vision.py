@@ -9,7 +9,7 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 
@@ -43,12 +43,14 @@ def resize(
     if antialias or exclude_outside or coordinate_transformation_mode == "tf_crop_and_resize":
         raise OnnxError("antialias, exclude_outside and tf_crop_and_resize are not supported")
     ndim = x.shape.ndim
-    places = tuple(range(ndim)) if axes is None else tuple(a % ndim for a in axes)
+    places = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
     factors = [] if scales is None else b.known(scales, "scales").reshape(-1).tolist()
     lengths = list(b.ints(sizes, "sizes") or ())
     if factors:
         factors = full(factors, places, [1.0] * ndim)
-        lengths = [int(np.floor(np.float32(n) * np.float32(f))) for n, f in zip(x.shape.lens, factors, strict=True)]
+        lengths = [
+            int(np.floor(np.float32(n) * np.float32(f))) for n, f in zip(x.shape.lens, factors, strict=True)
+        ]
     elif lengths:
         lengths = kept_aspect(x.shape.lens, lengths, places, keep_aspect_ratio_policy)
     return resampled(
