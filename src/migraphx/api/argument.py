@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,11 @@ import numpy as np
 from migraphx.api.shape import shape, wrap
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import Shape
+from migraphx.mxr import container
 from migraphx.runtime import dlpack
 from migraphx.runtime.argument import Argument
+
+FILE_TENSOR = "argument"
 
 
 class argument(Argument):
@@ -37,14 +41,17 @@ class argument(Argument):
         """The values in row-major order, as Python numbers."""
         return self.array.ravel().tolist()
 
-    def save(self, path: str) -> None:
-        """Write as `.npy`."""
-        np.save(path, self.array, allow_pickle=False)
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a safetensors file of one tensor, in row-major order: unlike `.npy` it knows bf16 and fp8."""
+        container.write(path, {FILE_TENSOR: self.array}, {})
 
     @classmethod
-    def load(cls, path: str) -> argument:
-        """Read a `.npy` file; never unpickles."""
-        return cls(np.load(path, allow_pickle=False))
+    def load(cls, path: str | os.PathLike[str]) -> argument:
+        """Read what `save` wrote, by memory map; FileError for anything else."""
+        tensors, _ = container.read(path)
+        if FILE_TENSOR not in tensors:
+            raise container.FileError(f"{path}: holds no tensor {FILE_TENSOR!r}")
+        return cls(tensors[FILE_TENSOR])
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.array, dtype, copy=copy)

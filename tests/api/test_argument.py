@@ -1,0 +1,216 @@
+"""migraphx.argument and its makers against NumPy, torch and the protocols between them."""
+
+from __future__ import annotations
+
+import array
+import copy
+import gc
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import migraphx
+from migraphx.ir.dtype import NUMPY_TYPES
+from migraphx.mxr import container
+from migraphx.runtime import dlpack
+
+TORCH_TYPES = {
+    "bool": torch.bool,
+    "half": torch.float16,
+    "float": torch.float32,
+    "double": torch.float64,
+    "uint8": torch.uint8,
+    "int8": torch.int8,
+    "int16": torch.int16,
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "bf16": torch.bfloat16,
+    "fp8e4m3fn": torch.float8_e4m3fn,
+    "fp8e4m3fnuz": torch.float8_e4m3fnuz,
+    "fp8e5m2": torch.float8_e5m2,
+    "fp8e5m2fnuz": torch.float8_e5m2fnuz,
+}
+
+
+def sample(name: str, *lens: int) -> np.ndarray:
+    """Small values that every type holds exactly."""
+    values = np.random.default_rng(3).integers(0, 2 if name == "bool" else 9, lens)
+    return values.astype(NUMPY_TYPES[name])
+
+
+@pytest.mark.parametrize("name", NUMPY_TYPES)
+def test_arrays_are_viewed(name: str) -> None:
+    whole = sample(name, 4, 6, 5)
+    for a in (whole, whole.T, whole[1:3, ::2], whole[:, :, 2], np.broadcast_to(whole[:1], whole.shape), whole[0, 0, 0]):
+        x = migraphx.argument(a)
+        s = x.get_shape()
+        assert (s.type_string(), s.lens()) == (f"{name}_type", list(a.shape))
+        if a.ndim:
+            assert x.data_ptr() == a.__array_interface__["data"][0]
+            assert s.strides() == [k // a.itemsize for k in a.strides]
+        back = np.array(x, copy=False) if a.ndim else np.array(x)
+        assert back.dtype == a.dtype and back.tobytes() == a.tobytes()
+        assert x.tolist() == a.ravel().tolist() and x == migraphx.argument(a.copy())
+
+
+def test_what_numpy_asks_for() -> None:
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x = migraphx.argument(a)
+    assert np.shares_memory(np.asarray(x), a) and not np.shares_memory(np.array(x), a)
+    assert np.asarray(x, np.float64).dtype == np.float64
+    with pytest.raises(ValueError, match="copy"):
+        np.array(x, np.float64, copy=False)
+    np.asarray(x)[0, 0] = 7
+    assert a[0, 0] == 7
+    assert repr(x) == repr_of(a) and np.add(x, 1).sum() == a.sum() + 6
+
+
+def repr_of(a: np.ndarray) -> str:
+    return np.array2string(a, threshold=20)
+
+
+@pytest.mark.parametrize("name", TORCH_TYPES)
+def test_torch_tensors_both_ways(name: str) -> None:
+    t = torch.from_numpy(sample("float", 4, 6)).to(TORCH_TYPES[name])
+    for view in (t, t.T, t[1:, ::2], t[:0]):
+        x = migraphx.argument(view)
+        assert x.get_shape().type_string() == f"{name}_type" and x.get_shape().lens() == list(view.shape)
+        assert not view.numel() or x.data_ptr() == view.data_ptr()
+        np.testing.assert_array_equal(np.asarray(x).astype(np.float32), view.float().numpy())
+        if name.startswith("fp8") and not view.numel():
+            continue
+        back = torch.from_dlpack(x)
+        assert back.dtype is view.dtype and torch.equal(back.float(), view.float())
+        assert not view.numel() or back.data_ptr() == view.data_ptr()
+
+
+def test_dlpack_owns_its_memory() -> None:
+    t = torch.randn(64, 64).bfloat16()
+    want = t.float().numpy().copy()
+    x = migraphx.argument(t)
+    del t
+    gc.collect()
+    rivals = [torch.zeros(64, 64).bfloat16() for _ in range(50)]
+    np.testing.assert_array_equal(np.asarray(x).astype(np.float32), want)
+    before = len(dlpack._exported)
+    back = torch.from_dlpack(x)
+    del x, rivals
+    gc.collect()
+    np.testing.assert_array_equal(back.float().numpy(), want)
+    assert len(dlpack._exported) == before + 1
+    del back
+    assert len(dlpack._exported) == before
+    dlpack.write(np.zeros(3, NUMPY_TYPES["bf16"]))  # a capsule that nobody takes
+    assert len(dlpack._exported) == before
+
+
+def test_numpy_takes_dlpack() -> None:
+    a = np.arange(6, dtype=np.int32).reshape(2, 3)
+    x = migraphx.argument(a.T)
+    assert x.__dlpack_device__() == (1, 0)
+    np.testing.assert_array_equal(np.from_dlpack(x), a.T)  # type: ignore[arg-type]
+
+
+def test_buffers_numbers_and_lists() -> None:
+    assert migraphx.argument(array.array("d", [1, 2])).tolist() == [1, 2]
+    assert migraphx.argument(bytearray(b"ab")).get_shape() == migraphx.shape("uint8", [2])
+    assert migraphx.argument([[1, 2], [3, 4]]).get_shape() == migraphx.shape("int64", [2, 2])
+    assert migraphx.argument(3.5).get_shape() == migraphx.shape("double", [])
+    again = migraphx.argument(migraphx.argument([1.0]))
+    assert again.tolist() == [1.0]
+
+
+def test_buffer_protocol() -> None:
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert migraphx.argument(a).__buffer__(0).tolist() == a.tolist()
+    narrow = migraphx.argument(a.astype(NUMPY_TYPES["bf16"]))
+    assert narrow.__buffer__(0).format == "H"
+    if sys.version_info >= (3, 12):
+        assert memoryview(migraphx.argument(a)).tolist() == a.tolist()
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: np.ones((2, 3))[:, ::-1], ValueError, "negative"),
+        (lambda: np.ones(3, ">f4"), ValueError, "no MIGraphX type.*>f4"),
+        (lambda: np.ones(3, np.complex64), ValueError, "no MIGraphX type.*complex64"),
+        (lambda: "abc", ValueError, "no MIGraphX type"),
+        (lambda: None, ValueError, "no MIGraphX type"),
+        (lambda: np.ones(3, [("a", "f4"), ("b", "i1")])["a"], ValueError, "no multiples of 4"),
+        (lambda: torch.ones(3, requires_grad=True), BufferError, "detach"),
+        (lambda: torch.ones(3, dtype=torch.complex64).conj(), (BufferError, RuntimeError, TypeError), "conj"),
+        (lambda: torch.ones(3, device="meta"), (BufferError, RuntimeError, TypeError, ValueError), "meta|device"),
+        (lambda: torch.eye(3).to_sparse(), (BufferError, RuntimeError, TypeError), "layout|[Ss]parse"),
+    ],
+)
+def test_refused(make, error, words: str) -> None:
+    with pytest.raises(error, match=words):
+        migraphx.argument(make())
+
+
+def test_read_only_and_nan() -> None:
+    a = np.array([np.nan, np.inf, -np.inf, -0.0], np.float32)
+    a.flags.writeable = False
+    x = migraphx.argument(a)
+    assert x == migraphx.argument(a.copy()) and np.signbit(np.asarray(x)[3]) and not np.asarray(x).flags.writeable
+    assert x != migraphx.argument(np.zeros(4, np.float32)) and x != migraphx.argument(a.astype(np.float64)) and x != 3
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(x)
+
+
+@pytest.mark.parametrize("name", ["float", "bf16", "int64", "bool"])
+def test_files_copies_and_pickles(name: str, tmp_path: Path) -> None:
+    x = migraphx.argument(sample(name, 3, 4).T)
+    x.save(str(tmp_path / "a.mxa"))
+    for y in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), migraphx.argument.load(tmp_path / "a.mxa")):
+        assert y == x and y.data_ptr() != x.data_ptr()
+        assert y.data_ptr() == np.asarray(y).__array_interface__["data"][0]
+
+
+def test_files_of_others(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.array([{}]), allow_pickle=True)
+    with pytest.raises(container.FileError, match="header"):
+        migraphx.argument.load(tmp_path / "a.npy")
+    container.write(tmp_path / "b", {"x": np.zeros(3)}, {})
+    with pytest.raises(container.FileError, match="no tensor 'argument'"):
+        migraphx.argument.load(tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", NUMPY_TYPES)
+@pytest.mark.parametrize("strides", [[3, 1], [1, 2]])
+def test_created(name: str, strides: list[int]) -> None:
+    s = migraphx.shape(name, [2, 3], strides)
+    values = sample(name, 2, 3)
+    made = migraphx.create_argument(s, values.ravel().tolist())
+    assert made.get_shape() == s and np.array_equal(np.asarray(made), values)
+    assert np.asarray(migraphx.fill_argument(s, 1)).astype(np.float32).tolist() == [[1, 1, 1]] * 2
+    one, two, other = (migraphx.generate_argument(s, seed) for seed in (1, 1, 2))
+    assert one.get_shape() == s and one == two and (name == "bool" or one != other)
+
+
+def test_created_values_that_the_type_changes() -> None:
+    for name, value in (("int32", 1.5), ("uint8", 300), ("int8", np.nan), ("uint32", -1), ("bool", 2)):
+        with pytest.raises((ValueError, OverflowError)):
+            migraphx.create_argument(migraphx.shape(name, [1]), [value])
+        with pytest.raises((ValueError, OverflowError)):
+            migraphx.fill_argument(migraphx.shape(name, [1]), value)
+    with pytest.raises(ValueError, match=r"2 values for .* holds 3"):
+        migraphx.create_argument(migraphx.shape("float", [3]), [1, 2])
+    assert migraphx.create_argument(migraphx.shape("int64", [1]), [2**63 - 1]).tolist() == [2**63 - 1]
+    assert migraphx.fill_argument(migraphx.shape("half", [1]), 1e9).tolist() == [np.inf]
+
+
+def test_from_pointer() -> None:
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    x = migraphx.argument_from_pointer(migraphx.shape("float", [3, 2], [1, 3]), a.ctypes.data)
+    np.testing.assert_array_equal(np.asarray(x), a.T)
+    np.asarray(x)[0, 0] = 9
+    assert a[0, 0] == 9
+    assert migraphx.argument_from_pointer(migraphx.shape("float", [0]), 0).tolist() == []
+    with pytest.raises(ValueError, match="null pointer"):
+        migraphx.argument_from_pointer(migraphx.shape("float", [1]), 0)

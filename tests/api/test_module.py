@@ -1,0 +1,156 @@
+"""migraphx.module, instruction_ref, op and macro; programs as Python code and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import migraphx
+from migraphx.ir.text import parse_program
+
+op, macro, shape = migraphx.op, migraphx.macro, migraphx.shape
+
+
+def main_module() -> migraphx.module:
+    return migraphx.program().get_main_module()
+
+
+def test_building_and_asking(capsys: pytest.CaptureFixture[str]) -> None:
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", shape("float", [2, 3]))
+    c = m.add_literal(np.full((2, 3), 2, np.float32))
+    total = m.add_instruction(op("add"), [x, c])
+    turned = m.add_instruction(op("transpose", permutation=[1, 0]), [total])
+    assert m.get_returns() == []
+    m.add_return([turned])
+    assert m.get_returns() == [turned] and [i.name() for i in m] == [
+        "@literal",
+        "@param",
+        "add",
+        "transpose",
+        "@return",
+    ]
+    assert turned.shape() == shape("float", [3, 2], [1, 3]) and turned.inputs() == [total]
+    assert total.outputs() == [turned] and total.name() == "add" and {total: 1}[turned.inputs()[0]] == 1
+    assert turned.op() == op("transpose", permutation=(1, 0)) and turned.op().values() == {"permutation": (1, 0)}
+    assert hash(turned.op()) == hash(op("transpose", permutation=[1, 0])) and turned.op().name() == "transpose"
+    assert c.get_literal().tolist() == [2.0] * 6 and c.get_literal().get_shape() == shape("float", [2, 3])
+    with pytest.raises(ValueError, match="@param is not a literal"):
+        x.get_literal()
+    m.replace_return([total, turned])
+    assert m.get_returns() == [total, turned]
+    m.print()
+    p.print()
+    assert capsys.readouterr().out == f"{m!r}\n{p!r}\n" and repr(m) in repr(p)
+    assert "@2 = add(x,@0) -> float_type, {2, 3}, {3, 1}" in repr(m)
+
+
+def test_macros() -> None:
+    m = main_module()
+    x = m.add_parameter("x", shape("float", [2, 3]))
+    g = m.add_macro(macro("gelu", approximate="tanh"), [x])
+    assert isinstance(g, migraphx.instruction_ref) and g.shape() == x.shape()
+    last = m.add_instruction(op("neg"), [x])
+    early = m.insert_macro(last, macro("gelu"), [x])
+    order = list(m)
+    assert isinstance(early, migraphx.instruction_ref) and order.index(early) < order.index(last)
+    assert macro("gelu", approximate="tanh").values() == {"approximate": "tanh"} and macro("gelu").name() == "gelu"
+
+
+def test_origins_are_kept() -> None:
+    m = main_module()
+    m.set_origin("model.py:3")
+    x = m.add_parameter("x", shape("float", [2, 3]))
+    assert m.add_instruction(op("neg"), [x])._impl.origin == "model.py:3"
+
+
+def test_refused() -> None:
+    m: Any = main_module()
+    other = main_module()
+    x, foreign = m.add_parameter("x", shape()), other.add_parameter("x", shape())
+    for make, error, words in (
+        (lambda: op("rlu"), ValueError, "unknown operator 'rlu'; did you mean 'relu'"),
+        (lambda: op("transpose", permutaton=[0]), ValueError, "transpose: .*'permutaton'; did you mean 'permutation'"),
+        (lambda: macro("gellu"), ValueError, "unknown macro 'gellu'; did you mean 'gelu'"),
+        (lambda: macro("gelu", aproximate="tanh"), ValueError, "gelu: .*'aproximate'; did you mean 'approximate'"),
+        (lambda: m.add_parameter("x", shape()), ValueError, "already has a parameter 'x'"),
+        (lambda: m.add_parameter("y", [2, 3]), TypeError, "'y' needs a migraphx.shape"),
+        (lambda: m.add_instruction("relu", [x]), TypeError, "must be a migraphx.op, got 'relu'"),
+        (lambda: m.add_instruction(op("relu"), x), TypeError, "list of instructions"),
+        (lambda: m.add_instruction(op("relu"), [3]), TypeError, "must be an instruction, got 3"),
+        (lambda: m.add_instruction(op("relu"), [x, x]), ValueError, "relu: takes 1 input"),
+        (lambda: m.add_instruction(op("relu"), [foreign]), ValueError, "belongs to another program"),
+        (lambda: m.add_macro(macro("gelu"), [foreign]), ValueError, "belongs to another program"),
+        (lambda: m.add_return([foreign]), ValueError, "belongs to another program"),
+        (lambda: m.add_literal("text"), ValueError, "no MIGraphX type"),
+        (lambda: migraphx.program().create_module("main"), ValueError, "already has a module 'main'"),
+    ):
+        with pytest.raises(error, match=words):
+            make()
+
+
+def rich_program() -> migraphx.program:
+    """Literals of several types, sizes and layouts, odd numbers, attributes of every kind, nested modules."""
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", shape("float", [2, 3]))
+    flag = m.add_parameter("flag", shape("bool", [1]))
+    turned = m.add_parameter("turned", shape("float", [2, 3], [1, 2]))
+    odd = m.add_literal(np.array([[np.nan, np.inf, -0.0], [1e-45, 0.1, -np.inf]], np.float32))
+    large = m.add_literal(np.arange(12, dtype=np.float32).reshape(4, 3).T)
+    m.add_literal(migraphx.create_argument(shape("bf16", [2]), [1.5, 2]))
+    y = m.add_instruction(op("add"), [m.add_instruction(op("add"), [x, odd]), turned])
+    z = m.add_instruction(op("dot"), [y, large])
+    bodies = []
+    for name, kind in (("then", "relu"), ("else", "neg")):
+        body = p.create_module(name)
+        inner = p.create_module(f"{name}_inner")
+        inner.add_return([inner.add_instruction(op(kind), [z])])
+        outer = p.create_module(f"{name}_outer")
+        outer.add_return([outer.add_literal(np.full((2, 4), 3, np.float32))])
+        both = body.add_instruction(op("if"), [flag], [inner, outer])
+        body.add_return([body.add_instruction(op("get_tuple_elem", index=0), [both])])
+        bodies.append(body)
+    chosen = m.add_instruction(op("get_tuple_elem", index=0), [m.add_instruction(op("if"), [flag], bodies)])
+    m.add_return([m.add_instruction(op("softmax", axis=1), [chosen]), y])
+    return p
+
+
+def test_to_py_builds_an_equal_program() -> None:
+    p = rich_program()
+    scope: dict = {}
+    exec(p.to_py(), scope)
+    q = scope["p"]
+    assert q == p and q is not p
+    assert q.to_py() == p.to_py()
+    for r in (p, q):
+        r.compile(migraphx.get_target("ref"))
+    inputs = {"x": np.ones((2, 3), np.float32), "turned": np.ones((2, 3), np.float32), "flag": np.array([True])}
+    np.testing.assert_array_equal(np.array(p.run(inputs)[1]), np.array(q.run(inputs)[1]))
+
+
+def test_to_py_of_dynamic_parameters() -> None:
+    p = migraphx.program()
+    dims = [shape.dynamic_dimension(1, 8, {2, 4}), shape.dynamic_dimension(3, 3)]
+    p.get_main_module().add_parameter("x", shape("half", dyn_dims=dims))
+    scope: dict = {}
+    exec(p.to_py(), scope)
+    assert scope["p"] == p
+
+
+def test_printing_is_what_parsing_reads() -> None:
+    p = rich_program()
+    again = migraphx.program()
+    again._graph = lambda: parse_program(repr(p))
+    assert again == p and repr(again) == repr(p)
+
+
+def test_sort_and_equality() -> None:
+    p, q = rich_program(), rich_program()
+    p.sort()
+    assert p == q and p != migraphx.program() and p != 3
+    q.get_main_module().add_parameter("more", shape())
+    assert p != q

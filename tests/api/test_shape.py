@@ -1,0 +1,96 @@
+"""migraphx.shape: what it says, and what it refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import migraphx
+from migraphx.ir.dtype import NUMPY_TYPES
+
+shape, dynamic_dimension = migraphx.shape, migraphx.shape.dynamic_dimension
+
+
+@pytest.mark.parametrize("name", NUMPY_TYPES)
+def test_types(name: str) -> None:
+    for given in (name, f"{name}_type", getattr(shape.type_t, f"{name}_type")):
+        s = shape(type=given, lens=[2, 3])
+        assert s.type() is getattr(shape.type_t, f"{name}_type")
+        assert s.type_string() == f"{name}_type" and repr(s) == f"{name}_type, {{2, 3}}, {{3, 1}}"
+        assert s.type_size() == NUMPY_TYPES[name].itemsize and s.bytes() == 6 * s.type_size()
+
+
+def test_defaults_and_scalars() -> None:
+    assert shape() == shape("float", [1]) and repr(shape("half", [])) == "half_type, {}, {}"
+    assert shape("half", []).elements() == 1 and shape("half", []).scalar() and shape("float", [0, 3]).elements() == 0
+
+
+@pytest.mark.parametrize(
+    ("strides", "packed", "standard", "transposed", "broadcasted"),
+    [
+        ([12, 4, 1], True, True, False, False),
+        ([1, 2, 6], True, False, True, False),
+        ([24, 4, 1], False, False, False, False),
+        ([0, 4, 1], False, False, False, True),
+        ([0, 0, 0], False, False, False, True),
+    ],
+)
+def test_layout(strides: list[int], packed: bool, standard: bool, transposed: bool, broadcasted: bool) -> None:
+    s = shape("float", [2, 3, 4], strides)
+    assert s.lens() == [2, 3, 4] and s.strides() == strides and s.ndim() == 3 and s.elements() == 24
+    assert (s.packed(), s.standard(), s.transposed(), s.broadcasted()) == (packed, standard, transposed, broadcasted)
+    assert s.scalar() == (strides == [0, 0, 0])
+    assert s.bytes() == 4 * (1 + sum((n - 1) * k for n, k in zip([2, 3, 4], strides, strict=True)))
+
+
+@pytest.mark.parametrize("permutation", [(0, 1, 2), (2, 0, 1), (0, 2, 1)])
+def test_permutation_is_the_order_in_memory(permutation: tuple[int, ...]) -> None:
+    lens = (2, 3, 4)
+    lying = np.empty([lens[d] for d in permutation], np.float32).transpose(np.argsort(permutation))
+    s = shape("float", lens, permutation=permutation)
+    assert s.strides() == [k // 4 for k in lying.strides] and s.lens() == list(lying.shape)
+
+
+def test_equality_and_hash() -> None:
+    a, b = shape("float", [2, 3]), shape(type="float_type", lens=(2, 3), strides=(3, 1))
+    assert a == b and hash(a) == hash(b) and a != shape("half", [2, 3]) and a != shape("float", [2, 3], [1, 2])
+    assert a != "float_type, {2, 3}, {3, 1}"
+
+
+def test_numpy_integers_are_lens() -> None:
+    lens: Any = np.array([2, 3])
+    made = shape("float", lens).lens()
+    assert made == [2, 3] and all(type(n) is int for n in made)
+
+
+def test_dynamic() -> None:
+    d = dynamic_dimension(1, 8, {4, 2})
+    assert (d.min, d.max, d.optimals, d.is_fixed()) == (1, 8, {2, 4}, False) and dynamic_dimension(3, 3).is_fixed()
+    assert d == dynamic_dimension(1, 8, [2, 4]) and hash(d) == hash(dynamic_dimension(1, 8, [2, 4]))
+    s = shape("float", dyn_dims=[d, dynamic_dimension(3, 3)])
+    assert s.dynamic() and s.dyn_dims() == [d, dynamic_dimension(3, 3)] and s.ndim() == 2
+    assert not shape().dynamic() and shape().dyn_dims() == []
+    with pytest.raises(ValueError, match="min <= max"):
+        dynamic_dimension(4, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"type": "floot"}, ValueError, "unknown type 'floot'.*float"),
+        ({"type": 3}, TypeError, "type must be a name"),
+        ({"lens": [-2, 3]}, ValueError, "negative length"),
+        ({"lens": [2.5, 3]}, TypeError, "lens must be a sequence of integers"),
+        ({"lens": 5}, TypeError, "lens must be a sequence of integers"),
+        ({"lens": [2, 3], "strides": [1]}, ValueError, "2 lens but 1 strides"),
+        ({"lens": [2, 3], "strides": [-3, 1]}, ValueError, "negative stride"),
+        ({"lens": [2, 3], "permutation": [0, 0]}, ValueError, "no permutation of 2"),
+        ({"lens": [2, 3], "permutation": [0]}, ValueError, "no permutation of 2"),
+        ({"lens": [2, 3], "strides": [3, 1], "permutation": [0, 1]}, ValueError, "not both"),
+    ],
+)
+def test_refused(arguments: dict, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        shape(**arguments)
