@@ -437,7 +437,7 @@ def pointwise_of_broadcasts(b: Builder, root: Instruction) -> Answer:
     if any(scalar_of(i) is None for i in root.inputs if i not in varying):
         return Refuse("a constant varies")
     inputs = [
-        b.broadcast_to(b.literal(compact(i).reshape(-1)), lens) if is_constant(i) else i.inputs[0]
+        b.broadcast_to(b.literal(compact(i).reshape((-1,) if lens else ())), lens) if is_constant(i) else i.inputs[0]
         for i in root.inputs
     ]
     return b.multibroadcast(again(b, root, inputs), out_lens=root.shape.lens)
