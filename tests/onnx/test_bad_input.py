@@ -65,8 +65,12 @@ def test_missing_file(tmp_path):
 
 
 def test_unknown_operators_are_all_listed():
-    nodes = [node("Relu", ["x"], ["a"]), node("Relux", ["a"], ["b"], "first"), node("Relux", ["b"], ["c"], "second"),
-             node("Magic", ["c"], ["y"], "third", domain="my.domain")]  # fmt: skip
+    nodes = [
+        node("Relu", ["x"], ["a"]),
+        node("Relux", ["a"], ["b"], "first"),
+        node("Relux", ["b"], ["c"], "second"),
+        node("Magic", ["c"], ["y"], "third", domain="my.domain"),
+    ]
     data = model(nodes, {"x": X}, ["y"])
     refused(data, "Relux: 2 nodes, the first first", "my.domain.Magic: 1 nodes, the first third")
     program = migraphx.parse_onnx_buffer(data, skip_unknown_operators=True)
@@ -77,8 +81,11 @@ def test_unknown_operators_are_all_listed():
 
 
 def test_cycle():
-    nodes = [node("Add", ["x", "c"], ["a"], "one"), node("Relu", ["a"], ["b"], "two"),
-             node("Neg", ["b"], ["c"], "three")]  # fmt: skip
+    nodes = [
+        node("Add", ["x", "c"], ["a"], "one"),
+        node("Relu", ["a"], ["b"], "two"),
+        node("Neg", ["b"], ["c"], "three"),
+    ]
     refused(model(nodes, {"x": X}, ["b"]), "cycle", "one (Add)", "two (Relu)", "three (Neg)")
 
 
@@ -96,8 +103,12 @@ def test_dangling_names():
 
 
 def test_wrong_attributes():
-    refused(model([node("LeakyRelu", ["x"], ["y"], alpha="much")], {"x": X}, ["y"]), "it (LeakyRelu)", "'alpha'",
-            "must be FLOAT, is STRING")  # fmt: skip
+    refused(
+        model([node("LeakyRelu", ["x"], ["y"], alpha="much")], {"x": X}, ["y"]),
+        "it (LeakyRelu)",
+        "'alpha'",
+        "must be FLOAT, is STRING",
+    )
     refused(model([node("LeakyRelu", ["x"], ["y"], beta=1.0)], {"x": X}, ["y"]), "'beta'")
     refused(model([node("Concat", ["x", "x"], ["y"])], {"x": X}, ["y"]), "'axis' is missing")
     refused(model([node("Relu", ["x", "x"], ["y"])], {"x": X}, ["y"]), "takes 1 inputs, got 2")
@@ -155,8 +166,14 @@ def test_damaged_weights():
 
 
 def test_function_that_calls_itself():
-    body = helper.make_function("mine", "Again", ["a"], ["b"], [node("Again", ["a"], ["b"], domain="mine")],
-                                [helper.make_opsetid("mine", 1)])  # fmt: skip
+    body = helper.make_function(
+        "mine",
+        "Again",
+        ["a"],
+        ["b"],
+        [node("Again", ["a"], ["b"], domain="mine")],
+        [helper.make_opsetid("mine", 1)],
+    )
     data = model([node("Again", ["x"], ["y"], domain="mine")], {"x": X}, ["y"], functions=[body])
     refused(data, "calls itself")
 

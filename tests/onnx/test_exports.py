@@ -66,8 +66,12 @@ def language(config, model, **names):
     return make
 
 
-GPT2 = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
-        "intermediate_size": "n_inner"}  # fmt: skip
+GPT2 = {
+    "hidden_size": "n_embd",
+    "num_hidden_layers": "n_layer",
+    "num_attention_heads": "n_head",
+    "intermediate_size": "n_inner",
+}
 MODELS = {
     "resnet": resnet,
     "mobilenet": lambda: vision("mobilenet_v3_small", num_classes=10),

@@ -66,8 +66,11 @@ def test_debug_symbols_add_the_source():
 
 
 def test_print_program_on_error(capsys):
-    data = model([node("Relu", ["x"], ["a"]), node("Add", ["a", "b"], ["y"])], {"x": X, "b": np.ones((4, 4), np.float32)},
-                 ["y"])  # fmt: skip
+    data = model(
+        [node("Relu", ["x"], ["a"]), node("Add", ["a", "b"], ["y"])],
+        {"x": X, "b": np.ones((4, 4), np.float32)},
+        ["y"],
+    )
     with pytest.raises(ValueError):
         migraphx.parse_onnx_buffer(data, print_program_on_error=True)
     assert "relu" in capsys.readouterr().err
@@ -79,11 +82,17 @@ def test_print_program_on_error(capsys):
 def test_shapes_are_computed():
     """Shape, Gather, Concat, Range and ConstantOfShape leave nothing but constants behind."""
     nodes = [
-        node("Shape", ["x"], ["s"]), node("Gather", ["s", "one"], ["n"]), node("Squeeze", ["n"], ["k"]),
-        node("Range", ["zero", "k", "step"], ["r"]), node("Concat", ["n", "s"], ["wide"], axis=0),
-        node("ConstantOfShape", ["wide"], ["c"]), node("Expand", ["x", "wide"], ["e"]), node("Add", ["e", "c"], ["f"]),
-        node("Cast", ["r"], ["q"], to=F), node("Add", ["f", "q"], ["y"]),
-    ]  # fmt: skip
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "one"], ["n"]),
+        node("Squeeze", ["n"], ["k"]),
+        node("Range", ["zero", "k", "step"], ["r"]),
+        node("Concat", ["n", "s"], ["wide"], axis=0),
+        node("ConstantOfShape", ["wide"], ["c"]),
+        node("Expand", ["x", "wide"], ["e"]),
+        node("Add", ["e", "c"], ["f"]),
+        node("Cast", ["r"], ["q"], to=F),
+        node("Add", ["f", "q"], ["y"]),
+    ]
     constants = {"one": np.array([1]), "zero": np.array(0), "step": np.array(1)}
     data = model(nodes, {"x": X}, ["y"], constants)
     (got,), (want,) = ours(data, {"x": X}), theirs(data, {"x": X})
@@ -94,8 +103,12 @@ def test_shapes_are_computed():
 
 def test_large_constants_are_left_to_the_compiler():
     weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
-    data = model([node("Transpose", ["w"], ["t"]), node("MatMul", ["x", "t"], ["y"])],
-                 {"x": np.ones((2, 64), np.float32)}, ["y"], {"w": weight})  # fmt: skip
+    data = model(
+        [node("Transpose", ["w"], ["t"]), node("MatMul", ["x", "t"], ["y"])],
+        {"x": np.ones((2, 64), np.float32)},
+        ["y"],
+        {"w": weight},
+    )
     assert "transpose" in str(migraphx.parse_onnx_buffer(data))
 
 
@@ -135,15 +148,29 @@ def test_if(condition, known):
 def loop_model(trips: int | None, least: float) -> bytes:
     """y doubles until it is at least `least`; s gathers it."""
     body = helper.make_graph(
-        [node("Add", ["v", "v"], ["w"]), node("Identity", ["w"], ["s"]), node("ReduceMax", ["s0"], ["m"], keepdims=0),
-         node("Less", ["m", "least"], ["go"]), node("Add", ["s0", "one"], ["s1"])],
+        [
+            node("Add", ["v", "v"], ["w"]),
+            node("Identity", ["w"], ["s"]),
+            node("ReduceMax", ["s0"], ["m"], keepdims=0),
+            node("Less", ["m", "least"], ["go"]),
+            node("Add", ["s0", "one"], ["s1"]),
+        ],
         "body",
-        [helper.make_tensor_value_info("k", I, []), helper.make_tensor_value_info("cond", TensorProto.BOOL, []),
-         helper.make_tensor_value_info("v", F, [2, 3]), helper.make_tensor_value_info("s0", F, [1])],
+        [
+            helper.make_tensor_value_info("k", I, []),
+            helper.make_tensor_value_info("cond", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("v", F, [2, 3]),
+            helper.make_tensor_value_info("s0", F, [1]),
+        ],
         [onnx.ValueInfoProto(name=n) for n in ("go", "w", "s1", "s")],
-    )  # fmt: skip
-    constants = {"t": np.array(trips or 0), "c": np.array(True), "z": np.zeros(1, np.float32),
-                 "one": np.ones(1, np.float32), "least": np.float32(least)}  # fmt: skip
+    )
+    constants = {
+        "t": np.array(trips or 0),
+        "c": np.array(True),
+        "z": np.zeros(1, np.float32),
+        "one": np.ones(1, np.float32),
+        "least": np.float32(least),
+    }
     made = node("Loop", ["t" if trips else "", "c", "x", "z"], ["y", "z1", "all"], body=body)
     return model([made], {"x": X}, ["y", "z1", "all"], constants)
 
@@ -165,8 +192,15 @@ def test_functions_of_the_model():
     scale = onnx.AttributeProto(name="value_float", ref_attr_name="factor", type=onnx.AttributeProto.FLOAT)
     constant = node("Constant", [], ["c"])
     constant.attribute.append(scale)
-    body = helper.make_function("mine", "Scaled", ["a"], ["b"], [constant, node("Mul", ["a", "c"], ["b"])],
-                                [helper.make_opsetid("", 21)], ["factor"])  # fmt: skip
+    body = helper.make_function(
+        "mine",
+        "Scaled",
+        ["a"],
+        ["b"],
+        [constant, node("Mul", ["a", "c"], ["b"])],
+        [helper.make_opsetid("", 21)],
+        ["factor"],
+    )
     calls = [
         node("Scaled", ["x"], ["a"], domain="mine", factor=2.0),
         node("Scaled", ["a"], ["y"], domain="mine", factor=3.0),

@@ -26,10 +26,17 @@ UNARY = [
     "Sign",
 ]
 WITH_ATTRIBUTES = [
-    ("LeakyRelu", {"alpha": 0.3}), ("Elu", {"alpha": 0.7}), ("Selu", {}), ("HardSigmoid", {"alpha": 0.3}),
-    ("HardSwish", {}), ("Softmax", {"axis": 1}), ("LogSoftmax", {"axis": -1}), ("Gelu", {"approximate": "tanh"}),
-    ("ThresholdedRelu", {"alpha": 0.4}), ("Celu", {"alpha": 0.8}),
-]  # fmt: skip
+    ("LeakyRelu", {"alpha": 0.3}),
+    ("Elu", {"alpha": 0.7}),
+    ("Selu", {}),
+    ("HardSigmoid", {"alpha": 0.3}),
+    ("HardSwish", {}),
+    ("Softmax", {"axis": 1}),
+    ("LogSoftmax", {"axis": -1}),
+    ("Gelu", {"approximate": "tanh"}),
+    ("ThresholdedRelu", {"alpha": 0.4}),
+    ("Celu", {"alpha": 0.8}),
+]
 BINARY = ["Add", "Sub", "Mul", "Max", "Min", "Sum", "Mean"]
 LENS = (2, 3, 4)
 
@@ -62,8 +69,17 @@ class Graph:
         return self.constant(np.array(values, np.int64))
 
     def grow(self) -> None:
-        kinds = [self.unary, self.attributed, self.binary, self.broadcast, self.moved, self.reduced, self.product,
-                 self.shaped, self.chosen]  # fmt: skip
+        kinds = [
+            self.unary,
+            self.attributed,
+            self.binary,
+            self.broadcast,
+            self.moved,
+            self.reduced,
+            self.product,
+            self.shaped,
+            self.chosen,
+        ]
         kinds[self.rng.integers(len(kinds))]()
 
     def unary(self) -> None:

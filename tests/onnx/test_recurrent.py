@@ -10,9 +10,13 @@ STEPS, BATCH, INPUTS, HIDDEN = 5, 3, 4, 2
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 OPTIONS = {
     "RNN": [{}, {"activations": ["Relu"]}, {"clip": 0.3}],
-    "GRU": [{}, {"linear_before_reset": 1}, {"activations": ["HardSigmoid", "LeakyRelu"], "activation_alpha": [0.3, 0.1]}],
+    "GRU": [
+        {},
+        {"linear_before_reset": 1},
+        {"activations": ["HardSigmoid", "LeakyRelu"], "activation_alpha": [0.3, 0.1]},
+    ],
     "LSTM": [{}, {"peepholes": True}, {"clip": 0.2}, {"input_forget": 1}],
-}  # fmt: skip
+}
 CASES = [(op, options) for op, every in OPTIONS.items() for options in every]
 
 
@@ -26,8 +30,14 @@ def test_layer(op, options, lens, direction):
     def normal(*shape):
         return rng.normal(size=shape).astype(np.float32)
 
-    inputs = [normal(STEPS, BATCH, INPUTS), normal(d, g * HIDDEN, INPUTS), normal(d, g * HIDDEN, HIDDEN),
-              normal(d, 2 * g * HIDDEN), np.array([5, 2, 3], np.int32) if lens else None, normal(d, BATCH, HIDDEN)]  # fmt: skip
+    inputs = [
+        normal(STEPS, BATCH, INPUTS),
+        normal(d, g * HIDDEN, INPUTS),
+        normal(d, g * HIDDEN, HIDDEN),
+        normal(d, 2 * g * HIDDEN),
+        np.array([5, 2, 3], np.int32) if lens else None,
+        normal(d, BATCH, HIDDEN),
+    ]
     attributes = dict(options)
     if op == "LSTM":
         inputs.append(normal(d, BATCH, HIDDEN))

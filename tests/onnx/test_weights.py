@@ -70,8 +70,13 @@ def test_aligned_weights_share_the_buffer(shift):
 
 def test_external_weights_are_views_of_one_mapping(tmp_path):
     data, weight = big()
-    onnx.save(onnx.ModelProto.FromString(data), tmp_path / "m.onnx", save_as_external_data=True, location="m.bin",
-              size_threshold=100)  # fmt: skip
+    onnx.save(
+        onnx.ModelProto.FromString(data),
+        tmp_path / "m.onnx",
+        save_as_external_data=True,
+        location="m.bin",
+        size_threshold=100,
+    )
     loaded = read(tmp_path / "m.onnx")
     got = loaded.graph.initializers["w"]
     np.testing.assert_array_equal(got, weight)
@@ -88,8 +93,18 @@ def test_aligned():
     assert aligned(shifted).flags.aligned and aligned(shifted) is not shifted
 
 
-TYPES = [TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.INT8,
-         TensorProto.UINT16, TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2]  # fmt: skip
+TYPES = [
+    TensorProto.FLOAT,
+    TensorProto.DOUBLE,
+    TensorProto.FLOAT16,
+    TensorProto.BFLOAT16,
+    TensorProto.INT8,
+    TensorProto.UINT16,
+    TensorProto.INT64,
+    TensorProto.BOOL,
+    TensorProto.FLOAT8E4M3FN,
+    TensorProto.FLOAT8E5M2,
+]
 
 
 @pytest.mark.parametrize("raw", [False, True])

@@ -30,9 +30,9 @@ def parse_onnx(
     """The program of an ONNX file. Its shapes are static.
 
     `map_input_dims` gives whole shapes by input, `dim_params` lengths by the names that the model gives its
-    dimensions, `default_dim_value` the rest. An operator that is not supported is an error that lists them all,
+    dimensions, `default_dim_value` the rest. Operators that are not supported are all listed in one error,
     unless `skip_unknown_operators`: then the program can be read but not run. `max_loop_iterations` bounds a
-    Loop without trip count. `use_debug_symbols` adds the exporter's source lines to the instructions' origins.
+    Loop without trip count. `use_debug_symbols` adds the exporter's source lines to instructions' origins.
     External data must lie inside `external_data_path`, by default the model's folder.
 
     Weights are views of the mapped file (copies where they are not aligned): it must not be written to while

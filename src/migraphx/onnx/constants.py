@@ -47,9 +47,7 @@ def size(b: OnnxBuilder, x: Value) -> Value:
 
 
 @converter("Range")
-def range_(
-    b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1
-) -> Value:  # fmt: skip
+def range_(b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
     """start, start + delta, ... below (above, where delta is negative) limit."""
     first, last, step = (
         b.known(v, n).reshape(()) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta"))

@@ -69,10 +69,15 @@ def stacked(
 
 @converter("Scan", since=9)
 def scan(
-    b: OnnxBuilder, *inputs: Value, body: Graph, num_scan_inputs: int, scan_input_axes: Sequence[int] = (),
-    scan_input_directions: Sequence[int] = (), scan_output_axes: Sequence[int] = (),
+    b: OnnxBuilder,
+    *inputs: Value,
+    body: Graph,
+    num_scan_inputs: int,
+    scan_input_axes: Sequence[int] = (),
+    scan_input_directions: Sequence[int] = (),
+    scan_output_axes: Sequence[int] = (),
     scan_output_directions: Sequence[int] = (),
-) -> tuple[Any, ...]:  # fmt: skip
+) -> tuple[Any, ...]:
     """Unrolled along the scanned dimension."""
     carried = len(inputs) - num_scan_inputs
     state, scanned = list(inputs[:carried]), inputs[carried:]

@@ -55,10 +55,18 @@ def with_bias(b: OnnxBuilder, y: Value, bias: Value | None) -> Value:
 
 @converter("Conv")
 def conv(
-    b: OnnxBuilder, x: Value, w: Value, bias: Value | None = None, *, auto_pad: str, group: int,
-    dilations: Lens | None = None, kernel_shape: Lens | None = None, pads: Lens | None = None,
+    b: OnnxBuilder,
+    x: Value,
+    w: Value,
+    bias: Value | None = None,
+    *,
+    auto_pad: str,
+    group: int,
+    dilations: Lens | None = None,
+    kernel_shape: Lens | None = None,
+    pads: Lens | None = None,
     strides: Lens | None = None,
-) -> Value:  # fmt: skip
+) -> Value:
     check_kernel(w, kernel_shape)
     padding, stride, dilation = windows(
         x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad
@@ -78,10 +86,19 @@ def unpadded(b: OnnxBuilder, x: Value, padding: tuple[int, ...]) -> tuple[Value,
 
 @converter("ConvInteger")
 def conv_integer(
-    b: OnnxBuilder, x: Value, w: Value, x_zero: Value | None = None, w_zero: Value | None = None, *, auto_pad: str,
-    group: int, dilations: Lens | None = None, kernel_shape: Lens | None = None, pads: Lens | None = None,
+    b: OnnxBuilder,
+    x: Value,
+    w: Value,
+    x_zero: Value | None = None,
+    w_zero: Value | None = None,
+    *,
+    auto_pad: str,
+    group: int,
+    dilations: Lens | None = None,
+    kernel_shape: Lens | None = None,
+    pads: Lens | None = None,
     strides: Lens | None = None,
-) -> Value:  # fmt: skip
+) -> Value:
     """(x - x_zero) convolved with (w - w_zero), in int32: through double, which is exact."""
     check_kernel(w, kernel_shape)
     padding, stride, dilation = windows(
@@ -100,10 +117,20 @@ def conv_integer(
 
 @converter("ConvTranspose")
 def conv_transpose(
-    b: OnnxBuilder, x: Value, w: Value, bias: Value | None = None, *, auto_pad: str, group: int,
-    dilations: Lens | None = None, kernel_shape: Lens | None = None, output_padding: Lens | None = None,
-    output_shape: Lens | None = None, pads: Lens | None = None, strides: Lens | None = None,
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    w: Value,
+    bias: Value | None = None,
+    *,
+    auto_pad: str,
+    group: int,
+    dilations: Lens | None = None,
+    kernel_shape: Lens | None = None,
+    output_padding: Lens | None = None,
+    output_shape: Lens | None = None,
+    pads: Lens | None = None,
+    strides: Lens | None = None,
+) -> Value:
     check_kernel(w, kernel_shape)
     lens, kernel = x.shape.lens[2:], w.shape.lens[2:]
     n = len(lens)

@@ -8,10 +8,24 @@ from typing import Any
 import numpy as np
 
 ELEMENT_TYPES: dict[int, str] = {
-    1: "float", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "half",
-    11: "double", 12: "uint32", 13: "uint64", 16: "bf16", 17: "fp8e4m3fn", 18: "fp8e4m3fnuz", 19: "fp8e5m2",
+    1: "float",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "half",
+    11: "double",
+    12: "uint32",
+    13: "uint64",
+    16: "bf16",
+    17: "fp8e4m3fn",
+    18: "fp8e4m3fnuz",
+    19: "fp8e5m2",
     20: "fp8e5m2fnuz",
-}  # fmt: skip
+}
 """ONNX's TensorProto.DataType -> MIGraphX's type."""
 
 ELEMENT_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
@@ -37,7 +51,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """A typed name; a dimension is a number, the name of one, or None; `dims` is None where nothing is said."""
+    """A typed name; a dimension is a number, a name, or None; `dims` is None where nothing is said."""
 
     name: str
     type: str
@@ -82,7 +96,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Function:
-    """A composite that the model, or the standard, defines by nodes. `defaults` has None for what is required."""
+    """A composite defined by nodes; `defaults` of its attributes has None for what is required."""
 
     graph: Graph
     defaults: dict[str, Any]

@@ -177,7 +177,7 @@ class Importer:
         return (b.instruction("unknown", known, op=node.full_op),) * len(node.outputs)
 
     def attributes(self, b: OnnxBuilder, node: Node, inputs: int) -> dict[str, Any]:
-        """Those written and the schema's defaults; a reference takes the value of the function's attribute."""
+        """Those written and the schema's defaults; a reference becomes the function's attribute."""
         schema = schema_of(node.domain, node.op, node.version)
         found = dict(schema.defaults) if schema else {}
         for name, value in node.attributes.items():

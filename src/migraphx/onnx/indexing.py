@@ -27,7 +27,7 @@ def gather_elements(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -
 
 @converter("GatherND")
 def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
-    """Known index tuples become plain positions: torch's masks are indexed by ranges, which leaves a reshape."""
+    """Known tuples become plain positions: torch's masks are indexed by ranges, which leaves a reshape."""
     tuples = b.constant(indices)
     if tuples is None or batch_dims:
         return b.gathernd(data, indices, batch_dims=batch_dims)

@@ -17,9 +17,17 @@ def matmul(b: OnnxBuilder, x: Value, y: Value) -> Value:
 
 @converter("Gemm")
 def gemm(
-    b: OnnxBuilder, x: Value, y: Value, c: Value | None = None, *, alpha: float, beta: float, transA: int,
-    transB: int, broadcast: int = 0,
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    y: Value,
+    c: Value | None = None,
+    *,
+    alpha: float,
+    beta: float,
+    transA: int,
+    transB: int,
+    broadcast: int = 0,
+) -> Value:
     """alpha * x @ y + beta * c, x and y transposed where asked for."""
     x = b.transpose(x, permutation=(1, 0)) if transA else x
     y = b.transpose(y, permutation=(1, 0)) if transB else y
@@ -38,7 +46,7 @@ def einsum(b: OnnxBuilder, *operands: Value, equation: str) -> Value:
 def matmul_integer(
     b: OnnxBuilder, x: Value, y: Value, x_zero: Value | None = None, y_zero: Value | None = None
 ) -> Value:
-    """(x - x_zero) @ (y - y_zero) in int32; x_zero is one number or one a row, y_zero one number or one a column."""
+    """(x - x_zero) @ (y - y_zero) in int32; zeros are one number, or one a row of x and a column of y."""
     return b.matmul(centred(b, x, x_zero, row=True), centred(b, y, y_zero, row=False))
 
 

@@ -227,9 +227,15 @@ class _Reader:
         domain = _domain(message.domain)
         version = opsets.get(domain, 1)
         node = Node(
-            message.op_type, domain, message.name, tuple(message.input), tuple(message.output), {}, version,
+            message.op_type,
+            domain,
+            message.name,
+            tuple(message.input),
+            tuple(message.output),
+            {},
+            version,
             _source(message),
-        )  # fmt: skip
+        )
         if not domain and domain not in opsets:
             raise OnnxError(f"node {node.label}: the model imports no opset of the standard")
         schema = schema_of(domain, node.op, version)
@@ -326,7 +332,7 @@ def schema_of(domain: str, op: str, version: int) -> Schema | None:
 
 
 def standard_function(node: Node, types: list[tuple[str, tuple[int, ...]] | None]) -> Function | None:
-    """The nodes by which the standard defines an operator, for inputs of these types; None where it does not."""
+    """The nodes by which the standard defines an operator on these inputs; None where it does not."""
     onnx = onnx_package()
     schema = onnx.defs.get_schema(node.op, node.version, node.domain)
     versions = [v for v in schema.function_opset_versions if v <= node.version]

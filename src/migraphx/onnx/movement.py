@@ -91,7 +91,7 @@ def split(
     num_outputs: int | None = None,
     split: Sequence[int] | None = None,
 ) -> tuple[Value, ...]:
-    """Into pieces of given sizes (an attribute before opset 13), or equal ones of which the last may be less."""
+    """Into pieces of given sizes (an attribute before opset 13), or equal ones; the last may be less."""
     lengths = b.ints(split if sizes is None else sizes, "split")
     if lengths is None:
         count = num_outputs or len(b.node.outputs if b.node else ())
@@ -198,7 +198,7 @@ def space_to_depth(b: OnnxBuilder, x: Value, *, blocksize: int, mode: str = "DCR
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
     return b.reshape(
         b.transpose(y, permutation=order), dims=(n, c * blocksize**2, h // blocksize, w // blocksize)
-    )  # fmt: skip
+    )
 
 
 @converter("Trilu")

@@ -16,9 +16,19 @@ Value = Instruction
 
 @converter("BatchNormalization")
 def batch_normalization(
-    b: OnnxBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float,
-    momentum: float, training_mode: int = 0, is_test: int = 1, spatial: int = 1,
-) -> tuple[Value, ...]:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    var: Value,
+    *,
+    epsilon: float,
+    momentum: float,
+    training_mode: int = 0,
+    is_test: int = 1,
+    spatial: int = 1,
+) -> tuple[Value, ...]:
     """With the given statistics; in training mode with the batch's own, and the running ones follow."""
     if not spatial:
         raise OnnxError("spatial=0 is not supported")
@@ -80,7 +90,7 @@ def layer_normalization(
 @converter("RMSNormalization")
 def rms_normalization(
     b: OnnxBuilder, x: Value, scale: Value, *, axis: int, epsilon: float, stash_type: int
-) -> Value:  # fmt: skip
+) -> Value:
     axes = tuple(range(axis_in(axis, x.shape.ndim), x.shape.ndim))
     return b.rms_norm(x, scale, axes=axes, epsilon=epsilon)
 

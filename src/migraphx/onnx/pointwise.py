@@ -18,21 +18,57 @@ from migraphx.onnx.registry import converter, register
 Value = Instruction
 
 UNARY = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan",
-    "Atanh": "atanh", "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf",
-    "Exp": "exp", "Floor": "floor", "HardSwish": "hardswish", "IsNaN": "isnan", "Log": "log", "Mish": "mish",
-    "Neg": "neg", "Not": "not", "Reciprocal": "recip", "Relu": "relu", "Round": "nearbyint", "Sigmoid": "sigmoid",
-    "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softsign": "softsign", "Sqrt": "sqrt", "Tan": "tan",
+    "Abs": "abs",
+    "Acos": "acos",
+    "Acosh": "acosh",
+    "Asin": "asin",
+    "Asinh": "asinh",
+    "Atan": "atan",
+    "Atanh": "atanh",
+    "BitwiseNot": "bitwise_not",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Cosh": "cosh",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "floor",
+    "HardSwish": "hardswish",
+    "IsNaN": "isnan",
+    "Log": "log",
+    "Mish": "mish",
+    "Neg": "neg",
+    "Not": "not",
+    "Reciprocal": "recip",
+    "Relu": "relu",
+    "Round": "nearbyint",
+    "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "sinh",
+    "Softsign": "softsign",
+    "Sqrt": "sqrt",
+    "Tan": "tan",
     "Tanh": "tanh",
-}  # fmt: skip
+}
 """ONNX operator -> ours, of one input and no attribute."""
 
 BINARY = {
-    "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor", "Div": "div", "Equal": "equal", "Greater": "greater",
-    "GreaterOrEqual": "greater_or_equal", "Less": "less", "LessOrEqual": "less_or_equal", "Mul": "mul",
-    "Or": "logical_or", "Sub": "sub", "Xor": "logical_xor",
-}  # fmt: skip
+    "Add": "add",
+    "And": "logical_and",
+    "BitwiseAnd": "bitwise_and",
+    "BitwiseOr": "bitwise_or",
+    "BitwiseXor": "bitwise_xor",
+    "Div": "div",
+    "Equal": "equal",
+    "Greater": "greater",
+    "GreaterOrEqual": "greater_or_equal",
+    "Less": "less",
+    "LessOrEqual": "less_or_equal",
+    "Mul": "mul",
+    "Or": "logical_or",
+    "Sub": "sub",
+    "Xor": "logical_xor",
+}
 """ONNX operator -> ours, of two inputs that broadcast."""
 
 VARIADIC = {"Max": "max", "Min": "min", "Sum": "add"}
@@ -50,7 +86,7 @@ def binary(name: str) -> Callable[..., Value]:
 
 
 def placed(b: OnnxBuilder, x: Value, y: Value, axis: int | None) -> Value:
-    """y with dimensions added behind, so that its first stands at x's `axis` (broadcasting before opset 7)."""
+    """y with dimensions added behind, so that it begins at x's `axis` (broadcasting before opset 7)."""
     behind = 0 if axis is None else x.shape.ndim - axis_in(axis, x.shape.ndim) - y.shape.ndim
     return y if behind <= 0 else b.unsqueeze(y, axes=tuple(range(y.shape.ndim, y.shape.ndim + behind)))
 

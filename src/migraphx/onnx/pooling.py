@@ -16,39 +16,80 @@ Lens = Sequence[int]
 
 @converter("MaxPool")
 def max_pool(
-    b: OnnxBuilder, x: Value, *, auto_pad: str, kernel_shape: Lens, ceil_mode: int = 0, storage_order: int = 0,
-    dilations: Lens | None = None, pads: Lens | None = None, strides: Lens | None = None,
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    *,
+    auto_pad: str,
+    kernel_shape: Lens,
+    ceil_mode: int = 0,
+    storage_order: int = 0,
+    dilations: Lens | None = None,
+    pads: Lens | None = None,
+    strides: Lens | None = None,
+) -> Value:
     """`storage_order` is about the second output, which is not supported."""
     padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
     return b.pooling(
-        x, mode="max", lengths=tuple(kernel_shape), padding=padding, stride=stride, dilations=dilation,
+        x,
+        mode="max",
+        lengths=tuple(kernel_shape),
+        padding=padding,
+        stride=stride,
+        dilations=dilation,
         ceil_mode=bool(ceil_mode),
-    )  # fmt: skip
+    )
 
 
 @converter("AveragePool")
 def average_pool(
-    b: OnnxBuilder, x: Value, *, auto_pad: str, kernel_shape: Lens, ceil_mode: int = 0, count_include_pad: int = 0,
-    dilations: Lens | None = None, pads: Lens | None = None, strides: Lens | None = None,
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    *,
+    auto_pad: str,
+    kernel_shape: Lens,
+    ceil_mode: int = 0,
+    count_include_pad: int = 0,
+    dilations: Lens | None = None,
+    pads: Lens | None = None,
+    strides: Lens | None = None,
+) -> Value:
     padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
     return b.pooling(
-        x, mode="average", lengths=tuple(kernel_shape), padding=padding, stride=stride, dilations=dilation,
-        ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad),
-    )  # fmt: skip
+        x,
+        mode="average",
+        lengths=tuple(kernel_shape),
+        padding=padding,
+        stride=stride,
+        dilations=dilation,
+        ceil_mode=bool(ceil_mode),
+        count_include_pad=bool(count_include_pad),
+    )
 
 
 @converter("LpPool")
 def lp_pool(
-    b: OnnxBuilder, x: Value, *, auto_pad: str, kernel_shape: Lens, p: int | float, ceil_mode: int = 0,
-    dilations: Lens | None = None, pads: Lens | None = None, strides: Lens | None = None,
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    *,
+    auto_pad: str,
+    kernel_shape: Lens,
+    p: int | float,
+    ceil_mode: int = 0,
+    dilations: Lens | None = None,
+    pads: Lens | None = None,
+    strides: Lens | None = None,
+) -> Value:
     padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
     return b.pooling(
-        x, mode="lpnorm", lengths=tuple(kernel_shape), padding=padding, stride=stride, dilations=dilation,
-        ceil_mode=bool(ceil_mode), lp_order=order(p),
-    )  # fmt: skip
+        x,
+        mode="lpnorm",
+        lengths=tuple(kernel_shape),
+        padding=padding,
+        stride=stride,
+        dilations=dilation,
+        ceil_mode=bool(ceil_mode),
+        lp_order=order(p),
+    )
 
 
 def order(p: float) -> int:

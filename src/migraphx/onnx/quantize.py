@@ -30,9 +30,17 @@ def spread(b: OnnxBuilder, x: Value, parameter: Value | None, axis: int, block_s
 
 @converter("QuantizeLinear")
 def quantize_linear(
-    b: OnnxBuilder, x: Value, scale: Value, zero: Value | None = None, *, axis: int = 1, block_size: int = 0,
-    output_dtype: int = 0, precision: int = 0, saturate: int = 1,
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    scale: Value,
+    zero: Value | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Value:
     if not saturate:
         raise OnnxError("saturate=0 is not supported")
     type = element_type(output_dtype) if output_dtype else zero.shape.type if zero is not None else "uint8"
@@ -44,9 +52,15 @@ def quantize_linear(
 
 @converter("DequantizeLinear")
 def dequantize_linear(
-    b: OnnxBuilder, x: Value, scale: Value, zero: Value | None = None, *, axis: int = 1, block_size: int = 0,
+    b: OnnxBuilder,
+    x: Value,
+    scale: Value,
+    zero: Value | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
     output_dtype: int = 0,
-) -> Value:  # fmt: skip
+) -> Value:
     inputs = [x, spread(b, x, scale, axis, block_size), spread(b, x, zero, axis, block_size)]
     y = b.instruction("dequantizelinear", [i for i in inputs if i is not None])
     return b.cast(y, element_type(output_dtype)) if output_dtype else y
@@ -63,9 +77,16 @@ def requantized(b: OnnxBuilder, sums: Value, factor: Value, scale: Value, zero: 
 
 @converter("QLinearMatMul")
 def qlinear_matmul(
-    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value, y: Value, y_scale: Value, y_zero: Value,
-    scale: Value, zero: Value,
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value,
+    y: Value,
+    y_scale: Value,
+    y_zero: Value,
+    scale: Value,
+    zero: Value,
+) -> Value:
     """The product of two quantized matrices, quantized."""
     factor = b.mul(*b.common(b.cast(x_scale, "float"), b.cast(y_scale, "float")))
     return requantized(b, matmul_integer(b, x, y, x_zero, y_zero), factor, scale, zero)
@@ -73,10 +94,19 @@ def qlinear_matmul(
 
 @converter("QLinearConv")
 def qlinear_conv(
-    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value, w: Value, w_scale: Value, w_zero: Value,
-    scale: Value, zero: Value, bias: Value | None = None, **attributes: Any,
-) -> Value:  # fmt: skip
-    """A convolution of quantized numbers, quantized; the bias is int32, w_scale one number or one a channel."""
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value,
+    w: Value,
+    w_scale: Value,
+    w_zero: Value,
+    scale: Value,
+    zero: Value,
+    bias: Value | None = None,
+    **attributes: Any,
+) -> Value:
+    """A convolution of quantized numbers, quantized; w_scale is one number or one a channel."""
     sums = with_bias(b, conv_integer(b, x, w, x_zero, w_zero, **attributes), bias)
     factor = b.mul(*b.common(x_scale, w_scale))
     if factor.shape.elements > 1:

@@ -18,7 +18,7 @@ from migraphx.ops.composites_activation import scaled, shifted
 Value = Instruction
 Function = Callable[[Value], Value]
 Cell = Callable[[Value, list[Value]], list[Value]]
-"""(the step's inputs times weights {N, gates * H}, state) -> new state; the first is the hidden state {N, H}."""
+"""(inputs times weights {N, gates * H}, state) -> new state, whose first is the hidden state {N, H}."""
 
 ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Value]]] = {
     "Affine": ((1.0, 0.0), lambda b, x, alpha, beta: shifted(b, scaled(b, x, alpha), beta)),
@@ -130,9 +130,14 @@ def steps(run: Layer, cell: Cell, x: Value, state: list[Value]) -> tuple[list[Va
 
 
 def unrolled(
-    run: Layer, w: Value, bias: Value | None, first: Sequence[Value | None], reverse: bool,
-    cell_of: Callable[[int, Value | None], Cell], layout: int,
-) -> tuple[Value, ...]:  # fmt: skip
+    run: Layer,
+    w: Value,
+    bias: Value | None,
+    first: Sequence[Value | None],
+    reverse: bool,
+    cell_of: Callable[[int, Value | None], Cell],
+    layout: int,
+) -> tuple[Value, ...]:
     """(Y {steps, directions, N, H}, then each state's last value {directions, N, H}).
 
     `cell_of(d, rb)` makes the cell of a direction; rb are the biases of the recurrence {gates * H}.
@@ -178,9 +183,15 @@ def product(run: Layer, h: Value, weights: Value | None, bias: Value | None) -> 
 
 @converter("RNN")
 def rnn(
-    b: OnnxBuilder, x: Value, w: Value, r: Value, bias: Value | None = None, lens: Value | None = None,
-    h: Value | None = None, **given: Any,
-) -> tuple[Value, ...]:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value | None = None,
+    lens: Value | None = None,
+    h: Value | None = None,
+    **given: Any,
+) -> tuple[Value, ...]:
     """h = f(x w + h r + biases)"""
     run = layer(b, x, lens, 1, ["Tanh"], given)
 
@@ -193,9 +204,17 @@ def rnn(
 
 @converter("GRU")
 def gru(
-    b: OnnxBuilder, x: Value, w: Value, r: Value, bias: Value | None = None, lens: Value | None = None,
-    h: Value | None = None, *, linear_before_reset: int = 0, **given: Any,
-) -> tuple[Value, ...]:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value | None = None,
+    lens: Value | None = None,
+    h: Value | None = None,
+    *,
+    linear_before_reset: int = 0,
+    **given: Any,
+) -> tuple[Value, ...]:
     """h = (1 - z) g(x + reset * h) + z h, gates in the order z, reset, h (1406.1078)."""
     run = layer(b, x, lens, 3, ["Sigmoid", "Tanh"], given)
     size = run.hidden
@@ -226,10 +245,19 @@ def gru(
 
 @converter("LSTM")
 def lstm(
-    b: OnnxBuilder, x: Value, w: Value, r: Value, bias: Value | None = None, lens: Value | None = None,
-    h: Value | None = None, c: Value | None = None, peepholes: Value | None = None, *, input_forget: int = 0,
+    b: OnnxBuilder,
+    x: Value,
+    w: Value,
+    r: Value,
+    bias: Value | None = None,
+    lens: Value | None = None,
+    h: Value | None = None,
+    c: Value | None = None,
+    peepholes: Value | None = None,
+    *,
+    input_forget: int = 0,
     **given: Any,
-) -> tuple[Value, ...]:  # fmt: skip
+) -> tuple[Value, ...]:
     """c = f c + i g(...), h = o k(c), gates in the order i, o, f, c (Hochreiter and Schmidhuber, 1997)."""
     run = layer(b, x, lens, 4, ["Sigmoid", "Tanh", "Tanh"], given)
 

@@ -55,7 +55,7 @@ def erase(b: OnnxBuilder, items: list[Value], position: Value | None = None) -> 
 @converter("SplitToSequence")
 def split_to_sequence(
     b: OnnxBuilder, x: Value, sizes: Value | None = None, *, axis: int, keepdims: int
-) -> list[Value]:  # fmt: skip
+) -> list[Value]:
     axis = axis_in(axis, x.shape.ndim)
     total = x.shape.lens[axis]
     lengths = b.ints(sizes, "split") or (1,)

@@ -35,11 +35,22 @@ def upsample(b: OnnxBuilder, x: Value, scales: Any = None, *, mode: str, **old: 
 
 @converter("Resize", since=11)
 def resize(
-    b: OnnxBuilder, x: Value, roi: Value | None = None, scales: Value | None = None, sizes: Value | None = None, *,
-    antialias: int = 0, axes: Sequence[int] | None = None, coordinate_transformation_mode: str,
-    cubic_coeff_a: float, exclude_outside: int, extrapolation_value: float,
-    keep_aspect_ratio_policy: str = "stretch", mode: str, nearest_mode: str,
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    roi: Value | None = None,
+    scales: Value | None = None,
+    sizes: Value | None = None,
+    *,
+    antialias: int = 0,
+    axes: Sequence[int] | None = None,
+    coordinate_transformation_mode: str,
+    cubic_coeff_a: float,
+    exclude_outside: int,
+    extrapolation_value: float,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str,
+    nearest_mode: str,
+) -> Value:
     if antialias or exclude_outside or coordinate_transformation_mode == "tf_crop_and_resize":
         raise OnnxError("antialias, exclude_outside and tf_crop_and_resize are not supported")
     ndim = x.shape.ndim
@@ -54,9 +65,15 @@ def resize(
     elif lengths:
         lengths = kept_aspect(x.shape.lens, lengths, places, keep_aspect_ratio_policy)
     return resampled(
-        b, x, scales=factors, sizes=lengths, mode=mode, cubic_coeff_a=cubic_coeff_a,
-        coordinate_transformation_mode=coordinate_transformation_mode, nearest_mode=nearest_mode,
-    )  # fmt: skip
+        b,
+        x,
+        scales=factors,
+        sizes=lengths,
+        mode=mode,
+        cubic_coeff_a=cubic_coeff_a,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+        nearest_mode=nearest_mode,
+    )
 
 
 def full(values: Sequence[Any], places: Sequence[int], others: Sequence[Any]) -> list[Any]:
@@ -88,21 +105,42 @@ def resampled(b: OnnxBuilder, x: Value, *, scales: list[float], mode: str, **att
 
 @converter("RoiAlign")
 def roi_align(
-    b: OnnxBuilder, x: Value, rois: Value, images: Value, *, mode: str, output_height: int, output_width: int,
-    sampling_ratio: int, spatial_scale: float, coordinate_transformation_mode: str = "output_half_pixel",
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    x: Value,
+    rois: Value,
+    images: Value,
+    *,
+    mode: str,
+    output_height: int,
+    output_width: int,
+    sampling_ratio: int,
+    spatial_scale: float,
+    coordinate_transformation_mode: str = "output_half_pixel",
+) -> Value:
     return b.roialign(
-        x, rois, images, mode=mode, output_height=output_height, output_width=output_width,
-        sampling_ratio=sampling_ratio, spatial_scale=spatial_scale,
+        x,
+        rois,
+        images,
+        mode=mode,
+        output_height=output_height,
+        output_width=output_width,
+        sampling_ratio=sampling_ratio,
+        spatial_scale=spatial_scale,
         coordinate_transformation_mode=coordinate_transformation_mode,
-    )  # fmt: skip
+    )
 
 
 @converter("NonMaxSuppression")
 def non_max_suppression(
-    b: OnnxBuilder, boxes: Value, scores: Value, most: Value | None = None, overlap: Value | None = None,
-    least: Value | None = None, *, center_point_box: int,
-) -> Value:  # fmt: skip
+    b: OnnxBuilder,
+    boxes: Value,
+    scores: Value,
+    most: Value | None = None,
+    overlap: Value | None = None,
+    least: Value | None = None,
+    *,
+    center_point_box: int,
+) -> Value:
     """Rows behind the last box found are 0: their number depends on the data."""
     limits = (
         b.literal(np.array([0], np.int64)) if most is None else most,

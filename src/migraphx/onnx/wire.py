@@ -61,7 +61,7 @@ def fields(data: memoryview, at: int, end: int) -> Iterator[Field]:
 
 
 def without_weights(data: memoryview) -> tuple[bytes, dict[int, memoryview]]:
-    """A ModelProto without the raw data of the main graph's large initializers, and that data by their index."""
+    """A ModelProto without its large initializers' raw data, and that data by their index."""
     out, weights, index = bytearray(), dict[int, memoryview](), 0
     for number, kind, start, value, end in fields(data, 0, len(data)):
         if (number, kind) != (GRAPH, BYTES):
