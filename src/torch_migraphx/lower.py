@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import re
 from collections.abc import Collection, Mapping, Sequence
 from operator import getitem
 from typing import Any
@@ -47,6 +48,7 @@ class Survey(MGXInterpreter):
     def __init__(self, module: fx.GraphModule, inputs: Sequence[Any], constants: Mapping[str, torch.Tensor]) -> None:
         super().__init__(module, inputs, constants=constants)
         self.refused: dict[fx.Node, str] = {}
+        self.words: dict[fx.Node, set[str]] = {}
         self.engine_outputs: list[fx.Node] = []
 
     def run(self, *args: Any, **kwargs: Any) -> migraphx.program:  # type: ignore[override]
@@ -56,6 +58,7 @@ class Survey(MGXInterpreter):
     def run_node(self, n: fx.Node) -> Any:
         if not n.op.startswith("call_"):
             return super().run_node(n)
+        first = len(self.builder.words)
         try:
             unknown = [self.env[i].node.name for i in n.all_input_nodes if isinstance(self.env[i], Unknown)]
             if unknown:
@@ -64,6 +67,16 @@ class Survey(MGXInterpreter):
         except Exception as error:  # whatever a converter or the engine refuses; it is logged with the piece
             self.refused[n] = str(error).partition("\n\nWhile executing")[0] or type(error).__name__
             return self._stand_in(n, n.meta.get("val"), n.name)
+        finally:
+            self.words[n] = set(self.builder.words[first:])
+
+    def blamed(self, target: str, error: Exception) -> dict[fx.Node, str]:
+        """The nodes that became operators which the target names in its refusal; all where it names none."""
+        named = set(re.findall(r"(\w+) -> \w+_type", str(error))) | set(re.findall(r"^(\w+):", str(error)))
+        found = {n: words & named for n, words in self.words.items() if words & named}
+        if not found:
+            return dict.fromkeys(self.words, f"target {target!r}: {error}")
+        return {n: f"target {target!r} has no kernel for this {', '.join(sorted(w))}" for n, w in found.items()}
 
     def _stand_in(self, n: fx.Node, val: Any, name: str) -> Any:
         if isinstance(val, tuple | list):
@@ -109,8 +122,7 @@ def lower(
         try:
             return _whole(gm, survey, options)
         except TARGET_REFUSES as error:
-            logger.warning("all %d nodes run in torch: target %r: %s", len(gm.graph.nodes), options.target, error)
-            return gm
+            survey.refused.update(survey.blamed(options.target, error))
     _keep_with_producer(gm.graph, survey.refused)
     _write_numbers(gm, survey)
     pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
@@ -182,7 +194,6 @@ def compiled(interpreter: MGXInterpreter, options: Options, name: str) -> MGXMod
 
 def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModule:
     """One engine piece: what it does not compute (inputs and weights that are returned, numbers) stays outside."""
-    logger.info("all %d nodes run in the engine", sum(n.op.startswith("call_") for n in gm.graph.nodes))
     graph, new = fx.Graph(), {}
     root = nn.Module()
     for n in gm.graph.nodes:
@@ -198,6 +209,7 @@ def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModu
         single = len(survey.engine_outputs) == 1
         for k, n in enumerate(survey.engine_outputs):
             new[n] = call if single else graph.call_function(getitem, (call, k))
+    logger.info("all %d nodes run in the engine", sum(n.op.startswith("call_") for n in gm.graph.nodes))
     graph.output(map_arg(survey.result, lambda n: new[n] if n in new else survey.env[n]))
     graph._codegen = copy.deepcopy(gm.graph._codegen)
     return fx.GraphModule(root, graph, class_name=type(gm).__name__)

@@ -120,9 +120,11 @@ class Builder:
 
     def __init__(self, module: migraphx.module) -> None:
         self.module = module
+        self.words: list[str] = []  # every operator and macro asked for, in order
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         name = name.rstrip("_")
+        self.words.append(name)
         if _is_macro(name):
             return lambda *inputs, **attributes: self.module.add_macro(
                 migraphx.macro(name, **attributes), list(inputs)

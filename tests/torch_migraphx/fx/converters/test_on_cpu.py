@@ -1,0 +1,66 @@
+"""The converters' samples on target cpu, one program for each family."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import fx, nn
+
+from tests.tolerances import assert_close
+from tests.torch_migraphx.fx.converters.test_converters import UNINITIALISED, arguments, graph_of, samples
+from torch_migraphx.fx.builder import to_numpy
+from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.converters import __all__ as FAMILIES
+from torch_migraphx.lower import lower
+from torch_migraphx.options import Options
+
+
+def targets(family: str) -> list[Any]:
+    """One target of each converter of a family."""
+    found: dict[Any, Any] = {}
+    for target, made in CONVERTERS.items():
+        if made.function.__module__.endswith(f".{family}") and not target_name(target).startswith("prims"):
+            found.setdefault(made.function, target)
+    return [t for t in found.values() if target_name(t).split(".")[1] not in UNINITIALISED]
+
+
+def calls(family: str) -> list[tuple[Any, dict[str, Any]]]:
+    found = []
+    for target in targets(family):
+        for sample in samples(target):
+            kwargs = arguments(target, sample)
+            if kwargs is None:
+                continue
+            try:
+                target(**kwargs)
+            except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
+                continue  # not for this overload
+            found.append((target, kwargs))
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_family(family):
+    """All calls of a family as one graph."""
+    graph, inputs, outputs, names = fx.Graph(), [], [], []
+    for target, kwargs in calls(family):
+        gm, tensors = graph_of(target, kwargs)
+        copies: dict[fx.Node, fx.Node] = {}
+        for n in gm.graph.nodes:
+            if n.op == "placeholder":
+                copies[n] = graph.placeholder(f"in{len(inputs)}")
+                inputs.append(tensors[len(copies) - 1])
+            elif n.op == "call_function":
+                copies[n] = graph.node_copy(n, copies.__getitem__)
+        result = gm.graph.output_node().args[0]
+        results = result if isinstance(result, tuple) else (result,)
+        outputs += [copies[r] for r in results]  # type: ignore[index]
+        names += [target_name(target)] * len(results)
+    graph.output(tuple(outputs))
+    gm = fx.GraphModule(nn.Module(), graph)
+    with torch.no_grad():
+        want = gm(*inputs)
+        got = lower(gm, inputs, Options(target="cpu"))(*inputs)
+    for name, g, w in zip(names, got, want, strict=True):
+        assert g.dtype == w.dtype and g.shape == w.shape, name
+        assert_close(to_numpy(g), to_numpy(w.contiguous()), scale=4)
