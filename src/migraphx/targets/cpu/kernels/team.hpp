@@ -7,7 +7,13 @@
 
 #include <cstdint>
 
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#else
 #include <sched.h>
+#endif
 
 namespace mgx {
 
@@ -25,26 +31,42 @@ inline Range split(int64_t total, int64_t grain, int tid, int size) {
     return {first * grain < total ? first * grain : total, end < total ? end : total};
 }
 
-// A sense-reversing spin barrier for `size` threads; every thread derives its sense from `phase`, so there is
-// no per-thread state to lose. Zero-initialise it (size set) before the region starts.
+// A sense-reversing barrier for `size` threads; every thread derives its sense from `phase`, so there is no
+// per-thread state to lose. Zero-initialise it (size set) before the region starts. Waiting spins for some tens of
+// microseconds, more than kernels' shares differ by, and then sleeps: where other processes want the cores, a
+// spinning thread would keep the one it waits for from running.
 struct alignas(64) Barrier {
     int size = 1;
     alignas(64) int arrived = 0;
     alignas(64) int phase = 0;
+    int sleepers = 0;
+    static constexpr int SPINS = 1024;
 
     void wait() {
         if (size == 1) return;
         const int now = __atomic_load_n(&phase, __ATOMIC_ACQUIRE);
         if (__atomic_add_fetch(&arrived, 1, __ATOMIC_ACQ_REL) == size) {
             __atomic_store_n(&arrived, 0, __ATOMIC_RELAXED);
-            __atomic_store_n(&phase, now + 1, __ATOMIC_RELEASE);
+            __atomic_store_n(&phase, now + 1, __ATOMIC_SEQ_CST);
+            if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST)) wake();
             return;
         }
-        for (int spins = 0; __atomic_load_n(&phase, __ATOMIC_ACQUIRE) == now; ++spins) {
+        for (int spins = 0; spins < SPINS; ++spins) {
+            if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) != now) return;
             pause();
-            if (spins >= 512) sched_yield();  // more threads than cores: let the late one run
         }
+        __atomic_add_fetch(&sleepers, 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == now) sleep(now);
+        __atomic_sub_fetch(&sleepers, 1, __ATOMIC_RELAXED);
     }
+
+#if defined(__linux__)
+    void sleep(int now) { syscall(SYS_futex, &phase, FUTEX_WAIT_PRIVATE, now, nullptr, nullptr, 0); }
+    void wake() { syscall(SYS_futex, &phase, FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0); }
+#else
+    void sleep(int) { sched_yield(); }
+    void wake() {}
+#endif
 
     static void pause() {
 #if defined(__x86_64__) || defined(__i386__)
