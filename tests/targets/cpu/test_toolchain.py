@@ -131,3 +131,11 @@ def test_many_threads_run_one_program() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(one, range(8)))
+
+
+def test_profile_times_every_step() -> None:
+    p = program(300)
+    p.compile(migraphx.get_target("cpu"))
+    x = migraphx.generate_argument(migraphx.shape("float", [2, 300]))
+    seconds = p._executable.profile([x], runs=3)  # type: ignore[union-attr]
+    assert len(seconds) == 1 and seconds[0] > 0
