@@ -31,7 +31,7 @@ NOT_SUPPORTED: dict[str, str] = {
     "number of results known only at run time": r"nonmaxsuppression.*|unique_.*",
     "operators still to come": r"col2im.*|.*deform_conv.*|det_.*|dft.*|stft.*|maxunpool.*"
     r"|maxpool_with_argmax.*"
-    r"|melweight.*|gridsample.*|image_decoder.*|scan_sum",
+    r"|melweight.*|image_decoder.*|scan_sum",
     "options of Resize still to come": r"resize_.*(antialias|exclude_outside|tf_crop_and_resize).*",
     "made with a fractional length, unlike onnxruntime": r"resize_downsample_scales_.*_align_corners",
 }
