@@ -131,7 +131,7 @@ template <class V> MGX_INLINE bool_vec<V> isfinite(V x) { return truth(abs(x) < 
 template <class V> MGX_INLINE V nearbyint(V x) {
     if constexpr (is_fp<V>) {
         const V big = fill<V>(is_f32<V> ? 8388608.0 : 4503599627370496.0), t = abs(x);
-        return (t < big) ? copysign((t + big) - big, x) : x;
+        return copysign((t < big) ? (t + big) - big : t, x);  // clang 22 gets a select of the copysign wrong
     }
     return x;
 }

@@ -1,0 +1,139 @@
+"""Threads of a run: how many, whose pool, and what becomes of it after a fork."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from migraphx.targets.cpu import threads
+
+PROGRAM = """
+import multiprocessing, os, sys, threading
+import numpy as np
+{first}
+import migraphx
+m = migraphx
+p = m.program()
+main = p.get_main_module()
+x = main.add_parameter("x", m.shape("float", [300, 200]))
+w = main.add_literal(np.random.default_rng(0).standard_normal((200, 300)).astype(np.float32))
+main.add_return([main.add_instruction(m.op("dot"), [x, w])])
+a = np.random.default_rng(1).standard_normal((300, 200)).astype(np.float32)
+p.compile(m.get_target("cpu"), num_threads={threads})
+want = np.array(p.run({{"x": a}})[0])
+
+def tasks():
+    return len(os.listdir("/proc/self/task"))
+
+def again():
+    for _ in range(3):
+        assert np.array_equal(np.array(p.run({{"x": a}})[0]), want)
+
+def forked(work):
+    child = multiprocessing.get_context("fork").Process(target=work)
+    child.start()
+    child.join(20)
+    assert child.exitcode == 0, child.exitcode
+"""
+
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+
+
+def run(body: str, first: str = "", threads: int = 2, prefix: tuple[str, ...] = (), **environment: str) -> str:
+    script = PROGRAM.format(first=first, threads=threads) + body
+    given = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
+    command = [*prefix, sys.executable, "-c", script]
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120, check=False)
+    assert not done.returncode, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("first", ["", "import torch; torch.ones(999, 999) @ torch.ones(999, 999)"])
+def test_a_forked_child_runs(first: str) -> None:
+    """libgomp waits for ever for the pool that a fork leaves behind."""
+    run("forked(again)\nforked(lambda: (again(), forked(again)))\nagain()", first)
+
+
+def test_a_thread_forks_and_a_child_starts_threads() -> None:
+    run(
+        """
+def many():
+    started = [threading.Thread(target=again) for _ in range(4)]
+    [t.start() for t in started]
+    again()
+    [t.join() for t in started]
+
+t = threading.Thread(target=forked, args=(many,))
+t.start()
+t.join()
+again()
+"""
+    )
+
+
+def test_torch_says_how_many_threads() -> None:
+    first = "import torch; torch.set_num_threads({}); before = len(os.listdir('/proc/self/task'))"
+    for count in (1, 2):
+        made = run("print(tasks() - before)", first.format(count), threads=0, OMP_NUM_THREADS="2")
+        assert int(made) == count - 1
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_affinity() -> None:
+    count = "from migraphx.targets.cpu.threads import available; print(available())"
+    one = run(count, threads=0, prefix=("taskset", "-c", str(min(os.sched_getaffinity(0)))), OMP_NUM_THREADS="")
+    assert int(one) == 1
+    assert int(run(count, threads=0, OMP_NUM_THREADS="")) >= 2
+    assert int(run(count, threads=0, OMP_NUM_THREADS="3,1")) == 3
+
+
+def test_more_threads_than_cores() -> None:
+    run("again()", threads=3 * (os.cpu_count() or 1))
+
+
+def test_cgroup_quota(tmp_path: Path) -> None:
+    def limit(folder: str, text: str) -> None:
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "cpu.max").write_text(text)
+
+    assert threads.cgroup_quota(tmp_path, "") is None and threads.cgroup_quota(tmp_path, "0::/a/b\n") is None
+    limit("a/b", "max 100000\n")
+    assert threads.cgroup_quota(tmp_path, "0::/a/b\n") is None
+    limit("a", "150000 100000\n")
+    assert threads.cgroup_quota(tmp_path, "0::/a/b\n") == 1.5
+    limit("", "50000 100000\n")
+    assert threads.cgroup_quota(tmp_path, "0::/a/b\n") == 0.5
+    assert threads.cgroup_quota(tmp_path, "0::/not/there\n") == 0.5
+
+
+def test_cgroup_quota_of_version_one(tmp_path: Path) -> None:
+    folder = tmp_path / "cpu,cpuacct" / "docker" / "x"
+    folder.mkdir(parents=True)
+    (folder / "cpu.cfs_quota_us").write_text("200000\n")
+    (folder / "cpu.cfs_period_us").write_text("100000\n")
+    groups = "7:memory:/docker/x\n4:cpu,cpuacct:/docker/x\n1:name=systemd:/docker/x\n"
+    assert threads.cgroup_quota(tmp_path, groups) == 2
+    (folder / "cpu.cfs_quota_us").write_text("-1\n")
+    assert threads.cgroup_quota(tmp_path, groups) is None
+
+
+def test_no_runtime(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(threads, "_loaded", list)
+    monkeypatch.setattr(threads, "SYSTEM", ("/nowhere/libgomp.so.1",))
+    with caplog.at_level(logging.WARNING):
+        found = threads.runtime.__wrapped__()
+    assert found.parallel == 0 and found.max_threads() == 1 and "one thread" in caplog.text
+
+
+def test_a_program_without_a_runtime_runs() -> None:
+    body = "assert threading.active_count() == 1 and tasks() == before"
+    first = (
+        "import migraphx.targets.cpu.threads as t; t.SYSTEM = ('/nowhere.so',); t._loaded = list;"
+        "before = len(os.listdir('/proc/self/task'))"
+    )
+    run("again()\n" + body, first)
