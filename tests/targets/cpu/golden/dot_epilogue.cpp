@@ -1,0 +1,48 @@
+#include "program.hpp"
+
+namespace mgx {
+void k0(const Team&, char* const*, const int64_t*, char*);
+int64_t k0_scratch(const int64_t*);
+constexpr int64_t a0[] = {7, 24, 40, 40, 7, 0, 7, 24};
+constexpr Place q0[] = {{2, 0}, {5, 0}, {4, 0}, {3, 0}};
+constexpr Step steps[] = {
+    {k0, k0_scratch, a0, q0, 4},  // 0: dot add relu
+};
+constexpr int64_t count = 1;
+}  // namespace mgx
+
+extern "C" {
+extern const int64_t mgx_entries = 6;
+extern const int64_t mgx_bytes[] = {};  // what every entry of the pointer table must at least hold
+extern const int64_t mgx_steps = mgx::count;
+int64_t mgx_scratch() { return mgx::largest_scratch(mgx::steps, mgx::count); }
+void mgx_run(char* const* b, char* scratch, int64_t stride, int threads, const mgx::OpenMP* omp, int64_t* nanoseconds) {
+    mgx::Program program{mgx::steps, mgx::count, b, scratch, stride, nanoseconds, omp, {}};
+    mgx::run_program(program, threads);
+}
+}
+
+#include "team.hpp"
+#include "gemm.hpp"
+#include "access.hpp"
+#include "math.hpp"
+
+namespace mgx {
+// dot add relu
+void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    const float* const p1 = reinterpret_cast<const float*>(p[1]);
+    const float* const p2 = reinterpret_cast<const float*>(p[2]);
+    float* const p3 = reinterpret_cast<float*>(p[3]);
+    const auto epi = Epilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = fetch(p2 + 0 + col, n);
+        const auto v1 = (acc + v0);
+        const auto v2 = mgx::fill(v1, 0);
+        const auto v3 = mgx::max(v1, v2);
+        put(p3 + row * a[7] + col, v3, n);
+    }};
+    gemm<float>(t, Gemm{a[0], a[1], a[2], a[3]}, p0, p1, epi, scratch);
+}
+int64_t k0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
+
+}  // namespace mgx

@@ -1,0 +1,64 @@
+#include "program.hpp"
+
+namespace mgx {
+void k0(const Team&, char* const*, const int64_t*, char*);
+constexpr int64_t a0[] = {7, 40, 40, 40, 1, 1};
+constexpr Place q0[] = {{2, 0}, {3, 0}};
+constexpr Step steps[] = {
+    {k0, nullptr, a0, q0, 2},  // 0: reduce_max sub exp reduce_sum recip mul
+};
+constexpr int64_t count = 1;
+}  // namespace mgx
+
+extern "C" {
+extern const int64_t mgx_entries = 4;
+extern const int64_t mgx_bytes[] = {};  // what every entry of the pointer table must at least hold
+extern const int64_t mgx_steps = mgx::count;
+int64_t mgx_scratch() { return mgx::largest_scratch(mgx::steps, mgx::count); }
+void mgx_run(char* const* b, char* scratch, int64_t stride, int threads, const mgx::OpenMP* omp, int64_t* nanoseconds) {
+    mgx::Program program{mgx::steps, mgx::count, b, scratch, stride, nanoseconds, omp, {}};
+    mgx::run_program(program, threads);
+}
+}
+
+#include "team.hpp"
+#include "loops.hpp"
+#include "math.hpp"
+#include "reduce.hpp"
+
+namespace mgx {
+// reduce_max sub exp reduce_sum recip mul
+void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    float* const p1 = reinterpret_cast<float*>(p[1]);
+    const int64_t* const b = a + 3;
+    const Range mine = t.share(product(a, 1));
+    int64_t o[2];
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        locate<1, 2>(a, 1, u, o);
+        auto acc1_0 = start_like<Max, vec<float>>();
+        for_lanes(0, b[0], [&](int64_t i, auto n) {
+            const auto v1000 = fetch(p0 + o[0] + i, n);
+            acc1_0 = accumulate<Max>(acc1_0, v1000, n);
+        });
+        const auto v0 = splat<float>(Max::fold(acc1_0));
+        auto acc2_0 = start_like<Sum, vec<float>>();
+        for_lanes(0, b[0], [&](int64_t i, auto n) {
+            const auto v1001 = fetch(p0 + o[0] + i, n);
+            const auto v1002 = (v1001 - v0);
+            const auto v1003 = mgx::exp(v1002);
+            acc2_0 = accumulate<Sum>(acc2_0, v1003, n);
+        });
+        const auto v1 = splat<float>(Sum::fold(acc2_0));
+        const auto v2 = mgx::recip(v1);
+        for_lanes(0, b[0], [&](int64_t i, auto n) {
+            const auto v1002 = fetch(p0 + o[0] + i, n);
+            const auto v1003 = (v1002 - v0);
+            const auto v1004 = mgx::exp(v1003);
+            const auto v1005 = (v1004 * v2);
+            put(p1 + o[1] + i, v1005, n);
+        });
+    }
+}
+
+}  // namespace mgx

@@ -1,0 +1,66 @@
+"""The generated sources of small programs, word for word: `python -m tests.targets.cpu.test_golden` writes them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.passes.manager import run_passes
+from migraphx.targets.cpu.codegen import Layout, generate
+from migraphx.targets.cpu.lower import lower
+from migraphx.targets.cpu.target import PASSES
+
+FOLDER = Path(__file__).parent / "golden"
+
+
+def pointwise(b: Builder, x: Instruction) -> Instruction:
+    return b.gelu(b.add(*b.common(x, b.literal(np.arange(40, dtype=np.float32)))))
+
+
+def rows(b: Builder, x: Instruction) -> Instruction:
+    return b.softmax(x, axis=1)
+
+
+def columns(b: Builder, x: Instruction) -> Instruction:
+    return b.reduce_mean(b.relu(x), axes=(0,))
+
+
+def epilogue(b: Builder, x: Instruction) -> Instruction:
+    w = np.ones((24, 40), np.float32)
+    return b.relu(b.linear(x, b.literal(w), b.literal(np.arange(24, dtype=np.float32))))
+
+
+PROGRAMS: dict[str, Callable[[Builder, Instruction], Instruction]] = {
+    "pointwise": pointwise,
+    "reduce_rows": rows,
+    "reduce_columns": columns,
+    "dot_epilogue": epilogue,
+}
+
+
+def source(build: Callable[[Builder, Instruction], Instruction]) -> str:
+    """All sources of the program on an input {7, 40}; sizes of buffers, which depend on the machine, left out."""
+    program = Program()
+    x = program.main.add_parameter("x", Shape("float", (7, 40)))
+    program.main.add_return([build(Builder(program.main), x)])
+    run_passes(program, PASSES)
+    lowered = lower(program.main)
+    layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
+    return "\n".join(generate(lowered.calls, layout, []))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_generated_sources(name: str) -> None:
+    assert source(PROGRAMS[name]) == (FOLDER / f"{name}.cpp").read_text()
+
+
+if __name__ == "__main__":
+    for name, build in PROGRAMS.items():
+        (FOLDER / f"{name}.cpp").write_text(source(build))
