@@ -114,6 +114,16 @@ def test_wrong_attributes():
     refused(model([node("Relu", ["x", "x"], ["y"])], {"x": X}, ["y"]), "takes 1 inputs, got 2")
 
 
+def test_missing_inputs_and_names():
+    refused(model([node("Flatten", [""], ["y"])], {"x": X}, ["y"]), "it (Flatten)")
+    refused(model([node("Add", ["", "x"], ["y"])], {"x": X}, ["y"]), "it (Add)", "its input 0 is missing")
+    refused(model([node("Relu", ["x"], ["y"])], {"x": X}, ["y", ""]), "output ''")
+    text = model([node("Relu", ["input_x"], ["y"])], {"input_x": X}, ["y"]).replace(
+        b"input_x", b"inp\xff\xfe_x"
+    )
+    refused(text, "no text")
+
+
 def test_shapes_that_do_not_fit_name_the_node():
     refused(one_node("Add", [X, np.ones((4, 5), np.float32)]), "it (Add)", "float[2, 3], float[4, 5]")
     refused(one_node("Softmax", [X], axis=5), "it (Softmax)")

@@ -20,6 +20,8 @@ from migraphx.onnx.order import all_nodes, ordered
 from migraphx.onnx.registry import CONVERTERS, LEGACY, find, signature
 from migraphx.passes.dead_code import dead_code
 
+TAKES_NOTHING = ("Identity", "OptionalGetElement")  # what may be handed an empty optional
+
 
 def operators() -> list[str]:
     """The names of the operators that have a converter; of other domains with the domain."""
@@ -147,7 +149,7 @@ class Importer:
             names = names[:-1]
         inputs = [b.scope[n] if n else None for n in names]
         with located(node.label, lambda: _shapes(inputs)):
-            attributes = self.attributes(b, node, len(inputs))
+            attributes = self.attributes(b, node, inputs)
             made = self.outputs(b, node, inputs, attributes)
             results = made if isinstance(made, tuple) else (made,)
             for k, name in enumerate(node.outputs):
@@ -176,7 +178,7 @@ class Importer:
         known = [i for i in inputs if isinstance(i, Instruction)]
         return (b.instruction("unknown", known, op=node.full_op),) * len(node.outputs)
 
-    def attributes(self, b: OnnxBuilder, node: Node, inputs: int) -> dict[str, Any]:
+    def attributes(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any]) -> dict[str, Any]:
         """Those written and the schema's defaults; a reference becomes the function's attribute."""
         schema = schema_of(node.domain, node.op, node.version)
         found = dict(schema.defaults) if schema else {}
@@ -190,9 +192,12 @@ class Importer:
         if missing:
             raise OnnxError(f"attribute {min(missing)!r} is missing")
         fewest, most = schema.inputs
-        if not fewest <= inputs <= most:
+        if not fewest <= len(inputs) <= most:
             count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
-            raise OnnxError(f"takes {count} inputs, got {inputs}")
+            raise OnnxError(f"takes {count} inputs, got {len(inputs)}")
+        absent = [k for k, v in enumerate(inputs[: len(schema.needed)]) if v is None and schema.needed[k]]
+        if absent and node.op not in TAKES_NOTHING:
+            raise OnnxError(f"its input {absent[0]} is missing")
         return found
 
     def expand(

@@ -188,6 +188,9 @@ class _Reader:
     def graph(
         self, message: Any, opsets: dict[str, int], weights: Mapping[int, memoryview] | None = None
     ) -> Graph:
+        tensors = [*message.initializer, *(s.values for s in message.sparse_initializer)]
+        names = (v.name for v in (*message.input, *message.output, *tensors))
+        check_texts(f"graph {message.name!r}", message.name, *names)
         graph = Graph(message.name, [self.node(n, opsets) for n in message.node])
         for index, tensor in enumerate(message.initializer):
             graph.initializers[tensor.name] = self.tensors.array(tensor, (weights or {}).get(index))
@@ -221,9 +224,8 @@ class _Reader:
         return Function(graph, defaults | {a.name: self.value(a, opsets) for a in message.attribute_proto})
 
     def node(self, message: Any, opsets: dict[str, int]) -> Node:
-        texts = (message.op_type, message.domain, message.name, *message.input, *message.output)
-        if any(isinstance(t, bytes) for t in texts):
-            raise OnnxError(f"damaged: the names of node {message.name!r} are no text")
+        names = (message.name, *message.input, *message.output, *(a.name for a in message.attribute))
+        check_texts(f"node {message.name!r}", message.op_type, message.domain, *names)
         domain = _domain(message.domain)
         version = opsets.get(domain, 1)
         node = Node(
@@ -285,6 +287,12 @@ class _Reader:
         return tuple(value) if kind in ("FLOATS", "INTS") else value
 
 
+def check_texts(where: str, *texts: Any) -> None:
+    """OnnxError where a name is no UTF-8, which protobuf hands out as bytes."""
+    if any(isinstance(t, bytes) for t in texts):
+        raise OnnxError(f"damaged: a name of {where} is no text")
+
+
 def _domain(name: str) -> str:
     return "" if name in STANDARD else name
 
@@ -307,7 +315,7 @@ class Schema:
     defaults: dict[str, Any]
     required: frozenset[str]
     inputs: tuple[int, int]  # fewest and most
-    outputs: tuple[int, int]
+    needed: tuple[bool, ...]  # whether each input must be given
     function: bool
 
 
@@ -326,7 +334,7 @@ def schema_of(domain: str, op: str, version: int) -> Schema | None:
         {a.name: reader.value(a.default_value, {}) for a in attributes if a.default_value.type},
         frozenset(a.name for a in attributes if a.required),
         (schema.min_input, schema.max_input),
-        (schema.min_output, schema.max_output),
+        tuple(i.option == onnx.defs.OpSchema.FormalParameterOption.Single for i in schema.inputs),
         schema.has_function or schema.has_context_dependent_function,
     )
 

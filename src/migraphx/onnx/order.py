@@ -55,7 +55,7 @@ def ordered(graph: Graph, outer: Set[str] = frozenset()) -> list[Node]:
             if name not in known and name not in makers:
                 raise OnnxError(f"node {node.label}: nothing makes its input {name!r}")
     for name in graph.outputs:
-        if name not in known and name not in makers:
+        if not name or (name not in known and name not in makers):
             raise OnnxError(f"graph {graph.name!r}: nothing makes its output {name!r}")
     return _sorted(graph.nodes, makers, wants)
 
