@@ -26,6 +26,7 @@ class Case:
     scale: float = 1.0
     high: int = 3  # integer inputs are below this
     special: bool = False  # float inputs hold NaN, inf and -0 too
+    sparse: bool = False  # a few elements of float inputs are NaN or infinite
 
 
 def sample(shape: Shape, case: Case, rng: np.random.Generator) -> np.ndarray:
@@ -38,6 +39,9 @@ def sample(shape: Shape, case: Case, rng: np.random.Generator) -> np.ndarray:
             values = np.where(
                 rng.random(shape.lens) < 0.2, rng.choice([np.nan, np.inf, -np.inf, -0.0, 0.0], shape.lens), values
             )
+        if case.sparse:
+            at = rng.integers(0, values.size, 4)
+            values.reshape(-1)[at] = [np.nan, np.inf, -np.inf, np.nan]
     elif shape.type == "bool":
         values = rng.integers(0, 2, shape.lens)
     else:

@@ -183,6 +183,22 @@ def test_pooling() -> None:
     check(cases)
 
 
+def test_convolutions_of_what_is_not_finite() -> None:
+    """Both of these use Winograd's transforms, which mix the pixels of a tile."""
+    check(
+        [
+            Case(
+                f"channels_{c}",
+                lambda b, x, c=c: b.relu(conv(b, x, weight(40, c, 3, 3), padding=(1, 1))),
+                (shape(1, c, 30, 19),),
+                10,
+                sparse=True,
+            )
+            for c in (32, 45)
+        ]
+    )
+
+
 def dense_block(b, x):
     features = [x]
     for _ in range(3):

@@ -94,3 +94,27 @@ def test_winograd(isa: str, case: tuple[int, ...]) -> None:
         lib.run(sizes, pointer(source), pointer(packed), pointer(out.array), threads)
         out.check()
         assert relative_error(out.array, want) <= 5e-6
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("share", [0.01, 0.3])
+def test_values_that_are_not_finite(isa: str, share: float) -> None:
+    """NaN and infinities reach what a direct convolution lets them reach."""
+    lib, rng = compile_snippet(SOURCE, isa), np.random.default_rng(11)
+    n, height, width, ic, oc = 2, 13, 18, 20, 37
+    x = rng.standard_normal((n, height, width, ic)).astype(np.float32)
+    special = np.array([np.nan, np.inf, -np.inf], np.float32)
+    x = np.where(rng.random(x.shape) < share / ic, rng.choice(special, x.shape), x)
+    w = rng.standard_normal((oc, ic, 3, 3)).astype(np.float32)
+    tx, tw = torch.from_numpy(np.moveaxis(x, -1, 1).astype(np.float64)), torch.from_numpy(w.astype(np.float64))
+    want = np.moveaxis(torch.conv2d(tx, tw, padding=1).numpy(), 1, -1)
+    numbers = [n, ic, oc, 1, ic, 1, height, width, 1, height, width, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1]
+    out, source = Guarded(want.shape, np.float32), aligned(x)
+    packed = transform_weights(w, lib.columns())
+    lib.run((ctypes.c_int64 * len(numbers))(*numbers), pointer(source), pointer(packed), pointer(out.array), 2)
+    out.check()
+    np.testing.assert_array_equal(np.isnan(out.array), np.isnan(want))
+    np.testing.assert_array_equal(np.isposinf(out.array), np.isposinf(want))
+    np.testing.assert_array_equal(np.isneginf(out.array), np.isneginf(want))
+    finite = np.isfinite(want)
+    assert finite.any() and relative_error(out.array[finite], want[finite]) <= 5e-6

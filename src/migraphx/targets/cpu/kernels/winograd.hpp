@@ -8,8 +8,8 @@
 //   winograd_wins(c): whether it can take c and is expected to beat conv (measured: with weights that come
 //       from outside L2 it gains 2.2 to 2.9 times at 56x56 and 28x28, 1.1 to 1.3 at 14x14, and loses at 7x7,
 //       where four times as many weights serve four tiles only).
-//   An infinity or NaN in x makes the whole 4x4 output tiles that read it NaN, where a direct convolution
-//   touches the 3x3 pixels around it only.
+//   A NaN or infinity in x reaches the outputs that read it and no others, as in conv: a tile that comes out
+//   with one is computed again, directly. Weights must be finite.
 //
 // ---- transformed weights ------------------------------------------------------------------------
 //   u[a, b] = G w G^T for every (output, input channel), 36 matrices, each packed as gemm.hpp packs B:
@@ -165,8 +165,51 @@ inline void multiply_places(const Conv& c, const WinogradBlock& w, const float* 
         }
 }
 
-template <class Epi> void finish_tiles(const Conv& c, const WinogradBlock& w, const Epi& epi) {
+// Three weights of a line of G w: the points 0, p, -p and infinity alone give them back.
+MGX_INLINE void weight_line(vec<float> zero, vec<float> p, vec<float> minus_p, vec<float> last, vec<float>* w) {
+    w[0] = P2 * Q2 * zero;
+    w[1] = P1 * (P2 - Q2) * (p - minus_p);
+    w[2] = last;
+}
+
+// LANES channels of one tile directly; u: these columns of place 0, places `step` elements apart.
+MGX_NOINLINE inline void direct_tile(
+    const Conv& c, const float* x, const Patch& p, const float* u, int64_t step, vec<float>* pixels) {
+    constexpr int PLACES[4] = {0, 1, 2, 5};
+    for (int i = 0; i < 16; ++i) pixels[i] = vec<float>{};
+    for (int64_t ch = 0; ch < c.ic; ++ch, u += NR) {
+        vec<float> lines[4][3], w[9], back[3];
+        for (int i = 0; i < 4; ++i) {
+            const float* at = u + 6 * PLACES[i] * step;
+            weight_line(load(at), load(at + step), load(at + 2 * step), load(at + 5 * step), lines[i]);
+        }
+        for (int j = 0; j < 3; ++j) {
+            weight_line(lines[0][j], lines[1][j], lines[2][j], lines[3][j], back);
+            for (int i = 0; i < 3; ++i) w[3 * i + j] = back[i];
+        }
+        for (int i = 0; i < 36; ++i) {
+            const int64_t y = p.y - c.pad[1] + i / 6, z = p.x - c.pad[2] + i % 6;
+            if (uint64_t(y) >= uint64_t(c.in[1]) || uint64_t(z) >= uint64_t(c.in[2])) continue;
+            const float value = x[((p.n * c.in[1] + y) * c.in[2] + z) * c.pixel + ch];
+            for (int k = 0; k < 9; ++k) {  // pixel (r, s) reads value by tap k
+                const int r = i / 6 - k / 3, s = i % 6 - k % 3;
+                if (r >= 0 && r < 4 && s >= 0 && s < 4) pixels[4 * r + s] += value * w[k];
+            }
+        }
+    }
+}
+
+// Whether a value is NaN or infinite (or the sum overflows, which costs no more than a second computation).
+MGX_INLINE bool not_finite(const vec<float>* pixels) {
+    vec<float> sum = pixels[0];
+    unroll<15>([&](auto i) { sum += pixels[i + 1]; });
+    return hsum(sum - sum) != 0;
+}
+
+template <class Epi>
+void finish_tiles(const Conv& c, const WinogradBlock& w, const float* x, const float* u, const Epi& epi) {
     vec<float> pixels[16];
+    const int64_t panel = c.ic * NR, place = ceil_div(c.oc, NR) * panel;
     for (int64_t t = 0; t < w.tiles; ++t) {
         const Patch patch = patch_of(c, w.first + t);
         const int64_t high = least(4, c.out[1] - patch.y), wide = least(4, c.out[2] - patch.x);
@@ -178,12 +221,14 @@ template <class Epi> void finish_tiles(const Conv& c, const WinogradBlock& w, co
             for (int64_t j = 0; j < vecs; ++j) {
                 const int64_t col = p * NR + j * LANES, n = least(LANES, c.oc - col);
                 transform_output(m + j * LANES, w.m_stride, pixels);
-                for (int64_t y = 0; y < high; ++y)
-                    for (int64_t x = 0; x < wide; ++x) {
+                if (__builtin_expect(not_finite(pixels), 0))
+                    direct_tile(c, x, patch, u + col / NR * panel + col % NR, place, pixels);
+                for (int64_t i = 0; i < high; ++i)
+                    for (int64_t k = 0; k < wide; ++k) {
                         if (n == LANES)
-                            epi(row + y * c.out[2] + x, col, pixels[4 * y + x]);
+                            epi(row + i * c.out[2] + k, col, pixels[4 * i + k]);
                         else
-                            epi(row + y * c.out[2] + x, col, pixels[4 * y + x], int(n));
+                            epi(row + i * c.out[2] + k, col, pixels[4 * i + k], int(n));
                     }
             }
         }
@@ -210,7 +255,7 @@ inline void winograd(
         for (int64_t t = 0; t < tiles; ++t)
             transform_input(c, x, zeros, patch_of(c, first + t), v + t * ic, v_stride);
         multiply_places(c, w, u);
-        finish_tiles(c, w, epi);
+        finish_tiles(c, w, x, u, epi);
     }
 }
 
