@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
 
@@ -39,17 +39,50 @@ class Operation:
     name: ClassVar[str] = ""
     arity: ClassVar[int | None] = None  # None: any number of inputs
     view: ClassVar[bool] = False  # the output is the input's own memory, seen through other strides
+    _defaults: ClassVar[dict[str, Any]] = {}  # of the attributes, by name; MISSING where one must be given
     pure: ClassVar[bool] = True  # equal inputs give equal outputs, and nothing else happens
 
     def __init_subclass__(cls, /, name: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        dataclass(frozen=True)(cls)
+        dataclass(init=False, repr=False, eq=False)(cls)  # the methods below: compiling theirs would slow the import
+        cls._defaults = {f.name: f.default for f in fields(cls)}  # type: ignore[arg-type]
         if name is None:
             return  # an abstract base
         if name in OPERATIONS and OPERATIONS[name].__qualname__ != cls.__qualname__:
             raise TypeError(f"operator {name!r} is declared twice")
         cls.name = name
         OPERATIONS[name] = cls
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        values = dict(zip(self._defaults, args, strict=False))
+        if len(args) > len(self._defaults) or not given.keys() <= self._defaults.keys() - values.keys():
+            raise TypeError(f"{self.name} takes {', '.join(self._defaults) or 'no attribute'}: got {args}, {given}")
+        values |= given
+        for key, default in self._defaults.items():
+            value = self.__dict__[key] = values.get(key, default)
+            if value is MISSING:
+                raise TypeError(f"{self.name}: attribute {key!r} is missing")
+        self.__post_init__()
+
+    def __post_init__(self) -> None:
+        """Check the attributes."""
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise FrozenInstanceError(f"cannot assign to attribute {name!r} of {self.name}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise FrozenInstanceError(f"cannot delete attribute {name!r} of {self.name}")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return [*self.attributes().values()] == [*other.attributes().values()]  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((self.name, *self.attributes().values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__qualname__}({', '.join(f'{k}={v!r}' for k, v in self.attributes().items())})"
 
     def infer(self, *inputs: Shape) -> Shape:
         raise TypeError(f"{self.name} needs module arguments")
@@ -68,7 +101,7 @@ class Operation:
         return self.compute(*args)
 
     def attributes(self) -> dict[str, Any]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
+        return {key: self.__dict__[key] for key in self._defaults}
 
     def refuse(self, inputs: Sequence[Shape], why: str) -> NoReturn:
         """Raise ShapeError for these inputs."""

@@ -71,7 +71,9 @@ class Shape:
         """The shape of an array with its strides; ValueError where one is no whole number of elements."""
         size = array.itemsize
         if any(s % size or s < 0 for s in array.strides):
-            raise ValueError(f"array strides {array.strides} are negative or no multiples of {size} bytes: copy it first")
+            raise ValueError(
+                f"array strides {array.strides} are negative or no multiples of {size} bytes: copy it first"
+            )
         return cls(dtypes.from_numpy(array.dtype), array.shape, tuple(s // size for s in array.strides))
 
     @classmethod
