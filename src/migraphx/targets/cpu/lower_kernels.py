@@ -111,10 +111,12 @@ def _convolution(
 
 
 def _suits_winograd(x: View, weights: np.ndarray, window: Window, group: int) -> bool:
-    """Where the saved multiplications outweigh the transforms: enough channels on both sides."""
-    plain = window.kernel == (1, 3, 3) and window.stride == window.dilation == (1, 1, 1) and window.pad[0] == 0
+    """Whether winograd.hpp can take it and is expected to beat conv.hpp: its winograd_wins, and finite weights."""
+    plain = window.kernel == (1, 3, 3) and window.stride == window.dilation == (1, 1, 1)
+    plain = plain and window.pad[0] == 0 and window.size[0] == window.out[0] and group == 1 and x.type == "float"
     oc, ic, *_ = weights.shape
-    return plain and group == 1 and x.type == "float" and ic >= 32 and oc >= 32
+    tiles = x.lens[0] * window.out[0] * -(-window.out[1] // 4) * -(-window.out[2] // 4)
+    return plain and tiles >= 16 and ic >= 16 and oc >= 16 and bool(np.isfinite(weights).all())
 
 
 def channels_last(x: Lowered, view: View, origin: str) -> View:
