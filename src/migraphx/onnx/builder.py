@@ -16,7 +16,9 @@ from migraphx.ir.operation import operation
 from migraphx.ir.program import Program
 from migraphx.onnx.graph import Graph, Node, OnnxError
 
+LARGEST = 2**28  # elements; what is larger is not computed while reading
 SMALL = 1024  # elements; larger constants are left to the compiler, which keeps one copy
+MOST_NUMBERS = 2**16  # in a list of axes, lengths, pads
 VIEWS_KEPT = ("multibroadcast",)  # what rules look for; their value is known all the same
 
 Scope = ChainMap[str, Any]
@@ -83,7 +85,7 @@ class OnnxBuilder(Builder):
             return x.literal
         if x not in self.values:
             self.values[x] = None
-            if x.inputs and not x.modules and x.op.pure:
+            if x.inputs and not x.modules and x.op.pure and x.shape.elements <= LARGEST:
                 args = [self.constant(i) for i in x.inputs]
                 if all(a is not None for a in args):
                     self.values[x] = x.op.compute(*args)  # type: ignore[arg-type]
@@ -101,6 +103,8 @@ class OnnxBuilder(Builder):
     def ints(self, x: Any, what: str) -> tuple[int, ...] | None:
         """Integers given by an attribute or by a constant input; None where there are none."""
         if isinstance(x, Instruction):
+            if x.shape.elements > MOST_NUMBERS:
+                raise OnnxError(f"its {what} has {x.shape.elements} elements")
             return tuple(int(v) for v in self.known(x, what).reshape(-1))
         return x if x is None else tuple(int(v) for v in x)
 

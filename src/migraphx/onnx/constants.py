@@ -9,7 +9,7 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.builder import LARGEST, OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.registry import converter
 
@@ -56,7 +56,11 @@ def range_(b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_ty
         raise OnnxError("delta is 0")
     wide = dtypes.accumulator(start.shape.type)
     first, last, step = (v.astype(wide) for v in (first, last, step))
-    count = max(int(np.ceil((last - first) / step)), 0)
+    with np.errstate(all="ignore"):
+        exact = np.ceil((last - first) / step)
+    if not np.isfinite(exact) or exact > LARGEST:
+        raise OnnxError(f"from {first} to {last} by {step} is too long")
+    count = max(int(exact), 0)
     return b.literal((first + np.arange(count).astype(wide) * step).astype(start.shape.numpy_dtype))
 
 

@@ -14,6 +14,7 @@ from migraphx.onnx.graph import Graph, OnnxError
 from migraphx.onnx.registry import converter
 
 Value = Instruction
+MOST_TRIPS = 2**16  # of a loop that is unrolled
 
 
 @converter("If")
@@ -39,6 +40,8 @@ def loop(
 ) -> tuple[Any, ...]:
     """Unrolled: the number of trips and each condition must be known when the model is read."""
     count = None if trips is None else int(b.number(trips, "trip count"))
+    if count is not None and count > MOST_TRIPS:
+        raise OnnxError(f"makes {count} trips, at most {MOST_TRIPS} are unrolled")
     going = condition is None or bool(b.number(condition, "condition"))
     values, scans, k = list(state), [], 0
     while going and (count is None or k < count):
