@@ -145,12 +145,20 @@ def test_attention_mask(kind):
     else:
         mask[1, 0, 3, 1:] = -np.inf
         mask[0, 0, 0] = -np.inf
-    got = apply("attention", q, k, v, np.broadcast_to(mask, (2, 4, 5, 7)), scale=0.3)
+    got = apply("attention", q, k, v, np.broadcast_to(mask, (2, 4, 5, 7)), scale=0.3, zero_rows=True)
     want = torch.nn.functional.scaled_dot_product_attention(
         tensor(q), tensor(k), tensor(v), tensor(mask), scale=0.3
     )
     assert_close(got, want.numpy())
     assert not got[1, :, 3].any() if kind == "bool" else not got[0, :, 0].any()
+
+
+def test_attention_of_a_query_without_keys_is_nan_as_from_softmax():
+    q, k, v = attention_inputs()
+    mask = np.zeros((2, 4, 5, 7), np.float32)
+    mask[0, 0, 2] = -np.inf
+    got = apply("attention", q, k, v, mask)
+    assert np.isnan(got[0, 0, 2]).all() and np.isnan(got).sum() == got.shape[3]
 
 
 def test_attention_keeps_nan():

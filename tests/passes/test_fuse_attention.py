@@ -218,3 +218,68 @@ def test_guard_against_nan():
     mask = np.zeros((1, 1, 5, 7), np.float32)
     mask[0, 0, 2] = -np.inf
     fused(program_of(build, **SIZES, mask=mask.shape), **values, mask=mask)
+
+
+def empty_rows(*lens: int) -> np.ndarray:
+    """A bool mask with a row that keeps nothing, one that keeps one key, and others."""
+    keep = np.random.default_rng(3).random(lens) < 0.5
+    keep[..., 1, :] = False
+    keep[..., 3, :] = np.arange(lens[-1]) == 4
+    return keep
+
+
+@pytest.mark.parametrize("form", ["added -inf", "added lowest", "chosen -inf", "chosen lowest", "chosen -1e4", "two"])
+def test_queries_that_see_no_key_get_what_softmax_gives(form: str):
+    low = {"-inf": -math.inf, "lowest": LOWEST, "-1e4": -1e4, "two": -1e4}[form.split()[-1]]
+
+    def build(b: Builder, q: Value, k: Value, v: Value, keep: Value, float_mask: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        keep, float_mask = (b.multibroadcast(m, out_lens=scores.shape.lens) for m in (keep, float_mask))
+        if form.startswith("added"):
+            return finish(b, b.add(scores, float_mask), v)
+        if form == "two":
+            scores = b.where(b.instruction("not", [keep]), b.full(low, scores), scores)
+        return finish(b, b.where(keep, scores, b.full(low, scores)), v)
+
+    keep = empty_rows(2, 1, 5, 7)
+    rng = np.random.default_rng(0)
+    values = {n: rng.standard_normal(lens).astype(np.float32) for n, lens in SIZES.items()}
+    float_mask = np.where(keep, 0, low).astype(np.float32)
+    program = program_of(build, **SIZES, keep=Shape("bool", keep.shape), float_mask=float_mask.shape)
+    fused(program, **values, keep=keep, float_mask=float_mask)
+
+
+@pytest.mark.parametrize("outer", ["float", "bool"])
+def test_masks_whose_order_matters_stay_apart(outer: str):
+    def build(b: Builder, q: Value, k: Value, v: Value, keep: Value, other: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        keep, other = (b.multibroadcast(m, out_lens=scores.shape.lens) for m in (keep, other))
+        scores = b.where(keep, scores, b.full(-1e4 if outer == "float" else -math.inf, scores))
+        scores = b.add(scores, other) if outer == "float" else b.where(other, scores, b.full(LOWEST, scores))
+        return finish(b, scores, v)
+
+    keep = empty_rows(2, 1, 5, 7)
+    rng = np.random.default_rng(0)
+    values = {n: rng.standard_normal(lens).astype(np.float32) for n, lens in SIZES.items()}
+    values["other"] = keep[:, :, ::-1] if outer == "bool" else rng.standard_normal(keep.shape).astype(np.float32)
+    lens = {n: Shape("bool", keep.shape) for n in ("keep", "other")} | {"other": Shape(outer, keep.shape)}
+    left = checked(program_of(build, **SIZES, **lens), [*SIMPLIFY, fuse_attention], values | {"keep": keep})
+    assert left["dot"] == 2 and not left["attention"]
+
+
+def test_causal_beside_another_mask_is_exact():
+    """The first query may see one key only, which the other mask takes away: softmax falls back on all."""
+
+    def build(b: Builder, q: Value, k: Value, v: Value, mask: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        causal = b.literal(np.where(np.tri(6), 0, LOWEST).astype(np.float32))
+        for m in (causal, mask):
+            scores = b.add(scores, b.multibroadcast(m, out_lens=scores.shape.lens))
+        return finish(b, scores, v)
+
+    rng = np.random.default_rng(0)
+    values = {n: rng.standard_normal(lens).astype(np.float32) for n, lens in SQUARE.items()}
+    mask = np.zeros((2, 1, 1, 6), np.float32)
+    mask[0, ..., 0] = LOWEST
+    found = fused(program_of(build, **SQUARE, mask=mask.shape), **values, mask=mask)
+    assert not found.op.attributes()["causal"]

@@ -65,12 +65,14 @@ class Attention(Operation, name="attention"):
     """softmax(scale * q k^T + mask) v, without the matrix of weights in memory (FlashAttention, 2205.14135).
 
     q {B, H, Lq, D}, k {B, Hkv, Lk, D}, v {B, Hkv, Lk, Dv}; H is a multiple of Hkv. mask {B, H, Lq, Lk} is
-    optional: a float is added, a bool that is true keeps. `causal`: query i sees keys 0 to i. A query that
-    sees no key gets 0. The output {B, H, Lq, Dv} lies in memory as {B, Lq, H, Dv}.
+    optional: a float is added, a bool that is true keeps. `causal`: query i sees keys 0 to i. A query whose
+    scores are all -inf gets NaN, as from softmax, or 0 with `zero_rows`. The output {B, H, Lq, Dv} lies in
+    memory as {B, Lq, H, Dv}.
     """
 
     scale: float = 1.0
     causal: bool = False
+    zero_rows: bool = False
 
     def infer(self, *inputs: Shape) -> Shape:
         self.require(len(inputs) in (3, 4), inputs, "takes q, k, v and perhaps a mask")
@@ -102,4 +104,6 @@ class Attention(Operation, name="attention"):
             top = scores.max(3, keepdims=True, initial=-np.inf)
             weights = np.exp(scores - np.where(top == -np.inf, 0.0, top))
             total = weights.sum(3, keepdims=True)
-            return (weights / np.where(total == 0, 1.0, total) @ v).astype(args[0].dtype)
+            if self.zero_rows:
+                total = np.where(total == 0, 1.0, total)
+            return (weights / total @ v).astype(args[0].dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from migraphx.passes.grouping import axes_of
 from migraphx.passes.rewrite import Refuse, rewrite, rewrites
 
 VERY_NEGATIVE = -1e4  # a score this low has weight 0 beside any other
+LEVELLING = -1e30  # added to scores it makes all equal, as those are that a finite `low` has replaced
+ROUNDS_AWAY = -1e9  # what is added to a score this low is lost
 VIEWS = ("transpose", "reshape", "squeeze", "unsqueeze")
 
 
@@ -33,6 +36,11 @@ class Mask:
     value: Instruction
     inverted: bool = False
     low: float = field(default=-np.inf)  # what a bool mask puts in place of a score
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it puts a finite number in place of scores: all of them equal where no key is kept."""
+        return self.value.shape.type == "bool" and self.low > -np.inf
 
 
 def read_scores(x: Instruction) -> Scores | None:
@@ -73,40 +81,75 @@ def _read_scaled(x: Instruction) -> Scores | None:
 # ---- masks ----
 
 
-def literal_mask(mask: Mask, lq: int, lk: int) -> str | None:
-    """`none` or `causal` where a constant mask keeps everything, or exactly what causal attention keeps."""
+def literal_mask(mask: Mask, lq: int, lk: int) -> tuple[str, float] | None:
+    """`none` or `causal`, and its low, where a constant mask keeps everything or exactly what causal keeps."""
     if not is_constant(mask.value):
         return None
-    value = compact(mask.value)
+    value, low = compact(mask.value), mask.low
     if value.dtype == np.bool_:
         keep = value != mask.inverted
     elif np.all((value == 0) | (value <= VERY_NEGATIVE)):
         keep = value == 0
+        low = float(value.max(initial=-np.inf, where=~keep))
     else:
         return None
     if keep.all():
-        return "none"
+        return "none", low
     exact = keep.shape[-2:] == (lq, lk) and keep.size == lq * lk
     causal = exact and np.array_equal(keep.reshape(lq, lk), np.tri(lq, lk, dtype=np.bool_))
-    return "causal" if causal else None
+    return ("causal", low) if causal else None
 
 
-def combined_mask(b: Builder, masks: list[Mask]) -> Instruction | None:
-    """All masks as one: a lone bool that puts -inf stays bool, all else is float; None for none."""
+def divided(masks: Sequence[Mask], lq: int, lk: int) -> tuple[list[Mask], bool]:
+    """The masks without those that keep everything, and whether a causal one was among them.
+
+    Beside another mask, causal is only what puts -inf: a query may else fall back on keys it must not see.
+    """
+    kinds = [(m, literal_mask(m, lq, lk)) for m in masks]
+    left = [(m, kind) for m, kind in kinds if kind is None or kind[0] != "none"]
+    causal = [m for m, kind in left if kind is not None and (len(left) == 1 or kind[1] == -np.inf)]
+    return [m for m, _ in left if m not in causal], bool(causal)
+
+
+def order_matters(masks: Sequence[Mask]) -> bool:
+    """Whether a query for which no key is kept may get other weights from a sum of these masks.
+
+    One that replaces scores must come first and low enough for the others to be lost in it, or all must
+    replace by the same number.
+    """
+    if len({m.low for m in masks}) == 1 and all(m.replaces for m in masks):
+        return False
+    first_loses = len(masks) > 1 and masks[0].replaces and masks[0].low > ROUNDS_AWAY
+    return first_loses or any(m.replaces for m in masks[1:])
+
+
+def combined_mask(b: Builder, masks: Sequence[Mask]) -> Instruction | None:
+    """All masks as one: a bool where all are that put -inf, all else is float; None for none."""
     if not masks:
         return None
-    if len(masks) == 1 and masks[0].value.shape.type == "bool" and masks[0].low == -np.inf:
-        return b.instruction("not", [masks[0].value]) if masks[0].inverted else masks[0].value
-    type = next((m.value.shape.type for m in masks if m.value.shape.type in dtypes.FLOATS), "float")
+    if all(m.value.shape.type == "bool" for m in masks) and len({m.low for m in masks}) == 1:
+        keep: Instruction | None = None
+        for mask in masks:
+            term = b.instruction("not", [mask.value]) if mask.inverted else mask.value
+            keep = term if keep is None else b.logical_and(keep, term)
+        assert keep is not None
+        return as_added(b, Mask(keep, low=masks[0].low), "float") if masks[0].replaces else keep
+    types = [m.value.shape.type for m in masks if m.value.shape.type in dtypes.FLOATS]
+    type = "float" if not types or any(m.replaces for m in masks) else types[0]
     total: Instruction | None = None
     for mask in masks:
-        term = mask.value
-        if term.shape.type == "bool":
-            zero, low = (b.full(v, b.cast(term, type)) for v in (0.0, mask.low))
-            term = b.where(term, *((low, zero) if mask.inverted else (zero, low)))
-        term = b.cast(term, type)
+        term = as_added(b, mask, type)
         total = term if total is None else b.add(total, term)
     return total
+
+
+def as_added(b: Builder, mask: Mask, type: str) -> Instruction:
+    """A mask as numbers of a float type that are added to the scores."""
+    term = mask.value
+    if term.shape.type == "bool":
+        zero, low = (b.full(v, b.cast(term, type)) for v in (0.0, LEVELLING if mask.replaces else mask.low))
+        term = b.where(term, *((low, zero) if mask.inverted else (zero, low)))
+    return b.cast(term, type)
 
 
 # ---- operands ----
@@ -154,8 +197,12 @@ def as_rank_4(b: Builder, x: Instruction) -> Instruction:
     return x if x.shape.ndim == 4 else b.unsqueeze(x, axes=[0])
 
 
-def softmax_of(weights: Instruction) -> Instruction | None:
-    """The softmax behind converts and a guard that puts 0 for NaN; None where used elsewhere, or absent."""
+def softmax_of(weights: Instruction) -> tuple[Instruction, bool] | None:
+    """The softmax behind converts and a guard that puts 0 for NaN, and whether there is that guard.
+
+    None where it is used elsewhere too, or absent.
+    """
+    guarded = False
     allowed: set[Instruction] = set(weights.users)
     if len(allowed) > 1:
         return None
@@ -166,6 +213,7 @@ def softmax_of(weights: Instruction) -> Instruction | None:
             if test.name != "isnan" or test.inputs[0] is not inner or scalar_of(value) != 0:
                 return None
             allowed = {weights, test} if len(test.users) == 1 else set()
+            guarded = True
         elif weights.name == "convert" and inner.shape.type in dtypes.FLOATS:
             allowed = {weights}
         else:
@@ -173,15 +221,16 @@ def softmax_of(weights: Instruction) -> Instruction | None:
         if not inner.users.keys() <= allowed:
             return None
         weights = inner
-    return weights
+    return weights, guarded
 
 
 @rewrites(lambda b, v: b.dot(b.one_of(("softmax", "convert", "where"), ...), v))
 def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instruction | Refuse:
     """dot(softmax(scale * dot(q, k^T) + mask), v) -> attention(q, k, v, mask)"""
-    weights = softmax_of(root.inputs[0])
-    if weights is None:
+    found = softmax_of(root.inputs[0])
+    if found is None:
         return Refuse("no softmax, or its result is used elsewhere too")
+    weights, guarded = found
     rank = root.shape.ndim
     if rank not in (3, 4) or weights.op.attributes()["axis"] % rank != rank - 1:
         return Refuse("another rank, or a softmax over another axis")
@@ -191,16 +240,18 @@ def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instr
     if root.shape.type == "double":
         return Refuse("attention kernels sum in float")
     lq, lk = scores.dot.shape.lens[-2:]
-    kinds = [literal_mask(m, lq, lk) for m in scores.masks]
+    apart, causal = divided(scores.masks, lq, lk)
+    if order_matters(apart):
+        return Refuse("masks whose sum means something else to a query that sees no key")
     (q, of_q), (k, of_k) = unscaled(b, scores.dot.inputs[0]), unscaled(b, scores.dot.inputs[1])
     q, k, v = as_rank_4(b, q), as_rank_4(b, swapped(b, k)), as_rank_4(b, v)
     few_k, few_v = unrepeated(b, k), unrepeated(b, v)
     if few_k.shape.lens[:3] == few_v.shape.lens[:3]:
         k, v = few_k, few_v
-    mask = combined_mask(b, [m for m, kind in zip(scores.masks, kinds, strict=True) if kind is None])
+    mask = combined_mask(b, apart)
     masks = [] if mask is None else [as_rank_4(b, mask)]
     scale = scores.scale * of_q * of_k
-    out = b.attention(q, k, v, *masks, scale=scale, causal="causal" in kinds)
+    out = b.attention(q, k, v, *masks, scale=scale, causal=causal, zero_rows=guarded)
     return out if rank == 4 else b.squeeze(out, axes=[0])
 
 
@@ -208,10 +259,10 @@ def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instr
 def attention_of_seen_rows(
     b: Builder, c: Instruction, y: Instruction, root: Instruction
 ) -> Instruction | Refuse:
-    """where(any key is seen, attention(q, k, v, mask), 0) -> attention(q, k, v, mask), which gives that 0"""
+    """where(any key is seen, attention(q, k, v, mask), 0) -> attention(q, k, v, mask) that gives that 0"""
     attention = root.inputs[1]
-    if scalar_of(y) != 0 or len(attention.inputs) < 4:
-        return Refuse("another value than 0, or no mask")
+    if scalar_of(y) != 0 or len(attention.inputs) < 4 or len(attention.users) > 1:
+        return Refuse("another value than 0, no mask, or used elsewhere too")
     c = without_broadcasts(c)
     if c.name != "reduce_any" or axes_of(c)[-1:] != (c.shape.ndim - 1,):
         return Refuse("no question of whether any key is seen")
@@ -222,7 +273,9 @@ def attention_of_seen_rows(
             return Refuse("compares with another value than -inf")
         seen = without_broadcasts(mask)
     same = seen is without_broadcasts(attention.inputs[3])
-    return attention if same else Refuse("another mask")
+    if not same:
+        return Refuse("another mask")
+    return b.attention(*attention.inputs, **(attention.op.attributes() | {"zero_rows": True}))
 
 
 def without_broadcasts(x: Instruction) -> Instruction:
@@ -240,7 +293,8 @@ def fuse_attention(module: Module) -> None:
     float and back round the softmax, and the guard of some exporters that puts 0 for NaN. Refuses weights
     that are used elsewhere too, and a scale behind a mask.
 
-    A query for which a mask leaves no key gets 0 from attention where softmax gives NaN.
+    A query for which masks leave no key keeps the weights that softmax gives it: NaN, or equal ones where a
+    finite number stands for -inf. Only guards round the softmax or the product make them 0.
 
     before:
         q = @param:q -> float_type, {1, 2, 3, 4}, {24, 12, 4, 1}
@@ -266,7 +320,7 @@ def fuse_attention(module: Module) -> None:
         v = @param:v -> float_type, {1, 2, 5, 4}, {40, 20, 4, 1}
         mask = @param:mask -> float_type, {1, 1, 3, 5}, {15, 15, 5, 1}
         @4 = multibroadcast[out_lens={1, 2, 3, 5},out_dyn_dims={}](mask)
-        @5 = attention[scale=0.5,causal=0](q,k,v,@4) -> float_type, {1, 2, 3, 4}, {24, 4, 8, 1}
+        @5 = attention[scale=0.5,causal=0,zero_rows=0](q,k,v,@4) -> float_type, {1, 2, 3, 4}, {24, 4, 8, 1}
         @6 = transpose[permutation={0, 2, 1, 3}](@5) -> float_type, {1, 3, 2, 4}, {24, 8, 4, 1}
         @7 = reshape[dims={1, 3, 8}](@6)
         @8 = @return(@7)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+import torch
 
+import migraphx
+from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape, permuted
 from tests.targets.cpu.side_by_side import Case, check
+from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(7)
 
@@ -233,3 +238,37 @@ def test_attention() -> None:
         ),
     ]
     check([Case(c.name, c.build, c.inputs, 10) for c in cases])
+
+
+@pytest.mark.parametrize("form", ["softmax", "operator"])
+@pytest.mark.parametrize("kind", ["bool", "float"])
+def test_queries_that_see_no_key(form: str, kind: str) -> None:
+    """softmax gives them NaN, scaled_dot_product_attention 0, as in torch."""
+    q, k, v = (RNG.standard_normal((2, 3, n, 16)).astype(np.float32) for n in (19, 23, 23))
+    keep = RNG.random((2, 1, 19, 23)) < 0.5
+    keep[:, :, [1, 7]] = False
+    mask = keep if kind == "bool" else np.where(keep, 0, -np.inf).astype(np.float32)
+    program = migraphx.program()
+    main = program._impl.main
+    values = {"q": q, "k": k, "v": v, "mask": mask}
+    b, parameters = Builder(main), [main.add_parameter(n, Shape.of(a)) for n, a in values.items()]
+    if form == "operator":
+        out = attend(b, *parameters)
+    else:
+        scores = b.dot(parameters[0], swap(b, parameters[1]))
+        wide = b.multibroadcast(parameters[3], out_lens=scores.shape.lens)
+        low = b.full(-np.inf, scores)
+        scores = b.add(scores, wide) if kind == "float" else b.where(wide, scores, low)
+        out = b.dot(b.softmax(scores, axis=3), parameters[2])
+    main.add_return([out])
+    program.compile(migraphx.get_target("cpu"))
+    (got,) = (np.array(a) for a in program.run(values))
+    tq, tk, tv, tm = (torch.from_numpy(a) for a in values.values())
+    if form == "operator":
+        want = torch.nn.functional.scaled_dot_product_attention(tq, tk, tv, tm)
+    else:
+        scores = tq @ tk.mT
+        scores = scores + tm if kind == "float" else torch.where(tm, scores, -torch.inf)
+        want = torch.softmax(scores, 3) @ tv
+    assert_close(got, want.numpy(), scale=10)
+    assert np.isnan(want[:, :, 1].numpy()).all() == (form == "softmax")

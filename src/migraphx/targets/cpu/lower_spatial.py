@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from migraphx.ir.module import Instruction
 from migraphx.ops.pooling import Pooling
 from migraphx.targets.common.views import View
@@ -20,11 +23,7 @@ def attention(x: Lowered, ins: Instruction) -> None:
     masks = reads[3:]
     attributes = ins.op.attributes()
     mask_steps = masks[0].strides if masks else (0, 0, 0, 0)
-    x.call(
-        _attention_call(
-            q, k, v, masks, x.result(ins), mask_steps, attributes["scale"], attributes["causal"], ins.origin
-        )
-    )
+    x.call(_attention_call(q, k, v, masks, x.result(ins), mask_steps, attributes, ins.origin))
 
 
 def _last_contiguous(x: Lowered, view: View, origin: str) -> View:
@@ -32,16 +31,17 @@ def _last_contiguous(x: Lowered, view: View, origin: str) -> View:
 
 
 def _attention_call(
-    q: View, k: View, v: View, masks: list[View], out: View, mask_steps: tuple[int, ...], scale: float, causal: bool,
-    origin: str,
+    q: View, k: View, v: View, masks: list[View], out: View, mask_steps: tuple[int, ...],
+    attributes: Mapping[str, Any], origin: str,
 ) -> Call:  # fmt: skip
     (batch, heads, queries, dim), (_, kv_heads, keys, value_dim) = q.lens, v.lens
     steps = [s for view in (q, k, v, out) for s in view.strides[:3]]
     numbers = (batch, heads, kv_heads, queries, keys, dim, value_dim, *steps, *mask_steps)
     braces = ", ".join(f"{{a[{n}], a[{n + 1}], a[{n + 2}]}}" for n in range(7, 19, 3))
+    flags = ", ".join(str(attributes[n]).lower() for n in ("causal", "zero_rows"))
     fill = (
         f"Attention{{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {braces}, a[19], a[20], a[21], a[22], "
-        f"{scale!r}f, {str(causal).lower()}, true, 0}}"
+        f"{attributes['scale']!r}f, {flags}, 0}}"
     )
     type = cpp_type(STORAGE_TYPES, q.type)
     if not masks:
