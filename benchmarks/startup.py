@@ -1,7 +1,8 @@
 """python -m benchmarks.startup: how soon a saved program answers in a fresh process without torch.
 
 One process saves a compiled model as .mxr; then fresh ones load it, answer once and report: seconds from the
-start of the process, seconds of `import migraphx`, peak memory against the weights, error against eager.
+start of the process, seconds of `import migraphx`, peak memory, error against eager. "memory ratio" is the growth
+of the peak since `import migraphx` over the weights, as they are packed, and the arena.
 """
 
 import argparse
@@ -37,6 +38,7 @@ def answer(task: Task, begin: float) -> dict[str, Any]:
 
     import migraphx
 
+    base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     program = migraphx.load(str(task.folder / "model.mxr"))
     inputs = dict(zip(program.get_parameter_names(), load_inputs(task), strict=True))
     result = np.array(program.run(inputs)[0])
@@ -45,7 +47,10 @@ def answer(task: Task, begin: float) -> dict[str, Any]:
     with np.load(task.folder / "case.npz") as arrays:
         error = relative_error(result, arrays["answer"])
     torch_loaded = "torch" in sys.modules
-    return {"first_answer": total, "peak": peak, "error": error, "torch": torch_loaded}
+    executable: Any = program._executable
+    held = sum(w.nbytes for w in executable.weights) + executable.arena_bytes
+    ratio = (peak - base) / held
+    return {"first_answer": total, "peak": peak, "ratio": ratio, "error": error, "torch": torch_loaded}
 
 
 def import_seconds() -> float:
@@ -85,13 +90,13 @@ def main() -> None:
         task = Task(given.models, given.folder, given.threads)
         print(json.dumps(answer(task, given.begin))) if given.step == "answer" else save(task)
         return
-    print("| model | first answer, s | import, s | peak MB | file MB | error | torch loaded |")
-    print("| --- | ---: | ---: | ---: | ---: | ---: | --- |")
+    print("| model | first answer, s | import, s | peak MB | memory ratio | file MB | error | torch loaded |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |")
     for model in given.models.split(","):
         reports = measure(model, given.threads, given.rounds)
         first, imported = (statistics.median(r[key] for r in reports) for key in ("first_answer", "import"))
         last = reports[-1]
-        sizes = f"{last['peak'] / 1e6:.0f} | {last['file'] / 1e6:.0f}"
+        sizes = f"{last['peak'] / 1e6:.0f} | {last['ratio']:.2f} | {last['file'] / 1e6:.0f}"
         print(f"| {model} | {first:.3f} | {imported:.3f} | {sizes} | {last['error']:.1e} | {last['torch']} |")
 
 
