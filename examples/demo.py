@@ -100,9 +100,9 @@ def milliseconds(run: Callable[[], Any]) -> float:
 
 def show_digits() -> tuple[float, float]:
     """Part 1; the speeds of eager and OpenMGX on all held-out pictures."""
-    data = load_digits()
-    pictures = torch.tensor(data.images, dtype=torch.float32).unsqueeze(1) / 16
-    digits = torch.tensor(data.target)
+    pixels, labels = load_digits(return_X_y=True)
+    pictures = torch.tensor(pixels, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    digits = torch.tensor(labels)
     seen, unseen = train_test_split(np.arange(len(digits)), test_size=360, random_state=0)
     model, held_out = train(pictures[seen], digits[seen]), pictures[unseen]
     with torch.no_grad():

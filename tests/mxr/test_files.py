@@ -76,7 +76,7 @@ def test_any_safetensors_reader_reads_it(tmp_path: Path) -> None:
     with safe_open(tmp_path / "a.mxr", "np") as file:
         names = set(file.keys())
         assert file.metadata()["format"] == "openmgx 1"
-        literal = next(i for i in p._impl.main if i.literal is not None and i.literal.shape == (50, 24)).literal
+        literal = next(v for i in p._impl.main if (v := i.literal) is not None and v.shape == (50, 24))
         assert any(np.array_equal(file.get_tensor(n), literal) for n in names if n.startswith("literal"))
     assert "compiled.code" in names
     tensors, _ = container.read(tmp_path / "a.mxr")

@@ -10,7 +10,10 @@ from migraphx.ir.shape import Shape
 
 
 class Group(Operation, name="group"):
-    """Run the module argument as one kernel; `tag` says which kind: `epilogue` is a dot or convolution and what follows."""
+    """Run the module argument as one kernel.
+
+    `tag` says which kind: `epilogue` is a dot or convolution and the pointwise that follows.
+    """
 
     tag: str = "epilogue"
 

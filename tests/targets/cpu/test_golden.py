@@ -1,4 +1,7 @@
-"""The generated sources of small programs, word for word: `python -m tests.targets.cpu.test_golden` writes them anew."""
+"""The generated sources of small programs, word for word.
+
+`PYTHONPATH=src:. python -m tests.targets.cpu.test_golden` writes them anew.
+"""
 
 from __future__ import annotations
 
