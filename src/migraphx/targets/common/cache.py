@@ -95,4 +95,8 @@ def _locked(path: Path) -> Iterator[None]:
     with open(path, "wb") as handle:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            if fcntl is not None:  # closing is not enough: a child forked meanwhile holds the file open too
+                fcntl.flock(handle, fcntl.LOCK_UN)

@@ -164,6 +164,7 @@ def lower(module: Module, fast_math: bool = True) -> Lowered:
         if not isinstance(ins.op, (Parameter, Literal)):
             LOWERINGS[ins.name](lowered, ins)
     _finish_outputs(lowered)
+    _drop_unread_weights(lowered)
     return lowered
 
 
@@ -195,6 +196,15 @@ def _finish_outputs(lowered: Lowered) -> None:
         if view.buffer is not buffer:
             shape = ins.shape.as_standard()
             lowered.copy(view, View(buffer, shape.type, shape.lens, shape.strides), ins.origin)
+
+
+def _drop_unread_weights(lowered: Lowered) -> None:
+    """Forget constants that no call reads as they are: a dot's weights are read packed."""
+    read = {v.buffer for call in lowered.calls for v in call.views if v.buffer.kind == "weight"}
+    kept = sorted(read, key=lambda buffer: buffer.index)
+    lowered.weights = [lowered.weights[buffer.index] for buffer in kept]
+    for n, buffer in enumerate(kept):
+        buffer.index = n
 
 
 def _prepare_homes(lowered: Lowered) -> None:

@@ -2,11 +2,12 @@
 //
 // ---- what to call -------------------------------------------------------------------------------
 //   template <class T, class TA, class TB, class Epi>
-//   void conv(const Team&, const Conv&, const TA* x, const TB* packed_w, const Epi&, char* scratch);
+//   void conv(const Team&, const Conv&, const TA* x, const TB* packed_w, const Epi&, char* scratch,
+//             bool fast = false);
 //       x is [n][in0][in1][in2][ic] (spatial rank padded with leading ones), pixels `pixel` elements apart
 //       (pixel = ic where x is dense). out is what the caller wants: padding at the end follows from it,
 //       taps outside x read zero. Epilogue row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = output
-//       channel over all groups. T, TA, TB as for gemm.
+//       channel over all groups. T, TA, TB and fast as for gemm.
 //       scratch: conv_scratch(c, sizeof(TA)) bytes per thread, 64-byte aligned.
 //
 // ---- packed weights -----------------------------------------------------------------------------
@@ -148,7 +149,9 @@ template <class TA> void run_pointers(const void* source, int64_t row, const Til
 
 // Scratch: conv_scratch(c, sizeof(TA)).
 template <class T, class TA, class TB, class Epi>
-inline void conv(const Team& team, const Conv& c, const TA* x, const TB* w, const Epi& epi, char* scratch) {
+inline void conv(
+    const Team& team, const Conv& c, const TA* x, const TB* w, const Epi& epi, char* scratch,
+    bool fast = false) {
     const int64_t segs = conv_segs(c), taps = c.kernel[0] * c.kernel[1] * c.kernel[2], icg = c.ic / c.groups;
     const int64_t rows = c.n * c.out[0] * c.out[1] * c.out[2], kc = taps / segs * icg;
     char* zeros = scratch + engine_scratch(segs);
@@ -163,7 +166,8 @@ inline void conv(const Team& team, const Conv& c, const TA* x, const TB* w, cons
     const void* from = pointwise ? static_cast<const void*>(&plain) : &source;
     const int64_t panel = taps * icg * NR;
     const Engine<T, TA, TB> e{
-        rows, c.oc / c.groups, c.groups, segs, kc, icg, pointers, from, w, NR, panel, finish<T, Epi>, &epi};
+        rows, c.oc / c.groups, c.groups, segs, kc, icg, pointers, from, w, NR, panel, finish<T, Epi>, &epi,
+        fast};
     run_engine(team, e, scratch);
 }
 
