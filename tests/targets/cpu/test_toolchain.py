@@ -139,3 +139,17 @@ def test_profile_times_every_step() -> None:
     x = migraphx.generate_argument(migraphx.shape("float", [2, 300]))
     seconds = p._executable.profile([x], runs=3)  # type: ignore[union-attr]
     assert len(seconds) == 1 and seconds[0] > 0
+
+
+def test_clang_that_is_wrong_on_bf16_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path) -> None:
+    newer = tmp_path / "newer-clang"
+    newer.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "clang version 20.1.0" && exit 0\nexec g++ "$@"\n')
+    newer.chmod(0o755)
+    monkeypatch.setenv("CXX", str(newer))
+    p = program(41)
+    p.compile(migraphx.get_target("cpu"))
+    answer(p)
+    low = program(41)
+    migraphx.quantize_bf16(low)
+    with pytest.raises(CompilerError, match="clang version 20.1.0 is known to compile bf16"):
+        low.compile(migraphx.get_target("cpu"))

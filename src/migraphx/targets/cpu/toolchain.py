@@ -37,6 +37,7 @@ FLAGS = (
     "-fno-semantic-interposition",
     "-w",
 )
+FIRST_CLANG_WRONG_ON_BF16 = 15  # 15 to 19 have not been tried
 TIMEOUT_SECONDS = 600
 HELP = (
     "install g++ (Debian: apt install g++; Fedora: dnf install gcc-c++) or clang++, "
@@ -124,9 +125,19 @@ def _find(cxx: str, path: str) -> Compiler:
 def build(sources: Sequence[str], name: str) -> Path:
     """A shared object of the sources, from the cache or compiled now; CompilerError when the compiler fails."""
     compiler = find_compiler()
+    _refuse_bf16(compiler, sources)
     flags = (*FLAGS, compiler.architecture, *extra_flags())
     key = digest(compiler.identity, instruction_set(), " ".join(flags), _kernel_text(), *sources)
     return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, path, name))
+
+
+def _refuse_bf16(compiler: Compiler, sources: Sequence[str]) -> None:
+    """Newer clangs compile some bf16 kernels (elu, celu) to wrong answers: seen with 20 and 22, not with 14."""
+    found = re.search(r"clang version (\d+)", compiler.version)
+    if found and int(found[1]) >= FIRST_CLANG_WRONG_ON_BF16 and any("mgx::bf16" in s for s in sources):
+        raise CompilerError(
+            f"{compiler.version} is known to compile bf16 kernels wrongly; install g++, or name it in CXX, for this program"
+        )
 
 
 @cache
