@@ -1,0 +1,370 @@
+// Products of float matrices on AMX: every float is split into three bf16, and six bf16 products are summed.
+//
+//   x = h + m + l exactly (8 bits each, rounded to nearest), and a * b is taken as
+//   hl + hm + mm + mh + hh + lh; what is left out (ml, lm, ll) is below 2^-25 |a b|, half an ulp of float.
+//   Products are exact in float and TDPBF16PS adds 32 of them before it touches the accumulator, so that sums
+//   are no less exact than those of a chain of multiply-adds (measured in tests/: never more than its error).
+//   TDPBF16PS flushes denormals: products below 2^-126 (1.2e-38) count as zero, and every operand is read
+//   with an absolute error of at most 2^-126, which shows only where operands are below 2^-110 (1e-33). A NaN
+//   or infinity, and a number that rounds to infinity in bf16, make elements of the tile that are not finite:
+//   such a tile is computed once more by multiply-adds.
+//
+//   MGX_AMX        defined where the compiler may use AMX; the rest of this file only then
+//   amx_ready()    whether this processor has it and the kernel lets this process use it (asked once)
+//   TileRows(a, b) configures tiles for products of a + b rows (a <= 16, b <= 16); releases them at the end
+//   split_row, PanelSplit  split rows of A and panels of B into chunks of CHUNK k:
+//                  A [chunk][h m l][upper, lower 16 rows][row][16 pairs k, k + 16]
+//                  B [chunk][h m l][left, right 16 columns][16 pairs k, k + 16][column]
+//   multiply       32 x 32 elements of C over some chunks
+//   finite         whether they are
+#pragma once
+
+#include "engine.hpp"
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__AVX512BW__) && \
+    (defined(__AMX_BF16__) || defined(__AMXBF16__))
+#define MGX_AMX 1
+
+#include <unistd.h>
+
+namespace mgx {
+
+inline constexpr int64_t CHUNK = 32;             // depth of one tile
+inline constexpr int64_t PART = 2 * 1024;        // bytes of two tiles
+inline constexpr int64_t CHUNK_BYTES = 3 * PART;
+
+// ---- permission ---------------------------------------------------------------------------------
+
+inline int amx_state = 0;  // 0: not asked yet, 1: granted, 2: denied or absent (tests set it)
+
+inline bool amx_ask() {
+    uint32_t a = 7, b, c = 0, d;
+    asm volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    const bool has = (d >> 22 & 1) && (d >> 24 & 1);  // bf16 products, tiles
+    constexpr long ARCH_PRCTL = 158, REQUEST = 0x1023, TILE_DATA = 18;
+    return has && syscall(ARCH_PRCTL, REQUEST, TILE_DATA) == 0;
+}
+inline bool amx_ready() {
+    int state = __atomic_load_n(&amx_state, __ATOMIC_RELAXED);
+    if (state == 0) {
+        state = amx_ask() ? 1 : 2;
+        __atomic_store_n(&amx_state, state, __ATOMIC_RELAXED);
+    }
+    return state == 1;
+}
+
+// ---- tiles --------------------------------------------------------------------------------------
+
+// tmm0 .. 3: C (upper left, upper right, lower left, lower right), tmm4, 5: A (upper, lower), tmm6, 7: B.
+struct TileRows {
+    int upper = 0, lower = 0;
+
+    void set(int a, int b) {
+        if (a == upper && b == lower) return;
+        upper = a, lower = b;
+        struct {
+            uint8_t palette = 1, start = 0, unused[14] = {};
+            uint16_t bytes[16] = {};
+            uint8_t rows[16] = {};
+        } shape;
+        const int rows[8] = {a, a, b ? b : 1, b ? b : 1, a, b ? b : 1, 16, 16};
+        for (int i = 0; i < 8; ++i) shape.bytes[i] = 64, shape.rows[i] = uint8_t(rows[i]);
+        asm volatile("ldtilecfg %0" : : "m"(shape));
+    }
+    ~TileRows() { asm volatile("tilerelease" : : : "memory"); }
+};
+
+// ---- splitting ----------------------------------------------------------------------------------
+
+// 16 pairs (u, v) as bf16, the three parts PART bytes apart.
+MGX_INLINE void split_pairs(vec<float> u, vec<float> v, char* to) {
+    using U = vec<uint32_t>;
+    constexpr uint32_t HIGH = 0xffff0000u;
+    for (int part = 0; part < 2; ++part) {
+        const U a = (bit_cast<U>(u) + 0x8000u) & HIGH, b = (bit_cast<U>(v) + 0x8000u) & HIGH;
+        store(reinterpret_cast<uint32_t*>(to + part * PART), (a >> 16) | b);
+        u -= bit_cast<vec<float>>(a);
+        v -= bit_cast<vec<float>>(b);
+    }
+    store(reinterpret_cast<uint32_t*>(to + 2 * PART), (bit_cast<U>(u) >> 16) | (bit_cast<U>(v) & HIGH));
+}
+
+// `depth` elements of a row, padded with zeros to whole chunks; `to` is the row's place in the first chunk.
+inline void split_row(const float* x, int64_t depth, char* to) {
+    for (; depth >= CHUNK; depth -= CHUNK, x += CHUNK, to += CHUNK_BYTES) {
+        __builtin_prefetch(x + 512, 0, 3);
+        __builtin_prefetch(x + 528, 0, 3);
+        split_pairs(load(x), load(x + 16), to);
+    }
+    if (depth > 0) {
+        const int n = int(depth);
+        split_pairs(load_n(x, n < 16 ? n : 16), load_n(x + 16, n > 16 ? n - 16 : 0), to);
+    }
+}
+
+// A panel of B being split a little at a time, between products. `ahead`: what is prefetched meanwhile.
+struct PanelSplit {
+    const float *from, *ahead;
+    int64_t step, depth;  // elements between rows, rows
+    char* to;
+    int64_t done = 0, all = (depth + CHUNK - 1) / CHUNK * CHUNK;  // pairs of 16 columns
+
+    MGX_INLINE void pairs(int64_t number) {
+        for (const int64_t end = done + number < all ? done + number : all; done < end; ++done) {
+            const int64_t half = done & 1, row = done >> 1 & 15, k = (done & ~int64_t(31)) + row;
+            const int64_t near = k * step + half * 16, far = near + 16 * step;
+            __builtin_prefetch(ahead + near, 0, 2);
+            __builtin_prefetch(ahead + far, 0, 2);
+            const vec<float> zero{};
+            char* at = to + (k >> 5) * CHUNK_BYTES + half * 1024 + row * 64;
+            split_pairs(k < depth ? load(from + near) : zero, k + 16 < depth ? load(from + far) : zero, at);
+        }
+    }
+};
+
+// ---- products -----------------------------------------------------------------------------------
+
+#define MGX_LOAD(TILE, AT) "tileloadd " AT "(%0,%1,1), %%tmm" TILE "\n\t"
+#define MGX_ADD(C, A, B) "tdpbf16ps %%tmm" B ", %%tmm" A ", %%tmm" C "\n\t"
+#define MGX_ASM(TEXT, P) asm volatile(TEXT : : "r"(P), "r"(int64_t(64)) : "memory")
+
+template <bool LOWER> MGX_INLINE void load_a(const char* p) {
+    MGX_ASM(MGX_LOAD("4", "0"), p);
+    if constexpr (LOWER) MGX_ASM(MGX_LOAD("5", "1024"), p);
+}
+MGX_INLINE void load_b(const char* p) { MGX_ASM(MGX_LOAD("6", "0") MGX_LOAD("7", "1024"), p); }
+template <bool LOWER> MGX_INLINE void add_products() {
+    asm volatile(MGX_ADD("0", "4", "6") MGX_ADD("1", "4", "7") : : : "memory");
+    if constexpr (LOWER) asm volatile(MGX_ADD("2", "5", "6") MGX_ADD("3", "5", "7") : : : "memory");
+}
+#undef MGX_LOAD
+#undef MGX_ADD
+#undef MGX_ASM
+
+// C (32 x 32, rows 128 bytes apart) = or += A x B over `chunks`; `each` pairs of `other` split after every
+// sixth of a chunk, which costs nothing while the tiles are busy. Tiles are configured by the caller.
+template <bool LOWER>
+MGX_NOINLINE void multiply(
+    const char* a, const char* b, int64_t chunks, float* c, bool accumulate, PanelSplit& split,
+    int64_t each) {
+    const int64_t row = 32 * sizeof(float);
+    PanelSplit other = split;  // a copy stays in registers
+    if (accumulate) {
+        asm volatile("tileloadd (%0,%1,1), %%tmm0\n\ttileloadd 64(%0,%1,1), %%tmm1"
+                     : : "r"(c), "r"(row) : "memory");
+        if constexpr (LOWER)
+            asm volatile("tileloadd (%0,%1,1), %%tmm2\n\ttileloadd 64(%0,%1,1), %%tmm3"
+                         : : "r"(c + 16 * 32), "r"(row) : "memory");
+    } else {
+        asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : : :);
+    }
+    for (int64_t i = 0; i < chunks; ++i, a += CHUNK_BYTES, b += CHUNK_BYTES) {
+        load_a<LOWER>(a), load_b(b + 2 * PART), add_products<LOWER>();
+        other.pairs(each);
+        load_b(b + PART), add_products<LOWER>();
+        other.pairs(each);
+        load_a<LOWER>(a + PART), add_products<LOWER>();
+        other.pairs(each);
+        load_b(b), add_products<LOWER>();
+        other.pairs(each);
+        load_a<LOWER>(a), add_products<LOWER>();
+        other.pairs(each);
+        load_a<LOWER>(a + 2 * PART), add_products<LOWER>();
+        other.pairs(each);
+    }
+    asm volatile("tilestored %%tmm0, (%0,%1,1)\n\ttilestored %%tmm1, 64(%0,%1,1)"
+                 : : "r"(c), "r"(row) : "memory");
+    if constexpr (LOWER)
+        asm volatile("tilestored %%tmm2, (%0,%1,1)\n\ttilestored %%tmm3, 64(%0,%1,1)"
+                     : : "r"(c + 16 * 32), "r"(row) : "memory");
+    split.done = other.done;
+}
+
+// Whether all of `rows` x 32 elements are.
+inline bool finite(const float* c, int rows) {
+    vec<float> left{}, right{};
+    for (int r = 0; r < rows; ++r, c += 32) {
+        left += load(c) * 0.0f;
+        right += load(c + 16) * 0.0f;
+    }
+    return hsum(left + right) == 0.0f;
+}
+
+// ---- the engine on AMX --------------------------------------------------------------------------
+
+// A thread takes a block of rows, splits it for as much depth as fits L2, and multiplies it by panels of B;
+// while the tiles work on one panel the next is split in between, so that its cost mostly hides. Weights stay
+// float in memory. Where the depth takes several passes, C of some panels waits in a buffer.
+
+using FloatEngine = Engine<float, float, float>;
+
+inline constexpr int64_t AMX_ROWS = 224;     // most rows of a block
+inline constexpr int64_t AMX_CHUNKS = 140;   // most chunks of A (each 32 rows x 32 k) in a block
+inline constexpr int64_t AMX_DEPTH = 1024;   // most depth of a pass
+inline constexpr int64_t AMX_PANELS = 12;    // most panels whose C waits between passes
+inline constexpr int64_t AMX_B = AMX_DEPTH / CHUNK * CHUNK_BYTES, AMX_A = AMX_CHUNKS * CHUNK_BYTES;
+inline constexpr int64_t AMX_C = AMX_PANELS * AMX_ROWS * NR * 4;
+inline constexpr int64_t AMX_SCRATCH = 2 * AMX_B + AMX_A + AMX_C + AMX_DEPTH * 4;
+inline constexpr int64_t AMX_LEAST_ROWS = 64, AMX_LEAST_DEPTH = 64;  // measured: below, multiply-adds win
+
+// Buffers of one thread, and the part of the work that they hold: some rows, one pass over the depth.
+struct SplitBlock {
+    const float** table;
+    char *a, *b[2];
+    float *c, *row;
+    Range rows;
+    Passes plan;
+
+    SplitBlock(const FloatEngine& e, char* scratch, Range rows) : rows(rows) {
+        table = reinterpret_cast<const float**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
+        a = scratch + fma_scratch(e.segs);
+        b[0] = a + AMX_A, b[1] = b[0] + AMX_B;
+        c = reinterpret_cast<float*>(b[1] + AMX_B), row = c + AMX_C / 4;
+        const int64_t most = AMX_CHUNKS / pairs() * CHUNK;
+        plan = passes(e.segs, e.kc, least(most, AMX_DEPTH), 0);
+    }
+    int64_t pairs() const { return ceil_div(rows.size(), 32); }
+    int64_t first_seg(int64_t pass) const { return pass / plan.pieces * plan.segs; }
+    int64_t first_k(int64_t pass) const { return pass % plan.pieces * plan.depth; }
+    int64_t segs(const FloatEngine& e, int64_t pass) const {
+        return least(plan.segs, e.segs - first_seg(pass));
+    }
+    int64_t depth(const FloatEngine& e, int64_t pass) const {  // of one segment
+        return least(plan.depth, e.kc - first_k(pass));
+    }
+};
+
+// The rows of A in one pass: a row's segments follow each other; they are put together first where chunks
+// begin inside one.
+inline void split_rows(const FloatEngine& e, const SplitBlock& w, int64_t pass) {
+    const int64_t seg = w.first_seg(pass), segs = w.segs(e, pass);
+    const int64_t k0 = w.first_k(pass), kc = w.depth(e, pass);
+    const int64_t chunks = ceil_div(segs * kc, CHUNK);
+    const bool even = segs == 1 || kc % CHUNK == 0;
+    for (int64_t r0 = 0, n; r0 < w.rows.size(); r0 += n) {
+        n = least(ROW_BLOCK, w.rows.size() - r0);
+        e.pointers(e.source, w.rows.begin + r0, {1, n, 0}, w.table);
+        for (int64_t i = 0; i < n; ++i) {
+            const int64_t r = r0 + i;
+            char* to = w.a + r / 32 * chunks * CHUNK_BYTES + r % 32 * 64;
+            for (int64_t s = 0; s < segs; ++s) {
+                const float* x = w.table[(seg + s) * n + i] + k0;
+                if (even)
+                    split_row(x, kc, to + s * (kc / CHUNK) * CHUNK_BYTES);
+                else
+                    __builtin_memcpy(w.row + s * kc, x, kc * sizeof(float));
+            }
+            if (!even) split_row(w.row, segs * kc, to);
+        }
+    }
+}
+
+// A tile of at most 32 rows that has NaN or infinity, once more by multiply-adds.
+inline void multiply_again(
+    const FloatEngine& e, const SplitBlock& w, int64_t row, int rows, int64_t p, float* tile) {
+    for (int r = 0, n; r < rows; r += n, tile += n * NR) {
+        n = int(least(MR1<float>, rows - r));
+        e.pointers(e.source, row + r, {1, n, 0}, w.table);
+        const float* b = e.b + p * e.panel;
+        const char* none = reinterpret_cast<const char*>(b);
+        run_micro<float, float, float>(
+            n, 2, {w.table, e.segs, 0, e.kc, b, e.step, e.panel, tile, false, none, 0});
+    }
+}
+
+// The panels of one thread in an order that keeps C of some panels waiting while the depth goes by: panel and
+// pass of the i-th piece of work.
+struct PieceOrder {
+    Range panels;
+    int64_t passes, groups;
+
+    PieceOrder(Range panels, int64_t passes) : panels(panels), passes(passes) {
+        groups = passes == 1 ? 1 : ceil_div(panels.size(), AMX_PANELS);
+    }
+    int64_t count() const { return panels.size() * passes; }
+    Range group(int64_t g) const {
+        return {panels.begin + panels.size() * g / groups, panels.begin + panels.size() * (g + 1) / groups};
+    }
+};
+struct Piece {
+    int64_t group, pass, panel;
+    bool next(const PieceOrder& order) {  // false after the last
+        if (++panel < order.group(group).end) return true;
+        if (++pass == order.passes) {
+            pass = 0;
+            if (++group == order.groups) return false;
+        }
+        panel = order.group(group).begin;
+        return true;
+    }
+};
+
+inline const float* piece_of_b(const FloatEngine& e, const SplitBlock& w, const Piece& at) {
+    return e.b + at.panel * e.panel + (w.first_seg(at.pass) * e.kc + w.first_k(at.pass)) * e.step;
+}
+
+// The split of a piece of B, which prefetches the piece after it.
+inline PanelSplit panel_split(
+    const FloatEngine& e, const SplitBlock& w, const PieceOrder& order, const Piece& at, char* to) {
+    Piece after = at;
+    if (!after.next(order)) after = at;
+    const int64_t depth = w.segs(e, at.pass) * w.depth(e, at.pass);
+    return {piece_of_b(e, w, at), piece_of_b(e, w, after), e.step, depth, to};
+}
+
+// One piece of work: all rows of the block times one panel, one pass. `other` is split meanwhile.
+inline void multiply_piece(
+    const FloatEngine& e, const SplitBlock& w, const Piece& at, float* c, const char* b, PanelSplit& other,
+    TileRows& shape) {
+    const int64_t total = w.rows.size(), pairs = w.pairs(), each = ceil_div(CHUNK, 6 * pairs);
+    const int64_t chunks = ceil_div(w.segs(e, at.pass) * w.depth(e, at.pass), CHUNK), col = at.panel * NR;
+    const bool single = w.plan.count == 1, last = at.pass + 1 == w.plan.count;
+    const int cols = int(least(NR, e.cols - col));
+    for (int64_t t = 0; t < pairs; ++t) {
+        const int rows = int(least(32, total - t * 32));
+        const char* a = w.a + t * chunks * CHUNK_BYTES;
+        shape.set(rows < 16 ? rows : 16, rows < 16 ? 0 : rows - 16);
+        const auto run = rows > 16 ? multiply<true> : multiply<false>;
+        run(a, b, chunks, c, at.pass > 0, other, each);
+        const int64_t row = w.rows.begin + t * 32;
+        if (last) {
+            if (!finite(c, rows)) multiply_again(e, w, row, rows, at.panel, c);
+            e.finish(e.epi, e.row0 + row, e.col0 + col, rows, cols, NR, c);
+        }
+        if (!single) c += 32 * NR;
+    }
+    other.pairs(other.all);
+}
+
+inline void amx_block(const FloatEngine& e, const SplitBlock& w, Range panels, TileRows& shape) {
+    const PieceOrder order(panels, w.plan.count);
+    Piece at{0, 0, order.group(0).begin}, next = at;
+    PanelSplit first = panel_split(e, w, order, at, w.b[0]);
+    first.pairs(first.all);
+    for (int64_t i = 0; i < order.count(); ++i, at = next) {
+        const int64_t begin = order.group(at.group).begin;
+        if (at.panel == begin && (w.plan.count > 1 || i == 0)) split_rows(e, w, at.pass);
+        const bool more = next.next(order);
+        PanelSplit other = panel_split(e, w, order, more ? next : at, w.b[1 - i % 2]);
+        if (!more) other.done = other.all;
+        float* c = w.plan.count == 1 ? w.c : w.c + (at.panel - begin) * AMX_ROWS * NR;
+        multiply_piece(e, w, at, c, w.b[i % 2], other, shape);
+    }
+}
+
+MGX_NOINLINE inline void amx_grid(const Grid& grid, const FloatEngine& e, char* scratch) {
+    const int64_t total = grid.panels.size() ? grid.rows.size() : 0, blocks = ceil_div(total, AMX_ROWS);
+    TileRows shape;
+    for (int64_t i = 0; i < blocks; ++i) {
+        const int64_t first = grid.rows.begin;
+        const Range rows{first + total * i / blocks, first + total * (i + 1) / blocks};
+        amx_block(e, SplitBlock(e, scratch, rows), grid.panels, shape);
+    }
+}
+inline bool amx_suits(const Grid& grid, const FloatEngine& e) {
+    const bool large = grid.rows.size() >= AMX_LEAST_ROWS && e.segs * e.kc >= AMX_LEAST_DEPTH && e.cols > NR;
+    return e.fast && large && e.groups == 1 && amx_ready();
+}
+
+}  // namespace mgx
+#endif

@@ -1,0 +1,262 @@
+// The register-blocked engine that dot, convolution and Winograd share: micro-kernels, blocks, threads.
+//
+// A micro-kernel keeps a tile of C in registers (6 rows x 4 vectors on AVX-512, 6 x 2 on AVX2) and reads A
+// through one pointer a row and segment, so a convolution needs no im2col buffer: its segments are the
+// filter taps. It leaves the tile in a small buffer that stays in L1, and one function per epilogue type
+// finishes it; so the micro-kernels are compiled once per element type, not once per fused expression.
+#pragma once
+
+#include "team.hpp"
+#include "vec.hpp"
+
+namespace mgx {
+
+inline constexpr int NR = 2 * LANES;           // columns a panel
+inline constexpr int64_t ROW_BLOCK = 120;      // rows of A that are worked on together (fit L2)
+inline constexpr int64_t K_BLOCK = 768;        // depth of a pass over one block
+inline constexpr int64_t IN_PLACE_ROWS = 64;   // up to so many rows an unpacked B is read where it lies,
+inline constexpr int64_t IN_PLACE_STEP = 256;  // and always where its rows are no farther apart
+template <class T> inline constexpr int NP = LANES == 8 || LANES * sizeof(T) > 64 ? 1 : 2;  // panels a tile
+#if defined(__AVX512F__) || defined(__aarch64__)
+template <class T> inline constexpr int MR = 6;                        // 32 registers: 6 x 4 accumulators
+template <class T> inline constexpr int MR1 = sizeof(T) == 8 ? 6 : 8;  // where there is one panel only: 8 x 2
+#else
+template <class T> inline constexpr int MR = sizeof(T) == 8 ? 3 : 6;  // 16 registers: 6 x 2, or 3 x 4
+template <class T> inline constexpr int MR1 = MR<T>;
+#endif
+
+inline constexpr int64_t round64(int64_t bytes) { return (bytes + 63) & ~int64_t(63); }
+inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+inline constexpr int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+inline constexpr int64_t packed_size(int64_t n, int64_t k) { return ceil_div(n, NR) * k * NR; }
+
+// Bytes of the tile buffer and the pointer table, for a filter of `segs` segments.
+inline constexpr int64_t fma_scratch(int64_t segs) {
+    return round64(ROW_BLOCK * 2 * NR * 8) + round64(ROW_BLOCK * segs * 8);
+}
+
+// ---- micro-kernel -------------------------------------------------------------------------------
+
+template <class T, class TA, class TB> struct Micro {
+    const TA* const* rows;  // [segs][rows of the tile]
+    int64_t segs, k0, kc;   // every segment is read from k0 to k0 + kc
+    const TB* b;            // row k of panel j is at b + j * panel + k * step; segments follow each other
+    int64_t step, panel;
+    T* tile;                // [rows of the tile][columns of the tile]
+    bool accumulate;        // start from the tile, not from zero
+    const char* ahead;      // what is prefetched meanwhile, ahead_step bytes farther with every k
+    int64_t ahead_step;
+};
+
+template <class T, int N, class S> MGX_INLINE vec<T, N> load_as(const S* p) {
+    if constexpr (same_v<T, S>)
+        return load<N>(p);
+    else if constexpr (same_v<T, float>)
+        return load_f<N>(p);
+    else
+        return cast<T>(load<N>(p));
+}
+
+template <class T, class S> MGX_INLINE T scalar_as(S x) {
+    if constexpr (same_v<T, float>)
+        return to_float(x);
+    else
+        return static_cast<T>(x);
+}
+
+// f(Int<0>), f(Int<1>), ... f(Int<N - 1>): with constant indices an array of vectors stays in registers from
+// the first pass of the compiler on, which a loop that is unrolled later does not achieve.
+template <int I> struct Int {
+    static constexpr int value = I;
+    constexpr operator int() const { return I; }
+};
+template <int N, class F> MGX_INLINE void unroll(F f) {
+    if constexpr (N > 0) {
+        unroll<N - 1>(f);
+        f(Int<N - 1>{});
+    }
+}
+
+// ROWS x (VECS * LANES) elements of C.
+template <class T, class TA, class TB, int ROWS, int VECS>
+MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
+    constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), PER = NR / N, COLS = VECS * LANES / N;
+    vec<T, N> acc[ROWS * COLS];
+    if (u.accumulate)
+        unroll<ROWS * COLS>([&](auto i) { acc[i] = load<N>(u.tile + i * N); });
+    else
+        unroll<ROWS * COLS>([&](auto i) { acc[i] = vec<T, N>{}; });
+    const TB* b = u.b;
+    const char* ahead = u.ahead;
+    const int64_t step = u.step, panel = u.panel, kc = u.kc;
+    const TA* const* rows = u.rows;
+    for (int64_t s = 0; s < u.segs; ++s, rows += ROWS) {
+        const TA* a[ROWS];
+        unroll<ROWS>([&](auto r) { a[r] = rows[r] + u.k0; });
+#pragma GCC unroll 2
+        for (int64_t k = 0; k < kc; ++k, b += step, ahead += u.ahead_step) {
+            __builtin_prefetch(ahead, 0, 2);
+            vec<T, N> bv[COLS];
+            unroll<COLS>([&](auto j) { bv[j] = load_as<T, N>(b + (j / PER) * panel + (j % PER) * N); });
+            unroll<ROWS>([&](auto r) {
+                const vec<T, N> x = splat<T, N>(scalar_as<T>(a[r][k]));
+                unroll<COLS>([&](auto j) { acc[r * COLS + j] += x * bv[j]; });
+            });
+        }
+    }
+    unroll<ROWS * COLS>([&](auto i) { store(u.tile + i * N, acc[i]); });
+}
+
+template <class T, class TA, class TB, int ROWS> inline void run_micro(int vecs, const Micro<T, TA, TB>& u) {
+    if constexpr (ROWS <= MR1<T>) {
+        if (vecs == 1) return micro<T, TA, TB, ROWS, 1>(u);
+        if (vecs == 2) return micro<T, TA, TB, ROWS, 2>(u);
+    }
+    if constexpr (ROWS <= MR<T> && NP<T> == 2) {
+        if (vecs == 3) return micro<T, TA, TB, ROWS, 3>(u);
+        if (vecs == 4) return micro<T, TA, TB, ROWS, 4>(u);
+    }
+}
+
+template <class T, class TA, class TB> inline void run_micro(int rows, int vecs, const Micro<T, TA, TB>& u) {
+    switch (rows) {
+        case 1: return run_micro<T, TA, TB, 1>(vecs, u);
+        case 2: return run_micro<T, TA, TB, 2>(vecs, u);
+        case 3: return run_micro<T, TA, TB, 3>(vecs, u);
+        case 4: return run_micro<T, TA, TB, 4>(vecs, u);
+        case 5: return run_micro<T, TA, TB, 5>(vecs, u);
+        case 6: return run_micro<T, TA, TB, 6>(vecs, u);
+        case 7: return run_micro<T, TA, TB, 7>(vecs, u);
+        case 8: return run_micro<T, TA, TB, 8>(vecs, u);
+    }
+}
+
+// ---- finishing a tile ---------------------------------------------------------------------------
+
+// Gives rows x cols of a tile (rows `width` elements apart) to the epilogue.
+template <class T>
+using Finish = void (*)(
+    const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile);
+
+template <class T, class Epi>
+void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile) {
+    const Epi& e = *static_cast<const Epi*>(epi);
+    for (int r = 0; r < rows; ++r, tile += width) {
+        int j = 0;
+        for (; j + LANES <= cols; j += LANES) e(row + r, col + j, load<LANES>(tile + j));
+        if (j < cols) e(row + r, col + j, load<LANES>(tile + j), cols - j);
+    }
+}
+
+// ---- the engine ---------------------------------------------------------------------------------
+
+// A block of rows in tiles: the first `longer` tiles have rows + 1 rows, the others `rows`.
+struct Tiles {
+    int64_t count, rows, longer;
+    int of(int64_t tile) const { return int(rows + (tile < longer)); }
+};
+inline Tiles tiles_of(int64_t rows, int64_t most) {
+    const int64_t count = ceil_div(rows, most);
+    return {count, rows / count, rows % count};
+}
+
+// Writes the pointers of a block that begins at `row`: table[tile][segment][row of the tile].
+template <class TA>
+using Rows = void (*)(const void* source, int64_t row, const Tiles& tiles, const TA** table);
+
+template <class T, class TA, class TB> struct Engine {
+    int64_t rows, cols, groups;  // cols: columns of one group
+    int64_t segs, kc;            // depth is segs * kc
+    int64_t group_step;          // elements of A between groups
+    Rows<TA> pointers;
+    const void* source;
+    const TB* b;                 // row k of panel p (counted over the groups) is at b + p * panel + k * step
+    int64_t step, panel;
+    Finish<T> finish;
+    const void* epi;
+    bool fast = false;           // AMX may be used
+    int64_t row0 = 0, col0 = 0;  // of the first row and column, as the epilogue counts
+};
+
+// How the threads divide rows x cols: a grid of tm x tn, cheapest in arithmetic plus operand traffic.
+struct Grid {
+    Range rows, panels;
+};
+inline Grid divide(const Team& team, int64_t rows, int64_t panels) {
+    int best = 1;
+    double cost = 1e300;
+    for (int tm = 1; tm <= team.size; ++tm) {
+        if (team.size % tm) continue;
+        const double r = double(ceil_div(rows, tm)), c = double(ceil_div(panels, team.size / tm) * NR);
+        const double t = r * c / (2 * LANES) + r + c;
+        if (t < cost) cost = t, best = tm;
+    }
+    const int tn = team.size / best;
+    return {split(rows, 1, team.tid / tn, best), split(panels, 1, team.tid % tn, tn)};
+}
+
+// The depth in passes: whole segments together, or pieces of one segment where that is deep.
+struct Passes {
+    int64_t count, pieces, segs, depth;
+};
+inline Passes passes(int64_t segs, int64_t kc, int64_t block = K_BLOCK, int64_t more = K_BLOCK / 4) {
+    if (kc > block) {
+        const int64_t pieces = ceil_div(kc, block);
+        return {segs * pieces, pieces, 1, ceil_div(kc, pieces)};
+    }
+    const int64_t most = kc > 0 ? (block + more) / kc : 1, count = ceil_div(segs, most);
+    return {count, 1, ceil_div(segs, count), kc};
+}
+
+// How the tiles of these panels fetch the next ones: tile t prefetches `step` bytes a k from at(t). All tiles
+// take part where they are many, so that the stream from memory is even.
+template <class TB> struct Ahead {
+    const TB *b, *next;
+    int64_t depth, panel, end, step;
+    static constexpr int64_t LINE = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) : 64;  // bytes per k and panel
+
+    Ahead(const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tiles)
+        : b(b), next(next), depth(depth), panel(panel), end(panels * LINE), step(64) {
+        while (step > 8 && tiles * step >= 2 * end) step /= 2;
+    }
+    const char* at(int64_t tile) const {
+        const int64_t from = tile * step;
+        if (from >= end) return reinterpret_cast<const char*>(b);  // all is on its way
+        return reinterpret_cast<const char*>(next + from / LINE * panel) + from % LINE * depth;
+    }
+};
+
+// One block of rows times some panels. The accumulators wait in `out` between passes over the depth.
+template <class T, class TA, class TB>
+MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels, T* out, const TA** table) {
+    const int64_t per_group = ceil_div(e.cols, NR);
+    const Tiles parts = tiles_of(rows.size(), per_group == 1 ? MR1<T> : MR<T>);
+    e.pointers(e.source, rows.begin, parts, table);
+    const Passes plan = passes(e.segs, e.kc);
+    for (int64_t p = panels.begin, np; p < panels.end; p += np) {
+        const int64_t group = p / per_group, first = p % per_group, col0 = e.col0 + group * e.cols;
+        np = least(NP<T>, least(panels.end - p, per_group - first));
+        const int64_t col = first * NR, cols = least(np * NR, e.cols - col);
+        const int64_t vecs = ceil_div(cols, LANES), width = vecs * LANES;
+        for (int64_t pass = 0; pass < plan.count; ++pass) {
+            const int64_t seg = pass / plan.pieces * plan.segs, k0 = pass % plan.pieces * plan.depth;
+            const int64_t segs = least(plan.segs, e.segs - seg), kc = least(plan.depth, e.kc - k0);
+            const bool last = pass + 1 == plan.count;
+            const TB* b = e.b + p * e.panel + (seg * e.kc + k0) * e.step;
+            const TB* next = last ? e.b + (p + np) * e.panel : b + segs * kc * e.step;
+            const Ahead<TB> fetch(b, next, np, segs * kc, e.panel, parts.count);
+            for (int64_t t = 0, r0 = 0; t < parts.count; r0 += parts.of(t), ++t) {
+                const int n = parts.of(t);
+                T* tile = plan.count == 1 ? out : out + r0 * width;
+                const TA** taps = table + r0 * e.segs + seg * n;
+                const int64_t from = k0 + group * e.group_step, row = e.row0 + rows.begin + r0;
+                const Micro<T, TA, TB> u{
+                    taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.at(t), fetch.step};
+                run_micro<T, TA, TB>(n, int(vecs), u);
+                if (last) e.finish(e.epi, row, col0 + col, n, int(cols), int(width), tile);
+            }
+        }
+    }
+}
+
+}  // namespace mgx

@@ -1,0 +1,182 @@
+"""gemm.hpp and conv.hpp on AMX: as exact as multiply-adds, on every size, with and without permission."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+import torch
+
+from tests.targets.cpu.kernels.harness import ISAS, Guarded, aligned, compile_snippet, pack, pointer
+from tests.tolerances import assert_close
+
+SOURCE = r"""
+#include "conv.hpp"
+#include <cstdlib>
+#include <omp.h>
+using namespace mgx;
+struct Put {
+    float* c; int64_t ldc;
+    void operator()(int64_t r, int64_t j, vec<float> v) const { store(c + r * ldc + j, v); }
+    void operator()(int64_t r, int64_t j, vec<float> v, int n) const { store_n(c + r * ldc + j, v, n); }
+};
+template <class F> void parallel(int threads, int64_t bytes, F f) {
+    Barrier barrier;
+    barrier.size = threads;
+#pragma omp parallel num_threads(threads)
+    {
+        char* scratch = static_cast<char*>(aligned_alloc(64, round64(bytes) + 64));
+        __builtin_memset(scratch, 0x7b, round64(bytes) + 64);
+        f(Team{omp_get_thread_num(), threads, &barrier}, scratch);
+        for (int64_t i = bytes; i < round64(bytes) + 64; ++i)
+            if (scratch[i] != 0x7b) __builtin_trap();
+        free(scratch);
+    }
+}
+extern "C" {
+int columns() { return NR; }
+#if defined(MGX_AMX)
+int ready() { return amx_ready(); }
+int state(int now) { const int was = amx_state; amx_state = now; return was; }
+#else
+int ready() { return 0; }
+#endif
+void dot(const Gemm* g, const float* a, const float* b, float* c, int threads, int fast) {
+    parallel(threads, GEMM_SCRATCH,
+             [&](const Team& t, char* s) { gemm<float>(t, *g, a, b, Put{c, g->n}, s, fast); });
+}
+void convolve(const Conv* c, const float* x, const float* w, float* y, int threads, int fast) {
+    parallel(threads, conv_scratch(*c, 4),
+             [&](const Team& t, char* s) { conv<float>(t, *c, x, w, Put{y, c->oc}, s, fast); });
+}
+}
+"""
+
+
+@pytest.fixture
+def lib() -> ctypes.CDLL:
+    lib = compile_snippet(SOURCE)
+    if not lib.ready():
+        pytest.skip("no AMX here, or no permission to use it")
+    return lib
+
+
+def _dot(lib: ctypes.CDLL, a: np.ndarray, b: np.ndarray, threads: int, fast: bool, pad: int = 0) -> np.ndarray:
+    (m, k), n = a.shape, b.shape[1]
+    wide = np.full((m, k + pad), np.nan, np.float32)
+    wide[:, :k] = a
+    source, packed, out = aligned(wide), pack(b, lib.columns()), Guarded((m, n), np.float32)
+    sizes = (ctypes.c_int64 * 4)(m, n, k, k + pad)
+    lib.dot(sizes, pointer(source), pointer(packed), pointer(out.array), threads, int(fast))
+    out.check()
+    return out.array
+
+
+def _pair(seed: int, m: int, n: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((k, n)).astype(np.float32)
+
+
+SHAPES = [
+    (64, 33, 64), (65, 64, 65), (80, 70, 769), (97, 129, 100), (130, 300, 1025), (225, 65, 1600),
+    (224, 96, 1024), (449, 40, 95), (256, 800, 2100), (113, 1000, 96), (70, 34, 5000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sizes(lib: ctypes.CDLL, shape: tuple[int, int, int]) -> None:
+    a, b = _pair(1, *shape)
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    for threads, pad in ((1, 0), (2, 3), (3, 1)):
+        assert_close(_dot(lib, a, b, threads, True, pad), want, np.float32)
+
+
+def test_small_ones_are_left_to_multiply_adds(lib: ctypes.CDLL) -> None:
+    for shape in ((1, 64, 256), (63, 128, 256), (128, 32, 256), (128, 128, 31)):
+        a, b = _pair(2, *shape)
+        np.testing.assert_array_equal(_dot(lib, a, b, 1, True), _dot(lib, a, b, 1, False))
+
+
+@pytest.mark.parametrize("k", [64, 256, 768, 1024, 4096])
+@pytest.mark.parametrize("kind", ["normal", "positive", "integers", "rows"])
+def test_as_exact_as_multiply_adds(lib: ctypes.CDLL, k: int, kind: str) -> None:
+    """Errors of each row against float64, relative to the row's sum of |a b|; `rows`: of sizes 1e-20 .. 1e20."""
+    a, b = _pair(3, 160, 96, k)
+    if kind == "positive":
+        a, b = np.abs(a), np.abs(b)
+    if kind == "integers":  # 12 bits each: parts h and m, every product exact
+        a, b = np.rint(a * 500), np.rint(b * 500)
+    if kind == "rows":
+        a = (a * 10.0 ** np.linspace(-20, 20, 160)[:, None]).astype(np.float32)
+    exact, size = a.astype(np.float64) @ b.astype(np.float64), np.abs(a).astype(np.float64) @ np.abs(b)
+    fast, slow = (_dot(lib, a, b, 1, f) for f in (True, False))
+    assert not np.array_equal(fast, slow) or kind == "integers"
+    got, bound = ((np.abs(x - exact) / size).max(1) for x in (fast, slow))
+    assert (got <= 2 * bound.max() + 2.0**-24 / k).all()
+    assert got.max() <= max(1.2 * bound.max(), 2.0**-24 / k)
+
+
+def test_nan_and_infinity_are_those_of_multiply_adds(lib: ctypes.CDLL) -> None:
+    a, b = _pair(4, 150, 100, 300)
+    a[3, 4], a[70, 299], a[71, 0], b[7, 99] = np.nan, np.inf, -np.inf, np.inf
+    a[100], b[:, 50] = 3e38, np.abs(b[:, 50]) + 1  # overflows
+    a[120, 5] = np.finfo(np.float32).max  # rounds to infinity in bf16
+    want = _dot(lib, a, b, 1, False)
+    for threads in (1, 2):
+        got = _dot(lib, a, b, threads, True)
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+        np.testing.assert_array_equal(np.isposinf(got), np.isposinf(want))
+        np.testing.assert_array_equal(np.isneginf(got), np.isneginf(want))
+        finite = np.isfinite(want)
+        np.testing.assert_allclose(got[finite], want[finite], rtol=1e-4, atol=1e-4)
+
+
+def test_small_numbers_lose_no_more_than_2_to_the_minus_126(lib: ctypes.CDLL) -> None:
+    a, b = _pair(5, 64, 64, 100)
+    a = (a * 1e-36).astype(np.float32)
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    error = np.abs(_dot(lib, a, b, 1, True) - exact)
+    assert (error <= 2.0**-126 * np.abs(b).sum(0) + 2.0**-126 * 6 * 100).all()
+
+
+def test_without_permission(lib: ctypes.CDLL) -> None:
+    a, b = _pair(6, 128, 96, 200)
+    was = lib.state(2)
+    try:
+        got = _dot(lib, a, b, 2, True)
+    finally:
+        lib.state(was)
+    np.testing.assert_array_equal(got, _dot(lib, a, b, 2, False))
+    assert not np.array_equal(got, _dot(lib, a, b, 2, True))
+
+
+# n, height, width, ic, oc, kernel, stride, padding, groups, elements between pixels beyond ic
+CONVS = [
+    (1, 14, 14, 64, 96, 1, 1, 0, 1, 0), (2, 9, 11, 33, 70, 3, 1, 1, 1, 2), (1, 20, 20, 64, 64, 3, 2, 1, 1, 0),
+    (1, 16, 16, 5, 40, 5, 1, 2, 1, 0), (1, 30, 31, 3, 64, 7, 2, 3, 1, 0), (1, 12, 12, 512, 40, 3, 1, 1, 1, 0),
+    (1, 12, 12, 600, 70, 2, 1, 0, 1, 1), (1, 16, 16, 64, 128, 3, 1, 1, 2, 0), (1, 10, 10, 3, 40, 32, 1, 16, 1, 0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("case", CONVS, ids=str)
+def test_convolution(isa: str, case: tuple[int, ...]) -> None:
+    n, height, width, ic, oc, k, stride, pad, groups, gap = case
+    lib, rng = compile_snippet(SOURCE, isa), np.random.default_rng(7)
+    x = rng.standard_normal((n, height, width, ic)).astype(np.float32)
+    w = rng.standard_normal((oc, ic // groups, k, k)).astype(np.float32)
+    tx, tw = torch.from_numpy(np.moveaxis(x, -1, 1).astype(np.float64)), torch.from_numpy(w.astype(np.float64))
+    want = np.moveaxis(torch.conv2d(tx, tw, None, stride, pad, 1, groups).numpy(), 1, -1)
+    wide = np.full((n, height, width, ic + gap), np.nan, np.float32)
+    wide[..., :ic] = x
+    taps = w.reshape(groups, oc // groups, ic // groups, k * k).transpose(0, 3, 2, 1)
+    packed = pack(taps.reshape(groups, -1, oc // groups), lib.columns())
+    spatial = [1, height, width, 1, *want.shape[1:3], 1, k, k, 1, stride, stride, 1, 1, 1, 0, pad, pad]
+    numbers = [n, ic, oc, groups, ic + gap, *spatial]
+    for threads in (1, 2):
+        source, out = aligned(wide), Guarded(want.shape, np.float32)
+        sizes = (ctypes.c_int64 * len(numbers))(*numbers)
+        lib.convolve(sizes, pointer(source), pointer(packed), pointer(out.array), threads, 1)
+        out.check()
+        assert_close(out.array, want, np.float32)
