@@ -136,7 +136,7 @@ def _refuse_bf16(compiler: Compiler, sources: Sequence[str]) -> None:
     found = re.search(r"clang version (\d+)", compiler.version)
     if found and int(found[1]) >= FIRST_CLANG_WRONG_ON_BF16 and any("mgx::bf16" in s for s in sources):
         raise CompilerError(
-            f"{compiler.version} is known to compile bf16 kernels wrongly; install g++ for this program, or name it in CXX"
+            f"{compiler.version} is known to compile bf16 kernels wrongly; install g++, or name it in CXX"
         )
 
 
