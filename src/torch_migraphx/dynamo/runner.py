@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ Function = Callable[..., Any]
 Build = Callable[[Sequence[Any], frozenset[int]], Function]
 
 VERSION = attrgetter("_version")
-MOST_SHAPES = 64
+MOST_FORMS = 64
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,18 @@ class Compiled:
     """One compiled form, and the state of the weights that are compiled in."""
 
     call: Function
+    weights: list[weakref.ref[torch.Tensor]]
     state: list[int]
     alive: list[torch.Tensor]  # the weights' memory, which must not be given to other tensors
 
+    @property
+    def replaced(self) -> set[int]:
+        """Which of the weights are gone: where one is, nothing will ask for this form again."""
+        return {k for k, w in enumerate(self.weights) if w() is None}
+
 
 def state_of(tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Which tensors these are, where their memory is and how often it was written: equal lists, equal values.
+    """Where the tensors' memory is and how often it was written: equal lists, equal values.
 
     Writes through `.data` or NumPy leave no trace in torch and are not seen.
     """
@@ -39,16 +46,17 @@ def state_of(tensors: Sequence[torch.Tensor]) -> list[int]:
         versions = list(map(VERSION, tensors))
     except RuntimeError:  # tensors made in inference mode count no versions
         versions = [-1 if t.is_inference() else t._version for t in tensors]
-    return [*map(id, tensors), *map(torch.Tensor.data_ptr, tensors), *versions]
+    versions.extend(map(torch.Tensor.data_ptr, tensors))
+    return versions
 
 
 class Runner:
     """Calls what `build(inputs, constants)` makes.
 
-    `names` are the graph's inputs; the values of those at the places `constants` are compiled in, and every call
-    checks that they are the same tensors in the same state, else compiles again. With `symbolic` sizes, there is one
-    compiled form for each set of sizes. Weights that changed more than `patience` times become inputs. May be called
-    from several threads.
+    `names` are the graph's inputs; the values of those at the places `constants` are compiled in. There is one compiled
+    form for each set of these tensors (modules that share their code share a Runner) and, with `symbolic` sizes, for
+    each set of sizes. Every call checks that the tensors are in the state that was compiled in, else compiles again.
+    Weights that changed more than `patience` times become inputs. May be called from several threads.
     """
 
     def __init__(
@@ -68,39 +76,51 @@ class Runner:
         self._pick: Callable[[Sequence[Any]], tuple[Any, ...]] = pick
 
     def __call__(self, *args: Any) -> Any:
-        form = self._forms.get(self._key(args))
-        if form is None or state_of(self._pick(args)) != form.state:
+        weights = self._pick(args)
+        form = self._forms.get(self._key(args, weights))
+        if form is None or state_of(weights) != form.state:
             form = self.prepare(args)
         return form.call(*args)
 
-    def _key(self, args: Sequence[Any]) -> Any:
+    def _key(self, args: Sequence[Any], weights: Sequence[torch.Tensor]) -> Any:
+        which = tuple(map(id, weights))
         if not self._symbolic:
-            return None
-        return tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args)
+            return which
+        return which, tuple([tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args])
 
     def prepare(self, args: Sequence[Any]) -> Compiled:
         """Compile for these inputs, unless another thread has just done so."""
         with self._lock:
-            key = self._key(args)
-            old = self._forms.get(key)
-            state = state_of(self._pick(args))
-            if old is not None and old.state == state:
+            weights = self._pick(args)
+            old = self._forms.get(self._key(args, weights))
+            if old is not None and old.state == state_of(weights):
                 return old
-            if old is not None:
-                self._changed(old.state, state)
-                state = state_of(self._pick(args))
-            alive = [t.detach() for t in self._pick(args)]
-            form = Compiled(self._build(args, self.constants), state, alive)
-            self._forms[key] = form
-            if len(self._forms) > MOST_SHAPES:
+            self._note_changes(old, weights)
+            weights = self._pick(args)
+            alive = [t.detach() for t in weights]
+            state = state_of(weights)
+            form = Compiled(self._build(args, self.constants), list(map(weakref.ref, weights)), state, alive)
+            self._forms[self._key(args, weights)] = form
+            if len(self._forms) > MOST_FORMS:
                 self._forms.popitem(last=False)
-                logger.warning("more than %d shapes of one graph; the oldest is forgotten", MOST_SHAPES)
+                logger.warning("more than %d shapes or modules share a graph; the oldest is forgotten", MOST_FORMS)
             return form
 
-    def _changed(self, before: list[int], after: list[int]) -> None:
-        """Weights differ from those compiled in: after a few times, what changes becomes an input."""
-        n = len(self._at)
-        places = {k % n for k, (a, b) in enumerate(zip(before, after, strict=True)) if a != b}
+    def _note_changes(self, old: Compiled | None, weights: Sequence[torch.Tensor]) -> None:
+        """Weights were written or replaced since they were compiled in."""
+        if old is not None:
+            n = len(weights)
+            now = state_of(weights)
+            self._changed({k % n for k in range(2 * n) if old.state[k] != now[k]})
+            return
+        gone = {key: form.replaced for key, form in self._forms.items() if form.replaced}
+        for key in gone:
+            del self._forms[key]
+        if gone:
+            self._changed(set.union(*gone.values()))
+
+    def _changed(self, places: Collection[int]) -> None:
+        """After a few changes, what changes becomes an input."""
         changed = [self._names[self._at[k]] for k in sorted(places)]
         self._rebuilds += 1
         what = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")

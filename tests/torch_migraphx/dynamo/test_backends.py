@@ -153,6 +153,29 @@ def test_changed_weights_are_seen(caplog):
     assert caplog.text.count("from now on they are inputs") >= 1
 
 
+def test_modules_that_share_their_code_have_a_form_each(caplog):
+    """A graph break in a layer: Dynamo compiles the rest of it once, for all layers."""
+
+    class Layer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            torch._dynamo.graph_break()
+            return torch.relu(self.linear(x))
+
+    layers, x = [Layer() for _ in range(6)], torch.randn(2, 4)
+    fast = compiled(nn.Sequential(*layers))
+    with torch.no_grad(), caplog.at_level(logging.WARNING):
+        for _ in range(2):
+            same(fast(x), nn.Sequential(*layers)(x))
+        assert not caplog.records
+        layers[3].linear.weight.mul_(2)
+        same(fast(x), nn.Sequential(*layers)(x))
+    assert caplog.text.count("compiling again") == 1
+
+
 def test_buffers_that_the_model_writes():
     class Counter(nn.Module):
         def __init__(self):
