@@ -188,6 +188,22 @@ def test_pooling() -> None:
     check(cases)
 
 
+def test_weights_known_at_run_time() -> None:
+    def run(**attributes):
+        return lambda b, x, w: b.relu(b.convolution(x, w, **attributes))
+
+    cases = [
+        Case("plain", run(padding=(1, 1)), (shape(2, 8, 9, 6), shape(75, 8, 3, 3))),
+        Case("whole", run(), (shape(2, 8, 9, 6), shape(32, 8, 1, 1))),
+        Case("few", run(stride=(2, 1)), (shape(1, 8, 9, 6), shape(5, 8, 2, 3))),
+        Case("grouped", run(group=2), (shape(1, 8, 9, 6), shape(80, 4, 3, 3))),
+        Case("depthwise", run(group=37, padding=(1, 1)), (shape(2, 37, 7, 9), shape(37, 1, 3, 3))),
+        Case("turned", run(), (shape(1, 8, 9, 6), permuted("float", (40, 8, 3, 3), (2, 3, 1, 0)))),
+        Case("half", run(), (shape(1, 8, 9, 6, type="half"), shape(40, 8, 3, 3, type="half"))),
+    ]
+    check([Case(c.name, c.build, c.inputs, 10) for c in cases])
+
+
 def test_convolutions_of_what_is_not_finite() -> None:
     """Both of these use Winograd's transforms, which mix the pixels of a tile."""
     check(

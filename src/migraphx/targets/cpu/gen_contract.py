@@ -113,10 +113,13 @@ def _contract(
     return Call(kernel, views[:-1], (epilogue.write,), (*numbers, *more), label, origin)
 
 
-def gemm_call(a: View, packed: View, m: int, n: int, k: int, lda: int, epilogue: Epilogue, origin: str = "") -> Call:
-    """Rows of `a` (lda elements apart) times weights packed ahead."""
-    head = f"gemm<{accumulator(a)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, p0, p1, epi, scratch);"
-    return _contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), (m, n, k, lda), epilogue, "dot", origin)
+def gemm_call(
+    a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, fast: bool, origin: str = ""
+) -> Call:
+    """Rows of `a` times weights packed ahead; sizes: m, n, k, elements between rows. `fast` as in gemm.hpp."""
+    head = f"gemm<{accumulator(a)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, p0, p1, epi, scratch, a[4]);"
+    numbers = (*sizes, int(fast))
+    return _contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin)
 
 
 def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
@@ -178,13 +181,15 @@ def window_text(first: int) -> str:
     return ", ".join(f"{{a[{k}], a[{k + 1}], a[{k + 2}]}}" for k in range(first, first + 18, 3))
 
 
-def conv_call(x: View, packed: View, window: Window, group: int, epilogue: Epilogue, origin: str = "") -> Call:
-    """`x` {N, C, spatial...} in channels-last memory; weights packed ahead."""
+def conv_call(
+    x: View, packed: View, window: Window, group: int, epilogue: Epilogue, fast: bool, origin: str = ""
+) -> Call:
+    """`x` {N, C, spatial...} in channels-last memory; weights packed ahead. `fast` as in gemm.hpp."""
     n, c, *_ = x.lens
     oc = epilogue.write.lens[1]
-    numbers = (n, c, oc, group, x.strides[-1], *window.numbers)
+    numbers = (n, c, oc, group, x.strides[-1], *window.numbers, int(fast))
     fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
-    head = f"conv<{accumulator(x)}>(t, {fill}, p0, p1, epi, scratch);"
+    head = f"conv<{accumulator(x)}>(t, {fill}, p0, p1, epi, scratch, a[23]);"
     scratch = f"conv_scratch({fill}, {x.itemsize})"
     return _contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin)
 
@@ -226,3 +231,12 @@ def pool_call(kind: str, x: View, window: Window, extra: tuple[int, ...], epilog
     return _contract(
         f"pool<{kind}>(t, {fill}, p0, epi);", "0", "pooling.hpp", (x,), numbers, epilogue, "pooling", origin
     )
+
+
+def resize_call(x: View, samples: Sequence[View], taps: int, epilogue: Epilogue, origin: str = "") -> Call:
+    """Both axes of `x` {N, C, H, W} with contiguous channels; samples: index and weight {out, taps} of H, then of W."""
+    n, c, *_ = x.lens
+    numbers = (n, c, *epilogue.write.lens[2:], x.strides[0], *x.strides[2:])
+    fill = "Resize{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}"
+    head = f"resize<{taps}>(t, {fill}, p0, {{p1, p2}}, {{p3, p4}}, epi);"
+    return _contract(head, "0", "resize.hpp", (x, *samples), numbers, epilogue, "resize", origin)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.ir.operation import Literal, Parameter, Return, operation
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.calls import Call
-from migraphx.targets.cpu.gen_pointwise import copy_call
+from migraphx.targets.cpu.gen_pointwise import copy_call, pointwise_call
 
 Lowering = Callable[["Lowered", Instruction], None]
 LOWERINGS: dict[str, Lowering] = {}
@@ -126,6 +126,15 @@ class Lowered:
 
     def copy(self, read: View, write: View, origin: str = "") -> None:
         self.call(copy_call(read, write, origin))
+
+    def convert(self, read: View, write: View, origin: str = "") -> None:
+        """Copy, into another type where they differ."""
+        if read.type == write.type:
+            return self.copy(read, write, origin)
+        body = Module("convert")
+        value = body.add_parameter("x", Shape(read.type, (1,)))
+        body.add_return([body.add_instruction(operation("convert", target_type=write.type), [value])])
+        self.call(pointwise_call(body, [read], write, origin))
 
     def call(self, call: Call) -> None:
         """Append a call; one that computes no element is dropped."""

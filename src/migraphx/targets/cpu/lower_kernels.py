@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.shape import permuted
+from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.gen_contract import (
     Epilogue,
@@ -21,7 +22,8 @@ from migraphx.targets.cpu.gen_contract import (
 from migraphx.targets.cpu.gen_pointwise import pointwise_call
 from migraphx.targets.cpu.gen_reduce import reduce_call
 from migraphx.targets.cpu.lower import Lowered, lowers
-from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd
+from migraphx.targets.cpu.lower_views import fill
+from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd, panel
 
 
 @lowers("pointwise")
@@ -47,12 +49,12 @@ def group(x: Lowered, ins: Instruction) -> None:
     CONTRACTIONS[anchor.name](x, anchor, operands, finish.modules[0], reads, write, ins.origin)
 
 
-@lowers("dot")
+@lowers("dot", "quant_dot")
 def dot(x: Lowered, ins: Instruction) -> None:
     _dot(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
 
 
-@lowers("convolution")
+@lowers("convolution", "quant_convolution")
 def convolution(x: Lowered, ins: Instruction) -> None:
     _convolution(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
 
@@ -72,7 +74,8 @@ def _dot(
             k, n = value.shape[-2:]
             matrix = value[(0,) * (rank - 2)]
             packed = x.packed((*key, "dot"), lambda: pack_dot(matrix))
-            x.call(gemm_call(a, packed, rows.lens[0], n, k, rows.strides[0][0], epilogue, origin))
+            sizes = (rows.lens[0], n, k, rows.strides[0][0])
+            x.call(gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
             return
     x.call(dot_call(a, x.view(operands[1]), epilogue, origin))
 
@@ -84,30 +87,65 @@ def _convolution(
     attributes = anchor.op.attributes()
     rank = len(write.lens)
     source = channels_last(x, x.view(operands[0]), origin)
+    weights = operands[1].shape.lens
     constant = x.constant(operands[1])
-    if constant is None:
-        raise ValueError(f"convolution: the cpu target needs constant weights{f', from {origin}' if origin else ''}")
-    weights, key = constant
     epilogue = Epilogue(module, reads, write, (0, *range(2, rank)), 1)
     window = Window.of(
         source.lens[2:],
         write.lens[2:],
-        weights.shape[2:],
+        weights[2:],
         attributes["stride"],
         attributes["dilation"],
         attributes["padding"],
     )
     n_groups = attributes["group"]
     if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
-        flat = x.packed((*key, "depthwise"), lambda: pack_depthwise(weights))
-        x.call(depthwise_call(source, flat, window, epilogue, origin))
-        return
-    if x.fast_math and _suits_winograd(source, weights, window, n_groups):
-        transformed = x.packed((*key, "winograd"), lambda: pack_winograd(weights))
+        x.call(depthwise_call(source, _depthwise_weights(x, operands[1], origin), window, epilogue, origin))
+    elif constant is None:
+        packed = packed_at_run_time(x, split(x.view(operands[1]), 0, weights[0] // n_groups), origin)
+        x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
+    elif x.fast_math and _suits_winograd(source, constant[0], window, n_groups):
+        value, key = constant
+        transformed = x.packed((*key, "winograd"), lambda: pack_winograd(value))
         x.call(winograd_call(source, transformed, window, epilogue, origin))
-        return
-    packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(weights, n_groups))
-    x.call(conv_call(source, packed, window, n_groups, epilogue, origin))
+    else:
+        value, key = constant
+        packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups))
+        x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
+
+
+def _depthwise_weights(x: Lowered, weights: Instruction, origin: str) -> View:
+    """{spatial..., C}."""
+    constant = x.constant(weights)
+    if constant is not None:
+        value, key = constant
+        return x.packed((*key, "depthwise"), lambda: pack_depthwise(value))
+    view = x.view(weights).sliced(1, 0, 1)
+    return x.standard(view.transposed((*range(2, len(view.lens)), 0, 1)), origin)
+
+
+def split(view: View, d: int, inner: int) -> View:
+    """Dimension d as two, the inner one of this length."""
+    lens = (*view.lens[:d], view.lens[d] // inner, inner, *view.lens[d + 1 :])
+    return replace(view, lens=lens, strides=(*view.strides[:d], view.strides[d] * inner, *view.strides[d:]))
+
+
+def packed_at_run_time(x: Lowered, weights: View, origin: str) -> View:
+    """Weights {group, OC / group, IC / group, spatial...} that are not constant, packed as pack_conv does."""
+    group, ocg, icg, *kernel = weights.lens
+    nr, rank = panel(), len(weights.lens)
+    whole, panels = ocg // nr, -(-ocg // nr)
+    out = x.temporary(Shape(weights.type, (group, panels, *kernel, icg, nr)))
+    if whole < panels:
+        fill(x, out, 0, origin)
+        last = weights.sliced(1, whole * nr, ocg)
+        last = split(last, 1, ocg - whole * nr).transposed((0, 1, *range(4, rank + 1), 3, 2))
+        place = out.sliced(1, whole, panels).sliced(rank, 0, ocg - whole * nr)
+        x.copy(last, place, origin)
+    if whole:
+        panels_of = split(weights.sliced(1, 0, whole * nr), 1, nr)
+        x.copy(panels_of.transposed((0, 1, *range(4, rank + 1), 3, 2)), out.sliced(1, 0, whole), origin)
+    return out
 
 
 def _suits_winograd(x: View, weights: np.ndarray, window: Window, group: int) -> bool:

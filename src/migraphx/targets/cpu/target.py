@@ -16,14 +16,32 @@ from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.views import Buffer
-from migraphx.targets.cpu import lower_indexing, lower_kernels, lower_spatial, lower_views
+from migraphx.targets.cpu import (
+    lower_indexing,
+    lower_kernels,
+    lower_quantize,
+    lower_resize,
+    lower_scatter,
+    lower_spatial,
+    lower_transposed,
+    lower_views,
+)
 from migraphx.targets.cpu.calls import Call
 from migraphx.targets.cpu.codegen import Layout, generate
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.lower import lower
 from migraphx.targets.cpu.toolchain import build
 
-_REGISTERED = (lower_indexing, lower_kernels, lower_spatial, lower_views)  # imported for the lowerings they declare
+_REGISTERED = (  # imported for the lowerings they declare
+    lower_indexing,
+    lower_kernels,
+    lower_quantize,
+    lower_resize,
+    lower_scatter,
+    lower_spatial,
+    lower_transposed,
+    lower_views,
+)
 
 PASSES: list[Pass] = [
     *optimize,

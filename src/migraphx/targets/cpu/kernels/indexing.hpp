@@ -130,4 +130,48 @@ template <class T, class I> void topk(const Team& t, const TopK& s, const T* x, 
     }
 }
 
+// out[batch][tuple][..] = data[batch][index tuple][..]; lens: those of the `depth` indexed dimensions.
+struct GatherNd {
+    int64_t batches, tuples, depth, inner, check;
+    const int64_t* lens;
+};
+template <class T, class I> void gather_nd(const Team& t, const GatherNd& g, const T* data, const I* indices, T* out, int64_t* status) {
+    int64_t slices = 1;
+    for (int64_t d = 0; d < g.depth; ++d) slices *= g.lens[d];
+    const Range mine = t.share(g.batches * g.tuples);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        int64_t at = 0;
+        for (int64_t d = 0; d < g.depth; ++d) at = at * g.lens[d] + checked(int64_t(indices[u * g.depth + d]), g.lens[d], status, g.check);
+        copy_run(out + u * g.inner, data + (u / g.tuples * slices + at) * g.inner, g.inner);
+    }
+}
+
+// out[..][d][..] = values[index == d] for indices [outer][inner].
+template <class T, class I> void one_hot(const Team& t, int64_t outer, int64_t depth, int64_t inner, const I* indices, const T* values, T* out) {
+    const Range mine = t.share(outer * depth * inner, 16);
+    for (int64_t u = mine.begin; u < mine.end; ++u) {
+        const int64_t d = u / inner % depth, index = int64_t(indices[u / (depth * inner) * inner + u % inner]);
+        out[u] = values[(index < 0 ? index + depth : index) == d];
+    }
+}
+
+// The coordinates of the elements that are not 0 in the columns of out [rank][count], zeros behind them.
+template <class T> void non_zero(const Team& t, int64_t rank, const int64_t* lens, const T* x, int64_t* out) {
+    int64_t count = 1;
+    for (int64_t d = 0; d < rank; ++d) count *= lens[d];
+    const Range mine = t.share(count, 16);
+    int64_t at = 0, total = 0;  // found before this thread's part, and in all
+    for (int64_t i = 0; i < count; ++i) {
+        total += scalar_of(x[i]) != 0;
+        if (i + 1 == mine.begin) at = total;
+    }
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+        if (!(scalar_of(x[i]) != 0)) continue;
+        for (int64_t d = rank - 1, rest = i; d >= 0; rest /= lens[d], --d) out[d * count + at] = rest % lens[d];
+        ++at;
+    }
+    for (int64_t i = mine.begin > total ? mine.begin : total; i < mine.end; ++i)
+        for (int64_t d = 0; d < rank; ++d) out[d * count + i] = 0;
+}
+
 }  // namespace mgx

@@ -7,11 +7,13 @@
 //              are read), 2 linear, 4 cubic.
 //     epi      row = (n * out_h + y) * out_w + x, column = channel; value: the sum over both axes of
 //              weight * weight * element, in float
+//   resample<TAPS>(team, Resample, x, index, weight, out)
+//     one axis of row-major [outer][length][inner], any element type where TAPS is 1; else floats: sums are of
+//     weight's type (float or double). index and weight as in Samples.
 //   No scratch. A unit of work is one output row.
 #pragma once
 
-#include "team.hpp"
-#include "vec.hpp"
+#include "loops.hpp"
 
 namespace mgx {
 
@@ -67,6 +69,30 @@ inline void resize(const Team& team, const Resize& p, const T* x, const Samples<
                 epi(row, c, resizing::sample<TAPS>(line, wy, at, wx, c, LANES));
             const int left = int(p.c - full);
             if (left) epi(row, full, resizing::sample<TAPS>(line, wy, at, wx, full, left), left);
+        }
+    }
+}
+
+struct Resample {
+    int64_t outer, length, out, inner;
+};
+template <int TAPS, class T, class A, class U>
+inline void resample(const Team& team, const Resample& p, const T* x, const int32_t* index, const A* weight, U* out) {
+    const Range range = team.share(p.outer * p.out);
+    for (int64_t u = range.begin; u < range.end; ++u) {
+        const T* from = x + u / p.out * p.length * p.inner;
+        const int64_t at = u % p.out * TAPS;
+        U* to = out + u * p.inner;
+        if constexpr (TAPS == 1) {
+            const T* row = from + index[at] * p.inner;
+            for (int64_t i = 0; i < p.inner; ++i) to[i] = row[i];
+        } else {
+            for_lanes(0, p.inner, [&](int64_t i, auto n) {
+                vec<A> sum{};
+                for (int t = 0; t < TAPS; ++t)
+                    sum += cast<A>(fetch(from + index[at + t] * p.inner + i, n)) * weight[at + t];
+                put(to + i, cast<compute_t<U>>(sum), n);
+            });
         }
     }
 }

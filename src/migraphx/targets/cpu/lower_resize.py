@@ -1,0 +1,95 @@
+"""Resampling, axis by axis or both axes of an image at once, and normalisation over channels."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.ops.vision import Resize
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.gen_contract import Epilogue, resize_call
+from migraphx.targets.cpu.lower import Lowered, lowers
+from migraphx.targets.cpu.lower_indexing import around, simple_call
+from migraphx.targets.cpu.lower_kernels import channels_last
+from migraphx.targets.cpu.scalar import COMPUTE_TYPES
+
+IMAGES = ("float", "half", "bf16")
+
+
+@lowers("resize")
+def resize(x: Lowered, ins: Instruction) -> None:
+    op = ins.op
+    assert isinstance(op, Resize)
+    view = x.view(ins.inputs[0])
+    taps = [op.taps(view.lens, d) for d in range(len(view.lens))]
+    changed = [d for d, t in enumerate(taps) if t is not None]
+    if not changed:
+        x.copy(view, x.result(ins), ins.origin)
+    elif len(view.lens) == 4 and changed == [2, 3] and view.type in IMAGES:
+        source, write = channels_last(x, view, ins.origin), x.result(ins)
+        samples = [v for d in changed for v in _samples(x, ins, d, view.type)]
+        epilogue = Epilogue(None, (None,), write, (0, 2, 3), 1)
+        x.call(resize_call(source, samples, _count(taps[2]), epilogue, ins.origin))
+    else:
+        _axis_by_axis(x, ins, view, changed)
+
+
+def _count(taps: tuple[np.ndarray, np.ndarray] | None) -> int:
+    assert taps is not None
+    return len(taps[0])
+
+
+def _samples(x: Lowered, ins: Instruction, axis: int, type: str) -> tuple[View, View]:
+    """Indices and weights along an axis, each {out, taps}."""
+    assert isinstance(ins.op, Resize)
+    lens = ins.inputs[0].shape.lens
+    taps = ins.op.taps(lens, axis)
+    assert taps is not None
+    wide = np.float64 if type == "double" else np.float32
+    key = ("resize", ins.op, lens, axis)
+    index = x.packed((*key, "index"), lambda: np.ascontiguousarray(taps[0].T, np.int32))
+    return index, x.packed((*key, wide), lambda: np.ascontiguousarray(taps[1].T, wide))
+
+
+def _axis_by_axis(x: Lowered, ins: Instruction, view: View, changed: list[int]) -> None:
+    """One kernel an axis, in the order of memory; sums in between are not rounded to the element's type."""
+    order = ins.shape.permutation  # as the result lies
+    source = x.standard(view.transposed(order), ins.origin)
+    nearest = ins.op.attributes()["mode"] == "nearest"
+    between = source.type if nearest else COMPUTE_TYPES[source.type]
+    result = x.result(ins).transposed(order)
+    for n, axis in enumerate(changed):
+        at, last = order.index(axis), n + 1 == len(changed)
+        lens = (*source.lens[:at], ins.shape.lens[axis], *source.lens[at + 1 :])
+        write = result if last and result.standard else x.temporary(Shape(view.type if last else between, lens))
+        index, weight = _samples(x, ins, axis, view.type)
+        outer, length, inner = around(source.lens, at)
+        numbers = (outer, length, lens[at], inner)
+        head = f"resample<{index.lens[1]}>(t, Resample{{a[0], a[1], a[2], a[3]}}, p0, p1, p2, p3);"
+        x.call(simple_call(head, (source, index, weight), (write,), numbers, "resize", ins.origin, "resize.hpp"))
+        source = write
+    if source.buffer is not result.buffer:
+        x.copy(source, result, ins.origin)
+
+
+@lowers("lrn")
+def lrn(x: Lowered, ins: Instruction) -> None:
+    view, attributes = x.view(ins.inputs[0]), ins.op.attributes()
+    n, c, *spatial = view.lens
+    flat = view if spatial else replace(view, lens=(n, c, 1), strides=(*view.strides, view.strides[0]))
+    source = channels_last(x, flat, ins.origin)
+    pixels = n * math.prod(spatial)
+    order = (0, *range(2, len(view.lens)), 1)
+    result = x.result(ins).transposed(order)
+    write = result if result.standard else x.temporary(Shape(view.type, result.lens))
+    numbers = (pixels, c, source.strides[-1], attributes["size"])
+    constants = ", ".join(f"{attributes[name]!r}" for name in ("alpha", "beta", "bias"))
+    head = f"lrn<{COMPUTE_TYPES[view.type]}>(t, Lrn{{a[0], a[1], a[2], a[3], {constants}}}, p0, p1, scratch);"
+    scratch = "lrn_scratch(a[1], a[3])"
+    x.call(simple_call(head, (source,), (write,), numbers, "lrn", ins.origin, "lrn.hpp", scratch))
+    if write is not result:
+        x.copy(write, result, ins.origin)

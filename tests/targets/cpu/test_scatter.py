@@ -1,0 +1,146 @@
+"""Writing at indices and the rarer reads on cpu against ref."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import migraphx
+from migraphx.ir.builder import Builder
+from migraphx.ir.shape import Shape, permuted
+from tests.targets.cpu.side_by_side import Case, check
+
+HOWS = ("none", "add", "mul", "min", "max")
+
+
+def shape(*lens: int, type: str = "float") -> Shape:
+    return Shape(type, lens)
+
+
+def indices(*lens: int, type: str = "int64") -> Shape:
+    return Shape(type, lens)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_scatter(how: str) -> None:
+    def along(axis: int):
+        return lambda b, x, i, u: b.instruction(f"scatter_{how}", [x, i, u], axis=axis)
+
+    cases = [
+        Case("middle", along(1), (shape(3, 7, 5), indices(3, 9, 5), shape(3, 9, 5))),
+        Case("smaller", along(0), (shape(3, 7, 5), indices(9, 4, 2), shape(9, 4, 2))),
+        Case("last", along(-1), (shape(3, 7), indices(3, 20, type="int32"), shape(3, 20))),
+        Case("line", along(0), (shape(30), indices(9), shape(9))),
+        Case("special", along(1), (shape(9, 7), indices(9, 9), shape(9, 9)), special=True),
+        *(
+            Case(t, along(1), (shape(3, 7, type=t), indices(3, 9), shape(3, 9, type=t)), 10)
+            for t in ("half", "bf16", "double", "int32", "uint8", "int64")
+        ),
+        Case(
+            "turned",
+            along(1),
+            (permuted("float", (3, 7, 5), (2, 0, 1)), permuted("int64", (3, 9, 5), (1, 2, 0)), shape(3, 9, 5)),
+        ),
+        Case("nothing", along(1), (shape(3, 7), indices(3, 0), shape(3, 0))),
+    ]
+    check(cases)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_scatternd(how: str) -> None:
+    def at(b, x, i, u):
+        return b.instruction(f"scatternd_{how}", [x, i, u])
+
+    cases = [
+        Case("slices", at, (shape(3, 7, 5), indices(4, 1), shape(4, 7, 5))),
+        Case("elements", at, (shape(3, 7, 5), indices(2, 9, 3, type="int32"), shape(2, 9))),
+        Case("half", at, (shape(3, 7, 5, type="half"), indices(9, 2), shape(9, 5, type="half")), 10),
+        Case("int32", at, (shape(3, 7, 5, type="int32"), indices(9, 2), shape(9, 5, type="int32"))),
+    ]
+    check(cases)
+
+
+def test_bool_scatter() -> None:
+    types = (shape(3, 7, type="bool"), indices(3, 4), shape(3, 4, type="bool"))
+    check([Case("bool", lambda b, x, i, u: b.scatter_none(x, i, u, axis=1), types)])
+
+
+def test_gathernd() -> None:
+    cases = [
+        Case("slices", lambda b, x, i: b.gathernd(x, i), (shape(3, 7, 5), indices(4, 2))),
+        Case("elements", lambda b, x, i: b.gathernd(x, i), (shape(3, 7), indices(2, 4, 2))),
+        Case("batched", lambda b, x, i: b.gathernd(x, i, batch_dims=1), (shape(3, 7, 5, 2), indices(3, 6, 2))),
+        Case("int32", lambda b, x, i: b.gathernd(x, i), (shape(3, 40, type="half"), indices(4, 1, type="int32"))),
+    ]
+    check(cases)
+
+
+def test_onehot_and_nonzero() -> None:
+    cases = [
+        Case("last", lambda b, i, v: b.onehot(i, v, depth=5), (indices(3, 4), shape(2)), high=9),
+        Case("first", lambda b, i, v: b.onehot(i, v, depth=5, axis=0), (indices(3, 4), shape(2, type="int32"))),
+        Case("middle", lambda b, i, v: b.onehot(i, v, depth=3, axis=1), (indices(3, 4), shape(2, type="half"))),
+        Case("nonzero", lambda b, x: b.nonzero(x), (shape(5, 7, 3, type="int32"),), high=2),
+        Case("nonzero_bool", lambda b, x: b.nonzero(x), (shape(60, type="bool"),)),
+        Case("nonzero_special", lambda b, x: b.nonzero(x), (shape(9, 5),), special=True),
+    ]
+    check(cases)
+
+
+@pytest.mark.parametrize("bad", [4, -5])
+@pytest.mark.parametrize("name", ["scatter_add", "scatternd_none", "gathernd"])
+def test_index_out_of_range(name: str, bad: int) -> None:
+    program = migraphx.program()
+    main = program._impl.main
+    i = main.add_parameter("i", Shape("int64", (3, 1)))
+    b = Builder(main, origin="model.py:12")
+    data = b.literal(np.ones((4, 1), np.float32))
+    updates = [] if name == "gathernd" else [b.literal(np.ones((3, 1), np.float32))]
+    main.add_return([b.instruction(name, [data, i, *updates])])
+    program.compile(migraphx.get_target("cpu"))
+    with pytest.raises(IndexError, match=rf"{name} \(model.py:12\).*4.*{bad}"):
+        program.run({"i": np.array([[0], [bad], [1]])})
+
+
+def test_quantized() -> None:
+    x, one = shape(3, 40), shape(3, 40)
+
+    def positive(b, s):
+        return b.add(b.abs(s), b.full(0.01, s))
+
+    cases = []
+    for t in ("int8", "uint8", "int16", "uint16", "int32"):
+        zero = shape(3, 40, type=t)
+        cases += [
+            Case(f"to_{t}", lambda b, x, s, z: b.quantizelinear(x, positive(b, s), z), (x, one, zero)),
+            Case(f"to_{t}_plain", lambda b, x, s, t=t: b.quantizelinear(x, positive(b, s), out_type=t), (x, one)),
+            Case(f"from_{t}", lambda b, y, s, z: b.dequantizelinear(y, s, z), (zero, one, zero), high=100),
+            Case(f"from_{t}_plain", lambda b, y, s: b.dequantizelinear(y, s), (zero, shape(3, 40, type="half"))),
+        ]
+    cases += [
+        Case("special", lambda b, x, s: b.quantizelinear(x, positive(b, s), out_type="int8"), (x, one), special=True),
+        Case("double", lambda b, x, s: b.quantizelinear(x, positive(b, s)), (shape(9, type="double"),) * 2),
+        Case("dot", lambda b, x, y: b.quant_dot(x, y), (shape(5, 24, type="int8"), shape(24, 40, type="int8"))),
+        Case("dot_mixed", lambda b, x, y: b.quant_dot(x, y), (shape(5, 24, type="uint8"), shape(24, 3, type="int8"))),
+        Case(
+            "dot_weights",
+            lambda b, x: b.relu(b.quant_dot(x, b.literal(np.arange(-90, 90).reshape(9, 20).astype(np.int8)))),
+            (shape(5, 9, type="uint8"),),
+            high=200,
+        ),
+        *(
+            Case(
+                f"convolution_{group}",
+                lambda b, x, g=group: b.quant_convolution(
+                    x,
+                    b.literal(np.arange(-108, 108).reshape(12, 6 // g, -1)[..., :3, None].astype(np.int8)),
+                    padding=(1, 0),
+                    group=g,
+                ),
+                (shape(2, 6, 7, 5, type="int8"),),
+                high=100,
+            )
+            for group in (1, 2, 3)
+        ),
+    ]
+    check(cases)
