@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
@@ -20,15 +20,17 @@ from torch.utils._pytree import tree_leaves
 import migraphx
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.converters.image import Unread
-from torch_migraphx.fx.fx2mgx import MGXInterpreter, origin_of
+from torch_migraphx.fx.fx2mgx import MGXInterpreter, described, origin_of
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.options import PRECISIONS, Options
-from torch_migraphx.partition import Piece, described, partition
+from torch_migraphx.partition import Piece, partition, piece_text
 
 logger = logging.getLogger(__name__)
 TARGET_REFUSES = (ValueError, NotImplementedError)
 """What a target raises for instructions that it has no kernel for."""
+CONVERSION_REFUSES = (NotImplementedError, ValueError, IndexError)
+"""What converters and shape rules raise on purpose; anything else is a bug, which the log shows."""
 
 
 class Unknown:
@@ -38,6 +40,14 @@ class Unknown:
         self.node = node
 
 
+class PieceRefused(Exception):
+    """The target has no kernel for something in a piece."""
+
+    def __init__(self, piece: int, error: Exception) -> None:
+        super().__init__(str(error))
+        self.piece, self.error = piece, error
+
+
 class Survey(MGXInterpreter):
     """Converts what can be converted and notes in `refused` why the rest cannot.
 
@@ -45,8 +55,10 @@ class Survey(MGXInterpreter):
     the program is complete: it returns the values of `engine_outputs`.
     """
 
-    def __init__(self, module: fx.GraphModule, inputs: Sequence[Any], constants: Mapping[str, torch.Tensor]) -> None:
-        super().__init__(module, inputs, constants=constants)
+    def __init__(
+        self, module: fx.GraphModule, inputs: Sequence[Any], constants: Mapping[str, torch.Tensor], verbose: bool
+    ) -> None:
+        super().__init__(module, inputs, verbose, constants)
         self.refused: dict[fx.Node, str] = {}
         self.words: dict[fx.Node, set[str]] = {}
         self.engine_outputs: list[fx.Node] = []
@@ -64,19 +76,33 @@ class Survey(MGXInterpreter):
             if unknown:
                 raise UnsupportedError(f"the shape of %{unknown[0]} depends on data")
             return super().run_node(n)
-        except Exception as error:  # whatever a converter or the engine refuses; it is logged with the piece
-            self.refused[n] = str(error).partition("\n\nWhile executing")[0] or type(error).__name__
-            return self._stand_in(n, n.meta.get("val"), n.name)
+        except CONVERSION_REFUSES as error:  # logged with the piece
+            return self._refuse(n, str(error) or type(error).__name__)
+        except Exception as error:
+            logger.warning("a bug in the conversion of %s; it runs in torch", described(n), exc_info=True)
+            return self._refuse(n, f"{type(error).__name__}: {error}")
         finally:
             self.words[n] = set(self.builder.words[first:])
 
-    def blamed(self, target: str, error: Exception) -> dict[fx.Node, str]:
-        """The nodes that became operators which the target names in its refusal; all where it names none."""
-        named = set(re.findall(r"(\w+) -> \w+_type", str(error))) | set(re.findall(r"^(\w+):", str(error)))
-        found = {n: words & named for n, words in self.words.items() if words & named}
+    def _refuse(self, n: fx.Node, why: str) -> Any:
+        self.refused[n] = why
+        if self.verbose_log:
+            logger.info("%s is not converted: %s", described(n), why)
+        return self._stand_in(n, n.meta.get("val"), n.name)
+
+    def blamed(self, nodes: Iterable[fx.Node], target: str, error: Exception) -> dict[fx.Node, str]:
+        """Those of `nodes` that became what the target names in its refusal; all where it names nothing.
+
+        It names operators and, where it knows them, lines of the model.
+        """
+        text = str(error)
+        named = set(re.findall(r"(\w+) -> \w+_type", text)) | set(re.findall(r"^(\w+):", text))
+        found = {n: self.words[n] & named for n in nodes if self.words.get(n, set()) & named}
+        here = {n: w for n, w in found.items() if origin_of(n) and origin_of(n) in text}
         if not found:
-            return dict.fromkeys(self.words, f"target {target!r}: {error}")
-        return {n: f"target {target!r} has no kernel for this {', '.join(sorted(w))}" for n, w in found.items()}
+            return dict.fromkeys(nodes, f"target {target!r}: {text}")
+        why = f"target {target!r} has no kernel for this "
+        return {n: why + ", ".join(sorted(w)) for n, w in (here or found).items()}
 
     def _stand_in(self, n: fx.Node, val: Any, name: str) -> Any:
         if isinstance(val, tuple | list):
@@ -116,21 +142,36 @@ def lower(
     with_values(gm, inputs)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
-    survey = Survey(gm, inputs, fixed)
+    survey = Survey(gm, inputs, fixed, options.verbose_log)
     survey.run()
     if not survey.refused:
         try:
             return _whole(gm, survey, options)
         except TARGET_REFUSES as error:
-            survey.refused.update(survey.blamed(options.target, error))
-    _keep_with_producer(gm.graph, survey.refused)
+            survey.refused.update(survey.blamed(survey.words, options.target, error))
     _write_numbers(gm, survey)
-    pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
-    _log(pieces, survey.refused)
-    if not any(p.engine for p in pieces):
-        gm.recompile()
-        return gm
-    return _cut(gm, pieces, options, fixed)
+    return _in_pieces(gm, survey, options, fixed)
+
+
+def _in_pieces(
+    gm: fx.GraphModule, survey: Survey, options: Options, fixed: Mapping[str, torch.Tensor]
+) -> fx.GraphModule:
+    """Cut, and cut again where the target refuses a piece: what it refuses runs in torch."""
+    while True:
+        _keep_with_producer(gm.graph, survey.refused)
+        pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
+        if not any(p.engine for p in pieces):
+            _log(pieces, survey.refused)
+            gm.recompile()
+            return gm
+        try:
+            result = _cut(gm, pieces, options, fixed)
+        except PieceRefused as refusal:
+            nodes = pieces[refusal.piece].nodes
+            survey.refused.update(survey.blamed(nodes, options.target, refusal.error))
+            continue
+        _log(pieces, survey.refused)
+        return result
 
 
 def _keep_with_producer(graph: fx.Graph, refused: dict[fx.Node, str]) -> None:
@@ -229,7 +270,7 @@ def _write_numbers(gm: fx.GraphModule, survey: Survey) -> None:
 def _log(pieces: Sequence[Piece], refused: Mapping[fx.Node, str]) -> None:
     for k, piece in enumerate(pieces):
         place = "the engine" if piece.engine else "torch"
-        text = described(piece, lambda n: refused.get(n, ""), origin_of)
+        text = piece_text(piece, lambda n: refused.get(n, ""), origin_of)
         if not piece.engine and not any(n in refused for n in piece.nodes):
             text += ": too little for a piece of its own in the engine"
         level = logging.INFO if piece.engine else logging.WARNING
@@ -239,7 +280,7 @@ def _log(pieces: Sequence[Piece], refused: Mapping[fx.Node, str]) -> None:
 def _cut(
     gm: fx.GraphModule, pieces: Sequence[Piece], options: Options, fixed: Mapping[str, torch.Tensor]
 ) -> fx.GraphModule:
-    """The graph as a sequence of calls, one for each piece."""
+    """The graph as a sequence of calls, one for each piece; `gm` is not changed. Raises PieceRefused."""
     at = {n: k for k, piece in enumerate(pieces) for n in piece.nodes}
     codegen = copy.deepcopy(gm.graph._codegen)
     split = split_module(gm, None, at.__getitem__)  # type: ignore[arg-type]
@@ -252,13 +293,12 @@ def _cut(
         known = {n.name: _constant(split, a, fixed) for n, a in zip(own, call.args, strict=True)}
         known = {name: value for name, value in known.items() if value is not None}
         samples = [known.get(n.name, n.meta.get("val")) for n in own]
-        interpreter = MGXInterpreter(sub, samples, options.verbose_log, known)  # type: ignore[arg-type]
+        interpreter = MGXInterpreter(sub, samples, constants=known)  # type: ignore[arg-type]
         interpreter.run()
         try:
             setattr(split, call.target, compiled(interpreter, options, f"mgx_{k}"))
         except TARGET_REFUSES as error:
-            logger.warning("piece %d of %d runs in torch: target %r: %s", k + 1, len(pieces), options.target, error)
-            continue
+            raise PieceRefused(k, error) from error
         call.args = tuple(a for n, a in zip(own, call.args, strict=True) if n.name not in known)
     split.graph.eliminate_dead_code()
     split.graph._codegen = codegen

@@ -104,7 +104,7 @@ def is_ordered(node: fx.Node) -> bool:
     return name.endswith("_") or any(word in name for word in ("rand", "dropout", "bernoulli", "multinomial"))
 
 
-def described(piece: Piece, why: Callable[[fx.Node], str], origin: Callable[[fx.Node], str], most: int = 5) -> str:
+def piece_text(piece: Piece, why: Callable[[fx.Node], str], origin: Callable[[fx.Node], str], most: int = 5) -> str:
     """What a piece computes, from which lines, and why it is where it is."""
     chosen = [n for n in piece.nodes if why(n)] or list(piece.nodes)
     names = list(dict.fromkeys(target_name(n.target) for n in chosen))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +19,9 @@ from torch_migraphx.fx.converters.image import Unread
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 
+logger = logging.getLogger(__name__)
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
+WORDS = {"placeholder": ["@param"], "get_attr": ["@literal"]}
 CREATE = (acc_ops.full, acc_ops.arange)
 """Make a tensor from numbers alone."""
 
@@ -39,9 +42,19 @@ def origin_of(node: fx.Node) -> str:
 
 def described(node: fx.Node) -> str:
     """`%name = target, from file:line in function`."""
-    what = target_name(node.target) if node.op != "call_module" else f"module {node.target}"
+    plain = {"call_module": "module ", "placeholder": "input ", "get_attr": "constant "}
+    what = f"{plain[node.op]}{node.target}" if node.op in plain else target_name(node.target)
     origin = origin_of(node)
     return f"%{node.name} = {what}" + (f", from {origin}" if origin else "")
+
+
+def became(words: Sequence[str], result: Any) -> str:
+    """What a node was converted to: operators in order, and the shape of each value."""
+    values = [x for x in tree_leaves(result) if isinstance(x, Value)]
+    if not values:
+        return repr(result)
+    shapes = ", ".join(str(x.shape()) for x in values)
+    return f"{', '.join(words) or 'no instruction of its own'} -> {shapes}"
 
 
 def is_python(target: Any) -> bool:
@@ -114,8 +127,12 @@ class MGXInterpreter(fx.Interpreter):
         origin = origin_of(n)
         if origin and hasattr(self.main, "set_origin"):  # AMD's own API has no origins
             self.main.set_origin(origin)
+        first = len(self.builder.words)
         result = super().run_node(n)
         check_against_torch(n, result)
+        if self.verbose_log and n.op != "output":
+            words = WORDS.get(n.op) or self.builder.words[first:]
+            logger.info("%s became %s", described(n), became(words, result))
         return result
 
     def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:

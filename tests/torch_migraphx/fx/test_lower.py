@@ -11,9 +11,12 @@ from torch import fx, nn
 
 import torch_migraphx
 from tests.tolerances import assert_close
+from torch_migraphx import lower
 from torch_migraphx.fx import MGXInterpreter, MGXModule, lower_to_mgx
+from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.fx2mgx import UnsupportedNodes
 from torch_migraphx.fx.tools.accuracy import AccuracyError
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.options import Options
 
 
@@ -211,3 +214,68 @@ def test_returned_inputs_and_weights():
     fast = lower_to_mgx(Pass(), [x, y], target="ref")
     a, w, (b, (c,)) = fast(x, y)
     assert a is x and c is y and torch.equal(b, x + y) and len(w) == 3
+
+
+def test_verbose_log_has_a_line_for_each_node(caplog):
+    with caplog.at_level(logging.INFO):
+        lower_to_mgx(Net().eval(), [X], target="ref", verbose_log=True)
+    lines = [r.message for r in caplog.records if " became " in r.message]
+    (conv,) = [m for m in lines if m.startswith("%conv2d")]
+    assert "acc_ops.conv2d" in conv and "test_lower.py" in conv and "became convolution" in conv
+    assert conv.endswith("-> float_type, {2, 8, 6, 6}, {288, 36, 6, 1}")
+    assert any(m.startswith("%head_weight = constant head.weight") and "became @literal -> float" in m for m in lines)
+    caplog.clear()
+    lower_to_mgx(Net().eval(), [X], target="ref")
+    assert not [r for r in caplog.records if " became " in r.message]
+    with caplog.at_level(logging.INFO):
+        lower_to_mgx(Odd().eval(), [torch.randn(4, 4)], target="ref", verbose_log=True)
+    assert [r for r in caplog.records if "svdvals" in r.message and "is not converted: " in r.message]
+
+
+@pytest.mark.parametrize("error", [NotImplementedError("by intent"), KeyError("a bug")])
+def test_a_bug_in_a_converter_is_visible(error, monkeypatch, caplog):
+    def broken(b, args, kwargs):
+        raise error
+
+    monkeypatch.setitem(CONVERTERS, acc_ops.relu, broken)
+    model = Net().eval()
+    with caplog.at_level(logging.WARNING):
+        fast = lower_to_mgx(model, [X], target="ref")
+    with torch.no_grad():
+        assert_close(fast(X).numpy(), model(X).numpy(), scale=8)
+    tracebacks = [r for r in caplog.records if r.exc_info]
+    if isinstance(error, KeyError):
+        assert len(tracebacks) == 1 and "a bug in the conversion of %relu" in tracebacks[0].message
+    else:
+        assert not tracebacks
+    assert "acc_ops.relu" in caplog.text and str(error) in caplog.text
+
+
+def test_what_a_target_refuses_in_a_piece_runs_in_torch_alone(monkeypatch, caplog):
+    """The first refusal comes with the whole graph, the second with a piece of what is left."""
+    compiled = lower.compiled
+
+    def refusing(interpreter, options, name):
+        for word in ("tanh", "erf"):
+            if any(i.name() == word for i in interpreter.main):
+                raise ValueError(f"{word}: the target has no kernel")
+        return compiled(interpreter, options, name)
+
+    monkeypatch.setattr(lower, "compiled", refusing)
+
+    class Three(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.c = (nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x):
+            return self.c(torch.erf(self.b(torch.tanh(self.a(x)))))
+
+    model, x = Three().eval(), torch.randn(2, 4)
+    with caplog.at_level(logging.WARNING):
+        fast = lower_to_mgx(model, [x], target="ref")
+    assert len(pieces(fast)) == 3
+    lines = [r.message for r in caplog.records]
+    assert len(lines) == 2 and "tanh" in lines[0] and "erf" in lines[1]
+    with torch.no_grad():
+        assert_close(fast(x).numpy(), model(x).numpy(), scale=8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections import defaultdict
 from typing import Any
 
 import torch
@@ -50,25 +50,25 @@ def functionalize(graph: fx.Graph) -> None:
     warning. Raises AccTraceError where the change would be lost: to a weight or buffer, or to memory that
     is read later through another view.
     """
-    for node in list(graph.nodes):
-        if not node.meta.get("mutates"):
-            continue
+    mutating = [n for n in graph.nodes if n.meta.get("mutates")]
+    owners = _owners(graph) if mutating else {}
+    for node in mutating:
         target = node.args[0] if node.args else next(iter(node.kwargs.values()))
         assert isinstance(target, fx.Node)
         if not _storages(target) & _storages(node):
             _refuse(node, "changes a tensor, which it does not return,")
-        for alias in list(_aliases(graph, target, node)):
+        aliases = dict.fromkeys(n for memory in _storages(target) for n in owners[memory] if n < node)
+        for alias in aliases:
             _redirect(alias, target, node)
 
 
-def _aliases(graph: fx.Graph, target: fx.Node, node: fx.Node) -> Iterator[fx.Node]:
-    """The nodes before `node` that share memory with `target`, itself included."""
-    memory = _storages(target)
-    for other in graph.nodes:
-        if other is node:
-            return
-        if _storages(other) & memory:
-            yield other
+def _owners(graph: fx.Graph) -> dict[StorageWeakRef, list[fx.Node]]:
+    """The nodes whose values lie in each block of memory."""
+    owners: dict[StorageWeakRef, list[fx.Node]] = defaultdict(list)
+    for node in graph.nodes:
+        for memory in _storages(node):
+            owners[memory].append(node)
+    return owners
 
 
 def _redirect(alias: fx.Node, target: fx.Node, node: fx.Node) -> None:
