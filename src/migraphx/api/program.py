@@ -118,6 +118,13 @@ class program:
             _refuse_overlap(inputs, outputs)
         return [publish(a) for a in executable.run(inputs, outputs)]
 
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Run on memory at these addresses, in the order of the parameters and of the outputs: for callers that have
+        checked shapes, types and strides themselves, and who keep the memory alive. Nothing is checked here."""
+        if self._executable is None:
+            raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
+        self._executable.run_at(inputs, outputs)
+
     def run_async(self, params: Mapping[str, Any], stream: Any = None, stream_type: str = "") -> list[argument]:
         """As `run`: on the CPU there is no stream to wait on, the results are ready when it returns."""
         return self.run(params)

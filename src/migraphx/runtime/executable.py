@@ -26,6 +26,10 @@ class Executable(Protocol):
         """
         ...
 
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """As `run`, on memory at these addresses; what lies there is the caller's word, nothing is checked."""
+        ...
+
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What a saved file needs beside the program to skip compilation: JSON data and named tensors."""
         ...

@@ -18,11 +18,12 @@ OUTPUT = "main:#output_"
 class Input:
     """What one input must be, and how it is handed over."""
 
-    __slots__ = ("dtype", "name", "shape", "size", "used")
+    __slots__ = ("dtype", "name", "size", "strides")
 
-    def __init__(self, name: str, shape: migraphx.shape, used: bool) -> None:
-        self.name, self.shape, self.used = name, shape, used
+    def __init__(self, name: str, shape: migraphx.shape) -> None:
+        self.name = name
         self.size = torch.Size(shape.lens())
+        self.strides = None if shape.standard() else tuple(shape.strides())
         self.dtype = DTYPES[shape.type_string().removesuffix("_type")]
 
     def fits(self, x: Any) -> bool:
@@ -33,6 +34,15 @@ class Input:
             and x.is_cpu
             and x.layout is torch.strided
         )
+
+    def laid_out(self, x: torch.Tensor) -> torch.Tensor:
+        """`x`, or a copy, with the strides that the program reads; RuntimeError where those share elements."""
+        x = x.resolve_neg()
+        if self.strides is None:
+            return x.contiguous()
+        if x.stride() == self.strides:
+            return x
+        return torch.empty_strided(self.size, self.strides, dtype=self.dtype).copy_(x)
 
     def refuse(self, x: Any, at: int) -> None:
         """Raise for an input that does not fit, saying what it is and what it must be."""
@@ -83,10 +93,11 @@ class MGXModule(nn.Module):
 
     def _bind(self, program: migraphx.program, declared: dict[str, migraphx.shape]) -> None:
         kept = program.get_parameter_shapes()
-        self._inputs = [Input(n, kept.get(n, declared[n]), n in kept) for n in self.input_names]
+        self._inputs = [Input(n, kept.get(n, declared[n])) for n in self.input_names]
+        self._order = [self.input_names.index(n) for n in kept if not n.startswith(OUTPUT)]
         self._outputs = [
-            (f"{OUTPUT}{k}", s, torch.Size(s.lens()), tuple(s.strides()), DTYPES[s.type_string().removesuffix("_type")])
-            for k, s in enumerate(program.get_output_shapes())
+            (tuple(s.lens()), tuple(s.strides()), DTYPES[s.type_string().removesuffix("_type")])
+            for s in program.get_output_shapes()
         ]
 
     def forward(self, *inputs: torch.Tensor) -> Any:
@@ -96,9 +107,9 @@ class MGXModule(nn.Module):
         if len(inputs) != len(self._inputs):
             names = ", ".join(self.input_names)
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
-        arguments: dict[str, Any] = {}
         alive = []  # copies of strided inputs, until the run is over
-        from_pointer, grad = migraphx.argument_from_pointer, torch.is_grad_enabled()
+        addresses: list[int] = []
+        grad = torch.is_grad_enabled()
         for at, (spec, x) in enumerate(zip(self._inputs, inputs, strict=True)):
             if not spec.fits(x):
                 spec.refuse(x, at)
@@ -107,17 +118,13 @@ class MGXModule(nn.Module):
                     f"input {at} ({spec.name!r}) requires a gradient, which a compiled program does not compute: "
                     "call it under torch.no_grad(), or use torch.compile(model, backend='migraphx')"
                 )
-            if not x.is_contiguous() or x.is_neg():
-                x = x.resolve_neg().contiguous()
+            if spec.strides or not x.is_contiguous() or x.is_neg():
+                x = spec.laid_out(x)
                 alive.append(x)
-            if spec.used:
-                arguments[spec.name] = from_pointer(spec.shape, x.data_ptr())
-        results = []
-        for name, shape, size, strides, dtype in self._outputs:
-            result = torch.empty_strided(size, strides, dtype=dtype)
-            results.append(result)
-            arguments[name] = from_pointer(shape, result.data_ptr())
-        program.run(arguments)
+            addresses.append(x.data_ptr())
+        results = [torch.empty_strided(size, strides, dtype=dtype) for size, strides, dtype in self._outputs]
+        torch.get_num_threads()  # brings what torch.set_num_threads said to this thread's OpenMP
+        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results])
         return results[0] if len(results) == 1 else tuple(results)
 
     def extra_repr(self) -> str:

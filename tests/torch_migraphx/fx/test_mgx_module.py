@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import migraphx
 from torch_migraphx.fx import MGXInterpreter, MGXModule
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 
@@ -132,3 +133,39 @@ def test_threads(both):
     for t in threads:
         t.join()
     assert not failures
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_a_program_that_reads_other_strides(target):
+    program = migraphx.program()
+    main = program.get_main_module()
+    x = main.add_parameter("x", migraphx.shape("float", [3, 4], [1, 3]))
+    main.add_return([main.add_instruction(migraphx.op("add"), [x, x])])
+    fast = MGXModule(program, ["x"], ["y"], target)
+    for given in (X, X.t().contiguous().t(), torch.randn(6, 8)[::2, ::2]):
+        assert torch.equal(fast(given), given + given)
+
+
+def test_threads_are_those_that_torch_is_set_to(monkeypatch):
+    """At every call, in whatever thread, also where the program was compiled under another setting."""
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        fast = copied_to_cpu(module(lambda x, y: x + y, X, Y))
+        executable = fast.program._executable
+        used, real = [], executable._call_native
+        monkeypatch.setattr(executable, "_call_native", lambda *args: (used.append(args[-1]), real(*args)))
+        monkeypatch.setattr(executable, "threads", 4)
+        for n in (1, 3, 2):
+            torch.set_num_threads(n)
+            assert torch.equal(fast(X, Y), X + Y)
+            other = threading.Thread(target=fast, args=(X, Y))
+            other.start()
+            other.join()
+            assert used[-2:] == [n, n]
+    finally:
+        torch.set_num_threads(before)
+
+
+def copied_to_cpu(plain):
+    return MGXModule(plain.program.clone(), plain.input_names, plain.output_names, "cpu")

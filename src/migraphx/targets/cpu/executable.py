@@ -90,39 +90,36 @@ class CpuExecutable:
 
     def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
         results = outputs if outputs is not None else [Argument.empty(s) for s in self.outputs]
-        self._call(inputs, results, None)
+        self.run_at([a.pointer for a in inputs], [a.pointer for a in results])
         return results
+
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        self._call([*inputs, *outputs], None)
 
     def profile(self, inputs: Sequence[Argument], runs: int = 20) -> list[float]:
         """Seconds of every step, the mean of `runs` runs after one that is not counted."""
         results = [Argument.empty(s) for s in self.outputs]
-        self._call(inputs, results, None)
+        addresses = [a.pointer for a in (*inputs, *results)]
+        self._call(addresses, None)
         spent = np.zeros(max(1, ctypes.c_int64.in_dll(self._library, "mgx_steps").value), np.int64)
         for _ in range(runs):
-            self._call(inputs, results, address(spent))
+            self._call(addresses, address(spent))
         return [float(n) * 1e-9 / runs for n in spent]
 
-    def _call(self, inputs: Sequence[Argument], results: Sequence[Argument], nanoseconds: int | None) -> None:
+    def _call(self, addresses: Sequence[int], nanoseconds: int | None) -> None:
         threads = self.requested_threads or min(self.threads, self._allowed())
         if threads > 1 and pool_is_lost():
-            call_with_pool(self._call_native, inputs, results, nanoseconds, threads)
+            call_with_pool(self._call_native, addresses, nanoseconds, threads)
         else:
-            self._call_native(inputs, results, nanoseconds, threads)
+            self._call_native(addresses, nanoseconds, threads)
 
-    def _call_native(
-        self, inputs: Sequence[Argument], results: Sequence[Argument], nanoseconds: int | None, threads: int
-    ) -> None:
+    def _call_native(self, addresses: Sequence[int], nanoseconds: int | None, threads: int) -> None:
         try:
             state = self._idle.pop()  # list.pop and append are atomic
         except IndexError:
             state = _State(self)
-        table, entry = state.table, 2
-        for a in inputs:
-            table[entry] = a.pointer
-            entry += 1
-        for a in results:
-            table[entry] = a.pointer
-            entry += 1
+        table = state.table
+        table[2 : 2 + len(addresses)] = addresses
         self._run(table, state.scratch_pointer, self.scratch_stride, threads, self._openmp_pointer, nanoseconds)
         failed, found = (int(n) for n in state.status[:2]) if self.checks else (0, 0)
         state.status[0] = 0

@@ -71,6 +71,43 @@ def _mean_like_spread(
     return torch.mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
+def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
+    """torch._weight_norm: g * v / |v|, a norm for each place along `dim`, or one norm where it is -1."""
+    axes = [k for k in range(v.dim()) if dim == -1 or k != dim % v.dim()]
+    return v * (g / v.norm(2, axes, True))
+
+
+def fold(
+    input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Any:
+    """F.fold: columns (N, C * kh * kw, L), or without N, each patch added where it belongs, to (N, C, H, W).
+
+    For every place in the patch, the pixels that it gives are spread by the stride, shifted there and added.
+    """
+    if input.dim() == 2:
+        return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
+    size, kernel, step, margin, jump = (
+        (x, x) if isinstance(x, int) else tuple(x) for x in (output_size, kernel_size, dilation, padding, stride)
+    )
+    full = [n + 2 * m for n, m in zip(size, margin, strict=True)]
+    h, w = ((n - d * (k - 1) - 1) // s + 1 for n, k, d, s in zip(full, kernel, step, jump, strict=True))
+    batch, channels = input.shape[0], input.shape[1] // (kernel[0] * kernel[1])
+    patches = input.reshape(batch, channels, *kernel, h, 1, w, 1)
+    patches = F.pad(patches, (0, jump[1] - 1, 0, 0, 0, jump[0] - 1)).reshape(
+        batch, channels, *kernel, h * jump[0], w * jump[1]
+    )
+    spread = (h - 1) * jump[0] + 1, (w - 1) * jump[1] + 1
+    total: Any = None
+    for i in range(kernel[0]):
+        for j in range(kernel[1]):
+            top, left = i * step[0], j * step[1]
+            pixels = patches[:, :, i, j, : spread[0], : spread[1]]
+            around = (left, full[1] - left - spread[1], top, full[0] - top - spread[0])
+            placed = F.pad(pixels, around)
+            total = placed if total is None else total + placed
+    return total[:, :, margin[0] : margin[0] + size[0], margin[1] : margin[1] + size[1]]
+
+
 def _project(
     query: Any, key: Any, value: Any, in_w: Any, in_b: Any, weights: tuple[Any, Any, Any] | None
 ) -> tuple[Any, Any, Any]:
@@ -174,6 +211,8 @@ DECOMPOSITIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     F.normalize: normalize,
     F.cosine_similarity: cosine_similarity,
     F.multi_head_attention_forward: multi_head_attention_forward,
+    F.fold: fold,
+    torch._weight_norm: weight_norm,
     torch.broadcast_tensors: broadcast_tensors,
     torch.meshgrid: meshgrid,
     torch.std_mean: std_mean,
