@@ -125,20 +125,22 @@ MGX_NOINLINE void tile(const Source<TX, TW>& s, int64_t o, int count, int n, int
     }
 }
 
-// One output row of one register of channels.
+// One output row of channels c0 .. end, tile by tile: what a tile reads of a row lies together.
 template <int K, int S, class TX, class TW, class Epi>
-MGX_INLINE void line(const Source<TX, TW>& s, int64_t width, int n, int64_t row, int64_t channel,
-                     const Epi& epi) {
+MGX_INLINE void line(const Source<TX, TW>& s, int64_t width, int64_t c0, int64_t end, int64_t row, const Epi& epi) {
     const int64_t span = (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
     for (int64_t o = 0; o < width; o += TILE) {
         const int64_t first = o * s.stride - s.pad;
         const int count = int(width - o < TILE ? width - o : TILE);
-        if (n < LANES)
-            tile<0, 0, PART>(s, o, count, n, row, channel, epi);
-        else if (count == TILE && first >= 0 && first + span < s.width)
-            tile<K, S, INSIDE>(s, o, count, n, row, channel, epi);
-        else
-            tile<K, S, EDGE>(s, o, count, n, row, channel, epi);
+        const bool inside = count == TILE && first >= 0 && first + span < s.width;
+        for (int64_t c = c0; c < end; c += LANES) {
+            if (end - c < LANES)
+                tile<0, 0, PART>(s, o, count, int(end - c), row, c, epi);
+            else if (inside)
+                tile<K, S, INSIDE>(s, o, count, LANES, row, c, epi);
+            else
+                tile<K, S, EDGE>(s, o, count, LANES, row, c, epi);
+        }
     }
 }
 
@@ -154,8 +156,7 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
         const int64_t row = (plane * p.out[1] + o1) * p.out[2], c0 = chunk * wide;
         const int64_t end = c0 + wide < p.c ? c0 + wide : p.c;
         const auto from = dw::source(p, x + plane / p.out[0] * image, w, plane % p.out[0], o1);
-        for (int64_t c = c0; c < end; c += LANES)
-            dw::line<K, S>(from, p.out[2], int(end - c < LANES ? end - c : LANES), row, c, epi);
+        dw::line<K, S>(from, p.out[2], c0, end, row, epi);
     }
 }
 
