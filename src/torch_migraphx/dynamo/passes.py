@@ -120,6 +120,8 @@ def _in_place(n: fx.Node, bound: dict[str, Any]) -> bool:
         return name in ("__setitem__",) or (name.endswith("_") and (not name.endswith("__") or name[:3] == "__i"))
     if n.target in IN_PLACE_OPERATORS:
         return isinstance(n.args[0], fx.Node) and isinstance(n.args[0].meta.get("val"), torch.Tensor)
+    if is_python(n.target):
+        return False  # operator.and_ and the like only look it
     name = getattr(n.target, "__name__", "")
     return name.endswith("_") and not name.endswith("__")
 

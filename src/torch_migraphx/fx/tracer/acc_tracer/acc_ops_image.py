@@ -158,10 +158,18 @@ def lp_pool2d(*, input: Any, norm_type: float, kernel_size: Ints, stride: Any = 
     return F.lp_pool2d(input, norm_type, kernel_size, stride, ceil_mode)  # type: ignore[arg-type]
 
 
-@acc_op(F.pad, torch.constant_pad_nd)
+@acc_op(F.pad, torch._C._nn.pad)  # the second is what Dynamo, which inlines F.pad, calls
 def pad(*, input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
     """Elements added (or cut, where negative) before and after each axis, the last axis first."""
     return F.pad(input, pad, mode, value)  # type: ignore[arg-type]
+
+
+_pad = pad  # an argument of the mapper below has this name
+
+
+@acc_mapper(torch.constant_pad_nd)
+def _constant_pad(b: NodeBuilder, input: Any, pad: Sequence[int], value: float = 0) -> Any:
+    return b(_pad, input=input, pad=pad, mode="constant", value=value)
 
 
 @acc_op(F.interpolate)

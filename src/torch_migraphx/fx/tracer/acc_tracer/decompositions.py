@@ -71,6 +71,15 @@ def _mean_like_spread(
     return torch.mean(input, None if isinstance(dim, bool) else dim, keepdim)
 
 
+def diff(input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """torch.diff: n times, each element less the one before it; for bool, whether the two differ."""
+    x = torch.cat([t for t in (prepend, input, append) if t is not None], dim)
+    for _ in range(min(n, x.shape[dim])):
+        last, first = x.narrow(dim, 1, x.shape[dim] - 1), x.narrow(dim, 0, x.shape[dim] - 1)
+        x = last ^ first if x.dtype == torch.bool else last - first
+    return x
+
+
 def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
     """torch._weight_norm: g * v / |v|, a norm for each place along `dim`, or one norm where it is -1."""
     axes = [k for k in range(v.dim()) if dim == -1 or k != dim % v.dim()]
@@ -212,6 +221,7 @@ DECOMPOSITIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     F.cosine_similarity: cosine_similarity,
     F.multi_head_attention_forward: multi_head_attention_forward,
     F.fold: fold,
+    torch.diff: diff,
     torch._weight_norm: weight_norm,
     torch.broadcast_tensors: broadcast_tensors,
     torch.meshgrid: meshgrid,
