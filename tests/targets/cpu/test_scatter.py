@@ -144,3 +144,21 @@ def test_quantized() -> None:
         ),
     ]
     check(cases)
+
+
+def test_beside_a_reduction_of_the_same_name():
+    """Their kernels are in one source file, where each name must be defined once."""
+    program = migraphx.program()
+    main = program.get_main_module()
+    x = main.add_parameter("x", migraphx.shape("float", [3, 4]))
+    index = main.add_literal(np.array([[1, 0, 2, 1]], np.int64))
+    update = main.add_parameter("u", migraphx.shape("float", [1, 4]))
+    joined = main.add_instruction(migraphx.op("scatter_min", axis=0), [x, index, update])
+    largest = main.add_instruction(migraphx.op("reduce_max", axes=[1]), [x])
+    main.add_return([joined, largest])
+    values = {k: np.random.default_rng(0).standard_normal(s).astype("f4") for k, s in (("x", (3, 4)), ("u", (1, 4)))}
+    other = program.clone()
+    program.compile(migraphx.get_target("cpu"))
+    other.compile(migraphx.get_target("ref"))
+    for got, want in zip(program.run(values), other.run(values), strict=True):
+        np.testing.assert_array_equal(np.array(got), np.array(want))

@@ -11,7 +11,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_indexing import around, described, simple_call
 
-HOWS = {"none": "Replace", "add": "Add", "mul": "Mul", "min": "Min", "max": "Max"}
+HOWS = {"none": "JoinReplace", "add": "JoinAdd", "mul": "JoinMul", "min": "JoinMin", "max": "JoinMax"}
 WIDER = {"half": "float", "bf16": "float"}  # what updates are summed in, to be rounded once
 
 

@@ -7,19 +7,19 @@
 namespace mgx {
 
 // How an update joins the element at its place; NaN wins.
-struct Replace {
+struct JoinReplace {
     template <class T> static T join(T, T update) { return update; }
 };
-struct Add {
+struct JoinAdd {
     template <class T> static T join(T x, T update) { return x + update; }
 };
-struct Mul {
+struct JoinMul {
     template <class T> static T join(T x, T update) { return x * update; }
 };
-struct Min {
+struct JoinMin {
     template <class T> static T join(T x, T update) { return x < update || x != x ? x : update; }
 };
-struct Max {
+struct JoinMax {
     template <class T> static T join(T x, T update) { return x > update || x != x ? x : update; }
 };
 
