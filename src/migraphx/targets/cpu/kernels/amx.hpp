@@ -3,7 +3,7 @@
 //   x = h + m + l exactly (8 bits each, rounded to nearest), and a * b is taken as
 //   hl + hm + mm + mh + hh + lh; what is left out (ml, lm, ll) is below 2^-25 |a b|, half an ulp of float.
 //   Products are exact in float and TDPBF16PS adds 32 of them before it touches the accumulator, so that sums
-//   are no less exact than those of a chain of multiply-adds (measured in tests/: never more than its error).
+//   are no less exact than those of a chain of multiply-adds (measured: the largest error is half of theirs).
 //   TDPBF16PS flushes denormals: products below 2^-126 (1.2e-38) count as zero, and every operand is read
 //   with an absolute error of at most 2^-126, which shows only where operands are below 2^-110 (1e-33). A NaN
 //   or infinity, and a number that rounds to infinity in bf16, make elements of the tile that are not finite:
