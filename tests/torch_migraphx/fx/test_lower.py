@@ -279,3 +279,15 @@ def test_what_a_target_refuses_in_a_piece_runs_in_torch_alone(monkeypatch, caplo
     assert len(lines) == 2 and "tanh" in lines[0] and "erf" in lines[1]
     with torch.no_grad():
         assert_close(fast(x).numpy(), model(x).numpy(), scale=8)
+
+
+def test_copies_that_functionalization_makes():
+    class Copies(nn.Module):
+        def forward(self, x, y):
+            return torch.ops.aten.copy(x, y), torch.ops.aten.zero(x)
+
+    x, y = torch.randn(3, 4), torch.arange(4)
+    fast = lower_to_mgx(Copies(), [x, y], target="ref", use_aten=True, min_acc_module_size=1)
+    assert len(pieces(fast)) == 1
+    copied, zeros = fast(x, y)
+    assert copied.dtype == x.dtype and torch.equal(copied, y.float().expand(3, 4)) and not zeros.any()

@@ -86,3 +86,14 @@ def linspace(b: Builder, start: Any, end: Any, steps: int, dtype: torch.dtype | 
 @converter(aten.eye.default, aten.eye.m)
 def eye(b: Builder, n: int, m: int | None = None, dtype: torch.dtype | None = None) -> Value:
     return b.literal(torch.eye(n, n if m is None else m, dtype=dtype))
+
+
+@converter(aten.copy.default)
+def copy(b: Builder, input: Value, src: Value) -> Value:
+    """`src` as the type and the size of `input`."""
+    return b.expand(b.cast(src, dtype_of(input)), lens(input))
+
+
+@converter(aten.zero.default)
+def zero(b: Builder, input: Value) -> Value:
+    return b.full(0, dtype_of(input), lens(input))
