@@ -87,7 +87,7 @@ def test_whole_and_right(name, road, caplog):
     if name in ("bert", "llama", "t5"):
         pytest.importorskip("transformers")
     elif name != "patches":
-        pytest.importorskip("torchvision", exc_type=(ImportError, RuntimeError))
+        pytest.importorskip("torchvision", exc_type=(ImportError, RuntimeError))  # type: ignore[arg-type]
     torch._dynamo.reset()
     torch.manual_seed(0)
     build, inputs = MODELS[name]
@@ -130,6 +130,7 @@ def test_training_on_cpu(backend):
             optimizer.step()
     for (name, got), want in zip(model.state_dict().items(), twin.state_dict().values(), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, msg=name)
-    model.eval(), twin.eval()
+    model.eval()
+    twin.eval()
     with torch.no_grad():
         torch.testing.assert_close(fast(x), twin(x), rtol=1e-4, atol=1e-5)

@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 import threading
+from typing import Any
 
 import pytest
 import torch
@@ -152,7 +153,7 @@ def test_threads_are_those_that_torch_is_set_to(monkeypatch):
     try:
         torch.set_num_threads(1)
         fast = copied_to_cpu(module(lambda x, y: x + y, X, Y))
-        executable = fast.program._executable
+        executable: Any = fast.program._executable  # type: ignore[union-attr]
         used, real = [], executable._call_native
         monkeypatch.setattr(executable, "_call_native", lambda *args: (used.append(args[-1]), real(*args)))
         monkeypatch.setattr(executable, "threads", 4)

@@ -158,7 +158,7 @@ def lp_pool2d(*, input: Any, norm_type: float, kernel_size: Ints, stride: Any = 
     return F.lp_pool2d(input, norm_type, kernel_size, stride, ceil_mode)  # type: ignore[arg-type]
 
 
-@acc_op(F.pad, torch._C._nn.pad)  # the second is what Dynamo, which inlines F.pad, calls
+@acc_op(F.pad, torch._C._nn.pad)  # type: ignore[attr-defined]  # the second is what Dynamo, which inlines F.pad, calls
 def pad(*, input: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
     """Elements added (or cut, where negative) before and after each axis, the last axis first."""
     return F.pad(input, pad, mode, value)  # type: ignore[arg-type]

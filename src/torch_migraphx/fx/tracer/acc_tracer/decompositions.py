@@ -222,7 +222,7 @@ DECOMPOSITIONS: dict[Callable[..., Any], Callable[..., Any]] = {
     F.multi_head_attention_forward: multi_head_attention_forward,
     F.fold: fold,
     torch.diff: diff,
-    torch._weight_norm: weight_norm,
+    torch._weight_norm: weight_norm,  # type: ignore[attr-defined]
     torch.broadcast_tensors: broadcast_tensors,
     torch.meshgrid: meshgrid,
     torch.std_mean: std_mean,
