@@ -130,6 +130,8 @@ BY_CONVERTER: dict[str, list[Sample]] = {
     "creation.ones_like": [{"input": f(2, 3)}, {"input": f(2), "dtype": torch.int64}],
     "creation.scalar_tensor": [{"s": 2}, {"s": 2.5, "dtype": torch.float64}],
     "creation.fill": [{"input": i(2, 3), "value": 4}],
+    "creation.copy": [{"input": i(2, 3), "src": f(2, 3)}, {"input": f(2, 3), "src": f(3, dtype=torch.float64)}],
+    "creation.zero": [{"input": i(2, 3)}, {"input": f(4)}],
     "creation.arange": [
         {"end": 5},
         {"start": 2, "end": 9, "step": 3},
