@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import migraphx
 import torch_migraphx  # noqa: F401  # registers the converters
@@ -21,6 +22,11 @@ HEAD = """# What is supported
 Written by `python -m tools.support` from the declarations themselves; a test holds it to them.
 Anything else is an error that names the operator and where it comes from, or runs in torch with one log line.
 """
+
+
+def ours(declared: Any) -> bool:
+    """Whether the packages declare it, and not a test that runs in the same process."""
+    return declared.__module__.partition(".")[0] in ("migraphx", "torch_migraphx")
 
 
 def on_cpu(name: str) -> bool:
@@ -40,7 +46,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def operators() -> str:
     rows = []
     for name, cls in sorted(OPERATIONS.items()):
-        if not name.startswith("@"):
+        if not name.startswith("@") and ours(cls):
             meaning = (cls.__doc__ or "").strip().splitlines()[0]
             rows.append((f"`{name}`", meaning, "yes", "yes" if on_cpu(name) else "no"))
     return table(("operator", "meaning", "ref", "cpu"), rows)
@@ -49,6 +55,8 @@ def operators() -> str:
 def converters() -> str:
     groups: dict[object, list[str]] = defaultdict(list)
     for target, converter in CONVERTERS.items():
+        if not ours(converter.function):
+            continue
         groups[converter.function].append(target_name(target))
     rows = []
     for names in groups.values():
@@ -60,7 +68,7 @@ def converters() -> str:
 def document() -> str:
     """The whole of SUPPORT.md."""
     onnx = ", ".join(f"`{n}`" for n in sorted(migraphx.get_onnx_operators()))
-    composites = ", ".join(f"`{n}`" for n in sorted(COMPOSITES))
+    composites = ", ".join(f"`{n}`" for n, f in sorted(COMPOSITES.items()) if ours(f))
     return "\n".join(
         [
             HEAD,
