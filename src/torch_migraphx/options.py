@@ -25,7 +25,9 @@ class Options:
             "a convolution or a matrix product counts as ten"
         },
     )
-    exhaustive_tune: bool = field(default=False, metadata={"help": "time kernel variants at compile time"})
+    exhaustive_tune: bool = field(
+        default=False, metadata={"help": "upstream's option; no target has kernel variants to time yet"}
+    )
     save_subgraph_programs: bool = field(
         default=False, metadata={"help": "write each piece's program to mgx_<n>.mxr in the working folder"}
     )

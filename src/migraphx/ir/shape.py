@@ -138,10 +138,6 @@ class Shape:
         """Dimensions from the outermost in memory to the innermost; ties keep their order."""
         return tuple(sorted(range(self.ndim), key=lambda d: (-self.strides[d], -self.lens[d], d)))
 
-    def with_lens(self, lens: Iterable[int]) -> Shape:
-        """Same type, other lens, row-major."""
-        return Shape(self.type, tuple(lens))
-
     def with_type(self, type: str) -> Shape:
         return replace(self, type=type)
 

@@ -19,7 +19,7 @@ class CompileOptions:
         metadata={"help": "allow rewrites that change rounding (within the tolerance table), such as Winograd"},
     )
     exhaustive_tune: bool = field(
-        default=False, metadata={"help": "time kernel variants at compile time and keep the fastest"}
+        default=False, metadata={"help": "upstream's option; no target has kernel variants to time yet"}
     )
     num_threads: int = field(
         default=0, metadata={"help": "threads of one run; 0: what affinity and cgroup quota allow"}

@@ -95,9 +95,6 @@ class View:
             room, step = room // n, step * n
         return replace(self, lens=tuple(lens), strides=tuple(reversed(strides)))
 
-    def within(self, other: View) -> bool:
-        return self.buffer is other.buffer
-
 
 def _runs(lens: Sequence[int], strides: Sequence[Sequence[int]]) -> list[tuple[int, tuple[int, ...]]]:
     """Merge neighbouring dimensions that every view walks without a jump; dimensions of length 1 vanish."""
