@@ -1,4 +1,4 @@
-# make test | demo | bench | lint   each sets up .venv first, once.
+# make test | conformance | demo | bench | lint   each sets up .venv first, once.
 # PyPI's torch for Linux brings CUDA; for the small CPU build:
 #   make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
 PYTHON ?= python3
@@ -8,10 +8,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q -c requirements/constraints.txt
 
-.PHONY: demo test bench lint
+.PHONY: demo test conformance bench lint
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q
+
+# The whole suite of package onnx on ref and cpu; every new program is a C++ compilation, so the first run takes long.
+conformance: $(STAMP)
+	$(BIN)/python -m tools.conformance --write
 
 demo: $(STAMP)
 	$(BIN)/python -m examples.demo

@@ -15,16 +15,18 @@ PACKAGES = ("migraphx", "torch_migraphx")
 GROUND = {"migraphx.ir"}
 CORE = GROUND | {"migraphx.ops"}
 FLOOR_2 = {"migraphx.passes", "migraphx.runtime", "migraphx.mxr"}
-FLOOR_3 = {"migraphx.onnx", "migraphx.targets", "migraphx.quantize"}
-ENGINE = CORE | FLOOR_2 | FLOOR_3 | {"migraphx.api"}
+FLOOR_3 = {"migraphx.onnx", "migraphx.targets", "migraphx.quantize", "migraphx.writers"}
+ENGINE = CORE | FLOOR_2 | FLOOR_3 | {"migraphx.inspect", "migraphx.api"}
 MAY_IMPORT: dict[str, set[str]] = {
     "migraphx.ir": set(),
     "migraphx.ops": GROUND,
     **dict.fromkeys(FLOOR_2, CORE),
     **dict.fromkeys(FLOOR_3, CORE | FLOOR_2),
-    "migraphx.api": CORE | FLOOR_2 | FLOOR_3,
+    "migraphx.inspect": CORE | FLOOR_2 | {"migraphx.targets"},
+    "migraphx.api": CORE | FLOOR_2 | FLOOR_3 | {"migraphx.inspect"},
     "migraphx": ENGINE,
     "migraphx.driver": ENGINE | {"migraphx"},
+    "migraphx.backend": ENGINE,
     "torch_migraphx": {"migraphx"},
 }
 TORCH = {"torch", "triton", "torchvision", "transformers"}

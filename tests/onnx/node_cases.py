@@ -75,7 +75,7 @@ def imported(case: Any) -> Program:
     for keep in (None, 1, 0):
         model = case.model if keep is None else with_constants(case.model, case.data_sets[0][0], keep)
         try:
-            return import_model(read_buffer(model.SerializeToString()), Options())
+            return import_model(read_buffer(model.SerializeToString()), Options()).program
         except OnnxError as error:
             if "must be known" not in str(error) or keep == 0:
                 raise

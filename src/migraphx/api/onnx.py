@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from migraphx.api.program import program
 from migraphx.api.shape import dynamic_dimension
@@ -19,7 +20,7 @@ Dim = int | dynamic_dimension
 def parse_onnx(
     filename: str | os.PathLike[str],
     default_dim_value: int = 1,
-    map_input_dims: Mapping[str, Sequence[Dim]] | None = None,
+    map_input_dims: Mapping[str, Any] | None = None,
     dim_params: Mapping[str, Dim] | None = None,
     skip_unknown_operators: bool = False,
     print_program_on_error: bool = False,
@@ -29,11 +30,11 @@ def parse_onnx(
 ) -> program:
     """The program of an ONNX file. Its shapes are static.
 
-    `map_input_dims` gives whole shapes by input, `dim_params` lengths by the names that the model gives its
-    dimensions, `default_dim_value` the rest. Operators that are not supported are all listed in one error,
-    unless `skip_unknown_operators`: then the program can be read but not run. `max_loop_iterations` bounds a
-    Loop without trip count. `use_debug_symbols` adds the exporter's source lines to instructions' origins.
-    External data must lie inside `external_data_path`, by default the model's folder.
+    `map_input_dims` gives whole shapes by input (a list of shapes for a sequence), `dim_params` lengths by the
+    names that the model gives its dimensions, `default_dim_value` the rest. Operators that are not supported are
+    all listed in one error, unless `skip_unknown_operators`: then the program can be read but not run.
+    `max_loop_iterations` bounds a Loop without trip count. `use_debug_symbols` adds the exporter's source lines
+    to instructions' origins. External data must lie inside `external_data_path`, by default the model's folder.
 
     Weights are views of the mapped file (copies where they are not aligned): it must not be written to while
     the program is in use. OnnxError (a ValueError) names the file and the node; FileNotFoundError.
@@ -52,7 +53,7 @@ def parse_onnx(
 def parse_onnx_buffer(
     onnx_buffer: bytes,
     default_dim_value: int = 1,
-    map_input_dims: Mapping[str, Sequence[Dim]] | None = None,
+    map_input_dims: Mapping[str, Any] | None = None,
     dim_params: Mapping[str, Dim] | None = None,
     skip_unknown_operators: bool = False,
     print_program_on_error: bool = False,
@@ -79,7 +80,7 @@ def get_onnx_operators() -> list[str]:
 
 def _options(
     default_dim_value: int,
-    map_input_dims: Mapping[str, Sequence[Dim]] | None,
+    map_input_dims: Mapping[str, Any] | None,
     dim_params: Mapping[str, Dim] | None,
     skip_unknown_operators: bool,
     max_loop_iterations: int,
@@ -87,12 +88,19 @@ def _options(
 ) -> Options:
     return Options(
         default_dim_value=_static(default_dim_value),
-        map_input_dims={n: [_static(d) for d in dims] for n, dims in (map_input_dims or {}).items()},
+        map_input_dims={n: _lens(dims) for n, dims in (map_input_dims or {}).items()},
         dim_params={n: _static(d) for n, d in (dim_params or {}).items()},
         skip_unknown_operators=skip_unknown_operators,
         max_loop_iterations=max_loop_iterations,
         use_debug_symbols=use_debug_symbols,
     )
+
+
+def _lens(dims: Any) -> Any:
+    """An input's lens; a list of them for a sequence; None for an optional that is empty."""
+    if dims is None:
+        return None
+    return [_lens(d) if isinstance(d, Sequence) else _static(d) for d in dims]
 
 
 def _static(dim: Dim) -> int:
@@ -107,7 +115,11 @@ def _static(dim: Dim) -> int:
 
 
 def _program(model: Model, options: Options, print_program_on_error: bool) -> program:
-    impl: Program = import_model(model, options, print_program_on_error)
+    return published(import_model(model, options, print_program_on_error).program)
+
+
+def published(impl: Program) -> program:
+    """The public face of an engine program."""
     made = program()
     made._graph = lambda: impl
     made._impl  # noqa: B018  # one graph, whoever asks

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from migraphx.ir.builder import Builder
-from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import operation
+from migraphx.ir.module import Instruction, Module, captured
+from migraphx.ir.operation import Parameter, operation
 from migraphx.ir.program import Program
 from migraphx.onnx.graph import Graph, Node, OnnxError
 
@@ -27,10 +27,11 @@ Scope = ChainMap[str, Any]
 
 @dataclass(frozen=True)
 class Options:
-    """What `parse_onnx` takes."""
+    """What `parse_onnx` takes; and `constants`, the values of inputs that are known, by parameter."""
 
     default_dim_value: int = 1
-    map_input_dims: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    map_input_dims: Mapping[str, Any] = field(default_factory=dict)
+    constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     dim_params: Mapping[str, int] = field(default_factory=dict)
     skip_unknown_operators: bool = False
     max_loop_iterations: int = 10
@@ -95,9 +96,11 @@ class OnnxBuilder(Builder):
         """Its value; OnnxError where it depends on the model's inputs."""
         value = self.constant(x)
         if value is None:
-            raise OnnxError(
+            error = OnnxError(
                 f"its {what} depends on the model's inputs; it must be known when the model is read"
             )
+            error.inputs = parameters(x)
+            raise error
         return value
 
     def ints(self, x: Any, what: str) -> tuple[int, ...] | None:
@@ -143,6 +146,17 @@ def axis_in(axis: int, ndim: int) -> int:
     return axis % ndim
 
 
+def parameters(x: Instruction) -> frozenset[str]:
+    """The names of the parameters that a value depends on."""
+    seen, stack = {x}, [x]
+    while stack:
+        ins = stack.pop()
+        new = {i for i in (*ins.inputs, *captured(ins)) if i not in seen}
+        seen |= new
+        stack.extend(new)
+    return frozenset(i.op.parameter for i in seen if isinstance(i.op, Parameter))
+
+
 @contextmanager
 def located(where: str, detail: Callable[[], str]) -> Iterator[None]:
     """Errors of a conversion become OnnxError naming the place."""
@@ -157,4 +171,5 @@ def located(where: str, detail: Callable[[], str]) -> Iterator[None]:
 def _at(where: str, error: Exception, detail: Callable[[], str]) -> OnnxError:
     made = OnnxError(f"node {where}: {error}{detail()}")
     made.located = True  # type: ignore[attr-defined]
+    made.inputs = getattr(error, "inputs", made.inputs)
     return made

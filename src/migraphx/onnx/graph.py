@@ -32,7 +32,12 @@ ELEMENT_NUMBERS = {name: number for number, name in ELEMENT_TYPES.items()}
 
 
 class OnnxError(ValueError):
-    """A model that cannot be read: names the file, and the node, tensor or input."""
+    """A model that cannot be read: names the file, and the node, tensor or input.
+
+    `inputs` are those of the model whose values would have to be known when it is read.
+    """
+
+    inputs: frozenset[str] = frozenset()
 
 
 def element_type(number: int) -> str:
@@ -51,11 +56,15 @@ class Reference:
 
 @dataclass(frozen=True)
 class ValueInfo:
-    """A typed name; a dimension is a number, a name, or None; `dims` is None where nothing is said."""
+    """A typed name; a dimension is a number, a name, or None; `dims` is None where nothing is said.
+
+    `form` is () for a tensor; else `optional`, `sequence`, or both, from the outside in.
+    """
 
     name: str
     type: str
     dims: tuple[int | str | None, ...] | None
+    form: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -28,11 +28,27 @@ def operators() -> list[str]:
     return sorted(f"{domain}.{op}" if domain else op for domain, op in CONVERTERS)
 
 
-def import_model(model: Model, options: Options, print_program_on_error: bool = False) -> Program:
-    """The program of a model; OnnxError names what is wrong and where."""
+Result = int | list["Result"] | None
+"""One output of a model: the number of the program's output that holds it; a list of them for a sequence; None for
+an empty optional."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model's program, and where its outputs are among the program's."""
+
+    program: Program
+    results: list[Result]
+
+
+def import_model(model: Model, options: Options, print_program_on_error: bool = False) -> Imported:
+    """The program of a model; OnnxError names what is wrong and where.
+
+    A sequence is one parameter (named `x[0]`, `x[1]`, ...), or one output, for each item.
+    """
     program = Program()
     try:
-        Importer(model, options, program).run()
+        return Imported(program, Importer(model, options, program).run())
     except (OnnxError, RecursionError) as error:
         if print_program_on_error:
             print(program_text(program), file=sys.stderr)
@@ -48,9 +64,9 @@ class Importer:
     def __init__(self, model: Model, options: Options, program: Program) -> None:
         self.model, self.options, self.program = model, options, program
 
-    def run(self) -> None:
-        if not self.options.skip_unknown_operators:
-            self.require_operators()
+    def run(self) -> list[Result]:
+        if not self.options.skip_unknown_operators and (rows := missing_operators(self.model)):
+            raise OnnxError("operators that are not supported:\n  " + "\n  ".join(rows))
         graph, main = self.model.graph, self.program.main
         b = OnnxBuilder(main, program=self.program, options=self.options, runner=self)
         self.check_options(graph)
@@ -58,17 +74,15 @@ class Importer:
             if name in graph.refused:
                 raise OnnxError(f"input {name!r} {graph.refused[name]}")
         names = [n for n in graph.inputs if n not in graph.initializers]
-        inputs = [main.add_parameter(n, self.shape(graph.infos[n])) for n in names]
+        inputs = [self.value(graph.infos[n]) for n in names]
         defaults = [n for n in graph.inputs if n in graph.initializers]
         outputs = self.graph(b, replace(graph, inputs=[n for n in graph.inputs if n not in defaults]), inputs)
-        for name, output in zip(graph.outputs, outputs, strict=True):
-            if not isinstance(output, Instruction):
-                raise OnnxError(
-                    f"output {name!r} is a sequence or an empty optional; only tensors are supported"
-                )
-        main.add_return(outputs)
+        flat: list[Instruction] = []
+        results = [numbered(o, flat) for o in outputs]
+        main.add_return(flat)
         for module in self.program.modules.values():
             dead_code(module)
+        return results
 
     # ---- inputs ----
 
@@ -89,8 +103,26 @@ class Importer:
                     )
                     raise ValueError(f"{what}: the model has no {name!r}{hint}")
 
-    def shape(self, info: ValueInfo) -> Shape:
-        given = self.options.map_input_dims.get(info.name)
+    def value(self, info: ValueInfo) -> Any:
+        """An input: its parameter, a list of them for a sequence, None for an optional that is said to be empty."""
+        dims = self.options.map_input_dims
+        if "optional" in info.form and info.name in dims and dims[info.name] is None:
+            return None
+        if "sequence" not in info.form:
+            return self.parameter(info.name, self.shape(info, dims.get(info.name)))
+        if dims.get(info.name) is None:
+            raise OnnxError(f"input {info.name!r} is a sequence: give the lens of each item with map_input_dims")
+        items = enumerate(dims[info.name])
+        return [self.parameter(f"{info.name}[{k}]", self.shape(info, lens)) for k, lens in items]
+
+    def parameter(self, name: str, shape: Shape) -> Instruction:
+        """A parameter, or the literal that the options give in its place."""
+        known = self.options.constants.get(name)
+        if known is None:
+            return self.program.main.add_parameter(name, shape)
+        return self.program.main.add_literal(known, name)
+
+    def shape(self, info: ValueInfo, given: Sequence[int] | None) -> Shape:
         if given is None and info.dims is None:
             raise OnnxError(f"input {info.name!r} has no shape: give it with map_input_dims")
         if given is not None and info.dims is not None and len(given) != len(info.dims):
@@ -104,25 +136,6 @@ class Importer:
         if isinstance(dim, str):
             return self.options.dim_params.get(dim, self.options.default_dim_value)
         return self.options.default_dim_value if dim is None or dim < 0 else int(dim)
-
-    # ---- operators ----
-
-    def require_operators(self) -> None:
-        """OnnxError that lists every operator of the model that cannot be converted."""
-        bodies = [self.model.graph, *(f.graph for f in self.model.functions.values())]
-        missing: dict[str, list[str]] = {}
-        for graph in bodies:
-            for node in all_nodes(graph.nodes):
-                if not self.supports(node):
-                    missing.setdefault(node.full_op, []).append(node.label)
-        if missing:
-            rows = [f"{op}: {len(at)} nodes, the first {at[0]}" for op, at in sorted(missing.items())]
-            raise OnnxError("operators that are not supported:\n  " + "\n  ".join(rows))
-
-    def supports(self, node: Node) -> bool:
-        schema = schema_of(node.domain, node.op, node.version)
-        function = (node.domain, node.op) in self.model.functions or (schema is not None and schema.function)
-        return function or find(node.domain, node.op, node.version) is not None
 
     # ---- the walk ----
 
@@ -213,6 +226,29 @@ class Importer:
         inner = replace(b, scope=Scope(), bindings={**function.defaults, **attributes})
         results = dict(zip(known, self.graph(inner, replace(graph, outputs=known), padded), strict=True))
         return tuple(results.get(o) for o in graph.outputs)
+
+
+def missing_operators(model: Model) -> list[str]:
+    """One row for every operator of the model that cannot be converted, with its number of nodes and the first."""
+    bodies = [model.graph, *(f.graph for f in model.functions.values())]
+    missing: dict[str, list[str]] = {}
+    for graph in bodies:
+        for node in all_nodes(graph.nodes):
+            schema = schema_of(node.domain, node.op, node.version)
+            function = (node.domain, node.op) in model.functions or (schema is not None and schema.function)
+            if not function and find(node.domain, node.op, node.version) is None:
+                missing.setdefault(node.full_op, []).append(node.label)
+    return [f"{op}: {len(at)} nodes, the first {at[0]}" for op, at in sorted(missing.items())]
+
+
+def numbered(value: Any, flat: list[Instruction]) -> Result:
+    """Append a value's instructions to `flat`, and say where they are there."""
+    if value is None:
+        return None
+    if isinstance(value, list):
+        return [numbered(item, flat) for item in value]
+    flat.append(value)
+    return len(flat) - 1
 
 
 def _type(value: Any) -> tuple[str, tuple[int, ...]] | None:

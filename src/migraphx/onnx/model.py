@@ -206,15 +206,19 @@ class _Reader:
         return graph
 
     def info(self, message: Any) -> ValueInfo:
-        kind = message.type.WhichOneof("value")
-        if kind != "tensor_type":
-            raise OnnxError(f"is not a tensor but a {(kind or 'value without a type').removesuffix('_type')}")
-        tensor = message.type.tensor_type
+        form, given = [], message.type
+        while (kind := given.WhichOneof("value")) in ("sequence_type", "optional_type"):
+            form.append(kind.removesuffix("_type"))
+            given = getattr(given, kind).elem_type
+        if kind != "tensor_type" or form not in ([], ["sequence"], ["optional"], ["optional", "sequence"]):
+            inner = (kind or "value without a type").removesuffix("_type")
+            raise OnnxError(f"is not a tensor but a {' of a '.join([*form, inner])}")
+        tensor = given.tensor_type
         type = element_type(tensor.elem_type)
         if not tensor.HasField("shape"):
-            return ValueInfo(message.name, type, None)
+            return ValueInfo(message.name, type, None, tuple(form))
         dims = (d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim)
-        return ValueInfo(message.name, type, tuple(dims))
+        return ValueInfo(message.name, type, tuple(dims), tuple(form))
 
     def function(self, message: Any) -> Function:
         opsets = self.opsets(message.opset_import)

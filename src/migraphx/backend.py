@@ -1,0 +1,170 @@
+"""The standard's backend interface (onnx.backend.base): `prepare`, `run_model`, `run_node`.
+
+    import migraphx.backend as backend
+    outputs = backend.prepare(onnx.load("model.onnx")).run([x])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+from onnx.backend.base import Backend, BackendRep, Device, DeviceType
+
+from migraphx.api.functions import TARGETS, get_target
+from migraphx.api.onnx import published
+from migraphx.api.program import program
+from migraphx.onnx.builder import Options
+from migraphx.onnx.graph import Model, OnnxError
+from migraphx.onnx.importer import Result, import_model, missing_operators
+from migraphx.onnx.model import read_buffer
+
+
+class MIGraphXRep(BackendRep):
+    """A model that is compiled for the shapes of the inputs it is run on, once for each.
+
+    Values of inputs on which a shape depends are compiled in, and only those: other values of them are another
+    compilation. What is compiled is kept as long as this object.
+    """
+
+    def __init__(self, model: onnx.ModelProto, target: str) -> None:
+        self.model: Model = read_buffer(model.SerializeToString())
+        self.target = target
+        constants = self.model.graph.initializers
+        self.inputs = [i.name for i in model.graph.input if i.name not in constants]
+        self.fixed: set[str] = set()  # parameters whose values are compiled in
+        self.compiled: dict[tuple, tuple[program, list[Result]]] = {}
+
+    def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
+        """The model's outputs for its inputs, given in order or by name.
+
+        A sequence is a list of arrays, an empty optional None.
+        """
+        if kwargs:
+            raise TypeError(f"run takes no {', '.join(kwargs)}")
+        given = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(self.inputs, inputs, strict=True))
+        if given.keys() != set(self.inputs):
+            raise ValueError(f"the model's inputs are {self.inputs}, given {list(given)}")
+        values = {n: flattened(n, v) for n, v in given.items()}
+        arrays = {n: a for parts in values.values() for n, a in parts.items()}
+        dims = {n: dims_of(v) for n, v in given.items()}
+        compiled, results = self.program_for(dims, arrays)
+        made = [r.array for r in compiled.run({n: arrays[n] for n in compiled.get_parameter_names()})]
+        return tuple(gathered(r, made) for r in results)
+
+    def program_for(
+        self, dims: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
+    ) -> tuple[program, list[Result]]:
+        """Compile for these inputs, unless that is done; values are compiled in one after another as needed."""
+        types = tuple((n, a.dtype.str, a.shape) for n, a in arrays.items())
+        while True:
+            key = (types, *((n, arrays[n].tobytes()) for n in arrays if n in self.fixed))
+            if key in self.compiled:
+                return self.compiled[key]
+            constants = {n: arrays[n] for n in arrays if n in self.fixed}
+            try:
+                imported = import_model(self.model, Options(map_input_dims=dims, constants=constants))
+            except OnnxError as error:
+                if not error.inputs - self.fixed:
+                    raise
+                self.fixed |= error.inputs
+                continue
+            made = published(imported.program)
+            made.compile(get_target(self.target))
+            self.compiled[key] = made, imported.results
+            return self.compiled[key]
+
+
+def flattened(name: str, value: Any) -> dict[str, np.ndarray]:
+    """The parameters that an input is: itself, one an item of a sequence, none for an empty optional."""
+    if value is None:
+        return {}
+    if isinstance(value, (list, tuple)):
+        return {f"{name}[{k}]": np.asarray(v) for k, v in enumerate(value)}
+    return {name: np.asarray(value)}
+
+
+def dims_of(value: Any) -> Any:
+    """The lens of an array, those of every item of a sequence, None for an empty optional."""
+    if isinstance(value, (list, tuple)):
+        return [dims_of(v) for v in value]
+    return None if value is None else np.shape(value)
+
+
+def gathered(result: Result, made: Sequence[np.ndarray]) -> Any:
+    """One output of the model from the outputs of the program."""
+    if isinstance(result, list):
+        return [gathered(r, made) for r in result]
+    return None if result is None else made[result]
+
+
+class MIGraphXBackend(Backend):
+    """Runs models on target `cpu`; a subclass names another one."""
+
+    target = "cpu"
+
+    @classmethod
+    def supports_device(cls, device: str) -> bool:
+        kind = Device(device).type
+        return kind == DeviceType.CPU if cls.target != "gpu" else kind == DeviceType.CUDA and "gpu" in TARGETS
+
+    @classmethod
+    def is_compatible(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
+        """Whether all of the model's operators are supported."""
+        if not cls.supports_device(device):
+            return False
+        try:
+            return not missing_operators(read_buffer(model.SerializeToString()))
+        except OnnxError:
+            return False
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> MIGraphXRep:
+        """A checked model, ready to run; OnnxError lists the operators that are not supported."""
+        if not cls.supports_device(device):
+            raise ValueError(f"target {cls.target!r} does not run on device {device!r}")
+        super().prepare(model, device, **kwargs)
+        made = MIGraphXRep(model, cls.target)
+        if rows := missing_operators(made.model):
+            raise OnnxError("operators that are not supported:\n  " + "\n  ".join(rows))
+        return made
+
+    @classmethod
+    def run_node(
+        cls,
+        node: onnx.NodeProto,
+        inputs: Any,
+        device: str = "CPU",
+        outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """One node of the standard's domain, of opset `opset_version` or the newest, on arrays."""
+        super().run_node(node, inputs, device, outputs_info, **kwargs)
+        version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
+        arrays = [np.asarray(a) for a in inputs]
+        names = [n for n in dict.fromkeys(node.input) if n]
+        infos = [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in zip(names, arrays, strict=True)
+        ]
+        results = [onnx.ValueInfoProto(name=n) for n in node.output if n]
+        graph = helper.make_graph([node], "node", infos, results)
+        opset = helper.make_opsetid(node.domain, version)
+        message = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[opset]))
+        return cls.run_model(message, arrays, device, **kwargs)
+
+
+class RefBackend(MIGraphXBackend):
+    """Runs models on target `ref`."""
+
+    target = "ref"
+
+
+prepare = MIGraphXBackend.prepare
+run_model = MIGraphXBackend.run_model
+run_node = MIGraphXBackend.run_node
+supports_device = MIGraphXBackend.supports_device
+is_compatible = MIGraphXBackend.is_compatible
