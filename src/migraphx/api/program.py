@@ -13,7 +13,6 @@ import numpy as np
 from migraphx.api.argument import argument, as_array, publish
 from migraphx.api.module import module
 from migraphx.api.shape import shape, wrap
-from migraphx.api.to_py import python_code
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import program_text
@@ -22,6 +21,7 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.target import Target
+from migraphx.writers.python import to_python
 
 OUTPUT_PREFIX = "main:#output_"
 
@@ -136,7 +136,7 @@ class program:
 
     def to_py(self) -> str:
         """Python code that builds this program through the public API."""
-        return python_code(self._impl)
+        return to_python(self._impl)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, program) and program_text(self._impl) == program_text(other._impl)

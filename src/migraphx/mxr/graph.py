@@ -49,7 +49,7 @@ def _dump_module(
         line: dict[str, Any] = {"op": ins.name, "inputs": [ids[i] for i in ins.inputs]}
         if isinstance(ins.op, Literal):
             name = keys.setdefault(ins.op.key, f"literal.{len(keys)}")
-            tensors[name] = _memory(ins.op.value, ins.shape)
+            tensors[name] = memory(ins.op.value, ins.shape)
             line |= {"tensor": name, "shape": shape_data(ins.shape)}
         elif isinstance(ins.op, Parameter):
             line |= {"parameter": ins.op.parameter, "shape": shape_data(ins.shape)}
@@ -63,7 +63,7 @@ def _dump_module(
     return {"name": module.name, "instructions": lines}
 
 
-def _memory(value: np.ndarray, shape: Shape) -> np.ndarray:
+def memory(value: np.ndarray, shape: Shape) -> np.ndarray:
     """A literal's elements as they lie in memory, from the first to the last."""
     if shape.standard:
         return np.ascontiguousarray(value)

@@ -6,49 +6,27 @@ import math
 from typing import Any
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter
+from migraphx.ir.operation import Parameter
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import SHOWN_ELEMENTS
+from migraphx.writers.code import CodeWriter
 
 
-def python_code(program: Program) -> str:
+def to_python(program: Program) -> str:
     """Statements that leave an equal program in `p`; literals too large to print get generated values."""
-    writer = _Writer(program)
-    for module in program.modules.values():
-        writer.module(module)
-    return "\n".join(["import migraphx", "", "p = migraphx.program()", *writer.lines]) + "\n"
+    return "\n".join(["import migraphx", "", "p = migraphx.program()", *_Writer(program).lines]) + "\n"
 
 
-class _Writer:
-    """Modules are created first, in order, and filled when the first instruction refers to them."""
+class _Writer(CodeWriter):
+    def create(self, module: Module) -> None:
+        made = "p.get_main_module()" if module.name == "main" else f"p.create_module({module.name!r})"
+        self.lines.append(f"{self.modules[module]} = {made}")
 
-    def __init__(self, program: Program) -> None:
-        self.lines: list[str] = []
-        self.names: dict[Instruction, str] = {}
-        self.modules: dict[Module, str] = {}
-        self.filled: set[Module] = set()
-        for k, m in enumerate(program.modules.values()):
-            self.modules[m] = "m" if m.name == "main" else f"m{k}"
-            made = "p.get_main_module()" if m.name == "main" else f"p.create_module({m.name!r})"
-            self.lines.append(f"{self.modules[m]} = {made}")
-
-    def module(self, module: Module) -> None:
-        if module in self.filled:
-            return
-        self.filled.add(module)
-        owner = self.modules[module]
-        self.names |= {ins: f"{owner}_{n}" for n, ins in enumerate(module)}
-        front = [i for i in module if isinstance(i.op, (Parameter, Literal))]
-        for ins in reversed(front):  # each goes to the front of its module
-            self.lines.append(f"{self.names[ins]} = {owner}.{_leaf(ins)}")
-        for ins in module:
-            if not isinstance(ins.op, (Parameter, Literal)):
-                self.instruction(ins, owner)
+    def leaf(self, ins: Instruction, owner: str) -> None:
+        self.lines.append(f"{self.names[ins]} = {owner}.{_leaf(ins)}")
 
     def instruction(self, ins: Instruction, owner: str) -> None:
-        for m in ins.modules:
-            self.module(m)
         args = f"[{', '.join(self.names[i] for i in ins.inputs)}]"
         if ins.name == "@return":
             self.lines.append(f"{owner}.add_return({args})")

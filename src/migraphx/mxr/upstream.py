@@ -1,0 +1,102 @@
+"""A program as upstream's files hold it: the dictionary that MIGraphX writes as JSON or msgpack.
+
+Names and nesting follow AMDMIGraphX's own files of version 7: `version`, `migraphx_version`, `targets`, `contexts`
+and `modules`; a module's `nodes` have `output`, `name`, `shape`, `normalized`, `operator`, `inputs`, and where they
+apply `literal`, `module_inputs`. Enumerations are numbers. Bytes stay `bytes`; in JSON they are {"bytes": [...]}.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from typing import Any
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Literal, Operation
+from migraphx.ir.program import Program, reachable
+from migraphx.ir.shape import Shape
+from migraphx.ir.text import names_of
+from migraphx.mxr.graph import memory
+
+FILE_VERSION = 7
+TYPES = (
+    *("bool", "half", "float", "double", "uint8", "int8", "uint16", "int16", "int32", "int64", "uint32", "uint64"),
+    *("fp8e4m3fnuz", "fp8e4m3fn", "fp8e5m2", "bf16", "fp8e5m2fnuz"),
+)
+POOLING_MODES = ("average", "max", "lpnorm")
+RNN_DIRECTIONS = ("forward", "reverse", "bidirectional")
+ENUMS: dict[tuple[str, str], tuple[str, ...]] = {
+    ("convert", "target_type"): TYPES,
+    ("bit_cast", "target_type"): TYPES,
+    ("pooling", "mode"): POOLING_MODES,
+    ("roialign", "mode"): POOLING_MODES,
+    **{(name, "direction"): RNN_DIRECTIONS for name in ("rnn", "gru", "lstm")},
+}
+"""(operator, attribute) -> the names whose positions upstream writes."""
+
+
+def to_upstream(program: Program) -> dict[str, Any]:
+    """The whole program, uncompiled. Operators that upstream does not have are written under their names."""
+    names: dict[Instruction, str] = {}
+    modules = list(dict.fromkeys((*program.modules.values(), *reachable(program.main))))
+    for m in modules:
+        names |= names_of(m, "" if m.name == "main" else f"{m.name}:")
+    return {
+        "version": FILE_VERSION,
+        "migraphx_version": f"openmgx {metadata.version('openmgx')}",
+        "targets": [],
+        "contexts": [],
+        "modules": {m.name: {"name": m.name, "nodes": _nodes(m, names)} for m in modules},
+    }
+
+
+def to_json(program: Program) -> str:
+    """What `to_upstream` gives as JSON."""
+    return json.dumps(to_upstream(program), default=_bytes_as_json)
+
+
+def attributes_of(op: Operation) -> dict[str, Any]:
+    """An operator's attributes as upstream writes them: enumerations by number."""
+    found = op.attributes()
+    for key, value in found.items():
+        known = ENUMS.get((op.name, key))
+        if known is not None:
+            found[key] = known.index(value)
+    return found
+
+
+def _nodes(module: Module, names: dict[Instruction, str]) -> list[dict[str, Any]]:
+    nodes = []
+    for ins in module:
+        node: dict[str, Any] = {
+            "output": names[ins],
+            "name": ins.name,
+            "shape": shape_data(ins.shape),
+            "normalized": False,
+            "operator": {} if isinstance(ins.op, Literal) else attributes_of(ins.op),
+            "inputs": [names[i] for i in ins.inputs],
+        }
+        if isinstance(ins.op, Literal):
+            node["literal"] = {"shape": node["shape"], "data": memory(ins.op.value, ins.shape).tobytes()}
+        if ins.modules:
+            node["module_inputs"] = [m.name for m in ins.modules]
+        if ins.origin:
+            node["debug_symbols"] = [ins.origin]
+        nodes.append(node)
+    return nodes
+
+
+def shape_data(s: Shape) -> dict[str, Any]:
+    return {
+        "type": f"{s.type}_type",
+        "lens": list(s.lens),
+        "strides": list(s.strides),
+        "sub_shapes": [shape_data(x) for x in s.sub_shapes],
+        "dynamic_dimensions": [{"min": d.min, "max": d.max, "optimals": list(d.optimals)} for d in s.dyn_dims],
+    }
+
+
+def _bytes_as_json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return {"bytes": list(value)}
+    raise TypeError(f"an attribute has no JSON form: {value!r}")
