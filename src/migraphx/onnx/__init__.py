@@ -15,6 +15,8 @@ from migraphx.onnx import (
     reduce,
     sampling,
     sequences,
+    signal,
+    training,
     unknown,
     vision,
 )
@@ -34,6 +36,8 @@ __all__ = [
     "reduce",
     "sampling",
     "sequences",
+    "signal",
+    "training",
     "unknown",
     "vision",
 ]

@@ -199,6 +199,9 @@ def shrink(b: OnnxBuilder, x: Value, *, lambd: float, bias: float) -> Value:
 
 @converter("PRelu")
 def prelu(b: OnnxBuilder, x: Value, slope: Value) -> Value:
+    """Before opset 7 a slope {C} is one a channel."""
+    if b.version < 7 and slope.shape.ndim == 1 and x.shape.ndim > 1 and slope.shape.elements > 1:
+        slope = b.reshape(slope, dims=(-1, *(1,) * (x.shape.ndim - 2)))
     x, slope = b.common(x, slope)
     if x.shape.type not in dtypes.UNSIGNED:  # of which none is below 0
         return b.prelu(x, slope)
