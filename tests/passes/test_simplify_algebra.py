@@ -94,6 +94,14 @@ def test_scaled_weights_that_overflow_stay():
     assert left["mul"] == 1
 
 
+def test_weights_that_are_one_number_take_a_scale_each():
+    def build(b: Builder, x: Value) -> Value:
+        y = b.convolution(x, b.multibroadcast(b.literal(np.float32([0.5])), out_lens=(4, 2, 3, 3)))
+        return b.mul(y, b.broadcast(const(b, 4), axis=1, out_lens=y.shape.lens))
+
+    assert left_of(build, SIMPLIFY, x=(1, 2, 5, 5)) == {"convolution": 1}
+
+
 def test_chains_of_constants_are_one():
     def build(b: Builder, x: Value) -> Value:
         for word in ("mul", "add", "mul", "sub", "div", "add"):

@@ -84,8 +84,7 @@ def scaled_weights(b: Builder, w: Instruction, factor: np.ndarray) -> Answer:
     """w * factor as a literal broadcast as `w` is; `factor` has w's rank."""
     if len(w.users) > 1 or len(_source(w).users) > 1:
         return Refuse("the weights are shared")
-    small = compact(w)
-    value = operation("mul").compute(small, np.broadcast_to(factor, small.shape))
+    value = operation("mul").compute(*np.broadcast_arrays(compact(w), factor))
     if not np.isfinite(value.astype(np.float32, copy=False)).all():
         return Refuse("the scaled weights overflow")
     return broadcast_literal(b, value, w.shape.lens)
