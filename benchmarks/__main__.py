@@ -30,7 +30,7 @@ from benchmarks.models import CASES
 from benchmarks.table import markdown
 
 PROJECT = Path(__file__).resolve().parents[1]
-PEERS = "eager,inductor,inductor_freezing,onnxruntime,openvino,openmgx"
+PEERS = "eager,dynamo,inductor,inductor_freezing,onnxruntime,openvino,openmgx"
 QUIET = 0.03  # of the machine: a turn with more foreign load than this is taken again
 REST = 0.3  # seconds between turns, so that the spinning threads of the last engine are asleep
 

@@ -56,6 +56,15 @@ def eager(task: Task) -> Run:
     return lambda: model(*inputs)
 
 
+def dynamo(task: Task) -> Run:
+    """torch.compile with a backend that does nothing: what Dynamo itself takes of every backend's time."""
+    import torch
+
+    model, inputs = _torch_model(task)
+    compiled = torch.compile(model, backend="eager")
+    return lambda: compiled(*inputs)
+
+
 def _inductor(task: Task, freezing: bool, channels_last: bool) -> Run:
     import torch
     from torch._inductor import config
@@ -169,6 +178,7 @@ ENGINES: dict[str, Callable[[Task], Run]] = {
     f.__name__: f
     for f in (
         eager,
+        dynamo,
         inductor,
         inductor_freezing,
         inductor_nhwc,
