@@ -64,14 +64,22 @@ def test_resize_of_other_ranks(lens, rng):
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_resize_against_onnx(mode, how, scale, rng):
     x = random(rng, (1, 1, 5, 8))
-    if how == "align_corners":
-        scale = 2.0  # the evaluator divides by a length that is no integer; torch and onnxruntime do not
     scales = np.array([1, 1, scale, scale], np.float32)
     roundings = ["floor", "ceil", "round_prefer_floor", "round_prefer_ceil"]
     for rounding in roundings if mode == "nearest" else ["floor"]:
         attributes = {"mode": mode, "coordinate_transformation_mode": how, "nearest_mode": rounding}
         want = onnx_answer("Resize", x, None, scales, **attributes)
         assert_close(apply("resize", x, scales=tuple(scales), **attributes), want, scale=8)
+
+
+@pytest.mark.parametrize("attributes", [{"antialias": 1}, {"exclude_outside": 1}])
+@pytest.mark.parametrize("scale", [0.3, 0.65, 1.4])
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_other_filters_against_onnx(mode, scale, attributes, rng):
+    x = random(rng, (1, 1, 9, 8))
+    scales = np.array([1, 1, scale, scale], np.float32)
+    want = onnx_answer("Resize", x, None, scales, mode=mode, **attributes)
+    assert_close(apply("resize", x, scales=tuple(scales), mode=mode, **attributes), want, scale=8)
 
 
 def test_resize_of_integers_and_layout(rng):
@@ -140,8 +148,10 @@ def test_im2col(rng):
         ("resize", [(1, 2, 0)], {"sizes": (1, 2, 3)}, "input is empty"),
         ("resize", [(1, 2, 3)], {"sizes": (1, 2, 6), "mode": "bilinear"}, "mode must be"),
         ("resize", [(1, 2, 3)], {"sizes": (1, 2, 6), "nearest_mode": "round"}, "nearest_mode must be"),
-        ("resize", [(1, 2, 3)], {"sizes": (1, 2, 6), "coordinate_transformation_mode": "tf_crop_and_resize"},
+        ("resize", [(1, 2, 3)], {"sizes": (1, 2, 6), "coordinate_transformation_mode": "corners"},
          "coordinate_transformation_mode must be"),
+        ("resize", [(1, 2, 3)], {"sizes": (1, 2, 6), "coordinate_transformation_mode": "tf_crop_and_resize"},
+         "roi needs 6 values"),
         ("roialign", [(1, 2, 3, 4), (5, 3), (5,)], {}, "needs x"),
         ("roialign", [(1, 2, 3, 4), (5, 4), (5,)], {"mode": "sum"}, "mode must be"),
         ("nonmaxsuppression", [(1, 9, 4), (1, 2, 8), (1,), (1,), (1,)], {}, "needs boxes"),

@@ -12,6 +12,7 @@ from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
+from migraphx.ops.vision import Resize
 
 Value = Instruction
 
@@ -51,8 +52,6 @@ def resize(
     mode: str,
     nearest_mode: str,
 ) -> Value:
-    if antialias or exclude_outside or coordinate_transformation_mode == "tf_crop_and_resize":
-        raise OnnxError("antialias, exclude_outside and tf_crop_and_resize are not supported")
     ndim = x.shape.ndim
     places = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
     factors = [] if scales is None else b.known(scales, "scales").reshape(-1).tolist()
@@ -64,7 +63,13 @@ def resize(
         ]
     elif lengths:
         lengths = kept_aspect(x.shape.lens, lengths, places, keep_aspect_ratio_policy)
-    return resampled(
+    region: list[float] = []
+    if coordinate_transformation_mode == "tf_crop_and_resize":
+        if roi is None:
+            raise OnnxError("tf_crop_and_resize needs roi")
+        starts, ends = np.split(b.known(roi, "roi").reshape(-1), 2)
+        region = full(starts, places, [0.0] * ndim) + full(ends, places, [1.0] * ndim)
+    made = resampled(
         b,
         x,
         scales=factors,
@@ -73,7 +78,28 @@ def resize(
         cubic_coeff_a=cubic_coeff_a,
         coordinate_transformation_mode=coordinate_transformation_mode,
         nearest_mode=nearest_mode,
+        antialias=bool(antialias),
+        exclude_outside=bool(exclude_outside),
+        roi=[float(v) for v in region],
     )
+    return extrapolated(b, x, made, factors, region, extrapolation_value) if region else made
+
+
+def extrapolated(
+    b: OnnxBuilder, x: Value, y: Value, scales: list[float], region: list[float], value: float
+) -> Value:
+    """`value` where y lies outside x."""
+    op = Resize(
+        scales=tuple(scales),
+        sizes=y.shape.lens,
+        coordinate_transformation_mode="tf_crop_and_resize",
+        roi=tuple(map(float, region)),
+    )
+    outside = np.zeros((1,) * x.shape.ndim, np.bool_)
+    for axis, n in enumerate(x.shape.lens):
+        at = op.positions(x.shape.lens, axis).reshape(-1, *(1,) * (x.shape.ndim - 1 - axis))
+        outside = outside | (at < 0) | (at > n - 1)
+    return b.where(b.literal(outside), b.full(value, y), y) if outside.any() else y
 
 
 def full(values: Sequence[Any], places: Sequence[int], others: Sequence[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from migraphx.ops.movement import keep_layout
 
 COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
-    "tf_half_pixel_for_nn",
+    "tf_half_pixel_for_nn", "tf_crop_and_resize",
 )  # fmt: skip
 
 
@@ -25,6 +25,9 @@ class Resize(Operation, name="resize"):
 
     sizes and scales have one value for each dimension. Where both are given, `sizes` are the output's lens
     and `scales` place its elements on the input. mode: `nearest`, `linear` or `cubic` (of `cubic_coeff_a`).
+    `antialias` widens the filter by what a dimension shrinks; `exclude_outside` gives elements beyond the edge no
+    weight, instead of the edge's value. `tf_crop_and_resize` resamples the region `roi`: starts, then ends, as
+    shares of each dimension.
     """
 
     MODES: ClassVar[tuple[str, ...]] = ("nearest", "linear", "cubic")
@@ -36,6 +39,9 @@ class Resize(Operation, name="resize"):
     mode: str = "nearest"
     coordinate_transformation_mode: str = "half_pixel"
     cubic_coeff_a: float = -0.75
+    antialias: bool = False
+    exclude_outside: bool = False
+    roi: tuple[float, ...] = ()
 
     def infer(self, *inputs: Shape) -> Shape:
         (x,) = inputs
@@ -49,6 +55,8 @@ class Resize(Operation, name="resize"):
             right = not values or (len(values) == x.ndim and all(v > 0 for v in values))
             self.require(right, inputs, f"{what} needs {x.ndim} positive values")
         self.require(bool(self.scales or self.sizes), inputs, "needs scales or sizes")
+        cropped = self.coordinate_transformation_mode == "tf_crop_and_resize"
+        self.require(not cropped or len(self.roi) == 2 * x.ndim, inputs, f"roi needs {2 * x.ndim} values")
         self.require(self.mode == "nearest" or x.type in dtypes.FLOATS, inputs, f"{self.mode} takes floats")
         self.require(x.elements > 0, inputs, "the input is empty")
         lens = self.out_lens(x.lens)
@@ -62,9 +70,10 @@ class Resize(Operation, name="resize"):
         """Along `axis`: indices {taps, out} into the input and their weights {taps, out}; None: unchanged."""
         n, out = lens[axis], self.out_lens(lens)[axis]
         scale = self.scales[axis] if self.scales else out / n
-        if n == out and scale == 1:
+        whole = not self.roi or (self.roi[axis], self.roi[len(lens) + axis]) == (0, 1)
+        if n == out and scale == 1 and whole:
             return None
-        at = self._positions(n, out, scale)
+        at = self.positions(lens, axis)
         if self.mode == "nearest":
             rounded = {
                 "floor": np.floor,
@@ -74,18 +83,31 @@ class Resize(Operation, name="resize"):
             }[self.nearest_mode](at)
             return np.clip(rounded, 0, n - 1).astype(np.int64)[None], np.ones((1, out))
         left = np.floor(at)
-        t = at - left
-        weights = np.stack([1 - t, t]) if self.mode == "linear" else cubic_weights(t, self.cubic_coeff_a)
-        offsets = np.arange(len(weights))[:, None] - (len(weights) // 2 - 1)
-        return np.clip(left + offsets, 0, n - 1).astype(np.int64), weights
+        squeeze = min(scale, 1.0) if self.antialias else 1.0
+        reach = math.ceil((1 if self.mode == "linear" else 2) / squeeze)
+        offsets = np.arange(1 - reach, reach + 1)[:, None]
+        distance = np.abs(offsets - (at - left)) * squeeze
+        weights = np.maximum(1 - distance, 0) if self.mode == "linear" else cubic_weights(distance, self.cubic_coeff_a)
+        places = left + offsets
+        if self.exclude_outside:
+            weights = weights * ((places >= 0) & (places < n))
+        if self.exclude_outside or squeeze < 1:
+            weights = weights / weights.sum(0)
+        return np.clip(places, 0, n - 1).astype(np.int64), weights
 
-    def _positions(self, n: int, out: int, scale: float) -> np.ndarray:
-        """Where each of `out` elements lies on the input's `n`, in elements."""
+    def positions(self, lens: Sequence[int], axis: int) -> np.ndarray:
+        """Where each element along `axis` of the output lies on the input, in elements."""
+        n, out = lens[axis], self.out_lens(lens)[axis]
+        scale = self.scales[axis] if self.scales else out / n
         i = np.arange(out, dtype=np.float64)
         how = self.coordinate_transformation_mode
         step = (lambda v: v / scale) if self.scales else (lambda v: v * n / out)  # the latter is exact
+        last = n * scale - 1 if self.scales else out - 1  # of a length that may be no whole number
         if how == "align_corners":
-            return i * (n - 1) / (out - 1) if out > 1 else np.zeros(1)
+            return i * (n - 1) / last if last else np.zeros(out)
+        if how == "tf_crop_and_resize":
+            start, end = self.roi[axis], self.roi[len(lens) + axis]
+            return (n - 1) * (start + (i / last if last else i + 0.5) * (end - start))
         if how == "asymmetric":
             return step(i)
         if how == "tf_half_pixel_for_nn":
@@ -112,16 +134,11 @@ class Resize(Operation, name="resize"):
         return y.astype(x.dtype)
 
 
-def cubic_weights(t: np.ndarray, a: float) -> np.ndarray:
-    """Keys' cubic convolution weights of the four neighbours, {4, n}, at fractions `t` past the second."""
-
-    def near(d: np.ndarray) -> np.ndarray:
-        return ((a + 2) * d - (a + 3)) * d * d + 1
-
-    def far(d: np.ndarray) -> np.ndarray:
-        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-
-    return np.stack([far(1 + t), near(t), near(1 - t), far(2 - t)])
+def cubic_weights(d: np.ndarray, a: float) -> np.ndarray:
+    """Keys' cubic convolution weights of neighbours at distances `d`; 0 from 2 on."""
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
 
 
 class Im2col(Operation, name="im2col"):

@@ -30,7 +30,8 @@ def nhwc(*lens: int, type: str = "float") -> Shape:
 
 @pytest.mark.parametrize("mode", Resize.MODES)
 def test_resize(mode: str) -> None:
-    at = [{"coordinate_transformation_mode": c} for c in COORDINATES]
+    at = [{"coordinate_transformation_mode": c} for c in COORDINATES if c != "tf_crop_and_resize"]
+    at += [{"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (0, 0, 0.1, 0.3, 1, 1, 0.8, 1.2)}]
     cases = [
         Case(f"image_{n}", resized(2, 19, 11, 16, mode=mode, **how), (shape(2, 19, 5, 9),)) for n, how in enumerate(at)
     ]
