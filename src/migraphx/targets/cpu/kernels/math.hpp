@@ -235,44 +235,51 @@ inline constexpr float LN2_LOW = 1.42860676533018e-6f;
 inline constexpr float TO_INT = 12582912.0f;  // 1.5 * 2^23: adding it leaves round(x) in the low bits
 
 template <class V> MGX_INLINE V clamp(V x, lane_t<V> low, lane_t<V> high) {  // NaN stays
-    const V l = fill<V>(low), h = fill<V>(high);
-    x = (x < l) ? l : x;
-    return (x > h) ? h : x;
+    return mgx::min(mgx::max(x, fill<V>(low)), fill<V>(high));
 }
 template <class V> MGX_INLINE V pow2(int_vec<V> n) { return bit_cast<V>((n + 127) << 23); }
 
 // x = n ln2 + r with |r| <= ln2 / 2, for |x| < 2^15.
 template <class V> struct Reduced {
-    V r;
+    V r, whole;  // whole: n as a float
     int_vec<V> n;
 };
 template <class V> MGX_INLINE Reduced<V> reduce_ln2(V x) {
     const V shifted = x * 1.44269504f + TO_INT, n = shifted - TO_INT;
-    return {(x - n * LN2_HIGH) - n * LN2_LOW, bit_cast<int_vec<V>>(shifted) - 0x4B400000};
+    return {(x - n * LN2_HIGH) - n * LN2_LOW, n, bit_cast<int_vec<V>>(shifted) - 0x4B400000};
 }
 template <class V> MGX_INLINE V exp_small(V r) {  // e^r - 1, to a unit of 1: |r| <= ln2 / 2
     const V p = poly(r, 4.9999994e-01f, 1.666652e-01f, 4.1668393e-02f, 8.368782e-03f, 1.3814454e-03f);
     return (r * r) * p + r;
 }
+template <class V> MGX_INLINE V exp_reduced(const Reduced<V>& x) {
+    const V e = exp_small(x.r) + 1.0f;
+#if defined(__AVX512F__)
+    if constexpr (same_v<V, vec<float>>) {
+        V r;
+        asm("vscalefps %2, %1, %0" : "=v"(r) : "v"(e), "v"(x.whole));
+        return r;
+    }
+#endif
+    const auto first = x.n >> 1;  // 2^n in two steps: n = 128 and denormal results
+    return e * pow2<V>(first) * pow2<V>(x.n - first);
+}
 // e^x where e^x is a normal number (-87.3 <= x <= 88.3); cheaper than exp.
 template <class V> MGX_INLINE V exp_normal(V x) {
-    const auto [r, n] = reduce_ln2(x);
+    const auto [r, whole, n] = reduce_ln2(x);
     return (exp_small(r) + 1.0f) * pow2<V>(n);
 }
 template <class V> MGX_INLINE V exp(V x) {
-    if constexpr (!is_f32<V>) {
+    if constexpr (!is_f32<V>)
         return each([](double v) { return __builtin_exp(v); }, x);
-    } else {
-        const auto [r, n] = reduce_ln2(clamp(x, -104.0f, 89.0f));
-        const auto first = n >> 1;  // 2^n in two steps: n = 128 and denormal results
-        return (exp_small(r) + 1.0f) * pow2<V>(first) * pow2<V>(n - first);
-    }
+    else
+        return exp_reduced(reduce_ln2(clamp(x, -104.0f, 89.0f)));
 }
 template <class V> MGX_INLINE V expm1(V x) {
     if constexpr (!is_f32<V>) {
         return each([](double v) { return __builtin_expm1(v); }, x);
     } else {
-        auto [r, n] = reduce_ln2(clamp(x, -18.0f, 89.0f));
+        auto [r, whole, n] = reduce_ln2(clamp(x, -18.0f, 89.0f));
         const V one = fill<V>(1), last = (n > 127) ? one + one : one;
         n = (n > 127) ? int_vec<V>{} + 127 : n;
         const V s = pow2<V>(n);
@@ -281,23 +288,30 @@ template <class V> MGX_INLINE V expm1(V x) {
         return copysign(((s - one) + s * r + s * (r * r) * p) * last, x);
     }
 }
-// a / (d + low), corrected once by what the division and the sum a + a_low lost.
-template <class V> MGX_INLINE V ratio(V a, V a_low, V d, V low) {
-    const V inverse = 1.0f / d, q = a * inverse;
-    return q + ((a - q * d) + (a_low - q * low)) * inverse;
+// 1 / d for normal d, at least to 14 bits.
+template <class V> MGX_INLINE V near_recip(V d) {
+#if defined(__AVX512F__)
+    if constexpr (same_v<V, vec<float>>) {
+        V r;
+        asm("vrcp14ps %1, %0" : "=v"(r) : "v"(d));
+        return r;
+    }
+#endif
+    return 1.0f / d;
+}
+// a / (d + low), corrected once by what the near reciprocal and the sum d + low lost.
+template <class V> MGX_INLINE V ratio(V a, V d, V low) {
+    const V inverse = near_recip(d), q = a * inverse;
+    return q + ((a - q * d) - q * low) * inverse;
 }
 template <class V> MGX_INLINE V sigmoid(V x) {
-    const V one = fill<V>(1), t = -abs(x);
+    const V one = fill<V>(1);
     if constexpr (!is_f32<V>) {
-        const V e = exp(t);
+        const V e = exp(-abs(x));
         return ((x < V{}) ? e : one) / (one + e);
-    } else {  // e^t / (1 + e^t) neither overflows nor cancels; it is 1 - that for positive x
-        const auto [r, n] = reduce_ln2(clamp(t, -104.0f, 0.0f));
-        const V p = exp_small(r), whole = p + one, part = p - (whole - one);
-        const auto first = n >> 1;
-        const V s = pow2<V>(first), t2 = pow2<V>(n - first), a = whole * s * t2, a_low = part * s * t2;
-        const V d = one + a, low = a - (d - one) + a_low, q = ratio(a, a_low, d, low);
-        return (x < V{}) ? q : one - q;
+    } else {  // e^x / (1 + e^x), which is 1 long before e^x overflows
+        const V e = exp_reduced(reduce_ln2(clamp(x, -104.0f, 30.0f))), d = one + e;
+        return ratio(e, d, e - (d - one));
     }
 }
 template <class V> MGX_INLINE V tanh(V x) {
@@ -306,7 +320,7 @@ template <class V> MGX_INLINE V tanh(V x) {
     } else {
         const V t = abs(x), limit = fill<V>(9.1f), e = expm1((t > limit) ? limit + limit : t + t);
         const V d = e + 2.0f, low = (e < 2.0f) ? e - (d - 2.0f) : 2.0f - (d - e);
-        return copysign(ratio(e, V{}, d, low), x);
+        return copysign(ratio(e, d, low), x);
     }
 }
 template <class V> MGX_INLINE V erf(V x) {
