@@ -1,6 +1,7 @@
 """Reading ONNX models; importing this package declares the converters of all operators."""
 
 from migraphx.onnx import (
+    cast,
     constants,
     control,
     convolution,
@@ -19,9 +20,11 @@ from migraphx.onnx import (
     training,
     unknown,
     vision,
+    windows,
 )
 
 __all__ = [
+    "cast",
     "constants",
     "control",
     "convolution",
@@ -40,4 +43,5 @@ __all__ = [
     "training",
     "unknown",
     "vision",
+    "windows",
 ]

@@ -9,6 +9,7 @@ from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.convolution import windows
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter, register
+from migraphx.onnx.windows import argmax_places
 
 Value = Instruction
 Lens = Sequence[int]
@@ -26,10 +27,10 @@ def max_pool(
     dilations: Lens | None = None,
     pads: Lens | None = None,
     strides: Lens | None = None,
-) -> Value:
-    """`storage_order` is about the second output, which is not supported."""
+) -> Value | tuple[Value, Value]:
+    """With the places of the maxima, where they are asked for; `storage_order` 1 counts these column-major."""
     padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    return b.pooling(
+    y = b.pooling(
         x,
         mode="max",
         lengths=tuple(kernel_shape),
@@ -38,6 +39,10 @@ def max_pool(
         dilations=dilation,
         ceil_mode=bool(ceil_mode),
     )
+    if not b.wants(1):
+        return y
+    window = (padding, stride, dilation)
+    return y, argmax_places(b, x, y.shape.lens[2:], kernel_shape, window, bool(storage_order))
 
 
 @converter("AveragePool")
