@@ -80,14 +80,18 @@ def module_text(
     """The lines of one module; `full` prints all elements of literals, `origins` where each came from."""
     main = module.name == "main"
     names = (outer or {}) | names_of(module, "" if main else f"{module.name}:")
-    lines = []
-    for ins in module:
-        args = f"({','.join(names[i] for i in ins.inputs)})" if ins.inputs else ""
-        modules = f", [{', '.join(m.name for m in ins.modules)}]" if ins.modules else ""
-        shape = "" if ins.name == "@return" else f" -> {ins.shape}"
-        origin = f"  /* {ins.origin} */" if origins and ins.origin else ""
-        lines.append(f"{names[ins]} = {operation_text(ins, full)}{args}{modules}{shape}{origin}")
-    return "\n".join(lines)
+    return "\n".join(instruction_text(ins, names, full, origins) for ins in module)
+
+
+def instruction_text(
+    ins: Instruction, names: dict[Instruction, str], full: bool = False, origins: bool = False
+) -> str:
+    """One line: `names` has the instruction and its inputs."""
+    args = f"({','.join(names[i] for i in ins.inputs)})" if ins.inputs else ""
+    modules = f", [{', '.join(m.name for m in ins.modules)}]" if ins.modules else ""
+    shape = "" if ins.name == "@return" else f" -> {ins.shape}"
+    origin = f"  /* {ins.origin} */" if origins and ins.origin else ""
+    return f"{names[ins]} = {operation_text(ins, full)}{args}{modules}{shape}{origin}"
 
 
 def program_text(program: Program, full: bool = False, origins: bool = False) -> str:

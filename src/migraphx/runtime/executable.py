@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,12 +12,32 @@ from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 
 
+@dataclass(frozen=True)
+class Step:
+    """One kernel call of a run: its instruction's text, its kernel, where it came from, and what it costs.
+
+    `bytes` counts every operand once, as far as its view reaches; `flops` counts a multiply and an add as two.
+    """
+
+    text: str
+    kernel: str
+    origin: str
+    bytes: int
+    flops: int
+
+
 class Executable(Protocol):
     """A program that a target has compiled. May be run from several threads at once."""
 
     target: str
     parameters: dict[str, Shape]
     outputs: list[Shape]
+    threads: int
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        """The kernel calls of one run, in order."""
+        ...
 
     def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
         """Run once.
@@ -28,6 +49,10 @@ class Executable(Protocol):
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """As `run`, on memory at these addresses; what lies there is the caller's word, nothing is checked."""
+        ...
+
+    def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
+        """Seconds of each of `steps`, the mean of so many runs after one that is not counted."""
         ...
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from migraphx.ir.program import Program
+from migraphx.passes.manager import Pass
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 
@@ -15,6 +17,7 @@ class Target(Protocol):
     """`ref`, `cpu` or `gpu`."""
 
     name: str
+    passes: Sequence[Pass]  # what `compile` runs first, in order
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         """Compile a program, which may be changed: the caller passes a copy where it wants to keep it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from migraphx.targets.common.views import View
 
@@ -36,6 +37,12 @@ class Call:
     @property
     def views(self) -> tuple[View, ...]:
         return (*self.reads, *self.writes)
+
+    @property
+    def bytes(self) -> int:
+        """What the call reads and writes: every operand once, a broadcast one as far as it reaches."""
+        seen = {(v.buffer, v.offset, v.lens, v.strides): v for v in self.views if v.buffer.kind != "status"}
+        return sum(v.itemsize * prod(n for n, s in zip(v.lens, v.strides, strict=True) if s) for v in seen.values())
 
 
 def function(name_lines: Sequence[str]) -> str:

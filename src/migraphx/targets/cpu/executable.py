@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.executable import Step
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.cpu.codegen import Layout
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
@@ -56,10 +58,12 @@ class CpuExecutable:
         arena_bytes: int,
         checks: Sequence[str] = (),
         threads: int = 0,
+        steps: Sequence[Step] = (),
     ) -> None:
         self.library_path = library
         self.parameters = parameters
         self.outputs = outputs
+        self.steps = list(steps)
         self.weights = list(weights)
         self.arena_bytes = arena_bytes
         self.checks = list(checks)
@@ -138,6 +142,7 @@ class CpuExecutable:
             "parameters": [[n, s.type, s.lens, s.strides] for n, s in self.parameters.items()],
             "outputs": [[s.type, s.lens, s.strides] for s in self.outputs],
             "weights": len(self.weights),
+            "steps": [astuple(s) for s in self.steps],
         }
         tensors = {f"weight.{k}": w for k, w in enumerate(self.weights)}
         tensors["code"] = np.fromfile(self.library_path, np.uint8)
@@ -160,8 +165,9 @@ def restore(data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bo
     shapes = {n: Shape(t, tuple(lens), tuple(steps)) for n, t, lens, steps in data["parameters"]}
     outputs = [Shape(t, tuple(lens), tuple(steps)) for t, lens, steps in data["outputs"]]
     weights = [tensors[f"weight.{k}"] for k in range(data["weights"])]
+    steps = [Step(*fields) for fields in data["steps"]]
     return CpuExecutable(
-        library, shapes, outputs, weights, int(data["arena_bytes"]), data["checks"], int(data["threads"])
+        library, shapes, outputs, weights, int(data["arena_bytes"]), data["checks"], int(data["threads"]), steps
     )
 
 

@@ -43,6 +43,7 @@ class Lowered:
     module: Module
     fast_math: bool = True
     calls: list[Call] = field(default_factory=list)
+    sources: list[Instruction | None] = field(default_factory=list)  # whose work each call does; None: a final copy
     views: dict[Instruction, View] = field(default_factory=dict)
     inputs: list[Buffer] = field(default_factory=list)
     outputs: list[Buffer] = field(default_factory=list)
@@ -172,7 +173,9 @@ def lower(module: Module, fast_math: bool = True) -> Lowered:
             break
         if not isinstance(ins.op, (Parameter, Literal)):
             LOWERINGS[ins.name](lowered, ins)
+            lowered.sources += [ins] * (len(lowered.calls) - len(lowered.sources))
     _finish_outputs(lowered)
+    lowered.sources += [None] * (len(lowered.calls) - len(lowered.sources))
     _drop_unread_weights(lowered)
     return lowered
 

@@ -9,10 +9,12 @@ import numpy as np
 
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
+from migraphx.ir.text import instruction_text, names_of
+from migraphx.ops.cost import flops
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
-from migraphx.runtime.executable import Executable
+from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.views import Buffer
@@ -29,7 +31,7 @@ from migraphx.targets.cpu import (
 from migraphx.targets.cpu.calls import Call
 from migraphx.targets.cpu.codegen import Layout, generate
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
-from migraphx.targets.cpu.lower import lower
+from migraphx.targets.cpu.lower import Lowered, lower
 from migraphx.targets.cpu.toolchain import build
 
 _REGISTERED = (  # imported for the lowerings they declare
@@ -53,6 +55,7 @@ class CpuTarget:
     """Generates C++ for the whole program and compiles it."""
 
     name = "cpu"
+    passes: Sequence[Pass] = PASSES
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
@@ -63,10 +66,25 @@ class CpuTarget:
         outputs = [s.as_standard() for s in program.main.output_shapes]
         sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
         library = build(generate(lowered.calls, layout, sizes), "program")
-        return CpuExecutable(library, parameters, outputs, lowered.weights, arena, lowered.checks, options.num_threads)
+        steps = steps_of(lowered)
+        return CpuExecutable(
+            library, parameters, outputs, lowered.weights, arena, lowered.checks, options.num_threads, steps
+        )
 
     def restore(self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> Executable | None:
         return restore(data, tensors, trust_code)
+
+
+def steps_of(lowered: Lowered) -> list[Step]:
+    """What each call does; of several calls for one instruction, the last has its operations: the others prepare."""
+    names = names_of(lowered.module)
+    following = [*lowered.sources[1:], None]
+    steps = []
+    for call, ins, after in zip(lowered.calls, lowered.sources, following, strict=True):
+        text = instruction_text(ins, names) if ins is not None else "copy to an output"
+        work = flops(ins) if ins is not None and ins is not after else 0
+        steps.append(Step(text, call.label, call.origin, call.bytes, work))
+    return steps
 
 
 def lifetimes(calls: Sequence[Call]) -> list[Lifetime]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
+from migraphx.ir.text import instruction_text, names_of
+from migraphx.ops.cost import flops
+from migraphx.passes.manager import Pass
 from migraphx.runtime.argument import Argument
-from migraphx.runtime.executable import Executable
+from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.ref.evaluate import evaluate
 
@@ -24,6 +29,13 @@ class RefExecutable:
         self.program = program
         self.parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         self.outputs = [s.as_standard() for s in program.main.output_shapes]
+        self.threads = 1
+
+    @property
+    def steps(self) -> list[Step]:
+        names = names_of(self.program.main)
+        working = filter(_works, self.program.main)
+        return [Step(instruction_text(i, names), i.name, i.origin, _bytes(i), flops(i)) for i in working]
 
     def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
         arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
@@ -37,14 +49,39 @@ class RefExecutable:
         places = [Argument(s, p) for s, p in zip(self.outputs, outputs, strict=True)]
         self.run([Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)], places)
 
+    def profile(self, inputs: Sequence[Argument], runs: int = 1) -> list[float]:
+        """NumPy's time for each instruction."""
+        arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
+        spent = np.zeros(len(self.steps))
+        for run in range(runs + 1):
+            moments = [time.perf_counter()]
+            evaluate(
+                self.program.main,
+                arrays,
+                trace=lambda ins, _, seen=moments: seen.append(time.perf_counter()) if _works(ins) else None,
+            )
+            spent += np.diff(moments) if run else 0.0
+        return [float(s) / runs for s in spent]
+
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return {}, {}
+
+
+def _works(ins: Instruction) -> bool:
+    return not ins.name.startswith("@")
+
+
+def _bytes(ins: Instruction) -> int:
+    """What an instruction reads and writes; a view does neither."""
+    shapes = [] if ins.op.view else [ins.shape, *(i.shape for i in dict.fromkeys(ins.inputs))]
+    return sum(s.bytes for s in shapes if not s.dyn_dims)
 
 
 class RefTarget:
     """Compiles to the program itself."""
 
     name = "ref"
+    passes: Sequence[Pass] = ()
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         return RefExecutable(program)

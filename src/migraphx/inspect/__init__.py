@@ -1,0 +1,28 @@
+"""What a target did: compare with `ref`, find the pass or instruction at fault, measure, trace, explain."""
+
+from migraphx.inspect.bisect import Bisection, bisect
+from migraphx.inspect.compare import Check, Tolerance
+from migraphx.inspect.explain import Explanation, explain
+from migraphx.inspect.reduce import Reduction, reduce_program
+from migraphx.inspect.report import Report, chrome_trace, performance_report
+from migraphx.inspect.trace import run_trace
+from migraphx.inspect.verify import InstructionCheck, VerifyReport, verify_instructions, verify_program
+
+__all__ = [
+    "Bisection",
+    "Check",
+    "Explanation",
+    "InstructionCheck",
+    "Reduction",
+    "Report",
+    "Tolerance",
+    "VerifyReport",
+    "bisect",
+    "chrome_trace",
+    "explain",
+    "performance_report",
+    "reduce_program",
+    "run_trace",
+    "verify_instructions",
+    "verify_program",
+]

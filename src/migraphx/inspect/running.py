@@ -1,0 +1,98 @@
+"""Running a program on a target and on `ref`, from arrays to arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Literal, Operation, Parameter, operation
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.runtime.argument import Argument
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.ref.evaluate import evaluate
+from migraphx.targets.registry import get_target
+
+Inputs = Mapping[str, np.ndarray]
+
+
+def on_target(program: Program, target: str, inputs: Inputs, options: CompileOptions | None) -> list[np.ndarray]:
+    """Compile a copy of the program and run it once."""
+    executable = get_target(target).compile(program.clone(), options or CompileOptions())
+    return [a.array for a in executable.run(arguments(executable.parameters, inputs), None)]
+
+
+def on_ref(program: Program, inputs: Inputs, double: bool) -> list[np.ndarray]:
+    """The program's meaning; `double` computes every float in double precision."""
+    main = in_double(program).main if double else program.main
+    given = {n: array_for(n, i.shape, inputs) for n, i in main.parameters.items()}
+    return [np.asarray(v) for v in evaluate(main, given)]
+
+
+def arguments(parameters: Mapping[str, Shape], inputs: Inputs) -> list[Argument]:
+    """The inputs in the parameters' layouts; ValueError names one that is missing or of other lens."""
+    made = []
+    for name, shape in parameters.items():
+        array = array_for(name, shape, inputs)
+        if shape.dyn_dims:
+            made.append(Argument.of(np.ascontiguousarray(array)))
+            continue
+        made.append(Argument.empty(shape))
+        np.copyto(made[-1].array, array)
+    return made
+
+
+def array_for(name: str, shape: Shape, inputs: Inputs) -> np.ndarray:
+    """One input in a parameter's type."""
+    if name not in inputs:
+        raise ValueError(f"input {name!r} ({shape}) is missing")
+    array = np.asarray(inputs[name])
+    if not shape.dyn_dims and array.shape != shape.lens:
+        raise ValueError(f"input {name!r} must have lens {list(shape.lens)}, got {list(array.shape)}")
+    return array.astype(shape.numpy_dtype, copy=False)
+
+
+def in_double(program: Program) -> Program:
+    """A copy whose float parameters, literals and conversions are double; shapes are inferred anew."""
+    copy = Program()
+    modules: dict[Module, Module] = {}
+    _widen(program.main, copy.main, {}, modules)
+    copy.modules |= {m.name: m for m in modules.values()}
+    return copy
+
+
+def _widen(source: Module, into: Module, env: dict[Instruction, Instruction], modules: dict[Module, Module]) -> None:
+    modules[source] = into
+    for ins in source:
+        for m in ins.modules:
+            if m not in modules:
+                _widen(m, Module(m.name), env, modules)
+        inputs = [env[i] for i in ins.inputs]
+        if isinstance(ins.op, (Parameter, Literal)):
+            wide = _wide(ins.shape)
+            op = ins.op if isinstance(ins.op, Parameter) else Literal(ins.op.value.astype(wide.numpy_dtype))
+            shape = wide if isinstance(ins.op, Parameter) else Shape.of(op.value)  # type: ignore[union-attr]
+            env[ins] = into._link(Instruction(op, (), shape, origin=ins.origin), None)
+        else:
+            op = _wide_operation(ins.op)
+            env[ins] = into.add_instruction(op, inputs, [modules[m] for m in ins.modules], origin=ins.origin)
+
+
+def _wide(s: Shape) -> Shape:
+    return s.with_type("double") if s.type in dtypes.FLOATS else s
+
+
+def _wide_operation(op: Operation) -> Operation:
+    """A conversion to a narrow float becomes one to double."""
+    attributes = op.attributes()
+    if op.name == "convert" and attributes["target_type"] in dtypes.FLOATS:
+        return operation("convert", target_type="double")
+    return op
+
+
+def outputs_named(values: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    """By the names under which programs take output buffers."""
+    return {f"main:#output_{k}": v for k, v in enumerate(values)}

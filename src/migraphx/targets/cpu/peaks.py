@@ -1,0 +1,61 @@
+"""What this machine can do: multiply-adds and copied bytes a second, on the threads that programs run on."""
+
+from __future__ import annotations
+
+from migraphx.ir.shape import Shape
+from migraphx.targets.common.plan_memory import Lifetime, plan_memory
+from migraphx.targets.common.views import Buffer, View
+from migraphx.targets.cpu.calls import Call, Kernel, function
+from migraphx.targets.cpu.codegen import Layout, generate
+from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
+from migraphx.targets.cpu.toolchain import build, lanes
+
+CHAINS = 12  # independent sums: enough to hide the latency of a multiply-add, few enough for 16 registers
+ROUNDS = 400_000
+COPIED = 192 << 20  # bytes: far more than caches hold
+TRIES = 5
+
+MULTIPLY_ADD = Kernel(
+    "// multiply-adds in registers\n"
+    + function(
+        [
+            f"vec<float> sum[{CHAINS}], factor = splat<float>(0.5f);",
+            f"for (int c = 0; c < {CHAINS}; ++c) sum[c] = factor * float(c);",
+            f"for (int64_t r = 0; r < {ROUNDS}; ++r)",
+            "#pragma GCC unroll 16",
+            f"    for (int c = 0; c < {CHAINS}; ++c) sum[c] = sum[c] * factor + factor;",
+            "vec<float> total = sum[0];",
+            f"for (int c = 1; c < {CHAINS}; ++c) total += sum[c];",
+            "store((float*)p[0] + t.tid * LANES, total);",
+        ]
+    ),
+    ("vec.hpp",),
+)
+COPY = Kernel(
+    "// a copy of a large buffer\n"
+    + function(
+        [
+            "const Range mine = t.share(a[0], 64);",
+            "__builtin_memcpy(p[1] + mine.begin, p[0] + mine.begin, mine.size());",
+        ]
+    ),
+    ("vec.hpp",),
+)
+
+
+def measure_peaks(threads: int = 0) -> tuple[float, float]:
+    """(operations a second, bytes read plus written a second) of float multiply-adds in vectors and of a copy.
+
+    The best of some tries. AMX tiles can do more operations than this.
+    """
+    buffers = [Buffer("arena", COPIED), Buffer("arena", COPIED, 1), Buffer("arena", 4096 * 4 * lanes(), 2)]
+    source, target = (View(b, "uint8", (COPIED,), (1,)) for b in buffers[:2])
+    sink = View(buffers[2], "float", (4096 * lanes(),), (1,))
+    calls = [Call(MULTIPLY_ADD, (), (sink,)), Call(COPY, (source,), (target,), (COPIED,))]
+    arena = plan_memory([Lifetime(b, 0, 1) for b in buffers])
+    outputs: list[Shape] = []
+    library = build(generate(calls, Layout(0, 0, 0), table_bytes(arena, (), outputs, ())), "peaks")
+    machine = CpuExecutable(library, {}, outputs, (), arena, threads=threads)
+    seconds = [machine.profile((), 1) for _ in range(TRIES)]
+    work = 2.0 * ROUNDS * CHAINS * lanes() * machine.threads
+    return work / min(s[0] for s in seconds), 2.0 * COPIED / min(s[1] for s in seconds)
