@@ -28,11 +28,16 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "resize": {"scales": (1, 1, 2, 1.5), "mode": "linear"},
     "onehot": {"depth": 3},
     "convert": {"target_type": "half"},
+    "bit_cast": {"target_type": "uint8"},
     "elu": {"alpha": 0.1},
     "lrn": {"alpha": 1e-05},
 }
 # inputs of operators for which random ones rarely do
 INPUTS: dict[str, list[Shape]] = {
+    "pack_int4": [Shape("int8", (2, 4))],
+    "unpack_int4": [Shape("uint8", (2, 4))],
+    "pack_fp4": [Shape("float", (2, 4))],
+    "unpack_fp4": [Shape("uint8", (2, 4))],
     "im2col": [Shape("float", (1, 3, 4, 4)), Shape("float", (5, 3, 2, 2))],
     "nonmaxsuppression": [
         Shape("float", (1, 5, 4)), Shape("float", (1, 2, 5)), Shape("int64", (1,)), Shape(), Shape(),

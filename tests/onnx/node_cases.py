@@ -20,8 +20,6 @@ from migraphx.targets.ref.evaluate import evaluate
 from tests.tolerances import assert_close
 
 NOT_SUPPORTED: dict[str, str] = {
-    "4-bit, 2-bit and MX element types": r".*(INT4|UINT4|INT2|UINT2|FLOAT4E2M1|FLOAT8E8M0).*|.*float4e2m1"
-    r"|.*(quantizelinear)_u?int[24]|quantizelinear_blocked_.*|bitcast_.*",
     "strings": r"equal_string.*|string.*|regex.*|strnorm.*|tfidf.*",
     "sequences and optionals as inputs or outputs": r"sequence_.*|optional_.*|split_to_sequence.*"
     r"|identity_(sequence|opt)|if_(seq|opt)|loop1[36]_seq.*",

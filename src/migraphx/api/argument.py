@@ -144,5 +144,5 @@ def generate_argument(s: shape, seed: int = 0) -> argument:
     elif type in dtypes.INTEGERS:
         made.array[...] = rng.integers(0 if type in dtypes.UNSIGNED else -8, 8, lens)
     else:
-        made.array[...] = rng.uniform(-1, 1, lens)
+        made.array[...] = rng.uniform(0.25 if type == "fp8e8m0fnu" else -1, 1, lens)  # which has neither signs nor 0
     return publish(made)

@@ -23,12 +23,21 @@ NUMPY_TYPES: dict[str, np.dtype] = {
     "fp8e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
     "fp8e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "fp8e5m2fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "fp8e8m0fnu": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "fp4e2m1fn": np.dtype(ml_dtypes.float4_e2m1fn),
+    "int4": np.dtype(ml_dtypes.int4),
+    "uint4": np.dtype(ml_dtypes.uint4),
+    "int2": np.dtype(ml_dtypes.int2),
+    "uint2": np.dtype(ml_dtypes.uint2),
 }
+"""What is narrower than a byte takes a byte each; pack_int4 and pack_fp4 put two into one."""
 NAMES: dict[np.dtype, str] = {dtype: name for name, dtype in NUMPY_TYPES.items()}
-FLOATS = frozenset(n for n in NUMPY_TYPES if n in ("half", "float", "double", "bf16") or n.startswith("fp8"))
+FLOATS = frozenset(n for n in NUMPY_TYPES if n in ("half", "float", "double", "bf16") or n.startswith("fp"))
 NARROW_FLOATS = FLOATS - {"float", "double"}
-SIGNED = frozenset({"int8", "int16", "int32", "int64"})
-UNSIGNED = frozenset({"uint8", "uint16", "uint32", "uint64"})
+SIGNED = frozenset({"int2", "int4", "int8", "int16", "int32", "int64"})
+UNSIGNED = frozenset({"uint2", "uint4", "uint8", "uint16", "uint32", "uint64"})
+NARROW_INTEGERS = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
+"""Integers narrower than a byte, and the type in which they are computed."""
 INTEGERS = SIGNED | UNSIGNED
 
 
@@ -49,5 +58,11 @@ def from_numpy(dtype: np.typing.DTypeLike) -> str:
 
 
 def accumulator(name: str) -> np.dtype:
-    """The dtype in which `ref` computes: narrow floats in float, everything else in itself."""
-    return np.dtype(np.float32) if name in NARROW_FLOATS else to_numpy(name)
+    """The dtype in which `ref` computes: narrow floats in float, narrow integers in bytes, the rest in itself."""
+    return np.dtype(np.float32) if name in NARROW_FLOATS else to_numpy(NARROW_INTEGERS.get(name, name))
+
+
+def limits(name: str) -> tuple[float, float]:
+    """The lowest and the largest finite number of a type."""
+    info = ml_dtypes.iinfo(to_numpy(name)) if name in INTEGERS else ml_dtypes.finfo(to_numpy(name))
+    return float(info.min), float(info.max)

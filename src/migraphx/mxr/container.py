@@ -36,6 +36,12 @@ DTYPES: dict[str, np.dtype] = {
     "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
     "F8_E4M3FNUZ": np.dtype(ml_dtypes.float8_e4m3fnuz),
     "F8_E5M2FNUZ": np.dtype(ml_dtypes.float8_e5m2fnuz),
+    "F8_E8M0": np.dtype(ml_dtypes.float8_e8m0fnu),
+    "MGX_F4_E2M1": np.dtype(ml_dtypes.float4_e2m1fn),  # one a byte, where safetensors' F4 has two
+    "MGX_I4": np.dtype(ml_dtypes.int4),
+    "MGX_U4": np.dtype(ml_dtypes.uint4),
+    "MGX_I2": np.dtype(ml_dtypes.int2),
+    "MGX_U2": np.dtype(ml_dtypes.uint2),
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 

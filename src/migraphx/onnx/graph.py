@@ -25,6 +25,12 @@ ELEMENT_TYPES: dict[int, str] = {
     18: "fp8e4m3fnuz",
     19: "fp8e5m2",
     20: "fp8e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "fp4e2m1fn",
+    24: "fp8e8m0fnu",
+    25: "uint2",
+    26: "int2",
 }
 """ONNX's TensorProto.DataType -> MIGraphX's type."""
 

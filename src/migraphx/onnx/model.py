@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from migraphx.onnx.graph import (
@@ -34,9 +33,7 @@ from migraphx.onnx.wire import without_weights
 
 STANDARD = ("", "ai.onnx")  # two names of one domain
 EXTERNAL = 1  # TensorProto.DataLocation
-SMALL_INTEGERS = {np.dtype(t): np.int8 for t in (ml_dtypes.int4, ml_dtypes.int2)} | {
-    np.dtype(t): np.uint8 for t in (ml_dtypes.uint4, ml_dtypes.uint2)
-}
+PACKED = frozenset({"int4", "uint4", "int2", "uint2", "fp4e2m1fn"})  # several elements a byte in raw data
 
 
 def onnx_package() -> ModuleType:
@@ -104,11 +101,11 @@ class Tensors:
         elif raw is None and tensor.HasField("raw_data"):
             raw = memoryview(tensor.raw_data)
         try:
-            if raw is None or tensor.data_type not in ELEMENT_TYPES:
+            type = ELEMENT_TYPES.get(tensor.data_type)
+            if raw is None or type is None or type in PACKED:
                 if raw is not None:
                     tensor.raw_data, tensor.data_location = bytes(raw), 0
-                values = onnx_package().numpy_helper.to_array(tensor)
-                return values.astype(SMALL_INTEGERS.get(values.dtype, values.dtype), copy=False)
+                return onnx_package().numpy_helper.to_array(tensor)
             dtype = onnx_package().helper.tensor_dtype_to_np_dtype(tensor.data_type)
             size = math.prod(lens) * dtype.itemsize
             if raw.nbytes != size:

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, axis_in
-from migraphx.onnx.graph import OnnxError, element_type
+from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter, register
 
 Value = Instruction
@@ -231,52 +230,6 @@ def is_inf(b: OnnxBuilder, x: Value, *, detect_negative: int, detect_positive: i
     return b.full(False, b.isinf(x)) if bound is None else b.equal(x, b.full(bound, x))
 
 
-@converter("Dropout")
-def dropout(
-    b: OnnxBuilder,
-    x: Value,
-    ratio: Any = None,
-    training_mode: Value | None = None,
-    *,
-    seed: int | None = None,
-    is_test: int = 0,
-) -> tuple[Value, Value]:
-    """x itself: this is inference. The mask keeps everything."""
-    if (
-        training_mode is not None
-        and b.number(training_mode, "training_mode")
-        and b.number(ratio, "ratio") != 0
-    ):
-        raise OnnxError("training_mode is set; only inference is supported")
-    return b.identity(x), b.full(True, b.equal(x, x))
-
-
 @converter("Identity")
 def identity(b: OnnxBuilder, x: Any) -> Any:
     return x
-
-
-# ---- conversion ----
-
-
-@converter("Cast")
-def cast(b: OnnxBuilder, x: Value, *, to: int | str, saturate: int = 1, round_mode: str = "up") -> Value:
-    """To fp8, what is out of range becomes the largest number, unless `saturate` is 0."""
-    target = element_type(to) if isinstance(to, int) else to.lower()
-    return converted(b, x, target, bool(saturate))
-
-
-@converter("CastLike")
-def cast_like(b: OnnxBuilder, x: Value, like: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
-    return converted(b, x, like.shape.type, bool(saturate))
-
-
-def converted(b: OnnxBuilder, x: Value, target: str, saturate: bool) -> Value:
-    if x.shape.type == target:
-        return x
-    if saturate and target.startswith("fp8") and x.shape.type in dtypes.FLOATS:
-        wide = b.cast(x, "float")
-        most = float(ml_dtypes.finfo(dtypes.to_numpy(target)).max)
-        limited = b.clamp(wide, -most, most)
-        x = b.where(b.isnan(wide), wide, limited)
-    return b.convert(x, target_type=target)

@@ -7,7 +7,7 @@ from typing import Any
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.convolution import conv_integer, with_bias
-from migraphx.onnx.graph import OnnxError, element_type
+from migraphx.onnx.graph import element_type
 from migraphx.onnx.matmul import matmul_integer
 from migraphx.onnx.registry import converter
 
@@ -41,12 +41,12 @@ def quantize_linear(
     precision: int = 0,
     saturate: int = 1,
 ) -> Value:
-    if not saturate:
-        raise OnnxError("saturate=0 is not supported")
     type = element_type(output_dtype) if output_dtype else zero.shape.type if zero is not None else "uint8"
     wide = x if x.shape.type == scale.shape.type or x.shape.type == "double" else b.cast(x, "float")
     inputs = [wide, spread(b, x, scale, axis, block_size), spread(b, x, zero, axis, block_size)]
     inputs[1] = b.cast(inputs[1], wide.shape.type)
+    if not saturate and type.startswith("fp8"):  # to NaN or infinity; fp8 has no zero points but 0
+        return b.convert(b.div(*inputs[:2]), target_type=type)
     return b.instruction("quantizelinear", [i for i in inputs if i is not None], out_type=type)
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape
-from migraphx.ops.quantize import limits
 from migraphx.targets.cpu.gen_pointwise import pointwise_call
 from migraphx.targets.cpu.lower import Lowered, lowers
 
@@ -37,7 +35,7 @@ def quantized(b: Builder, inputs: list[Instruction], out: Shape) -> Instruction:
     y = b.cast(y, wide)
     if len(inputs) == 3:
         y = b.add(y, b.cast(inputs[2], wide))
-    low, high = (b.full(v, y) for v in limits(np.dtype(out.numpy_dtype)))
+    low, high = (b.full(v, y) for v in dtypes.limits(out.type))
     return b.cast(b.min(b.max(y, low), high), out.type)
 
 
