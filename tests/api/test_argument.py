@@ -129,7 +129,8 @@ def test_buffer_protocol() -> None:
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert migraphx.argument(a).__buffer__(0).tolist() == a.tolist()
     narrow = migraphx.argument(a.astype(NUMPY_TYPES["bf16"]))
-    assert narrow.__buffer__(0).format == "H"
+    with pytest.raises(BufferError, match="bf16_type has no buffer format"):
+        narrow.__buffer__(0)
     if sys.version_info >= (3, 12):
         assert memoryview(migraphx.argument(a)).tolist() == a.tolist()
 

@@ -57,10 +57,13 @@ class argument(Argument):
         return np.array(self.array, dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """From Python 3.12 on, `memoryview(argument)`; bf16 and fp8 have no buffer format, their bytes are given."""
-        array = self.array
-        plain: Any = array if self.shape.type not in dlpack.CODES else array.view(f"u{array.itemsize}")
-        return memoryview(plain)
+        """From Python 3.12 on, `memoryview(argument)`. BufferError for bf16, fp8 and their like, which have no format.
+
+        NumPy asks here first, and takes `__array__` where this is refused.
+        """
+        if self.array.dtype.isbuiltin != 1:
+            raise BufferError(f"{self.shape.type_string()} has no buffer format; use numpy.asarray or DLPack")
+        return memoryview(cast(Any, self.array))
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         return dlpack.write(self.array) if self.shape.type in dlpack.CODES else self.array.__dlpack__(**kwargs)
