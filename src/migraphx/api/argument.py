@@ -63,7 +63,7 @@ class argument(Argument):
         """
         if self.array.dtype.isbuiltin != 1:
             raise BufferError(f"{self.shape.type_string()} has no buffer format; use numpy.asarray or DLPack")
-        return memoryview(cast(Any, self.array))
+        return memoryview(self.array)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         return dlpack.write(self.array) if self.shape.type in dlpack.CODES else self.array.__dlpack__(**kwargs)
