@@ -62,8 +62,8 @@ class argument(Argument):
         NumPy asks here first, and takes `__array__` where this is refused.
         """
         if self.array.dtype.isbuiltin != 1:
-            raise BufferError(f"{self.shape.type_string()} has no buffer format; use numpy.asarray or DLPack")
-        return memoryview(self.array)
+            raise BufferError(f"{self.shape.type}_type has no buffer format; use numpy.asarray or DLPack")
+        return memoryview(self.array)  # type: ignore[arg-type]  # its stub says so from 3.12 on
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         return dlpack.write(self.array) if self.shape.type in dlpack.CODES else self.array.__dlpack__(**kwargs)
