@@ -266,3 +266,13 @@ def test_operator_names():
 def test_a_second_converter_is_refused():
     with pytest.raises(TypeError, match="converted twice"):
         converter("Add")(lambda b, x, y: x)
+
+
+def test_output_names():
+    nodes = [node("Relu", ["x"], ["r"]), node("Neg", ["r"], ["n"]), node("Exp", ["n"], ["y"])]
+    data = model(nodes, {"x": X}, ["y"])
+    first, second = ours(data, {"x": X - 3}, output_names=["n", "r"])
+    np.testing.assert_array_equal(second, np.maximum(X - 3, 0))
+    np.testing.assert_array_equal(first, -second)
+    with pytest.raises(ValueError, match="output_names: the model has no 'yy'; did you mean 'y'"):
+        migraphx.parse_onnx_buffer(data, output_names=["yy"])

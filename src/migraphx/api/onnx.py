@@ -27,6 +27,7 @@ def parse_onnx(
     max_loop_iterations: int = 10,
     use_debug_symbols: bool = False,
     external_data_path: str = "",
+    output_names: Sequence[str] = (),
 ) -> program:
     """The program of an ONNX file. Its shapes are static.
 
@@ -35,6 +36,7 @@ def parse_onnx(
     all listed in one error, unless `skip_unknown_operators`: then the program can be read but not run.
     `max_loop_iterations` bounds a Loop without trip count. `use_debug_symbols` adds the exporter's source lines
     to instructions' origins. External data must lie inside `external_data_path`, by default the model's folder.
+    `output_names` returns these values of the graph instead of its outputs.
 
     Weights are views of the mapped file (copies where they are not aligned): it must not be written to while
     the program is in use. OnnxError (a ValueError) names the file and the node; FileNotFoundError.
@@ -46,6 +48,7 @@ def parse_onnx(
         skip_unknown_operators,
         max_loop_iterations,
         use_debug_symbols,
+        output_names,
     )
     return _program(read(filename, external_data_path), options, print_program_on_error)
 
@@ -60,6 +63,7 @@ def parse_onnx_buffer(
     max_loop_iterations: int = 10,
     use_debug_symbols: bool = False,
     external_data_path: str = "",
+    output_names: Sequence[str] = (),
 ) -> program:
     """As `parse_onnx`, from a serialized ModelProto; external data needs `external_data_path`."""
     options = _options(
@@ -69,6 +73,7 @@ def parse_onnx_buffer(
         skip_unknown_operators,
         max_loop_iterations,
         use_debug_symbols,
+        output_names,
     )
     return _program(read_buffer(onnx_buffer, external_data_path), options, print_program_on_error)
 
@@ -85,6 +90,7 @@ def _options(
     skip_unknown_operators: bool,
     max_loop_iterations: int,
     use_debug_symbols: bool,
+    output_names: Sequence[str],
 ) -> Options:
     return Options(
         default_dim_value=_static(default_dim_value),
@@ -93,6 +99,7 @@ def _options(
         skip_unknown_operators=skip_unknown_operators,
         max_loop_iterations=max_loop_iterations,
         use_debug_symbols=use_debug_symbols,
+        output_names=tuple(output_names),
     )
 
 

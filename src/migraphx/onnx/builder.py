@@ -33,6 +33,7 @@ class Options:
     map_input_dims: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
     dim_params: Mapping[str, int] = field(default_factory=dict)
+    output_names: tuple[str, ...] = ()
     skip_unknown_operators: bool = False
     max_loop_iterations: int = 10
     use_debug_symbols: bool = False

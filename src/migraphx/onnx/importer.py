@@ -68,6 +68,8 @@ class Importer:
         if not self.options.skip_unknown_operators and (rows := missing_operators(self.model)):
             raise OnnxError("operators that are not supported:\n  " + "\n  ".join(rows))
         graph, main = self.model.graph, self.program.main
+        if self.options.output_names:
+            graph = replace(graph, outputs=list(self.options.output_names))
         b = OnnxBuilder(main, program=self.program, options=self.options, runner=self)
         self.check_options(graph)
         for name in graph.inputs:
@@ -89,9 +91,11 @@ class Importer:
     def check_options(self, graph: Graph) -> None:
         """ValueError for a name in the options that the model does not have."""
         params = {d for i in graph.infos.values() for d in i.dims or () if isinstance(d, str)}
+        values = {*graph.inputs, *graph.initializers, *(o for n in graph.nodes for o in n.outputs)}
         for what, given, known in (
             ("map_input_dims", self.options.map_input_dims, set(graph.infos)),
             ("dim_params", self.options.dim_params, params),
+            ("output_names", self.options.output_names, values),
         ):
             for name in given:
                 if name not in known:
