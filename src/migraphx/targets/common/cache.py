@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 try:
@@ -17,6 +19,7 @@ except ImportError:  # not a POSIX system: two processes may compile the same th
 
 log = logging.getLogger(__name__)
 MAGIC = b"openmgx object 1\n"
+OURS = re.compile(r"([0-9a-f]{40})\.")  # how the names of our files begin; others in the folder are not touched
 
 
 def folder() -> Path:
@@ -63,6 +66,36 @@ def lookup(key: str, suffix: str) -> Path | None:
     """The path of a whole entry, or None."""
     path = folder() / f"{key}{suffix}"
     return path if _whole(path) else None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file of the cache; `used` is when it was last read or written (seconds since 1970, as exact as the system)."""
+
+    path: Path
+    bytes: int
+    used: float
+    whole: bool
+
+
+def entries() -> list[Entry]:
+    """What the cache holds, the longest unused first; seals and locks belong to their entry."""
+    found = []
+    for path in folder().glob("*") if folder().is_dir() else ():
+        if OURS.match(path.name) and path.suffix not in (".lock", ".sha256"):
+            with suppress(FileNotFoundError):  # another process removed it
+                stat = path.stat()
+                found.append(Entry(path, stat.st_size, max(stat.st_atime, stat.st_mtime), _whole(path)))
+    return sorted(found, key=lambda e: e.used)
+
+
+def remove(entry: Entry) -> None:
+    """Delete an entry, once nobody is making it; programs that run it keep it mapped."""
+    key = entry.path.name.split(".")[0]
+    lock = entry.path.with_name(f"{key}.lock")
+    with _locked(lock):
+        for path in (entry.path, _seal(entry.path), lock):
+            path.unlink(missing_ok=True)
 
 
 def _fill(path: Path, make: Callable[[Path], object]) -> None:

@@ -1,0 +1,52 @@
+"""Inputs for a run: generated, filled with zeros or ones, or loaded."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import migraphx
+from migraphx.api.argument import argument
+from migraphx.api.program import program
+from migraphx.api.shape import shape
+from migraphx.driver import dims
+from migraphx.driver.model import Inputs
+from migraphx.driver.result import UsageError
+
+
+def generate(made: program, args: Namespace) -> Inputs:
+    """A value for every parameter, the same at every call; ValueError names a parameter that does not fit."""
+    shapes = made.get_parameter_shapes()
+    lens = dims.lens("--input-dim", args.input_dim)
+    static = {n: static_shape(s, lens.get(n), args.batch) for n, s in shapes.items()}
+    made_of: dict[str, Any] = {n: partial(migraphx.generate_argument, seed=k) for k, n in enumerate(static)}
+    for value, names in ((0, args.fill0), (1, args.fill1)):
+        made_of |= {n: partial(migraphx.fill_argument, value=value) for n in names}
+    made_of |= {n: partial(_loaded, Path(f)) for n, f in dims.one_each("--load-arg", args.load_arg, str).items()}
+    for name in made_of:
+        if name not in static:
+            near = get_close_matches(name, static, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(static) or 'none'}"
+            raise UsageError(f"the program has no input {name!r}; {hint}")
+    return {name: made_of[name](s) for name, s in static.items()}
+
+
+def static_shape(s: shape, lens: list[int] | None, batch: int) -> shape:
+    """A shape that can be filled: open dimensions have the batch's length, as near as their range allows."""
+    if not s.dynamic():
+        return s
+    wanted = lens or [min(max(batch, d.min), d.max) for d in s.dyn_dims()]
+    return shape(type=s.type(), lens=wanted)
+
+
+def _loaded(path: Path, s: shape) -> argument:
+    """A file's value; its shape is checked by the run, its type here."""
+    value = argument(np.load(path, allow_pickle=False)) if path.suffix == ".npy" else argument.load(path)
+    if value.get_shape().type() != s.type():
+        raise ValueError(f"{path}: holds {value.get_shape()}, the input is {s}")
+    return value

@@ -1,0 +1,178 @@
+"""`migraphx-driver`: the parser, the log, the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib import metadata
+from pathlib import Path
+from types import ModuleType
+from typing import NoReturn
+
+from migraphx.driver.environment import loggers_asked_for, warn_of_unknown
+from migraphx.driver.options import add_common
+from migraphx.driver.result import MEANINGS, Exit, Result, Unsupported, UsageError
+from migraphx.driver.terminal import coloured
+from migraphx.driver.verbs import (
+    cache,
+    compile,
+    completion,
+    doctor,
+    explain,
+    onnx,
+    op,
+    params,
+    perf,
+    perf_diff,
+    read,
+    run,
+    time,
+    verify,
+)
+from migraphx.targets.cpu.lower import UnsupportedOperator
+from migraphx.targets.cpu.toolchain import CompilerError
+
+log = logging.getLogger("migraphx")
+PROGRAM = "migraphx-driver"
+VERBS: dict[str, ModuleType] = {
+    "read": read,
+    "params": params,
+    "compile": compile,
+    "run": run,
+    "time": time,
+    "perf": perf,
+    "perf diff": perf_diff,
+    "verify": verify,
+    "op": op,
+    "onnx": onnx,
+    "explain": explain,
+    "doctor": doctor,
+    "cache": cache,
+    "completion": completion,
+}
+LEVELS = {"none": 100, "error": 40, "warn": 30, "info": 20, "debug": 10, "trace": 10}  # logging's numbers
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class Parser(argparse.ArgumentParser):
+    """Says which option was meant by one that is unknown."""
+
+    def options(self) -> list[str]:
+        return [flag for action in self._actions for flag in action.option_strings]
+
+    def refuse(self, words: Sequence[str]) -> NoReturn:
+        word = words[0].split("=")[0]
+        near = get_close_matches(word, self.options(), 1) if word.startswith("-") else []
+        self.error(f"unexpected {words[0]!r}" + (f"; did you mean {near[0]}?" if near else ""))
+
+
+def build_parser() -> tuple[Parser, dict[str, Parser]]:
+    """The whole parser, and those of the verbs."""
+    codes = "\n".join(f"  {code.value:3}  {meaning}" for code, meaning in MEANINGS.items())
+    parser = Parser(
+        prog=PROGRAM,
+        description="Read, compile, run, measure and verify models.",
+        epilog=f"exit codes:\n{codes}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", "-v", action="version", version=f"OpenMGX {metadata.version('openmgx')}")
+    found = parser.add_subparsers(dest="verb", metavar="<verb>", required=True)
+    parsers = {}
+    for name, verb in VERBS.items():
+        text = " ".join((verb.__doc__ or "").split())
+        one = parsers[name] = found.add_parser(name, help=text, description=text, allow_abbrev=False)
+        verb.add_arguments(one)
+        add_common(one)
+        one.set_defaults(run=verb.run, parser=parser)
+        words = [a.metavar or a.dest for a in one._actions if not a.option_strings]
+        one.usage = " ".join([PROGRAM, name, *map(str, words), "[options]"])
+    return parser, parsers
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line (default: the process's); returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:2] == ["perf", "diff"]:
+        words[:2] = ["perf diff"]
+    parser, parsers = build_parser()
+    try:
+        args, rest = parser.parse_known_args(words)
+        if rest:
+            parsers[args.verb].refuse(rest)
+    except SystemExit as error:  # argparse has said why
+        return int(error.code or 0)
+    try:
+        with logging_to(args.log_file, args.log_level):
+            warn_of_unknown()
+            return answer(args)
+    except OSError as error:
+        return fail(error, Exit.INPUT)
+
+
+def answer(args: argparse.Namespace) -> int:
+    """The verb's result, written where it belongs; errors become exit codes."""
+    try:
+        result: Result = args.run(args)
+        write(result.rendered(args.json), args.output)
+        return result.code
+    except UsageError as error:
+        return fail(error, Exit.USAGE)
+    except (Unsupported, UnsupportedOperator) as error:
+        return fail(error, Exit.UNSUPPORTED)
+    except CompilerError as error:
+        return fail(error, Exit.COMPILER)
+    except BrokenPipeError:  # the reader has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.DONE
+    except (OSError, ValueError, IndexError) as error:
+        return fail(error, Exit.INPUT)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Exception as error:
+        log.debug("internal error", exc_info=True)
+        return fail(error, Exit.INTERNAL)
+
+
+def fail(error: Exception, code: Exit) -> int:
+    """Say what went wrong, on standard error."""
+    kind = f"{type(error).__name__}: " if code is Exit.INTERNAL or isinstance(error, OSError) else ""
+    print(f"{PROGRAM}: {coloured('error', 'bad', sys.stderr)}: {kind}{error}", file=sys.stderr)
+    return code
+
+
+def write(content: bytes, path: str | None) -> None:
+    """To a file, or to standard output: there as text where that is no stream of bytes (a notebook, a test)."""
+    if path:
+        Path(path).write_bytes(content)
+        return
+    stream = getattr(sys.stdout, "buffer", None)
+    if stream is None:
+        print(content.decode(), end="")
+        return
+    sys.stdout.flush()
+    stream.write(content)
+    stream.flush()
+
+
+@contextmanager
+def logging_to(file: str | None, level: str) -> Iterator[None]:
+    """The engine's log on standard error or in a file while the verb runs; then everything is as before."""
+    handler = logging.FileHandler(file) if file else logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(LOG_FORMAT))
+    wanted = {"migraphx": LEVELS[level]} | dict.fromkeys(loggers_asked_for(), logging.DEBUG)
+    before = {name: logging.getLogger(name).level for name in wanted}
+    for name, number in wanted.items():
+        logging.getLogger(name).setLevel(number)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        handler.close()
+        for name, number in before.items():
+            logging.getLogger(name).setLevel(number)

@@ -1,0 +1,157 @@
+"""From the command line's file to a program: read, trim, simplify, run passes, quantize, compile."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import migraphx
+from migraphx.api.argument import argument
+from migraphx.api.program import program
+from migraphx.driver import dims
+from migraphx.driver.options import compile_options
+from migraphx.driver.result import Unsupported, UsageError
+from migraphx.driver.terminal import note
+from migraphx.ir.module import Module
+from migraphx.ir.operation import Literal, Parameter
+from migraphx.ir.program import Program
+from migraphx.passes.dead_code import dead_code
+from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.pipeline import SIMPLIFY
+from migraphx.targets.registry import TARGETS, get_target
+from migraphx.targets.target import Target
+
+ONNX_ENDINGS = (".onnx", ".pb", ".ort")
+Inputs = dict[str, argument]
+
+
+def read_model(args: Namespace) -> program:
+    """The program that the input options describe."""
+    kind = args.file_type or file_type(Path(args.file))
+    note(f"Reading: {args.file}")
+    if kind == "onnx":
+        made = migraphx.parse_onnx(args.file, **_onnx_options(args))
+    else:
+        _refuse_onnx_options(args, kind)
+        if kind == "migraphx-json":
+            raise Unsupported(f"{args.file}: this build cannot read MIGraphX's JSON")
+        made = migraphx.load(args.file)
+    if args.trim:
+        trim(made._impl.main, args.trim)
+        made._impl.drop_unused_modules()
+    if args.optimize:
+        run_passes(made._impl, SIMPLIFY)
+    if args.apply_pass:
+        run_passes(made._impl, passes_named(args.apply_pass))
+    return made
+
+
+def file_type(path: Path) -> str:
+    """By content: JSON, `.mxr` (ours or upstream's msgpack); else by ending, ONNX."""
+    with open(path, "rb") as file:
+        head = file.read(64)
+    if head.lstrip()[:1] == b"{":
+        return "migraphx-json"
+    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= os.path.getsize(path):
+        return "migraphx"  # safetensors
+    if path.suffix == ".mxr" or (head[:1] and 0x80 <= head[0] <= 0x8F and path.suffix not in ONNX_ENDINGS):
+        return "migraphx"  # a msgpack map
+    return "onnx"
+
+
+def _onnx_options(args: Namespace) -> dict[str, Any]:
+    """Keywords of parse_onnx, those alone that were given."""
+    given: dict[str, Any] = {
+        "map_input_dims": dims.lens("--input-dim", args.input_dim),
+        "dim_params": dims.one_each("--dim-param", args.dim_param, lambda v: dims.dimension("--dim-param", v)),
+        "map_dyn_input_dims": dims.one_each(
+            "--dyn-input-dim", args.dyn_input_dim, lambda v: dims.dimensions("--dyn-input-dim", v)
+        ),
+        "output_names": args.output_names,
+        "skip_unknown_operators": args.skip_unknown_operators,
+        "use_debug_symbols": args.debug_symbols,
+    }
+    if args.default_dyn_dim:
+        given["default_dyn_dim_value"] = dims.dimension("--default-dyn-dim", args.default_dyn_dim)
+    return {name: value for name, value in given.items() if value} | {"default_dim_value": args.batch}
+
+
+def _refuse_onnx_options(args: Namespace, kind: str) -> None:
+    """What only an ONNX model can be told."""
+    names = ("input_dim", "dim_param", "dyn_input_dim", "default_dyn_dim", "output_names", "skip_unknown_operators")
+    for name in names:
+        if getattr(args, name):
+            raise UsageError(f"--{name.replace('_', '-')} needs an ONNX model; {args.file} was read as {kind}")
+
+
+def trim(main: Module, count: int) -> None:
+    """Drop the last `count` instructions; what is left without a user is returned."""
+    body = [i for i in main if i is not main.last or i.name != "@return"]
+    kept = [i for i in body[: max(0, len(body) - count)] if not isinstance(i.op, Literal)]
+    inside = set(kept)
+    ends = [i for i in kept if not isinstance(i.op, Parameter) and not any(u in inside for u in i.users)]
+    if not ends:
+        raise UsageError(f"--trim {count} leaves nothing of {len(body)} instructions")
+    main.replace_return(ends)
+    dead_code(main)
+
+
+def known_passes() -> dict[str, Pass]:
+    """Every pass of every target, by name."""
+    return {one.__name__: one for target in TARGETS for one in get_target(target).passes}
+
+
+def passes_named(words: list[str]) -> list[Pass]:
+    """The passes of `--apply-pass`, in the order given."""
+    known = known_passes()
+    names = [n for word in words for n in word.split(",") if n]
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
+            raise UsageError(f"--apply-pass: unknown pass {name!r}; {hint}")
+    return [known[n] for n in names]
+
+
+# ---- compiling ----
+
+
+def target_of(args: Namespace) -> Target:
+    if args.target not in TARGETS:
+        raise Unsupported(f"--{args.target}: this build has no target {args.target}; it has {', '.join(TARGETS)}")
+    return get_target(args.target)
+
+
+def quantized(made: program, args: Namespace, inputs: Callable[[program], Inputs]) -> program:
+    """The program in the precisions asked for; a calibrating one sees the inputs of this run."""
+    for name in args.precisions:
+        note(f"Quantizing: {name}")
+        if name in ("fp16", "bf16"):
+            {"fp16": migraphx.quantize_fp16, "bf16": migraphx.quantize_bf16}[name](made)
+        else:
+            raise Unsupported(f"--{name}: this build cannot quantize to {name}")
+    return made
+
+
+def compiled(made: program, args: Namespace, inputs: Callable[[program], Inputs]) -> program:
+    """Quantized and compiled; a program that came compiled from a file stays as it is."""
+    target = target_of(args)
+    if made.is_compiled():
+        note(f"Compiled already, for {made._executable.target}")  # type: ignore[union-attr]
+        return made
+    quantized(made, args, inputs)
+    note("Compiling ...")
+    options = vars(compile_options(args))
+    made.compile(target, **options)
+    return made
+
+
+def optimized(made: program, target: Target) -> Program:
+    """What the target's passes make of a program: the kernels that run."""
+    copy = made._impl.clone()
+    run_passes(copy, target.passes)
+    return copy

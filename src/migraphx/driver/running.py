@@ -1,0 +1,30 @@
+"""Running a compiled program over and over."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import migraphx
+from migraphx.api.program import program
+from migraphx.driver.model import Inputs
+from migraphx.driver.terminal import progress
+
+
+def prepared(made: program, inputs: Inputs) -> dict[str, Any]:
+    """The inputs; where the program was compiled without `--enable-offload-copy`, the output buffers too."""
+    buffers = {n: s for n, s in made.get_parameter_shapes().items() if n not in inputs and not s.dynamic()}
+    return inputs | {n: migraphx.fill_argument(s, 0) for n, s in buffers.items()}
+
+
+def timed(made: program, params: dict[str, Any], iterations: int) -> list[float]:
+    """Seconds of each of so many runs, after one that is not counted."""
+    made.run(params)
+    seconds = []
+    with progress("running", iterations) as bar:
+        for _ in range(iterations):
+            start = time.perf_counter()
+            made.run(params)
+            seconds.append(time.perf_counter() - start)
+            bar.advance()
+    return seconds

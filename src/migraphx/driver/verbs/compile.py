@@ -1,0 +1,22 @@
+"""Compile a model and print what runs: its instructions after the target's passes."""
+
+from argparse import ArgumentParser, Namespace
+from functools import partial
+
+from migraphx.driver.data import generate
+from migraphx.driver.model import compiled, optimized, read_model, target_of
+from migraphx.driver.options import add_compile, add_data, add_format, add_input
+from migraphx.driver.output import default_form, program_result
+from migraphx.driver.result import Result
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_input(parser)
+    add_data(parser)
+    add_compile(parser)
+    add_format(parser)
+
+
+def run(args: Namespace) -> Result:
+    made = compiled(read_model(args), args, partial(generate, args=args))
+    return program_result(args, made, optimized(made, target_of(args)), default_form(args))

@@ -1,0 +1,155 @@
+"""Check the environment: versions, processor, compiler, threads, cache, GPU, and a small program on each target."""
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+import migraphx
+from migraphx.driver.environment import VARIABLES
+from migraphx.driver.result import Exit, Result
+from migraphx.driver.terminal import coloured, progress, quantity
+from migraphx.targets.common import cache
+from migraphx.targets.cpu.threads import available, runtime
+from migraphx.targets.cpu.toolchain import find_compiler, lanes
+from migraphx.targets.registry import TARGETS
+
+PACKAGES = ("openmgx", "numpy", "ml_dtypes", "onnx", "safetensors", "torch")
+EXTENSIONS = (
+    *("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile"),
+    *("asimd", "sve"),
+)
+SECONDS = 10  # for what other programs are asked
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one check saw; `fault` where it must be put right."""
+
+    what: str
+    found: str
+    fault: bool = False
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """None but the common ones."""
+
+
+def run(args: Namespace) -> Result:
+    findings = []
+    with progress("checking", len(CHECKS)) as bar:
+        for what, check in CHECKS.items():
+            findings.append(_checked(what, check))
+            bar.advance()
+    faults = [f for f in findings if f.fault]
+    lines = []
+    for f in findings:
+        mark = coloured("FAULT", "bad") if f.fault else coloured("ok", "good")
+        lines.append(f"{f.what}: {f.found} [{mark}]")
+    lines.append(f"{len(faults)} faults" if faults else "no fault")
+    data = {"findings": [vars(f) for f in findings], "faults": len(faults)}
+    return Result("\n".join(lines), data, Exit.NO if faults else Exit.DONE)
+
+
+def _checked(what: str, check: Callable[[], str]) -> Finding:
+    try:
+        return Finding(what, check())
+    except Exception as error:
+        return Finding(what, f"{type(error).__name__}: {error}", fault=True)
+
+
+def _versions() -> str:
+    found = []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{name} not installed")
+    return f"Python {platform.python_version()} ({sys.executable}), {', '.join(found)}"
+
+
+def _processor() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    name = re.search(r"^model name\s*: (.*)$", text, re.M)
+    flags = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.M)
+    has = [e for e in EXTENSIONS if flags and e in flags[1].split()]
+    return f"{name[1] if name else platform.machine()}; {' '.join(has) or 'no vector extension known here'}"
+
+
+def _compiler() -> str:
+    found = find_compiler()
+    return f"{' '.join(found.command)} ({found.version}); vectors of {lanes()} floats"
+
+
+def _threads() -> str:
+    found = runtime()
+    if not found.parallel:
+        raise RuntimeError(f"no OpenMP runtime (libgomp or libomp): 1 thread instead of {available()}")
+    return f"{available()} of {os.cpu_count()} cores; OpenMP from {found.path}"
+
+
+def _cache() -> str:
+    home = cache.folder()
+    home.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=home) as file:
+        file.write(b"doctor")
+    held = cache.entries()
+    damaged = sum(not e.whole for e in held)
+    free = shutil.disk_usage(home).free
+    size = quantity(sum(e.bytes for e in held), "B")
+    return f"{home}, {len(held)} entries ({damaged} damaged), {size}; {quantity(free, 'B')} free"
+
+
+def _gpu() -> str:
+    tool = shutil.which("nvidia-smi")
+    seen = "no NVIDIA driver here"
+    if tool:
+        done = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=SECONDS, check=False)
+        seen = "; ".join(done.stdout.split("\n")).strip("; ") or done.stderr.strip() or "no GPU"
+    return f"{seen}; this build has {'the' if 'gpu' in TARGETS else 'no'} target gpu"
+
+
+def _target(name: str) -> Callable[[], str]:
+    def check() -> str:
+        made = migraphx.program()
+        main = made.get_main_module()
+        x = main.add_parameter("x", migraphx.shape(type="float", lens=[4, 8]))
+        main.add_return([main.add_instruction(migraphx.op("relu"), [x])])
+        made.compile(migraphx.get_target(name))
+        value = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
+        if not np.array_equal(np.asarray(made.run({"x": value})[0]), np.maximum(value, 0)):
+            raise RuntimeError("a small program gave a wrong answer")
+        return "a small program compiles and gives the right answer"
+
+    return check
+
+
+def _environment() -> str:
+    given = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
+    return ", ".join(given) or "none of the variables that are read is set"
+
+
+CHECKS: dict[str, Callable[[], str]] = {
+    "versions": _versions,
+    "system": platform.platform,
+    "processor": _processor,
+    "compiler": _compiler,
+    "threads": _threads,
+    "cache": _cache,
+    "gpu": _gpu,
+    "environment": _environment,
+    **{f"target {name}": _target(name) for name in TARGETS if name != "gpu"},
+}

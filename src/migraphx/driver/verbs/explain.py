@@ -1,0 +1,54 @@
+"""Say what was fused into what, from which ONNX node or Python line, and what it costs at least."""
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from migraphx.driver.data import generate
+from migraphx.driver.model import compiled, read_model
+from migraphx.driver.options import add_compile, add_data, add_input
+from migraphx.driver.result import Result
+from migraphx.driver.terminal import coloured, milliseconds, note, quantity
+from migraphx.inspect import explain
+from migraphx.targets.cpu.peaks import measure_peaks
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_input(parser)
+    add_data(parser)
+    add_compile(parser)
+
+
+def run(args: Namespace) -> Result:
+    made = compiled(read_model(args), args, partial(generate, args=args))
+    executable = made._executable
+    assert executable is not None
+    note("Measuring what this machine can do ...")
+    flops, bandwidth = measure_peaks(executable.threads)
+    found = explain(made._impl, executable.target)
+    kernels = [k for k in found.kernels if not k.view]
+    described: list[dict[str, Any]] = []
+    for kernel in kernels:
+        steps = [s for s in executable.steps if s.text == kernel.text]
+        work, moved = sum(s.flops for s in steps), sum(s.bytes for s in steps)
+        floor = sum(max(s.flops / flops, s.bytes / bandwidth) for s in steps)
+        cost = {"flops": work, "bytes": moved, "floor_seconds": floor, "calls": len(steps)}
+        described.append({"text": kernel.text, "parts": [asdict(p) for p in kernel.parts], **cost})
+    views = [k.text for k in found.kernels if k.view]
+    head = f"{found.before} instructions became {len(kernels)} kernels and {len(views)} views on target {found.target}"
+    data = {
+        "target": found.target,
+        "instructions": found.before,
+        "peaks": {"flops": flops, "bandwidth": bandwidth},
+        "kernels": described,
+        "views": views,
+    }
+    return Result("\n".join([head, "", *(line for k in described for line in _lines(k))]), data)
+
+
+def _lines(kernel: dict[str, Any]) -> list[str]:
+    floor = f"at least {milliseconds(kernel['floor_seconds'])}"
+    cost = f"{quantity(kernel['flops'], 'FLOP')}, {quantity(kernel['bytes'], 'B')}, {floor}, {kernel['calls']} calls"
+    parts = [f"    {p['text']}" + (f"  <- {p['origin']}" if p["origin"] else "") for p in kernel["parts"]]
+    return [coloured(kernel["text"], "strong"), *parts, f"    cost: {cost}"]

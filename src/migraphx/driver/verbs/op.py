@@ -1,0 +1,34 @@
+"""List the operators, or describe one."""
+
+from argparse import ArgumentParser, Namespace
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from inspect import getdoc
+
+from migraphx.driver.result import Result, UsageError
+from migraphx.ir.operation import OPERATIONS
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="<operator>", help="the operator to describe")
+    parser.add_argument("--list", "-l", action="store_true", help="list all operators")
+
+
+def run(args: Namespace) -> Result:
+    names = sorted(OPERATIONS)
+    if args.list or not args.name:
+        return Result("\n".join(names), names)
+    if args.name not in OPERATIONS:
+        near = get_close_matches(args.name, names, 1)
+        raise UsageError(f"unknown operator {args.name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    cls = OPERATIONS[args.name]
+    known = fields(cls)  # type: ignore[arg-type]
+    meaning = getdoc(cls) or ""
+    lines = [args.name, *(f"    {line}".rstrip() for line in meaning.splitlines())]
+    lines.append(f"inputs: {'any number' if cls.arity is None else cls.arity}")
+    lines += [f"{f.name}: {f.type}" + ("" if f.default is MISSING else f" = {f.default!r}") for f in known]
+    attributes = [
+        {"name": f.name, "type": str(f.type)} | ({} if f.default is MISSING else {"default": f.default}) for f in known
+    ]
+    data = {"name": args.name, "inputs": cls.arity, "meaning": meaning, "attributes": attributes}
+    return Result("\n".join(lines), data)

@@ -1,0 +1,92 @@
+"""Compile a model, measure its runs and every instruction: time, bytes, FLOPs, share of what this machine can do."""
+
+import json
+from argparse import ArgumentParser, Namespace
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from migraphx.driver.data import generate
+from migraphx.driver.model import compiled, read_model
+from migraphx.driver.options import add_compile, add_data, add_input, add_iterations
+from migraphx.driver.result import Result
+from migraphx.driver.statistics import described, summary_lines
+from migraphx.driver.terminal import milliseconds, note, quantity
+from migraphx.inspect import Report, chrome_trace, performance_report
+from migraphx.targets.common.progress import progress
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_input(parser)
+    add_data(parser)
+    add_compile(parser)
+    add_iterations(parser)
+    parser.add_argument("--detailed", "-d", action="store_true", help="show where each instruction came from")
+    parser.add_argument("--trace", metavar="FILE", help="write one run as a chrome trace")
+
+
+def run(args: Namespace) -> Result:
+    made = compiled(read_model(args), args, partial(generate, args=args))
+    note("Allocating params ...")
+    inputs = {name: np.asarray(value) for name, value in generate(made, args).items()}
+    note("Running performance report ...")
+    executable = made._executable
+    assert executable is not None
+    with progress("measuring"):
+        report = performance_report(executable, inputs, args.iterations)
+    if args.trace:
+        Path(args.trace).write_text(json.dumps(chrome_trace(report)))
+    found = described(report.runs)
+    lines = [*_instructions(report, args.detailed), "", "Summary:", *_kernels(report), "", *_machine(report), ""]
+    data = {"verb": "perf", "file": args.file, "batch": args.batch, "statistics": found, **report.to_dict()}
+    return Result("\n".join([*lines, *summary_lines(found, args.batch), *_overhead(report)]), data)
+
+
+def _instructions(report: Report, detailed: bool) -> list[str]:
+    total = sum(s.seconds for s in report.steps)
+    lines = []
+    for s in report.steps:
+        work = f"{quantity(s.bytes, 'B')}, {quantity(s.flops, 'FLOP')}, {s.share:.0%} of peak"
+        lines.append(f"{s.text}: {milliseconds(s.seconds)}, {_share(s.seconds, total)}, {work}")
+        if detailed and s.origin:
+            lines.append(f"    from {s.origin}")
+    return lines
+
+
+def _kernels(report: Report) -> list[str]:
+    """Time by kernel: in all, how often, each, share; the largest first."""
+    spent: dict[str, list[float]] = defaultdict(list)
+    for s in report.steps:
+        spent[s.kernel].append(s.seconds)
+    total = sum(s.seconds for s in report.steps)
+    lines = []
+    for kernel, each in sorted(spent.items(), key=lambda item: -sum(item[1])):
+        mean = milliseconds(sum(each) / len(each))
+        lines.append(f"{kernel}: {milliseconds(sum(each))} / {len(each)} = {mean}, {_share(sum(each), total)}")
+    return lines
+
+
+def _machine(report: Report) -> list[str]:
+    peaks = f"{quantity(report.peaks.flops, 'FLOP/s')} multiply-add, {quantity(report.peaks.bandwidth, 'B/s')} copy"
+    reached = f"{quantity(report.flops / report.seconds, 'FLOP/s')}, {quantity(report.bytes / report.seconds, 'B/s')}"
+    return [
+        f"Machine: {report.machine}, {report.threads} threads, measured peaks: {peaks}",
+        f"Work: {quantity(report.flops, 'FLOP')}, {quantity(report.bytes, 'B')} a run; reached: {reached}",
+    ]
+
+
+def _overhead(report: Report) -> list[str]:
+    """What a run takes beyond its instructions; negative where timing each of them cost more."""
+    inside = sum(s.seconds for s in report.steps)
+    outside = report.seconds - inside
+    return [
+        f"Total instructions time: {milliseconds(inside)}",
+        f"Overhead time: {milliseconds(outside)}",
+        f"Overhead: {outside / report.seconds:.0%}",
+    ]
+
+
+def _share(part: float, total: float) -> str:
+    return f"{part / total:.0%}" if total else "0%"

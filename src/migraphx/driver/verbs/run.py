@@ -1,0 +1,39 @@
+"""Compile a model, run it once, print what ran and its outputs."""
+
+from argparse import ArgumentParser, Namespace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from migraphx.driver.data import generate
+from migraphx.driver.model import compiled, optimized, read_model, target_of
+from migraphx.driver.options import add_compile, add_data, add_format, add_input
+from migraphx.driver.output import program_result
+from migraphx.driver.result import Result
+from migraphx.driver.running import prepared
+from migraphx.driver.terminal import note
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_input(parser)
+    add_data(parser)
+    add_compile(parser)
+    add_format(parser)
+
+
+def run(args: Namespace) -> Result:
+    made = compiled(read_model(args), args, partial(generate, args=args))
+    note("Allocating params ...")
+    outputs = made.run(prepared(made, generate(made, args)))
+    if args.json:
+        return Result("", {"outputs": [_described(np.asarray(o), str(o.get_shape())) for o in outputs]})
+    shown = program_result(args, made, optimized(made, target_of(args)))
+    if isinstance(shown.text, bytes) or args.format not in (None, "text"):
+        return shown
+    answers = [f"#output_{k}: {o.get_shape()}: {o!r}" for k, o in enumerate(outputs)]
+    return Result("\n".join([shown.text.rstrip("\n"), "", *answers]))
+
+
+def _described(value: np.ndarray, shape: str) -> dict[str, Any]:
+    return {"shape": shape, "lens": list(value.shape), "values": value.tolist()}

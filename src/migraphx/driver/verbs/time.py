@@ -1,0 +1,25 @@
+"""Compile a model, run it over and over, print how long a run takes."""
+
+from argparse import ArgumentParser, Namespace
+from functools import partial
+
+from migraphx.driver.data import generate
+from migraphx.driver.model import compiled, read_model
+from migraphx.driver.options import add_compile, add_data, add_input, add_iterations
+from migraphx.driver.result import Result
+from migraphx.driver.running import prepared, timed
+from migraphx.driver.statistics import described, summary_lines
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    add_input(parser)
+    add_data(parser)
+    add_compile(parser)
+    add_iterations(parser)
+
+
+def run(args: Namespace) -> Result:
+    made = compiled(read_model(args), args, partial(generate, args=args))
+    seconds = timed(made, prepared(made, generate(made, args)), args.iterations)
+    found = described(seconds)
+    return Result("\n".join(summary_lines(found, args.batch)), {"batch": args.batch, **found, "runs": seconds})
