@@ -43,6 +43,9 @@ INPUTS: dict[str, list[Shape]] = {
         Shape("float", (1, 5, 4)), Shape("float", (1, 2, 5)), Shape("int64", (1,)), Shape(), Shape(),
     ],
     "roialign": [Shape("float", (2, 3, 4, 4)), Shape("float", (5, 4)), Shape("int64", (5,))],
+    "det": [Shape("float", (2, 3, 3))],
+    "multinomial": [Shape("float", (2, 3)), Shape("float", (2, 5))],
+    "random_uniform": [Shape("uint64", (1,)), Shape("float", (2, 3))],
     "get_tuple_elem": [Shape.tuple_of([Shape("float", (2, 3)), Shape("int64", (2, 3))])],
 }  # fmt: skip
 LENS = ((2, 3, 4, 4), (3, 3, 2, 2), (1,), (2, 2), (2,), (2, 3, 4), (5, 4), ())

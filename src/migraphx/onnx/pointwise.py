@@ -28,6 +28,7 @@ UNARY = {
     "Ceil": "ceil",
     "Cos": "cos",
     "Cosh": "cosh",
+    "Det": "det",
     "Erf": "erf",
     "Exp": "exp",
     "Floor": "floor",

@@ -67,7 +67,7 @@ def resize(
     if coordinate_transformation_mode == "tf_crop_and_resize":
         if roi is None:
             raise OnnxError("tf_crop_and_resize needs roi")
-        starts, ends = np.split(b.known(roi, "roi").reshape(-1), 2)
+        starts, ends = b.known(roi, "roi").reshape(2, -1).tolist()
         region = full(starts, places, [0.0] * ndim) + full(ends, places, [1.0] * ndim)
     made = resampled(
         b,

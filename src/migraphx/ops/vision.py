@@ -155,10 +155,18 @@ class Im2col(Operation, name="im2col"):
         check_padding(self, inputs, self.padding, 0)
         right = x.lens[0] == 1 and w.ndim == x.ndim and w.lens[1] == x.lens[1]
         self.require(right, inputs, "needs one image and weights of its channels")
-        padding = both_sides(self.padding, x.ndim - 2)
-        lens = window_lens(x.lens[2:], w.lens[2:], padding, self.stride, self.dilation)
+        lens = self.out_lens(x.lens[2:], w.lens[2:])
         self.require(min(lens) >= 1, inputs, "the kernel exceeds the padded input")
         return Shape(x.type, (math.prod(lens), math.prod(w.lens[1:])))
+
+    def sides(self, lens: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Padding before, and behind, each of the spatial dimensions."""
+        both = both_sides(self.padding, len(lens))
+        return tuple(b for b, _ in both), tuple(e for _, e in both)
+
+    def out_lens(self, lens: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
+        """How many positions the kernel has along each spatial dimension."""
+        return window_lens(lens, kernel, both_sides(self.padding, len(lens)), self.stride, self.dilation)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, w = args

@@ -1,0 +1,83 @@
+"""Regions of interest, windows as rows, determinants."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.ops.vision import Im2col, RoiAlign
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.lower import Lowered, lowers
+from migraphx.targets.cpu.lower_indexing import described, simple_call
+from migraphx.targets.cpu.lower_views import fill
+
+
+@lowers("roialign")
+def roialign(x: Lowered, ins: Instruction) -> None:
+    op = ins.op
+    assert isinstance(op, RoiAlign)
+    data, rois, images = (x.standard(v, ins.origin) for v in x.reads(ins))
+    check = x.check(f"{described(ins)}: the image of a region is not one of {data.lens[0]}")
+    numbers = (rois.lens[0], *data.lens, op.output_height, op.output_width, op.sampling_ratio, check)
+    half, largest = op.coordinate_transformation_mode == "half_pixel", op.mode == "max"
+    flags = f"{op.spatial_scale!r}, {str(half).lower()}, {str(largest).lower()}"
+    fields = ", ".join(f"a[{k}]" for k in range(len(numbers)))
+    head = f"roi_align(t, RoiAlign{{{fields}, {flags}}}, p0, p1, p2, p3, p4);"
+
+    def write(out: View) -> None:
+        reads, writes = (data, rois, images), (out, x.status)
+        x.call(simple_call(head, reads, writes, numbers, ins.name, ins.origin, "regions.hpp"))
+
+    x.row_major(ins, write)
+
+
+@lowers("im2col")
+def im2col(x: Lowered, ins: Instruction) -> None:
+    """Copies of the padded image: one view holds all windows, as the steps between them are regular."""
+    op = ins.op
+    assert isinstance(op, Im2col)
+    view, kernel = x.view(ins.inputs[0]), ins.inputs[1].shape.lens[2:]
+    before, behind = op.sides(view.lens[2:])
+    lens = (*view.lens[:2], *(n + b + e for n, b, e in zip(view.lens[2:], before, behind, strict=True)))
+    source = view
+    if any((*before, *behind)):
+        source = x.temporary(Shape(view.type, lens))
+        fill(x, source, 0, ins.origin)
+        middle = source
+        for d, (b, n) in enumerate(zip(before, view.lens[2:], strict=True), 2):
+            middle = middle.sliced(d, b, b + n)
+        x.copy(view, middle, ins.origin)
+    out = op.out_lens(view.lens[2:], kernel)
+    steps = source.strides[2:]
+    all_windows = replace(
+        source,
+        lens=(*out, view.lens[1], *kernel),
+        strides=(
+            *(s * step for s, step in zip(steps, op.stride, strict=True)),
+            source.strides[1],
+            *(s * d for s, d in zip(steps, op.dilation, strict=True)),
+        ),
+    )
+    x.row_major(ins, lambda rows: x.copy(all_windows, _apart(rows, all_windows.lens), ins.origin))
+
+
+def _apart(rows: View, lens: tuple[int, ...]) -> View:
+    """{positions, columns} as the dimensions that they are made of."""
+    seen = rows.reshaped(lens)
+    assert seen is not None and math.prod(lens) == rows.elements
+    return seen
+
+
+@lowers("det")
+def det(x: Lowered, ins: Instruction) -> None:
+    view = x.standard(x.view(ins.inputs[0]), ins.origin)
+    n = view.lens[-1]
+    numbers, head = (math.prod(view.lens[:-2]), n), "det(t, a[0], a[1], p0, p1, scratch);"
+
+    def write(out: View) -> None:
+        scratch = "a[1] * a[1] * int64_t(sizeof(double))"
+        x.call(simple_call(head, (view,), (out,), numbers, "det", ins.origin, "linalg.hpp", scratch))
+
+    x.row_major(ins, write)
