@@ -28,7 +28,7 @@ def if_(b: OnnxBuilder, condition: Value, *, then_branch: Graph, else_branch: Gr
         module = b.program.fresh_module(f"{graph.name or 'if'}_")
         outputs = b.subgraph(graph, into=replace(b, module=module))
         if not all(isinstance(o, Instruction) for o in outputs):
-            raise OnnxError("a branch gives a sequence or an optional; only tensors are supported")
+            b.known(condition, "condition (of branches that give sequences or optionals)")
         module.add_return([b.at(None).contiguous(o) if not o.shape.standard else o for o in outputs])
         modules.append(module)
     return tuple(b.outputs(b.instruction("if", [condition], modules), len(then_branch.outputs)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, axis_in
-from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.graph import Graph, OnnxError
 from migraphx.onnx.movement import pieces
 from migraphx.onnx.registry import converter
 
@@ -73,6 +73,19 @@ def concat_from_sequence(b: OnnxBuilder, items: list[Value], *, axis: int, new_a
         place = axis_in(axis, items[0].shape.ndim + 1)
         items = [b.unsqueeze(i, axes=(place,)) for i in items]
     return b.concat(*items, axis=axis_in(axis, items[0].shape.ndim)) if len(items) > 1 else items[0]
+
+
+@converter("SequenceMap")
+def sequence_map(b: OnnxBuilder, items: list[Value], *others: Any, body: Graph) -> tuple[list[Value], ...]:
+    """The outputs of `body` on each item; other sequences go along, tensors are the same for all."""
+    for other in others:
+        if isinstance(other, list) and len(other) != len(items):
+            raise OnnxError(f"sequences of {len(items)} and {len(other)} do not go together")
+    made = [
+        b.subgraph(body, [item, *(o[k] if isinstance(o, list) else o for o in others)])
+        for k, item in enumerate(items)
+    ]
+    return tuple([row[n] for row in made] for n in range(len(body.outputs)))
 
 
 @converter("Optional")
