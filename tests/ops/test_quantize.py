@@ -72,3 +72,31 @@ def test_bad_inputs_are_refused():
     ):
         with pytest.raises(ShapeError, match=why):
             infer(name, *shapes, **attributes)
+
+
+def test_packing_and_back():
+    rng = np.random.default_rng(3)
+    for type, low, high in (("int8", -8, 7), ("uint8", 0, 15)):
+        x = rng.integers(max(low - 5, 0 if type == "uint8" else low - 5), high + 5, (3, 4, 6)).astype(type)
+        for axis in (0, 1, -1):
+            even = x if axis else x[:2]
+            packed = apply("pack_int4", even, axis=axis)
+            assert packed.dtype == x.dtype and packed.nbytes * 2 == even.nbytes
+            np.testing.assert_array_equal(apply("unpack_int4", packed, axis=axis), np.clip(even, low, high))
+    assert apply("pack_int4", np.array([1, -2], np.int8)).tolist() == [-31]  # 0xe1: the first below
+
+
+def test_fp4_is_ml_dtypes():
+    x = random(np.random.default_rng(4), (5, 8)) * 4
+    back = apply("unpack_fp4", apply("pack_fp4", x))
+    assert back.dtype == ml_dtypes.float8_e4m3fn
+    np.testing.assert_array_equal(back.astype(np.float32), x.astype(ml_dtypes.float4_e2m1fn).astype(np.float32))
+
+
+def test_bit_cast_keeps_bits():
+    x = random(np.random.default_rng(5), (3, 4))
+    np.testing.assert_array_equal(apply("bit_cast", x, target_type="int32"), torch.from_numpy(x).view(torch.int32))
+    with pytest.raises(ShapeError, match="differ in width"):
+        infer("bit_cast", Shape("float", (3,)), target_type="int64")
+    with pytest.raises(ShapeError, match="differ in width"):
+        infer("bit_cast", Shape("int4", (3,)), target_type="int8")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from migraphx.ir.module import Module
 from migraphx.targets.common.views import Loops, View, loops
 from migraphx.targets.cpu.body import Scope, indented, load_text, pointers, pointwise_body, store_text
 from migraphx.targets.cpu.calls import Call, Kernel, function
+from migraphx.targets.cpu.scalar import NARROW
 
 SHORT_ROW = 8
 PIECE = 2048  # elements of a row that one thread takes at a time: long enough to amortise, short enough to share
@@ -24,7 +26,8 @@ def pointwise_call(module: Module, reads: Sequence[View], write: View, origin: s
 
 
 def copy_call(read: View, write: View, origin: str = "") -> Call:
-    """Copy one view into another of equal lens and type."""
+    """Copy one view into another of equal lens and type; narrow types as the bits that they are."""
+    read, write = (replace(v, type=f"uint{8 * v.itemsize}") if v.type in NARROW else v for v in (read, write))
     return _call(lambda names, scope: names[0], [read], write, "copy", origin)
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ops.scalar import VOCABULARY
 
 STORAGE_TYPES = {
@@ -15,10 +16,14 @@ STORAGE_TYPES = {
     "float": "float",
     "double": "double",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{type: f"mgx::{type}" for type in dtypes.NUMPY_TYPES if type.startswith("fp") or type in dtypes.NARROW_INTEGERS},
 }
 """MIGraphX's type name -> the C++ type of elements in memory."""
 
-COMPUTE_TYPES = STORAGE_TYPES | {"half": "float", "bf16": "float"}
+NARROW = {type: STORAGE_TYPES[type] for type in (*dtypes.NARROW_FLOATS, *dtypes.NARROW_INTEGERS)}
+COMPUTE_TYPES = STORAGE_TYPES | {
+    type: "float" if type in dtypes.FLOATS else STORAGE_TYPES[dtypes.NARROW_INTEGERS[type]] for type in NARROW
+}
 """MIGraphX's type name -> the C++ type of the lanes that are computed with."""
 
 OPERATORS = {"add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "neg": "(-{})"}
@@ -85,6 +90,6 @@ class CppScalar:
         return self.bind(f"mgx::fill({like}, {constant_text(value)})")
 
     def cast(self, a: str, type: str) -> str:
-        if type in ("half", "bf16"):
-            return self.bind(f"mgx::round_to<{STORAGE_TYPES[type]}>({a})")
+        if type in NARROW:
+            return self.bind(f"mgx::round_to<{NARROW[type]}>({a})")
         return self.bind(f"mgx::cast<{cpp_type(COMPUTE_TYPES, type)}>({a})")

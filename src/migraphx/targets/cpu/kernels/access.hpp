@@ -1,23 +1,17 @@
 // How generated bodies read and write LANES elements: whole (Full) or the first n of them (int).
 //
-//   fetch(p, n)            consecutive elements; half and bf16 arrive as float, everything else as itself
+//   fetch(p, n)            consecutive elements, as lanes of compute_t
 //   fetch_strided(p, s, n) elements s apart
 //   fetch_same(p)          one element in all lanes
-//   put(p, v, n)           consecutive; v has the compute type of *p (float for half and bf16)
+//   put(p, v, n)           consecutive; v has the compute type of *p
 //   put_strided(p, s, v, n)
 #pragma once
 
-#include "vec.hpp"
+#include "narrow.hpp"
 
 namespace mgx {
 
 struct Full {};
-
-template <class T> struct compute_of { using type = T; };
-template <> struct compute_of<half> { using type = float; };
-template <> struct compute_of<bf16> { using type = float; };
-template <class T> using compute_t = typename compute_of<T>::type;
-template <class T> inline constexpr bool narrow_v = same_v<T, half> || same_v<T, bf16>;
 
 template <class T> MGX_INLINE compute_t<T> scalar_of(T x) {
     if constexpr (narrow_v<T>)
@@ -79,13 +73,16 @@ template <class T> MGX_INLINE void put_strided(T* p, int64_t s, vec<compute_t<T>
     for (int i = 0; i < n; ++i) p[i * s] = narrow_to<T>(v[i]);
 }
 
-// v as T holds it, in float: what a conversion to half or bf16 leaves for the next operator.
-template <class T, class V> MGX_INLINE vec<float, lanes_v<V>> round_to(V v) {
+// v as T holds it, in its compute type: what a conversion to half, fp8 ... leaves for the next operator.
+template <class T, class V> MGX_INLINE vec<compute_t<T>, lanes_v<V>> round_to(V v) {
     constexpr int N = lanes_v<V>;
+    const auto wide = cast<compute_t<T>>(v);
     if constexpr (same_v<T, half>)
-        return half_to_float<N>(float_to_half<N>(cast<float>(v)));
+        return half_to_float<N>(float_to_half<N>(wide));
+    else if constexpr (same_v<T, bf16>)
+        return bf16_to_float<N>(float_to_bf16<N>(wide));
     else
-        return bf16_to_float<N>(float_to_bf16<N>(cast<float>(v)));
+        return Codes<T>::template read<N>(Codes<T>::template write<N>(wide));
 }
 
 // A vector of x's type with every lane v: how constants take the type of what they meet.

@@ -21,7 +21,7 @@
 
 #include "math.hpp"
 #include "team.hpp"
-#include "vec.hpp"
+#include "narrow.hpp"
 
 namespace mgx {
 

@@ -9,12 +9,13 @@
 //   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read
 //   zero. No scratch.
 //
-// A unit of work is one output row of a chunk of channels, rows of a chunk one after the other, so that the
-// input rows which they share stay cached. Within it TILE pixels of one register are summed at once.
+// Threads take output rows, as they do in the convolutions before and after, whose results are then in the cache of
+// their own core; channels where pixels are few. A thread works on a chunk of channels at a time, row after row, so
+// that the input rows which they share stay cached. TILE pixels of one register are summed at once.
 #pragma once
 
 #include "team.hpp"
-#include "vec.hpp"
+#include "narrow.hpp"
 #include "window.hpp"
 
 namespace mgx {
@@ -35,7 +36,9 @@ namespace dw {
 inline constexpr int TILE = 8;
 inline constexpr int64_t CACHE = 32768;  // bytes of the first-level cache for the input rows that are shared
 
-// Channels of a unit: as many as let the input rows of one output row stay cached; where not even 64 do, rows
+inline constexpr int64_t LEAST_PIXELS = 64;  // of the input, for every thread that takes rows
+
+// Channels of a chunk: as many as let the input rows of one output row stay cached; where not even 64 do, rows
 // come from the second level anyway, and long runs of channels suit it best.
 inline int64_t chunk_channels(const Depthwise& p, int64_t size) {
     const int64_t fit = CACHE / (p.kernel[1] * p.in[2] * size) / 64 * 64;
@@ -148,15 +151,20 @@ MGX_INLINE void line(const Source<TX, TW>& s, int64_t width, int64_t c0, int64_t
 
 template <int K, int S, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
-    const int64_t wide = dw::chunk_channels(p, sizeof(TX)), chunks = (p.c + wide - 1) / wide;
+    const int64_t wide = dw::chunk_channels(p, sizeof(TX));
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
-    const Range range = team.share(p.n * p.out[0] * chunks * p.out[1]);
-    for (int64_t i = range.begin; i < range.end; ++i) {
-        const int64_t o1 = i % p.out[1], chunk = i / p.out[1] % chunks, plane = i / p.out[1] / chunks;
-        const int64_t row = (plane * p.out[1] + o1) * p.out[2], c0 = chunk * wide;
-        const int64_t end = c0 + wide < p.c ? c0 + wide : p.c;
-        const auto from = dw::source(p, x + plane / p.out[0] * image, w, plane % p.out[0], o1);
-        dw::line<K, S>(from, p.out[2], c0, end, row, epi);
+    const int64_t lines = p.n * p.out[0] * p.out[1], pixels = p.n * p.in[0] * p.in[1] * p.in[2];
+    const bool by_rows = pixels >= dw::LEAST_PIXELS * team.size;
+    const Range rows = by_rows ? team.share(lines) : Range{0, lines};
+    const Range columns = by_rows ? Range{0, p.c} : team.share(p.c, 2 * LANES);
+    for (int64_t c0 = columns.begin; c0 < columns.end; c0 += wide) {
+        const int64_t end = c0 + wide < columns.end ? c0 + wide : columns.end;
+        for (int64_t i = rows.begin; i < rows.end; ++i) {
+            const int64_t plane = i / p.out[1];
+            const TX* from = x + plane / p.out[0] * image;
+            const auto source = dw::source(p, from, w, plane % p.out[0], i % p.out[1]);
+            dw::line<K, S>(source, p.out[2], c0, end, i * p.out[2], epi);
+        }
     }
 }
 

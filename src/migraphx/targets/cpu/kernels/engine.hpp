@@ -7,7 +7,7 @@
 #pragma once
 
 #include "team.hpp"
-#include "vec.hpp"
+#include "narrow.hpp"
 
 namespace mgx {
 
@@ -178,17 +178,21 @@ template <class T, class TA, class TB> struct Engine {
     int64_t row0 = 0, col0 = 0;  // of the first row and column, as the epilogue counts
 };
 
-// How the threads divide rows x cols: a grid of tm x tn, cheapest in arithmetic plus operand traffic.
+// How the threads divide rows x panels: a grid of tm x tn, cheapest in arithmetic plus operand traffic, a depth of
+// `depth` each. Threads that take whole rows find what they read of A where they wrote it, in the cache of their own
+// core, as does whoever reads the result by rows; of columns most of both comes from other cores, which counts again.
 struct Grid {
     Range rows, panels;
 };
-inline Grid divide(const Team& team, int64_t rows, int64_t panels) {
+inline Grid divide(const Team& team, int64_t rows, int64_t panels, int64_t depth) {
     int best = 1;
     double cost = 1e300;
     for (int tm = 1; tm <= team.size; ++tm) {
         if (team.size % tm) continue;
-        const double r = double(ceil_div(rows, tm)), c = double(ceil_div(panels, team.size / tm) * NR);
-        const double t = r * c / (2 * LANES) + r + c;
+        const int tn = team.size / tm;
+        const double r = double(ceil_div(rows, tm)), c = double(ceil_div(panels, tn) * NR);
+        const double foreign = (r + r * c / double(depth > 0 ? depth : 1)) * (tn - 1) / tn;
+        const double t = r * c / (2 * LANES) + r + c + foreign;
         if (t < cost) cost = t, best = tm;
     }
     const int tn = team.size / best;

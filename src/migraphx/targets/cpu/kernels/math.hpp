@@ -22,7 +22,7 @@
 // + - * and unary minus are the compiler's operators (on integers they wrap).
 #pragma once
 
-#include "vec.hpp"
+#include "narrow.hpp"
 
 namespace mgx {
 

@@ -14,7 +14,7 @@
 
 #include "math.hpp"
 #include "team.hpp"
-#include "vec.hpp"
+#include "narrow.hpp"
 #include "window.hpp"
 
 namespace mgx {

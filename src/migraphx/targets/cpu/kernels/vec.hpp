@@ -1,13 +1,12 @@
 // Vectors on compiler vector extensions: the one place that knows the instruction set.
 //
 //   LANES      float lanes of a native register: 16 (AVX-512), 8 (AVX), 4 (NEON, SSE).
-//   vec<T, N>  N lanes of T (default LANES, whatever the width of T). half lanes are _Float16; bf16 and bool
-//              have no vector arithmetic, so vec<bf16> is vec<uint16_t> and vec<bool> is vec<uint8_t> (0/1).
+//   vec<T, N>  N lanes of T (default LANES, whatever the width of T). half lanes are _Float16; bf16, bool and
+//              what narrow.hpp adds have no vector arithmetic: vec<bf16> is vec<uint16_t>, vec<bool> is
+//              vec<uint8_t> (0/1).
 //   load<N>(p)  load_n<N>(p, n, fill)  store(p, v)  store_n(p, v, n)
 //              p needs no alignment; 0 <= n <= N, and a partial access touches no memory at or past p + n.
 //              Lanes past n read as `fill` (default 0).
-//   load_f<N>(p)  load_f_n<N>(p, n, fill)  store_f(p, v)  store_f_n(p, v, n)
-//              float lanes from/to float, half, bf16; storing rounds to nearest even, keeps NaN and inf.
 //   splat<T, N>(x)  all lanes x        iota<T, N>()  lanes 0, 1, 2 ...
 //   cast<U>(v)  convertvector (float to integer truncates); cast<bool>(v) is v != 0 as 0/1.
 //   select(m, a, b)  lane-wise m ? a : b; m: a comparison or any integer vector (non-zero is true).
@@ -42,12 +41,24 @@ using half = _Float16;
 struct bf16 {
     uint16_t bits;
 };
+template <int E, int M, int BIAS, class S> struct tiny_float {  // sign, E bits of exponent, M of mantissa
+    uint8_t bits;
+};
+struct fp8e8m0fnu {  // 2 to the power of bits - 127; 255 is NaN
+    uint8_t bits;
+};
+template <int BITS, class T> struct tiny_int {  // computed in T
+    uint8_t bits;
+};
 
 // ---- types --------------------------------------------------------------------------------------
 
 template <class T> struct lane_of { using type = T; };
 template <> struct lane_of<bf16> { using type = uint16_t; };
 template <> struct lane_of<bool> { using type = uint8_t; };
+template <int E, int M, int BIAS, class S> struct lane_of<tiny_float<E, M, BIAS, S>> { using type = uint8_t; };
+template <> struct lane_of<fp8e8m0fnu> { using type = uint8_t; };
+template <int BITS, class T> struct lane_of<tiny_int<BITS, T>> { using type = uint8_t; };
 
 template <class T, int N> struct vec_of {
     using lane = typename lane_of<T>::type;
@@ -245,86 +256,6 @@ template <class T, class V> MGX_INLINE void store_n(T* p, V v, int n) {
             if (i < n) lanes[i][0] = v[i];
     }
 }
-
-// ---- half and bf16 ------------------------------------------------------------------------------
-
-template <int N> MGX_INLINE vec<float, N> half_to_float(vec<uint16_t, N> h) {
-#if defined(__F16C__)
-    if constexpr (N == 4 || N == 8 || N == LANES) {
-        vec<float, N> f;
-        if constexpr (N == 4) {
-            vec<uint16_t, 8> wide{h[0], h[1], h[2], h[3]};
-            asm("vcvtph2ps %1, %0" : "=x"(f) : "x"(wide));
-        } else {
-            asm("vcvtph2ps %1, %0" : "=v"(f) : "v"(h));
-        }
-        return f;
-    }
-#endif
-    return __builtin_convertvector(bit_cast<vec<half, N>>(h), vec<float, N>);
-}
-
-template <int N> MGX_INLINE vec<uint16_t, N> float_to_half(vec<float, N> f) {
-#if defined(__F16C__)
-    if constexpr (N == 8 || N == LANES) {
-        vec<uint16_t, N> h;
-        asm("vcvtps2ph $0, %1, %0" : "=v"(h) : "v"(f));
-        return h;
-    }
-#endif
-    return bit_cast<vec<uint16_t, N>>(__builtin_convertvector(f, vec<half, N>));
-}
-
-template <int N> MGX_INLINE vec<float, N> bf16_to_float(vec<uint16_t, N> h) {
-    return bit_cast<vec<float, N>>(cast<uint32_t>(h) << 16);
-}
-
-template <int N> MGX_INLINE vec<uint16_t, N> float_to_bf16(vec<float, N> f) {
-    auto u = bit_cast<vec<uint32_t, N>>(f);
-    auto rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;  // to nearest, ties to even
-    auto quiet = (u >> 16) | 0x40u;                         // rounding could turn a NaN into inf
-    return cast<uint16_t>(select(f != f, quiet, rounded));
-}
-
-template <int N = LANES, class T> MGX_INLINE vec<float, N> load_f(const T* p) {
-    if constexpr (same_v<T, half>)
-        return half_to_float<N>(load<N>(reinterpret_cast<const uint16_t*>(p)));
-    else if constexpr (same_v<T, bf16>)
-        return bf16_to_float<N>(load<N>(p));
-    else
-        return load<N>(p);
-}
-
-template <int N = LANES, class T> MGX_INLINE vec<float, N> load_f_n(const T* p, int n, T fill = T{}) {
-    if constexpr (same_v<T, half>)
-        return half_to_float<N>(load_n<N>(reinterpret_cast<const uint16_t*>(p), n, bit_cast<uint16_t>(fill)));
-    else if constexpr (same_v<T, bf16>)
-        return bf16_to_float<N>(load_n<N>(p, n, fill));
-    else
-        return load_n<N>(p, n, fill);
-}
-
-template <class T, class V> MGX_INLINE void store_f(T* p, V v) {
-    if constexpr (same_v<T, half>)
-        store(reinterpret_cast<uint16_t*>(p), float_to_half<lanes_v<V>>(v));
-    else if constexpr (same_v<T, bf16>)
-        store(p, float_to_bf16<lanes_v<V>>(v));
-    else
-        store(p, v);
-}
-
-template <class T, class V> MGX_INLINE void store_f_n(T* p, V v, int n) {
-    if constexpr (same_v<T, half>)
-        store_n(reinterpret_cast<uint16_t*>(p), float_to_half<lanes_v<V>>(v), n);
-    else if constexpr (same_v<T, bf16>)
-        store_n(p, float_to_bf16<lanes_v<V>>(v), n);
-    else
-        store_n(p, v, n);
-}
-
-MGX_INLINE float to_float(float x) { return x; }
-MGX_INLINE float to_float(half x) { return static_cast<float>(x); }
-MGX_INLINE float to_float(bf16 x) { return bit_cast<float>(uint32_t(x.bits) << 16); }
 
 // ---- horizontal reductions ----------------------------------------------------------------------
 

@@ -1,0 +1,68 @@
+"""Every code of every type of 8 bits and fewer, and floats of all magnitudes as such types: `cpu` against ml_dtypes."""
+
+import numpy as np
+
+import migraphx
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.shape import Shape
+from migraphx.ops.quantize import bits
+
+TYPES = [t for t in dtypes.NUMPY_TYPES if t.startswith("fp") or t in dtypes.NARROW_INTEGERS]
+
+
+def floats() -> np.ndarray:
+    rng = np.random.default_rng(0)
+    random = rng.standard_normal(1000) * 10 ** rng.uniform(-6, 6, 1000)
+    powers = 2.0 ** np.arange(-127, 128)
+    odd = [0, -0.0, np.inf, -np.inf, np.nan]
+    halfway = rng.integers(-300, 300, 1000) / 16
+    return np.concatenate([random, powers, -powers, 1.5 * powers[:-1], odd, halfway]).astype(np.float32)
+
+
+def test_every_code_and_rounding():
+    program = migraphx.program()
+    main = program._impl.main
+    b = Builder(main)
+    inputs = {"float": floats(), "int": np.arange(-300, 300, dtype=np.int32)}
+    from_float, from_int = (main.add_parameter(n, Shape.of(a)) for n, a in inputs.items())
+    outputs, wanted = [], []
+    for type in TYPES:
+        dtype = dtypes.to_numpy(type)
+        codes = inputs[type] = np.arange(2 ** bits(type)).astype(np.uint8).view(dtype)
+        outputs.append(b.convert(main.add_parameter(type, Shape.of(codes)), target_type="float"))
+        wanted.append(codes.astype(np.float32))
+        source, numbers = (from_float, "float") if type in dtypes.FLOATS else (from_int, "int")
+        outputs.append(b.convert(source, target_type=type))
+        with np.errstate(all="ignore"):
+            wanted.append(inputs[numbers].astype(dtype))
+    main.add_return(outputs)
+    program.compile(migraphx.get_target("cpu"))
+    for got, want in zip(map(np.array, program.run(inputs)), wanted, strict=True):
+        assert got.dtype == want.dtype
+        if want.dtype == np.float32:
+            np.testing.assert_array_equal(got, want)
+            numbers = ~np.isnan(want)
+            np.testing.assert_array_equal(np.signbit(got[numbers]), np.signbit(want[numbers]))
+        else:
+            np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+def test_two_numbers_a_byte():
+    rng = np.random.default_rng(1)
+    signed, unsigned = rng.integers(-128, 128, (8, 6)).astype(np.int8), rng.integers(0, 256, (8, 6)).astype(np.uint8)
+    real = (rng.standard_normal((6, 8)) * 3).astype(np.float32)
+    results = []
+    for target in ("ref", "cpu"):
+        program = migraphx.program()
+        main = program._impl.main
+        b = Builder(main)
+        inputs = {"s": signed, "u": unsigned, "r": real}
+        s, u, r = (main.add_parameter(n, Shape.of(a)) for n, a in inputs.items())
+        packs = (b.pack_int4(s, axis=0), b.pack_int4(u, axis=1), b.unpack_int4(s, axis=0), b.unpack_int4(u, axis=-1))
+        same = b.bit_cast(b.add(r, r), target_type="int32")
+        main.add_return([*packs, b.pack_fp4(r, axis=1), b.unpack_fp4(u, axis=0), same])
+        program.compile(migraphx.get_target(target))
+        results.append([np.array(a) for a in program.run(inputs)])
+    for got, want in zip(*results, strict=True):
+        assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
