@@ -46,6 +46,7 @@ INPUTS: dict[str, list[Shape]] = {
     "det": [Shape("float", (2, 3, 3))],
     "multinomial": [Shape("float", (2, 3)), Shape("float", (2, 5))],
     "random_uniform": [Shape("uint64", (1,)), Shape("float", (2, 3))],
+    "scan_slice": [Shape("float", (2, 3, 4, 4)), Shape("int64", (1,))],
     "get_tuple_elem": [Shape.tuple_of([Shape("float", (2, 3)), Shape("int64", (2, 3))])],
 }  # fmt: skip
 LENS = ((2, 3, 4, 4), (3, 3, 2, 2), (1,), (2, 2), (2,), (2, 3, 4), (5, 4), ())

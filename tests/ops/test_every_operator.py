@@ -12,13 +12,13 @@ from migraphx.targets.ref.evaluate import evaluate
 from tests.ir.samples import INPUTS, add_random, plain_operators
 from tests.ops.one_operator import random
 
-TAKES_INDICES = ("gather", "gathernd", "gather_elements", "scatter", "roialign", "where")
+TAKES_INDICES = ("gather", "gathernd", "gather_elements", "scatter", "roialign", "scan_slice", "where")
 
 
 def check(ins: Instruction, value: Any) -> None:
     """The value is what the instruction's shape says."""
-    shapes = ins.shape.sub_shapes or (ins.shape,)
-    values = value if ins.shape.sub_shapes else (value,)
+    whole = ins.shape.type != "tuple"
+    shapes, values = ((ins.shape,), (value,)) if whole else (ins.shape.sub_shapes, value)
     for shape, array in zip(shapes, values, strict=True):
         assert isinstance(array, np.ndarray), f"{ins.op}: {type(array)}"
         assert (array.dtype, array.shape) == (shape.numpy_dtype, shape.lens), f"{ins.op}"

@@ -49,3 +49,109 @@ class If(Operation, name="if"):
     def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
         condition, *rest = args
         return tuple(run(modules[0 if bool(np.all(condition)) else 1], rest))
+
+
+class Loop(Operation, name="loop"):
+    """Run the module while its condition holds, at most `trips` and at most `max_iterations` times (ONNX Loop).
+
+    Inputs: trips (one int64), the first condition (one bool), then the first values of what is carried. The module
+    takes the trip's number, the condition and what is carried; it returns the next condition, what is carried on,
+    and values to gather. The result is a tuple: what was carried last, then the gathered, {max_iterations, ...}
+    each: row k is of trip k, or the k-th from the end where `scan_output_directions` has 1 for it. Rows of trips
+    that were not made are 0.
+    """
+
+    max_iterations: int = 10
+    scan_output_directions: tuple[int, ...] = ()
+
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+        self.require(len(modules) == 1, inputs, "takes one module")
+        self.require(len(inputs) >= 2, inputs, "takes the number of trips and a condition")
+        self.require(self.max_iterations >= 0, inputs, "max_iterations is negative")
+        trips, condition, *state = inputs
+        self.require(trips.type == "int64" and trips.elements == 1, inputs, "takes one int64 as number of trips")
+        self.require(condition.type == "bool" and condition.elements == 1, inputs, "takes one bool as condition")
+        takes = [(p.shape.type, p.shape.lens) for p in modules[0].parameters.values()]
+        carried = [(s.type, s.lens) for s in state]
+        number = takes[:1] and takes[0][0] == "int64" and not sum(takes[0][1], start=-len(takes[0][1]))
+        right = number and takes[1:] == [(condition.type, condition.lens), *carried]
+        self.require(bool(right), inputs, f"module {modules[0].name!r} takes {takes}")
+        first, *given = (s.as_standard() for s in modules[0].output_shapes)
+        self.require(first.type == "bool" and first.elements == 1, inputs, "the module must return a condition first")
+        kept = [(s.type, s.lens) for s in given[: len(state)]]
+        self.require(kept == carried, inputs, f"module {modules[0].name!r} carries on {kept}")
+        scans = given[len(state) :]
+        ways = len(self.scan_output_directions)
+        self.require(ways in (0, len(scans)), inputs, f"gathers {len(scans)} values, has {ways} directions")
+        gathered = [Shape(s.type, (self.max_iterations, *s.lens)) for s in scans]
+        return Shape.tuple_of([*given[: len(state)], *gathered])
+
+    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+        trips, going, *state = args
+        number, _, *carried = modules[0].parameters.values()
+        shapes = modules[0].output_shapes[1 + len(carried) :]
+        scans = [np.zeros((self.max_iterations, *s.lens), s.numpy_dtype) for s in shapes]
+        for k in range(min(int(trips.reshape(-1)[0]), self.max_iterations)):
+            if not np.all(going):
+                break
+            going, *made = run(modules[0], [np.full(number.shape.lens, k, np.int64), going, *state])
+            state, rows = made[: len(state)], made[len(state) :]
+            for n, row in enumerate(rows):
+                scans[n][-1 - k if self.backwards(n) else k] = row
+        return (*state, *scans)
+
+    def backwards(self, n: int) -> bool:
+        """Whether the n-th gathered value is gathered from the end."""
+        return bool(self.scan_output_directions and self.scan_output_directions[n])
+
+
+class ScanSlice(Operation, name="scan_slice"):
+    """Row `index` of x along `axis`, which stays with length 1; `direction` 1 counts from the end (ONNX Scan).
+
+    Inputs: x, and index, one int64. IndexError outside of the axis.
+    """
+
+    arity = 2
+    axis: int = 0
+    direction: int = 0
+
+    def infer(self, *inputs: Shape) -> Shape:
+        x, index = inputs
+        self.require(0 <= self.axis < x.ndim, inputs, f"no axis {self.axis}")
+        self.require(index.type == "int64" and index.elements == 1, inputs, "takes one int64 as index")
+        return Shape(x.type, tuple(1 if d == self.axis else n for d, n in enumerate(x.lens)), x.strides)
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        x, index = args
+        at, n = int(index.reshape(-1)[0]), x.shape[self.axis]
+        if not 0 <= at < n:
+            raise IndexError(f"scan_slice: index outside of {n} rows: found {at}")
+        return x.take([n - 1 - at if self.direction else at], self.axis)
+
+
+class RunOnTarget(Operation, name="run_on_target"):
+    """The outputs of its module, as a tuple; `target_id` names the target that is meant to run it."""
+
+    target_id: int = 0
+
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+        self.require(len(modules) == 1, inputs, "takes one module")
+        takes = [(p.shape.type, p.shape.lens) for p in modules[0].parameters.values()]
+        right = takes == [(s.type, s.lens) for s in inputs]
+        self.require(right, inputs, f"module {modules[0].name!r} takes {takes}")
+        return Shape.tuple_of(s.as_standard() for s in modules[0].output_shapes)
+
+    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+        return tuple(run(modules[0], args))
+
+
+class Undefined(Operation, name="undefined"):
+    """No value: stands for an optional input that is left out."""
+
+    arity = 0
+
+    def infer(self, *inputs: Shape) -> Shape:
+        return Shape.tuple_of(())
+
+    def compute(self, *args: np.ndarray) -> Value:
+        return ()

@@ -25,14 +25,28 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class Move:
+    """How a view moves with the trips of a loop: by ((trip + phase) & mask) * step bytes; `slot` is the loop's."""
+
+    slot: int
+    step: int
+    phase: int = 0
+    mask: int = -1
+
+
+@dataclass(frozen=True)
 class View:
-    """Elements of a buffer: lens, strides and offset are in elements of `type`."""
+    """Elements of a buffer: lens, strides and offset are in elements of `type`.
+
+    Inside a loop a view may move with its trips.
+    """
 
     buffer: Buffer
     type: str
     lens: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int = 0
+    moves: tuple[Move, ...] = ()
 
     @property
     def itemsize(self) -> int:
@@ -70,6 +84,22 @@ class View:
         offset = self.offset + start * strides[axis]
         lens[axis], strides[axis] = max(0, -(-(end - start) // step)), strides[axis] * step
         return replace(self, lens=tuple(lens), strides=tuple(strides), offset=offset)
+
+    def reversed(self, axis: int) -> View:
+        """Back to front along an axis."""
+        strides = tuple(-s if d == axis else s for d, s in enumerate(self.strides))
+        return replace(self, strides=strides, offset=self.offset + (self.lens[axis] - 1) * self.strides[axis])
+
+    def row(self, axis: int, start: int, slot: int, by: int = 1, phase: int = 0, mask: int = -1) -> View:
+        """In each trip of a loop row `start + by * ((trip + phase) & mask)` of an axis, which stays with length 1."""
+        move = Move(slot, by * self.strides[axis] * self.itemsize, phase, mask)
+        lens = tuple(1 if d == axis else n for d, n in enumerate(self.lens))
+        offset = self.offset + start * self.strides[axis]
+        return replace(self, lens=lens, offset=offset, moves=(*self.moves, move))
+
+    def first(self) -> View:
+        """Without the leading dimension, which has length 1."""
+        return replace(self, lens=self.lens[1:], strides=self.strides[1:])
 
     def reshaped(self, lens: Sequence[int]) -> View | None:
         """The same elements in row-major order under other lens, or None where that needs a copy."""

@@ -8,6 +8,8 @@ from math import prod
 
 from migraphx.targets.common.views import View
 
+IF, JUMP, LOOP, AGAIN, NUMBER = range(5)  # kinds of control flow, as in program.hpp
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -25,9 +27,12 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Call:
-    """One kernel run on views: `reads` and `writes` in the order of p."""
+    """One kernel run on views: `reads` and `writes` in the order of p.
 
-    kernel: Kernel
+    Without a kernel, a step of control flow: its numbers begin with its kind, the loop's slot, and the step it goes to.
+    """
+
+    kernel: Kernel | None
     reads: tuple[View, ...]
     writes: tuple[View, ...]
     numbers: tuple[int, ...] = ()
@@ -37,6 +42,16 @@ class Call:
     @property
     def views(self) -> tuple[View, ...]:
         return (*self.reads, *self.writes)
+
+    @property
+    def flow(self) -> int | None:
+        """The kind of control flow; None for a kernel."""
+        return self.numbers[0] if self.kernel is None else None
+
+    @property
+    def target(self) -> int:
+        """The step that control flow goes to."""
+        return self.numbers[2]
 
     @property
     def bytes(self) -> int:

@@ -61,9 +61,11 @@ class Layout:
     def first_weight(self) -> int:
         return 2 + self.inputs + self.outputs
 
-    def place(self, view: View) -> str:
+    def place(self, view: View, moves: str) -> str:
+        """The text of a Place; `moves` names the array of its moves."""
         offset = view.byte_offset + (view.buffer.position if view.buffer.kind == "arena" else 0)
-        return f"{{{self.entry(view)}, {offset}}}"
+        moved = f", {moves}, {len(view.moves)}" if view.moves else ""
+        return f"{{{self.entry(view)}, {offset}{moved}}}"
 
     @property
     def size(self) -> int:
@@ -74,7 +76,8 @@ def generate(calls: Sequence[Call], layout: Layout, sizes: Sequence[int]) -> lis
     """The sources: main first, then the parts that hold the kernels. `sizes`: bytes of every table entry."""
     names: dict[Kernel, str] = {}
     for call in calls:
-        names.setdefault(call.kernel, f"k{len(names)}")
+        if call.kernel is not None:
+            names.setdefault(call.kernel, f"k{len(names)}")
     return [_main(calls, names, layout, sizes), *_parts(names)]
 
 
@@ -88,10 +91,12 @@ def _main(calls: Sequence[Call], names: dict[Kernel, str], layout: Layout, sizes
     for n, call in enumerate(calls):
         if len(call.views) > MOST_VIEWS:
             raise ValueError(f"{call.label}: {len(call.views)} operands in one kernel; at most {MOST_VIEWS}")
-        name = names[call.kernel]
-        scratch = f"{name}_scratch" if call.kernel.scratch else "nullptr"
+        name = "nullptr" if call.kernel is None else names[call.kernel]
+        scratch = f"{name}_scratch" if call.kernel is not None and call.kernel.scratch else "nullptr"
         declarations.append(f"constexpr int64_t a{n}[] = {{{', '.join(map(str, call.numbers)) or '0'}}};")
-        declarations.append(f"constexpr Place q{n}[] = {{{', '.join(layout.place(v) for v in call.views)}}};")
+        declarations += _moves(call, n)
+        places = ", ".join(layout.place(v, f"m{n}_{k}") for k, v in enumerate(call.views))
+        declarations.append(f"constexpr Place q{n}[] = {{{places or '{}'}}};")
         steps.append(f"{{{name}, {scratch}, a{n}, q{n}, {len(call.views)}}},  // {n}: {call.label}")
     return MAIN.substitute(
         declarations="\n".join(declarations),
@@ -100,6 +105,15 @@ def _main(calls: Sequence[Call], names: dict[Kernel, str], layout: Layout, sizes
         entries=layout.size,
         sizes=", ".join(map(str, sizes)),
     )
+
+
+def _moves(call: Call, n: int) -> list[str]:
+    """The declarations of how the views of call `n` move with loops."""
+    return [
+        f"constexpr Move m{n}_{k}[] = {{{', '.join(f'{{{m.slot}, {m.phase}, {m.mask}, {m.step}}}' for m in v.moves)}}};"
+        for k, v in enumerate(call.views)
+        if v.moves
+    ]
 
 
 def _parts(names: dict[Kernel, str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,11 +10,13 @@ import numpy as np
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, Return, operation
 from migraphx.ir.shape import Shape, permuted
+from migraphx.passes.manager import graphs
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.calls import Call
 from migraphx.targets.cpu.gen_pointwise import copy_call, pointwise_call
 
 Lowering = Callable[["Lowered", Instruction], None]
+CONTROL = frozenset({"if", "loop", "run_on_target"})  # compute the elements of their tuple where they are wanted
 LOWERINGS: dict[str, Lowering] = {}
 """How each operator becomes calls; the modules lower_*.py fill it."""
 
@@ -36,6 +38,14 @@ class UnsupportedOperator(ValueError):
     """The cpu target cannot compile these instructions: names each with its origin."""
 
 
+@dataclass(frozen=True)
+class Counter:
+    """The trips of a loop: its slot, and how many there are at most."""
+
+    slot: int
+    most: int
+
+
 @dataclass
 class Lowered:
     """A module on its way to calls: every value's view, and the calls so far, in order."""
@@ -52,6 +62,9 @@ class Lowered:
     homes: dict[Instruction, tuple[Instruction, int]] = field(default_factory=dict)  # input -> (concat, start)
     checks: list[str] = field(default_factory=list)  # what went wrong, should the check of that number fail
     tuples: dict[Instruction, tuple[View, ...]] = field(default_factory=dict)
+    inner: set[Module] = field(default_factory=set)  # modules of control flow that have been lowered
+    slots: int = 0  # of loops, so far
+    counters: dict[Instruction, Counter] = field(default_factory=dict)  # parameters that are a trip's number
     status: View = field(default_factory=lambda: View(Buffer("status", 64), "int64", (8,), (1,)))
     _packed: dict[tuple, View] = field(default_factory=dict)
     _output_views: dict[Instruction, View] = field(default_factory=dict)
@@ -166,48 +179,54 @@ def lower(module: Module, fast_math: bool = True) -> Lowered:
         buffer = Buffer("input", ins.shape.bytes, len(lowered.inputs))
         lowered.inputs.append(buffer)
         lowered.views[ins] = View(buffer, ins.shape.type, ins.shape.lens, ins.shape.strides)
-    _prepare_outputs(lowered)
-    _prepare_homes(lowered)
+    for shape in (s.as_standard() for s in module.output_shapes):
+        lowered.outputs.append(Buffer("output", shape.bytes, len(lowered.outputs)))
+    places = [
+        View(buffer, shape.type, shape.lens, shape.as_standard().strides)
+        for buffer, shape in zip(lowered.outputs, module.output_shapes, strict=True)
+    ]
+    lower_into(lowered, module, places)
+    _drop_unread_weights(lowered)
+    return lowered
+
+
+def lower_into(lowered: Lowered, module: Module, places: Sequence[View | None]) -> None:
+    """Lower the instructions of a module, so that its outputs come into `places`; None: they may stay where they are.
+
+    What is computed is computed in its place where it can be; else it is copied at the end.
+    """
+    for ins, place in zip(module.outputs, places, strict=True):
+        if place is not None and place.standard and ins.shape.standard and _free(lowered, ins, module):
+            lowered._output_views[ins] = place
+    _prepare_homes(lowered, module)
     for ins in module:
         if isinstance(ins.op, Return):
             break
         if not isinstance(ins.op, (Parameter, Literal)):
             LOWERINGS[ins.name](lowered, ins)
             lowered.sources += [ins] * (len(lowered.calls) - len(lowered.sources))
-    _finish_outputs(lowered)
+    for ins, place in zip(module.outputs, places, strict=True):
+        view = lowered.view(ins) if place is not None else None
+        if view is not None and place is not None and view != place:
+            lowered.copy(view, place, ins.origin)
     lowered.sources += [None] * (len(lowered.calls) - len(lowered.sources))
-    _drop_unread_weights(lowered)
-    return lowered
+
+
+def _free(lowered: Lowered, ins: Instruction, module: Module) -> bool:
+    """Whether an output can be computed in a place of the caller's choice."""
+    if ins in lowered._output_views or ins.owner is not module or isinstance(ins.op, (Parameter, Literal)):
+        return False
+    return not ins.op.view or (ins.name == "get_tuple_elem" and ins.inputs[0].name in CONTROL)
 
 
 def check(module: Module) -> None:
     """UnsupportedOperator or the type error before any work is done."""
     bad = []
-    for ins in module:
+    for ins in (i for m in graphs(module) for i in m):
         if ins.name not in LOWERINGS and not ins.name.startswith("@"):
             bad.append(f"{ins.name} -> {ins.shape}" + (f" ({ins.origin})" if ins.origin else ""))
     if bad:
         raise UnsupportedOperator("the cpu target has no kernel for: " + "; ".join(dict.fromkeys(bad)))
-
-
-def _prepare_outputs(lowered: Lowered) -> None:
-    """Output buffers; the value of an output is computed in place where it can be."""
-    for ins in lowered.module.outputs:
-        shape = ins.shape.as_standard()
-        buffer = Buffer("output", shape.bytes, len(lowered.outputs))
-        lowered.outputs.append(buffer)
-        view = View(buffer, shape.type, shape.lens, shape.strides)
-        free = ins not in lowered._output_views and not isinstance(ins.op, (Parameter, Literal)) and not ins.op.view
-        if free and ins.shape.standard:
-            lowered._output_views[ins] = view
-
-
-def _finish_outputs(lowered: Lowered) -> None:
-    for ins, buffer in zip(lowered.module.outputs, lowered.outputs, strict=True):
-        view = lowered.view(ins)
-        if view.buffer is not buffer:
-            shape = ins.shape.as_standard()
-            lowered.copy(view, View(buffer, shape.type, shape.lens, shape.strides), ins.origin)
 
 
 def _drop_unread_weights(lowered: Lowered) -> None:
@@ -219,13 +238,14 @@ def _drop_unread_weights(lowered: Lowered) -> None:
         buffer.index = n
 
 
-def _prepare_homes(lowered: Lowered) -> None:
+def _prepare_homes(lowered: Lowered, module: Module) -> None:
     """Let what is concatenated be computed in its place: the largest concat first, its prefixes come for free."""
-    concats = [i for i in lowered.module if i.name == "concat"]
+    concats = [i for i in module if i.name == "concat"]
     for concat in sorted(concats, key=lambda c: -c.shape.elements):
         axis, start = concat.op.attributes()["axis"], 0
         for i in concat.inputs:
-            if placeable(i, concat) and i not in lowered.homes and i not in lowered._output_views:
+            free = i.owner is module and i not in lowered.homes and i not in lowered._output_views
+            if free and placeable(i, concat):
                 lowered.homes[i] = (concat, start)
             start += i.shape.lens[axis]
 

@@ -167,11 +167,11 @@ def channels_last(x: Lowered, view: View, origin: str) -> View:
         step *= size
     want = (step, 1, *reversed(steps))
     if all(m <= 1 or s == w for m, s, w in zip(view.lens, view.strides, want, strict=True)) and pixel >= c:
-        return View(view.buffer, view.type, view.lens, want, view.offset)
+        return replace(view, strides=want)
     rank = len(view.lens)
     copy = x.temporary(permuted(view.type, view.lens, (0, *range(2, rank), 1)))
     x.copy(view, copy, origin)
-    return View(copy.buffer, copy.type, copy.lens, (c * int(np.prod(spatial)), 1, *copy.strides[2:]), copy.offset)
+    return replace(copy, strides=(c * int(np.prod(spatial)), 1, *copy.strides[2:]))
 
 
 CONTRACTIONS = {"dot": _dot, "convolution": _convolution}

@@ -65,11 +65,9 @@ def step(x: Lowered, ins: Instruction) -> None:
 @lowers("reverse")
 def reverse(x: Lowered, ins: Instruction) -> None:
     view = x.view(ins.inputs[0])
-    strides, offset = list(view.strides), view.offset
     for axis in ins.op.attributes()["axes"]:
-        offset += (view.lens[axis] - 1) * strides[axis]
-        strides[axis] = -strides[axis]
-    x.copy(replace(view, strides=tuple(strides), offset=offset), x.result(ins), ins.origin)
+        view = view.reversed(axis)
+    x.copy(view, x.result(ins), ins.origin)
 
 
 @lowers("contiguous", "layout")
@@ -104,7 +102,8 @@ def _side_by_side(parts: list[View], axis: int) -> View | None:
     """The parts as one view, where they follow each other in one buffer."""
     first, at = parts[0], parts[0].offset
     for p in parts:
-        if p.buffer is not first.buffer or p.strides != first.strides or p.offset != at or p.buffer.kind != "arena":
+        same = (p.buffer, p.strides, p.moves, p.offset) == (first.buffer, first.strides, first.moves, at)
+        if not same or p.buffer.kind != "arena":
             return None
         at += p.lens[axis] * p.strides[axis]
     lens = list(first.lens)

@@ -19,6 +19,7 @@ from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.views import Buffer
 from migraphx.targets.cpu import (
+    lower_control,
     lower_indexing,
     lower_kernels,
     lower_quantize,
@@ -30,13 +31,14 @@ from migraphx.targets.cpu import (
     lower_transposed,
     lower_views,
 )
-from migraphx.targets.cpu.calls import Call
+from migraphx.targets.cpu.calls import LOOP, Call
 from migraphx.targets.cpu.codegen import Layout, generate
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.lower import Lowered, lower
 from migraphx.targets.cpu.toolchain import build
 
 _REGISTERED = (  # imported for the lowerings they declare
+    lower_control,
     lower_indexing,
     lower_kernels,
     lower_quantize,
@@ -82,6 +84,8 @@ class CpuTarget:
 def steps_of(lowered: Lowered) -> list[Step]:
     """What each call does; of several calls for one instruction, the last has its operations: the others prepare."""
     names = names_of(lowered.module)
+    for module in lowered.inner:
+        names |= names_of(module, f"{module.name}:")
     following = [*lowered.sources[1:], None]
     steps = []
     for call, ins, after in zip(lowered.calls, lowered.sources, following, strict=True):
@@ -92,11 +96,19 @@ def steps_of(lowered: Lowered) -> list[Step]:
 
 
 def lifetimes(calls: Sequence[Call]) -> list[Lifetime]:
-    """From the first call that touches an arena buffer to the last."""
+    """From the first call that touches an arena buffer to the last.
+
+    What comes into a loop or leaves it lives as long as the loop.
+    """
     spans: dict[Buffer, tuple[int, int]] = {}
     for n, call in enumerate(calls):
         for v in call.views:
             if v.buffer.kind == "arena":
                 first, _ = spans.get(v.buffer, (n, n))
                 spans[v.buffer] = (first, n)
+    loops = [(n, call.target - 1) for n, call in enumerate(calls) if call.flow == LOOP]
+    for begin, end in reversed(loops):  # inner ones first
+        for buffer, (first, last) in spans.items():
+            if first <= end and begin <= last and not begin <= first <= last <= end:
+                spans[buffer] = (min(first, begin), max(last, end))
     return [Lifetime(b, *span) for b, span in spans.items()]
