@@ -62,7 +62,7 @@ inline void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* scratch
 
 template <class T, class TA, class TB>
 MGX_NOINLINE void run_engine(const Team& team, const Engine<T, TA, TB>& e, char* scratch) {
-    run_grid(divide(team, e.rows, e.groups * ceil_div(e.cols, NR)), e, scratch);
+    run_grid(divide(team, e.rows, e.groups * ceil_div(e.cols, NR), e.segs * e.kc), e, scratch);
 }
 
 // ---- dot with packed B --------------------------------------------------------------------------
@@ -193,7 +193,7 @@ MGX_NOINLINE void batched_dot(
     const int64_t panels = ceil_div(d.n, NR), batches = d.batch[0] * d.batch[1] * d.batch[2] * d.batch[3];
     const bool whole = batches % team.size == 0 || batches >= 4 * team.size;  // a thread takes whole batches
     const Range mine = whole ? team.share(batches) : Range{0, batches};
-    const Grid grid = whole ? Grid{{0, d.m}, {0, panels}} : divide(team, d.m, panels);
+    const Grid grid = whole ? Grid{{0, d.m}, {0, panels}} : divide(team, d.m, panels, d.k);
     Engine<T, TA, TB> e{
         d.m, d.n, 1, 1, d.k, 0, row_pointers<TA>, nullptr, nullptr, NR, 0, finish<T, Epi>, &epi};
     for (int64_t i = mine.begin; i < mine.end; ++i) {

@@ -239,7 +239,7 @@ void finish_tiles(const Conv& c, const WinogradBlock& w, const float* x, const f
 template <class Epi>
 inline void winograd(
     const Team& team, const Conv& c, const float* x, const float* u, const Epi& epi, char* scratch) {
-    const Grid grid = divide(team, winograd_tiles(c), ceil_div(c.oc, NR));
+    const Grid grid = divide(team, winograd_tiles(c), ceil_div(c.oc, NR), c.ic);
     const int64_t most = winograd_block(c), ic = round_lanes(c.ic), total = grid.rows.size();
     if (total == 0 || grid.panels.size() == 0) return;
     float* zeros = reinterpret_cast<float*>(scratch);
