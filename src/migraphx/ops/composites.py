@@ -129,6 +129,32 @@ def shared_heads(b: Builder, q: Value, x: Value) -> Value:
     return b.reshape(repeated, dims=(*outer, wanted, length, depth))
 
 
+@composite
+def rotary_embedding(b: Builder, x: Value, cos: Value, sin: Value, *, interleaved: bool = False) -> Value:
+    """Pairs of the first 2 R numbers of x {B, N, S, H} turned by angles (2104.09864, ONNX RotaryEmbedding).
+
+    cos and sin broadcast to {B, N, S, R}. Pairs are R apart, or neighbours where `interleaved`.
+    """
+    *outer, width = x.shape.lens
+    half = cos.shape.lens[-1]
+    last = x.shape.ndim - 1
+    if 2 * half > width:
+        raise ValueError(f"rotary_embedding: {half} angles are too many for {x.shape}")
+    turned = b.slice(x, axes=(last,), starts=(0,), ends=(2 * half,))
+    if interleaved:
+        pairs = b.reshape(turned, dims=(*outer, half, 2))
+        first, second = (b.squeeze(v, axes=(last + 1,)) for v in split(b, pairs, sizes=(1, 1), axis=last + 1))
+    else:
+        first, second = split(b, turned, sizes=(half, half), axis=last)
+    cos, sin = (b.broadcast_to(b.cast(v, x.shape.type), first.shape.lens) for v in (cos, sin))
+    new = [b.sub(b.mul(first, cos), b.mul(second, sin)), b.add(b.mul(first, sin), b.mul(second, cos))]
+    if interleaved:
+        pairs = b.concat(*(b.unsqueeze(v, axes=(last + 1,)) for v in new), axis=last + 1)
+        new = [b.reshape(pairs, dims=turned.shape.lens)]
+    rest = [b.slice(x, axes=(last,), starts=(2 * half,), ends=(width,))] if 2 * half < width else []
+    return b.concat(*new, *rest, axis=last) if len(new) + len(rest) > 1 else new[0]
+
+
 # ---- lookups and rearrangements ----
 
 
