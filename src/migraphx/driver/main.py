@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
 
     def refuse(self, words: Sequence[str]) -> NoReturn:
         word = words[0].split("=")[0]
-        near = get_close_matches(word, self.options(), 1) if word.startswith("-") else []
+        near = get_close_matches(word, self.options(), 1, 0.7) if word.startswith("-") else []
         self.error(f"unexpected {words[0]!r}" + (f"; did you mean {near[0]}?" if near else ""))
 
 

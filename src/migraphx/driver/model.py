@@ -22,9 +22,11 @@ from migraphx.ir.program import Program
 from migraphx.passes.dead_code import dead_code
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import SIMPLIFY
+from migraphx.runtime.executable import Executable
 from migraphx.targets.registry import TARGETS, get_target
 from migraphx.targets.target import Target
 
+DEFAULT_TARGET = "cpu"
 ONNX_ENDINGS = (".onnx", ".pb", ".ort")
 Inputs = dict[str, argument]
 
@@ -121,13 +123,17 @@ def passes_named(words: list[str]) -> list[Pass]:
 
 
 def target_of(args: Namespace) -> Target:
-    if args.target not in TARGETS:
-        raise Unsupported(f"--{args.target}: this build has no target {args.target}; it has {', '.join(TARGETS)}")
-    return get_target(args.target)
+    """The target of `--gpu --cpu --ref`, by default cpu."""
+    name = args.target or DEFAULT_TARGET
+    if name not in TARGETS:
+        raise Unsupported(f"--{name}: this build has no target {name}; it has {', '.join(TARGETS)}")
+    return get_target(name)
 
 
 def quantized(made: program, args: Namespace, inputs: Callable[[program], Inputs]) -> program:
     """The program in the precisions asked for; a calibrating one sees the inputs of this run."""
+    if made.is_compiled() and args.precisions:
+        raise UsageError(f"--{args.precisions[0]}: {args.file} is compiled already")
     for name in args.precisions:
         note(f"Quantizing: {name}")
         if name in ("fp16", "bf16"):
@@ -138,20 +144,28 @@ def quantized(made: program, args: Namespace, inputs: Callable[[program], Inputs
 
 
 def compiled(made: program, args: Namespace, inputs: Callable[[program], Inputs]) -> program:
-    """Quantized and compiled; a program that came compiled from a file stays as it is."""
+    """Quantized and compiled; what came compiled from a file stays so, unless another target is asked for."""
     target = target_of(args)
-    if made.is_compiled():
-        note(f"Compiled already, for {made._executable.target}")  # type: ignore[union-attr]
-        return made
     quantized(made, args, inputs)
+    if made.is_compiled():
+        own = executable_of(made).target
+        if args.target in (None, own):
+            note(f"Compiled already, for {own}")
+            return made
+        made = made.clone()
     note("Compiling ...")
-    options = vars(compile_options(args))
-    made.compile(target, **options)
+    made.compile(target, **vars(compile_options(args)))
     return made
 
 
-def optimized(made: program, target: Target) -> Program:
-    """What the target's passes make of a program: the kernels that run."""
+def executable_of(made: program) -> Executable:
+    """What a compiled program runs."""
+    assert made._executable is not None
+    return made._executable
+
+
+def optimized(made: program) -> Program:
+    """What its target's passes made of a compiled program: the kernels that run."""
     copy = made._impl.clone()
-    run_passes(copy, target.passes)
+    run_passes(copy, get_target(executable_of(made).target).passes)
     return copy

@@ -83,7 +83,6 @@ def add_compile(parser: ArgumentParser) -> None:
     for name in ("gpu", "cpu", "ref"):
         help = f"compile for {name}" + (" (the default)" if name == "cpu" else "")
         targets.add_argument(f"--{name}", dest="target", action="store_const", const=name, help=help)
-    parser.set_defaults(target="cpu")
     for field in fields(CompileOptions):
         flag = SPELLING.get(field.name, _flag(field.name, field.default))
         help = field.metadata["help"]

@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from functools import partial
 
 from migraphx.driver.data import generate
-from migraphx.driver.model import compiled, optimized, read_model, target_of
+from migraphx.driver.model import compiled, optimized, read_model
 from migraphx.driver.options import add_compile, add_data, add_format, add_input
 from migraphx.driver.output import default_form, program_result
 from migraphx.driver.result import Result
@@ -19,4 +19,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> Result:
     made = compiled(read_model(args), args, partial(generate, args=args))
-    return program_result(args, made, optimized(made, target_of(args)), default_form(args))
+    return program_result(args, made, optimized(made), default_form(args))

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from migraphx.driver.data import generate
-from migraphx.driver.model import compiled, read_model
+from migraphx.driver.model import compiled, executable_of, read_model
 from migraphx.driver.options import add_compile, add_data, add_input
 from migraphx.driver.result import Result
 from migraphx.driver.terminal import coloured, milliseconds, note, quantity
@@ -22,8 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> Result:
     made = compiled(read_model(args), args, partial(generate, args=args))
-    executable = made._executable
-    assert executable is not None
+    executable = executable_of(made)
     note("Measuring what this machine can do ...")
     flops, bandwidth = measure_peaks(executable.threads)
     found = explain(made._impl, executable.target)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from migraphx.driver.data import generate
-from migraphx.driver.model import compiled, read_model
+from migraphx.driver.model import compiled, executable_of, read_model
 from migraphx.driver.options import add_compile, add_data, add_input, add_iterations
 from migraphx.driver.result import Result
 from migraphx.driver.statistics import described, summary_lines
@@ -32,8 +32,7 @@ def run(args: Namespace) -> Result:
     note("Allocating params ...")
     inputs = {name: np.asarray(value) for name, value in generate(made, args).items()}
     note("Running performance report ...")
-    executable = made._executable
-    assert executable is not None
+    executable = executable_of(made)
     with progress("measuring"):
         report = performance_report(executable, inputs, args.iterations)
     if args.trace:

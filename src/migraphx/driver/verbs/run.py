@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.driver.data import generate
-from migraphx.driver.model import compiled, optimized, read_model, target_of
+from migraphx.driver.model import compiled, optimized, read_model
 from migraphx.driver.options import add_compile, add_data, add_format, add_input
 from migraphx.driver.output import program_result
 from migraphx.driver.result import Result
@@ -28,7 +28,7 @@ def run(args: Namespace) -> Result:
     outputs = made.run(prepared(made, generate(made, args)))
     if args.json:
         return Result("", {"outputs": [_described(np.asarray(o), str(o.get_shape())) for o in outputs]})
-    shown = program_result(args, made, optimized(made, target_of(args)))
+    shown = program_result(args, made, optimized(made))
     if isinstance(shown.text, bytes) or args.format not in (None, "text"):
         return shown
     answers = [f"#output_{k}: {o.get_shape()}: {o!r}" for k, o in enumerate(outputs)]

@@ -1,0 +1,113 @@
+"""`op`, `onnx`, `doctor`, `cache` and `completion`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+
+import pytest
+
+import migraphx
+from migraphx.driver.main import VERBS, build_parser
+from migraphx.ir.operation import OPERATIONS
+from migraphx.targets.common import cache
+from tests.driver.driving import drive
+
+
+def test_op(capsys):
+    assert drive(capsys, "op", "--list").out.split() == sorted(OPERATIONS)
+    assert drive(capsys, "op", "-l", "--json").data == sorted(OPERATIONS)
+    data = drive(capsys, "op", "softmax", "--json").data
+    assert data["inputs"] == 1 and data["attributes"] == [{"name": "axis", "type": "int", "default": 1}]
+    assert "axis: int = 1" in drive(capsys, "op", "softmax").out
+    answer = drive(capsys, "op", "sofmax")
+    assert answer.code == 2 and "did you mean 'softmax'" in answer.err
+
+
+def test_onnx(capsys):
+    assert drive(capsys, "onnx", "--list").out.split() == migraphx.get_onnx_operators()
+    assert "Conv" in drive(capsys, "onnx", "--json").data
+
+
+def test_doctor(capsys, monkeypatch, tmp_path):
+    monkeypatch.delenv("CXX", raising=False)
+    answer = drive(capsys, "doctor", "--json")
+    findings = {f["what"]: f for f in answer.data["findings"]}
+    assert answer.code == 0 and not answer.data["faults"] and "vectors of" in findings["compiler"]["found"]
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    broken = drive(capsys, "doctor")
+    assert broken.code == 1 and "no-such-compiler" in broken.out and "FAULT" in broken.out
+    monkeypatch.delenv("CXX")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "file"))
+    assert "cache: " in drive(capsys, "doctor").out
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """A cache of three objects, used now, 10 and 100 days ago, the last two and something foreign."""
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
+    for k, days in enumerate((0, 10, 100)):
+        path = cache.obtain(f"{k}" * 40, ".so", lambda p: p.write_bytes(b"x" * 10**6))
+        moment = time.time() - days * 86400
+        os.utime(path, (moment, moment))
+    (tmp_path / "mine.txt").write_text("not ours")
+    return tmp_path
+
+
+def held():
+    return {e.path.name[0] for e in cache.entries()}
+
+
+def test_cache_ls(store, capsys):
+    data = drive(capsys, "cache", "ls", "--json").data
+    assert [e["bytes"] for e in data["entries"]] == [10**6] * 3 and data["folder"] == str(store)
+    assert "3 entries, 3 MB" in drive(capsys, "cache", "ls").out
+
+
+def test_cache_prune_by_age_damage_and_size(store, capsys):
+    assert len(drive(capsys, "cache", "prune", "--json").data["removed"]) == 1 and held() == {"0", "1"}
+    (store / ("0" * 40 + ".so")).write_bytes(b"damaged")
+    drive(capsys, "cache", "prune")
+    assert held() == {"1"}
+    drive(capsys, "cache", "prune", "--max-size", 0)
+    assert held() == set()
+
+
+def test_cache_clear_leaves_what_is_not_ours(store, capsys):
+    assert "removed 3 entries" in drive(capsys, "cache", "clear").out
+    assert [p.name for p in store.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_names_every_verb_and_option(capsys, shell):
+    out = drive(capsys, "completion", shell).out
+    _, parsers = build_parser()
+    for name, parser in parsers.items():
+        assert name.split()[0] in out
+        flags = [f for a in parser._actions for f in a.option_strings if f.startswith("--")]
+        assert " " in name or all(f.lstrip("-") in out for f in flags)
+    assert set(parsers) == set(VERBS)
+
+
+def completed(script, *words):
+    line = f'source "{script}"; COMP_WORDS=({" ".join(words)}); COMP_CWORD={len(words) - 1}; _migraphx_driver; '
+    done = subprocess.run(["bash", "-c", line + "echo ${COMPREPLY[@]}"], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_bash_completes(capsys, tmp_path):
+    script = tmp_path / "completion.bash"
+    drive(capsys, "completion", "bash", "-o", script)
+    assert completed(script, "migraphx-driver", "ver") == ["verify"]
+    assert completed(script, "migraphx-driver", "perf", "--fp") == ["--fp16", "--fp8"]
+    assert completed(script, "migraphx-driver", "perf", "di") == ["diff"]
+    assert completed(script, "migraphx-driver", "cache", "c") == ["clear"]
+    assert completed(script, "migraphx-driver", "read", "--log-level", "d") == ["debug"]
+
+
+def test_every_verb_answers_json(capsys):
+    for verb in ("op", "onnx", "doctor"):
+        json.loads(drive(capsys, verb, "--json").out)
