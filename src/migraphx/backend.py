@@ -18,16 +18,18 @@ from migraphx.api.functions import TARGETS, get_target
 from migraphx.api.onnx import published
 from migraphx.api.program import program
 from migraphx.onnx.builder import Options
-from migraphx.onnx.graph import Model, OnnxError
+from migraphx.onnx.graph import Model, OnnxError, Strings
 from migraphx.onnx.importer import Result, import_model, missing_operators
 from migraphx.onnx.model import read_buffer
+
+MOST_KEPT = 32  # programs of one model
 
 
 class MIGraphXRep(BackendRep):
     """A model that is compiled for the shapes of the inputs it is run on, once for each.
 
-    Values of inputs on which a shape depends are compiled in, and only those: other values of them are another
-    compilation. What is compiled is kept as long as this object.
+    Values of inputs on which a shape depends are compiled in, and strings, and only those: other values of them are
+    another compilation. The last MOST_KEPT programs are kept.
     """
 
     def __init__(self, model: onnx.ModelProto, target: str) -> None:
@@ -59,10 +61,11 @@ class MIGraphXRep(BackendRep):
         self, dims: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
     ) -> tuple[program, list[Result]]:
         """Compile for these inputs, unless that is done; values are compiled in one after another as needed."""
-        types = tuple((n, a.dtype.str, a.shape) for n, a in arrays.items())
+        types = tuple((n, a.dtype.name, a.shape) for n, a in arrays.items())
         while True:
-            key = (types, *((n, arrays[n].tobytes()) for n in arrays if n in self.fixed))
+            key = (types, *((n, content(arrays[n])) for n in arrays if n in self.fixed))
             if key in self.compiled:
+                self.compiled[key] = self.compiled.pop(key)  # the last one used comes last
                 return self.compiled[key]
             constants = {n: arrays[n] for n in arrays if n in self.fixed}
             try:
@@ -75,6 +78,8 @@ class MIGraphXRep(BackendRep):
             made = published(imported.program)
             made.compile(get_target(self.target))
             self.compiled[key] = made, imported.results
+            if len(self.compiled) > MOST_KEPT:
+                del self.compiled[next(iter(self.compiled))]
             return self.compiled[key]
 
 
@@ -85,6 +90,11 @@ def flattened(name: str, value: Any) -> dict[str, np.ndarray]:
     if isinstance(value, (list, tuple)):
         return {f"{name}[{k}]": np.asarray(v) for k, v in enumerate(value)}
     return {name: np.asarray(value)}
+
+
+def content(array: np.ndarray) -> Any:
+    """What tells arrays of one type and shape apart."""
+    return tuple(array.reshape(-1).tolist()) if array.dtype == object else array.tobytes()
 
 
 def dims_of(value: Any) -> Any:
@@ -98,6 +108,8 @@ def gathered(result: Result, made: Sequence[np.ndarray]) -> Any:
     """One output of the model from the outputs of the program."""
     if isinstance(result, list):
         return [gathered(r, made) for r in result]
+    if isinstance(result, Strings):
+        return result.value
     return None if result is None else made[result]
 
 

@@ -53,6 +53,22 @@ def element_type(number: int) -> str:
     return ELEMENT_TYPES[number]
 
 
+@dataclass(frozen=True, eq=False)
+class Strings:
+    """A tensor of strings. The engine computes with numbers: strings exist while the model is read, as values."""
+
+    value: np.ndarray  # of str objects
+
+    @classmethod
+    def of(cls, values: Any) -> Strings:
+        """From an array, or lists, of str or bytes."""
+        array = np.asarray(values, object)
+        text = [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in array.reshape(-1).tolist()]
+        made = np.empty(array.shape, object)
+        made.reshape(-1)[:] = text
+        return cls(made)
+
+
 @dataclass(frozen=True)
 class Reference:
     """An attribute inside a function that takes the value of the function's own attribute `name`."""

@@ -14,10 +14,10 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import program_text
 from migraphx.onnx.builder import OnnxBuilder, Options, Scope, located
-from migraphx.onnx.graph import Function, Graph, Model, Node, OnnxError, Reference, ValueInfo
+from migraphx.onnx.graph import Function, Graph, Model, Node, OnnxError, Reference, Strings, ValueInfo
 from migraphx.onnx.model import schema_of, standard_function
 from migraphx.onnx.order import all_nodes, ordered
-from migraphx.onnx.registry import CONVERTERS, LEGACY, find, signature
+from migraphx.onnx.registry import CONVERTERS, LEGACY, TAKE_STRINGS, find, signature
 from migraphx.passes.dead_code import dead_code
 
 TAKES_NOTHING = ("Identity", "OptionalGetElement")  # what may be handed an empty optional
@@ -28,9 +28,9 @@ def operators() -> list[str]:
     return sorted(f"{domain}.{op}" if domain else op for domain, op in CONVERTERS)
 
 
-Result = int | list["Result"] | None
-"""One output of a model: the number of the program's output that holds it; a list of them for a sequence; None for
-an empty optional."""
+Result = int | list["Result"] | Strings | None
+"""One output of a model: the number of the program's output that holds it; a list of them for a sequence; strings
+as they are; None for an empty optional."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Importer:
         flat: list[Instruction] = []
         results = [numbered(o, flat) for o in outputs]
         main.add_return(flat)
+        self.program.drop_unused_modules()
         for module in self.program.modules.values():
             dead_code(module)
         return results
@@ -113,17 +114,23 @@ class Importer:
         if "optional" in info.form and info.name in dims and dims[info.name] is None:
             return None
         if "sequence" not in info.form:
-            return self.parameter(info.name, self.shape(info, dims.get(info.name)))
+            return self.parameter(info.name, info, dims.get(info.name))
         if dims.get(info.name) is None:
             raise OnnxError(f"input {info.name!r} is a sequence: give the lens of each item with map_input_dims")
         items = enumerate(dims[info.name])
-        return [self.parameter(f"{info.name}[{k}]", self.shape(info, lens)) for k, lens in items]
+        return [self.parameter(f"{info.name}[{k}]", info, lens) for k, lens in items]
 
-    def parameter(self, name: str, shape: Shape) -> Instruction:
-        """A parameter, or the literal that the options give in its place."""
+    def parameter(self, name: str, info: ValueInfo, lens: Sequence[int] | None) -> Instruction | Strings:
+        """A parameter, or the value that the options give in its place."""
         known = self.options.constants.get(name)
+        if info.type == "string":
+            if known is None:
+                error = OnnxError(f"input {name!r} holds strings, which must be known when the model is read")
+                error.inputs = frozenset({name})
+                raise error
+            return Strings.of(known)
         if known is None:
-            return self.program.main.add_parameter(name, shape)
+            return self.program.main.add_parameter(name, self.shape(info, lens))
         return self.program.main.add_literal(known, name)
 
     def shape(self, info: ValueInfo, given: Sequence[int] | None) -> Shape:
@@ -149,6 +156,9 @@ class Importer:
             raise OnnxError(f"graph {graph.name!r} takes {len(graph.inputs)} inputs, got {len(inputs)}")
         scope = b.scope.new_child(dict(zip(graph.inputs, inputs, strict=True)))
         for name, array in graph.initializers.items():
+            if array.dtype == object:
+                scope[name] = Strings.of(array)
+                continue
             if array.dtype not in NAMES:
                 raise OnnxError(f"tensor {name!r}: element type {array.dtype} is not supported")
             scope[name] = b.module.add_literal(array, name)
@@ -180,6 +190,8 @@ class Importer:
         function = self.model.functions.get((node.domain, node.op))
         convert = find(node.domain, node.op, node.version)
         if function is None and convert is not None:
+            if convert not in TAKE_STRINGS and any(isinstance(i, Strings) for i in inputs):
+                raise OnnxError("takes no strings here")
             takes = signature(convert)
             odd = [a for a in attributes if a not in takes.attributes and not takes.any_attribute]
             if odd:
@@ -247,8 +259,8 @@ def missing_operators(model: Model) -> list[str]:
 
 def numbered(value: Any, flat: list[Instruction]) -> Result:
     """Append a value's instructions to `flat`, and say where they are there."""
-    if value is None:
-        return None
+    if value is None or isinstance(value, Strings):
+        return value
     if isinstance(value, list):
         return [numbered(item, flat) for item in value]
     flat.append(value)

@@ -33,6 +33,7 @@ from migraphx.onnx.wire import without_weights
 
 STANDARD = ("", "ai.onnx")  # two names of one domain
 EXTERNAL = 1  # TensorProto.DataLocation
+STRING = 8  # TensorProto.DataType
 PACKED = frozenset({"int4", "uint4", "int2", "uint2", "fp4e2m1fn"})  # several elements a byte in raw data
 
 
@@ -211,7 +212,7 @@ class _Reader:
             inner = (kind or "value without a type").removesuffix("_type")
             raise OnnxError(f"is not a tensor but a {' of a '.join([*form, inner])}")
         tensor = given.tensor_type
-        type = element_type(tensor.elem_type)
+        type = "string" if tensor.elem_type == STRING else element_type(tensor.elem_type)
         if not tensor.HasField("shape"):
             return ValueInfo(message.name, type, None, tuple(form))
         dims = (d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim)

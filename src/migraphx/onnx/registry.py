@@ -17,6 +17,9 @@ name, with the schema's defaults; one without a value is left out.
 CONVERTERS: dict[tuple[str, str], list[tuple[int, Convert]]] = {}
 """(domain, operator) -> (first opset, function), latest first."""
 
+TAKE_STRINGS: set[Convert] = set()
+"""The converters that may be handed `Strings`."""
+
 LEGACY = frozenset({"consumed_inputs"})  # opset 1's memory hint
 
 
@@ -28,10 +31,14 @@ class Signature:
     any_attribute: bool
 
 
-def converter(*ops: str, since: int = 1, domain: str = "") -> Callable[[Convert], Convert]:
-    """Declare the converter of operators, from opset `since` on."""
+def converter(
+    *ops: str, since: int = 1, domain: str = "", strings: bool = False
+) -> Callable[[Convert], Convert]:
+    """Declare the converter of operators, from opset `since` on; whether inputs may be `strings`."""
 
     def declare(function: Convert) -> Convert:
+        if strings:
+            TAKE_STRINGS.add(function)
         for op in ops:
             register(op, function, since, domain)
         return function

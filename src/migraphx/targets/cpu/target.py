@@ -86,7 +86,7 @@ def steps_of(lowered: Lowered) -> list[Step]:
     names = names_of(lowered.module)
     for module in lowered.inner:
         names |= names_of(module, f"{module.name}:")
-    following = [*lowered.sources[1:], None]
+    following = [*lowered.sources, None][1:]
     steps = []
     for call, ins, after in zip(lowered.calls, lowered.sources, following, strict=True):
         text = instruction_text(ins, names) if ins is not None else "copy to an output"

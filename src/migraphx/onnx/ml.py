@@ -1,0 +1,185 @@
+"""Classical machine learning: the domain ai.onnx.ml, but for maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.graph import OnnxError, Strings
+from migraphx.onnx.registry import converter
+
+Value = Instruction
+DOMAIN = "ai.onnx.ml"
+
+
+# ---- features ----
+
+
+@converter("ArrayFeatureExtractor", domain=DOMAIN)
+def array_feature_extractor(b: OnnxBuilder, x: Value, indices: Value) -> Value:
+    """Columns of the last dimension; a vector gives one row."""
+    made = b.gather(x, b.reshape(indices, dims=(-1,)), axis=x.shape.ndim - 1)
+    return b.unsqueeze(made, axes=(0,)) if x.shape.ndim == 1 else made
+
+
+@converter("Binarizer", domain=DOMAIN)
+def binarizer(b: OnnxBuilder, x: Value, *, threshold: float) -> Value:
+    return b.cast(b.greater(x, b.full(threshold, x)), x.shape.type)
+
+
+@converter("FeatureVectorizer", domain=DOMAIN)
+def feature_vectorizer(b: OnnxBuilder, *inputs: Value, inputdimensions: Sequence[int]) -> Value:
+    """Columns of several inputs side by side, each cut or padded with zeros to its number of them."""
+    parts = []
+    for x, width in zip(inputs, inputdimensions, strict=True):
+        x = b.cast(b.unsqueeze(x, axes=(1,)) if x.shape.ndim == 1 else x, "float")
+        have = x.shape.lens[1]
+        x = b.slice(x, axes=(1,), starts=(0,), ends=(width,)) if have > width else x
+        parts.append(b.pad(x, pads=(0, 0, 0, width - have)) if have < width else x)
+    return b.concat(*parts, axis=1) if len(parts) > 1 else parts[0]
+
+
+@converter("Imputer", domain=DOMAIN)
+def imputer(
+    b: OnnxBuilder,
+    x: Value,
+    *,
+    imputed_value_floats: Sequence[float] = (),
+    imputed_value_int64s: Sequence[int] = (),
+    replaced_value_float: float = 0.0,
+    replaced_value_int64: int = 0,
+) -> Value:
+    """`replaced_value` replaced, by one value or by one a column."""
+    values, old = imputed_value_floats, replaced_value_float
+    if x.shape.type not in dtypes.FLOATS:
+        values, old = imputed_value_int64s, replaced_value_int64
+    if len(values) not in (1, x.shape.lens[-1]):
+        raise OnnxError(f"{len(values)} values for {x.shape.lens[-1]} columns of {x.shape.type}")
+    gone = b.isnan(x) if old != old else b.equal(x, b.full(old, x))
+    return b.where(gone, b.broadcast_to(b.literal(np.array(values), x.shape.type), x.shape.lens), x)
+
+
+@converter("Normalizer", domain=DOMAIN)
+def normalizer(b: OnnxBuilder, x: Value, *, norm: str) -> Value:
+    """Each row over its norm: MAX, L1 or L2."""
+    x = b.cast(x, "float")
+    axes = (x.shape.ndim - 1,)
+    sizes = {
+        "MAX": lambda: b.reduce_max(b.abs(x), axes=axes),
+        "L1": lambda: b.reduce_sum(b.abs(x), axes=axes),
+        "L2": lambda: b.sqrt(b.reduce_sum(b.mul(x, x), axes=axes)),
+    }
+    if norm not in sizes:
+        raise OnnxError(f"norm must be {', '.join(sizes)}, is {norm!r}")
+    size = sizes[norm]()
+    return b.div(x, b.broadcast_to(b.max(size, b.full(1e-30, size)), x.shape.lens))
+
+
+@converter("Scaler", domain=DOMAIN)
+def scaler(b: OnnxBuilder, x: Value, *, offset: Sequence[float], scale: Sequence[float]) -> Value:
+    """(x - offset) * scale, one number or one a column."""
+    x = x if x.shape.type == "double" else b.cast(x, "float")
+    terms = (b.broadcast_to(b.literal(np.array(v), x.shape.type), x.shape.lens) for v in (offset, scale))
+    return b.mul(b.sub(x, next(terms)), next(terms))
+
+
+# ---- labels ----
+
+
+def looked_up(
+    b: OnnxBuilder, x: Value | Strings, keys: np.ndarray, values: np.ndarray, default: Any
+) -> Value | Strings:
+    """values[k] where x is keys[k], else the default. Keys and values are numbers, or strings as objects."""
+    table = np.concatenate([values, np.array([default], values.dtype)])
+    if isinstance(x, Strings) or values.dtype == object:
+        given = x.value if isinstance(x, Strings) else b.known(x, "input (which is mapped to strings)")
+        places = {key: k for k, key in enumerate(keys.tolist())}
+        index = np.array([places.get(v, len(keys)) for v in given.reshape(-1).tolist()], np.int64)
+        made = table[index].reshape(given.shape)
+        return Strings.of(made) if values.dtype == object else b.literal(made)
+    lens = (*x.shape.lens, len(keys))
+    wide = b.broadcast_to(b.unsqueeze(x, axes=(x.shape.ndim,)), lens)
+    found = b.equal(wide, b.broadcast_to(b.literal(keys, x.shape.type), lens))
+    if keys.dtype.kind == "f" and np.isnan(keys).any():
+        found = b.logical_or(found, b.logical_and(b.isnan(wide), b.broadcast_to(b.literal(np.isnan(keys)), lens)))
+    last = len(lens) - 1
+    place = b.squeeze(b.argmax(b.cast(found, "float"), axis=last), axes=(last,))
+    known = b.squeeze(b.reduce_any(found, axes=(last,)), axes=(last,))
+    return b.gather(b.literal(table), b.where(known, place, b.full(len(keys), place)), axis=0)
+
+
+@converter("LabelEncoder", domain=DOMAIN, since=2, strings=True)
+def label_encoder(
+    b: OnnxBuilder,
+    x: Value | Strings,
+    *,
+    default_float: float = 0.0,
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+    default_tensor: np.ndarray | None = None,
+    **given: Any,
+) -> Value | Strings:
+    """`keys_*` to `values_*`."""
+    sides = []
+    for side in ("keys", "values"):
+        found = {n.removeprefix(f"{side}_"): v for n, v in given.items() if n.startswith(side)}
+        if len(found) != 1:
+            raise OnnxError(f"needs one attribute {side}_*, has {', '.join(found) or 'none'}")
+        sides.append(next(iter(found.items())))
+    (_, keys), (kind, values) = sides
+    defaults = {"floats": default_float, "int64s": default_int64, "strings": default_string}
+    if kind == "tensor":
+        plain = {"f": -0.0, "O": "_Unused"}.get(values.dtype.kind, -1)
+        default = plain if default_tensor is None else default_tensor.reshape(-1)[0]
+    else:
+        default = defaults[kind]
+    return looked_up(b, x, labels(keys), labels(values), default)
+
+
+def labels(values: Any) -> np.ndarray:
+    """An attribute's labels: float, int64, a tensor's type, or str objects."""
+    if isinstance(values, np.ndarray):
+        return Strings.of(values).value if values.dtype == object else values
+    if isinstance(values[0], str):
+        return Strings.of(values).value
+    return np.array(values, np.float32 if isinstance(values[0], float) else np.int64)
+
+
+@converter("CategoryMapper", domain=DOMAIN, strings=True)
+def category_mapper(
+    b: OnnxBuilder,
+    x: Value | Strings,
+    *,
+    cats_int64s: Sequence[int],
+    cats_strings: Sequence[str],
+    default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Value | Strings:
+    """Strings to their numbers, or numbers to their strings."""
+    names, numbers = labels(cats_strings), labels(cats_int64s)
+    if isinstance(x, Strings):
+        return looked_up(b, x, names, numbers, default_int64)
+    return looked_up(b, x, numbers, names, default_string)
+
+
+@converter("OneHotEncoder", domain=DOMAIN, strings=True)
+def one_hot_encoder(
+    b: OnnxBuilder,
+    x: Value | Strings,
+    *,
+    cats_int64s: Sequence[int] = (),
+    cats_strings: Sequence[str] = (),
+    zeros: int = 1,
+) -> Value:
+    """1 at the category, along a new last dimension; all 0 for one that is not known."""
+    if not zeros:
+        raise OnnxError("zeros=0, which refuses unknown categories, is not supported")
+    keys = labels(cats_strings or cats_int64s)
+    place = looked_up(b, x, keys, np.arange(len(keys), dtype=np.int64), len(keys))
+    assert isinstance(place, Instruction)
+    return b.onehot(place, b.literal(np.array([0, 1], np.float32)), axis=-1, depth=len(keys))
