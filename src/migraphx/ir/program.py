@@ -29,9 +29,11 @@ class Program:
         return self.create_module(f"{stem}{n}")
 
     def drop_unused_modules(self) -> None:
-        """Forget the modules that no instruction refers to any more."""
-        used = {m.name: m for m in reachable(self.main)}
-        self.modules = used
+        """Forget the modules that no instruction refers to any more; they use none of the values around them then."""
+        used = reachable(self.main)
+        for module in set(self.modules.values()).difference(used):
+            module.clear()
+        self.modules = {m.name: m for m in used}
 
     def clone(self) -> Program:
         """A copy that shares operations and literals' memory, and nothing that can change."""
