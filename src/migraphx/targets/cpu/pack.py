@@ -6,6 +6,7 @@ import numpy as np
 
 from migraphx.targets.cpu.toolchain import lanes
 
+TILE_QUADS = 16  # quant.hpp's: the depth is padded to whole AMX tiles
 
 def panel() -> int:
     """Columns of one panel: NR of gemm.hpp."""
@@ -72,3 +73,27 @@ def pack_winograd(w: np.ndarray) -> np.ndarray:
 def pack_depthwise(w: np.ndarray) -> np.ndarray:
     """{C, 1, spatial...} -> {spatial..., C}."""
     return np.ascontiguousarray(np.moveaxis(w[:, 0], 0, -1))
+
+
+def pack_quads(w: np.ndarray) -> np.ndarray:
+    """int8 {groups, depth, N} -> int32 {groups * ceil(N / NR), 1 + Q, NR}, as quant.hpp states; depth is in whole
+    quads."""
+    groups, depth, n = w.shape
+    nr = panel()
+    panels, quads = -(-n // nr), -(-depth // (4 * TILE_QUADS)) * TILE_QUADS
+    wide = np.zeros((groups, quads * 4, panels * nr), np.int8)
+    wide[:, :depth, :n] = w
+    by_panel = wide.reshape(groups, quads, 4, panels, nr).transpose(0, 3, 1, 4, 2)
+    packed = np.empty((groups, panels, 1 + quads, nr), np.int32)
+    packed[:, :, 1:] = np.ascontiguousarray(by_panel).view(np.int32)[..., 0]
+    packed[:, :, 0] = -128 * wide.sum(1, dtype=np.int32).reshape(groups, panels, nr)
+    return packed.reshape(groups * panels, 1 + quads, nr)
+
+
+def pack_quant_conv(w: np.ndarray, group: int) -> np.ndarray:
+    """int8 {OC, IC / g, spatial...}, its channels padded to whole quads, packed for a convolution in `group` groups."""
+    oc, icg, *spatial = w.shape
+    wide = np.zeros((oc, -(-icg // 4) * 4, *spatial), np.int8)
+    wide[:, :icg] = w
+    depth = np.moveaxis(wide, 1, -1).reshape(group, oc // group, -1)
+    return pack_quads(depth.transpose(0, 2, 1))

@@ -40,7 +40,7 @@ inline int amx_state = 0;  // 0: not asked yet, 1: granted, 2: denied or absent 
 inline bool amx_ask() {
     uint32_t a = 7, b, c = 0, d;
     asm volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-    const bool has = (d >> 22 & 1) && (d >> 24 & 1);  // bf16 products, tiles
+    const bool has = (d >> 22 & 1) && (d >> 24 & 1) && (d >> 25 & 1);  // bf16 products, tiles, bytes' products
     constexpr long ARCH_PRCTL = 158, REQUEST = 0x1023, TILE_DATA = 18;
     return has && syscall(ARCH_PRCTL, REQUEST, TILE_DATA) == 0;
 }

@@ -64,6 +64,12 @@ template <class T, class S> MGX_INLINE T scalar_as(S x) {
         return static_cast<T>(x);
 }
 
+// How a micro-kernel multiplies numbers of type TA: quant.hpp has a way of its own for bytes.
+template <class T, class TA> struct Products {
+    template <int N, class TB> static MGX_INLINE vec<T, N> first(const TB*) { return vec<T, N>{}; }
+    template <class V> static MGX_INLINE V add(V acc, V x, V b) { return acc + x * b; }
+};
+
 // f(Int<0>), f(Int<1>), ... f(Int<N - 1>): with constant indices an array of vectors stays in registers from
 // the first pass of the compiler on, which a loop that is unrolled later does not achieve.
 template <int I> struct Int {
@@ -85,7 +91,10 @@ MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
     if (u.accumulate)
         unroll<ROWS * COLS>([&](auto i) { acc[i] = load<N>(u.tile + i * N); });
     else
-        unroll<ROWS * COLS>([&](auto i) { acc[i] = vec<T, N>{}; });
+        unroll<ROWS * COLS>([&](auto i) {
+            constexpr int j = i % COLS;
+            acc[i] = Products<T, TA>::template first<N>(u.b + (j / PER) * u.panel + (j % PER) * N);
+        });
     const TB* b = u.b;
     const char* ahead = u.ahead;
     const int64_t step = u.step, panel = u.panel, kc = u.kc;
@@ -100,7 +109,7 @@ MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
             unroll<COLS>([&](auto j) { bv[j] = load_as<T, N>(b + (j / PER) * panel + (j % PER) * N); });
             unroll<ROWS>([&](auto r) {
                 const vec<T, N> x = splat<T, N>(scalar_as<T>(a[r][k]));
-                unroll<COLS>([&](auto j) { acc[r * COLS + j] += x * bv[j]; });
+                unroll<COLS>([&](auto j) { acc[r * COLS + j] = Products<T, TA>::add(acc[r * COLS + j], x, bv[j]); });
             });
         }
     }
