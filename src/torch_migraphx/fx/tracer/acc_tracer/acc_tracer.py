@@ -204,7 +204,7 @@ class AccRewritingTracer(fx.Tracer):
 
         Libraries wrap what a trace without shapes can't follow; with shapes most of it can be followed.
         """
-        last = next(reversed(self.graph.nodes), None)
+        last = next(iter(reversed(self.graph.nodes)), None)
         try:
             return function(*args, **kwargs)
         except Exception:
