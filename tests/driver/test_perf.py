@@ -74,7 +74,8 @@ def test_mann_whitney_agrees_with_scipy():
     rng = np.random.default_rng(4)
     for n, m, shift in ((10, 12, 0.0), (30, 25, 0.4), (50, 50, 2.0)):
         for digits in (8, 1):  # one digit: many ties
-            a, b = np.round(rng.standard_normal(n), digits), np.round(rng.standard_normal(m) + shift, digits)
+            a = np.round(rng.standard_normal(n), digits).tolist()
+            b = np.round(rng.standard_normal(m) + shift, digits).tolist()
             want = mannwhitneyu(a, b, method="asymptotic").pvalue
             assert mann_whitney(a, b) == pytest.approx(want, rel=1e-9)
     assert mann_whitney([1.0] * 10, [1.0] * 10) == 1.0

@@ -105,3 +105,12 @@ def test_explain_names_what_was_fused_and_its_origins() -> None:
     assert norm.origins == ("norm",) and len(norm.parts) > 3
     assert "<- fc" in str(found) and "4 instructions became" in str(found)
     assert explain(model(), "ref").kernels[0].parts[0].text == "dot"
+
+
+@pytest.mark.parametrize("target", ["cpu", "ref"])
+def test_a_gather_reads_no_more_of_its_table_than_it_gives(target: str) -> None:
+    p = Program()
+    indices = p.main.add_parameter("i", Shape("int64", (3,)))
+    p.main.add_return([Builder(p.main).gather(Builder(p.main).literal(numbers((1000, 8))), indices, axis=0)])
+    (step,) = get_target(target).compile(p, CompileOptions()).steps
+    assert step.bytes == 3 * 8 + 2 * 3 * 8 * 4

@@ -9,6 +9,7 @@ from migraphx.ops.pointwise import Pointwise
 
 CONTRACTIONS = frozenset({"dot", "quant_dot"})
 CONVOLUTIONS = frozenset({"convolution", "quant_convolution"})
+PICKS = frozenset({"gather", "gather_elements", "gathernd"})  # of their first input read no more than they give
 
 
 def flops(ins: Instruction) -> int:

@@ -26,28 +26,31 @@ def run(args: Namespace) -> Result:
     note("Measuring what this machine can do ...")
     flops, bandwidth = measure_peaks(executable.threads)
     found = explain(made._impl, executable.target)
-    kernels = [k for k in found.kernels if not k.view]
     described: list[dict[str, Any]] = []
-    for kernel in kernels:
+    free = []
+    for kernel in found.kernels:
         steps = [s for s in executable.steps if s.text == kernel.text]
-        work, moved = sum(s.flops for s in steps), sum(s.bytes for s in steps)
+        if not steps or kernel.view:
+            free.append(kernel.text)
+            continue
         floor = sum(max(s.flops / flops, s.bytes / bandwidth) for s in steps)
-        cost = {"flops": work, "bytes": moved, "floor_seconds": floor, "calls": len(steps)}
-        described.append({"text": kernel.text, "parts": [asdict(p) for p in kernel.parts], **cost})
-    views = [k.text for k in found.kernels if k.view]
-    head = f"{found.before} instructions became {len(kernels)} kernels and {len(views)} views on target {found.target}"
+        cost = {"flops": sum(s.flops for s in steps), "bytes": sum(s.bytes for s in steps), "floor_seconds": floor}
+        parts = [asdict(p) for p in kernel.parts]
+        described.append({"text": kernel.text, "parts": parts, "calls": len(steps), **cost})
     data = {
         "target": found.target,
         "instructions": found.before,
         "peaks": {"flops": flops, "bandwidth": bandwidth},
         "kernels": described,
-        "views": views,
+        "free": free,
     }
-    return Result("\n".join([head, "", *(line for k in described for line in _lines(k))]), data)
+    became = f"{found.before} instructions became {len(described)} that run and {len(free)} that are only other strides"
+    return Result("\n".join([f"Target {found.target}: {became}", *(line for k in described for line in _lines(k))]), data)
 
 
 def _lines(kernel: dict[str, Any]) -> list[str]:
-    floor = f"at least {milliseconds(kernel['floor_seconds'])}"
-    cost = f"{quantity(kernel['flops'], 'FLOP')}, {quantity(kernel['bytes'], 'B')}, {floor}, {kernel['calls']} calls"
+    calls = "1 call" if kernel["calls"] == 1 else f"{kernel['calls']} calls"
+    work = f"{quantity(kernel['flops'], 'FLOP')}, {quantity(kernel['bytes'], 'B')}"
+    cost = f"{work}, at least {milliseconds(kernel['floor_seconds'])} at this machine's peaks, {calls}"
     parts = [f"    {p['text']}" + (f"  <- {p['origin']}" if p["origin"] else "") for p in kernel["parts"]]
-    return [coloured(kernel["text"], "strong"), *parts, f"    cost: {cost}"]
+    return ["", coloured(kernel["text"], "strong"), *parts, f"    cost: {cost}"]

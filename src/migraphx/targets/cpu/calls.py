@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
+from migraphx.ops.cost import PICKS
 from migraphx.targets.common.views import View
 
 IF, JUMP, LOOP, AGAIN, NUMBER = range(5)  # kinds of control flow, as in program.hpp
@@ -57,7 +58,14 @@ class Call:
     def bytes(self) -> int:
         """What the call reads and writes: every operand once, a broadcast one as far as it reaches."""
         seen = {(v.buffer, v.offset, v.lens, v.strides): v for v in self.views if v.buffer.kind != "status"}
-        return sum(v.itemsize * prod(n for n, s in zip(v.lens, v.strides, strict=True) if s) for v in seen.values())
+        sizes = [_reach(v) for v in seen.values()]
+        if self.label in PICKS:
+            sizes[0] = min(sizes[0], _reach(self.writes[0]))
+        return sum(sizes)
+
+
+def _reach(view: View) -> int:
+    return view.itemsize * prod(n for n, s in zip(view.lens, view.strides, strict=True) if s)
 
 
 def function(name_lines: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
-from migraphx.ops.cost import flops
+from migraphx.ops.cost import PICKS, flops
 from migraphx.passes.manager import Pass
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.executable import Executable, Step
@@ -73,8 +73,11 @@ def _works(ins: Instruction) -> bool:
 
 def _bytes(ins: Instruction) -> int:
     """What an instruction reads and writes; a view does neither."""
-    shapes = [] if ins.op.view else [ins.shape, *(i.shape for i in dict.fromkeys(ins.inputs))]
-    return sum(s.bytes for s in shapes if not s.dyn_dims)
+    shapes = [] if ins.op.view else [*(i.shape for i in dict.fromkeys(ins.inputs)), ins.shape]
+    sizes = [s.bytes for s in shapes if not s.dyn_dims]
+    if ins.name in PICKS and len(sizes) == len(shapes):
+        sizes[0] = min(sizes[0], ins.shape.bytes)
+    return sum(sizes)
 
 
 class RefTarget:
