@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,38 +16,73 @@ from migraphx.api.program import program
 from migraphx.mxr import container
 from migraphx.mxr.graph import dump
 from migraphx.mxr.graph import load as load_graph
+from migraphx.mxr.msgpack import pack
+from migraphx.mxr.upstream import to_json, to_upstream
+from migraphx.mxr.upstream_read import is_upstream, parse
 from migraphx.runtime.options import CompileOptions
 
 log = logging.getLogger(__name__)
 FORMAT = "openmgx 1"
+FORMATS = ("mxr", "msgpack", "json")  # ours, and AMD's two
 
 
-def save(p: program, filename: str | os.PathLike[str], *, code: bool = False) -> None:
+def save(p: program, filename: str | os.PathLike[str], format: str = "mxr", *, code: bool = False) -> None:
     """Write a program, compiled or not.
 
     A compiled program takes its packed weights along; `code` adds the compiled object, which `load` uses only
-    where its caller says `trust_code=True`.
+    where its caller says `trust_code=True`. `format` "msgpack" or "json" is AMD's, which holds the program uncompiled.
     """
-    container.write(filename, *_parts(p, code))
+    if format == "mxr":
+        container.write(filename, *_parts(p, code))
+    else:
+        container.replace_file(filename, [save_buffer(p, format, code=code)])
 
 
-def save_buffer(p: program, *, code: bool = False) -> bytes:
+def save_buffer(p: program, format: str = "mxr", *, code: bool = False) -> bytes:
     """What `save` would write."""
-    return container.to_bytes(*_parts(p, code))
+    _check_format(format)
+    if format == "mxr":
+        return container.to_bytes(*_parts(p, code))
+    if code:
+        raise ValueError(f"format {format!r} holds no code: it is saved uncompiled")
+    return to_json(p._impl).encode() if format == "json" else pack(to_upstream(p._impl))
 
 
-def load(filename: str | os.PathLike[str], *, trust_code: bool = False) -> program:
-    """Read a `.mxr` file; weights stay in the mapped file.
+def load(filename: str | os.PathLike[str], format: str = "mxr", *, trust_code: bool = False) -> program:
+    """Read a `.mxr` file; weights stay in the mapped file. AMD's uncompiled msgpack and JSON files are read too.
 
     A program that was saved compiled comes back compiled: by code from the local cache, by code of the file
-    only with `trust_code`, else by compiling again.
+    only with `trust_code`, else by compiling again. What the file is says its content, whatever `format`.
     """
-    return _assemble(*container.read(filename), trust_code, str(filename))
+    _check_format(format)
+    with open(filename, "rb") as file:
+        head = file.read(64)
+    if not is_upstream(head):
+        return _assemble(*container.read(filename), trust_code, str(filename))
+    return _from_upstream(Path(filename).read_bytes(), str(filename))
 
 
-def load_buffer(data: bytes, *, trust_code: bool = False) -> program:
+def load_buffer(data: bytes, format: str = "mxr", *, trust_code: bool = False) -> program:
     """As `load`, from memory."""
+    _check_format(format)
+    if is_upstream(data):
+        return _from_upstream(data, "buffer")
     return _assemble(*container.from_bytes(data), trust_code, "buffer")
+
+
+def _check_format(format: str) -> None:
+    if format not in FORMATS:
+        raise ValueError(f"format {format!r} is not known; it is one of {', '.join(FORMATS)}")
+
+
+def _from_upstream(data: bytes, name: str) -> program:
+    try:
+        graph = parse(data)
+    except container.FileError as error:
+        raise container.FileError(f"{name}: {error}") from None
+    made = program()
+    made._graph = lambda: graph
+    return made
 
 
 def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str]]:

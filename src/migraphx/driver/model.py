@@ -39,8 +39,6 @@ def read_model(args: Namespace) -> program:
         made = migraphx.parse_onnx(args.file, **_onnx_options(args))
     else:
         _refuse_onnx_options(args, kind)
-        if kind == "migraphx-json":
-            raise Unsupported(f"{args.file}: this build cannot read MIGraphX's JSON")
         made = migraphx.load(args.file)
     if args.trim:
         trim(made._impl.main, args.trim)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -74,14 +75,18 @@ def layout(
 def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
     """Write a file; it appears under its name only when it is whole."""
     header, body = layout(tensors, metadata)
+    arrays = ((bytes(gap), np.ascontiguousarray(array).reshape(-1).view(np.uint8).data) for gap, array in body)
+    replace_file(path, chain((header,), chain.from_iterable(arrays)))
+
+
+def replace_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
+    """Write a file of these parts; it appears under its name only when it is whole."""
     target = Path(path)
     fresh = target.with_name(f"{target.name}.{os.getpid()}.new")
     try:
         with open(fresh, "wb") as out:
-            out.write(header)
-            for gap, array in body:
-                out.write(bytes(gap))
-                out.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+            for part in parts:
+                out.write(part)
         os.replace(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)

@@ -28,6 +28,8 @@ RNN_DIRECTIONS = ("forward", "reverse", "bidirectional")
 ENUMS: dict[tuple[str, str], tuple[str, ...]] = {
     ("convert", "target_type"): TYPES,
     ("bit_cast", "target_type"): TYPES,
+    ("quantizelinear", "out_type"): TYPES,
+    ("pad", "mode"): ("constant", "reflect", "edge"),
     ("pooling", "mode"): POOLING_MODES,
     ("roialign", "mode"): POOLING_MODES,
     **{(name, "direction"): RNN_DIRECTIONS for name in ("rnn", "gru", "lstm")},

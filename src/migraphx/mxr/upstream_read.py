@@ -1,0 +1,162 @@
+"""Programs of AMD's files: the dictionaries that MIGraphX writes as JSON or msgpack, uncompiled."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import OPERATIONS, Literal, Operation, Parameter, operation
+from migraphx.ir.program import Program
+from migraphx.ir.shape import DynamicDimension, Shape, strided
+from migraphx.mxr import msgpack
+from migraphx.mxr.container import FileError
+from migraphx.mxr.upstream import ENUMS
+
+VERSIONS = range(4, 8)  # what `modules` looks like is the only difference that concerns a reader
+
+
+def is_upstream(data: bytes) -> bool:
+    """Whether bytes begin as AMD's do: a dictionary in JSON or msgpack. Ours begin with a length of eight bytes."""
+    head = bytes(data[:64]).lstrip()
+    return head[5:8] != bytes(3) and (head[:1] in (b"{", b"\xde", b"\xdf") or b"\x80" <= head[:1] <= b"\x8f")
+
+
+def parse(data: bytes) -> Program:
+    """The program of a file of either form; FileError says where it breaks."""
+    if data[:64].lstrip()[:1] != b"{":
+        return from_upstream(msgpack.unpack(data))
+    try:
+        return from_upstream(json.loads(data))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FileError(f"not JSON: {error}") from None
+
+
+def from_upstream(data: Any) -> Program:
+    """What `to_upstream` gives, or MIGraphX itself, as a program; FileError names the module and node."""
+    modules = _modules(data)
+    program = Program()
+    for name in modules:
+        if name not in program.modules:
+            program.create_module(name)
+    unknown = sorted({_name(n) for nodes in modules.values() for n in nodes} - OPERATIONS.keys())
+    if unknown:
+        raise FileError(f"operators that are not supported: {', '.join(unknown)}")
+    _Reading(program, modules).module("main")
+    return program
+
+
+def _modules(data: Any) -> dict[str, list[dict[str, Any]]]:
+    """Nodes by module, of a program that is not compiled."""
+    if not isinstance(data, dict) or "modules" not in data or "version" not in data:
+        raise FileError("no MIGraphX program: it has no version or no modules")
+    if data["version"] not in VERSIONS:
+        raise FileError(f"file version {data['version']!r} is not known; {VERSIONS[0]} to {VERSIONS[-1]} are")
+    targets = data.get("targets") or data.get("target")
+    if targets:
+        each = targets if isinstance(targets, list) else [targets]
+        names = ", ".join(str(t.get("name", t) if isinstance(t, dict) else t) for t in each)
+        raise FileError(f"the program is compiled for {names}: only uncompiled programs can be read")
+    given = data["modules"]
+    entries = list(given.values()) if isinstance(given, dict) else given
+    if not isinstance(entries, list) or not all(isinstance(m, dict) for m in entries):
+        raise FileError("modules: not a list or dictionary of modules")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for m in entries:
+        name, nodes = m.get("name"), m.get("nodes") or []
+        whole = isinstance(nodes, list) and all(isinstance(n, dict) for n in nodes)
+        if not isinstance(name, str) or name in found or not whole:
+            raise FileError(f"module {name!r}: its name is missing or taken, or its nodes are no list")
+        found[name] = nodes
+    if "main" not in found:
+        raise FileError("modules: there is no main")
+    return found
+
+
+def _name(node: Mapping[str, Any]) -> str:
+    return str(node.get("name"))
+
+
+class _Reading:
+    """Modules are read when the first instruction refers to them: by then the outer names that they use are known."""
+
+    def __init__(self, program: Program, modules: dict[str, list[dict[str, Any]]]) -> None:
+        self.program, self.modules = program, modules
+        self.instructions: dict[str, Instruction] = {}
+        self.begun: set[str] = set()
+
+    def module(self, name: str) -> Module:
+        module = self.program.modules[name]
+        if name in self.begun:
+            return module
+        self.begun.add(name)
+        for index, node in enumerate(self.modules[name]):
+            where = f"module {name!r}, node {index} ({_name(node)})"
+            try:
+                self.instructions[node["output"]] = self.instruction(module, node)
+            except FileError:
+                raise
+            except KeyError as error:
+                raise FileError(f"{where}: {error} is missing") from None
+            except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+                raise FileError(f"{where}: {error}") from None
+        return module
+
+    def instruction(self, module: Module, node: Mapping[str, Any]) -> Instruction:
+        name, origin = node["name"], "; ".join(map(str, node.get("debug_symbols") or ()))
+        given = node.get("operator") or {}
+        if name == "@param":
+            if given["parameter"] in module.parameters:
+                raise ValueError(f"parameter {given['parameter']!r} is there twice")
+            return module._link(Instruction(Parameter(given["parameter"]), (), _shape(node["shape"])), None)
+        if name == "@literal":
+            value, shape = _literal(node["literal"])
+            return module._link(Instruction(Literal(value), (), shape, origin=origin), None)
+        inputs = [self.instructions[i] for i in node.get("inputs") or ()]
+        modules = [self.module(m) for m in node.get("module_inputs") or ()]
+        made = module.add_instruction(_operation(name, given), inputs, modules, origin=origin)
+        stated = _shape(node["shape"])
+        if name != "@return" and (made.shape.type, made.shape.lens) != (stated.type, stated.lens):
+            raise ValueError(f"its shape is {stated} in the file, {made.shape} by its inputs")
+        return made
+
+
+def _operation(name: str, given: Mapping[str, Any]) -> Operation:
+    """Attributes that are not ours may have only a value that stands for nothing."""
+    known = {f.name: str(f.type) for f in fields(OPERATIONS[name])}  # type: ignore[arg-type]
+    attributes = {}
+    for key, value in given.items():
+        if key not in known and not value:
+            continue
+        if value is None and not known.get(key, "").startswith("tuple"):
+            continue
+        names = ENUMS.get((name, key))
+        if names is not None and isinstance(value, int) and 0 <= value < len(names):
+            value = names[value]
+        attributes[key] = () if value is None else value
+    return operation(name, **attributes)
+
+
+def _shape(data: Mapping[str, Any]) -> Shape:
+    if data["type"] in ("tuple_type", "tuple"):
+        return Shape.tuple_of(_shape(s) for s in data.get("sub_shapes") or ())
+    if data.get("dynamic_dimensions"):
+        given = [(d["min"], d["max"], tuple(d.get("optimals") or ())) for d in data["dynamic_dimensions"]]
+        return Shape(data["type"], dyn_dims=tuple(DynamicDimension(*d) for d in given))
+    return Shape(data["type"], tuple(data.get("lens") or ()), tuple(data.get("strides") or ()))
+
+
+def _literal(data: Mapping[str, Any]) -> tuple[np.ndarray, Shape]:
+    """The elements as they lie in memory: bytes, in JSON a list of them."""
+    shape, raw = _shape(data["shape"]), data["data"]
+    raw = raw["bytes"] if isinstance(raw, dict) else raw
+    if isinstance(raw, list) and raw and isinstance(raw[0], bytes):
+        raw = b"".join(raw)
+    flat = np.frombuffer(bytes(raw), shape.numpy_dtype)
+    if flat.size != shape.element_space:
+        raise ValueError(f"{flat.size} elements of data for {shape}")
+    return strided(flat, shape), shape
