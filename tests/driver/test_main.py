@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +21,8 @@ from migraphx.driver.terminal import Progress, coloured, progress, quantity, tab
 from migraphx.runtime.options import CompileOptions
 from tests.driver.driving import drive, small
 from tests.onnx.one_node import model
+
+PROJECT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -106,6 +111,15 @@ def test_known_variables_and_the_log(file, capsys, monkeypatch, tmp_path):
     assert "has no effect" not in answer.err
     assert before == (logging.getLogger("migraphx.passes.manager").level, list(logging.getLogger("migraphx").handlers))
     assert drive(capsys, "onnx", "--log-file", tmp_path / "no" / "log").code == Exit.INPUT
+
+
+def test_variables_and_the_command_are_documented():
+    table = (PROJECT / "ARCHITECTURE.md").read_text().split("## Environment")[1]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.M)) == set(environment.VARIABLES)
+    module, _, function = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["scripts"][
+        "migraphx-driver"
+    ].partition(":")
+    assert (module, function) == (main.__module__, main.__name__)
 
 
 def test_every_compile_option_has_a_flag(capsys):

@@ -30,7 +30,8 @@ LOG_LEVELS = ("none", "error", "warn", "info", "debug", "trace")
 
 def add_common(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("answer and log")
-    group.add_argument("--json", action="store_true", help="print the answer as one JSON document")
+    json = "print the answer as one JSON document; where it is a program, as upstream's"
+    group.add_argument("--json", action="store_true", help=json)
     group.add_argument("--output", "-o", metavar="FILE", help="write the answer to a file")
     group.add_argument("--log-level", choices=LOG_LEVELS, default="warn", help="what is logged (default: warn)")
     group.add_argument("--log-file", metavar="FILE", help="log to a file instead of standard error")

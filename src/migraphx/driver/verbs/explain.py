@@ -44,8 +44,9 @@ def run(args: Namespace) -> Result:
         "kernels": described,
         "free": free,
     }
-    became = f"{found.before} instructions became {len(described)} that run and {len(free)} that are only other strides"
-    return Result("\n".join([f"Target {found.target}: {became}", *(line for k in described for line in _lines(k))]), data)
+    became = f"{len(described)} that run and {len(free)} that are only other strides"
+    head = f"Target {found.target}: {found.before} instructions became {became}"
+    return Result("\n".join([head, *(line for k in described for line in _lines(k))]), data)
 
 
 def _lines(kernel: dict[str, Any]) -> list[str]:
