@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from migraphx.ir.module import Module
 from migraphx.targets.common.views import View, loops
@@ -37,12 +37,27 @@ def accumulator(a: View) -> str:
     return {"double": "double", "int8": "int32_t", "uint8": "int32_t", "int32": "int32_t"}.get(a.type, "float")
 
 
+@dataclass
+class _Numbers:
+    """The numbers of a call from a[first] on, each a constant: stores might change `a` for all a compiler knows."""
+
+    first: int
+    values: list[int] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def bind(self, value: int) -> str:
+        at = self.first + len(self.values)
+        self.values.append(value)
+        self.lines.append(f"const int64_t e{at} = a[{at}];")
+        return f"e{at}"
+
+
 def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[str], list[int]]:
     """The C++ that defines `epi`, and the numbers it reads from a[number] on.
 
     Its views are pointers p<first>, p<first + 1>, ...; the last one is written.
     """
-    numbers: list[int] = []
+    numbers = _Numbers(number)
     setup: list[str] = []
     scope = Scope()
     acc_type = cpp_type(COMPUTE_TYPES, epilogue.write.type)
@@ -52,44 +67,44 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
         if view is None:
             names.append("acc")
             continue
-        at = _row_offset(view, epilogue, k, number, numbers, setup)
-        names.append(scope.bind(load_text(k, view.strides[epilogue.col_dim], f"s{k}", at, "col")))
+        step, at = _place(view, epilogue, k, numbers, setup)
+        names.append(scope.bind(load_text(k, view.strides[epilogue.col_dim], step, at, "col")))
         k += 1
     value = "acc"
     if epilogue.module is not None:
         value = pointwise_body(epilogue.module, dict(zip(epilogue.module.parameters, names, strict=True)), scope)
     else:
         value = scope.bind(f"mgx::cast<{acc_type}>(acc)")
-    at = _row_offset(epilogue.write, epilogue, k, number, numbers, setup)
-    scope.lines.append(store_text(k, epilogue.write.strides[epilogue.col_dim], f"s{k}", at, "col", value))
+    step, at = _place(epilogue.write, epilogue, k, numbers, setup)
+    scope.lines.append(store_text(k, epilogue.write.strides[epilogue.col_dim], step, at, "col", value))
     lines = [  # inlined always: g++ 12 misaligns the stack of a function that takes vectors of doubles
+        *numbers.lines,
         "const auto epi = Epilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {",
         *(f"    {line}" for line in (*setup, *scope.lines)),
         "}};",
     ]
-    return lines, numbers
+    return lines, numbers.values
 
 
-def _row_offset(view: View, epilogue: Epilogue, k: int, number: int, numbers: list[int], setup: list[str]) -> str:
-    """The text of a view's offset at `row`; its lens and strides are added to `numbers`."""
+def _place(view: View, epilogue: Epilogue, k: int, numbers: _Numbers, setup: list[str]) -> tuple[str, str]:
+    """The texts of a view's step along the columns, where that is neither 0 nor 1, and of its offset at `row`."""
+    step = view.strides[epilogue.col_dim]
+    step_text = "" if step in (0, 1) else numbers.bind(step)
     nest = loops([view], None, epilogue.row_dims)
-    here = number + len(numbers)
-    numbers += [*nest.lens, *nest.strides[0]]
-    if view.strides[epilogue.col_dim] not in (0, 1):
-        setup.append(f"const int64_t s{k} = a[{number + len(numbers)}];")
-        numbers.append(view.strides[epilogue.col_dim])
-    if not any(nest.strides[0]):
-        return "0"
+    (strides,) = nest.strides
+    if not any(strides):
+        return step_text, "0"
     if nest.rank == 1:
-        return f"row * a[{here + 1}]"
+        return step_text, f"row * {numbers.bind(strides[0])}"
     setup.append(f"int64_t q{k} = row, r{k} = 0;")
-    for d in reversed(range(nest.rank)):
-        step = f"q{k} % a[{here + d}]" if d else f"q{k}"
-        setup.append(f"r{k} += {step} * a[{here + nest.rank + d}];" + (f" q{k} /= a[{here + d}];" if d else ""))
-    return f"r{k}"
+    for d in reversed(range(1, nest.rank)):
+        n = numbers.bind(nest.lens[d])
+        setup.append(f"r{k} += q{k} % {n} * {numbers.bind(strides[d])}; q{k} /= {n};")
+    setup.append(f"r{k} += q{k} * {numbers.bind(strides[0])};")
+    return step_text, f"r{k}"
 
 
-def _contract(
+def contract(
     head: str,
     scratch: str,
     header: str,
@@ -119,7 +134,7 @@ def gemm_call(
     """Rows of `a` times weights packed ahead; sizes: m, n, k, elements between rows. `fast` as in gemm.hpp."""
     head = f"gemm<{accumulator(a)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, p0, p1, epi, scratch, a[4]);"
     numbers = (*sizes, int(fast))
-    return _contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin)
+    return contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin)
 
 
 def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
@@ -140,7 +155,7 @@ def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
     )
     head = f"batched_dot<{accumulator(a)}>(t, {fill}, p0, p1, epi, scratch);"
     scratch = f"dot_scratch({fill}, {a.itemsize}, {b.itemsize})"
-    return _contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin)
+    return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin)
 
 
 @dataclass(frozen=True)
@@ -191,7 +206,7 @@ def conv_call(
     fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
     head = f"conv<{accumulator(x)}>(t, {fill}, p0, p1, epi, scratch, a[23]);"
     scratch = f"conv_scratch({fill}, {x.itemsize})"
-    return _contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin)
+    return contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin)
 
 
 def winograd_call(x: View, packed: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
@@ -200,7 +215,7 @@ def winograd_call(x: View, packed: View, window: Window, epilogue: Epilogue, ori
     numbers = (n, c, epilogue.write.lens[1], 1, x.strides[-1], *window.numbers)
     fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
     head = f"winograd(t, {fill}, p0, p1, epi, scratch);"
-    return _contract(
+    return contract(
         head, f"winograd_scratch({fill})", "winograd.hpp", (x, packed), numbers, epilogue, "convolution", origin
     )
 
@@ -213,7 +228,7 @@ def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, o
     shape = (window.kernel[2], window.stride[2]) if special else (0, 0)
     fill = f"Depthwise{{a[0], a[1], a[2], {window_text(3)}}}"
     head = f"depthwise<{shape[0]}, {shape[1]}>(t, {fill}, p0, p1, epi);"
-    return _contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, "depthwise", origin)
+    return contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, "depthwise", origin)
 
 
 def pool_call(kind: str, x: View, window: Window, extra: tuple[int, ...], epilogue: Epilogue, origin: str = "") -> Call:
@@ -228,7 +243,7 @@ def pool_call(kind: str, x: View, window: Window, extra: tuple[int, ...], epilog
         f"Pool{{a[0], a[1], a[2], {{a[3], a[4], a[5]}}, {window_text(6)}, {{a[24], a[25], a[26]}}, 0, "
         "a[27] != 0, double(a[28])}"
     )
-    return _contract(
+    return contract(
         f"pool<{kind}>(t, {fill}, p0, epi);", "0", "pooling.hpp", (x,), numbers, epilogue, "pooling", origin
     )
 
@@ -239,4 +254,4 @@ def resize_call(x: View, samples: Sequence[View], taps: int, epilogue: Epilogue,
     numbers = (n, c, *epilogue.write.lens[2:], x.strides[0], *x.strides[2:])
     fill = "Resize{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}"
     head = f"resize<{taps}>(t, {fill}, p0, {{p1, p2}}, {{p3, p4}}, epi);"
-    return _contract(head, "0", "resize.hpp", (x, *samples), numbers, epilogue, "resize", origin)
+    return contract(head, "0", "resize.hpp", (x, *samples), numbers, epilogue, "resize", origin)

@@ -3,7 +3,7 @@
 namespace mgx {
 void k0(const Team&, char* const*, const int64_t*, char*);
 int64_t k0_scratch(const int64_t*);
-constexpr int64_t a0[] = {7, 24, 40, 40, 1, 7, 0, 7, 24};
+constexpr int64_t a0[] = {7, 24, 40, 40, 1, 24};
 constexpr Place q0[] = {{2, 0}, {5, 0}, {4, 0}, {3, 0}};
 constexpr Step steps[] = {
     {k0, k0_scratch, a0, q0, 4},  // 0: dot add relu
@@ -34,12 +34,13 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
     float* const p3 = reinterpret_cast<float*>(p[3]);
+    const int64_t e5 = a[5];
     const auto epi = Epilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
         const auto v0 = fetch(p2 + 0 + col, n);
         const auto v1 = (acc + v0);
         const auto v2 = mgx::fill(v1, 0);
         const auto v3 = mgx::max(v1, v2);
-        put(p3 + row * a[8] + col, v3, n);
+        put(p3 + row * e5 + col, v3, n);
     }};
     gemm<float>(t, Gemm{a[0], a[1], a[2], a[3]}, p0, p1, epi, scratch, a[4]);
 }

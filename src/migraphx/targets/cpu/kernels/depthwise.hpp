@@ -107,7 +107,8 @@ MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const 
 // Pixels o .. o + count of an output row, from channel on, n of them.
 template <int K, int S, Mode M, class TX, class TW, class Epi>
 MGX_NOINLINE void tile(const Source<TX, TW>& s, int64_t o, int count, int n, int64_t row, int64_t channel,
-                       const Epi& epi) {
+                       const Epi& to) {
+    const Epi epi = to;  // a copy, which stores cannot change
     vec<float> acc[TILE] = {};
     const int64_t column = o * s.stride - s.pad, at = column * s.pixel + channel;
     for (int64_t a = 0; a < s.planes; ++a) {

@@ -149,7 +149,7 @@ using Finish = void (*)(
 
 template <class T, class Epi>
 void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile) {
-    const Epi& e = *static_cast<const Epi*>(epi);
+    const Epi e = *static_cast<const Epi*>(epi);  // a copy, which stores cannot change
     for (int r = 0; r < rows; ++r, tile += width) {
         int j = 0;
         for (; j + LANES <= cols; j += LANES) e(row + r, col + j, load<LANES>(tile + j));
