@@ -84,6 +84,17 @@ def test_output_is_binary_and_is_read_by_its_content(file, capsys, tmp_path):
     assert text.read_text() == drive(capsys, "read", file).out
 
 
+@pytest.mark.parametrize("form", ["json", "msgpack"])
+def test_amds_files_are_read_by_their_content(file, capsys, tmp_path, form):
+    saved = tmp_path / "program"
+    migraphx.save(migraphx.parse_onnx(file), saved, format=form)
+    assert drive(capsys, "read", saved).out == drive(capsys, "read", file).out
+    flag = "--migraphx-json" if form == "json" else "--migraphx"
+    assert drive(capsys, "params", saved, flag).out == drive(capsys, "params", file).out
+    refused = drive(capsys, "read", saved, "--input-dim", "@x", 2, 16)
+    assert refused.code == 2 and "needs an ONNX model" in refused.err
+
+
 def test_binary_on_standard_output(file, capsysbinary):
     assert main(["read", str(file), "--binary"]) == 0
     assert capsysbinary.readouterr().out == migraphx.save_buffer(migraphx.parse_onnx(file))

@@ -19,6 +19,7 @@ from migraphx.driver.terminal import note
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Literal, Parameter
 from migraphx.ir.program import Program
+from migraphx.mxr.upstream_read import is_upstream
 from migraphx.passes.dead_code import dead_code
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import SIMPLIFY
@@ -27,7 +28,6 @@ from migraphx.targets.registry import TARGETS, get_target
 from migraphx.targets.target import Target
 
 DEFAULT_TARGET = "cpu"
-ONNX_ENDINGS = (".onnx", ".pb", ".ort")
 Inputs = dict[str, argument]
 
 
@@ -51,16 +51,13 @@ def read_model(args: Namespace) -> program:
 
 
 def file_type(path: Path) -> str:
-    """By content: JSON, `.mxr` (ours or upstream's msgpack); else by ending, ONNX."""
+    """By content: AMD's JSON and msgpack, our `.mxr`; anything else is ONNX unless it ends in `.mxr`."""
     with open(path, "rb") as file:
         head = file.read(64)
-    if head.lstrip()[:1] == b"{":
-        return "migraphx-json"
-    if head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= os.path.getsize(path):
-        return "migraphx"  # safetensors
-    if path.suffix == ".mxr" or (head[:1] and 0x80 <= head[0] <= 0x8F and path.suffix not in ONNX_ENDINGS):
-        return "migraphx"  # a msgpack map
-    return "onnx"
+    if is_upstream(head):
+        return "migraphx-json" if head.lstrip()[:1] == b"{" else "migraphx"
+    ours = head[8:9] == b"{" and int.from_bytes(head[:8], "little") <= os.path.getsize(path)
+    return "migraphx" if ours or path.suffix == ".mxr" else "onnx"
 
 
 def _onnx_options(args: Namespace) -> dict[str, Any]:
