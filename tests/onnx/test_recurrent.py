@@ -56,5 +56,5 @@ def test_layer(op, options, lens, direction):
 
 def test_unknown_activation():
     inputs = [np.ones((1, 1, 1), np.float32)] * 3
-    with pytest.raises(ValueError, match="'Sharp' is not known"):
+    with pytest.raises(ValueError, match="'sharp' is not known"):
         ours(one_node("RNN", list(inputs), hidden_size=1, activations=["Sharp"]), {})

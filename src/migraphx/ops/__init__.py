@@ -18,6 +18,7 @@ from migraphx.ops import (
     pooling,
     quantize,
     random,
+    recurrent,
     reduce,
     vision,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "pooling",
     "quantize",
     "random",
+    "recurrent",
     "reduce",
     "vision",
 ]

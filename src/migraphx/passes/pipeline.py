@@ -11,11 +11,16 @@ from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.layout import layout
 from migraphx.passes.manager import Pass
+from migraphx.passes.rewrite_quantization import rewrite_quantization
+from migraphx.passes.rewrite_rnn import rewrite_rnn
 from migraphx.passes.simplify_algebra import simplify_algebra
+from migraphx.passes.simplify_qdq import simplify_qdq
 from migraphx.passes.simplify_reshapes import simplify_reshapes
 
 SIMPLIFY: list[Pass] = [
     dead_code,  # first: what is not used needs no work
+    simplify_qdq,  # products of integers, before constants are folded into floats
+    rewrite_quantization,  # what is left, as arithmetic that fuses
     fold_constants,  # weights as they are used: transposed, reshaped, converted
     simplify_reshapes,  # views out of the way, so that arithmetic meets
     simplify_algebra,  # batch norm and scales into weights
@@ -26,6 +31,7 @@ SIMPLIFY: list[Pass] = [
 ]
 
 optimize: list[Pass] = [
+    rewrite_rnn,  # recurrent layers are loops from here on
     *SIMPLIFY,
     fuse_attention,  # before softmax is taken apart
     fuse_dots,  # queries, keys and values: one product
