@@ -2,22 +2,52 @@
 
 import migraphx.ops  # noqa: F401  # registers every operator
 from migraphx.api.argument import argument, argument_from_pointer, create_argument, fill_argument, generate_argument
+from migraphx.api.custom import custom_op
 from migraphx.api.files import load, load_buffer, save, save_buffer
 from migraphx.api.functions import get_target
+from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
 from migraphx.api.module import instruction_ref, macro, module, op
 from migraphx.api.onnx import get_onnx_operators, parse_onnx, parse_onnx_buffer
 from migraphx.api.program import program
-from migraphx.api.quantize import quantize_bf16, quantize_fp16
+from migraphx.api.quantize import (
+    autocast_fp8,
+    quantize_bf16,
+    quantize_fp8,
+    quantize_fp16,
+    quantize_int4_weights,
+    quantize_int8,
+)
 from migraphx.api.shape import shape
+from migraphx.api.tools import (
+    bisect,
+    explain,
+    performance_report,
+    reduce_program,
+    run_passes,
+    run_trace,
+    to_cpp,
+    to_graphviz,
+    to_json,
+    to_netron,
+    verify_instructions,
+    verify_program,
+)
 
 __all__ = [
+    "allocate_gpu",
     "argument",
     "argument_from_pointer",
+    "autocast_fp8",
+    "bisect",
     "create_argument",
+    "custom_op",
+    "explain",
     "fill_argument",
+    "from_gpu",
     "generate_argument",
     "get_onnx_operators",
     "get_target",
+    "gpu_sync",
     "instruction_ref",
     "load",
     "load_buffer",
@@ -26,10 +56,24 @@ __all__ = [
     "op",
     "parse_onnx",
     "parse_onnx_buffer",
+    "performance_report",
     "program",
     "quantize_bf16",
     "quantize_fp16",
+    "quantize_fp8",
+    "quantize_int4_weights",
+    "quantize_int8",
+    "reduce_program",
+    "run_passes",
+    "run_trace",
     "save",
     "save_buffer",
     "shape",
+    "to_cpp",
+    "to_gpu",
+    "to_graphviz",
+    "to_json",
+    "to_netron",
+    "verify_instructions",
+    "verify_program",
 ]

@@ -1,24 +1,84 @@
-"""`quantize_fp16`, `quantize_bf16`."""
+"""`quantize_fp16`, `quantize_bf16`, `quantize_int8`, `quantize_fp8`, `autocast_fp8`, `quantize_int4_weights`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
+
+from migraphx.api.argument import generate_argument
 from migraphx.api.program import program
+from migraphx.ir.program import Program
+from migraphx.quantize.fp8 import autocast
+from migraphx.quantize.int4 import BLOCK, pack_weights
+from migraphx.quantize.int8 import PRODUCTS, quantize
 from migraphx.quantize.precision import ALL, narrow
+from migraphx.targets.target import Target
+
+log = logging.getLogger(__name__)
 
 
 def quantize_fp16(prog: program, ins_names: Sequence[str] = (ALL,)) -> None:
     """Compute the named operators (default: all) in half precision; changes the program, which is not compiled yet."""
-    _narrow(prog, "half", ins_names)
+    narrow(_uncompiled(prog), "half", tuple(ins_names))
 
 
 def quantize_bf16(prog: program, ins_names: Sequence[str] = (ALL,)) -> None:
     """Compute the named operators (default: all) in bfloat16; changes the program, which is not compiled yet."""
-    _narrow(prog, "bf16", ins_names)
+    narrow(_uncompiled(prog), "bf16", tuple(ins_names))
 
 
-def _narrow(prog: program, type: str, names: Sequence[str]) -> None:
+def quantize_int8(
+    prog: program,
+    target: Target,
+    calibration: Sequence[Mapping[str, Any]] = (),
+    ins_names: Sequence[str] = PRODUCTS,
+) -> None:
+    """Compute the named operators on 8-bit integers; changes the program, which is not compiled yet.
+
+    The first operand's range is found by running the program on `target` with each of the `calibration` inputs
+    (arguments or arrays by name; where there are none, random ones). Constant weights have one scale an output
+    channel; products of two values that are no constants stay in floats.
+    """
+    _calibrated(prog, target, calibration, ins_names, "int8")
+
+
+def quantize_fp8(prog: program, target: Target, calibration: Sequence[Mapping[str, Any]] = ()) -> None:
+    """As `quantize_int8`, of dots and convolutions, in fp8e4m3fn."""
+    _calibrated(prog, target, calibration, PRODUCTS, "fp8e4m3fn")
+
+
+def autocast_fp8(prog: program) -> None:
+    """Give a program whose inputs or outputs are fp8 float ones, converted inside."""
+    autocast(_uncompiled(prog))
+
+
+def quantize_int4_weights(prog: program, block_size: int = BLOCK) -> None:
+    """Keep the constant weights of dots in 4 bits, with one scale for `block_size` of them along the depth."""
+    pack_weights(_uncompiled(prog), block_size)
+
+
+def _calibrated(
+    prog: program, target: Target, calibration: Sequence[Mapping[str, Any]], names: Sequence[str], type: str
+) -> None:
+    impl = _uncompiled(prog)
+    if not calibration:
+        log.warning("no calibration data: ranges are those of random inputs")
+        shapes = prog.get_parameter_shapes()
+        calibration = [{name: generate_argument(s, seed) for name, s in shapes.items()} for seed in range(2)]
+
+    def run(observed: Program, inputs: Sequence[Mapping[str, Any]]) -> list[list[np.ndarray]]:
+        running = program()
+        running._graph = lambda: observed
+        running.compile(target)
+        return [[np.asarray(a) for a in running.run(one)] for one in inputs]
+
+    quantize(impl, calibration, run, tuple(names), type)
+
+
+def _uncompiled(prog: program) -> Program:
     if prog.is_compiled():
         raise RuntimeError("quantize a program before compiling it")
-    narrow(prog._impl, type, tuple(names))
+    return prog._impl

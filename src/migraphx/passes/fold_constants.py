@@ -10,7 +10,7 @@ from migraphx.ir.operation import Literal, Parameter, Return
 from migraphx.passes.constants import is_constant, value_of, without_repeats
 from migraphx.passes.rewrite import remove_unused, substitute
 
-KEPT = frozenset({"multibroadcast", "broadcast", "scalar", "layout"})
+KEPT = frozenset({"multibroadcast", "broadcast", "scalar", "layout", "unpack_int4"})
 SMALL = 1 << 20  # bytes: a literal up to here may grow out of nothing, as a mask or a table of positions does
 GROWTH = 2  # beyond that a result is at most so many times as large as the literals that it is made of
 
@@ -19,7 +19,8 @@ def fold_constants(module: Module) -> None:
     """Instructions whose inputs are all literals become literals.
 
     Views (transpose, slice ...) become views of the same memory. Broadcasts stay: they cost nothing and
-    their expansion would. `layout` stays: the target packs weights in the order it wants anyhow. Refuses
+    their expansion would. `layout` stays: the target packs weights in the order it wants anyhow; `unpack_int4` stays:
+    packed weights are to stay packed. Refuses
     what acts or draws at random, what takes modules, what gives a tuple, and what would grow: a result of
     over 1 MiB that is more than twice as large as what it is made of.
 

@@ -49,17 +49,17 @@ def group(x: Lowered, ins: Instruction) -> None:
     CONTRACTIONS[anchor.name](x, anchor, operands, finish.modules[0], reads, write, ins.origin)
 
 
-@lowers("dot", "quant_dot")
+@lowers("dot")
 def dot(x: Lowered, ins: Instruction) -> None:
-    _dot(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+    any_dot(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
 
 
-@lowers("convolution", "quant_convolution")
+@lowers("convolution")
 def convolution(x: Lowered, ins: Instruction) -> None:
-    _convolution(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+    any_convolution(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
 
 
-def _dot(
+def any_dot(
     x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
     reads: tuple[View | None, ...], write: View, origin: str,
 ) -> None:  # fmt: skip
@@ -80,7 +80,7 @@ def _dot(
     x.call(dot_call(a, x.view(operands[1]), epilogue, origin))
 
 
-def _convolution(
+def any_convolution(
     x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
     reads: tuple[View | None, ...], write: View, origin: str,
 ) -> None:  # fmt: skip
@@ -174,4 +174,4 @@ def channels_last(x: Lowered, view: View, origin: str) -> View:
     return replace(copy, strides=(c * int(np.prod(spatial)), 1, *copy.strides[2:]))
 
 
-CONTRACTIONS = {"dot": _dot, "convolution": _convolution}
+CONTRACTIONS = {"dot": any_dot, "convolution": any_convolution}

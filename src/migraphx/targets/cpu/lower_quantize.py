@@ -1,53 +1,93 @@
-"""Between numbers and the narrow types that stand for them, as pointwise kernels."""
+"""Narrow types: products of 8-bit integers, bits seen as another type, two numbers a byte."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.shape import Shape
-from migraphx.targets.common.views import View
+from migraphx.ir.shape import Shape, permuted
+from migraphx.targets.common.views import View, loops
+from migraphx.targets.cpu.gen_contract import Epilogue, Window
 from migraphx.targets.cpu.gen_pointwise import pointwise_call
+from migraphx.targets.cpu.gen_quant import quant_conv_call, quant_gemm_call
 from migraphx.targets.cpu.lower import Lowered, lowers
+from migraphx.targets.cpu.lower_kernels import CONTRACTIONS, any_convolution, any_dot, channels_last
+from migraphx.targets.cpu.pack import pack_quads, pack_quant_conv
+
+# ---- products -------------------------------------------------------------------------------------------------------
 
 
-def compute_type(types: set[str]) -> str:
-    """float, which is exact for integers of up to 16 bits; double beside int32 or double."""
-    return "double" if types & {"int32", "double"} else "float"
+@lowers("quant_dot")
+def quant_dot(x: Lowered, ins: Instruction) -> None:
+    any_quant_dot(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
 
 
-@lowers("quantizelinear", "dequantizelinear")
-def quantize(x: Lowered, ins: Instruction) -> None:
-    module = Module(ins.name)
-    b = Builder(module)
-    inputs = [module.add_parameter(f"x{n}", Shape(i.shape.type, (1,))) for n, i in enumerate(ins.inputs)]
-    body = quantized if ins.name == "quantizelinear" else dequantized
-    module.add_return([body(b, inputs, ins.shape)])
-    x.call(pointwise_call(module, x.reads(ins), x.result(ins), ins.origin))
+@lowers("quant_convolution")
+def quant_convolution(x: Lowered, ins: Instruction) -> None:
+    any_quant_convolution(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
 
 
-def quantized(b: Builder, inputs: list[Instruction], out: Shape) -> Instruction:
-    """saturate(nearbyint(x / scale) + zero_point); NaN gives 0 before the zero point is added."""
-    wide = "double" if inputs[0].shape.type == "double" else "float"
-    x, scale = (b.cast(i, wide) for i in inputs[:2])
-    y = b.nearbyint(b.div(x, scale))
-    y = b.where(b.isnan(y), b.full(0.0, y), y)
-    wide = compute_type({out.type, wide})
-    y = b.cast(y, wide)
-    if len(inputs) == 3:
-        y = b.add(y, b.cast(inputs[2], wide))
-    low, high = (b.full(v, y) for v in dtypes.limits(out.type))
-    return b.cast(b.min(b.max(y, low), high), out.type)
+def any_quant_dot(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    """By quant.hpp where the weights are constant int8, else as a dot of wider integers."""
+    a, constant, rank = x.view(operands[0]), x.constant(operands[1]), len(write.lens)
+    if constant is not None and constant[0].dtype == np.int8:
+        value, key = constant
+        shared = all(s == 0 or n == 1 for n, s in zip(value.shape[:-2], value.strides[:-2], strict=True))
+        if shared:
+            k, n = value.shape[-2:]
+            packed = x.packed((*key, "quant_dot"), lambda: pack_quads(value[(0,) * (rank - 2)][None]))
+            a, rows, step = rows_of_quads(x, a, origin)
+            epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
+            x.call(quant_gemm_call(a, packed, (rows, n, -(-k // 4), step // 4), epilogue, origin))
+            return
+    any_dot(x, anchor, operands, module, reads, write, origin)
 
 
-def dequantized(b: Builder, inputs: list[Instruction], out: Shape) -> Instruction:
-    """(y - zero_point) * scale"""
-    wide = compute_type({i.shape.type for i in inputs})
-    y, scale, *zero = (b.cast(i, wide) for i in inputs)
-    return b.cast(b.mul(b.sub(y, zero[0]) if zero else y, scale), out.type)
+def rows_of_quads(x: Lowered, a: View, origin: str) -> tuple[View, int, int]:
+    """`a` {.., M, K} with rows of whole quads at one step, a copy where it is not; the rows, the step."""
+    rank, k = len(a.lens), a.lens[-1]
+    rows = loops([a], None, range(rank - 1))
+    step = rows.strides[0][0] if rows.lens[0] > 1 else 0
+    if rows.rank == 1 and a.strides[-1] == 1 and k % 4 == step % 4 == 0:
+        return a, rows.lens[0], step
+    wide = x.temporary(Shape(a.type, (*a.lens[:-1], -(-k // 4) * 4)))
+    x.copy(a, wide.sliced(rank - 1, 0, k), origin)  # what pads a row is multiplied by zeros
+    return wide, wide.elements // wide.lens[-1], wide.lens[-1]
+
+
+def any_quant_convolution(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    """By quant.hpp where the weights are constant int8 and groups are of whole quads, else in wider integers."""
+    constant, attributes = x.constant(operands[1]), anchor.op.attributes()
+    group = attributes["group"]
+    if constant is None or constant[0].dtype != np.int8 or (group > 1 and constant[0].shape[1] % 4):
+        return any_convolution(x, anchor, operands, module, reads, write, origin)
+    value, key = constant
+    source = channels_last(x, x.view(operands[0]), origin)
+    n, c, *spatial = source.lens
+    if c % 4 or source.strides[-1] % 4:
+        wide = x.temporary(permuted(source.type, (n, -(-c // 4) * 4, *spatial), (0, *range(2, len(source.lens)), 1)))
+        x.copy(source, wide.sliced(1, 0, c), origin)  # what pads a pixel is multiplied by zeros
+        source = wide
+    steps = (attributes["stride"], attributes["dilation"], attributes["padding"])
+    window = Window.of(spatial, write.lens[2:], value.shape[2:], *steps)
+    packed = x.packed((*key, "quant_convolution", group), lambda: pack_quant_conv(value, group))
+    epilogue = Epilogue(module, reads, write, (0, *range(2, len(write.lens))), 1)
+    x.call(quant_conv_call(source, packed, window, group, epilogue, origin))
+
+
+CONTRACTIONS["quant_dot"] = any_quant_dot
+CONTRACTIONS["quant_convolution"] = any_quant_convolution
 
 
 # ---- the same bits as another type, two numbers a byte --------------------------------------------------------------

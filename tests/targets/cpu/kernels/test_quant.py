@@ -40,8 +40,10 @@ template <class S> void convolve(const Conv* v, const void* x, const int32_t* w,
     });
 }
 extern "C" {
-void dot_int8(const Gemm* g, const void* a, const int32_t* b, int32_t* c, int64_t l, int n) { dot<int8_t>(g, a, b, c, l, n); }
-void dot_uint8(const Gemm* g, const void* a, const int32_t* b, int32_t* c, int64_t l, int n) { dot<uint8_t>(g, a, b, c, l, n); }
+void dot_int8(const Gemm* g, const void* a, const int32_t* b, int32_t* c, int64_t l, int n)
+{ dot<int8_t>(g, a, b, c, l, n); }
+void dot_uint8(const Gemm* g, const void* a, const int32_t* b, int32_t* c, int64_t l, int n)
+{ dot<uint8_t>(g, a, b, c, l, n); }
 void conv_int8(const Conv* v, const void* x, const int32_t* w, int32_t* c, int n) { convolve<int8_t>(v, x, w, c, n); }
 void conv_uint8(const Conv* v, const void* x, const int32_t* w, int32_t* c, int n) { convolve<uint8_t>(v, x, w, c, n); }
 int columns() { return NR; }
@@ -97,7 +99,8 @@ def test_convolution(library, type):
         padded = np.pad(x.astype(np.int64), ((0, 0), (pad, pad), (pad, pad), (0, 0)))
         windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (1, 2))[:, ::stride, ::stride]
         parts = np.split(windows, groups, 3)
-        want = np.concatenate([np.einsum("nhwcij,ocij->nhwo", p, v) for p, v in zip(parts, np.split(w, groups))], -1)
+        pairs = zip(parts, np.split(w, groups), strict=True)
+        want = np.concatenate([np.einsum("nhwcij,ocij->nhwo", p, v) for p, v in pairs], -1)
         got = Guarded((n, out, out, oc), np.int32)
         ones, zeros = (1, 1, 1), (0, pad, pad)
         window = ((1, size, size), (1, out, out), (1, kernel, kernel), (1, stride, stride), ones, zeros)

@@ -1,0 +1,74 @@
+"""Quantizing and dequantizing in the words of pointwise operators, so that they fuse with what is round them."""
+
+from __future__ import annotations
+
+import math
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.passes.constants import scalar_of
+
+
+def rewrite_quantization(module: Module) -> None:
+    """quantizelinear and dequantizelinear become the arithmetic that they stand for.
+
+    before:
+        @0 = @literal{0.5} -> float_type, {1}, {1}
+        x = @param:x -> float_type, {2, 3}, {3, 1}
+        y = @param:y -> int8_type, {2, 3}, {3, 1}
+        @3 = multibroadcast[out_lens={2, 3},out_dyn_dims={}](@0)
+        @4 = dequantizelinear(y,@3)
+        @5 = @return(@4)
+
+    after:
+        @0 = @literal{0.5} -> float_type, {1}, {1}
+        x = @param:x -> float_type, {2, 3}, {3, 1}
+        y = @param:y -> int8_type, {2, 3}, {3, 1}
+        @3 = multibroadcast[out_lens={2, 3},out_dyn_dims={}](@0) -> float_type, {2, 3}, {0, 0}
+        @4 = convert[target_type=float](y) -> float_type, {2, 3}, {3, 1}
+        @5 = mul(@4,@3) -> float_type, {2, 3}, {3, 1}
+        @6 = @return(@5)
+    """
+    for ins in module:
+        if ins.name in ("quantizelinear", "dequantizelinear"):
+            b = Builder(module, before=ins, origin=ins.origin)
+            write = quantized if ins.name == "quantizelinear" else dequantized
+            module.replace(ins, write(b, ins))
+
+
+def quantized(b: Builder, ins: Instruction) -> Instruction:
+    """saturate(nearbyint(x / scale) + zero_point); NaN gives 0 in integers. fp8 and fp4 keep fractions."""
+    type, (source, step, *zero) = ins.shape.type, ins.inputs
+    wide = "double" if source.shape.type == "double" else "float"
+    y = divided(b, b.cast(source, wide), b.cast(step, wide))
+    if type in dtypes.INTEGERS:
+        y = b.nearbyint(y)
+        y = b.where(b.isnan(y), b.full(0.0, y), y)
+    y = b.cast(y, compute_type({type, wide}))
+    if zero and scalar_of(zero[0]) != 0:
+        y = b.add(y, b.cast(zero[0], y.shape.type))
+    low, high = dtypes.limits(type)
+    return b.cast(b.min(b.max(y, b.full(low, y)), b.full(high, y)), type)
+
+
+def divided(b: Builder, x: Instruction, scale: Instruction) -> Instruction:
+    """x / scale; a product where that is the same."""
+    number = scalar_of(scale)
+    if number and abs(math.frexp(number)[0]) == 0.5 and 2.0**-100 < abs(number) < 2.0**100:
+        return b.mul(x, b.full(1 / number, x))
+    return b.div(x, scale)
+
+
+def dequantized(b: Builder, ins: Instruction) -> Instruction:
+    """(y - zero_point) * scale"""
+    codes, step, *zero = ins.inputs
+    y, scale = (b.cast(i, compute_type({i.shape.type for i in ins.inputs})) for i in (codes, step))
+    if zero and scalar_of(zero[0]) != 0:
+        y = b.sub(y, b.cast(zero[0], y.shape.type))
+    return b.cast(b.mul(y, scale), ins.shape.type)
+
+
+def compute_type(types: set[str]) -> str:
+    """float, which is exact for integers of up to 16 bits; double beside int32 or double."""
+    return "double" if types & {"int32", "double"} else "float"
