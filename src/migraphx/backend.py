@@ -135,10 +135,11 @@ class MIGraphXBackend(Backend):
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> MIGraphXRep:
-        """A checked model, ready to run; OnnxError lists the operators that are not supported."""
+        """A model that is ready to run; OnnxError lists the operators that are not supported."""
         if not cls.supports_device(device):
             raise ValueError(f"target {cls.target!r} does not run on device {device!r}")
-        super().prepare(model, device, **kwargs)
+        if kwargs:
+            raise TypeError(f"prepare takes no {', '.join(kwargs)}")
         made = MIGraphXRep(model, cls.target)
         if rows := missing_operators(made.model):
             raise OnnxError("operators that are not supported:\n  " + "\n  ".join(rows))
@@ -154,7 +155,6 @@ class MIGraphXBackend(Backend):
         **kwargs: Any,
     ) -> tuple[Any, ...]:
         """One node of the standard's domain, of opset `opset_version` or the newest, on arrays."""
-        super().run_node(node, inputs, device, outputs_info, **kwargs)
         version = kwargs.pop("opset_version", onnx.defs.onnx_opset_version())
         arrays = [np.asarray(a) for a in inputs]
         names = [n for n in dict.fromkeys(node.input) if n]
@@ -165,8 +165,7 @@ class MIGraphXBackend(Backend):
         results = [onnx.ValueInfoProto(name=n) for n in node.output if n]
         graph = helper.make_graph([node], "node", infos, results)
         opset = helper.make_opsetid(node.domain, version)
-        message = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[opset]))
-        return cls.run_model(message, arrays, device, **kwargs)
+        return cls.run_model(helper.make_model(graph, opset_imports=[opset]), arrays, device, **kwargs)
 
 
 class RefBackend(MIGraphXBackend):

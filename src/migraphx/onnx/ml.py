@@ -15,6 +15,7 @@ from migraphx.onnx.registry import converter
 
 Value = Instruction
 DOMAIN = "ai.onnx.ml"
+TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 # ---- features ----
@@ -183,3 +184,132 @@ def one_hot_encoder(
     place = looked_up(b, x, keys, np.arange(len(keys), dtype=np.int64), len(keys))
     assert isinstance(place, Instruction)
     return b.onehot(place, b.literal(np.array([0, 1], np.float32)), axis=-1, depth=len(keys))
+
+
+# ---- linear models, support vectors ----
+
+
+def transformed(b: OnnxBuilder, x: Value, how: str) -> Value:
+    """Scores {N, classes} after `post_transform`."""
+    if how == "NONE":
+        return x
+    if how == "SOFTMAX":
+        return b.softmax(x, axis=1)
+    if how == "LOGISTIC":
+        return b.sigmoid(x)
+    if how == "PROBIT":
+        return probit(b, x)
+    if how != "SOFTMAX_ZERO":
+        raise OnnxError(f"post_transform must be one of {', '.join(TRANSFORMS)}, is {how!r}")
+    most = b.broadcast_to(b.reduce_max(x, axes=(1,)), x.shape.lens)  # scores of 0 keep no share
+    away = b.greater(b.abs(x), b.full(1e-7, x))
+    parts = b.where(away, b.exp(b.sub(x, most)), b.mul(x, b.exp(b.neg(most))))
+    return b.div(parts, b.broadcast_to(b.reduce_sum(parts, axes=(1,)), x.shape.lens))
+
+
+def probit(b: OnnxBuilder, x: Value) -> Value:
+    """The quantile of the normal distribution, by Winitzki's inverse of erf (2008)."""
+    a = 0.147
+    y = b.sub(b.mul(x, b.full(2.0, x)), b.full(1.0, x))
+    log = b.log(b.sub(b.full(1.0, y), b.mul(y, y)))
+    half = b.add(b.full(2 / (np.pi * a), y), b.mul(log, b.full(0.5, log)))
+    root = b.sqrt(b.sub(b.mul(half, half), b.mul(log, b.full(1 / a, log))))
+    return b.mul(b.full(np.sqrt(2), y), b.mul(b.sign(y), b.sqrt(b.sub(root, half))))
+
+
+def best_label(b: OnnxBuilder, scores: Value, names: Sequence[int] | Sequence[str]) -> Value | Strings | None:
+    """The name of the highest score of each row; None where nobody asks: names that are strings must be known."""
+    if not b.wants(0):
+        return None
+    best = b.squeeze(b.argmax(scores, axis=1), axes=(1,))
+    values = labels(names)
+    return looked_up(b, best, np.arange(len(values), dtype=np.int64), values, values[0])
+
+
+def linear(b: OnnxBuilder, x: Value, coefficients: Sequence[float], intercepts: Sequence[float], rows: int) -> Value:
+    """x {N, features} times `rows` rows of coefficients, plus intercepts."""
+    weights = np.array(coefficients, np.float32).reshape(rows, -1)
+    bias = np.array(intercepts or (0.0,) * rows, np.float32)
+    return b.linear(x, b.literal(weights, x.shape.type), b.literal(bias, x.shape.type))
+
+
+@converter("LinearRegressor", domain=DOMAIN)
+def linear_regressor(
+    b: OnnxBuilder,
+    x: Value,
+    *,
+    coefficients: Sequence[float],
+    targets: int,
+    post_transform: str,
+    intercepts: Sequence[float] = (),
+) -> Value:
+    return transformed(b, linear(b, b.cast(x, "float"), coefficients, intercepts, targets), post_transform)
+
+
+@converter("LinearClassifier", domain=DOMAIN)
+def linear_classifier(
+    b: OnnxBuilder,
+    x: Value,
+    *,
+    coefficients: Sequence[float],
+    post_transform: str,
+    classlabels_ints: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
+    intercepts: Sequence[float] = (),
+    multi_class: int = 0,
+) -> tuple[Value | Strings | None, Value]:
+    """The label and the scores {N, classes}; two classes may have one row of coefficients."""
+    names = classlabels_strings or classlabels_ints
+    rows = len(coefficients) // x.shape.lens[1]
+    scores = linear(b, b.cast(x, "float"), coefficients, intercepts, rows)
+    if rows == 1 and len(names) == 2:
+        scores = b.concat(b.neg(scores), scores, axis=1)
+    if scores.shape.lens[1] != len(names):
+        raise OnnxError(f"{len(names)} labels for {scores.shape.lens[1]} rows of coefficients")
+    return best_label(b, scores, names), transformed(b, scores, post_transform)
+
+
+@converter("SVMRegressor", domain=DOMAIN)
+def svm_regressor(
+    b: OnnxBuilder,
+    x: Value,
+    *,
+    coefficients: Sequence[float],
+    kernel_type: str,
+    n_supports: int,
+    one_class: int,
+    post_transform: str,
+    rho: Sequence[float],
+    kernel_params: Sequence[float] = (0.0, 0.0, 0.0),
+    support_vectors: Sequence[float] = (),
+) -> Value:
+    """The kernel's products with the support vectors, weighted: {N, 1}."""
+    x = b.cast(x, "float")
+    if not n_supports:
+        y = linear(b, x, coefficients, rho, 1)
+    else:
+        vectors = np.array(support_vectors, np.float32).reshape(n_supports, -1)
+        y = linear(b, kernel(b, x, vectors, kernel_type, *kernel_params), coefficients, rho, 1)
+    if one_class:
+        y = b.where(b.greater(y, b.full(0.0, y)), b.full(1.0, y), b.full(-1.0, y))
+    return transformed(b, y, post_transform)
+
+
+def kernel(
+    b: OnnxBuilder, x: Value, vectors: np.ndarray, how: str, gamma: float, constant: float, degree: float
+) -> Value:
+    """The kernel of every row of x with every vector: {N, vectors}."""
+    products = b.linear(x, b.literal(vectors))
+    if how == "LINEAR":
+        return products
+    if how == "RBF":  # |x - v|^2 by differences: the expanded form cancels
+        lens = (x.shape.lens[0], *vectors.shape)
+        apart = b.sub(b.broadcast_to(b.unsqueeze(x, axes=(1,)), lens), b.broadcast_to(b.literal(vectors), lens))
+        distance = b.squeeze(b.reduce_sum(b.mul(apart, apart), axes=(2,)), axes=(2,))
+        return b.exp(b.mul(distance, b.full(-gamma, distance)))
+    scaled = b.add(b.mul(products, b.full(gamma, products)), b.full(constant, products))
+    if how == "POLY":
+        return b.pow(scaled, b.full(int(degree), scaled))
+    if how == "SIGMOID":
+        return b.tanh(scaled)
+    raise OnnxError(f"kernel_type must be LINEAR, RBF, POLY or SIGMOID, is {how!r}")

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
-from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.graph import OnnxError, Strings
+from migraphx.onnx.ml import DOMAIN, TRANSFORMS, best_label, transformed
 from migraphx.onnx.registry import converter
 
 Value = Instruction
-DOMAIN = "ai.onnx.ml"
 WORDS = ("less_or_equal", "less", "greater_or_equal", "greater", "equal", "not_equal")
 MEMBER, LEAF = 6, -1  # modes that are no comparison
+MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
 AGGREGATES = ("average", "sum", "min", "max")
-TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,95 @@ def aggregated(b: OnnxBuilder, forest: Forest, at: Value, how: str, type: str) -
     return b.squeeze(getattr(b, word)(wide, axes=(1,)), axes=(1,))
 
 
+def numbers(given: Mapping[str, Any], name: str, count: int | None = None) -> np.ndarray:
+    """An attribute that is a list of floats or a tensor of doubles; `count` zeros where there is none."""
+    values = given.get(f"{name}_as_tensor")
+    values = given.get(name) if values is None else values
+    if values is None:
+        return np.zeros(count or 0)
+    return np.asarray(values, np.float64).reshape(-1)
+
+
+def forest_of(given: Mapping[str, Any], kind: str, targets: int) -> Forest:
+    """The forest of TreeEnsembleRegressor (kind `target`) or TreeEnsembleClassifier (`class`)."""
+    names = list(zip(given["nodes_treeids"], given["nodes_nodeids"], strict=True))
+    place = {name: k for k, name in enumerate(names)}
+    modes = np.array([MODES.index(m) if m in MODES else LEAF for m in given["nodes_modes"]])
+    odd = {*given["nodes_modes"]} - {*MODES, "LEAF"}
+    if odd:
+        raise OnnxError(f"nodes_modes {min(odd)!r} is not supported")
+
+    def child(ids: Sequence[int]) -> np.ndarray:
+        return np.array([
+            k if modes[k] == LEAF else place[tree, node]
+            for k, ((tree, _), node) in enumerate(zip(names, ids, strict=True))
+        ])  # fmt: skip
+
+    yes, no = child(given["nodes_truenodeids"]), child(given["nodes_falsenodeids"])
+    inner = modes != LEAF
+    below = {*yes[inner].tolist(), *no[inner].tolist()}
+    roots = [k for k in range(len(names)) if k not in below]
+    if not roots:
+        raise OnnxError("the nodes of a tree form a cycle")
+    weights = np.full((len(names), targets), np.nan)
+    rows = zip(given[f"{kind}_treeids"], given[f"{kind}_nodeids"], strict=True)
+    for row, column, weight in zip(rows, given[f"{kind}_ids"], numbers(given, f"{kind}_weights"), strict=True):
+        weights[place[row], column] = np.nan_to_num(weights[place[row], column]) + weight
+    return Forest(
+        mode=modes,
+        feature=np.where(inner, given["nodes_featureids"], 0),
+        split=numbers(given, "nodes_values", len(names)),
+        yes=yes,
+        no=no,
+        missing=np.array(given.get("nodes_missing_value_tracks_true") or (0,) * len(names), bool),
+        members=np.full((len(names), 1), np.nan),
+        weights=weights,
+        roots=np.array(roots),
+    )
+
+
+@converter("TreeEnsembleRegressor", domain=DOMAIN)
+def tree_ensemble_regressor(
+    b: OnnxBuilder, x: Value, *, n_targets: int, aggregate_function: str, post_transform: str, **given: Any
+) -> Value:
+    if aggregate_function.lower() not in AGGREGATES:
+        raise OnnxError(f"aggregate_function {aggregate_function!r} is not known")
+    x = x if x.shape.type in ("float", "double") else b.cast(x, "float")
+    forest = forest_of(given, "target", n_targets)
+    y = aggregated(b, forest, leaves(b, x, forest), aggregate_function.lower(), x.shape.type)
+    base = numbers(given, "base_values", n_targets)
+    y = b.add(y, b.broadcast_to(b.literal(base, x.shape.type), y.shape.lens))
+    return b.cast(transformed(b, y, post_transform), "float")
+
+
+@converter("TreeEnsembleClassifier", domain=DOMAIN)
+def tree_ensemble_classifier(
+    b: OnnxBuilder,
+    x: Value,
+    *,
+    post_transform: str,
+    classlabels_int64s: Sequence[int] = (),
+    classlabels_strings: Sequence[str] = (),
+    **given: Any,
+) -> tuple[Value | Strings | None, Value]:
+    """The label and the scores {N, classes}. Of two classes, weights may be those of one."""
+    names = classlabels_strings or classlabels_int64s
+    x = x if x.shape.type in ("float", "double") else b.cast(x, "float")
+    forest = forest_of(given, "class", len(names))
+    y = aggregated(b, forest, leaves(b, x, forest), "sum", x.shape.type)
+    base = numbers(given, "base_values", len(names))
+    if len(base) == len(names):
+        y = b.add(y, b.broadcast_to(b.literal(base, x.shape.type), y.shape.lens))
+    only = {*given["class_ids"]}
+    if len(names) == 2 and len(only) == 1:
+        (column,) = only
+        one = b.slice(y, axes=(1,), starts=(column,), ends=(column + 1,))
+        other = b.sub(b.full(1.0, one), one) if post_transform in ("NONE", "PROBIT") else b.neg(one)
+        y = b.concat(other, one, axis=1)
+    scores = b.cast(transformed(b, y, post_transform), "float")
+    return best_label(b, scores, names), scores
+
+
 @converter("TreeEnsemble", domain=DOMAIN, since=5)
 def tree_ensemble(
     b: OnnxBuilder,
@@ -117,8 +207,8 @@ def tree_ensemble(
     nodes_missing_value_tracks_true: Sequence[int] = (),
 ) -> Value:
     """x {N, features} to {N, n_targets}. Leaves are numbered behind the nodes."""
-    if not 0 <= aggregate_function < len(AGGREGATES) or TRANSFORMS[post_transform] != "NONE":
-        raise OnnxError(f"aggregate_function {aggregate_function}, post_transform {post_transform} are not supported")
+    if not (0 <= aggregate_function < len(AGGREGATES) and 0 <= post_transform < len(TRANSFORMS)):
+        raise OnnxError(f"aggregate_function {aggregate_function} or post_transform {post_transform} is not known")
     inner, outer = len(nodes_modes), len(leaf_weights)
 
     def child(ids: Sequence[int], are_leaves: Sequence[int]) -> np.ndarray:
@@ -148,7 +238,8 @@ def tree_ensemble(
         weights=weights,
         roots=np.where(alone, yes[roots], roots),
     )
-    return aggregated(b, forest, leaves(b, x, forest), AGGREGATES[aggregate_function], x.shape.type)
+    y = aggregated(b, forest, leaves(b, x, forest), AGGREGATES[aggregate_function], x.shape.type)
+    return transformed(b, y, TRANSFORMS[post_transform])
 
 
 def member_table(modes: np.ndarray, values: np.ndarray | None) -> np.ndarray:
