@@ -283,3 +283,12 @@ def test_causal_beside_another_mask_is_exact():
     mask[0, ..., 0] = LOWEST
     found = fused(program_of(build, **SQUARE, mask=mask.shape), **values, mask=mask)
     assert not found.op.attributes()["causal"]
+
+
+def test_a_product_of_a_converted_input_is_no_attention():
+    rng = np.random.default_rng(0)
+    x, v = rng.standard_normal((3, 4, 5)).astype(np.float16), rng.standard_normal((3, 5, 6)).astype(np.float32)
+    program = program_of(
+        lambda b, x, v: b.dot(b.convert(x, target_type="float"), v), x=Shape("half", x.shape), v=v.shape
+    )
+    assert checked(program, [*SIMPLIFY, fuse_attention], {"x": x, "v": v})["dot"] == 1

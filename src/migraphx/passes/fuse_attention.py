@@ -207,6 +207,8 @@ def softmax_of(weights: Instruction) -> tuple[Instruction, bool] | None:
     if len(allowed) > 1:
         return None
     while weights.name != "softmax":
+        if not weights.inputs:
+            return None
         inner = weights.inputs[0]
         if weights.name == "where":
             test, value, inner = weights.inputs
