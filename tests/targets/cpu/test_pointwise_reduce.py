@@ -98,6 +98,16 @@ def test_reductions() -> None:
         cases.append(
             Case(f"{name}_special", lambda b, x, n=name: getattr(b, n)(x, axes=(1,)), (shape(40, 19),), special=True)
         )
+    for name in ("reduce_mean", "reduce_max"):  # large enough for two steps
+        for lens in ((1, 40, 48, 37), (2, 19, 9, 400)):
+            cases.append(
+                Case(
+                    f"{name}_{lens}",
+                    lambda b, x, n=name: getattr(b, n)(x, axes=(2, 3)),
+                    (channels_last(*lens),),
+                    special=name == "reduce_max",
+                )
+            )
     cases.append(Case("any", lambda b, x: b.reduce_any(x, axes=(1,)), (shape(40, 19, type="bool"),)))
     cases.append(Case("all", lambda b, x: b.reduce_all(x, axes=(0,)), (shape(4, 19, type="bool"),)))
     for t in ("int32", "int64", "uint8", "half", "double"):

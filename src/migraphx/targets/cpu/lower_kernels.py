@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.gen_contract import (
@@ -34,7 +35,46 @@ def pointwise(x: Lowered, ins: Instruction) -> None:
 @lowers("fused_reduce")
 def fused_reduce(x: Lowered, ins: Instruction) -> None:
     axes = ins.op.attributes()["axes"]
-    x.call(reduce_call(ins.modules[0], axes, x.reads(ins), x.result(ins), ins.origin))
+    (module,) = ins.modules
+    reads, write = x.reads(ins), x.result(ins)
+    for body, of, to, over in _in_two_steps(x, module, axes, reads, write):
+        x.call(reduce_call(body, over, of, to, ins.origin))
+
+
+STEP_ELEMENTS = 1 << 16  # from so many elements on a reduction of columns is shared by rows
+STEP_LINES = 8
+
+
+def _in_two_steps(
+    x: Lowered, module: Module, axes: Sequence[int], reads: Sequence[View], write: View
+) -> Iterator[tuple[Module, Sequence[View], View, Sequence[int]]]:
+    """Bodies, what they read and write, and their axes.
+
+    One reduction over the pixels of a channels-last image is one of its lines, then one of the lines' results: its
+    threads take lines, as those did that wrote the image, and few channels occupy them all.
+    """
+    words = [i for i in module if not i.name.startswith("@")]
+    view, long = reads[0], [a for a in axes if reads[0].lens[a] > 1]
+    along = min((view.strides[a] for a in long), default=0)
+    across = min((s for d, s in enumerate(view.strides) if d not in axes and view.lens[d] > 1), default=0)
+    outer = max(long, key=lambda a: view.strides[a], default=0)
+    suits = len(words) == 1 and len(long) > 1 and across == 1 < along and view.type in ("float", "double")
+    if not (suits and view.elements >= STEP_ELEMENTS and view.lens[outer] >= STEP_LINES):
+        yield module, reads, write, axes
+        return
+    name, inner = words[0].name, tuple(a for a in axes if a != outer)
+    lens = tuple(1 if a in inner else n for a, n in enumerate(view.lens))
+    order = tuple(sorted(range(len(lens)), key=lambda d: -view.strides[d]))
+    lines = x.temporary(permuted(view.type, lens, order))
+    yield _reduction(name, view, inner), reads, lines, inner
+    yield _reduction(name, lines, (outer,)), (lines,), write, (outer,)
+
+
+def _reduction(name: str, view: View, axes: Sequence[int]) -> Module:
+    body = Module(name)
+    value = body.add_parameter("x0", Shape(view.type, view.lens))
+    body.add_return([body.add_instruction(operation(name, axes=tuple(axes)), [value])])
+    return body
 
 
 @lowers("group")
