@@ -108,11 +108,11 @@ def publish(plain: Argument) -> argument:
     return made
 
 
-def argument_from_pointer(s: shape, pointer: int) -> argument:
+def argument_from_pointer(shape: shape, address: int) -> argument:
     """View memory that the caller keeps alive."""
-    if not pointer and s._impl.elements:
-        raise ValueError(f"argument_from_pointer: a null pointer holds no {s}")
-    return publish(Argument(s._impl, pointer))
+    if not address and shape._impl.elements:
+        raise ValueError(f"argument_from_pointer: a null pointer holds no {shape}")
+    return publish(Argument(shape._impl, address))
 
 
 def create_argument(s: shape, values: Any) -> argument:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from enum import Enum
 from inspect import signature
 from typing import Any
 
@@ -13,16 +14,28 @@ from migraphx.ir.builder import COMPOSITES, Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation, Return, operation
 from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
 from migraphx.ir.text import module_text
 
 
-class op:
-    """An operator with its attributes: `op("transpose", permutation=[1, 0])`."""
+class pooling_mode(Enum):
+    average, max, lpnorm = range(3)
 
+
+class rnn_direction(Enum):
+    forward, reverse, bidirectional = range(3)
+
+
+class op:
+    """An operator with its attributes: `op("transpose", permutation=[1, 0])`; an enumeration's member or its name."""
+
+    pooling_mode = pooling_mode
+    rnn_direction = rnn_direction
     __slots__ = ("_impl",)
 
     def __init__(self, name: str, **attributes: Any) -> None:
-        self._impl: Operation = operation(name, **attributes)
+        plain = {key: value.name if isinstance(value, Enum) else value for key, value in attributes.items()}
+        self._impl: Operation = operation(name, **plain)
 
     def name(self) -> str:
         return self._impl.name
@@ -117,12 +130,13 @@ class module:
         self._origin = origin
 
     def add_instruction(
-        self, operation: op, args: Sequence[instruction_ref] = (), mod_args: Sequence[module] = ()
+        self, op: op, args: Sequence[instruction_ref] = (), mod_args: Sequence[module] = ()
     ) -> instruction_ref:
-        if not isinstance(operation, op):
-            raise TypeError(f"add_instruction: the operator must be a migraphx.op, got {operation!r}")
+        impl = getattr(op, "_impl", None)
+        if not isinstance(impl, Operation):
+            raise TypeError(f"add_instruction: the operator must be a migraphx.op, got {op!r}")
         inputs, modules = self._own(args), [m._impl for m in mod_args]
-        return instruction_ref(self._impl.add_instruction(operation._impl, inputs, modules, origin=self._origin))
+        return instruction_ref(self._impl.add_instruction(impl, inputs, modules, origin=self._origin))
 
     def _own(self, args: Sequence[instruction_ref]) -> list[Instruction]:
         """The instructions behind references, which must be of this program."""
@@ -155,14 +169,15 @@ class module:
         made = build(Builder(self._impl, before, self._origin), *inputs, **composite.values())
         return instruction_ref(made) if isinstance(made, Instruction) else [instruction_ref(i) for i in made]
 
-    def add_literal(self, value: Any) -> instruction_ref:
+    def add_literal(self, data: Any) -> instruction_ref:
         """A constant from anything an argument is made from; the memory is shared, not copied."""
-        return instruction_ref(self._impl.add_literal(as_array(value), self._origin))
+        return instruction_ref(self._impl.add_literal(as_array(data), self._origin))
 
-    def add_parameter(self, name: str, s: shape) -> instruction_ref:
-        if not isinstance(s, shape):
-            raise TypeError(f"add_parameter: {name!r} needs a migraphx.shape, got {s!r}")
-        return instruction_ref(self._impl.add_parameter(name, s._impl))
+    def add_parameter(self, name: str, shape: shape) -> instruction_ref:
+        impl = getattr(shape, "_impl", None)
+        if not isinstance(impl, Shape):
+            raise TypeError(f"add_parameter: {name!r} needs a migraphx.shape, got {shape!r}")
+        return instruction_ref(self._impl.add_parameter(name, impl))
 
     def add_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
         return instruction_ref(self._impl.add_return(self._own(args)))

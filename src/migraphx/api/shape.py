@@ -9,8 +9,10 @@ from typing import Any
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import DynamicDimension, Shape, permuted
+from migraphx.mxr.upstream import TYPES
 
-type_t = Enum("type_t", {f"{n}_type": k for k, n in enumerate((*dtypes.NUMPY_TYPES, "tuple"))})
+_NAMES = dict.fromkeys((*TYPES, "tuple", *dtypes.NUMPY_TYPES))  # upstream's numbers first, then what it does not have
+type_t = Enum("type_t", {f"{name}_type": number for number, name in enumerate(_NAMES)})
 
 
 class dynamic_dimension:

@@ -1,7 +1,7 @@
 """What a target did: compare with `ref`, find the pass or instruction at fault, measure, trace, explain."""
 
 from migraphx.inspect.bisect import Bisection, bisect
-from migraphx.inspect.compare import Check, Tolerance
+from migraphx.inspect.compare import DEFAULT, Check, Tolerance
 from migraphx.inspect.explain import Explanation, explain
 from migraphx.inspect.reduce import Reduction, reduce_program
 from migraphx.inspect.report import Report, chrome_trace, performance_report
@@ -9,6 +9,7 @@ from migraphx.inspect.trace import run_trace
 from migraphx.inspect.verify import InstructionCheck, VerifyReport, verify_instructions, verify_program
 
 __all__ = [
+    "DEFAULT",
     "Bisection",
     "Check",
     "Explanation",

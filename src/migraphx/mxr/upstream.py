@@ -58,11 +58,11 @@ def to_json(program: Program) -> str:
 
 
 def attributes_of(op: Operation) -> dict[str, Any]:
-    """An operator's attributes as upstream writes them: enumerations by number."""
+    """An operator's attributes as upstream writes them: enumerations by number; a type that it lacks by name."""
     found = op.attributes()
     for key, value in found.items():
-        known = ENUMS.get((op.name, key))
-        if known is not None:
+        known = ENUMS.get((op.name, key), ())
+        if value in known:
             found[key] = known.index(value)
     return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
+from migraphx.passes.manager import Pass
 from migraphx.targets.cpu.target import CpuTarget
 from migraphx.targets.ref.target import RefTarget
 from migraphx.targets.target import Target
@@ -18,3 +20,19 @@ def get_target(name: str) -> Target:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"unknown target {name!r}: this build has {', '.join(TARGETS)}{hint}")
     return TARGETS[name]()
+
+
+def known_passes() -> dict[str, Pass]:
+    """Every pass of every target, by name."""
+    return {one.__name__: one for target in TARGETS for one in get_target(target).passes}
+
+
+def passes_named(names: Sequence[str]) -> list[Pass]:
+    """The passes of these names, in this order; ValueError for an unknown one."""
+    known = known_passes()
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+            raise ValueError(f"unknown pass {name!r}; {hint}")
+    return [known[n] for n in names]

@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, Return, operation
 from migraphx.ir.shape import Shape, permuted
+from migraphx.ops.custom import CustomOperation
 from migraphx.passes.manager import graphs
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.calls import Call
@@ -19,6 +20,8 @@ Lowering = Callable[["Lowered", Instruction], None]
 CONTROL = frozenset({"if", "loop", "run_on_target"})  # compute the elements of their tuple where they are wanted
 LOWERINGS: dict[str, Lowering] = {}
 """How each operator becomes calls; the modules lower_*.py fill it."""
+CUSTOM = "@custom"
+"""The key of every user's operator that has a C++ body."""
 
 
 def lowers(*names: str) -> Callable[[Lowering], Lowering]:
@@ -203,7 +206,7 @@ def lower_into(lowered: Lowered, module: Module, places: Sequence[View | None]) 
         if isinstance(ins.op, Return):
             break
         if not isinstance(ins.op, (Parameter, Literal)):
-            LOWERINGS[ins.name](lowered, ins)
+            LOWERINGS[_key(ins)](lowered, ins)
             lowered.sources += [ins] * (len(lowered.calls) - len(lowered.sources))
     for ins, place in zip(module.outputs, places, strict=True):
         view = lowered.view(ins) if place is not None else None
@@ -219,12 +222,17 @@ def _free(lowered: Lowered, ins: Instruction, module: Module) -> bool:
     return not ins.op.view or (ins.name == "get_tuple_elem" and ins.inputs[0].name in CONTROL)
 
 
+def _key(ins: Instruction) -> str:
+    return CUSTOM if isinstance(ins.op, CustomOperation) and ins.op.cpp else ins.name
+
+
 def check(module: Module) -> None:
     """UnsupportedOperator or the type error before any work is done."""
     bad = []
     for ins in (i for m in graphs(module) for i in m):
-        if ins.name not in LOWERINGS and not ins.name.startswith("@"):
-            bad.append(f"{ins.name} -> {ins.shape}" + (f" ({ins.origin})" if ins.origin else ""))
+        if _key(ins) not in LOWERINGS and not ins.name.startswith("@"):
+            hint = " without a C++ body, `cpp`" if isinstance(ins.op, CustomOperation) else ""
+            bad.append(f"{ins.name}{hint} -> {ins.shape}" + (f" ({ins.origin})" if ins.origin else ""))
     if bad:
         raise UnsupportedOperator("the cpu target has no kernel for: " + "; ".join(dict.fromkeys(bad)))
 

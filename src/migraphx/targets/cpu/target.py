@@ -20,6 +20,7 @@ from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.views import Buffer
 from migraphx.targets.cpu import (
     lower_control,
+    lower_custom,
     lower_indexing,
     lower_kernels,
     lower_quantize,
@@ -39,6 +40,7 @@ from migraphx.targets.cpu.toolchain import build
 
 _REGISTERED = (  # imported for the lowerings they declare
     lower_control,
+    lower_custom,
     lower_indexing,
     lower_kernels,
     lower_quantize,

@@ -1,0 +1,148 @@
+"""What upstream keeps to C++ or its driver: passes by name, other formats, verification, reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from migraphx import inspect, writers
+from migraphx.api.argument import argument, as_array
+from migraphx.api.module import instruction_ref
+from migraphx.api.program import program
+from migraphx.inspect import (
+    Bisection,
+    Explanation,
+    InstructionCheck,
+    Reduction,
+    Report,
+    Tolerance,
+    VerifyReport,
+)
+from migraphx.ir.module import Instruction
+from migraphx.ir.operation import Value
+from migraphx.passes import manager
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.registry import passes_named
+from migraphx.targets.target import Target
+
+Params = Mapping[str, Any]
+
+
+def run_passes(p: program, passes: Sequence[str]) -> None:
+    """Apply the named passes, in this order, to a program that is not compiled; ValueError names an unknown one."""
+    if p.is_compiled():
+        raise RuntimeError("apply passes to a program before compiling it")
+    manager.run_passes(p._impl, passes_named(passes))
+
+
+# ---- other formats ----
+
+
+def to_graphviz(p: program, brief: bool = False) -> str:
+    """A picture in Graphviz's language; `brief` shows operators only."""
+    return writers.to_graphviz(p._impl, brief)
+
+
+def to_netron(p: program) -> str:
+    """JSON that Netron opens."""
+    return writers.to_netron(p._impl)
+
+
+def to_json(p: program) -> str:
+    """Upstream's JSON: what `save(p, path, format="json")` writes."""
+    return writers.to_json(p._impl)
+
+
+def to_cpp(p: program) -> str:
+    """C++ that builds the program through MIGraphX's public C++ interface."""
+    return writers.to_cpp(p._impl)
+
+
+# ---- verification: the options are compile's, with what they are for ref ----
+
+
+def verify_program(
+    p: program, t: Target | str, params: Params, tolerance: Tolerance = inspect.DEFAULT, *,
+    double: bool = False, **options: Any,
+) -> VerifyReport:  # fmt: skip
+    """Run on the target and on `ref` (`double`: in double precision) and compare every output."""
+    return inspect.verify_program(
+        p._impl, _name(t), _arrays(params), tolerance, double=double, compile_options=CompileOptions.of(**options)
+    )
+
+
+def verify_instructions(
+    p: program, t: Target | str, params: Params, tolerance: Tolerance = inspect.DEFAULT, *,
+    double: bool = False, **options: Any,
+) -> list[InstructionCheck]:  # fmt: skip
+    """Each instruction alone on the values that it has on `ref`."""
+    return inspect.verify_instructions(
+        p._impl, _name(t), _arrays(params), tolerance, double=double, compile_options=CompileOptions.of(**options)
+    )
+
+
+def reduce_program(
+    p: program, t: Target | str, params: Params, tolerance: Tolerance = inspect.DEFAULT, *,
+    double: bool = False, **options: Any,
+) -> Reduction | None:  # fmt: skip
+    """The smallest part that still differs, its `program` a migraphx.program; None where nothing differs."""
+    found = inspect.reduce_program(
+        p._impl, _name(t), _arrays(params), tolerance, double=double, compile_options=CompileOptions.of(**options)
+    )
+    if found is None:
+        return None
+    small = program()
+    small._graph = lambda: found.program
+    return replace(found, program=small)  # type: ignore[arg-type]
+
+
+def bisect(
+    p: program, t: Target | str, params: Params, tolerance: Tolerance = inspect.DEFAULT, *,
+    double: bool = False, **options: Any,
+) -> Bisection:  # fmt: skip
+    """The first pass or instruction that makes the difference."""
+    return inspect.bisect(
+        p._impl, _name(t), _arrays(params), tolerance, double=double, compile_options=CompileOptions.of(**options)
+    )
+
+
+# ---- watching ----
+
+
+def run_trace(
+    p: program, params: Params, callback: Callable[[instruction_ref, argument | tuple[argument, ...]], None]
+) -> list[argument]:
+    """Run on `ref`; the callback sees every instruction of the main module with its value."""
+
+    def show(ins: Instruction, value: Value) -> None:
+        shown = tuple(map(_argument, value)) if isinstance(value, tuple) else _argument(value)
+        callback(instruction_ref(ins), shown)
+
+    return [_argument(v) for v in inspect.run_trace(p._impl, _arrays(params), show)]
+
+
+def performance_report(p: program, params: Params, runs: int = 50) -> Report:
+    """Seconds, bytes, operations and share of the machine's peak for each step of a compiled program."""
+    if p._executable is None:
+        raise RuntimeError("compile the program before measuring it: program.compile(migraphx.get_target('cpu'))")
+    return inspect.performance_report(p._executable, _arrays(params), runs)
+
+
+def explain(p: program, t: Target | str) -> Explanation:
+    """What the target fuses into what, and from which ONNX node or Python line."""
+    return inspect.explain(p._impl, _name(t))
+
+
+def _name(t: Target | str) -> str:
+    return t if isinstance(t, str) else t.name
+
+
+def _arrays(params: Params) -> dict[str, np.ndarray]:
+    return {name: as_array(value) for name, value in params.items()}
+
+
+def _argument(value: np.ndarray) -> argument:
+    return argument(np.ascontiguousarray(value))

@@ -1,0 +1,34 @@
+"""Operators that users declare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Module
+from migraphx.ir.operation import Operation, RunModule, Value
+from migraphx.ir.shape import Shape
+
+
+class CustomOperation(Operation):
+    """Base of users' operators: `cpp`, where given, is its C++ body on target cpu, and `includes` what that needs.
+
+    The body computes elements `begin` to `end` of `out`; several threads run it on parts of their own. It sees the
+    inputs as `in0`, `in1` ..., their lens as `in0_lens` ..., `out_lens`, all row-major, and the attributes by name.
+    """
+
+    cpp: ClassVar[str] = ""
+    includes: ClassVar[tuple[str, ...]] = ("cmath",)
+
+    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+        """The user's answer, which must be what the user's shape rule promised."""
+        inputs = [Shape(dtypes.from_numpy(a.dtype), a.shape) for a in args]
+        promised = self.infer_with(inputs, modules)
+        value = np.asarray(self.compute(*args))
+        if value.shape != promised.lens or value.dtype != promised.numpy_dtype:
+            found = f"{value.dtype} of lens {list(value.shape)}"
+            self.refuse(inputs, f"compute gave {found}, its shape rule says {promised}")
+        return value
