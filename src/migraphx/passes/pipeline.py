@@ -20,7 +20,6 @@ from migraphx.passes.simplify_reshapes import simplify_reshapes
 SIMPLIFY: list[Pass] = [
     dead_code,  # first: what is not used needs no work
     simplify_qdq,  # products of integers, before constants are folded into floats
-    rewrite_quantization,  # what is left, as arithmetic that fuses
     fold_constants,  # weights as they are used: transposed, reshaped, converted
     simplify_reshapes,  # views out of the way, so that arithmetic meets
     simplify_algebra,  # batch norm and scales into weights
@@ -33,6 +32,7 @@ SIMPLIFY: list[Pass] = [
 optimize: list[Pass] = [
     rewrite_rnn,  # recurrent layers are loops from here on
     *SIMPLIFY,
+    rewrite_quantization,  # after the algebra, which would round a division by a scale otherwise
     fuse_attention,  # before softmax is taken apart
     fuse_dots,  # queries, keys and values: one product
     simplify_reshapes,  # the slices that it made become views of heads

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
@@ -53,9 +51,9 @@ def quantized(b: Builder, ins: Instruction) -> Instruction:
 
 
 def divided(b: Builder, x: Instruction, scale: Instruction) -> Instruction:
-    """x / scale; a product where that is the same."""
+    """x / scale; by a constant, the product with its reciprocal, which may differ in the last bit."""
     number = scalar_of(scale)
-    if number and abs(math.frexp(number)[0]) == 0.5 and 2.0**-100 < abs(number) < 2.0**100:
+    if number and 2.0**-100 < abs(number) < 2.0**100:
         return b.mul(x, b.full(1 / number, x))
     return b.div(x, scale)
 
