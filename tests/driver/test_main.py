@@ -126,7 +126,7 @@ def test_every_compile_option_has_a_flag(capsys):
     out = drive(capsys, "compile", "--help").out
     for flag in ("--enable-offload-copy", "--disable-fast-math", "--exhaustive-tune", "--num-threads"):
         assert flag in out
-    assert set(vars(CompileOptions())) == {"offload_copy", "fast_math", "exhaustive_tune", "num_threads"}
+    assert all(name.replace("_", "-") in out for name in vars(CompileOptions()))
 
 
 class Terminal(io.StringIO):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import migraphx
 from tests.driver.driving import drive, small, wanted
+from tests.onnx.one_node import model
 from tests.tolerances import assert_close
 
 
@@ -61,6 +63,35 @@ def test_compiled_file(file, capsys, tmp_path):
     assert "Compiling" in drive(capsys, "run", saved, "--ref").err
     late = drive(capsys, "run", saved, "--fp16")
     assert late.code == 2 and "compiled already" in late.err
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "fp8", "int4-weights"])
+def test_precisions(file, capsys, precision):
+    answer = drive(capsys, "run", file, "--batch", 2, f"--{precision}", "--json", "--ref")
+    assert f"Quantizing: {precision}" in answer.err
+    program = migraphx.parse_onnx(file, default_dim_value=2)
+    x = migraphx.generate_argument(program.get_parameter_shapes()["x"])
+    target = migraphx.get_target("ref")
+    quantize = getattr(migraphx, f"quantize_{precision.replace('-', '_')}")
+    quantize(program, *([target, [{"x": x}]] if precision in ("int8", "fp8") else []))
+    program.compile(target)
+    np.testing.assert_array_equal(outputs(answer)[0], np.asarray(program.run({"x": x})[0]))
+    assert not np.array_equal(outputs(answer)[0], wanted(np.asarray(x)))
+
+
+def test_precisions_on_cpu(file, capsys):
+    for words in (["--bf16"], ["--int8", "--fp16"]):
+        assert drive(capsys, "verify", file, *words, "--rms-tol", 0.02, "--atol", 0.02).code == 0
+
+
+def test_an_index_out_of_range_is_the_inputs_fault(capsys, tmp_path):
+    path = tmp_path / "gather.onnx"
+    nodes = [helper.make_node("Gather", ["t", "i"], ["y"], name="pick")]
+    path.write_bytes(model(nodes, {"i": np.zeros(3, np.int64)}, ["y"], {"t": np.ones((4, 2), np.float32)}))
+    np.save(tmp_path / "i.npy", np.array([0, 1, 9]))
+    for target in ("--cpu", "--ref"):
+        answer = drive(capsys, "run", path, target, "--load-arg", "@i", tmp_path / "i.npy")
+        assert answer.code == 3 and "9" in answer.err
 
 
 def test_time(file, capsys):

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from migraphx.driver.environment import loggers_asked_for, warn_of_unknown
 from migraphx.driver.options import add_common
-from migraphx.driver.result import MEANINGS, Exit, Result, Unsupported, UsageError
+from migraphx.driver.result import MEANINGS, Exit, Result, RunError, Unsupported, UsageError
 from migraphx.driver.terminal import coloured
 from migraphx.driver.verbs import (
     cache,
@@ -129,17 +129,17 @@ def answer(args: argparse.Namespace) -> int:
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.DONE
-    except (OSError, ValueError, IndexError) as error:
+    except (OSError, ValueError, RunError) as error:
         return fail(error, Exit.INPUT)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except Exception as error:
-        log.debug("internal error", exc_info=True)
         return fail(error, Exit.INTERNAL)
 
 
 def fail(error: Exception, code: Exit) -> int:
     """Say what went wrong, on standard error."""
+    log.debug("what went wrong:", exc_info=error)
     kind = f"{type(error).__name__}: " if code is Exit.INTERNAL or isinstance(error, OSError) else ""
     print(f"{PROGRAM}: {coloured('error', 'bad', sys.stderr)}: {kind}{error}", file=sys.stderr)
     return code

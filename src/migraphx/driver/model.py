@@ -6,6 +6,7 @@ import os
 from argparse import Namespace
 from collections.abc import Callable
 from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,15 @@ from migraphx.targets.target import Target
 
 DEFAULT_TARGET = "cpu"
 Inputs = dict[str, argument]
+QUANTIZERS: dict[str, Callable[[program], None]] = {
+    "fp16": migraphx.quantize_fp16,
+    "bf16": migraphx.quantize_bf16,
+    "int4-weights": migraphx.quantize_int4_weights,
+}
+CALIBRATING: dict[str, Callable[[program, Target, list[Inputs]], None]] = {
+    "int8": migraphx.quantize_int8,
+    "fp8": migraphx.quantize_fp8,
+}
 
 
 def read_model(args: Namespace) -> program:
@@ -74,7 +84,10 @@ def _onnx_options(args: Namespace) -> dict[str, Any]:
     }
     if args.default_dyn_dim:
         given["default_dyn_dim_value"] = dims.dimension("--default-dyn-dim", args.default_dyn_dim)
-    return {name: value for name, value in given.items() if value} | {"default_dim_value": args.batch}
+    chosen = {name: value for name, value in given.items() if value} | {"default_dim_value": args.batch}
+    for name in chosen.keys() - signature(migraphx.parse_onnx).parameters.keys():
+        raise Unsupported(f"{name}: this build reads no dynamic shapes")
+    return chosen
 
 
 def _refuse_onnx_options(args: Namespace, kind: str) -> None:
@@ -126,15 +139,15 @@ def target_of(args: Namespace) -> Target:
 
 
 def quantized(made: program, args: Namespace, inputs: Callable[[program], Inputs]) -> program:
-    """The program in the precisions asked for; a calibrating one sees the inputs of this run."""
+    """The program in the precisions asked for, in their order; those that calibrate see the inputs of this run."""
     if made.is_compiled() and args.precisions:
         raise UsageError(f"--{args.precisions[0]}: {args.file} is compiled already")
     for name in args.precisions:
         note(f"Quantizing: {name}")
-        if name in ("fp16", "bf16"):
-            {"fp16": migraphx.quantize_fp16, "bf16": migraphx.quantize_bf16}[name](made)
+        if name in CALIBRATING:
+            CALIBRATING[name](made, target_of(args), [inputs(made)])
         else:
-            raise Unsupported(f"--{name}: this build cannot quantize to {name}")
+            QUANTIZERS[name](made)
     return made
 
 

@@ -38,6 +38,10 @@ class UsageError(Exception):
     """The command line is well formed and means nothing: says which option."""
 
 
+class RunError(Exception):
+    """A run refused its inputs: an index out of range."""
+
+
 class Unsupported(Exception):
     """Something that this build lacks: says what."""
 

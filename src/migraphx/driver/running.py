@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import migraphx
 from migraphx.api.program import program
 from migraphx.driver.model import Inputs
+from migraphx.driver.result import RunError
 from migraphx.driver.terminal import progress
+
+
+@contextmanager
+def data_at_fault() -> Iterator[None]:
+    """An IndexError of a run is about the inputs' values; anywhere else it would be an error of ours."""
+    try:
+        yield
+    except IndexError as error:
+        raise RunError(str(error)) from error
 
 
 def prepared(made: program, inputs: Inputs) -> dict[str, Any]:
@@ -19,9 +31,9 @@ def prepared(made: program, inputs: Inputs) -> dict[str, Any]:
 
 def timed(made: program, params: dict[str, Any], iterations: int) -> list[float]:
     """Seconds of each of so many runs, after one that is not counted."""
-    made.run(params)
     seconds = []
-    with progress("running", iterations) as bar:
+    with data_at_fault(), progress("running", iterations) as bar:
+        made.run(params)
         for _ in range(iterations):
             start = time.perf_counter()
             made.run(params)

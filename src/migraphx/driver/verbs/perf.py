@@ -12,6 +12,7 @@ from migraphx.driver.data import generate
 from migraphx.driver.model import compiled, executable_of, read_model
 from migraphx.driver.options import add_compile, add_data, add_input, add_iterations
 from migraphx.driver.result import Result
+from migraphx.driver.running import data_at_fault
 from migraphx.driver.statistics import described, summary_lines
 from migraphx.driver.terminal import milliseconds, note, quantity
 from migraphx.inspect import Report, chrome_trace, performance_report
@@ -33,7 +34,7 @@ def run(args: Namespace) -> Result:
     inputs = {name: np.asarray(value) for name, value in generate(made, args).items()}
     note("Running performance report ...")
     executable = executable_of(made)
-    with progress("measuring"):
+    with data_at_fault(), progress("measuring"):
         report = performance_report(executable, inputs, args.iterations)
     if args.trace:
         Path(args.trace).write_text(json.dumps(chrome_trace(report)))

@@ -11,7 +11,7 @@ from migraphx.driver.model import compiled, optimized, read_model
 from migraphx.driver.options import add_compile, add_data, add_format, add_input
 from migraphx.driver.output import program_result
 from migraphx.driver.result import Result
-from migraphx.driver.running import prepared
+from migraphx.driver.running import data_at_fault, prepared
 from migraphx.driver.terminal import note
 
 
@@ -25,7 +25,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> Result:
     made = compiled(read_model(args), args, partial(generate, args=args))
     note("Allocating params ...")
-    outputs = made.run(prepared(made, generate(made, args)))
+    params = prepared(made, generate(made, args))
+    with data_at_fault():
+        outputs = made.run(params)
     if args.json:
         return Result("", {"outputs": [_described(np.asarray(o), str(o.get_shape())) for o in outputs]})
     shown = program_result(args, made, optimized(made))

@@ -12,6 +12,7 @@ from migraphx.driver.data import generate
 from migraphx.driver.model import quantized, read_model, target_of
 from migraphx.driver.options import add_compile, add_data, add_input, compile_options
 from migraphx.driver.result import Exit, Result
+from migraphx.driver.running import data_at_fault
 from migraphx.driver.terminal import coloured, note
 from migraphx.inspect import Check, Tolerance, bisect, reduce_program, verify_instructions, verify_program
 from migraphx.ir.text import program_text
@@ -45,7 +46,7 @@ def run(args: Namespace) -> Result:
     tolerance = Tolerance(args.rms_tol, args.atol, args.rtol)
     mode = next((how for name, how in MODES.items() if getattr(args, name)), _whole)
     given = {"double": args.ref_use_double, "compile_options": compile_options(args)}
-    with progress("verifying"):
+    with data_at_fault(), progress("verifying"):
         passed, lines, data = mode(made._impl, target.name, inputs, tolerance, **given)
     verdict = coloured("agrees with ref", "good") if passed else coloured("DIFFERS from ref", "bad")
     allowed = f"rms {tolerance.rms:g}, absolute {tolerance.atol:g}, relative {tolerance.rtol:g}"
