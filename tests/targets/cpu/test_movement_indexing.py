@@ -36,6 +36,10 @@ def test_movement() -> None:
         Case("squeeze", lambda b, x: b.unsqueeze(b.squeeze(x, axes=(1,)), axes=(0, 3)), (shape(3, 1, 8),)),
         Case("broadcast", lambda b, x: b.broadcast(x, axis=1, out_lens=(2, 5, 3)), (shape(5),)),
         Case("layout", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(2, 5, 3, 4),)),
+        *(
+            Case(f"planes_{lens}_{t}", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(*lens, type=t),))
+            for lens, t in (((1, 3, 9, 11), "float"), ((3, 3, 5, 7), "int32"), ((2, 3, 8, 8), "half"))
+        ),
         Case("contiguous", lambda b, x: b.contiguous(x), (permuted("float", (2, 5, 3, 4), (0, 2, 3, 1)),)),
         Case("concat", lambda b, x, y: b.concat(x, y, axis=1), (shape(3, 5), shape(3, 9))),
         Case("concat_last", lambda b, x, y: b.concat(b.relu(x), y, b.relu(x), axis=-1), (shape(3, 5), shape(3, 9))),

@@ -28,7 +28,31 @@ def pointwise_call(module: Module, reads: Sequence[View], write: View, origin: s
 def copy_call(read: View, write: View, origin: str = "") -> Call:
     """Copy one view into another of equal lens and type; narrow types as the bits that they are."""
     read, write = (replace(v, type=f"uint{8 * v.itemsize}") if v.type in NARROW else v for v in (read, write))
+    if _three_planes(read, write):
+        return _interleave_call(read, write, origin)
     return _call(lambda names, scope: names[0], [read], write, "copy", origin)
+
+
+def _three_planes(read: View, write: View) -> bool:
+    """Whether this is an image of three planes that becomes one of pixels, as interleave.hpp has it."""
+    nest = loops((read, write), lead=0)
+    planes, pixels = nest.lens[-2:] if nest.rank > 1 else (0, 0)
+    return (
+        planes == 3 and nest.rank <= 3 and pixels >= SHORT_ROW and read.itemsize == 4
+        and nest.strides[0][-1] == 1 and nest.strides[1][-2:] == (1, 3)
+    )  # fmt: skip
+
+
+def _interleave_call(read: View, write: View, origin: str) -> Call:
+    nest = loops((read, write), lead=0)
+    images, (x_image, y_image) = (nest.lens[0], [s[0] for s in nest.strides]) if nest.rank == 3 else (1, (0, 0))
+    sizes = (images, nest.lens[-1], x_image, nest.strides[0][-2], y_image)
+    line = (
+        "interleave(t, Interleave{a[0], a[1], a[2], a[3], a[4]}, reinterpret_cast<const uint32_t*>(p[0]), "
+        "reinterpret_cast<uint32_t*>(p[1]));"
+    )
+    kernel = Kernel("// copy of three planes\n" + function([line]), ("interleave.hpp",))
+    return Call(kernel, (read,), (write,), sizes, "copy", origin)
 
 
 def _call(
