@@ -1,9 +1,12 @@
 """RNN, GRU and LSTM give onnxruntime's answers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+from onnx import helper
 
-from tests.onnx.one_node import one_node, ours, theirs
+from tests.onnx.one_node import model, one_node, ours, theirs
 from tests.tolerances import assert_close
 
 STEPS, BATCH, INPUTS, HIDDEN = 5, 3, 4, 2
@@ -20,14 +23,13 @@ OPTIONS = {
 CASES = [(op, options) for op, every in OPTIONS.items() for options in every]
 
 
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
-@pytest.mark.parametrize("lens", [False, True])
-@pytest.mark.parametrize(("op", "options"), CASES)
-def test_layer(op, options, lens, direction):
-    rng = np.random.default_rng(0)
+def layer(
+    rng: np.random.Generator, op: str, options: dict[str, Any], direction: str, lens: bool
+) -> tuple[list[np.ndarray | None], dict[str, Any]]:
+    """Inputs and attributes of one node."""
     d, g = 2 if direction == "bidirectional" else 1, GATES[op]
 
-    def normal(*shape):
+    def normal(*shape: int) -> np.ndarray:
         return rng.normal(size=shape).astype(np.float32)
 
     inputs = [
@@ -38,7 +40,7 @@ def test_layer(op, options, lens, direction):
         np.array([5, 2, 3], np.int32) if lens else None,
         normal(d, BATCH, HIDDEN),
     ]
-    attributes = dict(options)
+    attributes = {"hidden_size": HIDDEN, "direction": direction, **options}
     if op == "LSTM":
         inputs.append(normal(d, BATCH, HIDDEN))
     if attributes.pop("peepholes", False):
@@ -46,11 +48,35 @@ def test_layer(op, options, lens, direction):
     for name in ("activations", "activation_alpha"):
         if name in attributes:
             attributes[name] = attributes[name] * d
-    data = one_node(
-        op, inputs, 3 if op == "LSTM" else 2, hidden_size=HIDDEN, direction=direction, **attributes
-    )
+    return inputs, attributes
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("lens", [False, True])
+@pytest.mark.parametrize(("op", "options"), CASES)
+def test_layer(op, options, lens, direction):
+    inputs, attributes = layer(np.random.default_rng(0), op, options, direction, lens)
+    data = one_node(op, inputs, 3 if op == "LSTM" else 2, **attributes)
     given = {f"x{k}": v for k, v in enumerate(inputs) if v is not None}
     for got, want in zip(ours(data, given), theirs(data, given), strict=True):
+        assert_close(got, want, scale=4)
+
+
+@pytest.mark.parametrize(("direction", "lens"), [("forward", True), ("reverse", True), ("bidirectional", False)])
+def test_layers_on_cpu(direction, lens):
+    """All options in one program; weights are constants, as in models."""
+    rng, nodes, given, constants, outputs = np.random.default_rng(1), [], {}, {}, []
+    for n, (op, options) in enumerate(CASES):
+        inputs, attributes = layer(rng, op, options, direction, lens)
+        names = ["" if v is None else f"n{n}x{k}" for k, v in enumerate(inputs)]
+        made = [f"n{n}y{k}" for k in range(3 if op == "LSTM" else 2)]
+        nodes.append(helper.make_node(op, names, made, **attributes))
+        outputs += made
+        for k, v in enumerate(inputs):
+            if v is not None:
+                (constants if k in (1, 2, 3, 7) else given)[names[k]] = v
+    data = model(nodes, given, outputs, constants)
+    for got, want in zip(ours(data, given, "cpu"), theirs(data, given), strict=True):
         assert_close(got, want, scale=4)
 
 

@@ -20,7 +20,7 @@ def shift_sequence(b: Builder, x: Instruction, lens: Instruction) -> Instruction
     steps = x.shape.lens[0]
     at, lengths = _table(b, lens, steps)
     source = b.sub(at, b.sub(b.full(steps, at), lengths))
-    return _rows_or_zero(b, x, source, b.less(source, b.full(0, source)), 1)
+    return _rows_or_zero(b, x, source, b.greater(source, b.full(-1, source)), 1)
 
 
 @rewrites(lambda b, x, lens: b.rnn_var_sl_shift_output(x, lens))
@@ -28,12 +28,12 @@ def shift_output(b: Builder, x: Instruction, lens: Instruction, root: Instructio
     """x[t], or x[t + (T - lengths)] of a direction read backwards, where t is below the length, else 0"""
     steps = x.shape.lens[0]
     at, lengths = _table(b, lens, steps)
-    beyond = b.logical_not(b.less(at, lengths))
+    inside = b.less(at, lengths)
     made = []
     for d in range(x.shape.lens[1]):
         back = root.op.attributes()["direction"] == "reverse" or d == 1
         source = b.add(at, b.sub(b.full(steps, at), lengths)) if back else at
-        made.append(_rows_or_zero(b, b.slice(x, axes=(1,), starts=(d,), ends=(d + 1,)), source, beyond, 2, back))
+        made.append(_rows_or_zero(b, b.slice(x, axes=(1,), starts=(d,), ends=(d + 1,)), source, inside, 2, back))
     return b.concat(*made, axis=1) if len(made) > 1 else made[0]
 
 
@@ -75,9 +75,9 @@ def _table(b: Builder, lens: Instruction, steps: int) -> tuple[Instruction, Inst
 
 
 def _rows_or_zero(
-    b: Builder, x: Instruction, source: Instruction, none: Instruction, batch: int, moved: bool = True
+    b: Builder, x: Instruction, source: Instruction, inside: Instruction, batch: int, moved: bool = True
 ) -> Instruction:
-    """x[source] along the steps, 0 where `none`; sequences are dimension `batch` of x."""
+    """x[source] along the steps where `inside`, else 0; sequences are dimension `batch` of x."""
     axes = [d for d in range(1, x.shape.ndim) if d != batch]
 
     def spread(v: Instruction) -> Instruction:
@@ -85,7 +85,7 @@ def _rows_or_zero(
 
     if moved:
         x = b.gather_elements(x, spread(b.clamp(source, 0, x.shape.lens[0] - 1)), axis=0)
-    return b.where(spread(none), b.full(0, x), x)
+    return b.where(spread(inside), x, b.full(0, x))
 
 
 def rewrite_rnn(module: Module) -> None:
