@@ -92,7 +92,7 @@ def test_linear_models(post):
 
 @pytest.mark.parametrize("kernel", ["LINEAR", "RBF", "POLY", "SIGMOID"])
 def test_support_vectors(kernel):
-    fitted = SVR(kernel=kernel.lower(), gamma=0.3, coef0=0.5, degree=3).fit(X, Y)
+    fitted = SVR(kernel=kernel.lower(), gamma=0.3, coef0=0.5, degree=3).fit(X, Y)  # type: ignore[arg-type]
     given = {
         "coefficients": fitted.dual_coef_.reshape(-1).tolist(),
         "support_vectors": fitted.support_vectors_.reshape(-1).tolist(),
@@ -140,7 +140,7 @@ def test_forests():
 
 
 def test_two_classes_by_one_weight():
-    tree = {"nodes_treeids": [0] * 3, "nodes_nodeids": [0, 1, 2], "nodes_featureids": [1, 0, 0]}
+    tree: dict[str, Any] = {"nodes_treeids": [0] * 3, "nodes_nodeids": [0, 1, 2], "nodes_featureids": [1, 0, 0]}
     tree |= {"nodes_modes": ["BRANCH_GT", "LEAF", "LEAF"], "nodes_values": [0.1, 0.0, 0.0]}
     tree |= {"nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "class_ids": [0, 0]}
     tree |= {"class_treeids": [0, 0], "class_nodeids": [1, 2], "class_weights": [0.7, -1.2]}
@@ -148,7 +148,7 @@ def test_two_classes_by_one_weight():
 
 
 def test_bad_trees_are_named():
-    tree = {"nodes_treeids": [0], "nodes_nodeids": [0], "nodes_featureids": [0], "nodes_values": [0.0]}
+    tree: dict[str, Any] = {"nodes_treeids": [0], "nodes_nodeids": [0], "nodes_featureids": [0], "nodes_values": [0.0]}
     tree |= {"nodes_truenodeids": [0], "nodes_falsenodeids": [0]}
     tree |= {"target_treeids": [0], "target_nodeids": [0], "target_ids": [0], "target_weights": [1.0], "n_targets": 1}
     for mode, why in (("BRANCH_LEQ", "cycle"), ("BRANCH_ODD", "BRANCH_ODD")):
