@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Callable
-from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from migraphx.ir.operation import Literal, Parameter
 from migraphx.ir.program import Program
 from migraphx.mxr.upstream_read import is_upstream
 from migraphx.passes.dead_code import dead_code
-from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import SIMPLIFY
 from migraphx.runtime.executable import Executable
 from migraphx.targets.registry import TARGETS, get_target
@@ -50,13 +49,21 @@ def read_model(args: Namespace) -> program:
     else:
         _refuse_onnx_options(args, kind)
         made = migraphx.load(args.file)
+    return changed(made, args) if args.trim or args.optimize or args.apply_pass else made
+
+
+def changed(made: program, args: Namespace) -> program:
+    """Trimmed, simplified, and the chosen passes run; what came compiled is to be compiled again."""
+    made = made.clone() if made.is_compiled() else made
     if args.trim:
         trim(made._impl.main, args.trim)
         made._impl.drop_unused_modules()
     if args.optimize:
         run_passes(made._impl, SIMPLIFY)
-    if args.apply_pass:
-        run_passes(made._impl, passes_named(args.apply_pass))
+    try:
+        migraphx.run_passes(made, [name for word in args.apply_pass for name in word.split(",") if name])
+    except ValueError as error:
+        raise UsageError(f"--apply-pass: {error}") from None
     return made
 
 
@@ -108,23 +115,6 @@ def trim(main: Module, count: int) -> None:
         raise UsageError(f"--trim {count} leaves nothing of {len(body)} instructions")
     main.replace_return(ends)
     dead_code(main)
-
-
-def known_passes() -> dict[str, Pass]:
-    """Every pass of every target, by name."""
-    return {one.__name__: one for target in TARGETS for one in get_target(target).passes}
-
-
-def passes_named(words: list[str]) -> list[Pass]:
-    """The passes of `--apply-pass`, in the order given."""
-    known = known_passes()
-    names = [n for word in words for n in word.split(",") if n]
-    for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
-            raise UsageError(f"--apply-pass: unknown pass {name!r}; {hint}")
-    return [known[n] for n in names]
 
 
 # ---- compiling ----

@@ -5,12 +5,12 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+import migraphx
 from migraphx.driver.data import generate
 from migraphx.driver.model import compiled, executable_of, read_model
 from migraphx.driver.options import add_compile, add_data, add_input
 from migraphx.driver.result import Result
 from migraphx.driver.terminal import coloured, milliseconds, note, quantity
-from migraphx.inspect import explain
 from migraphx.targets.cpu.peaks import measure_peaks
 
 
@@ -25,7 +25,7 @@ def run(args: Namespace) -> Result:
     executable = executable_of(made)
     note("Measuring what this machine can do ...")
     flops, bandwidth = measure_peaks(executable.threads)
-    found = explain(made._impl, executable.target)
+    found = migraphx.explain(made, executable.target)
     described: list[dict[str, Any]] = []
     free = []
     for kernel in found.kernels:

@@ -6,16 +6,15 @@ from collections import defaultdict
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
+import migraphx
 from migraphx.driver.data import generate
-from migraphx.driver.model import compiled, executable_of, read_model
+from migraphx.driver.model import compiled, read_model
 from migraphx.driver.options import add_compile, add_data, add_input, add_iterations
 from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.statistics import described, summary_lines
 from migraphx.driver.terminal import milliseconds, note, quantity
-from migraphx.inspect import Report, chrome_trace, performance_report
+from migraphx.inspect import Report, chrome_trace
 from migraphx.targets.common.progress import progress
 
 
@@ -31,11 +30,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> Result:
     made = compiled(read_model(args), args, partial(generate, args=args))
     note("Allocating params ...")
-    inputs = {name: np.asarray(value) for name, value in generate(made, args).items()}
+    inputs = generate(made, args)
     note("Running performance report ...")
-    executable = executable_of(made)
     with data_at_fault(), progress("measuring"):
-        report = performance_report(executable, inputs, args.iterations)
+        report = migraphx.performance_report(made, inputs, args.iterations)
     if args.trace:
         Path(args.trace).write_text(json.dumps(chrome_trace(report)))
     found = described(report.runs)

@@ -6,16 +6,14 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-import numpy as np
-
+import migraphx
 from migraphx.driver.data import generate
 from migraphx.driver.model import quantized, read_model, target_of
 from migraphx.driver.options import add_compile, add_data, add_input, compile_options
 from migraphx.driver.result import Exit, Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.terminal import coloured, note
-from migraphx.inspect import Check, Tolerance, bisect, reduce_program, verify_instructions, verify_program
-from migraphx.ir.text import program_text
+from migraphx.inspect import Check, Tolerance
 from migraphx.targets.common.progress import progress
 
 
@@ -41,13 +39,13 @@ Answer = tuple[bool, list[str], dict[str, Any]]
 def run(args: Namespace) -> Result:
     target = target_of(args)
     made = quantized(read_model(args), args, partial(generate, args=args))
-    inputs = {name: np.asarray(value) for name, value in generate(made, args).items()}
+    inputs = generate(made, args)
     note(f"Verifying {target.name} against ref ...")
     tolerance = Tolerance(args.rms_tol, args.atol, args.rtol)
     mode = next((how for name, how in MODES.items() if getattr(args, name)), _whole)
-    given = {"double": args.ref_use_double, "compile_options": compile_options(args)}
+    given = {"double": args.ref_use_double, **vars(compile_options(args))}
     with data_at_fault(), progress("verifying"):
-        passed, lines, data = mode(made._impl, target.name, inputs, tolerance, **given)
+        passed, lines, data = mode(made, target, inputs, tolerance, **given)
     verdict = coloured("agrees with ref", "good") if passed else coloured("DIFFERS from ref", "bad")
     allowed = f"rms {tolerance.rms:g}, absolute {tolerance.atol:g}, relative {tolerance.rtol:g}"
     lines = [*lines, "", f"{target.name} {verdict} (tolerance: {allowed})"]
@@ -55,12 +53,12 @@ def run(args: Namespace) -> Result:
 
 
 def _whole(*question: Any, **given: Any) -> Answer:
-    report = verify_program(*question, **given)
+    report = migraphx.verify_program(*question, **given)
     return report.passed, [_line(c) for c in report.outputs], {"outputs": _data(report.outputs)}
 
 
 def _instructions(*question: Any, **given: Any) -> Answer:
-    found = verify_instructions(*question, **given)
+    found = migraphx.verify_instructions(*question, **given)
     lines = []
     for check in found:
         lines.append(check.text + (f"  <- {check.origin}" if check.origin else ""))
@@ -72,10 +70,10 @@ def _instructions(*question: Any, **given: Any) -> Answer:
 
 
 def _reduced(*question: Any, **given: Any) -> Answer:
-    found = reduce_program(*question, **given)
+    found = migraphx.reduce_program(*question, **given)
     if found is None:
         return True, ["nothing to reduce"], {"reduced": None}
-    text = program_text(found.program)
+    text = repr(found.program)
     lines = [text.rstrip(), "", f"differs at {found.instruction}" + (f", from {found.origin}" if found.origin else "")]
     data = {"instruction": found.instruction, "origin": found.origin, "program": text}
     checks = found.report.outputs
@@ -83,7 +81,7 @@ def _reduced(*question: Any, **given: Any) -> Answer:
 
 
 def _bisected(*question: Any, **given: Any) -> Answer:
-    found = bisect(*question, **given)
+    found = migraphx.bisect(*question, **given)
     data = {"kind": found.kind, "name": found.name, "index": found.index, "origin": found.origin}
     checks = found.report.outputs
     return found.kind == "none", str(found).splitlines(), {"bisection": {**data, "outputs": _data(checks)}}
