@@ -136,7 +136,7 @@ def parse(data: np.ndarray, name: str) -> tuple[dict[str, np.ndarray], dict[str,
 def _tensor(file: str, name: str, entry: Any, body: np.ndarray) -> np.ndarray:
     try:
         dtype, shape, (begin, end) = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
-        whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
+        whole = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in (*shape, begin, end))
     except (KeyError, TypeError, ValueError):
         raise FileError(f"{file}: the entry of tensor {name!r} is malformed") from None
     size = dtype.itemsize
@@ -144,4 +144,7 @@ def _tensor(file: str, name: str, entry: Any, body: np.ndarray) -> np.ndarray:
         size *= n
     if not whole or end - begin != size or end > body.size:
         raise FileError(f"{file}: tensor {name!r} does not fit the file (truncated?)")
-    return body[begin:end].view(dtype).reshape(shape)
+    try:
+        return body[begin:end].view(dtype).reshape(shape)
+    except ValueError as error:  # more dimensions than NumPy has, or a length beyond any memory beside one of 0
+        raise FileError(f"{file}: tensor {name!r}: {error}") from None

@@ -107,8 +107,11 @@ class _Loading:
         for n, line in enumerate(self.lines[name]):
             try:
                 self.ids[f"{name}:{n}"] = self._instruction(module, line)
-            except (KeyError, TypeError, AttributeError) as error:
-                raise FileError(f"module {name!r}, instruction {n} ({line.get('op', '?')}): {error!r}") from None
+            except FileError:
+                raise
+            except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
+                op = line.get("op", "?") if isinstance(line, dict) else "?"
+                raise FileError(f"module {name!r}, instruction {n} ({op}): {error!r}") from None
         return module
 
     def _instruction(self, module: Module, line: dict[str, Any]) -> Instruction:

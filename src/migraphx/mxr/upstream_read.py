@@ -156,6 +156,8 @@ def _literal(data: Mapping[str, Any]) -> tuple[np.ndarray, Shape]:
     raw = raw["bytes"] if isinstance(raw, dict) else raw
     if isinstance(raw, list) and raw and isinstance(raw[0], bytes):
         raw = b"".join(raw)
+    if not isinstance(raw, (bytes, list)):
+        raise ValueError(f"its data is no list of bytes but {type(raw).__name__}")
     flat = np.frombuffer(bytes(raw), shape.numpy_dtype)
     if flat.size != shape.element_space:
         raise ValueError(f"{flat.size} elements of data for {shape}")

@@ -129,7 +129,7 @@ def tfidf_vectorizer(
             continue
         target = np.zeros((len(grams), width), np.float32)  # adds each n-gram's count to its column
         target[np.arange(len(grams)), list(ngram_indexes[first : first + len(grams)])] = 1
-        for skip in range(1, 2 if size == 1 else max_skip_count + 2):
+        for skip in range(1, 2 if size == 1 else min(max_skip_count + 2, rows.shape.lens[1] + 1)):
             counts = occurrences(b, b.cast(rows, "int64"), grams, skip)
             if counts is not None:
                 total = b.add(total, b.dot(counts, b.literal(target)))
