@@ -13,7 +13,7 @@ import migraphx
 from migraphx.driver.main import VERBS, build_parser
 from migraphx.ir.operation import OPERATIONS
 from migraphx.targets.common import cache
-from tests.driver.driving import drive
+from tests.driver.driving import drive, small
 
 
 def test_op(capsys):
@@ -108,6 +108,18 @@ def test_bash_completes(capsys, tmp_path):
     assert completed(script, "migraphx-driver", "read", "--log-level", "d") == ["debug"]
 
 
-def test_every_verb_answers_json(capsys):
-    for verb in ("op", "onnx", "doctor"):
-        json.loads(drive(capsys, verb, "--json").out)
+def test_every_verb_answers_json(capsys, tmp_path):
+    model, saved = small(tmp_path), tmp_path / "report.json"
+    assert drive(capsys, "perf", model, "--ref", "-n", 10, "--json", "-o", saved).code == 0
+    json.loads(saved.read_text())
+    words: dict[str, list] = {
+        **{verb: [model] for verb in ("read", "params")},
+        **{verb: [model, "--ref"] for verb in ("compile", "run", "time", "verify")},
+        "perf diff": ["diff", saved, saved],
+        "cache": ["ls"],
+        "completion": ["bash"],
+    }
+    for verb in VERBS:
+        if verb not in ("perf", "explain", "doctor"):  # seen above and in their own tests
+            answer = drive(capsys, verb.split()[0], *words.get(verb, []), "--json")
+            assert answer.code == 0 and answer.data, verb

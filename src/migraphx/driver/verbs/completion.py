@@ -11,4 +11,5 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> Result:
-    return Result(SHELLS[args.shell](commands_of(args.parser)))
+    script = SHELLS[args.shell](commands_of(args.parser))
+    return Result(script, {"shell": args.shell, "script": script})
