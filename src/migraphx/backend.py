@@ -54,8 +54,12 @@ class MIGraphXRep(BackendRep):
         arrays = {n: a for parts in values.values() for n, a in parts.items()}
         dims = {n: dims_of(v) for n, v in given.items()}
         compiled, results = self.program_for(dims, arrays)
-        made = [r.array for r in compiled.run({n: arrays[n] for n in compiled.get_parameter_names()})]
+        made = self.execute(compiled, {n: arrays[n] for n in compiled.get_parameter_names()})
         return tuple(gathered(r, made) for r in results)
+
+    def execute(self, compiled: program, arrays: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
+        """The outputs of one of the compiled programs."""
+        return [r.array for r in compiled.run(arrays)]
 
     def program_for(
         self, dims: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
@@ -114,9 +118,10 @@ def gathered(result: Result, made: Sequence[np.ndarray]) -> Any:
 
 
 class MIGraphXBackend(Backend):
-    """Runs models on target `cpu`; a subclass names another one."""
+    """Runs models on target `cpu`; a subclass names another one, or another `rep`."""
 
     target = "cpu"
+    rep = MIGraphXRep
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
@@ -140,7 +145,7 @@ class MIGraphXBackend(Backend):
             raise ValueError(f"target {cls.target!r} does not run on device {device!r}")
         if kwargs:
             raise TypeError(f"prepare takes no {', '.join(kwargs)}")
-        made = MIGraphXRep(model, cls.target)
+        made = cls.rep(model, cls.target)
         if rows := missing_operators(made.model):
             raise OnnxError("operators that are not supported:\n  " + "\n  ".join(rows))
         return made

@@ -26,11 +26,11 @@ def wrong(outcomes: Iterable[Outcome]) -> dict[str, str]:
 
 
 def test_ref():
-    outcomes = list(run("ref"))
+    outcomes = list(run("ref", cases()))
     assert len(outcomes) >= 2033, "the suite of onnx 1.23"
     assert not (failed := wrong(outcomes)), failed
 
 
 def test_sample_on_cpu():
-    names = [f"^{group}/{name}$" for group, name in list(cases("cpu"))[::SHARE] if group != "Real"]
-    assert not (failed := wrong(run("cpu", "|".join(names)))), failed
+    chosen = [key for key in cases()[::SHARE] if key[0] != "Real"]
+    assert not (failed := wrong(run("cpu", chosen))), failed
