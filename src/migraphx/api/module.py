@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from enum import Enum
-from inspect import signature
+from inspect import Parameter, signature
 from typing import Any
 
 from migraphx.api.argument import argument, as_array
@@ -16,6 +16,7 @@ from migraphx.ir.operation import Operation, Return, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import module_text
+from migraphx.ops.macros import MACROS, find_macro
 
 
 class pooling_mode(Enum):
@@ -56,19 +57,23 @@ class op:
 class macro:
     """A composite of operators with its attributes: `macro("gelu", approximate="tanh")`."""
 
-    __slots__ = ("_attributes", "_name")
+    __slots__ = ("_attributes", "_build", "_name")
 
     def __init__(self, name: str, **attributes: Any) -> None:
-        if name not in COMPOSITES:
-            near = get_close_matches(name, COMPOSITES, 1)
+        build = find_macro(name)
+        if build is None:
+            near = get_close_matches(name, [*MACROS, *COMPOSITES], 1)
             raise ValueError(f"unknown macro {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-        _, *known = signature(COMPOSITES[name]).parameters  # the first is the builder
+        found = list(signature(build).parameters.values())[1:]  # the first is the builder
+        known = [p.name for p in found if p.kind in (Parameter.KEYWORD_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
+        if any(p.kind is Parameter.VAR_KEYWORD for p in found):  # an operator as it is
+            known = list(operation(name, **attributes).attributes())
         for key in attributes:
             if key not in known:
                 near = get_close_matches(key, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
                 raise ValueError(f"{name}: unknown attribute {key!r}{hint}")
-        self._name, self._attributes = name, attributes
+        self._build, self._name, self._attributes = build, name, attributes
 
     def name(self) -> str:
         return self._name
@@ -164,9 +169,8 @@ class module:
     def _expand(
         self, composite: macro, args: Sequence[instruction_ref | None], before: Instruction | None
     ) -> instruction_ref | list[instruction_ref]:
-        build = COMPOSITES[composite.name()]
         inputs = [None if a is None else self._own([a])[0] for a in args]
-        made = build(Builder(self._impl, before, self._origin), *inputs, **composite.values())
+        made = composite._build(Builder(self._impl, before, self._origin), *inputs, **composite.values())
         return instruction_ref(made) if isinstance(made, Instruction) else [instruction_ref(i) for i in made]
 
     def add_literal(self, data: Any) -> instruction_ref:

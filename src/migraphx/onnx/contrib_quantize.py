@@ -17,9 +17,10 @@ from migraphx.onnx.convolution import Lens
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.matmul import matmul_integer
 from migraphx.onnx.pooling import average_pool
-from migraphx.onnx.quantize import dequantize_linear, qlinear_conv, quantize_linear, requantized, spread
+from migraphx.onnx.quantize import dequantize_linear, qlinear_conv, quantize_linear, requantized
 from migraphx.onnx.registry import converter, register
 from migraphx.ops.composites_activation import scaled
+from migraphx.ops.macros import spread
 
 Value = Instruction
 

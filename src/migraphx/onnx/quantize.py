@@ -5,27 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.convolution import conv_integer, with_bias
 from migraphx.onnx.graph import element_type
 from migraphx.onnx.matmul import matmul_integer
 from migraphx.onnx.registry import converter
+from migraphx.ops.macros import spread
 
 Value = Instruction
-
-
-def spread(b: OnnxBuilder, x: Value, parameter: Value | None, axis: int, block_size: int) -> Value | None:
-    """A scale or zero point with x's lens: of one number, of one a slice along `axis`, or of one a block."""
-    if parameter is None:
-        return None
-    if block_size:
-        axis = axis_in(axis, x.shape.ndim)
-        wide = b.repeat_interleave(parameter, repeats=block_size, axis=axis)
-        return b.slice(wide, axes=(axis,), starts=(0,), ends=(x.shape.lens[axis],))
-    if parameter.shape.elements == 1:
-        return b.broadcast_to(b.reshape(parameter, dims=(1,) * x.shape.ndim), x.shape.lens)
-    axis = axis_in(axis, x.shape.ndim)
-    return b.broadcast(parameter, axis=axis, out_lens=x.shape.lens)
 
 
 @converter("QuantizeLinear")
