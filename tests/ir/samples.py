@@ -29,12 +29,14 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "onehot": {"depth": 3},
     "convert": {"target_type": "half"},
     "bit_cast": {"target_type": "uint8"},
+    "dimensions_of": {"end": 1},
     "elu": {"alpha": 0.1},
     "lrn": {"alpha": 1e-05},
 }
 # inputs of operators for which random ones rarely do
 INPUTS: dict[str, list[Shape]] = {
     "pack_int4": [Shape("int8", (2, 4))],
+    "dot_int4": [Shape("float", (2, 4)), Shape("int8", (2, 3)), Shape("float", (2, 3))],
     "unpack_int4": [Shape("uint8", (2, 4))],
     "pack_fp4": [Shape("float", (2, 4))],
     "unpack_fp4": [Shape("uint8", (2, 4))],

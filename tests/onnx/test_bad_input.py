@@ -131,12 +131,6 @@ def test_shapes_that_do_not_fit_name_the_node():
     refused(conv, "it (Conv)", "channels")
 
 
-def test_shapes_that_depend_on_inputs():
-    refused(
-        one_node("Reshape", [X, np.array([3, 2])]), "it (Reshape)", "its shape depends on the model's inputs"
-    )
-
-
 def test_newer_opset_and_none():
     refused(model([node("Relu", ["x"], ["y"])], {"x": X}, ["y"], opset=999), "opset 999")
     bare = onnx.ModelProto.FromString(model([node("Relu", ["x"], ["y"])], {"x": X}, ["y"]))
@@ -163,8 +157,9 @@ def test_options_that_do_not_fit():
     refused(data, "'bach'", "did you mean 'batch'", dim_params={"bach": 2})
     refused(data, "2 dimensions", map_input_dims={"data": [1]})
     refused(data, "length", default_dim_value=-1)
-    dynamic = migraphx.shape.dynamic_dimension(1, 4)
-    refused(data, "dynamic", dim_params={"batch": dynamic})
+    batch = migraphx.shape.dynamic_dimension(1, 4)
+    refused(data, "both give 'data'", map_input_dims={"data": [1, 3]}, map_dyn_input_dims={"data": [batch, 3]})
+    refused(data, "not both", default_dim_value=2, default_dyn_dim_value=batch)
 
 
 def test_damaged_weights():

@@ -9,9 +9,11 @@ from typing import Any
 from migraphx.api.program import program
 from migraphx.api.shape import dynamic_dimension
 from migraphx.ir.program import Program
+from migraphx.ir.shape import DynamicDimension
 from migraphx.onnx.builder import Options
+from migraphx.onnx.deferred import import_dynamic
 from migraphx.onnx.graph import Model
-from migraphx.onnx.importer import import_model, operators
+from migraphx.onnx.importer import operators
 from migraphx.onnx.model import read, read_buffer
 
 Dim = int | dynamic_dimension
@@ -28,11 +30,16 @@ def parse_onnx(
     use_debug_symbols: bool = False,
     external_data_path: str = "",
     output_names: Sequence[str] = (),
+    default_dyn_dim_value: dynamic_dimension | None = None,
+    map_dyn_input_dims: Mapping[str, Sequence[Dim]] | None = None,
 ) -> program:
-    """The program of an ONNX file. Its shapes are static.
+    """The program of an ONNX file.
 
     `map_input_dims` gives whole shapes by input (a list of shapes for a sequence), `dim_params` lengths by the
-    names that the model gives its dimensions, `default_dim_value` the rest. Operators that are not supported are
+    names that the model gives its dimensions, `default_dim_value` the rest. A length may be a range, a
+    `shape.dynamic_dimension`: in `dim_params`, in `map_dyn_input_dims` (whole shapes) and as `default_dyn_dim_value`
+    (in place of `default_dim_value`). Nodes whose lengths are known only in a run stay nodes of ONNX in the program
+    (operator `onnx`), which the target converts for the lengths that arrive. Operators that are not supported are
     all listed in one error, unless `skip_unknown_operators`: then the program can be read but not run.
     `max_loop_iterations` bounds a Loop without trip count. `use_debug_symbols` adds the exporter's source lines
     to instructions' origins. External data must lie inside `external_data_path`, by default the model's folder.
@@ -49,6 +56,8 @@ def parse_onnx(
         max_loop_iterations,
         use_debug_symbols,
         output_names,
+        default_dyn_dim_value,
+        map_dyn_input_dims,
     )
     return _program(read(filename, external_data_path), options, print_program_on_error)
 
@@ -64,6 +73,8 @@ def parse_onnx_buffer(
     use_debug_symbols: bool = False,
     external_data_path: str = "",
     output_names: Sequence[str] = (),
+    default_dyn_dim_value: dynamic_dimension | None = None,
+    map_dyn_input_dims: Mapping[str, Sequence[Dim]] | None = None,
 ) -> program:
     """As `parse_onnx`, from a serialized ModelProto; external data needs `external_data_path`."""
     options = _options(
@@ -74,6 +85,8 @@ def parse_onnx_buffer(
         max_loop_iterations,
         use_debug_symbols,
         output_names,
+        default_dyn_dim_value,
+        map_dyn_input_dims,
     )
     return _program(read_buffer(onnx_buffer, external_data_path), options, print_program_on_error)
 
@@ -91,11 +104,18 @@ def _options(
     max_loop_iterations: int,
     use_debug_symbols: bool,
     output_names: Sequence[str],
+    default_dyn_dim_value: dynamic_dimension | None,
+    map_dyn_input_dims: Mapping[str, Sequence[Dim]] | None,
 ) -> Options:
+    if default_dyn_dim_value is not None and default_dim_value != 1:
+        raise ValueError("give default_dim_value or default_dyn_dim_value, not both")
+    if twice := set(map_input_dims or {}) & set(map_dyn_input_dims or {}):
+        raise ValueError(f"map_input_dims and map_dyn_input_dims both give {min(twice)!r}")
+    dims = {**(map_input_dims or {}), **(map_dyn_input_dims or {})}
     return Options(
-        default_dim_value=_static(default_dim_value),
-        map_input_dims={n: _lens(dims) for n, dims in (map_input_dims or {}).items()},
-        dim_params={n: _static(d) for n, d in (dim_params or {}).items()},
+        default_dim_value=_dim(default_dim_value if default_dyn_dim_value is None else default_dyn_dim_value),
+        map_input_dims={n: _lens(d) for n, d in dims.items()},
+        dim_params={n: _dim(d) for n, d in (dim_params or {}).items()},
         skip_unknown_operators=skip_unknown_operators,
         max_loop_iterations=max_loop_iterations,
         use_debug_symbols=use_debug_symbols,
@@ -107,22 +127,20 @@ def _lens(dims: Any) -> Any:
     """An input's lens; a list of them for a sequence; None for an optional that is empty."""
     if dims is None:
         return None
-    return [_lens(d) if isinstance(d, Sequence) else _static(d) for d in dims]
+    return [_lens(d) if isinstance(d, Sequence) else _dim(d) for d in dims]
 
 
-def _static(dim: Dim) -> int:
-    """A length; ValueError for one that is negative or known only at run time."""
+def _dim(dim: Dim) -> int | DynamicDimension:
+    """A length or a range; ValueError for a length that is none."""
     if isinstance(dim, dynamic_dimension):
-        if not dim.is_fixed():
-            raise ValueError(f"{dim!r}: dynamic shapes are not supported; give one length")
-        dim = dim.min
+        return dim._impl.min if dim.is_fixed() else dim._impl
     if int(dim) != dim or dim < 0:
         raise ValueError(f"a dimension must be a length, is {dim!r}")
     return int(dim)
 
 
 def _program(model: Model, options: Options, print_program_on_error: bool) -> program:
-    return published(import_model(model, options, print_program_on_error).program)
+    return published(import_dynamic(model, options, print_program_on_error).program)
 
 
 def published(impl: Program) -> program:

@@ -163,6 +163,8 @@ def _bind(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
     given = value if isinstance(value, Argument) else Argument.of(_native(name, value))
     if given.shape is expected or _same(given.shape, expected):
         return given
+    if expected.dynamic:
+        return _bind_dynamic(name, expected, given)
     if given.shape.type != expected.type or given.shape.lens != expected.lens:
         raise ValueError(f"input {name!r} must have shape {expected}, got {given.shape}")
     copy = Argument.empty(expected)
@@ -170,6 +172,16 @@ def _bind(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
     if expected.broadcasted and copy.array.tobytes() != given.array.tobytes():
         raise ValueError(f"input {name!r} has shape {expected}: its values must be equal where the stride is 0")
     return copy
+
+
+def _bind_dynamic(name: str, expected: Shape, given: Argument) -> Argument:
+    """The argument row-major; ValueError names the dimension that is out of its range."""
+    if given.shape.type != expected.type or given.shape.ndim != expected.ndim:
+        raise ValueError(f"input {name!r} must have shape {expected}, got {given.shape}")
+    for d, (n, range) in enumerate(zip(given.shape.lens, expected.dyn_dims, strict=True)):
+        if not range.min <= n <= range.max:
+            raise ValueError(f"input {name!r}: dimension {d} must be in [{range.min}, {range.max}], is {n}")
+    return given if given.shape.standard else Argument.of(np.ascontiguousarray(given.array))
 
 
 def _native(name: str, value: Any) -> np.ndarray:
@@ -202,7 +214,7 @@ def _output(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
     if isinstance(value, (list, tuple, int, float)):
         raise TypeError(f"output {name!r} must be memory to write to, got a {type(value).__name__}")
     given = value if isinstance(value, Argument) else Argument.of(as_array(value))
-    if not _same(given.shape, expected):
+    if not expected.dynamic and not _same(given.shape, expected):
         raise ValueError(f"output {name!r} must have shape {expected}, got {given.shape}")
     if given._array is not None and not given._array.flags.writeable:
         raise ValueError(f"output {name!r} is read-only memory")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from migraphx.ir.dynamic import infer_shape
 from migraphx.ir.operation import Literal, Operation, Parameter, Return, ShapeError
 from migraphx.ir.shape import Shape
 
@@ -138,7 +139,7 @@ class Module:
         if before is None and self._last is not None and isinstance(self._last.op, Return):
             before = self._last
         try:
-            shape = op.infer_with([i.shape for i in inputs], modules)
+            shape = infer_shape(op, [i.shape for i in inputs], modules)
         except ShapeError as error:
             raise ShapeError(f"{error}" + (f", from {origin}" if origin else "")) from None
         return self._link(Instruction(op, inputs, shape, modules, origin), before)
@@ -168,7 +169,7 @@ class Module:
     ) -> None:
         """Change an instruction in place; its users stay. The shape is inferred anew."""
         inputs = tuple(inputs)
-        ins.shape = op.infer_with([i.shape for i in inputs], modules)
+        ins.shape = infer_shape(op, [i.shape for i in inputs], modules)
         ins.op, ins.modules = op, tuple(modules)
         self._set_inputs(ins, inputs)
 

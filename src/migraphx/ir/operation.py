@@ -12,6 +12,7 @@ import numpy as np
 from migraphx.ir.shape import Shape
 
 if TYPE_CHECKING:
+    from migraphx.ir.dynamic import Site
     from migraphx.ir.module import Module
 
 OPERATIONS: dict[str, type[Operation]] = {}
@@ -40,6 +41,8 @@ class Operation:
     arity: ClassVar[int | None] = None  # None: any number of inputs
     view: ClassVar[bool] = False  # the output is the input's own memory, seen through other strides
     _defaults: ClassVar[dict[str, Any]] = {}  # of the attributes, by name; MISSING where one must be given
+    deferred: ClassVar[bool] = False  # stands for what it expands to: it must be expanded before a target compiles it
+    takes_dynamic: ClassVar[bool] = False  # `infer` is given dynamic shapes as they are
     pure: ClassVar[bool] = True  # equal inputs give equal outputs, and nothing else happens
 
     def __init_subclass__(cls, /, name: str | None = None, **kwargs: Any) -> None:
@@ -100,6 +103,14 @@ class Operation:
     def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
         return self.compute(*args)
 
+    def expand(self, site: Site, inputs: Sequence[Any]) -> Any:
+        """What the instruction is in `site.module` once the lengths of its inputs are known.
+
+        An instruction, a tuple of them, a list for a sequence; NotImplemented where it is itself. ValueNeeded where
+        values must be known as well.
+        """
+        return NotImplemented
+
     def attributes(self) -> dict[str, Any]:
         return {key: self.__dict__[key] for key in self._defaults}
 
@@ -133,7 +144,7 @@ def operation(name: str, /, **attributes: Any) -> Operation:
             raise ValueError(f"{name}: unknown attribute {key!r}{hint}")
     try:
         return cls(**{k: coerce(v, str(known[k].type)) for k, v in attributes.items()})
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name}: {error}") from None
 
 
@@ -144,7 +155,7 @@ def coerce(value: Any, annotation: str) -> Any:
             value = (value,)
         inner = annotation.removeprefix("tuple[").removesuffix("]").removesuffix(", ...")
         return tuple(coerce(v, inner) for v in value)
-    plain = {"bool": bool, "int": int, "float": float}.get(annotation)
+    plain = {"bool": bool, "int": int, "float": float, "str": str}.get(annotation)
     if plain is None:
         return value
     if plain(value) != value and value == value:

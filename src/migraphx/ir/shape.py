@@ -23,10 +23,15 @@ class DynamicDimension:
     def __post_init__(self) -> None:
         if not 0 <= self.min <= self.max:
             raise ValueError(f"dynamic dimension needs 0 <= min <= max, got [{self.min}, {self.max}]")
+        if any(not self.min <= n <= self.max for n in self.optimals):
+            raise ValueError(f"optimals {self.optimals} are not all in [{self.min}, {self.max}]")
 
     @property
     def is_fixed(self) -> bool:
         return self.min == self.max
+
+    def __str__(self) -> str:
+        return f"[{self.min}, {self.max}, {{{', '.join(map(str, self.optimals))}}}]"
 
 
 def standard_strides(lens: Sequence[int]) -> tuple[int, ...]:
@@ -75,6 +80,14 @@ class Shape:
                 f"array strides {array.strides} are negative or no multiples of {size} bytes: copy it first"
             )
         return cls(dtypes.from_numpy(array.dtype), array.shape, tuple(s // size for s in array.strides))
+
+    @classmethod
+    def of_dims(cls, type: str, dims: Sequence[int | DynamicDimension]) -> Shape:
+        """Row-major where every dimension is a length or fixed, else dynamic."""
+        ranges = [d if isinstance(d, DynamicDimension) else DynamicDimension(d, d) for d in dims]
+        if all(d.is_fixed for d in ranges):
+            return cls(type, tuple(d.min for d in ranges))
+        return cls(type, dyn_dims=tuple(ranges))
 
     @classmethod
     def tuple_of(cls, shapes: Iterable[Shape]) -> Shape:
@@ -145,13 +158,17 @@ class Shape:
         return self if self.type == "tuple" or self.dyn_dims else Shape(self.type, self.lens)
 
     def __str__(self) -> str:
+        if self.dyn_dims:
+            return f"dynamic, {self.type}_type, {{{', '.join(map(str, self.dyn_dims))}}}"
         if self.type == "tuple":
             return f"tuple_type({'; '.join(map(str, self.sub_shapes))})"
-        if self.dyn_dims:
-            dims = ", ".join(f"[{d.min}, {d.max}, {{{', '.join(map(str, d.optimals))}}}]" for d in self.dyn_dims)
-            return f"{self.type}_type, dynamic, {{{dims}}}"
         lens, strides = (", ".join(map(str, v)) for v in (self.lens, self.strides))
         return f"{self.type}_type, {{{lens}}}, {{{strides}}}"
+
+
+UNBOUNDED = 2**63 - 1
+UNKNOWN = Shape("tuple", dyn_dims=(DynamicDimension(0, UNBOUNDED),))
+"""Of a value of which nothing is known before a run: not its type, not its rank, not even whether it is a sequence."""
 
 
 def permuted(type: str, lens: Sequence[int], permutation: Sequence[int]) -> Shape:

@@ -12,10 +12,10 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, operation
 from migraphx.ir.program import Program
-from migraphx.ir.shape import DynamicDimension, Shape
+from migraphx.ir.shape import DynamicDimension, Shape, strided
 
 SHOWN_ELEMENTS = 10
-LINE = re.compile(r"(?P<name>\S+) = (?P<op>@\w+|[\w:]+)(?P<rest>.*?)(?: -> (?P<shape>\S+_type.*))?$")
+LINE = re.compile(r"(?P<name>\S+) = (?P<op>@\w+|[\w:]+)(?P<rest>.*?)(?: -> (?P<shape>(?:dynamic, )?\S+_type.*))?$")
 
 
 class TextError(ValueError):
@@ -142,7 +142,7 @@ class _Reader:
                     raise  # from an inner module: it names its own line
                 except KeyError as error:
                     raise TextError(f"{line!r}: unknown name {error}") from error
-                except (ValueError, IndexError) as error:
+                except (ValueError, IndexError, OverflowError, MemoryError) as error:
                     raise TextError(f"{line!r}: {error}") from error
         return module
 
@@ -172,15 +172,11 @@ class _Reader:
 
 
 def _literal(text: str, shape: Shape) -> np.ndarray:
-    if text == "{ ... }":
-        values = np.zeros(shape.elements)
-    else:
-        values = np.array([float(v) for v in text.strip("{}").split(",") if v.strip()])
-        if shape.type in dtypes.INTEGERS:
-            values = np.array([int(v) for v in text.strip("{}").split(",") if v.strip()], shape.numpy_dtype)
-    flat = np.zeros(shape.element_space, shape.numpy_dtype)
-    view = np.ndarray(shape.lens, flat.dtype, flat, strides=[s * flat.itemsize for s in shape.strides])
-    view[...] = values.reshape(shape.lens).astype(shape.numpy_dtype)
+    view = strided(np.zeros(shape.element_space, shape.numpy_dtype), shape)
+    if text != "{ ... }":
+        read, dtype = (int, view.dtype) if shape.type in dtypes.INTEGERS else (float, None)
+        values = np.array([read(v) for v in text.strip("{}").split(",") if v.strip()], dtype)
+        view[...] = values.reshape(shape.lens).astype(view.dtype)
     view.flags.writeable = False
     return view
 
@@ -206,7 +202,10 @@ def _value(text: str, at: int) -> tuple[Any, int]:
         while text[at] != "}":
             item, at = _value(text, at)
             items.append(item)
-            at += len(re.match(r",?\s*", text[at:])[0])  # type: ignore[index]
+            gap = len(re.match(r",?\s*", text[at:])[0])  # type: ignore[index]
+            if not gap and text[at] != "}":
+                raise ValueError(f"a list is broken at {text[at : at + 10]!r}")
+            at += gap
         return tuple(items), at + 1
     if text[at] == '"':
         found = re.compile(r'"((?:[^"\\]|\\.)*)"').match(text, at)
@@ -232,7 +231,7 @@ def parse_shape(text: str) -> Shape:
     found = re.fullmatch(r"(\w+)_type, \{([\d, ]*)\}, \{([\d, ]*)\}", text)
     if found:
         return Shape(found[1], _ints(found[2]), _ints(found[3]))
-    found = re.fullmatch(r"(\w+)_type, dynamic, \{(.*)\}", text)
+    found = re.fullmatch(r"dynamic, (\w+)_type, \{(.*)\}", text)
     if not found:
         raise ValueError(f"not a shape: {text!r}")
     dims = re.findall(r"\[(\d+), (\d+), \{([\d, ]*)\}\]", found[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from migraphx.ir.dynamic import infer_shape
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, Parameter, Return
 from migraphx.ir.program import Program, reachable
@@ -32,7 +33,7 @@ def verify(module: Module) -> None:
         if isinstance(ins.op, Return) and ins is not module.last:
             raise VerifyError(f"{where}: instructions follow the return")
         if not isinstance(ins.op, (Parameter, Literal)):
-            inferred = ins.op.infer_with([i.shape for i in ins.inputs], ins.modules)
+            inferred = infer_shape(ins.op, [i.shape for i in ins.inputs], ins.modules)
             if inferred != ins.shape:
                 raise VerifyError(f"{where}: has shape {ins.shape}, inferred {inferred}")
         seen.add(ins)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from migraphx.ir.builder import Builder
+from migraphx.ir.dynamic import infer_shape
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Parameter, operation
 from migraphx.ir.program import Program
+from migraphx.ir.shape import DynamicDimension
 from migraphx.onnx.graph import Graph, Node, OnnxError
 
 LARGEST = 2**28  # elements; what is larger is not computed while reading
@@ -29,14 +31,15 @@ Scope = ChainMap[str, Any]
 class Options:
     """What `parse_onnx` takes; and `constants`, the values of inputs that are known, by parameter."""
 
-    default_dim_value: int = 1
+    default_dim_value: int | DynamicDimension = 1
     map_input_dims: Mapping[str, Any] = field(default_factory=dict)
     constants: Mapping[str, np.ndarray] = field(default_factory=dict)
-    dim_params: Mapping[str, int] = field(default_factory=dict)
+    dim_params: Mapping[str, int | DynamicDimension] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
     skip_unknown_operators: bool = False
     max_loop_iterations: int = 10
     use_debug_symbols: bool = False
+    dynamic: bool = False  # lengths and values that are not known are left to the run
 
 
 class Runner(Protocol):
@@ -53,6 +56,8 @@ class OnnxBuilder(Builder):
     options: Options = field(default_factory=Options)
     runner: Runner | None = None
     node: Node | None = None
+    call: str = ""  # the calls of functions that led here
+    inner: bool = False  # whether the node is of a graph in another node's attributes
     scope: Scope = field(default_factory=Scope)
     bindings: Mapping[str, Any] = field(default_factory=dict)  # attributes of the function that is expanded
     values: dict[Instruction, np.ndarray | None] = field(
@@ -69,7 +74,7 @@ class OnnxBuilder(Builder):
         if modules or not inputs or len(known) < len(values):
             return super().instruction(name, inputs, modules, **attributes)
         op = operation(name, **attributes)
-        shape = op.infer_with([i.shape for i in inputs], modules)
+        shape = infer_shape(op, [i.shape for i in inputs])
         if shape.type == "tuple" or shape.elements > SMALL or not op.pure:
             return super().instruction(name, inputs, modules, **attributes)
         value = np.asarray(op.compute(*known))
@@ -100,7 +105,7 @@ class OnnxBuilder(Builder):
             error = OnnxError(
                 f"its {what} depends on the model's inputs; it must be known when the model is read"
             )
-            error.inputs = parameters(x)
+            error.inputs, error.values = parameters(x), (x,)
             raise error
         return value
 
@@ -137,7 +142,7 @@ class OnnxBuilder(Builder):
     ) -> list[Any]:
         """Convert a graph of the node's attributes in place (or with another builder); its outputs."""
         assert self.runner is not None
-        return self.runner.graph(into or self, graph, inputs)
+        return self.runner.graph(replace(into or self, inner=True), graph, inputs)
 
 
 def axis_in(axis: int, ndim: int) -> int:
@@ -165,7 +170,7 @@ def located(where: str, detail: Callable[[], str]) -> Iterator[None]:
         yield
     except OnnxError as error:
         raise error if getattr(error, "located", False) else _at(where, error, detail) from error.__cause__
-    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError) as error:
+    except (ValueError, TypeError, IndexError, KeyError, ArithmeticError, MemoryError) as error:
         raise _at(where, error, detail) from error
 
 
@@ -173,4 +178,5 @@ def _at(where: str, error: Exception, detail: Callable[[], str]) -> OnnxError:
     made = OnnxError(f"node {where}: {error}{detail()}")
     made.located = True  # type: ignore[attr-defined]
     made.inputs = getattr(error, "inputs", made.inputs)
+    made.values = getattr(error, "values", made.values)
     return made

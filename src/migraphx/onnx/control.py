@@ -50,6 +50,7 @@ def if_(b: OnnxBuilder, condition: Value, *, then_branch: Graph, else_branch: Gr
         ]
     except OnnxError as error:
         error.inputs |= parameters(condition)  # with a condition known now, one branch would not matter
+        error.values = (*error.values, condition)
         raise
     return tuple(b.outputs(b.instruction("if", [condition], modules), len(then_branch.outputs)))
 

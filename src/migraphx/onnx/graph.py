@@ -44,6 +44,7 @@ class OnnxError(ValueError):
     """
 
     inputs: frozenset[str] = frozenset()
+    values: tuple[Any, ...] = ()  # the instructions that would have to be constants
 
 
 def element_type(number: int) -> str:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol
 
 from migraphx.ir.dtype import NAMES
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ir.text import program_text
 from migraphx.onnx.builder import OnnxBuilder, Options, Scope, located
 from migraphx.onnx.graph import Function, Graph, Model, Node, OnnxError, Reference, Strings, ValueInfo
@@ -33,6 +34,16 @@ Result = int | list["Result"] | Strings | None
 as they are; None for an empty optional."""
 
 
+class Later(Protocol):
+    """What becomes of nodes that wait for lengths or values of a run."""
+
+    def waits(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any]) -> bool: ...
+
+    def leave(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any: ...
+
+    def made(self, b: OnnxBuilder, name: str, value: Any) -> None: ...
+
+
 @dataclass(frozen=True)
 class Imported:
     """A model's program, and where its outputs are among the program's."""
@@ -41,14 +52,16 @@ class Imported:
     results: list[Result]
 
 
-def import_model(model: Model, options: Options, print_program_on_error: bool = False) -> Imported:
+def import_model(
+    model: Model, options: Options, print_program_on_error: bool = False, later: Later | None = None
+) -> Imported:
     """The program of a model; OnnxError names what is wrong and where.
 
     A sequence is one parameter (named `x[0]`, `x[1]`, ...), or one output, for each item.
     """
     program = Program()
     try:
-        return Imported(program, Importer(model, options, program).run())
+        return Imported(program, Importer(model, options, program, later).run())
     except (OnnxError, RecursionError) as error:
         if print_program_on_error:
             print(program_text(program), file=sys.stderr)
@@ -61,8 +74,8 @@ def import_model(model: Model, options: Options, print_program_on_error: bool = 
 class Importer:
     """Converts one model."""
 
-    def __init__(self, model: Model, options: Options, program: Program) -> None:
-        self.model, self.options, self.program = model, options, program
+    def __init__(self, model: Model, options: Options, program: Program, later: Later | None = None) -> None:
+        self.model, self.options, self.program, self.later = model, options, program, later
 
     def run(self) -> list[Result]:
         if not self.options.skip_unknown_operators and (rows := missing_operators(self.model)):
@@ -72,7 +85,9 @@ class Importer:
             graph = replace(graph, outputs=list(self.options.output_names))
         b = OnnxBuilder(main, program=self.program, options=self.options, runner=self)
         self.check_options(graph)
-        for name in graph.inputs:
+        for name, count in Counter(graph.inputs).items():
+            if count > 1:
+                raise OnnxError(f"input {name!r} is there {count} times")
             if name in graph.refused:
                 raise OnnxError(f"input {name!r} {graph.refused[name]}")
         names = [n for n in graph.inputs if n not in graph.initializers]
@@ -141,9 +156,11 @@ class Importer:
                 f"input {info.name!r} has {len(info.dims)} dimensions, map_input_dims gives {len(given)}"
             )
         dims = given if given is not None else info.dims or ()
-        return Shape(info.type, tuple(self.dim(d) for d in dims))
+        return Shape.of_dims(info.type, [self.dim(d) for d in dims])
 
-    def dim(self, dim: int | str | None) -> int:
+    def dim(self, dim: int | str | DynamicDimension | None) -> int | DynamicDimension:
+        if isinstance(dim, DynamicDimension):
+            return dim
         if isinstance(dim, str):
             return self.options.dim_params.get(dim, self.options.default_dim_value)
         return self.options.default_dim_value if dim is None or dim < 0 else int(dim)
@@ -177,13 +194,29 @@ class Importer:
         inputs = [b.scope[n] if n else None for n in names]
         with located(node.label, lambda: _shapes(inputs)):
             attributes = self.attributes(b, node, inputs)
-            made = self.outputs(b, node, inputs, attributes)
+            made = self.converted(b, node, inputs, attributes)
             results = made if isinstance(made, tuple) else (made,)
             for k, name in enumerate(node.outputs):
                 if name and k >= len(results):
                     raise OnnxError(f"its output {k} ({name!r}) is not supported")
                 if name:
                     b.scope[name] = results[k]
+                    if self.later is not None:
+                        self.later.made(b, name, results[k])
+
+    def converted(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
+        """The node's outputs; what cannot be converted yet is left to `later`, where there is one."""
+        if self.later is None or b.inner:
+            return self.outputs(b, node, inputs, attributes)
+        function = (node.domain, node.op) in self.model.functions  # its nodes are converted, or left, one by one
+        if not function and self.later.waits(b, node, inputs):
+            return self.later.leave(b, node, inputs, attributes)
+        try:
+            return self.outputs(b, node, inputs, attributes)
+        except OnnxError as error:
+            if function or not error.values:
+                raise
+            return self.later.leave(b, node, inputs, attributes)
 
     def outputs(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """By the model's own function, by a converter, or by the standard's function."""
@@ -239,7 +272,8 @@ class Importer:
         known = [
             o for o in graph.outputs if o in made
         ]  # the standard's bodies leave out what nobody asks for
-        inner = replace(b, scope=Scope(), bindings={**function.defaults, **attributes})
+        call = f"{b.call}/{b.node.label if b.node else ''}"
+        inner = replace(b, scope=Scope(), bindings={**function.defaults, **attributes}, call=call)
         results = dict(zip(known, self.graph(inner, replace(graph, outputs=known), padded), strict=True))
         return tuple(results.get(o) for o in graph.outputs)
 

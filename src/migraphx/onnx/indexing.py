@@ -85,13 +85,18 @@ def tensor_scatter(
 
 @converter("NonZero")
 def non_zero(b: OnnxBuilder, x: Value) -> Value:
-    """How many there are must be known: the input must be constant."""
-    return b.literal(np.array(np.nonzero(b.known(x, "input")), np.int64))
+    """How many there are depends on the data."""
+    value = b.constant(x) if b.options.dynamic else b.known(x, "input")
+    return b.nonzero_exact(x) if value is None else b.literal(np.array(np.nonzero(value), np.int64))
 
 
 @converter("Compress")
 def compress(b: OnnxBuilder, x: Value, condition: Value, *, axis: int | None = None) -> Value:
-    kept = np.flatnonzero(b.known(condition, "condition"))
+    value = b.constant(condition) if b.options.dynamic else b.known(condition, "condition")
     if axis is None:
         x, axis = b.reshape(x, dims=(-1,)), 0
-    return b.gather(x, b.literal(kept.astype(np.int64)), axis=axis_in(axis, x.shape.ndim))
+    if value is not None:
+        kept = b.literal(np.flatnonzero(value).astype(np.int64))
+    else:
+        kept = b.reshape(b.nonzero_exact(b.reshape(condition, dims=(-1,))), dims=(-1,))
+    return b.gather(x, kept, axis=axis_in(axis, x.shape.ndim))

@@ -8,7 +8,7 @@ import numpy as np
 
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Operation, RunModule, Value
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import UNKNOWN, Shape
 
 
 class GetTupleElem(Operation, name="get_tuple_elem"):
@@ -16,10 +16,13 @@ class GetTupleElem(Operation, name="get_tuple_elem"):
 
     arity = 1
     view = True
+    takes_dynamic = True
     index: int = 0
 
     def infer(self, *inputs: Shape) -> Shape:
         (x,) = inputs
+        if x == UNKNOWN:
+            return UNKNOWN
         self.require(0 <= self.index < len(x.sub_shapes), inputs, f"no element {self.index}")
         return x.sub_shapes[self.index]
 

@@ -25,6 +25,10 @@ class CompileOptions:
         default=0, metadata={"help": "threads of one run; 0: what affinity and cgroup quota allow"}
     )
 
+    max_specialisations: int = field(
+        default=16, metadata={"help": "for how many lengths a program with dynamic shapes stays compiled; >= 1"}
+    )
+
     @classmethod
     def of(cls, **given: Any) -> CompileOptions:
         """From keywords; an unknown one names the nearest."""

@@ -16,7 +16,9 @@ from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.dynamic import DynamicExecutable
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
+from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.views import Buffer
 from migraphx.targets.cpu import (
     lower_control,
@@ -66,6 +68,8 @@ class CpuTarget:
     passes: Sequence[Pass] = PASSES
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
+        if is_dynamic(program):
+            return DynamicExecutable(self, program, options)
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         run_passes(program, PASSES)
         lowered = lower(program.main, options.fast_math)
@@ -80,7 +84,7 @@ class CpuTarget:
         )
 
     def restore(self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> Executable | None:
-        return restore(data, tensors, trust_code)
+        return None if data.get("dynamic") else restore(data, tensors, trust_code)
 
 
 def steps_of(lowered: Lowered) -> list[Step]:

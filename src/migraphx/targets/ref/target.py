@@ -17,6 +17,7 @@ from migraphx.passes.manager import Pass
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.specialise import flat
 from migraphx.targets.ref.evaluate import evaluate
 
 
@@ -40,7 +41,9 @@ class RefExecutable:
     def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
         arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
         values = evaluate(self.program.main, arrays)
-        results = list(outputs) if outputs is not None else [Argument.empty(s) for s in self.outputs]
+        if outputs is None:
+            return [Argument.of(np.array(v, order="C")) for v in flat(values)]
+        results = list(outputs)
         for result, value in zip(results, values, strict=True):
             np.copyto(result.array, value)
         return results

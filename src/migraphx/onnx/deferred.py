@@ -1,0 +1,242 @@
+"""Models whose lengths are known only at run time: what waits for them stays as a node of ONNX in the program."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.dynamic import Site, ValueNeeded, between
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Operation, RunModule, ShapeError, Value
+from migraphx.ir.program import Program
+from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
+from migraphx.ir.text import parse_shape
+from migraphx.onnx.builder import OnnxBuilder, Options, Scope
+from migraphx.onnx.graph import Graph, Model, Node, OnnxError, Reference, ValueInfo
+from migraphx.onnx.importer import Imported, Importer, import_model
+from migraphx.onnx.order import captured
+
+LARGEST_BOUND = 2**24  # elements of an input up to which the model is read at its largest lengths
+
+
+class OnnxNode(Operation, name="onnx"):
+    """A node of ONNX whose lengths are not known yet: it is converted when they are.
+
+    `node` is the node as JSON, `shapes` what is known of its outputs. Inputs are the node's that are given, then the
+    values around it that its graphs use. Several outputs are a tuple.
+    """
+
+    deferred: ClassVar[bool] = True
+    takes_dynamic: ClassVar[bool] = True
+    op: str
+    node: str
+    shapes: tuple[str, ...]
+
+    def infer(self, *inputs: Shape) -> Shape:
+        made = [parse_shape(s) for s in self.shapes]
+        return made[0] if len(made) == 1 else Shape.tuple_of(made)
+
+    def expand(self, site: Site, inputs: Sequence[Any]) -> Any:
+        data = json.loads(self.node)
+        node = Node(**decoded(data["node"]))
+        options = Options(max_loop_iterations=data["max_loop_iterations"], dynamic=True)
+        importer = Importer(Model(Graph("", []), {}), options, site.program)
+        b = OnnxBuilder(
+            site.module, None, site.origin, site.program, options, importer, node, values=site.values,
+            scope=Scope(dict(zip(data["names"], inputs, strict=True))),
+        )  # fmt: skip
+        b.scope[""] = None
+        try:
+            importer.convert(b, node)
+        except OnnxError as error:
+            if not error.values:
+                raise
+            raise ValueNeeded(str(error), sources(error.values, inputs)) from error
+        made = tuple(b.scope.get(o) if o else None for o in node.outputs)
+        return made[0] if len(made) == 1 else made
+
+    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+        """The node is converted for these arrays, every value known, and evaluated."""
+        program = Program()
+        arrays: list[np.ndarray] = []
+        site = Site(program, program.main)
+        inputs = [_entered(a, site, arrays) for a in args]
+        made = self.expand(site, inputs)
+        outputs: list[Instruction] = []
+        form = _numbered(made, outputs)
+        program.main.add_return(outputs)
+        return _restored(form, run(program.main, arrays))
+
+
+def _entered(value: Any, site: Site, arrays: list[np.ndarray]) -> Any:
+    """Parameters of known value for an array, or for each of a sequence."""
+    if value is None:
+        return None
+    if isinstance(value, (list, tuple)):
+        return [_entered(v, site, arrays) for v in value]
+    array = np.asarray(value)
+    made = site.module.add_parameter(f"x{len(arrays)}", Shape(dtypes.from_numpy(array.dtype), array.shape))
+    arrays.append(array)
+    site.values[made] = array
+    return made
+
+
+def _numbered(made: Any, outputs: list[Instruction]) -> Any:
+    if isinstance(made, (list, tuple)):
+        return type(made)(_numbered(m, outputs) for m in made)
+    if made is None:
+        return None
+    outputs.append(made)
+    return len(outputs) - 1
+
+
+def _restored(form: Any, values: Sequence[Value]) -> Value:
+    if isinstance(form, (list, tuple)):
+        return type(form)(_restored(f, values) for f in form)
+    return None if form is None else values[form]
+
+
+def sources(values: Sequence[Instruction], inputs: Sequence[Any]) -> list[Instruction]:
+    """Those inputs on which the values depend."""
+    flat = {i for v in inputs for i in (v if isinstance(v, list) else [v]) if i is not None}
+    seen, stack = set(values), list(values)
+    while stack:
+        ins = stack.pop()
+        if ins not in flat:
+            new = [i for i in ins.inputs if i not in seen]
+            seen.update(new)
+            stack.extend(new)
+    return [i for i in flat if i in seen]
+
+
+# ---- leaving nodes ----
+
+
+class Left:
+    """Leaves nodes in the program; `bounds` are the shapes of values by call and name, as far as they are known."""
+
+    def __init__(self, bounds: Mapping[tuple[str, str], Shape]) -> None:
+        self.bounds = bounds
+        self.seen: dict[tuple[str, str], Shape] = {}
+
+    def waits(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any]) -> bool:
+        around = [b.scope[n] for n in captured(node)]
+        return any(i.shape.dynamic for v in (*inputs, *around) for i in _instructions(v))
+
+    def leave(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
+        names = list(dict.fromkeys(n for n in (*node.inputs, *sorted(captured(node))) if n))
+        names = [n for n in names if b.scope[n] is not None]
+        shapes = tuple(str(self.bounds.get((b.call, o), UNKNOWN)) for o in node.outputs)
+        kept = replace(node, attributes=attributes, inputs=tuple(n if n in names else "" for n in node.inputs))
+        data = {
+            "node": encoded(vars(kept), b.bindings),
+            "names": names,
+            "max_loop_iterations": b.options.max_loop_iterations,
+        }
+        operands = [_packed(b, b.scope[n]) for n in names]
+        made = b.instruction("onnx", operands, op=node.full_op, node=json.dumps(data), shapes=shapes)
+        return tuple(b.outputs(made, len(shapes))) if len(shapes) > 1 else made
+
+    def made(self, b: OnnxBuilder, name: str, value: Any) -> None:
+        if isinstance(value, Instruction) and not b.inner:
+            self.seen[b.call, name] = value.shape.as_standard()
+
+
+def _instructions(value: Any) -> list[Instruction]:
+    if isinstance(value, list):
+        return [i for v in value for i in _instructions(v)]
+    return [value] if isinstance(value, Instruction) else []
+
+
+def _packed(b: OnnxBuilder, value: Any) -> Instruction:
+    return b.instruction("pack", [_packed(b, v) for v in value]) if isinstance(value, list) else value
+
+
+def import_dynamic(model: Model, options: Options, print_program_on_error: bool = False) -> Imported:
+    """As `import_model`; lengths may be ranges, and shapes may depend on inputs' values: such nodes are left.
+
+    What is known of their outputs comes from reading the model twice more, at the least and at the largest lengths.
+    """
+    options = replace(options, dynamic=True)
+    first = Left({})
+    made = import_model(model, options, print_program_on_error, first)
+    if not any(i.op.deferred for i in made.program.main):
+        return made
+    ends = [_shapes_at(model, options, end) for end in ("min", "max")]
+    bounds = {key: _between(least, ends[1].get(key, UNKNOWN)) for key, least in ends[0].items()}
+    return import_model(model, options, print_program_on_error, Left(bounds))
+
+
+def _shapes_at(model: Model, options: Options, end: str) -> dict[tuple[str, str], Shape]:
+    """The shapes of all values with every range at one end; of what comes before the first error, if there is one."""
+
+    def fixed(dim: Any) -> Any:
+        if isinstance(dim, DynamicDimension):
+            return min(getattr(dim, end), LARGEST_BOUND)
+        return [fixed(d) for d in dim] if isinstance(dim, (list, tuple)) else dim
+
+    seen = Left({})
+    at = replace(
+        options,
+        default_dim_value=fixed(options.default_dim_value),
+        map_input_dims={n: fixed(d) for n, d in options.map_input_dims.items()},
+        dim_params={n: fixed(d) for n, d in options.dim_params.items()},
+    )
+    try:
+        import_model(model, at, later=seen)
+    except (OnnxError, MemoryError):  # a kernel larger than the least image, a table as large as the largest
+        return {}
+    return seen.seen
+
+
+def _between(least: Shape, most: Shape) -> Shape:
+    try:
+        return between(Operation(), (), least, most)
+    except ShapeError:
+        return UNKNOWN
+
+
+# ---- nodes as JSON ----
+
+
+def encoded(value: Any, bindings: Mapping[str, Any]) -> Any:
+    """What JSON holds; arrays as base64, references to a function's attributes replaced."""
+    if isinstance(value, Reference):
+        return encoded(bindings.get(value.name), bindings)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+        return {"array": [dtypes.from_numpy(value.dtype), list(value.shape), data]}
+    if isinstance(value, (Graph, Node)):
+        fields = {k: encoded(v, bindings) for k, v in vars(value).items()}
+        return {type(value).__name__: fields}
+    if isinstance(value, ValueInfo):
+        return {"ValueInfo": {k: encoded(v, bindings) for k, v in asdict(value).items()}}
+    if isinstance(value, Mapping):
+        return {"dict": [[k, encoded(v, bindings)] for k, v in value.items() if v is not None]}
+    if isinstance(value, (list, tuple)):
+        return {type(value).__name__: [encoded(v, bindings) for v in value]}
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    raise OnnxError(f"an attribute of type {type(value).__name__} must be known when the model is read")
+
+
+def decoded(value: Any) -> Any:
+    """What `encoded` was given."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, inner),) = value.items()
+    if kind == "array":
+        type, lens, data = inner
+        return np.frombuffer(base64.b64decode(data), dtypes.to_numpy(type)).reshape(lens)
+    if kind == "dict":
+        return {k: decoded(v) for k, v in inner}
+    if kind in ("list", "tuple"):
+        return {"list": list, "tuple": tuple}[kind](decoded(v) for v in inner)
+    made = {k: decoded(v) for k, v in inner.items()}
+    return {"Graph": Graph, "Node": Node, "ValueInfo": ValueInfo}[kind](**made)

@@ -1,0 +1,233 @@
+"""A program for one set of lengths: static shapes put in, what was deferred expanded, what must wait cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir.dynamic import Site, ValueNeeded
+from migraphx.ir.module import Instruction, Module, captured
+from migraphx.ir.operation import Literal, Parameter, Return, operation
+from migraphx.ir.program import Program, reachable
+from migraphx.ir.shape import Shape
+from migraphx.passes.dead_code import dead_code
+
+
+def is_dynamic(program: Program) -> bool:
+    """Whether some length of the program is known only at run time."""
+    return any(ins.shape.dynamic or ins.op.deferred for m in reachable(program.main) for ins in m)
+
+
+def flat(value: Any) -> Iterator[Any]:
+    """The tensors of a value: itself, or the items of a sequence; none of an empty optional."""
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from flat(item)
+    elif value is not None:
+        yield value
+
+
+# ---- static shapes ----
+
+
+@dataclass
+class Specialised:
+    """`program` as far as it can be made static; `needs`: what must be known to expand an instruction that is left."""
+
+    program: Program
+    needs: dict[Instruction, tuple[Instruction, ...]] = field(default_factory=dict)
+    refusals: dict[Instruction, str] = field(default_factory=dict)
+
+
+def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray]) -> Specialised:
+    """The module with parameters of these shapes, literals in place of parameters whose values are given."""
+    made = Specialised(Program())
+    main = made.program.main
+    site = Site(made.program, main)
+    env: dict[Instruction, Any] = {}
+    for ins in module:
+        if isinstance(ins.op, Parameter):
+            name = ins.op.parameter
+            known = values.get(name)
+            env[ins] = main.add_parameter(name, shapes[name]) if known is None else main.add_literal(known, name)
+        elif isinstance(ins.op, Literal):
+            env[ins] = main.add_literal(ins.op.value, ins.origin)
+        elif isinstance(ins.op, Return):
+            main.add_return(flat([env[o] for o in ins.inputs]))
+        else:
+            env[ins] = _instruction(made, site, ins, env)
+    dead_code(main)
+    made.program.drop_unused_modules()
+    for inner in reachable(main):
+        made.program.modules[inner.name] = inner
+    return made
+
+
+def _instruction(made: Specialised, site: Site, ins: Instruction, env: dict[Instruction, Any]) -> Any:
+    inputs = [env[i] for i in ins.inputs]
+    if ins.name == "get_tuple_elem" and isinstance(inputs[0], tuple):
+        return inputs[0][ins.op.attributes()["index"]]
+    site.origin = ins.origin
+    needs: ValueNeeded | None = None
+    if not any(waits(i) for i in flat(inputs)):
+        try:
+            expanded = ins.op.expand(site, inputs)
+        except ValueNeeded as error:
+            needs = error
+        else:
+            if expanded is not NotImplemented:
+                return expanded
+    operands = [packed(site, i) for i in inputs]
+    modules = [_inner(made.program, m, operands, env) for m in ins.modules]
+    kept = site.module.add_instruction(ins.op, operands, modules, origin=ins.origin)
+    if needs is not None:
+        made.needs[kept], made.refusals[kept] = needs.values, str(needs)
+    return kept
+
+
+def packed(site: Site, value: Any) -> Instruction:
+    """A sequence, or an empty optional, as one instruction."""
+    if isinstance(value, Instruction):
+        return value
+    items = [packed(site, v) for v in value or ()]
+    op = operation("pack", empty=value is None)
+    return site.module.add_instruction(op, items, origin=site.origin)
+
+
+def waits(ins: Instruction) -> bool:
+    """Whether the instruction's size is not known, or what it expands to."""
+    return ins.shape.dynamic or ins.op.deferred
+
+
+def _inner(program: Program, module: Module, inputs: Sequence[Instruction], env: dict[Instruction, Any]) -> Module:
+    """A copy of a module argument, its shapes inferred anew; its last parameters are the last inputs."""
+    free = module.name not in program.modules
+    copy = program.create_module(module.name) if free else program.fresh_module(module.name)
+    own = dict(env)
+    parameters = list(module.parameters.values())
+    given = dict(zip(parameters[::-1], inputs[::-1], strict=False))
+    for ins in module:
+        if isinstance(ins.op, Parameter):
+            shape = given[ins].shape.as_standard() if ins.shape.dynamic and ins in given else ins.shape
+            own[ins] = copy.add_parameter(ins.op.parameter, shape)
+        elif isinstance(ins.op, Literal):
+            own[ins] = copy.add_literal(ins.op.value, ins.origin)
+        else:
+            operands = [own[i] for i in ins.inputs]
+            modules = [_inner(program, m, operands, own) for m in ins.modules]
+            own[ins] = copy.add_instruction(ins.op, operands, modules, origin=ins.origin)
+    return copy
+
+
+# ---- what must wait ----
+
+
+@dataclass
+class Split:
+    """A program cut into what is static, what NumPy must do next, and the rest.
+
+    `static` gives `wanted`, which are instructions of the program that was cut, as are `host`; the values of `feeds`
+    are the parameters of `rest`, by name, and those in `known` must be known by value before `rest` can go on.
+    """
+
+    static: Program
+    wanted: list[Instruction]
+    host: list[Instruction]
+    rest: Program | None = None
+    feeds: dict[str, Instruction] = field(default_factory=dict)
+    known: dict[str, str] = field(default_factory=dict)  # and why
+    outputs: list[Instruction] = field(default_factory=list)
+
+
+def split(made: Specialised) -> Split:
+    """Cut where lengths are not known yet. ValueNeeded where nothing is left that could be done."""
+    main = made.program.main
+    late: dict[Instruction, None] = {}
+    host: dict[Instruction, None] = {}
+    for ins in main:
+        inputs = {*ins.inputs, *captured(ins)}
+        if isinstance(ins.op, Return):
+            break
+        if ins.name == "get_tuple_elem" and ins.inputs[0] in host:
+            host[ins] = None
+        elif any(i in late or i in host for i in inputs):
+            late[ins] = None
+        elif waits(ins):
+            (late if ins.op.deferred or ins in made.needs else host)[ins] = None
+    cut = Split(made.program, [], list(host), outputs=list(main.outputs))
+    if late:
+        _rest(cut, made, late)
+    used = [*(i for h in host for i in h.inputs), *cut.feeds.values(), *cut.outputs]
+    cut.wanted = [i for i in dict.fromkeys(used) if i not in late and i not in host and not is_leaf(i)]
+    cut.static = _static(main, cut.wanted)
+    return cut
+
+
+def is_leaf(ins: Instruction) -> bool:
+    return isinstance(ins.op, (Parameter, Literal))
+
+
+def _static(main: Module, wanted: Iterable[Instruction]) -> Program:
+    """What `wanted` needs, as a program of its own that returns them."""
+    wanted = list(wanted)
+    program, env = Program(), dict[Instruction, Instruction]()
+    needed = _above(wanted)
+    for ins in main:
+        if ins in needed:
+            modules = _modules(program, ins, env)
+            copy = Instruction(ins.op, [env[i] for i in ins.inputs], ins.shape, modules, ins.origin)
+            env[ins] = program.main._link(copy, None)
+    program.main.add_return([env[w] for w in wanted])
+    return program
+
+
+def _modules(program: Program, ins: Instruction, env: dict[Instruction, Instruction]) -> list[Module]:
+    """Copies of the instruction's modules, which use the copies of what is around them."""
+    modules = [m.clone(env) for m in ins.modules]
+    for m in (inner for outer in modules for inner in reachable(outer)):
+        program.modules[m.name] = m
+    return modules
+
+
+def _above(roots: Iterable[Instruction]) -> set[Instruction]:
+    seen, stack = set(roots), list(roots)
+    while stack:
+        ins = stack.pop()
+        new = [i for i in (*ins.inputs, *captured(ins)) if i not in seen]
+        seen.update(new)
+        stack.extend(new)
+    return seen
+
+
+def _rest(cut: Split, made: Specialised, late: Mapping[Instruction, None]) -> None:
+    """Fill in the program of the late instructions; what they use of the others becomes its parameters."""
+    cut.rest = rest = Program()
+    env: dict[Instruction, Instruction] = {}
+
+    def enter(ins: Instruction) -> None:
+        if ins in env or ins in late:
+            return
+        if isinstance(ins.op, Literal):
+            env[ins] = rest.main.add_literal(ins.op.value, ins.origin)
+            return
+        name = ins.op.parameter if isinstance(ins.op, Parameter) else f"@{len(cut.feeds)}"
+        cut.feeds[name] = ins
+        env[ins] = rest.main.add_parameter(name, ins.shape.as_standard())
+
+    for ins in late:
+        for i in (*ins.inputs, *captured(ins)):
+            enter(i)
+        inputs, modules = [env[i] for i in ins.inputs], _modules(rest, ins, env)
+        env[ins] = rest.main.add_instruction(ins.op, inputs, modules, origin=ins.origin)
+        for needed in made.needs.get(ins, ()):
+            name = next((n for n, i in cut.feeds.items() if i is needed), None)
+            if name is not None:
+                cut.known[name] = f"{ins.name} {ins.origin}".strip()
+    rest.main.add_return([env[o] for o in cut.outputs if o in late])
+    working = any(not is_leaf(i) for i in cut.feeds.values())
+    if not (cut.known or cut.host or working):
+        stuck = next(iter(late))
+        raise ValueError(f"{stuck.name} {stuck.origin}: {made.refusals.get(stuck, 'its size cannot be known')}")
