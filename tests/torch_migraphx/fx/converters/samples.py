@@ -151,3 +151,30 @@ BY_TARGET: dict[str, list[Sample]] = {  # converters that are made in a loop, by
         for w, n in (("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2))
     },
 }
+
+
+def recurrent(gates: int, states: int) -> list[Sample]:
+    """One layer without biases; two layers of two directions, batch first. 3 inputs, 2 hidden."""
+    made = []
+    for layers, bidirectional, biases, first in ((1, False, False, False), (2, True, True, True)):
+        directions = 1 + bidirectional
+        params = []
+        for layer in range(layers):
+            wide = 3 if layer == 0 else 2 * directions
+            for _ in range(directions):
+                params += [f(2 * gates, wide), f(2 * gates, 2), *[f(2 * gates), f(2 * gates, low=-1)][: 2 * biases]]
+        hx = [f(layers * directions, 4, 2), f(layers * directions, 4, 2, low=-1)]
+        made.append(
+            {
+                "input": f(4, 5, 3) if first else f(5, 4, 3),
+                "hx": hx if states == 2 else hx[0],
+                "params": params,
+                "has_biases": biases,
+                "num_layers": layers,
+                "dropout": 0.0,
+                "train": False,
+                "bidirectional": bidirectional,
+                "batch_first": first,
+            }
+        )
+    return made

@@ -30,6 +30,7 @@ from tests.torch_migraphx.fx.converters.samples import (
     i,
     m,
     over,
+    recurrent,
 )
 
 BY_CONVERTER: dict[str, list[Sample]] = {
@@ -485,6 +486,9 @@ BY_CONVERTER: dict[str, list[Sample]] = {
         {"input": f(7, 2), "indices_or_sections": (1, 4)},
     ],
     "shape.unbind": [SIZES, SIZES | {"dim": -1}],
+    "recurrent.lstm": recurrent(4, 2),
+    "recurrent.gru": recurrent(3, 1),
+    **each(["recurrent.rnn_tanh", "recurrent.rnn_relu"], recurrent(1, 1)),
     "shape.pixel_shuffle": [{"input": f(2, 8, 3, 4), "upscale_factor": 2}],
     "shape.pixel_unshuffle": [{"input": f(2, 2, 6, 4), "downscale_factor": 2}],
     "shape.channel_shuffle": [{"input": f(2, 6, 3, 4), "groups": 3}],

@@ -158,6 +158,7 @@ from .acc_ops_nn import (
     rms_norm,
     scaled_dot_product_attention,
 )
+from .acc_ops_recurrent import gru, lstm, rnn_relu, rnn_tanh
 from .acc_ops_reduce import (
     all,
     amax,
@@ -305,6 +306,7 @@ __all__ = [
     "glu",
     "grid_sample",
     "group_norm",
+    "gru",
     "gt",
     "hardshrink",
     "hardsigmoid",
@@ -338,6 +340,7 @@ __all__ = [
     "logsumexp",
     "lp_pool1d",
     "lp_pool2d",
+    "lstm",
     "lt",
     "masked_fill",
     "matmul",
@@ -373,6 +376,8 @@ __all__ = [
     "repeat_interleave",
     "reshape",
     "rms_norm",
+    "rnn_relu",
+    "rnn_tanh",
     "roll",
     "round",
     "rsqrt",

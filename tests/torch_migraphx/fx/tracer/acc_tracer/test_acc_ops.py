@@ -339,6 +339,10 @@ MODULES = [
     ("interpolate", 4, nn.Upsample(scale_factor=2)),
     ("pixel_shuffle", 4, nn.PixelShuffle(2)),
     ("pad", 4, nn.ZeroPad2d(1)),
+    ("lstm getitem getitem", 3, nn.LSTM(4, 2)),
+    ("gru getitem getitem", 3, nn.GRU(4, 2, bidirectional=True)),
+    ("rnn_tanh getitem getitem", 3, nn.RNN(4, 2)),
+    ("rnn_relu getitem getitem", 3, nn.RNN(4, 2, nonlinearity="relu")),
     ("add relu", 3, nn.Sequential(Call(lambda x: x + 1), nn.ReLU(inplace=True))),
 ]
 

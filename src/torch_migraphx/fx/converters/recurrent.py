@@ -1,0 +1,111 @@
+"""Recurrent layers: one `lstm`, `gru` or `rnn` a layer, both directions in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, lens
+from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+
+aten = torch.ops.aten
+GATES = {"rnn": (0,), "gru": (1, 0, 2), "lstm": (0, 3, 1, 2)}
+"""torch's gates (reset, update, new; input, forget, cell, output) in the order of ONNX."""
+
+
+def _layers(
+    b: Builder, op: str, input: Value, states: Sequence[Value], params: Any, has_biases: bool, num_layers: int,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool, **attributes: Any,
+) -> tuple[Value, ...]:  # fmt: skip
+    """(outputs of the last layer {T, N, D H}, then each state's last value {layers D, N, H})"""
+    if not isinstance(params, list | tuple):
+        raise UnsupportedError(f"{op} of a packed sequence")
+    if train and dropout:
+        raise UnsupportedError(f"{op} with dropout in training")
+    directions, each = 1 + bidirectional, 4 if has_biases else 2
+    if len(params) != each * directions * num_layers:
+        raise UnsupportedError(f"{op} with projections")
+    x = b.permute(input, [1, 0, 2]) if batch_first else input
+    ends: list[list[Value]] = []
+    for layer in range(num_layers):
+        first = layer * directions
+        own = [params[each * k : each * (k + 1)] for k in range(first, first + directions)]
+        now = [b.cut(s, 0, first, first + directions) for s in states]
+        every, last = _layer(b, op, x, own, now, **attributes)
+        steps, _, batch, hidden = lens(every)
+        x = b.view(b.permute(every, [0, 2, 1, 3]), [steps, batch, directions * hidden])
+        ends.append(last)
+    joined = [b.concat(*s, axis=0) if num_layers > 1 else s[0] for s in zip(*ends, strict=True)]
+    return (b.permute(x, [1, 0, 2]) if batch_first else x, *joined)
+
+
+def _layer(
+    b: Builder, op: str, x: Value, params: Sequence[Sequence[Value]], states: Sequence[Value], **attributes: Any
+) -> tuple[Value, list[Value]]:
+    """All hidden states {T, D, N, H}, and each state's last value {D, N, H}."""
+
+    def stacked(k: int) -> Value:
+        parts = [b.unsqueeze(_ordered(b, op, of[k]), axes=[0]) for of in params]
+        return b.concat(*parts, axis=0) if len(parts) > 1 else parts[0]
+
+    bias = b.concat(stacked(2), stacked(3), axis=1) if len(params[0]) > 2 else b.undefined()
+    direction = "bidirectional" if len(params) > 1 else "forward"
+    made = getattr(b, op)(
+        x, stacked(0), stacked(1), bias, b.undefined(), *states,
+        hidden_size=lens(states[0])[2], direction=direction, **attributes,
+    )  # fmt: skip
+    if op != "lstm":
+        return made, [b.rnn_last_hs_output(made, direction=direction)]
+    every, cells = b.get_tuple_elem(made, index=0), b.get_tuple_elem(made, index=1)
+    ends = [b.rnn_last_hs_output(every, direction=direction), b.rnn_last_cell_output(cells, direction=direction)]
+    return every, ends
+
+
+def _ordered(b: Builder, op: str, weights: Value) -> Value:
+    """A parameter {G H, ...} with its gates in ONNX's order."""
+    order = GATES[op]
+    size = lens(weights)[0] // len(order)
+    return b.concat(*(b.cut(weights, 0, k * size, (k + 1) * size) for k in order), axis=0) if order[1:] else weights
+
+
+@converter(acc_ops.lstm, aten.lstm.input)
+def lstm(
+    b: Builder, input: Value, hx: Any, params: Any, has_biases: bool, num_layers: int,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+) -> tuple[Value, ...]:  # fmt: skip
+    if not isinstance(hx, list | tuple):
+        raise UnsupportedError("lstm of a packed sequence")
+    return _layers(b, "lstm", input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+
+
+@converter(acc_ops.gru, aten.gru.input)
+def gru(
+    b: Builder, input: Value, hx: Value, params: Any, has_biases: bool, num_layers: int,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+) -> tuple[Value, ...]:  # fmt: skip
+    return _layers(
+        b, "gru", input, [hx], params, has_biases, num_layers, dropout, train, bidirectional, batch_first,
+        linear_before_reset=True,
+    )  # fmt: skip
+
+
+@converter(acc_ops.rnn_tanh, aten.rnn_tanh.input)
+def rnn_tanh(
+    b: Builder, input: Value, hx: Value, params: Any, has_biases: bool, num_layers: int,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+) -> tuple[Value, ...]:  # fmt: skip
+    return _layers(b, "rnn", input, [hx], params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+
+
+@converter(acc_ops.rnn_relu, aten.rnn_relu.input)
+def rnn_relu(
+    b: Builder, input: Value, hx: Value, params: Any, has_biases: bool, num_layers: int,
+    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+) -> tuple[Value, ...]:  # fmt: skip
+    return _layers(
+        b, "rnn", input, [hx], params, has_biases, num_layers, dropout, train, bidirectional, batch_first,
+        actv_func=["relu"],
+    )  # fmt: skip
