@@ -101,13 +101,15 @@ def performance_report(executable: Executable, inputs: Mapping[str, np.ndarray],
         raise ValueError(f"performance_report: runs must be at least 1, is {runs}")
     given = arguments(executable.parameters, inputs)
     peaks = Peaks(*measure_peaks(executable.threads))
-    results = [Argument.empty(s) for s in executable.outputs]
+    dynamic = any(s.dynamic for s in executable.outputs)
+    results = None if dynamic else [Argument.empty(s) for s in executable.outputs]
     seconds = []
     for _ in range(WARM_UP_RUNS + runs):
         start = time.perf_counter()
         executable.run(given, results)
         seconds.append(time.perf_counter() - start)
-    steps = [_step(s, t, peaks) for s, t in zip(executable.steps, executable.profile(given, runs), strict=True)]
+    spent = executable.profile(given, runs)  # before `steps`: those of a dynamic program are its last run's
+    steps = [_step(s, t, peaks) for s, t in zip(executable.steps, spent, strict=True)]
     machine = f"{platform.system()} {platform.machine()} {platform.processor()}".strip()
     return Report(executable.target, executable.threads, machine, tuple(seconds[WARM_UP_RUNS:]), tuple(steps), peaks)
 
