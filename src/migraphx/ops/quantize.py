@@ -177,3 +177,26 @@ class UnpackFp4(Packing, name="unpack_fp4"):
     def compute(self, *args: np.ndarray) -> np.ndarray:
         narrow = self.parted(args[0]).view(dtypes.to_numpy("fp4e2m1fn"))
         return narrow.astype(np.float32).astype(dtypes.to_numpy("fp8e4m3fn"))
+
+
+class DotInt4(Operation, name="dot_int4"):
+    """x {.., K} times weights of 4 bits {K, N}: codes of pack_int4 along K {K / 2, N}, scales {blocks, N}.
+
+    A column's K / blocks codes of a block share a scale (ONNX Runtime's MatMulNBits, without zero points).
+    """
+
+    arity = 3
+
+    def infer(self, *inputs: Shape) -> Shape:
+        x, codes, scales = inputs
+        self.require(x.type == scales.type == "float" and codes.type == "int8", inputs, "takes float, int8, float")
+        self.require(x.ndim >= 2 and codes.ndim == scales.ndim == 2, inputs, "needs x {.., M, K} and two matrices")
+        k, blocks = x.lens[-1], scales.lens[0]
+        right = codes.lens[0] * 2 == k and blocks > 0 and k % blocks == 0 and codes.lens[1] == scales.lens[1]
+        self.require(right, inputs, "codes must be {K / 2, N} and scales {blocks, N}, blocks dividing K")
+        return Shape("float", (*x.lens[:-1], codes.lens[1]))
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        x, codes, scales = args
+        wide = UnpackInt4(axis=0).compute(codes).astype(np.float32)
+        return x @ (wide * np.repeat(scales, wide.shape[0] // scales.shape[0], 0))

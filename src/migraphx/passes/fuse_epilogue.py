@@ -5,7 +5,7 @@ from __future__ import annotations
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
 
-ANCHORS = ("dot", "convolution", "quant_dot", "quant_convolution")
+ANCHORS = ("dot", "convolution", "quant_dot", "quant_convolution", "dot_int4")
 
 
 def fuse_epilogue(module: Module) -> None:

@@ -7,6 +7,7 @@ from migraphx.passes.dead_code import dead_code
 from migraphx.passes.fold_constants import fold_constants
 from migraphx.passes.fuse_attention import fuse_attention
 from migraphx.passes.fuse_dots import fuse_dots
+from migraphx.passes.fuse_int4 import fuse_int4
 from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.layout import layout
@@ -19,6 +20,7 @@ from migraphx.passes.simplify_reshapes import simplify_reshapes
 
 SIMPLIFY: list[Pass] = [
     dead_code,  # first: what is not used needs no work
+    fuse_int4,  # weights of 4 bits stay so
     simplify_qdq,  # products of integers, before constants are folded into floats
     fold_constants,  # weights as they are used: transposed, reshaped, converted
     simplify_reshapes,  # views out of the way, so that arithmetic meets

@@ -11,13 +11,14 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape, permuted
+from migraphx.ops.quantize import UnpackInt4
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.gen_contract import Epilogue, Window
 from migraphx.targets.cpu.gen_pointwise import pointwise_call
-from migraphx.targets.cpu.gen_quant import quant_conv_call, quant_gemm_call
-from migraphx.targets.cpu.lower import Lowered, lowers
+from migraphx.targets.cpu.gen_quant import int4_gemm_call, quant_conv_call, quant_gemm_call
+from migraphx.targets.cpu.lower import Lowered, UnsupportedOperator, lowers
 from migraphx.targets.cpu.lower_kernels import CONTRACTIONS, any_convolution, any_dot, channels_last
-from migraphx.targets.cpu.pack import pack_quads, pack_quant_conv
+from migraphx.targets.cpu.pack import pack_dot, pack_int4_panels, pack_quads, pack_quant_conv
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
@@ -86,6 +87,35 @@ def any_quant_convolution(
     x.call(quant_conv_call(source, packed, window, group, epilogue, origin))
 
 
+@lowers("dot_int4")
+def dot_int4(x: Lowered, ins: Instruction) -> None:
+    any_dot_int4(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+
+
+def any_dot_int4(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    a, rank = x.view(operands[0]), len(write.lens)
+    codes, scales = (x.constant(i) for i in operands[1:])
+    if codes is None or scales is None:
+        raise UnsupportedOperator(f"dot_int4 -> {anchor.shape}: weights and scales must be constants ({origin})")
+    rows = loops([a], None, range(rank - 1))
+    if rows.rank > 1 or a.strides[-1] != 1:
+        a = x.standard(a, origin)
+        rows = loops([a], None, range(rank - 1))
+    unpacked = UnpackInt4(axis=0).compute
+    packed = (
+        x.packed((*codes[1], "int4"), lambda: pack_int4_panels(unpacked(codes[0]))),
+        x.packed((*scales[1], "scales"), lambda: pack_dot(np.ascontiguousarray(scales[0]))),
+    )
+    k, n = a.lens[-1], write.lens[-1]
+    sizes = (rows.lens[0], n, k, rows.strides[0][0], k // scales[0].shape[0])
+    epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
+    x.call(int4_gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
+
+
+CONTRACTIONS["dot_int4"] = any_dot_int4
 CONTRACTIONS["quant_dot"] = any_quant_dot
 CONTRACTIONS["quant_convolution"] = any_quant_convolution
 

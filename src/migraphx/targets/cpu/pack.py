@@ -97,3 +97,13 @@ def pack_quant_conv(w: np.ndarray, group: int) -> np.ndarray:
     wide[:, :icg] = w
     depth = np.moveaxis(wide, 1, -1).reshape(group, oc // group, -1)
     return pack_quads(depth.transpose(0, 2, 1))
+
+
+def pack_int4_panels(codes: np.ndarray) -> np.ndarray:
+    """int8 {K, N} from -8 to 7 -> bytes {ceil(N / NR), K, NR / 2}, as int4.hpp states."""
+    k, n = codes.shape
+    nr = panel()
+    wide = np.full((k, -(-n // nr) * nr), 8, np.uint8)
+    wide[:, :n] = (codes + np.int8(8)).view(np.uint8)
+    pairs = wide.reshape(k, -1, 2, nr // 2).transpose(1, 0, 2, 3)
+    return np.ascontiguousarray(pairs[:, :, 0] | pairs[:, :, 1] << 4)

@@ -1,0 +1,115 @@
+// Dot of floats with constant weights of 4 bits, which stay so in memory: C = epilogue(A x B).
+//
+//   int4_gemm(team, Int4Gemm{m, n, k, lda, block}, a, codes, scales, epi, scratch, fast)
+//       A is row-major [m][k], rows lda floats apart. B[k][j] = (code - 8) * scale of block k / block, column j.
+//       Rows given to the epilogue are 0 .. m-1, columns 0 .. n-1. block divides k.
+//       scratch: int4_scratch(k) bytes per thread, 64-byte aligned.
+//   codes[panels][k][LANES] bytes: the lower half of byte j is column j of the panel, the upper j + LANES.
+//   scales[panels][k / block][NR].
+//
+// A few rows (a step of decoding) are bound by memory: their products use the codes as they come. For more rows
+// two panels at a time become floats in scratch, where the engine takes them.
+#pragma once
+
+#include "gemm.hpp"
+
+namespace mgx {
+
+inline constexpr int FEW_ROWS = 4;
+
+struct Int4Gemm {
+    int64_t m, n, k, lda, block;
+};
+inline constexpr int64_t int4_scratch(int64_t k) { return engine_scratch(1) + round64(k * 2 * NR * 4); }
+
+// The epilogue of a part of the matrix that begins at this row and column.
+template <class Epi> struct Part {
+    const Epi& epi;
+    int64_t row, col;
+    template <class V, class... N> MGX_INLINE void operator()(int64_t r, int64_t c, V acc, N... n) const {
+        epi(row + r, col + c, acc, n...);
+    }
+};
+
+// The two vectors of a panel's row, as floats from 0 to 15.
+struct CodePair {
+    vec<float> left, right;
+};
+MGX_INLINE CodePair read_codes(const uint8_t* p) {
+    const auto both = load<LANES>(p);
+    return {cast<float>(cast<int32_t>(both & uint8_t(15))), cast<float>(cast<int32_t>(both >> 4))};
+}
+
+// ROWS x NR elements of C: sums of a * code over each block, less 8 times those of a, times the block's scale.
+template <int ROWS>
+MGX_NOINLINE void int4_rows(
+    const float* a, const Int4Gemm& g, const uint8_t* codes, const float* scales, float* tile) {
+    vec<float> sums[ROWS * 2];
+    unroll<ROWS * 2>([&](auto i) { sums[i] = vec<float>{}; });
+    for (int64_t k = 0; k < g.k; scales += NR) {
+        vec<float> acc[ROWS * 2];
+        float total[ROWS];
+        unroll<ROWS>([&](auto r) { total[r] = 0; });
+        unroll<ROWS * 2>([&](auto i) { acc[i] = vec<float>{}; });
+#pragma GCC unroll 4
+        for (const int64_t end = k + g.block; k < end; ++k, codes += LANES) {
+            __builtin_prefetch(codes + 2048, 0, 2);
+            const CodePair b = read_codes(codes);
+            unroll<ROWS>([&](auto r) {
+                const float x = a[r * g.lda + k];
+                total[r] += x;
+                acc[r * 2] += splat<float>(x) * b.left;
+                acc[r * 2 + 1] += splat<float>(x) * b.right;
+            });
+        }
+        const vec<float> left = load(scales), right = load(scales + LANES);
+        unroll<ROWS>([&](auto r) {
+            const vec<float> zero = splat<float>(8 * total[r]);
+            sums[r * 2] += (acc[r * 2] - zero) * left;
+            sums[r * 2 + 1] += (acc[r * 2 + 1] - zero) * right;
+        });
+    }
+    unroll<ROWS * 2>([&](auto i) { store(tile + i * LANES, sums[i]); });
+}
+
+// One panel as floats, [k][NR].
+inline void int4_panel(const Int4Gemm& g, const uint8_t* codes, const float* scales, float* to) {
+    for (int64_t k = 0; k < g.k; scales += NR) {
+        const vec<float> left = load(scales), right = load(scales + LANES);
+        for (const int64_t end = k + g.block; k < end; ++k, codes += LANES, to += NR) {
+            const CodePair b = read_codes(codes);
+            store(to, (b.left - 8.0f) * left);
+            store(to + LANES, (b.right - 8.0f) * right);
+        }
+    }
+}
+
+template <class Epi>
+MGX_NOINLINE void int4_gemm(
+    const Team& team, const Int4Gemm& g, const float* a, const uint8_t* codes, const float* scales,
+    const Epi& epi, char* scratch, bool fast = false) {
+    const int64_t panels = ceil_div(g.n, NR), code_step = g.k * LANES, scale_step = g.k / g.block * NR;
+    if (g.m <= FEW_ROWS) {
+        float* tile = reinterpret_cast<float*>(scratch);
+        const auto run = g.m == 1 ? int4_rows<1> : g.m == 2 ? int4_rows<2> : g.m == 3 ? int4_rows<3> : int4_rows<4>;
+        const Range mine = team.share(panels);
+        for (int64_t p = mine.begin; p < mine.end && g.m > 0; ++p) {
+            run(a, g, codes + p * code_step, scales + p * scale_step, tile);
+            finish<float, Epi>(&epi, 0, p * NR, int(g.m), int(least(NR, g.n - p * NR)), NR, tile);
+        }
+        return;
+    }
+    float* wide = reinterpret_cast<float*>(scratch + engine_scratch(1));
+    const Grid grid = divide(team, g.m, panels, g.k);
+    const Range rows = grid.rows;
+    for (int64_t p = grid.panels.begin, np; p < grid.panels.end; p += np) {
+        np = least(2, grid.panels.end - p);
+        for (int64_t j = 0; j < np; ++j)
+            int4_panel(g, codes + (p + j) * code_step, scales + (p + j) * scale_step, wide + j * g.k * NR);
+        const Gemm part{rows.size(), least(np * NR, g.n - p * NR), g.k, g.lda};
+        gemm<float>(
+            Team{0, 1, team.b}, part, a + rows.begin * g.lda, wide, Part<Epi>{epi, rows.begin, p * NR}, scratch, fast);
+    }
+}
+
+}  // namespace mgx
