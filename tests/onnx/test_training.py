@@ -95,8 +95,8 @@ def test_draws():
 def test_places_of_maxima_by_columns():
     x = np.random.default_rng(1).standard_normal((2, 3, 7, 6)).astype(np.float32)
     for order in (0, 1):
-        given: dict[str, Any] = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1], "storage_order": order}
-        data = one_node("MaxPool", [x], outputs=2, **given)
+        window: dict[str, Any] = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
+        data = one_node("MaxPool", [x], outputs=2, storage_order=order, **window)
         for got, want in zip(ours(data, {"x0": x}), theirs(data, {"x0": x}), strict=True):
             np.testing.assert_array_equal(got, want)
 
