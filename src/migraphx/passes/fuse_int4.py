@@ -31,14 +31,15 @@ def fuse_int4(module: Module) -> None:
         @3 = dot_int4(x,@2,@0) -> float_type, {2, 1}, {1, 1}
         @4 = @return(@3)
     """
+    made: dict[Instruction, Instruction] = {}  # scales {blocks, N}, which several dots may share
     for ins in module:
-        if ins.name == "dot" and ins.shape.type == "float":
-            found = _packed(ins.inputs[1])
-            if found is not None:
-                codes, scales = found
-                b = Builder(module, before=ins, origin=ins.origin)
-                blocks = np.array(value_of(scales)[:, 0], order="C")  # a copy: a length of 1 may have any stride
-                module.replace(ins, b.dot_int4(ins.inputs[0], codes, b.literal(blocks)))
+        found = _packed(ins.inputs[1]) if ins.name == "dot" and ins.shape.type == "float" else None
+        if found is not None:
+            codes, scales = found
+            b = Builder(module, before=ins, origin=ins.origin)
+            if scales not in made:  # a copy, as a length of 1 may have any stride
+                made[scales] = b.literal(np.array(value_of(scales)[:, 0], order="C"))
+            module.replace(ins, b.dot_int4(ins.inputs[0], codes, made[scales]))
 
 
 def _packed(y: Instruction) -> tuple[Instruction, Instruction] | None:

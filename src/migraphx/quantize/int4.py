@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program, reachable
 from migraphx.ops.quantize import PackInt4
 from migraphx.passes.constants import is_constant, value_of, without_repeats
@@ -21,6 +22,7 @@ def pack_weights(program: Program, block: int = BLOCK) -> None:
     if block < 2 or block % 2:
         raise ValueError(f"int4 weights: the block must be even and positive, is {block}")
     for module in reachable(program.main):
+        made: dict[tuple, Instruction] = {}  # by memory: weights that several dots share are packed once
         for ins in list(module):
             if ins.name != "dot" or ins.shape.type != "float" or not is_constant(ins.inputs[1]):
                 continue
@@ -30,12 +32,20 @@ def pack_weights(program: Program, block: int = BLOCK) -> None:
             if weights.size != k * n or k % block:
                 continue
             b = Builder(module, before=ins, origin=ins.origin)
-            codes, scale = rounded(weights.reshape(k // block, block, n))
-            packed = b.unpack_int4(b.literal(PackInt4(axis=0).compute(codes.reshape(k, n))), axis=0)
-            blocks = b.reshape(packed, dims=(k // block, block, n))
-            real = b.dequantizelinear(blocks, b.broadcast_to(b.literal(scale), blocks.shape.lens))
-            wide = b.broadcast_to(b.reshape(real, dims=(k, n)), y.shape.lens)
-            module.replace_operation(ins, ins.op, [x, wide])
+            key = (weights.__array_interface__["data"][0], weights.shape, weights.strides)
+            if key not in made:
+                made[key] = unpacked(b, weights.reshape(k, n), block)
+            module.replace_operation(ins, ins.op, [x, b.broadcast_to(made[key], y.shape.lens)])
+
+
+def unpacked(b: Builder, weights: np.ndarray, block: int) -> Instruction:
+    """{K, N} again, from packed literals."""
+    k, n = weights.shape
+    codes, scale = rounded(weights.reshape(k // block, block, n))
+    packed = b.unpack_int4(b.literal(PackInt4(axis=0).compute(codes.reshape(k, n))), axis=0)
+    blocks = b.reshape(packed, dims=(k // block, block, n))
+    real = b.dequantizelinear(blocks, b.broadcast_to(b.literal(scale), blocks.shape.lens))
+    return b.reshape(real, dims=(k, n))
 
 
 def rounded(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

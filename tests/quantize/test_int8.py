@@ -1,0 +1,154 @@
+"""Programs in 8-bit integers, fp8 and 4-bit weights: error against the same program in float, and cpu against ref."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import migraphx
+from migraphx.ir.builder import Builder
+from migraphx.ir.shape import Shape
+from migraphx.passes.manager import run_passes
+from migraphx.targets.cpu.target import PASSES
+from tests.tolerances import MODEL_ERROR, relative_error
+
+RNG = np.random.default_rng(5)
+
+
+def random(*lens: int) -> np.ndarray:
+    return RNG.standard_normal(lens).astype(np.float32)
+
+
+def network() -> migraphx.program:
+    """Convolutions of every kind that the cpu has kernels for, and dots of two ranks."""
+    p = migraphx.program()
+    main = p._impl.main
+    b = Builder(main)
+    x = main.add_parameter("x", Shape("float", (2, 3, 20, 20)))
+    bias = b.broadcast(b.literal(random(16)), axis=1, out_lens=(2, 16, 10, 10))
+    h = b.relu(b.add(b.convolution(x, b.literal(random(16, 3, 5, 5) / 8), padding=(2, 2), stride=(2, 2)), bias))
+    h = b.relu(b.add(h, b.convolution(h, b.literal(random(16, 16, 3, 3) / 12), padding=(1, 1))))
+    h = b.convolution(h, b.literal(random(32, 8, 1, 1) / 3), group=2)
+    h = b.convolution(h, b.literal(random(32, 1, 3, 3) / 3), group=32)
+    h = b.tanh(b.dot(b.reshape(h, dims=(2, -1)), b.literal(random(32 * 8 * 8, 50) / 40)))
+    wide = b.multibroadcast(b.literal(random(50, 31)), out_lens=(2, 50, 31))
+    main.add_return([b.dot(b.reshape(h, dims=(2, 1, 50)), wide)])
+    return p
+
+
+def result(p: migraphx.program, target: str, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    copy = p.clone()
+    copy.compile(migraphx.get_target(target))
+    return np.array(copy.run(inputs)[0])
+
+
+def signal_to_noise(got: np.ndarray, want: np.ndarray) -> float:
+    """In decibels."""
+    return float(20 * np.log10(np.linalg.norm(want) / np.linalg.norm(got - want)))
+
+
+@pytest.mark.parametrize(("name", "decibels"), [("int8", 28), ("fp8", 20)])
+def test_network(name: str, decibels: float) -> None:
+    p = network()
+    want = result(p, "ref", inputs := {"x": random(2, 3, 20, 20)})
+    quantize = getattr(migraphx, f"quantize_{name}")
+    quantize(p, migraphx.get_target("ref"), [{"x": random(2, 3, 20, 20)} for _ in range(3)])
+    ref = result(p, "ref", inputs)
+    assert signal_to_noise(ref, want) > decibels
+    assert relative_error(result(p, "cpu", inputs), ref) < MODEL_ERROR
+
+
+def products(p: migraphx.program) -> set[str]:
+    """The names of the dots and convolutions that the cpu target is left with."""
+    optimised = p._impl.clone()
+    run_passes(optimised, PASSES)
+    names = {i.name for ins in optimised.main for m in (optimised.main, *ins.modules) for i in m}
+    return names & {"dot", "convolution", "quant_dot", "quant_convolution"}
+
+
+def test_named_products_become_those_of_integers():
+    for names, want in (
+        (["dot", "convolution"], {"quant_dot", "quant_convolution"}),
+        (["convolution"], {"dot", "quant_convolution"}),
+    ):
+        p = network()
+        migraphx.quantize_int8(p, migraphx.get_target("ref"), ins_names=names)
+        assert products(p) == want
+
+
+def qdq(activation: str, zero: int) -> migraphx.program:
+    """What ONNX's QDQ models look like: zero points, padding, weights transposed after they are dequantized."""
+    p = migraphx.program()
+    main = p._impl.main
+    b = Builder(main)
+    x = main.add_parameter("x", Shape("float", (2, 6, 9, 9)))
+
+    def through(value, scale: float):
+        steps, zeros = b.full(scale, value), b.broadcast_to(b.literal(np.array([zero], activation)), value.shape.lens)
+        return b.dequantizelinear(b.quantizelinear(value, steps, zeros), steps, zeros)
+
+    def weights(*lens: int, axis: int):
+        scale = b.broadcast(b.literal(np.abs(random(lens[axis])) / 99), axis=axis, out_lens=lens)
+        return b.dequantizelinear(b.literal(RNG.integers(-128, 128, lens).astype(np.int8)), scale)
+
+    h = b.relu(b.convolution(through(x, 0.03), weights(10, 6, 3, 3, axis=0), padding=(1, 1, 0, 2), stride=(2, 1)))
+    h = through(b.reshape(h, dims=(2, -1)), 0.07)
+    main.add_return([b.dot(h, b.transpose(weights(13, h.shape.lens[1], axis=0), permutation=(1, 0)))])
+    return p
+
+
+@pytest.mark.parametrize(("activation", "zero"), [("uint8", 120), ("int8", -7)])
+def test_qdq_models(activation: str, zero: int) -> None:
+    p, inputs = qdq(activation, zero), {"x": random(2, 6, 9, 9)}
+    assert products(p) == {"quant_dot", "quant_convolution"}
+    # where a rounding falls on the other side, one step of 255 is the error
+    assert relative_error(result(p, "cpu", inputs), result(p, "ref", inputs)) < 5e-3
+
+
+def test_int4_weights() -> None:
+    p = migraphx.program()
+    main = p._impl.main
+    b = Builder(main)
+    w, kept = random(96, 100), random(50, 7)
+    inputs = {f"x{rows}": random(1, rows, 96) for rows in (1, 2, 3, 4, 5, 70)}
+    parts = []
+    for name, value in inputs.items():
+        h = b.dot(main.add_parameter(name, Shape.of(value)), b.multibroadcast(b.literal(w), out_lens=(1, 96, 100)))
+        h = b.slice(b.relu(h), axes=(2,), starts=(0,), ends=(50,))
+        parts.append(b.dot(h, b.multibroadcast(b.literal(kept), out_lens=(1, 50, 7))))
+    main.add_return([b.concat(*parts, axis=1)])
+    want = result(p, "ref", inputs)
+    migraphx.quantize_int4_weights(p)
+    ref = result(p, "ref", inputs)
+    assert signal_to_noise(ref, want) > 17
+    p.compile(migraphx.get_target("cpu"))
+    assert relative_error(np.array(p.run(inputs)[0]), ref) < MODEL_ERROR
+    held = sum(a.nbytes for a in p._executable.weights)  # type: ignore[union-attr]
+    assert held < w.nbytes / 5 + 2 * kept.nbytes + 4096  # codes, scales, what is padded to whole panels
+
+
+def test_autocast() -> None:
+    p = migraphx.program()
+    main = p._impl.main
+    b = Builder(main)
+    x = main.add_parameter("x", Shape("fp8e4m3fn", (3, 4)))
+    main.add_return([b.add(x, x)])
+    migraphx.autocast_fp8(p)
+    assert [s.type_string() for s in (*p.get_parameter_shapes().values(), *p.get_output_shapes())] == ["float_type"] * 2
+    inputs = {"x": np.array([[1, 2.1, 1000, -3]] * 3, np.float32)}
+    rounded = inputs["x"].astype(main.last.inputs[0].inputs[0].shape.numpy_dtype).astype(np.float32)  # type: ignore[union-attr]
+    np.testing.assert_array_equal(result(p, "cpu", inputs), 2 * rounded)
+
+
+def test_bad_input() -> None:
+    p, target = network(), migraphx.get_target("ref")
+    with pytest.raises(ValueError, match="cannot quantize 'relu'"):
+        migraphx.quantize_int8(p, target, ins_names=["relu"])
+    with pytest.raises(ValueError, match="not finite"):
+        migraphx.quantize_int8(p, target, [{"x": np.full((2, 3, 20, 20), np.nan, np.float32)}])
+    with pytest.raises(ValueError, match="must be even"):
+        migraphx.quantize_int4_weights(p, 7)
+    p.compile(target)
+    for quantize in (migraphx.quantize_int4_weights, migraphx.autocast_fp8):
+        with pytest.raises(RuntimeError, match="before compiling"):
+            quantize(p)
