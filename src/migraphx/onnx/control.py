@@ -69,13 +69,14 @@ def loop(
         return unrolled(b, trips, condition, state, body)
     going, gathers = made.outputs[0], len(made.outputs) - 1 - len(state)
     first, after = b.constant(condition), b.constant(going)
-    always = first is not None and first.all() and (going is list(made.parameters.values())[1] or bool(np.all(after)))
-    if gathers and (length is None or not always):  # how many rows there are is not known
+    stays = going is list(made.parameters.values())[1] or (after is not None and bool(after.all()))
+    never = length == 0 or (first is not None and not first.all())
+    if gathers and not never and (length is None or first is None or not stays):  # how many rows is not known
         discard(b, made)
         return unrolled(b, trips, condition, state, body)
-    most = UNBOUNDED if length is None else length
+    most = 0 if never else UNBOUNDED if length is None else length
     ins = b.instruction("loop", [trips, condition, *state], [made], max_iterations=most)
-    if all(b.constant(i) is not None for i in (*ins.inputs, *captured(ins))) and most <= MOST_TRIPS:
+    if 0 < most <= MOST_TRIPS and all(b.constant(i) is not None for i in (*ins.inputs, *captured(ins))):
         b.module.remove(ins)
         discard(b, made)
         return unrolled(b, trips, condition, state, body)

@@ -15,6 +15,7 @@ from migraphx.passes.manager import Pass
 from migraphx.passes.rewrite_quantization import rewrite_quantization
 from migraphx.passes.rewrite_rnn import rewrite_rnn
 from migraphx.passes.simplify_algebra import simplify_algebra
+from migraphx.passes.simplify_control_flow import simplify_control_flow
 from migraphx.passes.simplify_qdq import simplify_qdq
 from migraphx.passes.simplify_reshapes import simplify_reshapes
 
@@ -33,6 +34,7 @@ SIMPLIFY: list[Pass] = [
 
 optimize: list[Pass] = [
     rewrite_rnn,  # recurrent layers are loops from here on
+    simplify_control_flow,  # what is known is no branch, what is alike in every trip is computed once
     *SIMPLIFY,
     rewrite_quantization,  # after the algebra, which would round a division by a scale otherwise
     fuse_attention,  # before softmax is taken apart
