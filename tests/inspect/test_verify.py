@@ -8,13 +8,22 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from migraphx.inspect import Tolerance, bisect, reduce_program, run_trace, verify_instructions, verify_program
+from migraphx.inspect import (
+    Tolerance,
+    bisect,
+    performance_report,
+    reduce_program,
+    run_trace,
+    verify_instructions,
+    verify_program,
+)
 from migraphx.inspect.compare import compare
 from migraphx.inspect.running import on_ref
 from migraphx.ir.builder import Builder
 from migraphx.ir.program import Program
-from migraphx.ir.shape import Shape
-from migraphx.targets.registry import TARGETS
+from migraphx.ir.shape import DynamicDimension, Shape
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.registry import TARGETS, get_target
 from tests.inspect.targets import WrongKernel, WrongPass, WrongTogether, chain, numbers
 from tests.writers.programs import rich
 
@@ -146,3 +155,23 @@ def test_inputs_are_checked() -> None:
         verify_program(chain("relu"), "ref", {"x": numbers((5, 4))})
     with pytest.raises(ValueError, match="unknown target 'cpux'"):
         verify_program(chain("relu"), "cpux", INPUTS)
+
+
+def test_dynamic_programs_are_taken_as_they_are_for_the_inputs() -> None:
+    p = Program()
+    b = Builder(p.main)
+    x = p.main.add_parameter("x", Shape("float", dyn_dims=(DynamicDimension(1, 9), DynamicDimension(5, 5))))
+    p.main.add_return([b.tanh(b.dot(x, b.literal(numbers((5, 3)))))])
+    for rows in (2, 4):
+        given = {"x": numbers((rows, 5))}
+        for target in ("ref", "cpu"):
+            assert verify_program(p, target, given, double=True).passed
+        assert [c.passed for c in verify_instructions(p, "kernel", given)] == [True, False]
+        found = reduce_program(p, "kernel", given)
+        assert found is not None and "tanh" in found.instruction and bisect(p, "kernel", given).kind == "instruction"
+        seen: dict[str, int] = {}
+        (out,) = run_trace(p, given, lambda ins, value, seen=seen: seen.update({ins.name: len(value)}))
+        assert out.shape == (rows, 3) and seen["dot"] == seen["tanh"] == rows
+    executable = get_target("cpu").compile(p, CompileOptions())
+    report = performance_report(executable, {"x": numbers((4, 5))}, runs=2)
+    assert [s.flops for s in report.steps] == [2 * 4 * 5 * 3 + 4 * 3]

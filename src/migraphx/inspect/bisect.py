@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from migraphx.inspect.compare import DEFAULT, Tolerance, compare
-from migraphx.inspect.running import Inputs, on_ref
+from migraphx.inspect.running import Inputs, on_ref, with_lens_of
 from migraphx.inspect.verify import VerifyReport, verify_instructions, verify_program
 from migraphx.ir.program import Program
 from migraphx.passes.manager import run_passes
@@ -44,6 +44,7 @@ def bisect(
     compile_options: CompileOptions | None = None,
 ) -> Bisection:
     """First over the target's passes, each result evaluated on `ref`, then over the optimised instructions."""
+    program = with_lens_of(program, inputs)
     whole = verify_program(
         program, target_name, inputs, tolerance, double=double, compile_options=compile_options
     )

@@ -9,7 +9,7 @@ import numpy as np
 
 from migraphx.inspect.alone import alone, checkable
 from migraphx.inspect.compare import DEFAULT, Tolerance
-from migraphx.inspect.running import Inputs
+from migraphx.inspect.running import Inputs, with_lens_of
 from migraphx.inspect.verify import VerifyReport, reference_values, verify_program
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
@@ -46,6 +46,8 @@ def reduce_program(
     Looks for the end by halving, so that a program of n instructions is compiled about log2(n) times. Then the
     beginning is cut off too, where the last instruction differs alone on the values that it has on `ref`.
     """
+
+    program = with_lens_of(program, inputs)
 
     def check(candidate: Program, given: Inputs) -> VerifyReport:
         return verify_program(

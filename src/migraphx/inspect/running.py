@@ -13,7 +13,7 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.ref.evaluate import evaluate
+from migraphx.targets.common.specialise import is_dynamic, specialise
 from migraphx.targets.registry import get_target
 
 Inputs = Mapping[str, np.ndarray]
@@ -27,9 +27,19 @@ def on_target(program: Program, target: str, inputs: Inputs, options: CompileOpt
 
 def on_ref(program: Program, inputs: Inputs, double: bool) -> list[np.ndarray]:
     """The program's meaning; `double` computes every float in double precision."""
-    main = in_double(program).main if double else program.main
-    given = {n: array_for(n, i.shape, inputs) for n, i in main.parameters.items()}
-    return [np.asarray(v) for v in evaluate(main, given)]
+    return on_target(in_double(program) if double else program, "ref", inputs, None)
+
+
+def with_lens_of(program: Program, inputs: Inputs) -> Program:
+    """A dynamic program as it is for these inputs, any other as it is; ValueError where lens depend on values."""
+    if not is_dynamic(program):
+        return program
+    given = program.main.parameters.items()
+    shapes = {n: Shape(i.shape.type, array_for(n, i.shape, inputs).shape) for n, i in given}
+    made = specialise(program.main, shapes, {})
+    if made.refusals:
+        raise ValueError(f"cannot be taken apart: {'; '.join(made.refusals.values())}")
+    return made.program
 
 
 def arguments(parameters: Mapping[str, Shape], inputs: Inputs) -> list[Argument]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from migraphx.inspect.running import Inputs, array_for
+from migraphx.inspect.running import Inputs, array_for, with_lens_of
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Value
 from migraphx.ir.program import Program
@@ -18,5 +18,6 @@ def run_trace(program: Program, inputs: Inputs, callback: Callable[[Instruction,
 
     A value is an array, or a tuple of them. What the callback raises ends the run.
     """
+    program = with_lens_of(program, inputs)
     given = {n: array_for(n, i.shape, inputs) for n, i in program.main.parameters.items()}
     return [np.asarray(v) for v in evaluate(program.main, given, trace=callback)]

@@ -10,7 +10,7 @@ import numpy as np
 
 from migraphx.inspect.alone import alone, checkable
 from migraphx.inspect.compare import DEFAULT, Check, Tolerance, compare
-from migraphx.inspect.running import Inputs, array_for, on_ref, on_target, outputs_named
+from migraphx.inspect.running import Inputs, array_for, on_ref, on_target, outputs_named, with_lens_of
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Value
 from migraphx.ir.program import Program
@@ -78,6 +78,7 @@ def verify_instructions(
 
     So an error shows at the instruction that makes it, and only there. Many are compiled at once; they share no value.
     """
+    program = with_lens_of(program, inputs)
     values = reference_values(program, inputs)
     names = names_of(program.main)
 
