@@ -103,3 +103,11 @@ def test_explain(file, capsys):
     assert fused["floor_seconds"] == pytest.approx(floor)
     out = drive(capsys, "explain", file, "--ref").out
     assert "<- soft (Softmax)" in out and "cost: " in out
+
+
+def test_dynamic_shapes_are_reported_at_the_batch(file, capsys):
+    words = (file, "--dim-param", "@batch", "{min:1, max:8}", "--batch", 3, "--json")
+    kernels = drive(capsys, "explain", *words).data["kernels"]
+    assert "dot" in [p["text"] for k in kernels for p in k["parts"]] and "{3, 8}" in kernels[0]["text"]
+    steps = drive(capsys, "perf", *words, "-n", 10).data["steps"]
+    assert sum(s["flops"] for s in steps) >= 2 * 3 * 16 * 8

@@ -127,6 +127,15 @@ def test_output_names(file, capsys):
 def test_dynamic_dimensions_reach_the_importer(file, capsys):
     answer = drive(capsys, "params", file, "--dim-param", "@batch", "{min:2, max:2}")
     assert answer.out.startswith("x: float_type, {2, 16}")
+    ways = (
+        ["--dim-param", "@batch", "{min:1, max:8}"],
+        ["--dyn-input-dim", "@x", "[{min:1, max:8}, 16]"],
+        ["--default-dyn-dim", "{min:1, max:8}", "--batch", 4],
+    )
+    for words in ways:
+        shape = drive(capsys, "params", file, *words, "--json").data["inputs"]["x"]
+        direct = migraphx.parse_onnx(file, dim_params={"batch": migraphx.shape.dynamic_dimension(1, 8)})
+        assert shape["shape"] == str(direct.get_parameter_shapes()["x"]) and shape["lens"] == []
 
 
 def test_unknown_operators(tmp_path, capsys):

@@ -66,6 +66,20 @@ def test_compiled_file(file, capsys, tmp_path):
     assert late.code == 2 and "compiled already" in late.err
 
 
+@pytest.mark.parametrize("target", ["cpu", "ref"])
+def test_dynamic_shapes_run_at_the_batch(file, capsys, target):
+    words = ("--dim-param", "@batch", "{min:1, max:8, optimals:[2]}", f"--{target}", "--fill1", "x", "--json")
+    (found,) = outputs(drive(capsys, "run", file, *words, "--batch", 3))
+    assert_close(found, wanted(np.ones((3, 16), np.float32)))
+    refused = drive(capsys, "run", file, *words, "--batch", 9)
+    assert refused.code == 2 and "dimension 0 must be in [1, 8], is 9" in refused.err
+    ranges = ("--dyn-input-dim", "@x", "[{min:4,max:8}, {min:1,max:99}]", "--input-dim", "@x", 5, 16)
+    (found,) = outputs(drive(capsys, "run", file, "--fill1", "x", f"--{target}", *ranges, "--json"))
+    assert found.shape == (5, 8)
+    answer = drive(capsys, "run", file, f"--{target}", *ranges[:3])
+    assert answer.code == 2 and "--input-dim @x" in answer.err
+
+
 @pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "fp8", "int4-weights"])
 def test_precisions(file, capsys, precision):
     answer = drive(capsys, "run", file, "--batch", 2, f"--{precision}", "--json", "--ref")

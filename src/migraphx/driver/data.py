@@ -12,7 +12,7 @@ import numpy as np
 
 import migraphx
 from migraphx.api.argument import argument
-from migraphx.api.program import program
+from migraphx.api.program import OUTPUT_PREFIX, program
 from migraphx.api.shape import shape
 from migraphx.driver import dims
 from migraphx.driver.model import Inputs
@@ -20,10 +20,10 @@ from migraphx.driver.result import UsageError
 
 
 def generate(made: program, args: Namespace) -> Inputs:
-    """A value for every parameter, the same at every call; ValueError names a parameter that does not fit."""
-    shapes = made.get_parameter_shapes()
+    """A value for every input, the same at every call; UsageError names an input that does not exist or fit."""
+    shapes = {n: s for n, s in made.get_parameter_shapes().items() if not n.startswith(OUTPUT_PREFIX)}
     lens = dims.lens("--input-dim", args.input_dim)
-    static = {n: static_shape(s, lens.get(n), args.batch) for n, s in shapes.items()}
+    static = {n: static_shape(n, s, lens.get(n), args.batch) for n, s in shapes.items()}
     made_of: dict[str, Any] = {n: partial(migraphx.generate_argument, seed=k) for k, n in enumerate(static)}
     for value, names in ((0, args.fill0), (1, args.fill1)):
         made_of |= {n: partial(migraphx.fill_argument, value=value) for n in names}
@@ -36,11 +36,20 @@ def generate(made: program, args: Namespace) -> Inputs:
     return {name: made_of[name](s) for name, s in static.items()}
 
 
-def static_shape(s: shape, lens: list[int] | None, batch: int) -> shape:
-    """A shape that can be filled: open dimensions have the batch's length, as near as their range allows."""
+def static_shape(name: str, s: shape, lens: list[int] | None, batch: int) -> shape:
+    """A shape that can be filled: open dimensions have the lengths of `--input-dim`, or else the batch's."""
     if not s.dynamic():
         return s
-    wanted = lens or [min(max(batch, d.min), d.max) for d in s.dyn_dims()]
+    dims = s.dyn_dims()
+    wanted = lens or [d.min if d.is_fixed() else batch for d in dims]
+    if len(wanted) != len(dims):
+        raise UsageError(f"--input-dim: input {name!r} has {len(dims)} dimensions, got {wanted}")
+    for k, (n, d) in enumerate(zip(wanted, dims, strict=True)):
+        if not d.min <= n <= d.max:
+            raise UsageError(
+                f"input {name!r}: dimension {k} must be in [{d.min}, {d.max}], is {n}; "
+                f"choose it by --batch, or by --input-dim @{name} ..."
+            )
     return shape(type=s.type(), lens=wanted)
 
 

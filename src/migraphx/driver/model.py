@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from argparse import Namespace
 from collections.abc import Callable
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import migraphx
 from migraphx.api.argument import argument
+from migraphx.api.onnx import published
 from migraphx.api.program import program
 from migraphx.driver import dims
 from migraphx.driver.options import compile_options
@@ -19,11 +21,13 @@ from migraphx.driver.terminal import note
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Literal, Parameter
 from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
 from migraphx.mxr.upstream_read import is_upstream
 from migraphx.passes.dead_code import dead_code
 from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import SIMPLIFY
 from migraphx.runtime.executable import Executable
+from migraphx.targets.common.specialise import is_dynamic, specialise
 from migraphx.targets.registry import TARGETS, get_target
 from migraphx.targets.target import Target
 
@@ -79,22 +83,23 @@ def file_type(path: Path) -> str:
 
 def _onnx_options(args: Namespace) -> dict[str, Any]:
     """Keywords of parse_onnx, those alone that were given."""
+    ranges = dims.one_each(
+        "--dyn-input-dim", args.dyn_input_dim, lambda v: dims.dimensions("--dyn-input-dim", v)
+    )
+    lens = dims.lens("--input-dim", args.input_dim)  # of an input with ranges: its lengths in this run
     given: dict[str, Any] = {
-        "map_input_dims": dims.lens("--input-dim", args.input_dim),
+        "map_input_dims": {name: lengths for name, lengths in lens.items() if name not in ranges},
         "dim_params": dims.one_each("--dim-param", args.dim_param, lambda v: dims.dimension("--dim-param", v)),
-        "map_dyn_input_dims": dims.one_each(
-            "--dyn-input-dim", args.dyn_input_dim, lambda v: dims.dimensions("--dyn-input-dim", v)
-        ),
+        "map_dyn_input_dims": ranges,
         "output_names": args.output_names,
         "skip_unknown_operators": args.skip_unknown_operators,
         "use_debug_symbols": args.debug_symbols,
     }
-    if args.default_dyn_dim:
+    if args.default_dyn_dim:  # then the batch is what a run gets
         given["default_dyn_dim_value"] = dims.dimension("--default-dyn-dim", args.default_dyn_dim)
-    chosen = {name: value for name, value in given.items() if value} | {"default_dim_value": args.batch}
-    for name in chosen.keys() - signature(migraphx.parse_onnx).parameters.keys():
-        raise Unsupported(f"{name}: this build reads no dynamic shapes")
-    return chosen
+    else:
+        given["default_dim_value"] = args.batch
+    return {name: value for name, value in given.items() if value}
 
 
 def _refuse_onnx_options(args: Namespace, kind: str) -> None:
@@ -154,6 +159,14 @@ def compiled(made: program, args: Namespace, inputs: Callable[[program], Inputs]
     note("Compiling ...")
     made.compile(target, **vars(compile_options(args)))
     return made
+
+
+def at_lengths(made: program, inputs: Inputs) -> program:
+    """A program with dynamic shapes as far as the lengths of these inputs make it static; others as they are."""
+    if not is_dynamic(made._impl):
+        return made
+    shapes = {name: Shape.of(np.asarray(value)) for name, value in inputs.items()}
+    return published(specialise(made._impl.main, shapes, {}).program)
 
 
 def executable_of(made: program) -> Executable:

@@ -24,8 +24,10 @@ def data_at_fault() -> Iterator[None]:
 
 
 def prepared(made: program, inputs: Inputs) -> dict[str, Any]:
-    """The inputs; where the program was compiled without `--enable-offload-copy`, the output buffers too."""
-    buffers = {n: s for n, s in made.get_parameter_shapes().items() if n not in inputs and not s.dynamic()}
+    """The inputs; compiled without `--enable-offload-copy`, the output buffers too, where all their sizes are known."""
+    buffers = {n: s for n, s in made.get_parameter_shapes().items() if n not in inputs}
+    if any(s.dynamic() or s.type_string() == "tuple_type" for s in buffers.values()):
+        return {**inputs}
     return inputs | {n: migraphx.fill_argument(s, 0) for n, s in buffers.items()}
 
 

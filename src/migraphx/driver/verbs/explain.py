@@ -7,7 +7,7 @@ from typing import Any
 
 import migraphx
 from migraphx.driver.data import generate
-from migraphx.driver.model import compiled, executable_of, read_model
+from migraphx.driver.model import at_lengths, compiled, executable_of, read_model
 from migraphx.driver.options import add_compile, add_data, add_input
 from migraphx.driver.result import Result
 from migraphx.driver.terminal import coloured, milliseconds, note, quantity
@@ -21,7 +21,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> Result:
-    made = compiled(read_model(args), args, partial(generate, args=args))
+    made = read_model(args)
+    made = compiled(at_lengths(made, generate(made, args)), args, partial(generate, args=args))
     executable = executable_of(made)
     note("Measuring what this machine can do ...")
     flops, bandwidth = measure_peaks(executable.threads)
