@@ -1,0 +1,68 @@
+"""Known branches are inlined, what every trip computes alike moves ahead of the loop."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.passes.simplify_control_flow import simplify_control_flow
+from tests.passes.checking import checked
+
+X = Shape("float", (2, 3))
+
+
+@pytest.mark.parametrize("condition", [True, False])
+def test_a_known_branch(condition):
+    program = Program()
+    x, b = program.main.add_parameter("x", X), Builder(program.main)
+    modules = []
+    for word in ("exp", "tanh"):
+        module = program.create_module(word)
+        given = module.add_parameter("given", X)
+        module.add_return([Builder(module).add(getattr(Builder(module), word)(given), x)])
+        modules.append(module)
+    test = b.literal(np.array([condition]))
+    program.main.add_return(b.outputs(b.instruction("if", [test, x], modules), 1))
+    assert checked(program, [simplify_control_flow]) == Counter(["exp" if condition else "tanh", "add"])
+    assert list(program.modules) == ["main"]
+
+
+def loop_program(trips: int | None) -> Program:
+    """s * exp(x + 2) + rows[k] in every trip; gathers s from the end."""
+    program = Program()
+    main, b = program.main, Builder(program.main)
+    x, rows = main.add_parameter("x", X), main.add_parameter("rows", Shape("float", (6, 2, 3)))
+    count = main.add_parameter("n", Shape("int64")) if trips is None else b.literal(np.array([trips]))
+    body = program.create_module("body")
+    number, going = body.add_parameter("number", Shape("int64")), body.add_parameter("going", Shape("bool"))
+    state, inner = body.add_parameter("state", X), Builder(body)
+    two = inner.full(2.0, state)
+    fixed = inner.exp(inner.add(x, two))
+    row = inner.squeeze(inner.scan_slice(rows, number, axis=0), axes=(0,))
+    fresh = inner.add(inner.mul(state, fixed), inner.add(row, two))
+    body.add_return([going, fresh, fresh])
+    made = b.loop(count, b.literal(np.array([True])), x, modules=[body], max_iterations=6, scan_output_directions=(1,))
+    main.add_return(b.outputs(made, 2))
+    return program
+
+
+@pytest.mark.parametrize("trips", [6, None])
+def test_what_every_trip_computes_alike(trips):
+    program, rng = loop_program(trips), np.random.default_rng(0)
+    given = {n: rng.normal(size=p.shape.lens).astype(np.float32) for n, p in program.main.parameters.items()}
+    if trips is None:
+        given["n"] = np.array([3])
+    left = checked(program, [simplify_control_flow], given)
+    assert left["loop"] == left["exp"] == left["add"] == 1
+    inside = Counter(i.name for i in program.modules["body"])
+    assert "exp" not in inside and inside["add"] == 2, "what depends on the state or the trip stays"
+
+
+@pytest.mark.parametrize("trips", [0, 1, 3])
+def test_few_trips(trips):
+    program = loop_program(trips)
+    assert "loop" not in checked(program, [simplify_control_flow])
+    assert list(program.modules) == ["main"]
