@@ -8,7 +8,6 @@ apply `literal`, `module_inputs`. Enumerations are numbers. Bytes stay `bytes`; 
 from __future__ import annotations
 
 import json
-from importlib import metadata
 from typing import Any
 
 from migraphx.ir.module import Instruction, Module
@@ -45,7 +44,7 @@ def to_upstream(program: Program) -> dict[str, Any]:
         names |= names_of(m, "" if m.name == "main" else f"{m.name}:")
     return {
         "version": FILE_VERSION,
-        "migraphx_version": f"openmgx {metadata.version('openmgx')}",
+        "migraphx_version": f"openmgx {own_version()}",
         "targets": [],
         "contexts": [],
         "modules": {m.name: {"name": m.name, "nodes": _nodes(m, names)} for m in modules},
@@ -57,12 +56,21 @@ def to_json(program: Program) -> str:
     return json.dumps(to_upstream(program), default=_bytes_as_json)
 
 
+def own_version() -> str:
+    """This distribution's version."""
+    from importlib import metadata  # 18 ms, which only those who write such files should wait for
+
+    return metadata.version("openmgx")
+
+
 def attributes_of(op: Operation) -> dict[str, Any]:
     """An operator's attributes as upstream writes them: enumerations by number; a type that it lacks by name."""
     found = op.attributes()
     for key, value in found.items():
         known = ENUMS.get((op.name, key), ())
-        if value in known:
+        if isinstance(value, Shape):
+            found[key] = shape_data(value)
+        elif value in known:
             found[key] = known.index(value)
     return found
 

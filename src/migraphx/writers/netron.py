@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from migraphx.ir.operation import Literal, Parameter
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import SHOWN_ELEMENTS, names_of
+from migraphx.mxr.upstream import own_version
 
 IR_VERSION = 8
 ONNX_TYPES = (
@@ -35,7 +35,7 @@ def to_netron(program: Program) -> str:
     model = {
         "irVersion": str(IR_VERSION),
         "producerName": "openmgx",
-        "producerVersion": metadata.version("openmgx"),
+        "producerVersion": own_version(),
         "opsetImport": [{"domain": "migraphx", "version": "1"}],
         "graph": _graph(program.main, names),
     }
