@@ -127,8 +127,9 @@ def build(sources: Sequence[str], name: str) -> Path:
     compiler = find_compiler()
     _refuse_bf16(compiler, sources)
     flags = (*FLAGS, compiler.architecture, *extra_flags())
-    key = digest(compiler.identity, instruction_set(), " ".join(flags), _kernel_text(), *sources)
-    return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, path, name))
+    made_by = (compiler.identity, instruction_set(), " ".join(flags), _kernel_text())
+    key = digest(*made_by, *sources)
+    return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, made_by, path, name))
 
 
 def _refuse_bf16(compiler: Compiler, sources: Sequence[str]) -> None:
@@ -145,19 +146,25 @@ def _kernel_text() -> str:
     return "".join(p.read_text() for p in sorted(KERNELS.glob("*.hpp")))
 
 
-def _compile(compiler: Compiler, flags: Sequence[str], sources: Sequence[str], out: Path, name: str) -> None:
+def _compile(
+    compiler: Compiler, flags: Sequence[str], sources: Sequence[str], made_by: Sequence[str], out: Path, name: str
+) -> None:
+    """All but the first source, which knows the sizes, are often those of the same program for other sizes."""
     log.info("compiling %s: %d sources with %s", name, len(sources), compiler.version)
     with tempfile.TemporaryDirectory(prefix="openmgx-") as folder:
-        objects = [Path(folder, f"part{k}.o") for k in range(len(sources))]
 
-        def one(k: int) -> None:
+        def one(k: int) -> Path:
             source = Path(folder, f"part{k}.cpp")
             source.write_text(sources[k])
-            _call([*compiler.command, *flags, f"-I{KERNELS}", "-c", str(source), "-o", str(objects[k])])
+            command = [*compiler.command, *flags, f"-I{KERNELS}", "-c", str(source), "-o"]
+            if k:
+                return obtain(digest(*made_by, sources[k]), ".o", lambda path: _call([*command, str(path)]))
+            _call([*command, str(source.with_suffix(".o"))])
+            return source.with_suffix(".o")
 
         with progress(f"compiling {name}"):
             with ThreadPoolExecutor(max_workers=available()) as pool:
-                list(pool.map(one, range(len(sources))))
+                objects = list(pool.map(one, range(len(sources))))
             _call([*compiler.command, "-shared", "-o", str(out), *map(str, objects), "-lm"])
 
 

@@ -1,0 +1,143 @@
+"""Programs with dynamic shapes give the static programs' answers, on both targets."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import migraphx
+from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
+from migraphx.ir.text import parse_program, program_text
+from tests.tolerances import assert_close
+
+dimension = migraphx.shape.dynamic_dimension
+RNG = np.random.default_rng(0)
+W = RNG.standard_normal((6, 5)).astype(np.float32)
+
+
+def network(batch, length) -> migraphx.program:
+    """relu(softmax(x w) reshaped), where either dimension may be a length or a range."""
+    p = migraphx.program()
+    m = p.get_main_module()
+    dims = [d if isinstance(d, dimension) else dimension(d, d) for d in (batch, length, 6)]
+    fixed = all(d.is_fixed() for d in dims)
+    s = migraphx.shape("float", [d.min for d in dims]) if fixed else migraphx.shape("float", dyn_dims=dims)
+    x = m.add_parameter("x", s)
+    rows = m.add_instruction(migraphx.op("reshape", dims=[-1, 6]), [x])
+    y = m.add_instruction(migraphx.op("dot"), [rows, m.add_literal(W)])
+    m.add_return([m.add_instruction(migraphx.op("softmax", axis=1), [y])])
+    return p
+
+
+def compiled(p: migraphx.program, target: str, **options) -> migraphx.program:
+    p.compile(migraphx.get_target(target), **options)
+    return p
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_dynamic_equals_static_for_random_sizes(target):
+    p = compiled(network(dimension(1, 8), dimension(1, 9)), target)
+    assert str(p.get_output_shapes()[0]) == "dynamic, float_type, {[1, 72, {}], [5, 5, {}]}"
+    for batch, length in RNG.integers(1, 8, (4, 2)).tolist():
+        x = RNG.standard_normal((batch, length, 6)).astype(np.float32)
+        (want,) = compiled(network(batch, length), "ref").run({"x": x})
+        (got,) = p.run({"x": x})
+        assert_close(np.array(got), np.array(want))
+        (got,) = p.run({"x": np.asfortranarray(x)})
+        assert_close(np.array(got), np.array(want))
+
+
+def test_optimal_lengths_are_compiled_ahead_and_old_ones_forgotten():
+    p = compiled(network(dimension(1, 8, {2, 4}), 3), "cpu", max_specialisations=3)
+    assert p._executable.specialisations == 2
+    for n in (1, 2, 3, 5, 2):
+        p.run({"x": np.ones((n, 3, 6), np.float32)})
+    assert p._executable.specialisations == 3
+
+
+def test_threads_share_a_program():
+    p = compiled(network(dimension(1, 8), 3), "cpu", max_specialisations=2)
+
+    def run(n: int) -> None:
+        x = np.full((n, 3, 6), n, np.float32)
+        (got,) = p.run({"x": x})
+        z = np.exp(x.reshape(-1, 6) @ W - (x.reshape(-1, 6) @ W).max(1, keepdims=True))
+        assert_close(np.array(got), z / z.sum(1, keepdims=True), scale=4)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, [1, 2, 3, 1, 2, 3, 1, 2] * 4))
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_sizes_that_depend_on_data(target):
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", migraphx.shape("float", [4, 3]))
+    positive = m.add_instruction(migraphx.op("relu"), [x])
+    places = m.add_instruction(migraphx.op("nonzero_exact"), [positive])
+    unique = m.add_instruction(migraphx.op("unique"), [places])
+    values, counts = (m.add_instruction(migraphx.op("get_tuple_elem", index=k), [unique]) for k in (0, 3))
+    doubled = m.add_instruction(migraphx.op("add"), [counts, counts])
+    m.add_return([places, values, doubled, positive])
+    assert program_text(parse_program(str(p))) == str(p)
+    compiled(p, target)
+    for _ in range(3):
+        given = RNG.standard_normal((4, 3)).astype(np.float32)
+        want = np.array(np.nonzero(given > 0))
+        names, numbers = np.unique(want, return_counts=True)
+        for got, wanted in zip(p.run({"x": given}), (want, names, 2 * numbers, np.maximum(given, 0)), strict=True):
+            np.testing.assert_array_equal(np.array(got), wanted)
+    if target == "cpu":
+        assert [s.kernel for s in p._executable.steps].count("host") == 4
+
+
+def test_values_decide_shapes():
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", migraphx.shape("float", dyn_dims=[dimension(1, 4), dimension(1, 1)]))
+    dims = m.add_parameter("dims", migraphx.shape("int64", [2]))
+    wide = m.add_instruction(migraphx.op("broadcast_with_dims"), [x, dims])
+    lens = m.add_instruction(migraphx.op("dimensions_of", end=2), [wide])
+    m.add_return([m.add_instruction(migraphx.op("neg"), [wide]), lens])
+    compiled(p, "cpu")
+    for n, k in ((2, 3), (2, 5), (4, 3)):
+        given = RNG.standard_normal((n, 1)).astype(np.float32)
+        got, lens = p.run({"x": given, "dims": np.array([1, k])})
+        np.testing.assert_array_equal(np.array(got), -np.broadcast_to(given, (n, k)))
+        assert np.array(lens).tolist() == [n, k]
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_bad_input(target):
+    p = compiled(network(dimension(2, 8), 3), target)
+    with pytest.raises(ValueError, match=r"'x': dimension 0 must be in \[2, 8\], is 9"):
+        p.run({"x": np.ones((9, 3, 6), np.float32)})
+    with pytest.raises(ValueError, match="'x' must have shape"):
+        p.run({"x": np.ones((3, 6), np.float32)})
+    with pytest.raises(ValueError, match="'x' must have shape"):
+        p.run({"x": np.ones((3, 3, 6))})
+    with pytest.raises(ValueError, match="another rank"):
+        _squeezed()
+
+
+def _squeezed() -> None:
+    m = migraphx.program().get_main_module()
+    x = m.add_parameter("x", migraphx.shape("float", dyn_dims=[dimension(1, 4), dimension(2, 2)]))
+    m.add_instruction(migraphx.op("squeeze"), [x])
+
+
+def test_a_saved_program_stays_dynamic(tmp_path):
+    p = compiled(network(dimension(1, 8), 3), "ref")
+    migraphx.save(p, tmp_path / "p.mxr")
+    again = migraphx.load(tmp_path / "p.mxr")
+    x = np.ones((5, 3, 6), np.float32)
+    assert_close(np.array(again.run({"x": x})[0]), np.array(p.run({"x": x})[0]))
+
+
+def test_shapes_print_and_combine():
+    dims = (DynamicDimension(1, 8, (2, 4)), DynamicDimension(3, 3))
+    assert str(Shape("half", dyn_dims=dims)) == "dynamic, half_type, {[1, 8, {2, 4}], [3, 3, {}]}"
+    assert Shape.of_dims("half", [DynamicDimension(2, 2), 3]) == Shape("half", (2, 3))
+    assert UNKNOWN.dynamic and Shape.tuple_of([UNKNOWN]).dynamic
+    with pytest.raises(ValueError, match="optimals"):
+        DynamicDimension(1, 4, (5,))
