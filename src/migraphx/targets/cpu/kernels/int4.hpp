@@ -8,7 +8,7 @@
 //   scales[panels][k / block][NR].
 //
 // A few rows (a step of decoding) are bound by memory: their products use the codes as they come. For more rows
-// two panels at a time become floats in scratch, where the engine takes them.
+// some panels at a time become floats in scratch, where the engine takes them.
 #pragma once
 
 #include "gemm.hpp"
@@ -16,11 +16,12 @@
 namespace mgx {
 
 inline constexpr int FEW_ROWS = 4;
+inline constexpr int64_t PANELS_AT_ONCE = 4;  // enough for AMX
 
 struct Int4Gemm {
     int64_t m, n, k, lda, block;
 };
-inline constexpr int64_t int4_scratch(int64_t k) { return engine_scratch(1) + round64(k * 2 * NR * 4); }
+inline constexpr int64_t int4_scratch(int64_t k) { return engine_scratch(1) + round64(k * PANELS_AT_ONCE * NR * 4); }
 
 // The epilogue of a part of the matrix that begins at this row and column.
 template <class Epi> struct Part {
@@ -103,7 +104,7 @@ MGX_NOINLINE void int4_gemm(
     const Grid grid = divide(team, g.m, panels, g.k);
     const Range rows = grid.rows;
     for (int64_t p = grid.panels.begin, np; p < grid.panels.end; p += np) {
-        np = least(2, grid.panels.end - p);
+        np = least(PANELS_AT_ONCE, grid.panels.end - p);
         for (int64_t j = 0; j < np; ++j)
             int4_panel(g, codes + (p + j) * code_step, scales + (p + j) * scale_step, wide + j * g.k * NR);
         const Gemm part{rows.size(), least(np * NR, g.n - p * NR), g.k, g.lda};
