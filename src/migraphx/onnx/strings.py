@@ -19,6 +19,8 @@ Value = Instruction
 
 def mapped(function: Callable[..., str], *tensors: Strings) -> Strings:
     """An elementwise function of strings."""
+    if not all(isinstance(t, Strings) for t in tensors):
+        raise OnnxError("takes tensors of strings")
     return Strings.of(np.frompyfunc(function, len(tensors), 1)(*(t.value for t in tensors)))
 
 

@@ -23,6 +23,7 @@ from migraphx.passes.rewrite import remove_unused, substitute
 REDUCTIONS = frozenset(
     {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod", "reduce_any", "reduce_all"}
 )
+MOST = 100  # members of a group
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,8 @@ class Grouping:
     def _grow(self, root: Instruction, fits: Callable[[Instruction], bool]) -> list[Instruction]:
         """The root and whatever fits and only members use; converts that widen may have other users.
 
-        Candidates are looked at from the last to the first, so that all users of each are decided by then.
+        Candidates are looked at from the last to the first, so that all users of each are decided by then. A group
+        holds MOST at most: a kernel's operands are counted, and compilers take long over what is longer.
         """
         inside = {root}
         queued = {root}
@@ -149,7 +151,7 @@ class Grouping:
                     heapq.heappush(heap, (-self.position[i], i))
 
         push_inputs(root)
-        while heap:
+        while heap and len(inside) < MOST:
             _, ins = heapq.heappop(heap)
             if fits(ins) and (widens(ins) or all(u in inside for u in ins.users)):
                 inside.add(ins)
