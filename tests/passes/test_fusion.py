@@ -207,3 +207,15 @@ def test_a_value_that_is_channels_last_needs_none():
 
     left = checked(program_of(build, x=(2, 4, 4, 3)), [layout, simplify_reshapes])
     assert not left["layout"]
+
+
+def test_groups_have_an_end():
+    """A kernel has so many operands at most, whatever is fused into it."""
+
+    def long(b: Builder, x: Value) -> Value:
+        for _ in range(300):
+            x = b.tanh(b.add(x, b.broadcast_to(const(b, 8), (4, 8))))
+        return x
+
+    program = program_of(long, x=(4, 8))
+    assert kernels(program, scale=1000)["pointwise"] == 6
