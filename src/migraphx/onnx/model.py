@@ -178,6 +178,9 @@ class _Reader:
     def opsets(self, entries: Iterable[Any]) -> dict[str, int]:
         """Versions by domain; OnnxError for one that the installed package does not know."""
         found = {_domain(e.domain): int(e.version) for e in entries}
+        odd = [f"{v} of domain {d!r}" for d, v in found.items() if not 0 < v < 2**31]
+        if odd:
+            raise OnnxError(f"there is no opset {odd[0]}")
         newest = self.onnx.defs.onnx_opset_version()
         if found.get("", 1) > newest:
             raise OnnxError(f"opset {found['']} is newer than the installed package onnx knows ({newest})")
