@@ -68,6 +68,20 @@ def test_sizes_that_depend_on_data():
     agree(data, feeds, dim_params={"n": ANY})
 
 
+def test_boxes_and_unique_values():
+    nodes = [
+        node("NonMaxSuppression", ["boxes", "scores", "most", "overlap"], ["found"]),
+        node("Unique", ["found"], ["u", "first", "which", "counts"], axis=0, sorted=0),
+        node("Neg", ["u"], ["n"]),
+    ]
+    inputs = {"boxes": (F, [1, 6, 4]), "scores": (F, [1, 2, 6])}
+    known = {"most": np.array([4]), "overlap": np.array([0.4], np.float32)}
+    data = model(nodes, inputs, ["found", "u", "first", "which", "counts", "n"], known)
+    corner = RNG.random((3, 1, 6, 2)).astype(np.float32)
+    feeds = [{"boxes": np.concatenate([c, c + 0.5], -1), "scores": RNG.random((1, 2, 6)).astype("f")} for c in corner]
+    agree(data, feeds)
+
+
 def test_shapes_given_as_inputs():
     nodes = [
         node("Reshape", ["x", "dims"], ["y"]),

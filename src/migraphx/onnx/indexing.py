@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.operation import Operation, operation
 from migraphx.ir.shape import standard_strides
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
@@ -83,20 +86,33 @@ def tensor_scatter(
     return b.scatter_none(past, b.broadcast_to(place, update.shape.lens), update, axis=axis)
 
 
+def as_found(b: OnnxBuilder, op: Operation, inputs: Sequence[Value]) -> Any:
+    """An operator whose sizes depend on data: computed where that is known, else an instruction."""
+    values = [b.constant(i) if b.options.dynamic else b.known(i, "input") for i in inputs]
+    known = [v for v in values if v is not None]
+    if len(known) < len(values):
+        return b.instruction(op.name, inputs, **op.attributes())
+    made = op.compute(*known)
+    return tuple(map(b.literal, made)) if isinstance(made, tuple) else b.literal(made)
+
+
 @converter("NonZero")
 def non_zero(b: OnnxBuilder, x: Value) -> Value:
     """How many there are depends on the data."""
-    value = b.constant(x) if b.options.dynamic else b.known(x, "input")
-    return b.nonzero_exact(x) if value is None else b.literal(np.array(np.nonzero(value), np.int64))
+    return as_found(b, operation("nonzero_exact"), [x])
+
+
+@converter("Unique")
+def unique(b: OnnxBuilder, x: Value, *, axis: int | None = None, sorted: int = 1) -> tuple[Value, ...]:
+    axes = () if axis is None else (axis_in(axis, x.shape.ndim),)
+    made = as_found(b, operation("unique", axis=axes, sorted=bool(sorted)), [x])
+    return made if isinstance(made, tuple) else tuple(b.outputs(made, 4))
 
 
 @converter("Compress")
 def compress(b: OnnxBuilder, x: Value, condition: Value, *, axis: int | None = None) -> Value:
-    value = b.constant(condition) if b.options.dynamic else b.known(condition, "condition")
     if axis is None:
         x, axis = b.reshape(x, dims=(-1,)), 0
-    if value is not None:
-        kept = b.literal(np.flatnonzero(value).astype(np.int64))
-    else:
-        kept = b.reshape(b.nonzero_exact(b.reshape(condition, dims=(-1,))), dims=(-1,))
+    flat = b.reshape(condition, dims=(-1,))
+    kept = b.reshape(as_found(b, operation("nonzero_exact"), [flat]), dims=(-1,))
     return b.gather(x, kept, axis=axis_in(axis, x.shape.ndim))

@@ -9,8 +9,10 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
+from migraphx.ir.operation import operation
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.indexing import as_found
 from migraphx.onnx.registry import converter
 from migraphx.ops.vision import Resize
 
@@ -167,10 +169,11 @@ def non_max_suppression(
     *,
     center_point_box: int,
 ) -> Value:
-    """Rows behind the last box found are 0: their number depends on the data."""
+    """The number of boxes found depends on the data."""
     limits = (
         b.literal(np.array([0], np.int64)) if most is None else most,
         b.literal(np.array([0], np.float32)) if overlap is None else overlap,
         b.literal(np.array([-np.inf], np.float32)) if least is None else least,
     )
-    return b.nonmaxsuppression(boxes, scores, *limits, center_point_box=bool(center_point_box))
+    op = operation("nonmaxsuppression", center_point_box=bool(center_point_box), use_dyn_output=True)
+    return as_found(b, op, [boxes, scores, *limits])

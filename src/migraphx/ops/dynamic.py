@@ -131,14 +131,15 @@ class DynamicRange(Operation, name="dynamic_range"):
 
     def infer(self, *inputs: Shape) -> Shape:
         self.same_type(inputs)
-        self.require(all(s.elements == 1 for s in inputs), inputs, "inputs must have one element")
+        right = all(s.elements == 1 for s in inputs) and inputs[0].type != "bool"
+        self.require(right, inputs, "inputs must be numbers, one element each")
         return Shape(inputs[0].type, dyn_dims=(ANY_LENGTH,))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         start, limit, delta = (a.reshape(()) for a in args)
         if delta == 0:
             raise ValueError("dynamic_range: delta is 0")
-        return np.arange(start.item(), limit.item(), delta.item(), args[0].dtype)
+        return np.arange(start.item(), limit.item(), delta.item()).astype(args[0].dtype)
 
 
 class ExactNonZero(Operation, name="nonzero_exact"):
@@ -186,3 +187,23 @@ class Unique(Operation, name="unique"):
             values = np.take(values, order, axis or 0)
             first, counts, which = first[order], counts[order], np.argsort(order)[which]
         return (values, *(np.asarray(a, np.int64) for a in (first, which, counts)))
+
+
+class Fill(Operation, name="fill"):
+    """One value, the first input, in every place of a value shaped like the second (upstream: written into it)."""
+
+    arity = 2
+    deferred: ClassVar[bool] = True
+
+    def infer(self, *inputs: Shape) -> Shape:
+        value, like = inputs
+        self.require(value.elements == 1, inputs, "needs one value to fill with")
+        self.require(value.type == like.type, inputs, "inputs differ in type")
+        return like.as_standard()
+
+    def expand(self, site: Site, inputs: Sequence[Any]) -> Instruction:
+        b, (value, like) = builder(site), inputs
+        return b.contiguous(b.scalar(value, scalar_bcst_dims=like.shape.lens))
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        return np.full(args[1].shape, args[0].reshape(()))

@@ -10,7 +10,7 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.operation import Operation
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ops.convolution import both_sides, check_padding, check_windows, window_lens, windows
 from migraphx.ops.movement import keep_layout
 
@@ -260,11 +260,13 @@ class NonMaxSuppression(Operation, name="nonmaxsuppression"):
 
     Inputs: boxes {N, boxes, 4}, scores {N, classes, boxes}, then one-element inputs: the most boxes a class,
     the overlap (intersection over union) above which a box is dropped, the score below which it is. Gives
-    rows (image, class, box), {N * classes * boxes, 3}; rows behind the last one found are 0.
+    rows (image, class, box), {N * classes * boxes, 3}; rows behind the last one found are 0;
+    with `use_dyn_output` there are none.
     """
 
     arity = 5
     center_point_box: bool = False
+    use_dyn_output: bool = False
 
     def infer(self, *inputs: Shape) -> Shape:
         boxes, scores, *limits = inputs
@@ -272,6 +274,8 @@ class NonMaxSuppression(Operation, name="nonmaxsuppression"):
         right = right and (boxes.lens[0], boxes.lens[1]) == (scores.lens[0], scores.lens[2])
         self.require(right, inputs, "needs boxes {N, boxes, 4} and scores {N, classes, boxes}")
         self.require(all(s.elements == 1 for s in limits), inputs, "limits must have one element")
+        if self.use_dyn_output:
+            return Shape("int64", dyn_dims=(DynamicDimension(0, scores.elements), DynamicDimension(3, 3)))
         return Shape("int64", (scores.elements, 3))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
@@ -283,7 +287,7 @@ class NonMaxSuppression(Operation, name="nonmaxsuppression"):
             for n, c in np.ndindex(*scores.shape[:2])
             for i in best_boxes(corners[n], scores[n, c], int(most), float(overlap), float(least))
         ]
-        out = np.zeros((scores.size, 3), np.int64)
+        out = np.zeros((len(rows) if self.use_dyn_output else scores.size, 3), np.int64)
         out[: len(rows)] = np.array(rows, np.int64).reshape(-1, 3)
         return out
 

@@ -141,3 +141,24 @@ def test_shapes_print_and_combine():
     assert UNKNOWN.dynamic and Shape.tuple_of([UNKNOWN]).dynamic
     with pytest.raises(ValueError, match="optimals"):
         DynamicDimension(1, 4, (5,))
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_small_operators_about_sizes(target):
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", migraphx.shape("float", dyn_dims=[dimension(1, 4), dimension(2, 2), dimension(3, 3)]))
+    y = m.add_parameter("y", migraphx.shape("float", [3, 2]))
+    end = m.add_parameter("end", migraphx.shape("int64", [1]))
+    zero, two = (m.add_literal(np.array([n])) for n in (0, 2))
+    product = m.add_instruction(migraphx.op("dot"), [x, m.add_instruction(migraphx.op("broadcast_for_dot"), [y, x])])
+    lazy = m.add_instruction(migraphx.op("reshape_lazy", dims=[-1, 4]), [product])
+    filled = m.add_instruction(migraphx.op("fill"), [m.add_literal(np.array([2.5], np.float32)), lazy])
+    m.add_return([lazy, filled, m.add_instruction(migraphx.op("dynamic_range"), [zero, end, two])])
+    compiled(p, target)
+    for n in (1, 3):
+        given, other = RNG.standard_normal((n, 2, 3)).astype("f"), RNG.standard_normal((3, 2)).astype("f")
+        got = p.run({"x": given, "y": other, "end": np.array([n + 4])})
+        assert_close(np.array(got[0]), (given @ other).reshape(n, 4))
+        np.testing.assert_array_equal(np.array(got[1]), np.full((n, 4), 2.5, np.float32))
+        assert np.array(got[2]).tolist() == list(range(0, n + 4, 2))
