@@ -32,6 +32,14 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "dimensions_of": {"end": 1},
     "elu": {"alpha": 0.1},
     "lrn": {"alpha": 1e-05},
+    **{name: {"hidden_size": 2} for name in ("rnn", "gru", "lstm")},
+    "allocate": {"shape": Shape("half", (2, 3))},
+    "outline": {"shape": Shape("float", (2, 3))},
+    "as_shape": {"shape": Shape("float", (3, 2), (1, 3))},
+    "load": {"shape": Shape("int64", (2,)), "offset": 8},
+    "fixed_pad": {"output_lens": (3, 3, 4)},
+    "concat_past_present": {"kv_num_heads": 2},
+    "gqa_rotary_embedding": {"num_heads": 3, "kv_num_heads": 2},
 }
 # inputs of operators for which random ones rarely do
 INPUTS: dict[str, list[Shape]] = {
@@ -46,6 +54,18 @@ INPUTS: dict[str, list[Shape]] = {
     ],
     "roialign": [Shape("float", (2, 3, 4, 4)), Shape("float", (5, 4)), Shape("int64", (5,))],
     "det": [Shape("float", (2, 3, 3))],
+    **{
+        name: [Shape("float", (5, 1, 3)), Shape("float", (1, rows, 3)), Shape("float", (1, rows, 2))]
+        for name, rows in (("rnn", 2), ("gru", 6), ("lstm", 8))
+    },
+    "allocate": [],
+    "as_shape": [Shape("float", (2, 3))],
+    "load": [Shape("float", (2, 3))],
+    "fixed_pad": [Shape("float", (2, 3, 4))],
+    "concat_past_present": [Shape("float", (2, 2, 1, 4)), Shape("int32", (2,)), Shape("float", (2, 2, 5, 4))],
+    "gqa_rotary_embedding": [
+        Shape("float", (2, 7, 3, 6)), Shape("int32", (2,)), Shape("float", (5, 2)), Shape("float", (5, 2)),
+    ],
     "multinomial": [Shape("float", (2, 3)), Shape("float", (2, 5))],
     "random_uniform": [Shape("uint64", (1,)), Shape("float", (2, 3))],
     "scan_slice": [Shape("float", (2, 3, 4, 4)), Shape("int64", (1,))],
@@ -64,7 +84,7 @@ def plain_operators() -> list[str]:
 def add_random(module: Module, name: str, rng: np.random.Generator) -> Instruction:
     """Add the operator on random inputs among the module's instructions, new parameters and literals."""
     op = operation(name, **ATTRIBUTES.get(name, {}))
-    shapes = INPUTS.get(name) or random_inputs(op, rng)
+    shapes = INPUTS[name] if name in INPUTS else random_inputs(op, rng)
     return Builder(module).instruction(name, [given(module, s, rng) for s in shapes], **op.attributes())
 
 

@@ -27,6 +27,11 @@ class rnn_direction(Enum):
     forward, reverse, bidirectional = range(3)
 
 
+def _plain(value: Any) -> Any:
+    """An attribute as the engine holds it."""
+    return value.name if isinstance(value, Enum) else value._impl if isinstance(value, shape) else value
+
+
 class op:
     """An operator with its attributes: `op("transpose", permutation=[1, 0])`; an enumeration's member or its name."""
 
@@ -35,8 +40,7 @@ class op:
     __slots__ = ("_impl",)
 
     def __init__(self, name: str, **attributes: Any) -> None:
-        plain = {key: value.name if isinstance(value, Enum) else value for key, value in attributes.items()}
-        self._impl: Operation = operation(name, **plain)
+        self._impl: Operation = operation(name, **{key: _plain(value) for key, value in attributes.items()})
 
     def name(self) -> str:
         return self._impl.name

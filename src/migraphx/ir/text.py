@@ -15,6 +15,8 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape, strided
 
 SHOWN_ELEMENTS = 10
+_ARRAY = r"(?:\w+_type, \{[\d, ]*\}, \{[\d, ]*\}|dynamic, \w+_type, \{(?:\[\d+, \d+, \{[\d, ]*\}\](?:, )?)*\})"
+SHAPE = re.compile(rf"{_ARRAY}|tuple_type\((?:{_ARRAY}(?:; )?)*\)")
 LINE = re.compile(r"(?P<name>\S+) = (?P<op>@\w+|[\w:]+)(?P<rest>.*?)(?: -> (?P<shape>(?:dynamic, )?\S+_type.*))?$")
 
 
@@ -35,6 +37,8 @@ def attribute_text(value: Any) -> str:
     if isinstance(value, tuple):
         return "{" + ", ".join(map(attribute_text, value)) + "}"
     text = str(value)
+    if isinstance(value, Shape):
+        return text
     if re.fullmatch(r"[\w:.+@/-]*", text) and not _is_number(text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
@@ -197,6 +201,8 @@ def _split_attributes(rest: str) -> tuple[dict[str, Any], str]:
 
 def _value(text: str, at: int) -> tuple[Any, int]:
     """One attribute value starting at `at`, and the position behind it."""
+    if found := SHAPE.match(text, at):
+        return parse_shape(found[0]), found.end()
     if text[at] == "{":
         items, at = [], at + 1
         while text[at] != "}":

@@ -54,7 +54,8 @@ def _dump_module(
         elif isinstance(ins.op, Parameter):
             line |= {"parameter": ins.op.parameter, "shape": shape_data(ins.shape)}
         else:
-            line["attributes"] = ins.op.attributes()
+            given = ins.op.attributes().items()
+            line["attributes"] = {k: shape_data(v) if isinstance(v, Shape) else v for k, v in given}
         if ins.modules:
             line["modules"] = [m.name for m in ins.modules]
         if ins.origin:
@@ -127,6 +128,6 @@ class _Loading:
             return module._link(Instruction(Parameter(line["parameter"]), (), read_shape(line["shape"])), None)
         modules = [self.module(m) for m in line.get("modules", ())]
         inputs = [self.ids[i] for i in line["inputs"]]
-        return module.add_instruction(
-            operation(line["op"], **line.get("attributes", {})), inputs, modules, origin=origin
-        )
+        given = line.get("attributes", {}).items()
+        attributes = {k: read_shape(v) if isinstance(v, dict) else v for k, v in given}
+        return module.add_instruction(operation(line["op"], **attributes), inputs, modules, origin=origin)

@@ -137,6 +137,8 @@ def _operation(name: str, given: Mapping[str, Any]) -> Operation:
         names = ENUMS.get((name, key))
         if names is not None and isinstance(value, int) and 0 <= value < len(names):
             value = names[value]
+        if known.get(key) == "Shape":
+            value = _shape(value)
         attributes[key] = () if value is None else value
     return operation(name, **attributes)
 

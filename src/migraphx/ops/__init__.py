@@ -1,6 +1,7 @@
 """The operators; importing this package declares them all."""
 
 from migraphx.ops import (
+    caches,
     composites,
     composites_activation,
     composites_einsum,
@@ -14,6 +15,7 @@ from migraphx.ops import (
     indexing,
     linalg,
     matmul,
+    memory,
     movement,
     pointwise,
     pooling,
@@ -25,6 +27,7 @@ from migraphx.ops import (
 )
 
 __all__ = [
+    "caches",
     "composites",
     "composites_activation",
     "composites_einsum",
@@ -38,6 +41,7 @@ __all__ = [
     "indexing",
     "linalg",
     "matmul",
+    "memory",
     "movement",
     "pointwise",
     "pooling",

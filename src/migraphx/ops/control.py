@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Operation, RunModule, Value
 from migraphx.ir.shape import UNKNOWN, Shape
@@ -146,6 +148,43 @@ class RunOnTarget(Operation, name="run_on_target"):
 
     def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
         return tuple(run(modules[0], args))
+
+
+class SelectModule(Operation, name="select_module"):
+    """The outputs of the first module that takes inputs of these types and lens, as a tuple.
+
+    Inputs are the modules' parameters in the order of their names. `output_dyn_shapes` is the tuple's shape while
+    the inputs' lens are not known.
+    """
+
+    takes_dynamic: ClassVar[bool] = True
+    output_dyn_shapes: Shape = Shape.tuple_of(())
+
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+        if any(s.dynamic for s in inputs):
+            return self.output_dyn_shapes
+        chosen = pick(inputs, modules)
+        if chosen is None:
+            self.refuse(inputs, f"none of its {len(modules)} modules takes these inputs")
+        return Shape.tuple_of(s.as_standard() for s in chosen.output_shapes)
+
+    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+        shapes = [Shape(dtypes.from_numpy(a.dtype), a.shape) for a in args]
+        chosen = pick(shapes, modules)
+        if chosen is None:
+            self.refuse(shapes, f"none of its {len(modules)} modules takes these inputs")
+        by_name = dict(zip(sorted(chosen.parameters), args, strict=False))
+        return tuple(run(chosen, [by_name[n] for n in chosen.parameters]))
+
+
+def pick(inputs: Sequence[Shape], modules: Sequence[Module]) -> Module | None:
+    """The first module whose parameters, by name, have the types and lens of the inputs."""
+    given = [(s.type, s.lens) for s in inputs]
+    for module in modules:
+        wanted = [(p.shape.type, p.shape.lens) for _, p in sorted(module.parameters.items())]
+        if wanted == given:
+            return module
+    return None
 
 
 class Undefined(Operation, name="undefined"):

@@ -12,6 +12,7 @@ from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.layout import layout
 from migraphx.passes.manager import Pass
+from migraphx.passes.rewrite_memory import rewrite_memory
 from migraphx.passes.rewrite_quantization import rewrite_quantization
 from migraphx.passes.rewrite_rnn import rewrite_rnn
 from migraphx.passes.simplify_algebra import simplify_algebra
@@ -33,6 +34,7 @@ SIMPLIFY: list[Pass] = [
 ]
 
 optimize: list[Pass] = [
+    rewrite_memory,  # buffers and caches are values from here on
     rewrite_rnn,  # recurrent layers are loops from here on
     simplify_control_flow,  # what is known is no branch, what is alike in every trip is computed once
     *SIMPLIFY,

@@ -60,6 +60,8 @@ def _value(value: Any) -> str:
     """As repr, but for the floats that repr does not write as Python reads them."""
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, Shape):
+        return _shape(value)
     if isinstance(value, float) and not math.isfinite(value):
         return f"float({str(value)!r})"
     return repr(value)

@@ -38,6 +38,15 @@ def reshape(x: Lowered, ins: Instruction) -> None:
     x.views[ins] = same
 
 
+@lowers("as_shape", "load")
+def other_shape(x: Lowered, ins: Instruction) -> None:
+    """The input's memory, seen as another shape."""
+    view, want = x.standard(x.view(ins.inputs[0]), ins.origin), ins.shape
+    start = view.offset * view.itemsize + ins.op.attributes().get("offset", 0)
+    size = want.numpy_dtype.itemsize
+    x.views[ins] = replace(view, type=want.type, lens=want.lens, strides=want.strides, offset=start // size)
+
+
 @lowers("identity")
 def identity(x: Lowered, ins: Instruction) -> None:
     x.views[ins] = x.view(ins.inputs[0])
