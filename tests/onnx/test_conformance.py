@@ -10,7 +10,6 @@ from tools.conformance import Outcome, cases, run
 
 FAILS: dict[str, str] = {
     "draws numbers of which the suite says that they are for information only": r"test_bernoulli.*",
-    "sizes known only at run time, still to come": r"test_unique_.*|test_nonmaxsuppression_.*",
     "the suite cannot compare a sequence that holds a scalar": r"test_loop16_seq_none",
     "expects the rounding errors of NumPy's fft in float": r"test_dft_inverse.*",
     "expects half rounded after every step; ours is nearer to the exact answer": r"test_attention_4d_causal_fp16.*",
