@@ -51,7 +51,8 @@ class Operation:
         cls._defaults = {f.name: f.default for f in fields(cls)}  # type: ignore[arg-type]
         if name is None:
             return  # an abstract base
-        if name in OPERATIONS and OPERATIONS[name].__qualname__ != cls.__qualname__:
+        known = OPERATIONS.get(name, cls)
+        if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(f"operator {name!r} is declared twice")
         cls.name = name
         OPERATIONS[name] = cls

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 
 from migraphx.ir.operation import Operation
@@ -48,22 +46,6 @@ class Outline(Operation, name="outline"):
         return np.zeros(self.shape.lens, self.shape.numpy_dtype)
 
 
-class Fill(Operation, name="fill"):
-    """The second input's memory filled with the first, one element of the same type."""
-
-    arity = 2
-
-    def infer(self, *inputs: Shape) -> Shape:
-        value, place = inputs
-        self.same_type(inputs)
-        self.require(value.elements == 1, inputs, "fills with one element")
-        return place
-
-    def compute(self, *args: np.ndarray) -> np.ndarray:
-        value, place = args
-        return np.full(place.shape, value.reshape(()), place.dtype)
-
-
 class AsShape(Operation, name="as_shape"):
     """The elements of a row-major input, in memory order, as another shape of as many elements."""
 
@@ -104,13 +86,13 @@ class Load(Operation, name="load"):
 
 
 class Capture(Operation, name="capture"):
-    """The first input as it is; marks a value that calibration looks at, by its number `ins_index`."""
+    """The input as it is; marks a value that calibration looks at, by its number `ins_index`."""
 
-    view: ClassVar[bool] = True
+    arity = 1
+    view = True
     ins_index: int = 0
 
     def infer(self, *inputs: Shape) -> Shape:
-        self.require(bool(inputs), inputs, "takes an input")
         return inputs[0]
 
     def compute(self, *args: np.ndarray) -> np.ndarray:

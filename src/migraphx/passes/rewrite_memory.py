@@ -17,13 +17,6 @@ def fixed_pad(b: Builder, x: Instruction, root: Instruction) -> Instruction:
     return b.pad(x, pads=(*[0] * len(behind), *behind))
 
 
-@rewrites(lambda b, value, place: b.fill(value, place))
-def fill(b: Builder, value: Instruction, place: Instruction) -> Instruction:
-    """value, broadcast"""
-    one = b.reshape(value, dims=(1,))
-    return b.multibroadcast(one, out_lens=place.shape.lens) if place.shape.lens else b.reshape(value, dims=())
-
-
 @rewrites(lambda b, new, lengths, cache: b.concat_past_present(new, lengths, cache))
 def concat_past_present(b: Builder, new: Instruction, lengths: Instruction, cache: Instruction) -> Instruction:
     """where(step == length, new, cache); concat(new, what is behind it) for a prompt"""
@@ -58,7 +51,7 @@ def gqa_rotary_embedding(
     return b.concat(turned, b.slice(x, axes=(1,), starts=(turning,), ends=(heads,)), axis=1)
 
 
-RULES = [fixed_pad, fill, concat_past_present, gqa_rotary_embedding]
+RULES = [fixed_pad, concat_past_present, gqa_rotary_embedding]
 
 
 def rewrite_memory(module: Module) -> None:
