@@ -104,9 +104,10 @@ def float_dtype(*operands: Operand) -> torch.dtype:
 
 
 @cache
-def _is_macro(name: str) -> bool:
+def _is_operator(name: str) -> bool:
+    """Operators come before macros of their name, which broadcast and check what converters have done already."""
     try:
-        migraphx.macro(name)
+        migraphx.op(name)
     except ValueError:
         return False
     return True
@@ -125,13 +126,11 @@ class Builder:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         name = name.rstrip("_")
         self.words.append(name)
-        if _is_macro(name):
-            return lambda *inputs, **attributes: self.module.add_macro(
-                migraphx.macro(name, **attributes), list(inputs)
+        if _is_operator(name):
+            return lambda *inputs, **attributes: self.module.add_instruction(
+                migraphx.op(name, **attributes), list(inputs)
             )
-        return lambda *inputs, **attributes: self.module.add_instruction(
-            migraphx.op(name, **attributes), list(inputs)
-        )
+        return lambda *inputs, **attributes: self.module.add_macro(migraphx.macro(name, **attributes), list(inputs))
 
     # ---- constants ----
 
