@@ -1,16 +1,23 @@
-"""The targets of this build, by name."""
+"""The targets of this build, by name. Each is imported when it is first asked for: an import costs what it brings."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 
 from migraphx.passes.manager import Pass
-from migraphx.targets.cpu.target import CpuTarget
-from migraphx.targets.ref.target import RefTarget
 from migraphx.targets.target import Target
 
-TARGETS: dict[str, type] = {"ref": RefTarget, "cpu": CpuTarget}
+
+def _later(module: str, name: str) -> Callable[[], Target]:
+    return lambda: getattr(import_module(module), name)()
+
+
+TARGETS: dict[str, Callable[[], Target]] = {
+    "ref": _later("migraphx.targets.ref.target", "RefTarget"),
+    "cpu": _later("migraphx.targets.cpu.target", "CpuTarget"),
+}
 
 
 def get_target(name: str) -> Target:
