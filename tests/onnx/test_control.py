@@ -128,3 +128,8 @@ def test_a_body_that_takes_too_many_inputs():
     text = GATHERED.replace("int64 i, bool c, float[3,4] s)", "int64 i, bool c, float[3,4] s, float q)")
     with pytest.raises(ValueError, match="takes 4 inputs"):
         ours(onnx.parser.parse_model(HEAD + text).SerializeToString(), {})
+
+
+def test_more_trips_than_the_limit():
+    with pytest.raises(ValueError, match="makes 6 trips, limit_max_iterations is 5"):
+        migraphx.parse_onnx_buffer(onnx.parser.parse_model(HEAD + GATHERED).SerializeToString(), limit_max_iterations=5)

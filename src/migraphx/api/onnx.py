@@ -27,6 +27,7 @@ def parse_onnx(
     skip_unknown_operators: bool = False,
     print_program_on_error: bool = False,
     max_loop_iterations: int = 10,
+    limit_max_iterations: int = 65535,
     use_debug_symbols: bool = False,
     external_data_path: str = "",
     output_names: Sequence[str] = (),
@@ -41,7 +42,8 @@ def parse_onnx(
     (in place of `default_dim_value`). Nodes whose lengths are known only in a run stay nodes of ONNX in the program
     (operator `onnx`), which the target converts for the lengths that arrive. Operators that are not supported are
     all listed in one error, unless `skip_unknown_operators`: then the program can be read but not run.
-    `max_loop_iterations` bounds a Loop without trip count. `use_debug_symbols` adds the exporter's source lines
+    `max_loop_iterations` bounds a Loop without trip count that must be unrolled; a Loop that states more trips than
+    `limit_max_iterations` is refused. `use_debug_symbols` adds the exporter's source lines
     to instructions' origins. External data must lie inside `external_data_path`, by default the model's folder.
     `output_names` returns these values of the graph instead of its outputs.
 
@@ -54,6 +56,7 @@ def parse_onnx(
         dim_params,
         skip_unknown_operators,
         max_loop_iterations,
+        limit_max_iterations,
         use_debug_symbols,
         output_names,
         default_dyn_dim_value,
@@ -70,6 +73,7 @@ def parse_onnx_buffer(
     skip_unknown_operators: bool = False,
     print_program_on_error: bool = False,
     max_loop_iterations: int = 10,
+    limit_max_iterations: int = 65535,
     use_debug_symbols: bool = False,
     external_data_path: str = "",
     output_names: Sequence[str] = (),
@@ -83,6 +87,7 @@ def parse_onnx_buffer(
         dim_params,
         skip_unknown_operators,
         max_loop_iterations,
+        limit_max_iterations,
         use_debug_symbols,
         output_names,
         default_dyn_dim_value,
@@ -102,6 +107,7 @@ def _options(
     dim_params: Mapping[str, Dim] | None,
     skip_unknown_operators: bool,
     max_loop_iterations: int,
+    limit_max_iterations: int,
     use_debug_symbols: bool,
     output_names: Sequence[str],
     default_dyn_dim_value: dynamic_dimension | None,
@@ -118,6 +124,7 @@ def _options(
         dim_params={n: _dim(d) for n, d in (dim_params or {}).items()},
         skip_unknown_operators=skip_unknown_operators,
         max_loop_iterations=max_loop_iterations,
+        limit_max_iterations=limit_max_iterations,
         use_debug_symbols=use_debug_symbols,
         output_names=tuple(output_names),
     )

@@ -38,6 +38,7 @@ class Options:
     output_names: tuple[str, ...] = ()
     skip_unknown_operators: bool = False
     max_loop_iterations: int = 10
+    limit_max_iterations: int = 65535
     use_debug_symbols: bool = False
     dynamic: bool = False  # lengths and values that are not known are left to the run
 

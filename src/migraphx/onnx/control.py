@@ -62,6 +62,8 @@ def loop(
     """A `loop`; unrolled where what it carries changes its shape, or where everything is known now."""
     count = None if trips is None else b.constant(trips)
     length = None if count is None else max(0, int(count.reshape(-1)[0]))
+    if length is not None and b.options.limit_max_iterations < length < UNBOUNDED:
+        raise OnnxError(f"makes {length} trips, limit_max_iterations is {b.options.limit_max_iterations}")
     trips = b.literal(np.array(UNBOUNDED)) if trips is None else trips
     condition = b.literal(np.array(True)) if condition is None else condition
     made = as_module(b, condition, state, body)
