@@ -278,7 +278,6 @@ def test_nhwc_convolution():
         (Case("MultiHeadAttention", [Q, K, V], attributes={"num_heads": 3}), "3 heads do not divide"),
         (Case("Attention", [*QKV, mask(7)], attributes=HEADS), "a mask of lens"),
         (Case("GroupNorm", [IMAGE, f(6), f(6)], attributes={"groups": 4, "activation": 0}), "4 groups"),
-        (Case("GroupQueryAttention", GROUPED[3].inputs, attributes=GROUPED[3].attributes), "total_sequence_length"),
         (Case("QLinearConcat", [A, np.array(Z), u8(2)], attributes={"axis": 0}), "for each input"),
         (Case("QuickGelu", [X], attributes={"beta": 1.0}), "attribute 'beta' is not supported"),
         (Case("SkipLayerNormalization", [X, X, W], (0, 1)), "mean and inv_std_var"),
