@@ -22,7 +22,7 @@ template <class T> MGX_INLINE compute_t<T> scalar_of(T x) {
 template <class T> MGX_INLINE T narrow_to(compute_t<T> x) {
     if constexpr (narrow_v<T>) {
         T out[1];
-        store_f_n(out, splat<float>(x), 1);
+        store_f_n(out, splat<compute_t<T>>(x), 1);
         return out[0];
     } else {
         return x;

@@ -126,7 +126,7 @@ template <> struct Codes<fp8e8m0fnu> {
     template <int N> static MGX_INLINE vec<uint8_t, N> write(vec<float, N> x) {
         const auto u = bit_cast<vec<uint32_t, N>>(x);
         auto code = select(u < 0x00600000u, u & 0u, (u + 0x00400000u) >> 23);
-        code = select((u == 0) | (code > 254u), splat<uint32_t, N>(255u), code);
+        code = select((u == 0) | (u >= 0x7f800000u) | (code > 254u), splat<uint32_t, N>(255u), code);
         return cast<uint8_t>(code);
     }
 };
