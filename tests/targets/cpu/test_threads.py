@@ -137,3 +137,11 @@ def test_a_program_without_a_runtime_runs() -> None:
         "before = len(os.listdir('/proc/self/task'))"
     )
     run("again()\n" + body, first)
+
+
+def test_torch_s_pool_is_taken_where_others_are_loaded_too():
+    code = (
+        "import sklearn.tree, torch, migraphx.targets.cpu.threads as t;"
+        "paths = t._loaded(); assert len(paths) > 1, paths; assert '/torch/' in t.runtime().path, paths"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -100,11 +100,13 @@ def runtime() -> Runtime:
 
 
 def _loaded() -> list[str]:
+    """The runtimes in this process, torch's first: scikit-learn brings one of its own."""
     try:
         maps = Path("/proc/self/maps").read_text()
     except OSError:
         return []
-    return list(dict.fromkeys(re.findall(r"\S*/lib[ig]?omp\S*\.so\S*", maps)))
+    found = dict.fromkeys(re.findall(r"\S*/lib[ig]?omp\S*\.so\S*", maps))
+    return sorted(found, key=lambda path: "/torch/" not in path)
 
 
 def _open(path: str) -> Runtime | None:
