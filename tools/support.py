@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import migraphx
+import migraphx.targets.cpu.target  # the target is imported late; this registers its lowerings
 import torch_migraphx  # noqa: F401  # registers the converters
 from migraphx.ir.builder import COMPOSITES
 from migraphx.ir.operation import OPERATIONS
