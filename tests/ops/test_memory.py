@@ -87,7 +87,7 @@ def test_turned_queries_and_keys(target: str, steps: int, interleaved: bool, rng
     got = run(
         "gqa_rotary_embedding", [x, lengths, cos, sin], target, num_heads=3, kv_num_heads=2, interleaved=interleaved
     )
-    assert_close(got, np.concatenate([turned, x[:, 5:]], 1))
+    assert_close(got, np.concatenate([np.asarray(turned), x[:, 5:]], 1))
 
 
 def choosing(lens: list) -> migraphx.program:

@@ -96,7 +96,7 @@ def test_scaled_weights_that_overflow_stay():
 
 def test_weights_that_are_one_number_take_a_scale_each():
     def build(b: Builder, x: Value) -> Value:
-        y = b.convolution(x, b.multibroadcast(b.literal(np.float32([0.5])), out_lens=(4, 2, 3, 3)))
+        y = b.convolution(x, b.multibroadcast(b.literal(np.array([0.5], np.float32)), out_lens=(4, 2, 3, 3)))
         return b.mul(y, b.broadcast(const(b, 4), axis=1, out_lens=y.shape.lens))
 
     assert left_of(build, SIMPLIFY, x=(1, 2, 5, 5)) == {"convolution": 1}

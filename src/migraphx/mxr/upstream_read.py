@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import OPERATIONS, Literal, Operation, Parameter, operation
+from migraphx.ir.operation import OPERATIONS, Literal, Operation, Parameter, Unsupported, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape, strided
 from migraphx.mxr import msgpack
@@ -18,6 +18,10 @@ from migraphx.mxr.container import FileError
 from migraphx.mxr.upstream import ENUMS
 
 VERSIONS = range(4, 8)  # what `modules` looks like is the only difference that concerns a reader
+
+
+class UnsupportedFile(FileError, Unsupported):
+    """A whole file that this build cannot read: says why."""
 
 
 def is_upstream(data: bytes) -> bool:
@@ -45,7 +49,7 @@ def from_upstream(data: Any) -> Program:
             program.create_module(name)
     unknown = sorted({_name(n) for nodes in modules.values() for n in nodes} - OPERATIONS.keys())
     if unknown:
-        raise FileError(f"operators that are not supported: {', '.join(unknown)}")
+        raise UnsupportedFile(f"operators that are not supported: {', '.join(unknown)}")
     _Reading(program, modules).module("main")
     return program
 
@@ -60,7 +64,7 @@ def _modules(data: Any) -> dict[str, list[dict[str, Any]]]:
     if targets:
         each = targets if isinstance(targets, list) else [targets]
         names = ", ".join(str(t.get("name", t) if isinstance(t, dict) else t) for t in each)
-        raise FileError(f"the program is compiled for {names}: only uncompiled programs can be read")
+        raise UnsupportedFile(f"the program is compiled for {names}: only uncompiled programs can be read")
     given = data["modules"]
     entries = list(given.values()) if isinstance(given, dict) else given
     if not isinstance(entries, list) or not all(isinstance(m, dict) for m in entries):
@@ -137,7 +141,7 @@ def _operation(name: str, given: Mapping[str, Any]) -> Operation:
         names = ENUMS.get((name, key))
         if names is not None and isinstance(value, int) and 0 <= value < len(names):
             value = names[value]
-        if known.get(key) == "Shape":
+        if known.get(key) == "Shape" and isinstance(value, Mapping):
             value = _shape(value)
         attributes[key] = () if value is None else value
     return operation(name, **attributes)

@@ -107,7 +107,7 @@ def quantizelinear(
     """saturate(nearbyint(x / scale) + zero_point): one scale, one a slice along `axis`, or one a block of it."""
     x, scale = (b.cast(v, common_type(x.shape.type, scale.shape.type)) for v in (x, scale))
     inputs = [x, spread(b, x, scale, axis, block_size), spread(b, x, zero_point, axis, block_size)]
-    attributes = {} if output_type is None else {"out_type": output_type}
+    attributes: dict[str, Any] = {} if output_type is None else {"out_type": output_type}
     return b.instruction("quantizelinear", [i for i in inputs if i is not None], **attributes)
 
 
