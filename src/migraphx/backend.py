@@ -18,7 +18,7 @@ from migraphx.api.functions import TARGETS, get_target
 from migraphx.api.onnx import published
 from migraphx.api.program import program
 from migraphx.onnx.builder import Options
-from migraphx.onnx.graph import Model, OnnxError, Strings
+from migraphx.onnx.graph import Model, OnnxError, Strings, UnsupportedOperators
 from migraphx.onnx.importer import Result, import_model, missing_operators
 from migraphx.onnx.model import read_buffer
 
@@ -147,7 +147,7 @@ class MIGraphXBackend(Backend):
             raise TypeError(f"prepare takes no {', '.join(kwargs)}")
         made = cls.rep(model, cls.target)
         if rows := missing_operators(made.model):
-            raise OnnxError("operators that are not supported:\n  " + "\n  ".join(rows))
+            raise UnsupportedOperators(rows)
         return made
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import re
 import subprocess
@@ -47,15 +48,45 @@ def test_help_says_exit_codes_and_verbs(capsys):
 
 def test_usage_errors(file, capsys):
     for words, message in (
-        ([], "required"),
-        (["raed"], "invalid choice"),
+        ([], "a verb is missing"),
+        (["raed"], "did you mean 'read'?"),
+        (["frobnicate"], "there are read, params"),
         (["perf", file, "--fp17"], "did you mean --fp16?"),
-        (["read", file, "--cpp", "--json", "--netron"], "not allowed"),
-        (["read", file, "--batch", "0"], "--batch"),
+        (["read", file, "--cpp", "--netron"], "not allowed"),
+        (["read", file, "--cpp", "--json"], "--json and --cpp"),
+        (["read", file, "--batch", "0"], "--batch: '0' is no whole number from 1 on"),
         (["verify", file, "-i", "-r"], "not allowed"),
     ):
         answer = drive(capsys, *words)
-        assert answer.code == Exit.USAGE and message in answer.err and not answer.out
+        assert answer.code == Exit.USAGE and message in answer.err and ("--json" in words or not answer.out)
+    assert "exit codes:" in drive(capsys).err
+
+
+@pytest.mark.parametrize(
+    "words, kind",
+    [
+        (["read", "none.onnx"], "input"),
+        (["read", "none.onnx", "--frob"], "usage"),
+        (["frobnicate"], "usage"),
+        (["op", "no_such_operator"], "usage"),
+        (["perf", "diff", "a", "b"], "input"),
+        (["onnx", "--log-file", "no/folder/log"], "input"),
+        (["onnx", "-o", "no/folder/list"], "input"),
+    ],
+)
+def test_errors_are_json_too(words, kind, capsys):
+    answer = drive(capsys, *words, "--json")
+    error = answer.data["error"]
+    assert error["kind"] == kind and error["code"] == answer.code == Exit[kind.upper()]
+    assert error["message"] in answer.err
+
+
+def test_outputs_are_checked_before_the_work(file, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(VERBS["perf"], "run", lambda args: pytest.fail("it ran"))
+    for flag in ("--output", "--trace"):
+        for path, reason in ((tmp_path / "no" / "x", "no such folder"), (tmp_path, "is a folder")):
+            answer = drive(capsys, "perf", file, flag, path)
+            assert answer.code == Exit.INPUT and reason in answer.err and str(tmp_path) in answer.err
 
 
 def test_bad_files(capsys, tmp_path):
@@ -67,9 +98,13 @@ def test_bad_files(capsys, tmp_path):
         assert answer.code == Exit.INPUT and "bad" in answer.err
 
 
-def test_unsupported(file, capsys, monkeypatch):
+def test_unsupported(file, capsys, tmp_path):
     answer = drive(capsys, "run", file, "--gpu")
     assert answer.code == Exit.UNSUPPORTED and "no target gpu" in answer.err
+    compiled = {"version": 7, "migraphx_version": "2", "targets": [{"name": "gpu"}], "contexts": [], "modules": {}}
+    (tmp_path / "gpu.json").write_text(json.dumps(compiled))
+    answer = drive(capsys, "read", tmp_path / "gpu.json")
+    assert answer.code == Exit.UNSUPPORTED and "compiled for gpu" in answer.err
 
 
 def test_compiler_errors(file, capsys, monkeypatch, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import time
 
@@ -22,6 +23,8 @@ def test_op(capsys):
     data = drive(capsys, "op", "softmax", "--json").data
     assert data["inputs"] == 1 and data["attributes"] == [{"name": "axis", "type": "int", "default": 1}]
     assert "axis: int = 1" in drive(capsys, "op", "softmax").out
+    for name in OPERATIONS:  # every default has a JSON form
+        assert drive(capsys, "op", name, "--json").data["name"] == name
     answer = drive(capsys, "op", "sofmax")
     assert answer.code == 2 and "did you mean 'softmax'" in answer.err
 
@@ -90,6 +93,26 @@ def test_completion_names_every_verb_and_option(capsys, shell):
         flags = [f for a in parser._actions for f in a.option_strings if f.startswith("--")]
         assert " " in name or all(f.lstrip("-") in out for f in flags)
     assert set(parsers) == set(VERBS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_parses_in_the_shell(capsys, shell, tmp_path):
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} here")
+    drive(capsys, "completion", shell, "-o", tmp_path / "script")
+    subprocess.run([shell, "-n", str(tmp_path / "script")], check=True, capture_output=True)
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+@pytest.mark.parametrize(
+    "line, wanted",
+    [("ver", ["verify"]), ("perf --fp", ["--fp16", "--fp8"]), ("cache c", ["clear"]), ("perf dif", ["diff"])],
+)
+def test_fish_completes(capsys, line, wanted, tmp_path):
+    drive(capsys, "completion", "fish", "-o", tmp_path / "script")
+    command = f"source {tmp_path}/script; cd {tmp_path}; complete -C 'migraphx-driver {line}'"
+    done = subprocess.run(["fish", "-c", command], capture_output=True, text=True, check=True)
+    assert sorted(row.split("\t")[0] for row in done.stdout.splitlines()) == wanted
 
 
 def completed(script, *words):

@@ -79,7 +79,7 @@ def _from_upstream(data: bytes, name: str) -> program:
     try:
         graph = parse(data)
     except container.FileError as error:
-        raise container.FileError(f"{name}: {error}") from None
+        raise type(error)(f"{name}: {error}") from None
     made = program()
     made._graph = lambda: graph
     return made

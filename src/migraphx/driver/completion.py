@@ -112,7 +112,10 @@ def _zsh_specs(command: Command) -> list[str]:
         value = f":value:({' '.join(values[option.text])})" if option.text in values else ""
         specs.append(_shell(f"*{option.text}[{meaning}]{value}"))
     words = " ".join(w.text for w in command.words)
-    return [*specs, _shell("*:file:_files" if command.files else f"1:word:({words})")]
+    if not command.files:
+        return [*specs, _shell(f"1:word:({words})")]
+    both = f'*:file or word:{{_alternative "words:word:({words})" "files:file:_files"}}'
+    return [*specs, _shell(both if words else "*:file:_files")]
 
 
 def fish(commands: list[Command]) -> str:
@@ -122,6 +125,8 @@ def fish(commands: list[Command]) -> str:
         lines.append(f"complete -c {PROGRAM} -n __fish_use_subcommand -f -a {c.verb.text} -d {_fish(c.verb.meaning)}")
         here = f"complete -c {PROGRAM} -n {_fish(f'__fish_seen_subcommand_from {c.verb.text}')}"
         values = dict(c.values)
+        if not c.files:
+            lines.append(f"{here} -f")
         for option in c.options:
             kind = "-l" if option.text.startswith("--") else "-s"
             value = f" -x -a {_fish(' '.join(values[option.text]))}" if option.text in values else ""

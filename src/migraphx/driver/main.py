@@ -16,7 +16,8 @@ from typing import NoReturn
 
 from migraphx.driver.environment import loggers_asked_for, warn_of_unknown
 from migraphx.driver.options import add_common
-from migraphx.driver.result import MEANINGS, Exit, Result, RunError, Unsupported, UsageError
+from migraphx.driver.output import check_writable
+from migraphx.driver.result import MEANINGS, Exit, Result, RunError, UsageError, rendered
 from migraphx.driver.terminal import coloured
 from migraphx.driver.verbs import (
     cache,
@@ -34,7 +35,7 @@ from migraphx.driver.verbs import (
     time,
     verify,
 )
-from migraphx.targets.cpu.lower import UnsupportedOperator
+from migraphx.ir.operation import Unsupported
 from migraphx.targets.cpu.toolchain import CompilerError
 
 log = logging.getLogger("migraphx")
@@ -55,15 +56,25 @@ VERBS: dict[str, ModuleType] = {
     "cache": cache,
     "completion": completion,
 }
+CODES: dict[tuple[type[Exception], ...], Exit] = {
+    (UsageError,): Exit.USAGE,
+    (Unsupported,): Exit.UNSUPPORTED,
+    (CompilerError,): Exit.COMPILER,
+    (OSError, ValueError, RunError): Exit.INPUT,
+}
 LEVELS = {"none": 100, "error": 40, "warn": 30, "info": 20, "debug": 10, "trace": 10}  # logging's numbers
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class Parser(argparse.ArgumentParser):
-    """Says which option was meant by one that is unknown."""
+    """Raises UsageError, which says what option was meant by one that is unknown."""
 
     def options(self) -> list[str]:
         return [flag for action in self._actions for flag in action.option_strings]
+
+    def error(self, message: str) -> NoReturn:
+        self.print_usage(sys.stderr)
+        raise UsageError(message)
 
     def refuse(self, words: Sequence[str]) -> NoReturn:
         word = words[0].split("=")[0]
@@ -97,51 +108,71 @@ def build_parser() -> tuple[Parser, dict[str, Parser]]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line (default: the process's); returns the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    if words[:2] == ["perf", "diff"]:
-        words[:2] = ["perf diff"]
-    parser, parsers = build_parser()
     try:
-        args, rest = parser.parse_known_args(words)
-        if rest:
-            parsers[args.verb].refuse(rest)
-    except SystemExit as error:  # argparse has said why
-        return int(error.code or 0)
-    try:
+        args = parse(words)
         with logging_to(args.log_file, args.log_level):
             warn_of_unknown()
             return answer(args)
-    except OSError as error:
-        return fail(error, Exit.INPUT)
+    except SystemExit:  # argparse has printed the help
+        return Exit.DONE
+    except (UsageError, OSError) as error:
+        return fail(error, code_of(error), "--json" in words)
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """The command line; UsageError says what is wrong with it."""
+    parser, parsers = build_parser()
+    if not words:
+        parser.print_help(sys.stderr)
+        raise UsageError("a verb is missing")
+    if words[:2] == ["perf", "diff"]:
+        words = ["perf diff", *words[2:]]
+    if words[0] not in parsers and not words[0].startswith("-"):
+        near = get_close_matches(words[0], parsers, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(parsers)}"
+        raise UsageError(f"unknown verb {words[0]!r}; {hint}")
+    args, rest = parser.parse_known_args(words)
+    if rest:
+        parsers[args.verb].refuse(rest)
+    if args.json and getattr(args, "format", None):
+        parsers[args.verb].error(f"--json and --{args.format} ask for two forms of one answer")
+    return args
 
 
 def answer(args: argparse.Namespace) -> int:
     """The verb's result, written where it belongs; errors become exit codes."""
     try:
+        for path in (args.output, getattr(args, "trace", None)):
+            check_writable(path)
         result: Result = args.run(args)
         write(result.rendered(args.json), args.output)
         return result.code
-    except UsageError as error:
-        return fail(error, Exit.USAGE)
-    except (Unsupported, UnsupportedOperator) as error:
-        return fail(error, Exit.UNSUPPORTED)
-    except CompilerError as error:
-        return fail(error, Exit.COMPILER)
     except BrokenPipeError:  # the reader has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.DONE
-    except (OSError, ValueError, RunError) as error:
-        return fail(error, Exit.INPUT)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except Exception as error:
-        return fail(error, Exit.INTERNAL)
+        return fail(error, code_of(error), args.json)
 
 
-def fail(error: Exception, code: Exit) -> int:
-    """Say what went wrong, on standard error."""
+def code_of(error: Exception) -> Exit:
+    """The exit code of an error: the first kind in CODES that it is of."""
+    return next((code for kinds, code in CODES.items() if isinstance(error, kinds)), Exit.INTERNAL)
+
+
+def fail(error: Exception, code: Exit, as_json: bool) -> int:
+    """Say what went wrong on standard error; with `--json` as a document on standard output too."""
     log.debug("what went wrong:", exc_info=error)
-    kind = f"{type(error).__name__}: " if code is Exit.INTERNAL or isinstance(error, OSError) else ""
-    print(f"{PROGRAM}: {coloured('error', 'bad', sys.stderr)}: {kind}{error}", file=sys.stderr)
+    message = str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        message = f"{error.filename}: {error.strerror}"
+    elif code is Exit.INTERNAL:
+        message = f"{type(error).__name__}: {error}"
+    print(f"{PROGRAM}: {coloured('error', 'bad', sys.stderr)}: {message}", file=sys.stderr)
+    if as_json:
+        document = {"error": {"kind": code.name.lower(), "code": int(code), "message": message}}
+        print(rendered(document).decode(), end="")
     return code
 
 

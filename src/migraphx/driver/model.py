@@ -16,10 +16,10 @@ from migraphx.api.onnx import published
 from migraphx.api.program import program
 from migraphx.driver import dims
 from migraphx.driver.options import compile_options
-from migraphx.driver.result import Unsupported, UsageError
+from migraphx.driver.result import UsageError
 from migraphx.driver.terminal import note
 from migraphx.ir.module import Module
-from migraphx.ir.operation import Literal, Parameter
+from migraphx.ir.operation import Literal, Parameter, Unsupported
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.mxr.upstream_read import is_upstream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from dataclasses import fields
 
 from migraphx.runtime.options import CompileOptions
@@ -108,15 +108,15 @@ def add_iterations(parser: ArgumentParser) -> None:
 
 def natural(text: str) -> int:
     """0, 1, 2 ..."""
-    if not text.isdigit():
-        raise ValueError(text)
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"{text!r} is no whole number from 0 on")
     return int(text)
 
 
 def positive(text: str) -> int:
     """1, 2, 3 ..."""
-    if natural(text) < 1:
-        raise ValueError(text)
+    if not text.isdecimal() or int(text) < 1:
+        raise ArgumentTypeError(f"{text!r} is no whole number from 1 on")
     return int(text)
 
 

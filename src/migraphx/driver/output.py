@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from argparse import Namespace
+from pathlib import Path
 
 import migraphx
 from migraphx.api.program import program
@@ -27,3 +30,16 @@ def program_result(args: Namespace, made: program, shown: Program, default: str 
 def default_form(args: Namespace) -> str:
     """Upstream's rule: a file gets the binary form, standard output the text."""
     return "binary" if args.output else "text"
+
+
+def check_writable(path: str | None) -> None:
+    """OSError where a file cannot be written, said before the work that it is for."""
+    if not path:
+        return
+    folder = Path(path).absolute().parent
+    if Path(path).is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a folder", path)
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
+    if not os.access(path if Path(path).exists() else folder, os.W_OK):
+        raise PermissionError(errno.EACCES, "must not be written to", path)

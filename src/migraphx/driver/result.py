@@ -42,10 +42,6 @@ class RunError(Exception):
     """A run refused its inputs: an index out of range."""
 
 
-class Unsupported(Exception):
-    """Something that this build lacks: says what."""
-
-
 @dataclass(frozen=True)
 class Result:
     """`data` is what `--json` prints; without it `text` is printed whatever the options say."""
@@ -56,10 +52,15 @@ class Result:
 
     def rendered(self, as_json: bool) -> bytes:
         if as_json and self.data is not None:
-            return (json.dumps(plain(self.data), indent=1, allow_nan=False) + "\n").encode()
+            return rendered(self.data)
         if isinstance(self.text, bytes):
             return self.text
         return self.text.encode() if self.text.endswith("\n") or not self.text else (self.text + "\n").encode()
+
+
+def rendered(data: Any) -> bytes:
+    """A JSON document."""
+    return (json.dumps(plain(data), indent=1, allow_nan=False) + "\n").encode()
 
 
 def plain(value: Any) -> Any:

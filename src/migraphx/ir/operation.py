@@ -24,6 +24,10 @@ RunModule = Callable[["Module", Sequence[Value]], list[Value]]
 """Evaluates a module argument on values for its parameters, in order of declaration."""
 
 
+class Unsupported(ValueError):
+    """Something that this build lacks (an operator, a target): names it."""
+
+
 class ShapeError(ValueError):
     """An operator refuses its inputs: names the operator and the shapes."""
 

@@ -119,7 +119,7 @@ def parse(data: np.ndarray, name: str) -> tuple[dict[str, np.ndarray], dict[str,
         raise FileError(f"{name}: {data.size} bytes are too few for a header")
     length = int.from_bytes(data[:8].tobytes(), "little")
     if not 2 <= length <= min(MAX_HEADER, data.size - 8):
-        raise FileError(f"{name}: the header's length {length} does not fit a file of {data.size} bytes")
+        raise FileError(f"{name}: no .mxr file, or truncated: a header of {length} bytes in a file of {data.size}")
     try:
         header = json.loads(data[8 : 8 + length].tobytes())
     except (ValueError, RecursionError) as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from migraphx.ir.operation import Unsupported
 
 ELEMENT_TYPES: dict[int, str] = {
     1: "float",
@@ -45,6 +48,13 @@ class OnnxError(ValueError):
 
     inputs: frozenset[str] = frozenset()
     values: tuple[Any, ...] = ()  # the instructions that would have to be constants
+
+
+class UnsupportedOperators(OnnxError, Unsupported):
+    """Operators that nothing here converts: lists all of the model's."""
+
+    def __init__(self, rows: Sequence[str]) -> None:
+        super().__init__("operators that are not supported:\n  " + "\n  ".join(rows))
 
 
 def element_type(number: int) -> str:

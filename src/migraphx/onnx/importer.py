@@ -15,7 +15,17 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ir.text import program_text
 from migraphx.onnx.builder import OnnxBuilder, Options, Scope, located
-from migraphx.onnx.graph import Function, Graph, Model, Node, OnnxError, Reference, Strings, ValueInfo
+from migraphx.onnx.graph import (
+    Function,
+    Graph,
+    Model,
+    Node,
+    OnnxError,
+    Reference,
+    Strings,
+    UnsupportedOperators,
+    ValueInfo,
+)
 from migraphx.onnx.model import schema_of, standard_function
 from migraphx.onnx.order import all_nodes, ordered
 from migraphx.onnx.registry import CONVERTERS, LEGACY, TAKE_STRINGS, find, signature
@@ -79,7 +89,7 @@ class Importer:
 
     def run(self) -> list[Result]:
         if not self.options.skip_unknown_operators and (rows := missing_operators(self.model)):
-            raise OnnxError("operators that are not supported:\n  " + "\n  ".join(rows))
+            raise UnsupportedOperators(rows)
         graph, main = self.model.graph, self.program.main
         if self.options.output_names:
             graph = replace(graph, outputs=list(self.options.output_names))

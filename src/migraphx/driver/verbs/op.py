@@ -4,9 +4,11 @@ from argparse import ArgumentParser, Namespace
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from inspect import getdoc
+from typing import Any
 
 from migraphx.driver.result import Result, UsageError
 from migraphx.ir.operation import OPERATIONS
+from migraphx.ir.shape import Shape
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -26,9 +28,11 @@ def run(args: Namespace) -> Result:
     meaning = getdoc(cls) or ""
     lines = [args.name, *(f"    {line}".rstrip() for line in meaning.splitlines())]
     lines.append(f"inputs: {'any number' if cls.arity is None else cls.arity}")
-    lines += [f"{f.name}: {f.type}" + ("" if f.default is MISSING else f" = {f.default!r}") for f in known]
-    attributes = [
-        {"name": f.name, "type": str(f.type)} | ({} if f.default is MISSING else {"default": f.default}) for f in known
-    ]
+    defaults = {f.name: str(f.default) if isinstance(f.default, Shape) else f.default for f in known}
+    attributes: list[dict[str, Any]] = [{"name": f.name, "type": str(f.type)} for f in known]
+    for a in attributes:
+        default = defaults[a["name"]]
+        lines.append(f"{a['name']}: {a['type']}" + ("" if default is MISSING else f" = {default!r}"))
+        a |= {} if default is MISSING else {"default": default}
     data = {"name": args.name, "inputs": cls.arity, "meaning": meaning, "attributes": attributes}
     return Result("\n".join(lines), data)

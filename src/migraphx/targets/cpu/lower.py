@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter, Return, operation
+from migraphx.ir.operation import Literal, Parameter, Return, Unsupported, operation
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.custom import CustomOperation
 from migraphx.passes.manager import graphs
@@ -37,7 +37,7 @@ def lowers(*names: str) -> Callable[[Lowering], Lowering]:
     return register
 
 
-class UnsupportedOperator(ValueError):
+class UnsupportedOperator(Unsupported):
     """The cpu target cannot compile these instructions: names each with its origin."""
 
 
