@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip install -q -c requirements/constraints.txt
 .PHONY: demo test conformance bench lint
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n 2
 
 # The whole suite of package onnx on ref and cpu; every new program is a C++ compilation, so the first run takes long.
 conformance: $(STAMP)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu
+from scipy.stats import mannwhitneyu, rankdata
 
 from migraphx.driver.statistics import compare, described, mann_whitney
+from migraphx.driver.verbs.perf import shares
 from migraphx.inspect import Report
 from tests.driver.driving import drive, small
 
@@ -20,7 +22,7 @@ def file(tmp_path):
 
 def test_perf(file, capsys, tmp_path):
     saved, trace = tmp_path / "report.json", tmp_path / "trace.json"
-    words = ("perf", file, "--batch", 4, "-n", 12)
+    words = ("perf", file, "--batch", 4, "-n", 12, "--processes", 1)
     assert drive(capsys, *words, "--json", "-o", saved, "--trace", trace).out == ""
     data = json.loads(saved.read_text())
     report = Report.from_dict(data)
@@ -36,10 +38,26 @@ def test_perf(file, capsys, tmp_path):
         assert needed in out
 
 
-def report(seconds, step=1e-3):
+def test_perf_in_processes(file, capsys, tmp_path):
+    words = ("perf", file, "--ref", "--fill1", "x", "-n", 5, "--processes", 2, "--trace", tmp_path / "trace.json")
+    report = Report.from_dict(drive(capsys, *words, "--json").data)
+    assert report.processes == (3, 2) and len(report.runs) == 5
+    assert report.medians == [np.median(report.runs[:3]), np.median(report.runs[3:])]
+    assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert shares(7, 5) == [2, 2, 1, 1, 1] and shares(2, 5) == [1, 1]
+
+
+def test_a_process_that_fails_says_why(file, capsys, monkeypatch):
+    monkeypatch.setattr("sys.executable", "false")
+    answer = drive(capsys, "perf", file, "--ref", "-n", 2)
+    assert answer.code == 70 and "a process that measures ended with 1" in answer.err
+
+
+def report(seconds, step=1e-3, processes=5):
     steps = [{"text": "@1", "kernel": "dot", "origin": "", "bytes": 4, "flops": 8, "seconds": step, "share": 0.5}]
     peaks = {"flops": 1e9, "bandwidth": 1e9}
-    return {"target": "cpu", "threads": 2, "machine": "m", "runs": list(seconds), "steps": steps, "peaks": peaks}
+    made = {"target": "cpu", "threads": 2, "machine": "m", "runs": list(seconds), "steps": steps, "peaks": peaks}
+    return made | {"processes": [len(seconds) // processes] * processes}
 
 
 def test_perf_diff(capsys, tmp_path):
@@ -63,8 +81,9 @@ def test_perf_diff_of_something_else(capsys, tmp_path):
     good.write_text(json.dumps(report([1e-3] * 20)))
     other.write_text(json.dumps(report([1e-3] * 20) | {"threads": 8}))
     assert "threads differs: 2 and 8" in drive(capsys, "perf", "diff", good, other).out
-    few = json.dumps(report([1.0] * 3))
-    for text, message in (("{", "bad.json"), ("[]", "not a performance report"), (few, "too few")):
+    few, odd = json.dumps(report([1.0] * 20, processes=4)), json.dumps(report([1.0] * 20) | {"processes": [3, 3]})
+    wrong = "not a performance report"
+    for text, message in (("{", "bad.json"), ("[]", wrong), (few, "5 and 4 processes are too few"), (odd, wrong)):
         bad.write_text(text)
         answer = drive(capsys, "perf", "diff", good, bad)
         assert answer.code == 3 and message in answer.err
@@ -72,19 +91,29 @@ def test_perf_diff_of_something_else(capsys, tmp_path):
 
 def test_mann_whitney_agrees_with_scipy():
     rng = np.random.default_rng(4)
-    for n, m, shift in ((10, 12, 0.0), (30, 25, 0.4), (50, 50, 2.0)):
-        for digits in (8, 1):  # one digit: many ties
-            a = np.round(rng.standard_normal(n), digits).tolist()
-            b = np.round(rng.standard_normal(m) + shift, digits).tolist()
-            want = mannwhitneyu(a, b, method="asymptotic").pvalue
-            assert mann_whitney(a, b) == pytest.approx(want, rel=1e-9)
+    for n, m, shift in ((5, 5, 3.0), (10, 12, 0.0), (30, 25, 0.4)):
+        a, b = rng.standard_normal(n).tolist(), (rng.standard_normal(m) + shift).tolist()
+        assert mann_whitney(a, b) == pytest.approx(mannwhitneyu(a, b, method="exact").pvalue, rel=1e-9)
     assert mann_whitney([1.0] * 10, [1.0] * 10) == 1.0
 
 
+def test_mann_whitney_with_ties_counts_the_ways_to_draw():
+    a, b = [1.0, 2.0, 2.0, 3.0], [2.0, 3.0, 4.0, 4.0, 5.0]
+    ranks = rankdata([*a, *b])
+    sums = [sum(drawn) for drawn in combinations(ranks, len(a))]
+    far = abs(sum(ranks[: len(a)]) - np.mean(sums))
+    assert mann_whitney(a, b) == pytest.approx(np.mean([abs(s - np.mean(sums)) >= far - 1e-9 for s in sums]))
+
+
 def test_equal_distributions_are_rarely_called_different():
+    """Processes differ by 5%, runs of one process by 1%: a test of single runs would call most pairs different."""
     rng = np.random.default_rng(6)
-    found = [compare(*rng.lognormal(0, 0.3, (2, 40)), threshold=0.0).significant for _ in range(500)]
-    assert np.mean(found) < 0.03
+    found = []
+    for _ in range(500):
+        runs = rng.lognormal(0, 0.05, (10, 1)) * rng.lognormal(0, 0.01, (10, 20))
+        medians = np.median(runs, axis=1).tolist()
+        found.append(compare(medians[:5], medians[5:], threshold=0.0).significant)
+    assert np.mean(found) < 0.02
 
 
 def test_described():
@@ -109,5 +138,5 @@ def test_dynamic_shapes_are_reported_at_the_batch(file, capsys):
     words = (file, "--dim-param", "@batch", "{min:1, max:8}", "--batch", 3, "--json")
     kernels = drive(capsys, "explain", *words).data["kernels"]
     assert "dot" in [p["text"] for k in kernels for p in k["parts"]] and "{3, 8}" in kernels[0]["text"]
-    steps = drive(capsys, "perf", *words, "-n", 10).data["steps"]
+    steps = drive(capsys, "perf", *words, "-n", 10, "--processes", 1).data["steps"]
     assert sum(s["flops"] for s in steps) >= 2 * 3 * 16 * 8

@@ -134,6 +134,7 @@ def parse(words: list[str]) -> argparse.Namespace:
     args, rest = parser.parse_known_args(words)
     if rest:
         parsers[args.verb].refuse(rest)
+    args.words = words
     if args.json and getattr(args, "format", None):
         parsers[args.verb].error(f"--json and --{args.format} ask for two forms of one answer")
     return args

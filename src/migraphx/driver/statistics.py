@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,12 +9,13 @@ import numpy as np
 
 from migraphx.driver.terminal import milliseconds
 
-FEWEST = 10  # runs on either side: below this the normal approximation of U is too coarse
+FEWEST = 5  # processes on either side: with fewer, no order of their medians is as rare as ALPHA by chance
 ALPHA = 0.01
 THRESHOLD = 0.02
 TEST = (
-    "Mann-Whitney U, two-sided, normal approximation with correction for ties and continuity; a change is "
-    "significant where p < {alpha:g} and the medians differ by more than {threshold:.0%}"
+    "Mann-Whitney U, exact and two-sided, of the processes' medians; a change is significant where p < {alpha:g} and "
+    "the medians differ by more than {threshold:.0%}. What the machine did otherwise between the two reports is not "
+    "told from a change: measure one after the other"
 )
 
 
@@ -54,29 +54,30 @@ class Comparison:
 
 
 def compare(a: Sequence[float], b: Sequence[float], alpha: float = ALPHA, threshold: float = THRESHOLD) -> Comparison:
-    """Whether the runs of b differ from those of a; ValueError with fewer than FEWEST runs.
+    """Whether b differs from a, each the medians of processes; ValueError with fewer than FEWEST of them.
 
-    Mann and Whitney (1947): ranks, because run times have long tails and outliers of their own. Runs of one process
-    are not independent (clock, neighbours, placement of memory), which makes p too small; so a change counts only where
-    it is also larger than `threshold`, and two runs of the same code should be compared first.
+    Runs of one process are alike (placement of memory, clock, neighbours) and differ from the next process's: the
+    process is what is drawn anew, and so what counts. Mann and Whitney (1947): ranks, because times have long tails.
     """
     if min(len(a), len(b)) < FEWEST:
-        raise ValueError(f"{len(a)} and {len(b)} runs are too few to compare; at least {FEWEST} each")
+        raise ValueError(
+            f"{len(a)} and {len(b)} processes are too few to tell a change from chance: "
+            f"`perf --processes {FEWEST}` or more, on either side"
+        )
     p = mann_whitney(a, b)
     change = float(np.median(b) / np.median(a) - 1)
     return Comparison(change, p, p < alpha and abs(change) > threshold)
 
 
 def mann_whitney(a: Sequence[float], b: Sequence[float]) -> float:
-    """The two-sided p-value of the Mann-Whitney U test, by the normal approximation."""
-    both = np.concatenate([np.asarray(a, np.float64), np.asarray(b, np.float64)])
-    _, place, counts = np.unique(both, return_inverse=True, return_counts=True)
-    ranks = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    n, m = len(a), len(b)
-    u = float(ranks[:n].sum()) - n * (n + 1) / 2
-    ties = float((counts**3 - counts).sum()) / ((n + m) * (n + m - 1))
-    variance = n * m / 12 * (n + m + 1 - ties)
-    if variance <= 0:  # all runs took exactly as long
-        return 1.0
-    distance = max(abs(u - n * m / 2) - 0.5, 0.0)
-    return math.erfc(distance / math.sqrt(2 * variance))
+    """The two-sided p-value of the Mann-Whitney U test: the share of all ways to draw a's ranks that are as extreme."""
+    _, place, counts = np.unique([*a, *b], return_inverse=True, return_counts=True)
+    ranks = (2 * np.cumsum(counts) - counts + 1)[place]  # doubled, so that those of ties are whole
+    n, total = len(a), int(ranks.sum())
+    ways = np.zeros((n + 1, total + 1))  # to draw so many ranks with such a sum
+    ways[0, 0] = 1
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, : total + 1 - rank]
+    away = np.abs(np.arange(total + 1) - n * total / len(ranks))
+    extreme = away >= away[ranks[:n].sum()]
+    return float(ways[n, extreme].sum() / ways[n].sum())

@@ -4,7 +4,7 @@ from migraphx.inspect.bisect import Bisection, bisect
 from migraphx.inspect.compare import DEFAULT, Check, Tolerance
 from migraphx.inspect.explain import Explanation, explain
 from migraphx.inspect.reduce import Reduction, reduce_program
-from migraphx.inspect.report import Report, chrome_trace, performance_report
+from migraphx.inspect.report import Report, chrome_trace, measure_runs, performance_report
 from migraphx.inspect.trace import run_trace
 from migraphx.inspect.verify import InstructionCheck, VerifyReport, verify_instructions, verify_program
 
@@ -21,6 +21,7 @@ __all__ = [
     "bisect",
     "chrome_trace",
     "explain",
+    "measure_runs",
     "performance_report",
     "reduce_program",
     "run_trace",

@@ -46,7 +46,10 @@ class StepReport:
 
 @dataclass(frozen=True)
 class Report:
-    """`runs` are the seconds of each whole run, in order; `steps` were timed in runs of their own."""
+    """`runs` are the seconds of each whole run, in order, `processes` how many of them each process made.
+
+    `steps` were timed in runs of their own, in the first process.
+    """
 
     target: str
     threads: int
@@ -54,6 +57,12 @@ class Report:
     runs: tuple[float, ...]
     steps: tuple[StepReport, ...]
     peaks: Peaks
+    processes: tuple[int, ...]
+
+    @property
+    def medians(self) -> list[float]:
+        """The median of each process's runs."""
+        return [float(np.median(part)) for part in np.split(self.runs, np.cumsum(self.processes)[:-1])]
 
     @property
     def seconds(self) -> float:
@@ -83,16 +92,20 @@ class Report:
     def from_dict(cls, data: Mapping[str, Any]) -> Report:
         """Read what `to_dict` gave, perhaps through JSON; ValueError names what is missing or too much."""
         try:
-            return cls(
+            made = cls(
                 target=data["target"],
                 threads=int(data["threads"]),
                 machine=data["machine"],
                 runs=tuple(map(float, data["runs"])),
                 steps=tuple(StepReport(**s) for s in data["steps"]),
                 peaks=Peaks(**data["peaks"]),
+                processes=tuple(map(int, data["processes"])),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a performance report: {error}") from None
+        if sum(made.processes) != len(made.runs) or min(made.processes, default=0) < 1:
+            raise ValueError(f"not a performance report: {len(made.runs)} runs of processes that made {made.processes}")
+        return made
 
 
 def performance_report(executable: Executable, inputs: Mapping[str, np.ndarray], runs: int = 50) -> Report:
@@ -101,6 +114,19 @@ def performance_report(executable: Executable, inputs: Mapping[str, np.ndarray],
         raise ValueError(f"performance_report: runs must be at least 1, is {runs}")
     given = arguments(executable.parameters, inputs)
     peaks = Peaks(*measure_peaks(executable.threads))
+    seconds = _timed(executable, given, runs)
+    spent = executable.profile(given, runs)  # before `steps`: those of a dynamic program are its last run's
+    steps = [_step(s, t, peaks) for s, t in zip(executable.steps, spent, strict=True)]
+    machine = f"{platform.system()} {platform.machine()} {platform.processor()}".strip()
+    return Report(executable.target, executable.threads, machine, seconds, tuple(steps), peaks, (runs,))
+
+
+def measure_runs(executable: Executable, inputs: Mapping[str, np.ndarray], runs: int) -> tuple[float, ...]:
+    """The runs alone of a report: seconds of each."""
+    return _timed(executable, arguments(executable.parameters, inputs), runs)
+
+
+def _timed(executable: Executable, given: Sequence[Argument], runs: int) -> tuple[float, ...]:
     dynamic = any(s.dynamic for s in executable.outputs)
     results = None if dynamic else [Argument.empty(s) for s in executable.outputs]
     seconds = []
@@ -108,10 +134,7 @@ def performance_report(executable: Executable, inputs: Mapping[str, np.ndarray],
         start = time.perf_counter()
         executable.run(given, results)
         seconds.append(time.perf_counter() - start)
-    spent = executable.profile(given, runs)  # before `steps`: those of a dynamic program are its last run's
-    steps = [_step(s, t, peaks) for s, t in zip(executable.steps, spent, strict=True)]
-    machine = f"{platform.system()} {platform.machine()} {platform.processor()}".strip()
-    return Report(executable.target, executable.threads, machine, tuple(seconds[WARM_UP_RUNS:]), tuple(steps), peaks)
+    return tuple(seconds[WARM_UP_RUNS:])
 
 
 def _step(step: Step, seconds: float, peaks: Peaks) -> StepReport:

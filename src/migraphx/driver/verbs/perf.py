@@ -1,21 +1,30 @@
 """Compile a model, measure its runs and every instruction: time, bytes, FLOPs, share of what this machine can do."""
 
 import json
-from argparse import ArgumentParser, Namespace
+import os
+import subprocess
+import sys
+import tempfile
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 import migraphx
 from migraphx.driver.data import generate
-from migraphx.driver.model import compiled, read_model
-from migraphx.driver.options import add_compile, add_data, add_input, add_iterations
+from migraphx.driver.model import compiled, executable_of, read_model
+from migraphx.driver.options import add_compile, add_data, add_input, add_iterations, positive
 from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.statistics import described, summary_lines
 from migraphx.driver.terminal import milliseconds, note, quantity
-from migraphx.inspect import Report, chrome_trace
+from migraphx.inspect import Report, chrome_trace, measure_runs
 from migraphx.targets.common.progress import progress
+
+PROCESSES = 5
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -25,21 +34,48 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_iterations(parser)
     parser.add_argument("--detailed", "-d", action="store_true", help="show where each instruction came from")
     parser.add_argument("--trace", metavar="FILE", help="write one run as a chrome trace")
+    help = f"divide the runs among N processes, as `perf diff` needs them (default: {PROCESSES})"
+    parser.add_argument("--processes", type=positive, default=PROCESSES, metavar="N", help=help)
+    parser.add_argument("--runs-only", action="store_true", help=SUPPRESS)  # what the other processes are asked for
 
 
 def run(args: Namespace) -> Result:
     made = compiled(read_model(args), args, partial(generate, args=args))
     note("Allocating params ...")
     inputs = generate(made, args)
+    if args.runs_only:
+        arrays = {name: np.asarray(value) for name, value in inputs.items()}
+        return Result("", {"runs": measure_runs(executable_of(made), arrays, args.iterations)})
+    own, *others = shares(args.iterations, args.processes)
     note("Running performance report ...")
     with data_at_fault(), progress("measuring"):
-        report = migraphx.performance_report(made, inputs, args.iterations)
+        report = migraphx.performance_report(made, inputs, own)
+        runs = [seconds for share in others for seconds in another_process(args, share)]
+    report = replace(report, runs=(*report.runs, *runs), processes=(own, *others))
     if args.trace:
         Path(args.trace).write_text(json.dumps(chrome_trace(report)))
     found = described(report.runs)
     lines = [*_instructions(report, args.detailed), "", "Summary:", *_kernels(report), "", *_machine(report), ""]
     data = {"verb": "perf", "file": args.file, "batch": args.batch, "statistics": found, **report.to_dict()}
     return Result("\n".join([*lines, *summary_lines(found, args.batch), *_overhead(report)]), data)
+
+
+def shares(runs: int, processes: int) -> list[int]:
+    """The runs of each process, none without a run."""
+    processes = min(runs, processes)
+    return [runs // processes + (k < runs % processes) for k in range(processes)]
+
+
+def another_process(args: Namespace, runs: int) -> list[float]:
+    """Seconds of each run of the same command in a process of its own; RuntimeError with what it said if it fails."""
+    command = [sys.executable, "-m", "migraphx.driver", *args.words, "--json", "--runs-only", "--iterations", str(runs)]
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "runs.json"
+        command += ["--output", str(answer), "--trace", os.devnull]  # of an option that is there twice, the last counts
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"a process that measures ended with {done.returncode}: {done.stderr.strip()}")
+        return json.loads(answer.read_text())["runs"]
 
 
 def _instructions(report: Report, detailed: bool) -> list[str]:

@@ -24,7 +24,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> Result:
     before, after = _report(Path(args.before)), _report(Path(args.after))
-    found = compare(before.runs, after.runs, args.alpha, args.threshold)
+    found = compare(before.medians, after.medians, args.alpha, args.threshold)
     steps = _steps(before, after)
     test = TEST.format(alpha=args.alpha, threshold=args.threshold)
     data = {
