@@ -14,6 +14,7 @@ from safetensors import safe_open
 
 import migraphx
 from migraphx.ir.builder import Builder
+from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape
 from migraphx.mxr import container
 
@@ -102,6 +103,17 @@ def load_elsewhere(path: Path, cache: Path, **options: bool) -> subprocess.Compl
     environment = os.environ | {"OPENMGX_CACHE": str(cache), "CXX": "/nonexistent/c++"}
     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     return subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_operators_of_onnx_are_known_in_a_process_that_read_no_onnx(tmp_path: Path) -> None:
+    p = migraphx.program()
+    main = p._impl.main
+    x = main.add_parameter("x", Shape("float", (3,)))
+    main.add_return([main.add_instruction(operation("unknown", op="Magic"), [x])])
+    migraphx.save(p, tmp_path / "a.mxr")
+    script = f"import migraphx; print(migraphx.load({str(tmp_path / 'a.mxr')!r}))"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    assert subprocess.check_output([sys.executable, "-c", script], env=environment, text=True).strip() == str(p).strip()
 
 
 def test_code_of_a_file_runs_only_with_trust(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
 from difflib import get_close_matches
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
 
 import numpy as np
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from migraphx.ir.module import Module
 
 OPERATIONS: dict[str, type[Operation]] = {}
+
+DECLARED_LATE = {"onnx": "migraphx.onnx.deferred", "unknown": "migraphx.onnx.unknown"}
+"""Operators of models that were read from ONNX: a program that brings one loads the module that declares it."""
 
 Value = Any
 """What flows at run time: an ndarray, or a tuple of Values for a tuple shape."""
@@ -137,6 +141,8 @@ class Operation:
 
 def operation(name: str, /, **attributes: Any) -> Operation:
     """The operator `name` with its attributes; an unknown name or attribute names the nearest known one."""
+    if name in DECLARED_LATE:
+        import_module(DECLARED_LATE[name])
     cls = OPERATIONS.get(name)
     if cls is None:
         near = get_close_matches(name, OPERATIONS, 1)
