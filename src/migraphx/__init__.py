@@ -12,6 +12,7 @@ from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
 from migraphx.api.module import instruction_ref, macro, module, op
 from migraphx.api.program import program
 from migraphx.api.shape import shape
+from migraphx.targets.target import Target as target
 
 if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.onnx import get_onnx_operators, parse_onnx, parse_onnx_buffer
@@ -37,6 +38,7 @@ if TYPE_CHECKING:  # the names of LATE
         verify_instructions,
         verify_program,
     )
+    from migraphx.api.version import __version__
 
 LATE = {
     "migraphx.api.onnx": {"get_onnx_operators", "parse_onnx", "parse_onnx_buffer"},
@@ -47,10 +49,12 @@ LATE = {
         "bisect", "explain", "performance_report", "reduce_program", "run_passes", "run_trace", "to_cpp",
         "to_graphviz", "to_json", "to_netron", "verify_instructions", "verify_program",
     },
+    "migraphx.api.version": {"__version__"},
 }  # fmt: skip
 """What running a saved program does not need is imported when it is first asked for: half of the import's time."""
 
 __all__ = [
+    "__version__",
     "allocate_gpu",
     "argument",
     "argument_from_pointer",
@@ -86,6 +90,7 @@ __all__ = [
     "save",
     "save_buffer",
     "shape",
+    "target",
     "to_cpp",
     "to_gpu",
     "to_graphviz",

@@ -51,13 +51,26 @@ def test_building_and_asking(capsys: pytest.CaptureFixture[str]) -> None:
 def test_macros() -> None:
     m = main_module()
     x = m.add_parameter("x", shape("float", [2, 3]))
-    g = m.add_macro(macro("gelu", approximate="tanh"), [x])
-    assert isinstance(g, migraphx.instruction_ref) and g.shape() == x.shape()
+    (g,) = m.add_macro(macro("gelu", approximate="tanh"), [x])
+    assert g.shape() == x.shape()
     last = m.add_instruction(op("neg"), [x])
-    early = m.insert_macro(last, macro("gelu"), [x])
+    (early,) = m.insert_macro(last, macro("gelu"), [x])
     order = list(m)
-    assert isinstance(early, migraphx.instruction_ref) and order.index(early) < order.index(last)
-    assert macro("gelu", approximate="tanh").values() == {"approximate": "tanh"} and macro("gelu").name() == "gelu"
+    assert order.index(early) < order.index(last)
+    for given in (macro("gelu", approximate="tanh").values(), macro("gelu", approximate="tanh").options()):
+        assert given == {"approximate": "tanh"} and macro("gelu").name() == "gelu"
+
+
+def test_enumerations_by_member_number_and_name() -> None:
+    half = shape.type_t.half_type
+    assert int(half) == 1 and op("convert", target_type=half) == op("convert", target_type=1)
+    assert op("convert", target_type="half").values() == {"target_type": "half"}
+    assert op("multinomial", dtype=shape.type_t.int64_type).values() == {"dtype": "int64"}
+    assert op("pooling", mode=op.pooling_mode.max) == op("pooling", mode=1) == op("pooling", mode="max")
+    assert op("roialign", mode=op.pooling_mode.average) == op("roialign", mode=0) == op("roialign", mode="avg")
+    assert macro("quantizelinear", output_type=shape.type_t.int8_type).values() == {"output_type": "int8"}
+    with pytest.raises(ValueError, match="pooling: 9 is no str"):
+        op("pooling", mode=9)
 
 
 def test_origins_are_kept() -> None:

@@ -110,6 +110,17 @@ def test_empty_and_scalar(target: str, lens: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_one_element_with_or_without_a_dimension(target: str) -> None:
+    one = np.array(2.5, np.float32)
+    for lens, strides, given in (((1,), [0], one), ((1,), None, one), ((), None, one.reshape(1))):
+        p = compiled(target, lens=lens, strides=strides)
+        first, second = answers(p, given, given)
+        assert first.shape == second.shape == lens and second.tolist() in ([5.0], 5.0)
+    with pytest.raises(ValueError, match=r"must have shape float_type, \{1\}"):
+        compiled(target, lens=(1,)).run({"x": one.reshape(1, 1), "yes": one})
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_nan_and_infinity(target: str) -> None:
     x = np.array([[np.nan, np.inf, -np.inf], [0, -0.0, 1]], np.float32)
     first, second = answers(compiled(target), x, np.zeros((2, 3), np.float32))
@@ -198,6 +209,11 @@ def test_compiling_wrongly(target: str) -> None:
         p.compile(migraphx.get_target(target))
     with pytest.raises(ValueError, match=r"unknown target 'cpuu'.*ref, cpu.*did you mean 'cpu'"):
         migraphx.get_target("cpuu")
+    p = migraphx.program()
+    main = p.get_main_module()
+    main.add_return([main.add_instruction(migraphx.op("topk"), [main.add_parameter("x", migraphx.shape())])])
+    with pytest.raises(ValueError, match="returns a tuple, of topk: return its get_tuple_elem"):
+        p.compile(migraphx.get_target(target))
 
 
 @pytest.mark.parametrize("target", TARGETS)

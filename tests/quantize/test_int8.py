@@ -140,6 +140,20 @@ def test_autocast() -> None:
     np.testing.assert_array_equal(result(p, "cpu", inputs), 2 * rounded)
 
 
+def test_autocast_replaces_parameters_in_their_order() -> None:
+    programs = []
+    for types in (("fp8e4m3fnuz",) * 2, ("float",) * 2):
+        p = migraphx.program()
+        b = Builder(p._impl.main)
+        for name, type in zip("xy" if types[0] != "float" else "yx", types, strict=True):
+            p._impl.main.add_parameter(name, Shape(type))
+        y, x = (b.cast(p._impl.main.parameters[name], "fp8e4m3fnuz") for name in "yx")
+        p._impl.main.add_return([b.cast(b.add(x, y), types[0])])
+        programs.append(p)
+    migraphx.autocast_fp8(programs[0])
+    assert programs[0] == programs[1]
+
+
 def test_bad_input() -> None:
     p, target = network(), migraphx.get_target("ref")
     with pytest.raises(ValueError, match="cannot quantize 'relu'"):

@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.api.shape import shape, wrap
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import Shape
+from migraphx.ir.text import values_text
 from migraphx.mxr import container
 from migraphx.runtime import dlpack
 from migraphx.runtime.argument import Argument
@@ -83,13 +84,15 @@ class argument(Argument):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return np.array2string(self.array, threshold=20)
+        return values_text(self.array)
 
 
 def as_array(data: Any) -> np.ndarray:
     """View `data` (array, DLPack tensor, buffer, number or nested list) as an array; copies only lists and numbers."""
     if isinstance(data, Argument):
         return data.array
+    if isinstance(data, bytes):  # which NumPy takes for a word
+        return np.frombuffer(data, np.uint8)
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):
         try:
             return np.from_dlpack(data)
@@ -117,6 +120,7 @@ def argument_from_pointer(shape: shape, address: int) -> argument:
 
 def create_argument(s: shape, values: Any) -> argument:
     """An argument of shape `s` filled with `values` in row-major order; ValueError where the type changes one."""
+    _static("create_argument", s)
     given = np.asarray(values)
     if given.size != s._impl.elements:
         raise ValueError(f"create_argument: {given.size} values for {s}, which holds {s._impl.elements}")
@@ -125,7 +129,13 @@ def create_argument(s: shape, values: Any) -> argument:
 
 def fill_argument(s: shape, value: float) -> argument:
     """An argument of shape `s`, every element `value`; ValueError where the type changes it."""
+    _static("fill_argument", s)
     return _filled(s, np.asarray(value))
+
+
+def _static(maker: str, s: shape) -> None:
+    if s._impl.dynamic or s._impl.type == "tuple":
+        raise ValueError(f"{maker}: {s} is no memory's shape: it needs one type and lens")
 
 
 def _filled(s: shape, values: np.ndarray) -> argument:
@@ -139,6 +149,7 @@ def _filled(s: shape, values: np.ndarray) -> argument:
 
 def generate_argument(s: shape, seed: int = 0) -> argument:
     """An argument of shape `s` with reproducible random values: floats in [-1, 1), small integers, bools."""
+    _static("generate_argument", s)
     rng, type = np.random.default_rng(seed), s._impl.type
     made = Argument.empty(s._impl)
     lens = s._impl.lens

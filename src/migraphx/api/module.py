@@ -16,6 +16,7 @@ from migraphx.ir.operation import Operation, Return, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import module_text
+from migraphx.mxr.upstream import ENUMS, by_name
 from migraphx.ops.macros import MACROS, find_macro
 
 
@@ -27,9 +28,12 @@ class rnn_direction(Enum):
     forward, reverse, bidirectional = range(3)
 
 
-def _plain(value: Any) -> Any:
-    """An attribute as the engine holds it."""
-    return value.name if isinstance(value, Enum) else value._impl if isinstance(value, shape) else value
+def _plain(operator: str, key: str, value: Any) -> Any:
+    """An attribute as the engine holds it: of an enumeration the name, given by its member or by upstream's number."""
+    if isinstance(value, Enum):
+        known = value.value < len(ENUMS.get((operator, key), ()))
+        value = value.value if known else value.name.removesuffix("_type")
+    return value._impl if isinstance(value, shape) else by_name(operator, key, value)
 
 
 class op:
@@ -40,7 +44,7 @@ class op:
     __slots__ = ("_impl",)
 
     def __init__(self, name: str, **attributes: Any) -> None:
-        self._impl: Operation = operation(name, **{key: _plain(value) for key, value in attributes.items()})
+        self._impl: Operation = operation(name, **{key: _plain(name, key, value) for key, value in attributes.items()})
 
     def name(self) -> str:
         return self._impl.name
@@ -77,13 +81,16 @@ class macro:
                 near = get_close_matches(key, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
                 raise ValueError(f"{name}: unknown attribute {key!r}{hint}")
-        self._build, self._name, self._attributes = build, name, attributes
+        self._build, self._name = build, name
+        self._attributes = {key: _plain(name, key, value) for key, value in attributes.items()}
 
     def name(self) -> str:
         return self._name
 
     def values(self) -> dict[str, Any]:
         return dict(self._attributes)
+
+    options = values  # upstream's name
 
 
 class instruction_ref:
@@ -159,23 +166,22 @@ class module:
                 raise ValueError(f"the input {a!r} belongs to another program, or was removed")
         return [a._impl for a in args]
 
-    def add_macro(
-        self, composite: macro, args: Sequence[instruction_ref | None] = ()
-    ) -> instruction_ref | list[instruction_ref]:
-        """Append a composite's instructions; returns its result, or a list where it has several."""
+    def add_macro(self, composite: macro, args: Sequence[instruction_ref | None] = ()) -> list[instruction_ref]:
+        """Append a composite's instructions; returns its results."""
         return self._expand(composite, args, None)
 
     def insert_macro(
         self, before: instruction_ref, composite: macro, args: Sequence[instruction_ref | None] = ()
-    ) -> instruction_ref | list[instruction_ref]:
+    ) -> list[instruction_ref]:
+        """As `add_macro`, ahead of an instruction."""
         return self._expand(composite, args, before._impl)
 
     def _expand(
         self, composite: macro, args: Sequence[instruction_ref | None], before: Instruction | None
-    ) -> instruction_ref | list[instruction_ref]:
+    ) -> list[instruction_ref]:
         inputs = [None if a is None else self._own([a])[0] for a in args]
         made = composite._build(Builder(self._impl, before, self._origin), *inputs, **composite.values())
-        return instruction_ref(made) if isinstance(made, Instruction) else [instruction_ref(i) for i in made]
+        return [instruction_ref(i) for i in ([made] if isinstance(made, Instruction) else made)]
 
     def add_literal(self, data: Any) -> instruction_ref:
         """A constant from anything an argument is made from; the memory is shared, not copied."""

@@ -14,7 +14,7 @@ from migraphx.api.argument import argument, as_array, publish
 from migraphx.api.module import module
 from migraphx.api.shape import shape, wrap
 from migraphx.ir.program import Program
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import UNKNOWN, Shape
 from migraphx.ir.text import program_text
 from migraphx.ir.verify import verify_program
 from migraphx.runtime.argument import Argument
@@ -98,13 +98,16 @@ class program:
             offload_copy=offload_copy, fast_math=fast_math, exhaustive_tune=exhaustive_tune, **more
         )
         verify_program(self._impl)
+        for output in self._impl.main.outputs:
+            if output.shape.type == "tuple" and output.shape != UNKNOWN:
+                raise ValueError(f"the program returns a tuple, of {output.name}: return its get_tuple_elem instead")
         self._executable = t.compile(self._impl.clone(), self._options)
 
     def run(self, params: Mapping[str, Any]) -> list[argument]:
         """Run once on named inputs (arguments, arrays, CPU tensors).
 
-        An input of the right type and lens but other strides is copied to the strides expected; any other
-        difference, a missing and an unknown name are errors.
+        An input of the right type and lens but other strides is copied to the strides expected, and one element is
+        one element whether it has a dimension or none; any other difference, a missing and an unknown name are errors.
         """
         executable = self._executable
         if executable is None:
@@ -165,6 +168,8 @@ def _bind(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
         return given
     if expected.dynamic:
         return _bind_dynamic(name, expected, given)
+    if {given.shape.lens, expected.lens} == {(), (1,)}:  # alike to upstream, which knows no rank 0
+        given = Argument.of(given.array.reshape(expected.lens))
     if given.shape.type != expected.type or given.shape.lens != expected.lens:
         raise ValueError(f"input {name!r} must have shape {expected}, got {given.shape}")
     copy = Argument.empty(expected)

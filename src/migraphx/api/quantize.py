@@ -32,22 +32,22 @@ def quantize_bf16(prog: program, ins_names: Sequence[str] = (ALL,)) -> None:
 
 def quantize_int8(
     prog: program,
-    target: Target,
+    t: Target,
     calibration: Sequence[Mapping[str, Any]] = (),
     ins_names: Sequence[str] = PRODUCTS,
 ) -> None:
     """Compute the named operators on 8-bit integers; changes the program, which is not compiled yet.
 
-    The first operand's range is found by running the program on `target` with each of the `calibration` inputs
+    The first operand's range is found by running the program on target `t` with each of the `calibration` inputs
     (arguments or arrays by name; where there are none, random ones). Constant weights have one scale an output
     channel; products of two values that are no constants stay in floats.
     """
-    _calibrated(prog, target, calibration, ins_names, "int8")
+    _calibrated(prog, t, calibration, ins_names, "int8")
 
 
-def quantize_fp8(prog: program, target: Target, calibration: Sequence[Mapping[str, Any]] = ()) -> None:
+def quantize_fp8(prog: program, t: Target, calibration: Sequence[Mapping[str, Any]] = ()) -> None:
     """As `quantize_int8`, of dots and convolutions, in fp8e4m3fn."""
-    _calibrated(prog, target, calibration, PRODUCTS, "fp8e4m3fn")
+    _calibrated(prog, t, calibration, PRODUCTS, "fp8e4m3fn")
 
 
 def autocast_fp8(prog: program) -> None:

@@ -12,7 +12,16 @@ from migraphx.ir.shape import DynamicDimension, Shape, permuted
 from migraphx.mxr.upstream import TYPES
 
 _NAMES = dict.fromkeys((*TYPES, "tuple", *dtypes.NUMPY_TYPES))  # upstream's numbers first, then what it does not have
-type_t = Enum("type_t", {f"{name}_type": number for number, name in enumerate(_NAMES)})
+
+
+class _Numbered(Enum):
+    """Members are upstream's numbers too: `int(member)`."""
+
+    def __int__(self) -> int:
+        return self.value
+
+
+type_t: Any = _Numbered("type_t", {f"{name}_type": number for number, name in enumerate(_NAMES)})
 
 
 class dynamic_dimension:

@@ -83,9 +83,7 @@ def file_type(path: Path) -> str:
 
 def _onnx_options(args: Namespace) -> dict[str, Any]:
     """Keywords of parse_onnx, those alone that were given."""
-    ranges = dims.one_each(
-        "--dyn-input-dim", args.dyn_input_dim, lambda v: dims.dimensions("--dyn-input-dim", v)
-    )
+    ranges = dims.one_each("--dyn-input-dim", args.dyn_input_dim, lambda v: dims.dimensions("--dyn-input-dim", v))
     lens = dims.lens("--input-dim", args.input_dim)  # of an input with ranges: its lengths in this run
     given: dict[str, Any] = {
         "map_input_dims": {name: lengths for name, lengths in lens.items() if name not in ranges},

@@ -53,12 +53,15 @@ def _is_number(text: str) -> bool:
 
 
 def literal_text(value: np.ndarray, full: bool) -> str:
-    if value.size > SHOWN_ELEMENTS and not full:
-        return "{ ... }"
+    return "{ ... }" if value.size > SHOWN_ELEMENTS and not full else f"{{{values_text(value, full)}}}"
+
+
+def values_text(value: np.ndarray, exact: bool = False) -> str:
+    """The elements in row-major order; floats with six digits, or `exact`ly."""
     if value.dtype.kind in "bui":
-        return "{" + ", ".join(str(int(v)) for v in value.flat) + "}"
-    show = (lambda v: repr(float(v))) if full else (lambda v: f"{float(v):.6g}")
-    return "{" + ", ".join(show(v) for v in value.flat) + "}"
+        return ", ".join(str(int(v)) for v in value.flat)
+    show = (lambda v: repr(float(v))) if exact else (lambda v: f"{float(v):.6g}")
+    return ", ".join(show(v) for v in value.flat)
 
 
 def operation_text(ins: Instruction, full: bool = False) -> str:

@@ -23,6 +23,7 @@ TYPES = (
     *("fp8e4m3fnuz", "fp8e4m3fn", "fp8e5m2", "bf16", "fp8e5m2fnuz"),
 )
 POOLING_MODES = ("average", "max", "lpnorm")
+LAYERS = ("rnn", "gru", "lstm")
 RNN_DIRECTIONS = ("forward", "reverse", "bidirectional")
 ENUMS: dict[tuple[str, str], tuple[str, ...]] = {
     ("convert", "target_type"): TYPES,
@@ -30,10 +31,17 @@ ENUMS: dict[tuple[str, str], tuple[str, ...]] = {
     ("quantizelinear", "out_type"): TYPES,
     ("pad", "mode"): ("constant", "reflect", "edge"),
     ("pooling", "mode"): POOLING_MODES,
-    ("roialign", "mode"): POOLING_MODES,
-    **{(name, "direction"): RNN_DIRECTIONS for name in ("rnn", "gru", "lstm")},
+    ("roialign", "mode"): ("avg", "max"),
+    **dict.fromkeys((("multinomial", "dtype"), ("random_seed", "dtype"), ("allocate", "buf_type")), TYPES),
+    **{(name, "direction"): RNN_DIRECTIONS for name in (*LAYERS, "rnn_var_sl_last_output", "rnn_var_sl_shift_output")},
 }
 """(operator, attribute) -> the names whose positions upstream writes."""
+
+
+def by_name(operator: str, key: str, value: Any) -> Any:
+    """An attribute whose value may be the number of an enumeration's member, as our operators hold it."""
+    names = ENUMS.get((operator, key), ())
+    return names[value] if type(value) is int and 0 <= value < len(names) else value
 
 
 def to_upstream(program: Program) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape, strided
 from migraphx.mxr import msgpack
 from migraphx.mxr.container import FileError
-from migraphx.mxr.upstream import ENUMS
+from migraphx.mxr.upstream import by_name
 
 VERSIONS = range(4, 8)  # what `modules` looks like is the only difference that concerns a reader
 
@@ -138,9 +138,7 @@ def _operation(name: str, given: Mapping[str, Any]) -> Operation:
             continue
         if value is None and not known.get(key, "").startswith("tuple"):
             continue
-        names = ENUMS.get((name, key))
-        if names is not None and isinstance(value, int) and 0 <= value < len(names):
-            value = names[value]
+        value = by_name(name, key, value)
         if known.get(key) == "Shape" and isinstance(value, Mapping):
             value = _shape(value)
         attributes[key] = () if value is None else value

@@ -11,12 +11,11 @@ from migraphx.ir.program import Program
 def autocast(program: Program) -> None:
     """Parameters of fp8 become float parameters that are converted to fp8; results of fp8 become floats."""
     main = program.main
-    for name, old in list(main.parameters.items()):
+    b = Builder(main, before=next(i for i in main if not isinstance(i.op, (Parameter, Literal))))
+    for name, old in reversed(main.parameters.items()):  # as they are listed
         if old.shape.type.startswith("fp8"):
             between = _renamed(main, old, f"{name}:fp8")
             new = main.add_parameter(name, old.shape.with_type("float"))
-            first = next(i for i in main if not isinstance(i.op, (Parameter, Literal)))
-            b = Builder(main, before=first)
             main.replace(between, b.convert(new, target_type=old.shape.type))
             main.remove(between)
     b = Builder(main, before=main.last)

@@ -130,7 +130,12 @@ class Builder:
             return lambda *inputs, **attributes: self.module.add_instruction(
                 migraphx.op(name, **attributes), list(inputs)
             )
-        return lambda *inputs, **attributes: self.module.add_macro(migraphx.macro(name, **attributes), list(inputs))
+        return lambda *inputs, **attributes: self._expand(migraphx.macro(name, **attributes), inputs)
+
+    def _expand(self, composite: migraphx.macro, inputs: Sequence[Any]) -> Any:
+        """A macro's result, or a list where it has several."""
+        made = self.module.add_macro(composite, list(inputs))
+        return made[0] if len(made) == 1 else made
 
     # ---- constants ----
 

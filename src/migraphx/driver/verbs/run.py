@@ -14,6 +14,8 @@ from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault, prepared
 from migraphx.driver.terminal import note
 
+SHOWN = 20  # elements of an output, all of them
+
 
 def add_arguments(parser: ArgumentParser) -> None:
     add_input(parser)
@@ -33,7 +35,10 @@ def run(args: Namespace) -> Result:
     shown = program_result(args, made, optimized(made))
     if isinstance(shown.text, bytes) or args.format not in (None, "text"):
         return shown
-    answers = [f"#output_{k}: {o.get_shape()}: {o!r}" for k, o in enumerate(outputs)]
+    answers = [
+        f"#output_{k}: {o.get_shape()}: {np.array2string(np.asarray(o), threshold=SHOWN)}"
+        for k, o in enumerate(outputs)
+    ]
     return Result("\n".join([shown.text.rstrip("\n"), "", *answers]))
 
 
