@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
+from numpy.typing import DTypeLike
+
+from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import lanes
 
 TILE_QUADS = 16  # quant.hpp's: the depth is padded to whole AMX tiles
+LINE = 64  # bytes of a cache line: a vector that crosses one is loaded at half the speed
+WORTH_THREADS = 1 << 20  # bytes
+
 
 def panel() -> int:
     """Columns of one panel: NR of gemm.hpp."""
     return 2 * lanes()
+
+
+def zeros(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
+    """Zeros that begin at a cache line."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + LINE, np.uint8)
+    start = -raw.__array_interface__["data"][0] % LINE
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
+def by_panels(packed: np.ndarray, count: int, fill: Callable[[int, int], None]) -> None:
+    """`fill(begin, end)` for all of `count` panels, large ones by several threads: most of it is memory's first use."""
+    threads = min(available(), count) if packed.nbytes >= WORTH_THREADS else 1
+    if threads <= 1:
+        fill(0, count)
+        return
+    ends = [count * n // threads for n in range(threads + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(fill, ends[:-1], ends[1:]))
 
 
 def pack_dot(b: np.ndarray) -> np.ndarray:
@@ -18,9 +45,14 @@ def pack_dot(b: np.ndarray) -> np.ndarray:
     k, n = b.shape
     nr = panel()
     panels = -(-n // nr)
-    packed = np.zeros((panels, k, nr), b.dtype)
+    packed = zeros((panels, k, nr), b.dtype)
     whole = n // nr
-    packed[:whole] = b[:, : whole * nr].reshape(k, whole, nr).transpose(1, 0, 2)
+
+    def fill(begin: int, end: int) -> None:
+        columns = b[:, begin * nr : end * nr]
+        packed[begin:end] = columns.reshape(k, end - begin, nr).transpose(1, 0, 2)
+
+    by_panels(packed, whole, fill)
     if whole < panels:
         packed[whole, :, : n - whole * nr] = b[:, whole * nr :]
     return packed
@@ -31,11 +63,15 @@ def pack_conv(w: np.ndarray, group: int) -> np.ndarray:
     oc, icg, *spatial = w.shape
     nr, ocg = panel(), oc // group
     panels = -(-ocg // nr)
-    packed = np.zeros((group, panels, *spatial, icg, nr), w.dtype)
+    packed = zeros((group, panels, *spatial, icg, nr), w.dtype)
     by_group = w.reshape(group, ocg, icg, *spatial)
-    for p in range(panels):
-        part = by_group[:, p * nr : (p + 1) * nr]
-        packed[:, p, ..., : part.shape[1]] = np.moveaxis(np.moveaxis(part, 1, -1), 1, -2)
+
+    def fill(begin: int, end: int) -> None:
+        for p in range(begin, end):
+            part = by_group[:, p * nr : (p + 1) * nr]
+            packed[:, p, ..., : part.shape[1]] = np.moveaxis(np.moveaxis(part, 1, -1), 1, -2)
+
+    by_panels(packed, panels, fill)
     return packed
 
 
@@ -67,12 +103,17 @@ def pack_winograd(w: np.ndarray) -> np.ndarray:
     padded[:oc] = w.reshape(oc, ic, 9)
     taps = padded.reshape(panels, nr, ic, 9).transpose(3, 0, 2, 1).reshape(9, -1)
     transform = np.kron(WINOGRAD_G, WINOGRAD_G).astype(np.float32)  # {36, 9}: both sides in one product
-    return (transform @ taps).reshape(36, panels, ic, nr)
+    packed = zeros((36, panels, ic, nr), np.float32)
+    np.matmul(transform, taps, out=packed.reshape(36, -1))
+    return packed
 
 
 def pack_depthwise(w: np.ndarray) -> np.ndarray:
     """{C, 1, spatial...} -> {spatial..., C}."""
-    return np.ascontiguousarray(np.moveaxis(w[:, 0], 0, -1))
+    by_channel = np.moveaxis(w[:, 0], 0, -1)
+    packed = zeros(by_channel.shape, w.dtype)
+    packed[...] = by_channel
+    return packed
 
 
 def pack_quads(w: np.ndarray) -> np.ndarray:
@@ -84,7 +125,7 @@ def pack_quads(w: np.ndarray) -> np.ndarray:
     wide = np.zeros((groups, quads * 4, panels * nr), np.int8)
     wide[:, :depth, :n] = w
     by_panel = wide.reshape(groups, quads, 4, panels, nr).transpose(0, 3, 1, 4, 2)
-    packed = np.empty((groups, panels, 1 + quads, nr), np.int32)
+    packed = zeros((groups, panels, 1 + quads, nr), np.int32)
     packed[:, :, 1:] = np.ascontiguousarray(by_panel).view(np.int32)[..., 0]
     packed[:, :, 0] = -128 * wide.sum(1, dtype=np.int32).reshape(groups, panels, nr)
     return packed.reshape(groups * panels, 1 + quads, nr)
@@ -106,4 +147,6 @@ def pack_int4_panels(codes: np.ndarray) -> np.ndarray:
     wide = np.full((k, -(-n // nr) * nr), 8, np.uint8)
     wide[:, :n] = (codes + np.int8(8)).view(np.uint8)
     pairs = wide.reshape(k, -1, 2, nr // 2).transpose(1, 0, 2, 3)
-    return np.ascontiguousarray(pairs[:, :, 0] | pairs[:, :, 1] << 4)
+    packed = zeros((pairs.shape[0], k, nr // 2), np.uint8)
+    np.bitwise_or(pairs[:, :, 0], pairs[:, :, 1] << 4, out=packed)
+    return packed
