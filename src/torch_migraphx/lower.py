@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from operator import getitem
 from typing import Any
 
@@ -129,6 +131,19 @@ class Survey(MGXInterpreter):
         return args[0]
 
 
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Meanwhile no garbage is collected: a walk over all that torch has loaded takes longer than most compilations."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@no_collection()
 def lower(
     gm: fx.GraphModule, inputs: Sequence[Any], options: Options, constants: Collection[int] = ()
 ) -> fx.GraphModule:

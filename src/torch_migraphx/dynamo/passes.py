@@ -20,7 +20,7 @@ from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_
 from torch_migraphx.fx.tracer.acc_tracer.decompositions import DECOMPOSITIONS
 from torch_migraphx.fx.tracer.acc_tracer.functionalize import functionalize
 from torch_migraphx.fx.tracer.acc_tracer.proxies import AccTraceError
-from torch_migraphx.lower import copied
+from torch_migraphx.lower import copied, no_collection
 
 IN_PLACE_OPERATORS = frozenset(
     {
@@ -37,6 +37,7 @@ class NeedsAot(Exception):
     """The graph has to go through AOTAutograd; the message says why."""
 
 
+@no_collection()
 def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     """Dynamo's Torch-IR graph as a functional graph of acc operators, for a call that needs no gradient.
 
