@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape
-from migraphx.ops.matmul import QUANTIZED
+from migraphx.ops.matmul import QUANTIZED, product_type
 from migraphx.ops.movement import keep_layout
 
 
@@ -105,8 +105,7 @@ class Convolution(ConvolutionBase, name="convolution"):
     """
 
     def out_type(self, inputs: Sequence[Shape]) -> str:
-        self.same_type(inputs)
-        return inputs[0].type
+        return product_type(self, inputs)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, w = args
@@ -143,13 +142,13 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
         x, w = inputs
         check_windows(self, inputs, stride=self.stride, dilation=self.dilation)
         check_padding(self, inputs, self.padding, self.padding_mode)
-        self.same_type(inputs)
+        type = product_type(self, inputs)
         right = w.ndim == x.ndim and w.lens[0] == x.lens[1]
         self.require(right, inputs, "weights must be {C, O / group, kernel...} of the input's C")
         self.require(self.group >= 1 and w.lens[0] % self.group == 0, inputs, "group must divide C")
         lens = self.out_lens(x.lens[2:], w.lens[2:])
         self.require(min((*lens, *x.lens[2:], *w.lens[2:])) >= 1, inputs, "the output is empty")
-        return keep_layout(x, (x.lens[0], w.lens[1] * self.group, *lens))
+        return keep_layout(x, (x.lens[0], w.lens[1] * self.group, *lens), type)
 
     def out_lens(self, lens: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
         padding = both_sides(self.padding, len(lens))

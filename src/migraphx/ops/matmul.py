@@ -11,6 +11,14 @@ from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape
 
 QUANTIZED = ("int8", "uint8")
+MULTIPLIED = dtypes.FLOATS | dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
+
+
+def product_type(op: Operation, inputs: Sequence[Shape]) -> str:
+    """The type of both inputs; ShapeError where it is none of which products are summed."""
+    op.same_type(inputs)
+    op.require(inputs[0].type in MULTIPLIED, inputs, f"does not take {inputs[0].type}")
+    return inputs[0].type
 
 
 def product_lens(op: Operation, inputs: Sequence[Shape]) -> tuple[int, ...]:
@@ -28,8 +36,7 @@ class Dot(Operation, name="dot"):
     arity = 2
 
     def infer(self, *inputs: Shape) -> Shape:
-        self.same_type(inputs)
-        return Shape(inputs[0].type, product_lens(self, inputs))
+        return Shape(product_type(self, inputs), product_lens(self, inputs))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         a, b = args

@@ -367,6 +367,8 @@ class Pad(Operation, name="pad"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         (x,) = args
+        if not x.ndim:
+            return x  # np.pad takes no empty list of widths
         if self.mode == "constant":
             return np.pad(x, self.widths(), constant_values=np.array(self.value).astype(x.dtype))
         return np.pad(x, self.widths(), mode=self.mode)  # type: ignore[call-overload]

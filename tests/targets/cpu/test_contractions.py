@@ -62,6 +62,10 @@ def test_dots() -> None:
         ),
         Case("half", lambda b, x, y: b.relu(b.dot(x, y)), (shape(7, 24, type="half"), shape(24, 40, type="half"))),
         Case("bf16", lambda b, x, y: b.dot(x, y), (shape(7, 24, type="bf16"), shape(24, 40, type="bf16"))),
+        *(
+            Case(type, lambda b, x, y: b.dot(x, y), (shape(5, 9, type=type), shape(9, 7, type=type)), high=2**12)
+            for type in ("int16", "uint32", "int64", "uint64")
+        ),
         Case(
             "two_uses",
             lambda b, x: (lambda d: [b.relu(d), b.tanh(d)])(b.dot(x, b.literal(weight(24, 40)))),

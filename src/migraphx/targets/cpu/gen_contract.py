@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Module
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.body import Scope, load_text, pointers, pointwise_body, store_text
@@ -33,8 +34,10 @@ class Epilogue:
 
 
 def accumulator(a: View) -> str:
-    """The C++ type in which products of this view are summed."""
-    return {"double": "double", "int8": "int32_t", "uint8": "int32_t", "int32": "int32_t"}.get(a.type, "float")
+    """The C++ type in which products of this view are summed: integers wrap, and wide enough ones wrap alike."""
+    if a.type in dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys():
+        return a.type + "_t" if a.type in ("uint32", "int64", "uint64") else "int32_t"
+    return "double" if a.type == "double" else "float"
 
 
 @dataclass
