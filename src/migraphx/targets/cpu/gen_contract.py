@@ -33,11 +33,11 @@ class Epilogue:
         return tuple(v for v in self.reads if v is not None)
 
 
-def accumulator(a: View) -> str:
-    """The C++ type in which products of this view are summed: integers wrap, and wide enough ones wrap alike."""
-    if a.type in dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys():
-        return a.type + "_t" if a.type in ("uint32", "int64", "uint64") else "int32_t"
-    return "double" if a.type == "double" else "float"
+def accumulator(type: str) -> str:
+    """The C++ type in which products of this type are summed: integers wrap, and wide enough ones wrap alike."""
+    if type in dtypes.INTEGERS:
+        return type + "_t" if type in ("uint32", "int64", "uint64") else "int32_t"
+    return "double" if type == "double" else "float"
 
 
 @dataclass
@@ -66,9 +66,9 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
     acc_type = cpp_type(COMPUTE_TYPES, epilogue.write.type)
     names: list[str] = []
     k = first
-    for view in epilogue.reads:
+    for position, view in enumerate(epilogue.reads):
         if view is None:
-            names.append("acc")
+            names.append(_sum_text(epilogue, position))
             continue
         step, at = _place(view, epilogue, k, numbers, setup)
         names.append(scope.bind(load_text(k, view.strides[epilogue.col_dim], step, at, "col")))
@@ -87,6 +87,15 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
         "}};",
     ]
     return lines, numbers.values
+
+
+def _sum_text(epilogue: Epilogue, position: int) -> str:
+    """The sums as the body's parameter at `position` takes them: narrow integers are summed in wider ones."""
+    if epilogue.module is None:
+        return "acc"
+    type = [*epilogue.module.parameters.values()][position].shape.type
+    own = cpp_type(COMPUTE_TYPES, type)
+    return "acc" if own == accumulator(type) else f"mgx::cast<{own}>(acc)"
 
 
 def _place(view: View, epilogue: Epilogue, k: int, numbers: _Numbers, setup: list[str]) -> tuple[str, str]:
@@ -135,7 +144,7 @@ def gemm_call(
     a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, fast: bool, origin: str = ""
 ) -> Call:
     """Rows of `a` times weights packed ahead; sizes: m, n, k, elements between rows. `fast` as in gemm.hpp."""
-    head = f"gemm<{accumulator(a)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, p0, p1, epi, scratch, a[4]);"
+    head = f"gemm<{accumulator(a.type)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, p0, p1, epi, scratch, a[4]);"
     numbers = (*sizes, int(fast))
     return contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin)
 
@@ -156,7 +165,7 @@ def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
         "BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], "
         "{a[13], a[14], a[15], a[16]}, a[17], a[18]}"
     )
-    head = f"batched_dot<{accumulator(a)}>(t, {fill}, p0, p1, epi, scratch);"
+    head = f"batched_dot<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch);"
     scratch = f"dot_scratch({fill}, {a.itemsize}, {b.itemsize})"
     return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin)
 
@@ -207,7 +216,7 @@ def conv_call(
     oc = epilogue.write.lens[1]
     numbers = (n, c, oc, group, x.strides[-1], *window.numbers, int(fast))
     fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
-    head = f"conv<{accumulator(x)}>(t, {fill}, p0, p1, epi, scratch, a[23]);"
+    head = f"conv<{accumulator(x.type)}>(t, {fill}, p0, p1, epi, scratch, a[23]);"
     scratch = f"conv_scratch({fill}, {x.itemsize})"
     return contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin)
 
