@@ -237,6 +237,10 @@ def test_empty_program():
         ("x = relu(x) -> float_type, {3}, {1}", "defined twice"),
         ("@1 = pointwise(x), [m] -> float_type, {3}, {1}", "unknown name 'm'"),
         ("@1 = @literal{1, 2} -> float_type, {3}, {1}", "reshape"),
+        ("@1 = @literal{1, 1e39, inf} -> float_type, {3}, {1}", "out of the range of float"),
+        ("@1 = @literal{1, 70000, nan} -> half_type, {3}, {1}", "out of the range of half"),
+        ("@1 = @literal{1, 500, nan} -> fp8e4m3fn_type, {3}, {1}", "out of the range of fp8e4m3fn"),
+        ("@1 = @literal{1, 300, 2} -> int8_type, {3}, {1}", "out of bounds"),
     ],
 )
 def test_a_bad_line_is_named(line, why):

@@ -182,8 +182,11 @@ def _literal(text: str, shape: Shape) -> np.ndarray:
     view = strided(np.zeros(shape.element_space, shape.numpy_dtype), shape)
     if text != "{ ... }":
         read, dtype = (int, view.dtype) if shape.type in dtypes.INTEGERS else (float, None)
-        values = np.array([read(v) for v in text.strip("{}").split(",") if v.strip()], dtype)
-        view[...] = values.reshape(shape.lens).astype(view.dtype)
+        values = np.array([read(v) for v in text.strip("{}").split(",") if v.strip()], dtype).reshape(shape.lens)
+        with np.errstate(over="ignore"):
+            view[...] = values.astype(view.dtype)
+        if dtype is None and (np.isfinite(values) & ~np.isfinite(view.astype(float))).any():
+            raise ValueError(f"a number is out of the range of {shape.type}")
     view.flags.writeable = False
     return view
 
