@@ -17,7 +17,14 @@ from migraphx.ops.reduce import Reduction
 from migraphx.targets.cpu.lower import LOWERINGS
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
 
-REWRITTEN = frozenset({"softmax", "logsoftmax"})  # become fused_reduce before a target sees them
+REWRITTEN = {
+    "softmax", "logsoftmax", "quantizelinear", "dequantizelinear",
+    "rnn", "gru", "lstm", "rnn_last_hs_output", "rnn_last_cell_output",
+    "rnn_var_sl_last_output", "rnn_var_sl_shift_output", "rnn_var_sl_shift_sequence",
+    "allocate", "outline", "capture", "fill", "fixed_pad", "concat_past_present", "gqa_rotary_embedding",
+    "broadcast_with_dims", "broadcast_for_dot", "dimensions_of", "dynamic_range", "select_module", "unique", "nonzero_exact",
+}  # fmt: skip
+"""Become other operators before a target lowers them, or run on the host because their size depends on data."""
 HEAD = """# What is supported
 
 Written by `python -m tools.support` from the declarations themselves; a test holds it to them.
@@ -31,7 +38,7 @@ def ours(declared: Any) -> bool:
 
 
 def on_cpu(name: str) -> bool:
-    """Whether the cpu target compiles an operator: by a lowering of its own or inside a fused kernel."""
+    """Whether the cpu target runs an operator: by a lowering of its own, inside a fused kernel, or rewritten."""
     declared = OPERATIONS[name]
     return name in LOWERINGS or name in REWRITTEN or issubclass(declared, Pointwise | Reduction)
 

@@ -30,6 +30,15 @@ def test_a_known_branch(condition):
     assert list(program.modules) == ["main"]
 
 
+def test_a_group_is_dissolved():
+    program = Program()
+    x, module = program.main.add_parameter("x", X), program.create_module("body")
+    given, b = module.add_parameter("given", X), Builder(module)
+    module.add_return([b.exp(b.neg(given))])
+    program.main.add_return([Builder(program.main).instruction("group", [x], [module], tag="mlir")])
+    assert checked(program, [simplify_control_flow]) == Counter(["exp", "neg"])
+
+
 def loop_program(trips: int | None) -> Program:
     """s * exp(x + 2) + rows[k] in every trip; gathers s from the end."""
     program = Program()

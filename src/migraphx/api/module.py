@@ -33,6 +33,8 @@ def _plain(operator: str, key: str, value: Any) -> Any:
     if isinstance(value, Enum):
         known = value.value < len(ENUMS.get((operator, key), ()))
         value = value.value if known else value.name.removesuffix("_type")
+    if isinstance(value, (list, tuple)) and any(isinstance(v, shape) for v in value):  # of a tuple
+        return Shape.tuple_of(v._impl for v in value)
     return value._impl if isinstance(value, shape) else by_name(operator, key, value)
 
 

@@ -1,4 +1,4 @@
-"""Branches that are known, loops of few trips, and what a loop does in every trip alike."""
+"""Branches that are known, loops of few trips, what a loop does in every trip alike, groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ HOISTED = POINTWISE | {"dot", "convolution", "reshape", "contiguous", "concat", 
 def simplify_control_flow(module: Module) -> None:
     """An `if` of a constant condition becomes its branch; a `loop` of at most four trips, as many copies of its body.
 
-    What every trip of another loop computes alike moves ahead of it. Refuses to unroll loops whose number of trips
+    What every trip of another loop computes alike moves ahead of it. A `group` that the program came with is dissolved:
+    what is one kernel is for the passes to say. Refuses to unroll loops whose number of trips
     depends on a value or that hold others, and to move what could fail where no trip is made (indices out of range).
 
     before:
@@ -52,8 +53,12 @@ def simplify_control_flow(module: Module) -> None:
         @5 = concat[axis=0](@2,@4) -> float_type, {2, 2}, {2, 1}
         @6 = @return(@3,@5)
     """
-    for ins in [i for i in module if i.name in ("if", "loop")]:
-        if ins.name == "if" and (known := scalar_of(ins.inputs[0])) is not None:
+    for ins in [i for i in module if i.name in ("if", "loop", "group")]:
+        if ins.name == "group":
+            (body,) = ins.modules
+            substitute(ins, module.inline(body, _bound(body, ins.inputs), ins)[0])
+            remove_unused(module, [ins])
+        elif ins.name == "if" and (known := scalar_of(ins.inputs[0])) is not None:
             chosen = ins.modules[0 if known else 1]
             _replace(module, ins, module.inline(chosen, _bound(chosen, ins.inputs[1:]), ins))
         elif isinstance(ins.op, Loop):

@@ -39,6 +39,28 @@ def test_roialign(mode: str) -> None:
     check(cases)
 
 
+def test_nonmaxsuppression() -> None:
+    def kept(most: int, overlap: float, least: float, **attributes: object):
+        def build(b: Builder, boxes: Instruction, scores: Instruction) -> Instruction:
+            limits = [np.array([most]), np.array([overlap], np.float32), np.array([least], np.float32)]
+            ties = b.div(b.nearbyint(b.mul(scores, b.full(4.0, scores))), b.full(4.0, scores))
+            return b.nonmaxsuppression(boxes, ties, *map(b.literal, limits), **attributes)
+
+        return build
+
+    def inputs(type: str) -> tuple[Shape, ...]:
+        return shape(2, 40, 4, type=type), shape(2, 3, 40, type=type)
+
+    cases = [
+        Case("some", kept(5, 0.4, 0.1), inputs("float")),
+        Case("all", kept(100, 0.9, -99), inputs("float")),
+        Case("none", kept(0, 0.5, 0), inputs("float")),
+        Case("centered", kept(9, 0.2, -0.5, center_point_box=True), inputs("double")),
+        Case("half", kept(9, 0.3, 0), inputs("half")),
+    ]
+    check(cases)
+
+
 def test_im2col() -> None:
     def rows(**attributes: object):
         return lambda b, x, w: b.im2col(x, w, **attributes)

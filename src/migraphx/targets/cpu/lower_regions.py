@@ -1,4 +1,4 @@
-"""Regions of interest, windows as rows, determinants."""
+"""Regions of interest, boxes that overlap, windows as rows, determinants."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
-from migraphx.ops.vision import Im2col, RoiAlign
+from migraphx.ops.vision import Im2col, NonMaxSuppression, RoiAlign
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_indexing import described, simple_call
@@ -29,6 +29,23 @@ def roialign(x: Lowered, ins: Instruction) -> None:
     def write(out: View) -> None:
         reads, writes = (data, rois, images), (out, x.status)
         x.call(simple_call(head, reads, writes, numbers, ins.name, ins.origin, "regions.hpp"))
+
+    x.row_major(ins, write)
+
+
+@lowers("nonmaxsuppression")
+def non_max_suppression(x: Lowered, ins: Instruction) -> None:
+    """With as many rows as there may be: where the rows are those found, it runs on the host."""
+    op = ins.op
+    assert isinstance(op, NonMaxSuppression)
+    reads = [x.standard(v, ins.origin) for v in x.reads(ins)]
+    numbers = reads[1].lens
+    fields = f"a[0], a[1], a[2], {str(op.center_point_box).lower()}"
+    head = f"suppress(t, Suppression{{{fields}}}, p0, p1, p2, p3, p4, p5, scratch);"
+
+    def write(out: View) -> None:
+        scratch = "a[2] * int64_t(sizeof(regions::Box))"
+        x.call(simple_call(head, reads, (out,), numbers, ins.name, ins.origin, "regions.hpp", scratch))
 
     x.row_major(ins, write)
 

@@ -1,4 +1,5 @@
-// Regions of images: bilinear samples pooled to a grid (ONNX RoiAlign).
+// Regions of images: bilinear samples pooled to a grid (ONNX RoiAlign), and those that overlap no better one
+// (ONNX NonMaxSuppression).
 #pragma once
 
 #include "indexing.hpp"
@@ -67,6 +68,68 @@ void roi_align(const Team& t, const RoiAlign& p, const T* x, const T* rois, cons
         const double pooled = p.largest ? top : sum / double(ny * nx);
         out[u] = narrow_to<T>(compute_t<T>(ny && nx ? pooled : 0));
     }
+}
+
+struct Suppression {
+    int64_t images, classes, boxes;
+    bool centered;  // boxes are (x, y, width, height), otherwise two corners
+};
+
+namespace regions {
+
+struct Box {
+    float low[2], high[2], area;
+    bool open;  // may still be chosen
+};
+template <class T> MGX_INLINE Box box_of(const T* p, bool centered) {
+    Box box{};
+    for (int k = 0; k < 2; ++k) {
+        const float a = float(scalar_of(p[k])), b = float(scalar_of(p[k + 2]));
+        box.low[k] = centered ? a - b / 2 : a < b ? a : b;
+        box.high[k] = centered ? a + b / 2 : a < b ? b : a;
+    }
+    box.area = (box.high[0] - box.low[0]) * (box.high[1] - box.low[1]);
+    return box;
+}
+MGX_INLINE float shared(const Box& a, const Box& b) {
+    float area = 1;
+    for (int k = 0; k < 2; ++k) {
+        const float side = (a.high[k] < b.high[k] ? a.high[k] : b.high[k]) - (a.low[k] > b.low[k] ? a.low[k] : b.low[k]);
+        area *= side > 0 ? side : 0;
+    }
+    return area;
+}
+
+}  // namespace regions
+
+// boxes [images][boxes][4], scores [images][classes][boxes] -> rows (image, class, box), best first, 0 behind the last.
+// A row's place depends on those before it: one thread. scratch: a Box a box.
+template <class T, class S, class I, class U, class V>
+void suppress(const Team& t, const Suppression& p, const T* boxes, const S* scores, const I* most, const U* overlap,
+              const V* least, int64_t* out, char* scratch) {
+    if (t.tid) return;
+    auto* box = reinterpret_cast<regions::Box*>(scratch);
+    const float limit = float(scalar_of(overlap[0])), lowest = float(scalar_of(least[0]));
+    int64_t* row = out;
+    for (int64_t u = 0; u < p.images * p.classes; ++u, scores += p.boxes) {
+        for (int64_t i = 0; i < p.boxes; ++i) {
+            if (u % p.classes == 0) box[i] = regions::box_of(boxes + (u / p.classes * p.boxes + i) * 4, p.centered);
+            box[i].open = float(scalar_of(scores[i])) > lowest;
+        }
+        for (int64_t kept = 0; kept < int64_t(most[0]); ++kept) {
+            int64_t best = -1;
+            for (int64_t i = 0; i < p.boxes; ++i)
+                if (box[i].open && (best < 0 || float(scalar_of(scores[i])) > float(scalar_of(scores[best])))) best = i;
+            if (best < 0) break;
+            *row++ = u / p.classes, *row++ = u % p.classes, *row++ = best;
+            box[best].open = false;
+            for (int64_t i = 0; i < p.boxes; ++i) {
+                const float both = regions::shared(box[i], box[best]);
+                if (both > limit * (box[i].area + box[best].area - both)) box[i].open = false;
+            }
+        }
+    }
+    while (row < out + p.images * p.classes * p.boxes * 3) *row++ = 0;
 }
 
 }  // namespace mgx
