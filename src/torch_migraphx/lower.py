@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
 from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.fx.passes.split_module import split_module
@@ -211,7 +212,8 @@ def copied(gm: fx.GraphModule) -> fx.GraphModule:
     assert isinstance(result, tuple)
     graph.output(result[0])
     graph._codegen = copy.deepcopy(gm.graph._codegen)
-    return fx.GraphModule(gm, graph, class_name=type(gm).__name__)
+    with _use_lazy_graph_module(True):  # most copies are read by an interpreter: their Python is written if they run
+        return _make_graph_module(gm, graph, class_name=type(gm).__name__)
 
 
 def with_values(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:

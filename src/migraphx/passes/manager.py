@@ -75,7 +75,9 @@ def graphs(module: Module) -> list[Module]:
     stack = [module]
     while stack:
         for ins in stack.pop():
-            for m in () if ins.name in BODIES else ins.modules:
+            if not ins.modules or ins.name in BODIES:
+                continue
+            for m in ins.modules:
                 if m not in seen:
                     seen[m] = None
                     stack.append(m)
