@@ -168,6 +168,34 @@ def test_converts():
     assert left_of(build, x=Shape("half", (5,))) == {"convert": 3}
 
 
+@pytest.mark.parametrize(("type", "between"), [("uint8", "fp8e4m3fn"), ("int64", "double"), ("uint8", "uint4")])
+def test_a_type_between_that_rounds_stays(type: str, between: str):
+    def build(b: Builder, x: Value) -> Value:
+        return b.convert(b.convert(x, target_type=between), target_type=type)
+
+    values = np.array([0, 1, 7, 13], type) if between != "double" else np.array([2**53 + 1], type)
+    program = program_of(build, x=Shape(type, values.shape))
+    assert checked(program, [simplify_algebra], {"x": values}) == {"convert": 2}
+
+
+@pytest.mark.parametrize(("x", "a", "c"), [(1e25, 1e-30, 1e-30), (1e-25, 1e30, 1e30)])
+def test_factors_whose_product_is_not_normal_stay(x: float, a: float, c: float):
+    def build(b: Builder, x: Value) -> Value:
+        return b.mul(b.mul(x, b.full(a, x)), b.full(c, x))
+
+    program = program_of(build, x=(2,))
+    found = checked(program, [simplify_algebra], {"x": np.full(2, x, np.float32)})
+    assert found["mul"] == 2
+
+
+def test_a_scale_before_a_grouped_convolution_stays():
+    def build(b: Builder, x: Value) -> Value:
+        y = b.mul(x, b.broadcast(const(b, 4), axis=1, out_lens=x.shape.lens))
+        return b.convolution(y, const(b, 4, 2, 3, 3), group=2)
+
+    assert left_of(build, SIMPLIFY, x=(1, 4, 5, 5)) == {"mul": 1, "convolution": 1}
+
+
 def test_where():
     def build(b: Builder, x: Value, y: Value) -> list[Value]:
         true, false = (b.multibroadcast(b.literal(np.array([v])), out_lens=x.shape.lens) for v in (True, False))

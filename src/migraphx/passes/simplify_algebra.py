@@ -2,11 +2,12 @@
 
 What they refuse, and why: what changes an answer for NaN, inf or -0 (x - x, x * 0, x + 0, pow(x, 0.5)),
 reciprocals that narrow floats would round twice, weights that several instructions share (they would be
-stored twice), and products of weights and scales that overflow.
+stored twice), and products of constants that overflow or underflow.
 """
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
@@ -19,6 +20,8 @@ from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 Answer = Instruction | Refuse
 WIDE = frozenset({"float", "double"})
 NOT_FLOAT = Refuse("only for floats")
+OUT_OF_RANGE = Refuse("the product of the constants overflows or underflows")
+NO_BETWEEN = {"bool", *dtypes.NARROW_INTEGERS, *(t for t in dtypes.FLOATS if t.startswith("fp"))}
 IDEMPOTENT = ("relu", "abs", "floor", "ceil", "trunc", "nearbyint", "sign")
 
 
@@ -29,10 +32,21 @@ def is_float(ins: Instruction) -> bool:
 # ---- chains of constants ----
 
 
+def loses_range(a: Instruction, c: Instruction, underflow: bool = True) -> bool:
+    """Whether a * c of normal numbers overflows, or underflows, where (x * a) * c need not."""
+    if not is_float(a):
+        return False
+    values = np.broadcast_arrays(compact(a), compact(c))
+    first, second, product = (np.abs(v.astype(np.float64)) for v in (*values, operation("mul").compute(*values)))
+    tiny = float(ml_dtypes.finfo(values[0].dtype).smallest_normal)
+    normal = (first >= tiny) & (second >= tiny) & np.isfinite(first) & np.isfinite(second)
+    return bool((normal & (np.isinf(product) | (underflow & (product < tiny)))).any())
+
+
 @rewrites(lambda b, x, a, c: b.mul(b.mul(x, b.constant("a")), b.constant("c")))
 def mul_of_mul(b: Builder, x: Instruction, a: Instruction, c: Instruction) -> Answer:
     """(x * a) * c -> x * (a * c)"""
-    return b.mul(x, folded(b, "mul", a, c))
+    return OUT_OF_RANGE if loses_range(a, c) else b.mul(x, folded(b, "mul", a, c))
 
 
 @rewrites(lambda b, x, a, c: b.add(b.add(x, b.constant("a")), b.constant("c")))
@@ -52,6 +66,8 @@ def mul_of_add(b: Builder, x: Instruction, a: Instruction, c: Instruction) -> An
     """(x + a) * c -> x * c + a * c, so that the scale reaches the weights behind x"""
     if x.shape.type not in WIDE:
         return Refuse("narrow types round a * c once more")
+    if loses_range(a, c, underflow=False):  # what underflows is lost beside x * c, or as small as an error may be
+        return OUT_OF_RANGE
     return b.add(b.mul(x, c), folded(b, "mul", a, c))
 
 
@@ -239,7 +255,9 @@ def convert_to_same(b: Builder, x: Instruction, root: Instruction) -> Answer:
 def convert_of_convert(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """convert(convert(x)) -> convert(x) where the type between holds x exactly"""
     between = root.inputs[0].shape
-    if not np.can_cast(x.shape.numpy_dtype, between.numpy_dtype, "safe") or between.type == "bool":
+    # NumPy calls it safe, too, to cast int64 to double and anything to a one-byte type of ml_dtypes
+    lost = between.type in NO_BETWEEN or (x.shape.type in ("int64", "uint64") and between.type in dtypes.FLOATS)
+    if lost or not np.can_cast(x.shape.numpy_dtype, between.numpy_dtype, "safe"):
         return Refuse(f"{between.type} does not hold every {x.shape.type}")
     return b.cast(x, root.shape.type)
 
