@@ -16,6 +16,7 @@ from migraphx.ir.operation import Operation, Return, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import module_text
+from migraphx.mxr.layers import as_ours
 from migraphx.mxr.upstream import ENUMS, by_name
 from migraphx.ops.macros import MACROS, find_macro
 
@@ -153,7 +154,8 @@ class module:
         impl = getattr(op, "_impl", None)
         if not isinstance(impl, Operation):
             raise TypeError(f"add_instruction: the operator must be a migraphx.op, got {op!r}")
-        inputs, modules = self._own(args), [m._impl for m in mod_args]
+        modules = [m._impl for m in mod_args]
+        impl, inputs = as_ours(self._impl, impl, self._own(args))
         return instruction_ref(self._impl.add_instruction(impl, inputs, modules, origin=self._origin))
 
     def _own(self, args: Sequence[instruction_ref]) -> list[Instruction]:
@@ -196,10 +198,13 @@ class module:
         return instruction_ref(self._impl.add_parameter(name, impl))
 
     def add_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
-        return instruction_ref(self._impl.add_return(self._own(args)))
+        return instruction_ref(self._impl.add_return(self._returned(args)))
 
     def replace_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
-        return instruction_ref(self._impl.replace_return(self._own(args)))
+        return instruction_ref(self._impl.replace_return(self._returned(args)))
+
+    def _returned(self, args: Sequence[instruction_ref]) -> list[Instruction]:
+        return as_ours(self._impl, Return(), self._own(args))[1]
 
     def get_returns(self) -> list[instruction_ref]:
         last = self._impl.last

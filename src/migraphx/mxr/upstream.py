@@ -16,6 +16,8 @@ from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import names_of
 from migraphx.mxr.graph import memory
+from migraphx.mxr.layers import activations_written, stands_for_layer
+from migraphx.ops.recurrent import Lstm, Recurrent
 
 FILE_VERSION = 7
 TYPES = (
@@ -80,16 +82,20 @@ def attributes_of(op: Operation) -> dict[str, Any]:
             found[key] = shape_data(value)
         elif value in known:
             found[key] = known.index(value)
-    return found
+    return found | {"actv_func": activations_written(op)} if isinstance(op, Recurrent) else found
 
 
 def _nodes(module: Module, names: dict[Instruction, str]) -> list[dict[str, Any]]:
     nodes = []
     for ins in module:
+        if stands_for_layer(ins):
+            names[ins] = names[ins.inputs[0]]
+            continue
+        shape = ins.shape.sub_shapes[0] if isinstance(ins.op, Lstm) else ins.shape
         node: dict[str, Any] = {
             "output": names[ins],
             "name": ins.name,
-            "shape": shape_data(ins.shape),
+            "shape": shape_data(shape),
             "normalized": False,
             "operator": {} if isinstance(ins.op, Literal) else attributes_of(ins.op),
             "inputs": [names[i] for i in ins.inputs],

@@ -15,7 +15,9 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape, strided
 from migraphx.mxr import msgpack
 from migraphx.mxr.container import FileError
+from migraphx.mxr.layers import activations_read, as_ours
 from migraphx.mxr.upstream import by_name
+from migraphx.ops.recurrent import Lstm
 
 VERSIONS = range(4, 8)  # what `modules` looks like is the only difference that concerns a reader
 
@@ -122,10 +124,11 @@ class _Reading:
             return module._link(Instruction(Literal(value), (), shape, origin=origin), None)
         inputs = [self.instructions[i] for i in node.get("inputs") or ()]
         modules = [self.module(m) for m in node.get("module_inputs") or ()]
-        made = module.add_instruction(_operation(name, given), inputs, modules, origin=origin)
-        stated = _shape(node["shape"])
-        if name != "@return" and (made.shape.type, made.shape.lens) != (stated.type, stated.lens):
-            raise ValueError(f"its shape is {stated} in the file, {made.shape} by its inputs")
+        op, inputs = as_ours(module, _operation(name, given), inputs)
+        made = module.add_instruction(op, inputs, modules, origin=origin)
+        stated, inferred = _shape(node["shape"]), made.shape.sub_shapes[0] if isinstance(op, Lstm) else made.shape
+        if name != "@return" and (inferred.type, inferred.lens) != (stated.type, stated.lens):
+            raise ValueError(f"its shape is {stated} in the file, {inferred} by its inputs")
         return made
 
 
@@ -142,7 +145,7 @@ def _operation(name: str, given: Mapping[str, Any]) -> Operation:
         if known.get(key) == "Shape" and isinstance(value, Mapping):
             value = _shape(value)
         attributes[key] = () if value is None else value
-    return operation(name, **attributes)
+    return operation(name, **(activations_read(attributes) if "actv_func" in known else attributes))
 
 
 def _shape(data: Mapping[str, Any]) -> Shape:
