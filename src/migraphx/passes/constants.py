@@ -47,6 +47,11 @@ def scalar_of(ins: Instruction) -> float | int | bool | None:
     return value.reshape(()).item() if value.size == 1 else None
 
 
+def is_zero(ins: Instruction) -> bool:
+    """Whether a constant consists of zeros."""
+    return is_constant(ins) and not compact(ins).any()
+
+
 def folded(b: Builder, name: str, *constants: Instruction) -> Instruction:
     """What `b.<name>(*constants)` gives for constants of equal lens: one small literal, broadcast once."""
     small = operation(name).compute(*np.broadcast_arrays(*map(compact, constants)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.passes.constants import scalar_of
+from migraphx.passes.constants import broadcast_literal, compact, is_constant, is_zero, scalar_of
 
 
 def rewrite_quantization(module: Module) -> None:
@@ -44,8 +44,8 @@ def quantized(b: Builder, ins: Instruction) -> Instruction:
         y = b.nearbyint(y)
         y = b.where(b.isnan(y), b.full(0.0, y), y)
     y = b.cast(y, compute_type({type, wide}))
-    if zero and scalar_of(zero[0]) != 0:
-        y = b.add(y, b.cast(zero[0], y.shape.type))
+    if zero and not is_zero(zero[0]):
+        y = b.add(y, as_type(b, zero[0], y))
     low, high = dtypes.limits(type)
     return b.cast(b.min(b.max(y, b.full(low, y)), b.full(high, y)), type)
 
@@ -62,9 +62,16 @@ def dequantized(b: Builder, ins: Instruction) -> Instruction:
     """(y - zero_point) * scale"""
     codes, step, *zero = ins.inputs
     y, scale = (b.cast(i, compute_type({i.shape.type for i in ins.inputs})) for i in (codes, step))
-    if zero and scalar_of(zero[0]) != 0:
-        y = b.sub(y, b.cast(zero[0], y.shape.type))
+    if zero and not is_zero(zero[0]):
+        y = b.sub(y, as_type(b, zero[0], y))
     return b.cast(b.mul(y, scale), ins.shape.type)
+
+
+def as_type(b: Builder, zero: Instruction, y: Instruction) -> Instruction:
+    """A zero point in y's type: a constant as such, for constants are folded before."""
+    if is_constant(zero):
+        return broadcast_literal(b, compact(zero).astype(y.shape.numpy_dtype), y.shape.lens)
+    return b.cast(zero, y.shape.type)
 
 
 def compute_type(types: set[str]) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of, without_repeats
+from migraphx.passes.constants import broadcast_literal, compact, is_constant, is_zero, scalar_of, value_of, without_repeats
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
 
@@ -74,7 +74,7 @@ def quantized_weights(y: Instruction, product: str) -> Weights | None:
     while y.op.view and len(y.inputs) == 1:
         views.append(y.op)
         y = y.inputs[0]
-    if y.name != "dequantizelinear" or (len(y.inputs) == 3 and scalar_of(y.inputs[2]) != 0):
+    if y.name != "dequantizelinear" or any(not is_zero(i) for i in y.inputs[2:]):
         return None
     codes, scale = (_known(i) for i in y.inputs[:2])
     if codes is None or scale is None or codes.dtype != np.int8:
