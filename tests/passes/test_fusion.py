@@ -8,6 +8,8 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_dots import fuse_dots
+from migraphx.passes.fuse_epilogue import fuse_epilogue
+from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.layout import layout
 from migraphx.passes.pipeline import optimize
 from migraphx.passes.simplify_reshapes import simplify_reshapes
@@ -92,6 +94,16 @@ def test_a_dot_keeps_its_epilogue_before_a_norm():
     assert kernels(program) == {"dot": 1, "pointwise": 1, "fused_reduce": 1}
     norm = next(i for i in program.main if i.name == "fused_reduce")
     assert [i.name for i in norm.inputs] == ["pointwise"]
+
+
+def test_a_dot_that_is_used_elsewhere_keeps_no_epilogue():
+    def build(b: Builder, x: Value) -> list[Value]:
+        y = b.dot(x, const(b, 4, 3))
+        return [b.add(y, const(b, 2, 3)), y]
+
+    program = program_of(build, x=(2, 4))
+    checked(program, [fuse_pointwise, fuse_epilogue])
+    assert [i.name for i in program.main if i.inputs][:-1] == ["dot", "pointwise"]
 
 
 def test_a_convert_that_widens_is_repeated():
