@@ -24,7 +24,7 @@ from migraphx.targets.cpu.threads import available, runtime
 from migraphx.targets.cpu.toolchain import find_compiler, lanes
 from migraphx.targets.registry import TARGETS
 
-PACKAGES = ("openmgx", "numpy", "ml_dtypes", "onnx", "safetensors", "torch")
+PACKAGES = ("openmgx", "numpy", "ml_dtypes", "onnx", "torch")
 EXTENSIONS = (
     *("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile"),
     *("asimd", "sve"),
