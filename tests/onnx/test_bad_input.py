@@ -251,3 +251,43 @@ def test_external_data_from_a_buffer(folder):
     data = Path(external(folder, "w.bin")).read_bytes()
     refused(data, "external_data_path")
     migraphx.parse_onnx_buffer(data, external_data_path=str(folder))
+
+
+# ---- what a converter does not take, what would not end ----
+
+
+@pytest.mark.parametrize(
+    ("nodes", "words"),
+    [
+        ([node("Concat", ["", "x"], ["y"], axis=0)], "its input 0 is missing"),
+        ([node("Max", ["x", "", "x"], ["y"])], "its input 1 is missing"),
+        ([node("QuickGelu", [""], ["y"], domain="com.microsoft")], "its input 0 is missing"),
+        ([node("FusedMatMul", ["x"], ["y"], domain="com.microsoft")], "its input 1 is missing"),
+        ([node("QuickGelu", ["x", "x"], ["y"], domain="com.microsoft")], "at most 1 inputs, got 2"),
+        ([node("RotaryEmbedding", ["x"] * 4, ["y"], domain="com.microsoft", odd=1)], "'odd' is not supported"),
+        ([node("MatMulNBits", ["x"] * 3, ["y"], domain="com.microsoft", K=1, N=1)], "'block_size' is missing"),
+        ([node("SequenceConstruct", ["x"], ["s"]), node("Relu", ["s"], ["y"])], "is a sequence, must be a tensor"),
+        ([node("SequenceAt", ["x", "x"], ["y"])], "is a tensor, must be a sequence"),
+        ([node("Split", ["x"], ["y", "z"], num_outputs=2**40)], "the node has 2 outputs"),
+        ([node("Tile", ["x", "huge"], ["y"])], "more than 2**63 elements"),
+        ([node("Expand", ["one", "long"], ["e"]), node("SplitToSequence", ["e"], ["y"])], "at most 65536 pieces"),
+    ],
+)
+def test_refused_by_name(nodes, words):
+    sizes = {"huge": np.array([2**40, 2**40]), "long": np.array([2**40]), "one": np.ones(1, np.float32)}
+    used = {n: v for n, v in sizes.items() if any(n in m.input for m in nodes)}
+    message = onnx.ModelProto.FromString(model(nodes, {"x": np.ones((1, 3), np.float32)}, ["y"], used))
+    message.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    last = nodes[-1]
+    refused(message.SerializeToString(), f"({last.domain and 'com.microsoft.'}{last.op_type})", words)
+
+
+def test_functions_that_multiply():
+    """Each calls the one before four times: 4 ** 12 nodes."""
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)]
+    made = [helper.make_function("mine", "F0", ["a"], ["b"], [node("Neg", ["a"], ["b"])], opsets)]
+    for k in range(1, 13):
+        calls = [node(f"F{k - 1}", [f"a{i}"], [f"a{i + 1}"], domain="mine") for i in range(4)]
+        made.append(helper.make_function("mine", f"F{k}", ["a0"], ["a4"], calls, opsets))
+    data = model([node("F12", ["x"], ["y"], domain="mine")], {"x": X}, ["y"], functions=made)
+    refused(data, "functions and loops make more than")

@@ -62,6 +62,8 @@ class Shape:
         lens = () if self.dyn_dims or self.type == "tuple" else tuple(int(n) for n in self.lens)
         if any(n < 0 for n in lens):
             raise ValueError(f"shape: negative length in {lens}")
+        if math.prod(lens) >> 63:
+            raise ValueError(f"shape: more than 2**63 elements in {lens}")
         given = self.strides if self.strides is not None else standard_strides(lens)
         strides = () if self.dyn_dims or self.type == "tuple" else tuple(int(s) for s in given)
         if len(strides) != len(lens):

@@ -206,8 +206,10 @@ def scan_of_batches(
     """As later, for each item of a batch, the first dimension."""
     if lengths is not None:
         raise OnnxError("sequence_lens of Scan in opset 8 are not supported")
-    items = []
-    for n in range(inputs[0].shape.lens[0]):
+    items, count = [], inputs[0].shape.lens[0]
+    if count > MOST_TRIPS:
+        raise OnnxError(f"a batch of {count}; at most {MOST_TRIPS} items are supported")
+    for n in range(count):
         one = [b.squeeze(b.slice(v, axes=(0,), starts=(n,), ends=(n + 1,)), axes=(0,)) for v in inputs]
         items.append(scan(b, *one, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions))
     return tuple(stacked(b, items, len(items[0]) if items else 0))

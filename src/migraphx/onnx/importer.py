@@ -28,10 +28,10 @@ from migraphx.onnx.graph import (
 )
 from migraphx.onnx.model import schema_of, standard_function
 from migraphx.onnx.order import all_nodes, ordered
-from migraphx.onnx.registry import CONVERTERS, LEGACY, TAKE_STRINGS, find, signature
+from migraphx.onnx.registry import CONVERTERS, LEGACY, find, signature
 from migraphx.passes.dead_code import dead_code
 
-TAKES_NOTHING = ("Identity", "OptionalGetElement")  # what may be handed an empty optional
+MOST_EXPANDED = 2**17  # nodes that functions and loops may make
 
 
 def operators() -> list[str]:
@@ -86,6 +86,7 @@ class Importer:
 
     def __init__(self, model: Model, options: Options, program: Program, later: Later | None = None) -> None:
         self.model, self.options, self.program, self.later = model, options, program, later
+        self.expanded = 0  # nodes of functions and subgraphs, at each time
 
     def run(self) -> list[Result]:
         if not self.options.skip_unknown_operators and (rows := missing_operators(self.model)):
@@ -166,7 +167,10 @@ class Importer:
                 f"input {info.name!r} has {len(info.dims)} dimensions, map_input_dims gives {len(given)}"
             )
         dims = given if given is not None else info.dims or ()
-        return Shape.of_dims(info.type, [self.dim(d) for d in dims])
+        try:
+            return Shape.of_dims(info.type, [self.dim(d) for d in dims])
+        except ValueError as error:
+            raise OnnxError(f"input {info.name!r}: {error}") from None
 
     def dim(self, dim: int | str | DynamicDimension | None) -> int | DynamicDimension:
         if isinstance(dim, DynamicDimension):
@@ -201,6 +205,9 @@ class Importer:
         names = node.inputs
         while names and not names[-1]:
             names = names[:-1]
+        self.expanded += b.inner or bool(b.call)
+        if self.expanded > MOST_EXPANDED:
+            raise OnnxError(f"node {node.label}: functions and loops make more than {MOST_EXPANDED} nodes")
         inputs = [b.scope[n] if n else None for n in names]
         with located(node.label, lambda: _shapes(inputs)):
             attributes = self.attributes(b, node, inputs)
@@ -233,12 +240,7 @@ class Importer:
         function = self.model.functions.get((node.domain, node.op))
         convert = find(node.domain, node.op, node.version)
         if function is None and convert is not None:
-            if convert not in TAKE_STRINGS and any(isinstance(i, Strings) for i in inputs):
-                raise OnnxError("takes no strings here")
-            takes = signature(convert)
-            odd = [a for a in attributes if a not in takes.attributes and not takes.any_attribute]
-            if odd:
-                raise OnnxError(f"attribute {odd[0]!r} is not supported")
+            signature(convert).check(inputs, attributes)
             return convert(b, *inputs, **attributes)
         if function is None and schema_of(node.domain, node.op, node.version):
             types = [_type(i) for i in inputs]
@@ -267,9 +269,6 @@ class Importer:
         if not fewest <= len(inputs) <= most:
             count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             raise OnnxError(f"takes {count} inputs, got {len(inputs)}")
-        absent = [k for k, v in enumerate(inputs[: len(schema.needed)]) if v is None and schema.needed[k]]
-        if absent and node.op not in TAKES_NOTHING:
-            raise OnnxError(f"its input {absent[0]} is missing")
         return found
 
     def expand(
@@ -316,5 +315,13 @@ def _type(value: Any) -> tuple[str, tuple[int, ...]] | None:
 
 
 def _shapes(inputs: Iterable[Any]) -> str:
-    shown = [f"{i.shape.type}{list(i.shape.lens)}" if isinstance(i, Instruction) else "none" for i in inputs]
+    shown = [_shown(i) for i in inputs]
     return f" (inputs {', '.join(shown)})" if shown else ""
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Instruction):
+        return f"{value.shape.type}{list(value.shape.lens)}"
+    if isinstance(value, Strings):
+        return f"string{list(value.value.shape)}"
+    return "none" if value is None else f"a sequence of {len(value)}"

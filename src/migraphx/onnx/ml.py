@@ -114,7 +114,7 @@ def looked_up(
     return b.gather(b.literal(table), b.where(known, place, b.full(len(keys), place)), axis=0)
 
 
-@converter("LabelEncoder", domain=DOMAIN, since=2, strings=True)
+@converter("LabelEncoder", domain=DOMAIN, since=2)
 def label_encoder(
     b: OnnxBuilder,
     x: Value | Strings,
@@ -151,7 +151,7 @@ def labels(values: Any) -> np.ndarray:
     return np.array(values, np.float32 if isinstance(values[0], float) else np.int64)
 
 
-@converter("CategoryMapper", domain=DOMAIN, strings=True)
+@converter("CategoryMapper", domain=DOMAIN)
 def category_mapper(
     b: OnnxBuilder,
     x: Value | Strings,
@@ -168,7 +168,7 @@ def category_mapper(
     return looked_up(b, x, numbers, names, default_string)
 
 
-@converter("OneHotEncoder", domain=DOMAIN, strings=True)
+@converter("OneHotEncoder", domain=DOMAIN)
 def one_hot_encoder(
     b: OnnxBuilder,
     x: Value | Strings,

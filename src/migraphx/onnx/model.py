@@ -320,7 +320,6 @@ class Schema:
     defaults: dict[str, Any]
     required: frozenset[str]
     inputs: tuple[int, int]  # fewest and most
-    needed: tuple[bool, ...]  # whether each input must be given
     function: bool
 
 
@@ -339,7 +338,6 @@ def schema_of(domain: str, op: str, version: int) -> Schema | None:
         {a.name: reader.value(a.default_value, {}) for a in attributes if a.default_value.type},
         frozenset(a.name for a in attributes if a.required),
         (schema.min_input, schema.max_input),
-        tuple(i.option == onnx.defs.OpSchema.FormalParameterOption.Single for i in schema.inputs),
         schema.has_function or schema.has_context_dependent_function,
     )
 

@@ -94,7 +94,9 @@ def split(
     """Into pieces of given sizes (an attribute before opset 13), or equal ones; the last may be less."""
     lengths = b.ints(split if sizes is None else sizes, "split")
     if lengths is None:
-        count = num_outputs or len(b.node.outputs if b.node else ())
+        count = len(b.node.outputs if b.node else ())
+        if num_outputs not in (None, count):
+            raise OnnxError(f"num_outputs is {num_outputs}, the node has {count} outputs")
         total = x.shape.lens[axis_in(axis, x.shape.ndim)]
         step = -(-total // count)
         lengths = tuple(max(min(step, total - k * step), 0) for k in range(count))

@@ -231,6 +231,6 @@ def is_inf(b: OnnxBuilder, x: Value, *, detect_negative: int, detect_positive: i
     return b.full(False, b.isinf(x)) if bound is None else b.equal(x, b.full(bound, x))
 
 
-@converter("Identity", strings=True)
+@converter("Identity")
 def identity(b: OnnxBuilder, x: Any) -> Any:
     return x

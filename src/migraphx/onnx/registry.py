@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import cache
+from types import NoneType
 from typing import Any
+
+from migraphx.ir.module import Instruction
+from migraphx.onnx.graph import OnnxError, Strings
 
 Convert = Callable[..., Any]
 """convert(b, *inputs, **attributes) -> an instruction, or one for each output.
@@ -17,28 +22,67 @@ name, with the schema's defaults; one without a value is left out.
 CONVERTERS: dict[tuple[str, str], list[tuple[int, Convert]]] = {}
 """(domain, operator) -> (first opset, function), latest first."""
 
-TAKE_STRINGS: set[Convert] = set()
-"""The converters that may be handed `Strings`."""
-
 LEGACY = frozenset({"consumed_inputs"})  # opset 1's memory hint
+
+
+VALUES: dict[str, tuple[type, str]] = {
+    "Value": (Instruction, "a tensor"),
+    "Strings": (Strings, "a tensor of strings"),
+    "list[Value]": (list, "a sequence"),
+    "None": (NoneType, "missing"),
+}
+"""What a converter's parameters are annotated with: the class of such inputs, and what it is in words."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """An input of a converter, or all from there on: the words of its annotation."""
+
+    name: str
+    kinds: tuple[str, ...]
+    required: bool
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a converter can be given."""
+    """What a converter can be given; older opsets give some inputs as attributes."""
 
     attributes: frozenset[str]
     any_attribute: bool
+    required: frozenset[str]  # attributes without a default
+    inputs: tuple[Taken, ...]
+    rest: bool  # whether the last input may be repeated
+
+    def check(self, inputs: Sequence[Any], attributes: Collection[str]) -> None:
+        """OnnxError for what the converter does not take."""
+        odd = [a for a in attributes if a not in self.attributes and not self.any_attribute]
+        if odd:
+            raise OnnxError(f"attribute {odd[0]!r} is not supported")
+        missing = self.required.difference(attributes)
+        if missing:
+            raise OnnxError(f"attribute {min(missing)!r} is missing")
+        if len(inputs) > len(self.inputs) and not self.rest:
+            raise OnnxError(f"takes at most {len(self.inputs)} inputs, got {len(inputs)}")
+        for k, value in enumerate(inputs):
+            kinds = self.inputs[min(k, len(self.inputs) - 1)].kinds
+            if "Any" not in kinds and not isinstance(value, tuple(VALUES[n][0] for n in kinds)):
+                raise OnnxError(f"its input {k} {_is_not(value, kinds)}")
+        for k, taken in enumerate(self.inputs[len(inputs) :], len(inputs)):
+            if taken.required and taken.name not in attributes:
+                raise OnnxError(f"its input {k} is missing")
 
 
-def converter(
-    *ops: str, since: int = 1, domain: str = "", strings: bool = False
-) -> Callable[[Convert], Convert]:
-    """Declare the converter of operators, from opset `since` on; whether inputs may be `strings`."""
+def _is_not(value: Any, kinds: Sequence[str]) -> str:
+    if value is None:
+        return "is missing"
+    given = next(words for kind, words in VALUES.values() if isinstance(value, kind))
+    return f"is {given}, must be {' or '.join(VALUES[n][1] for n in kinds if n != 'None')}"
+
+
+def converter(*ops: str, since: int = 1, domain: str = "") -> Callable[[Convert], Convert]:
+    """Declare the converter of operators, from opset `since` on."""
 
     def declare(function: Convert) -> Convert:
-        if strings:
-            TAKE_STRINGS.add(function)
         for op in ops:
             register(op, function, since, domain)
         return function
@@ -60,8 +104,22 @@ def find(domain: str, op: str, version: int) -> Convert | None:
     return next((f for since, f in CONVERTERS.get((domain, op), ()) if since <= version), None)
 
 
+@cache
 def signature(function: Convert) -> Signature:
-    """The names of its parameters, inputs among them."""
-    parameters = inspect.signature(function).parameters.values()
-    named = frozenset(p.name for p in parameters if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD))
-    return Signature(named, any(p.kind is p.VAR_KEYWORD for p in parameters))
+    """What its parameters say, all but the first (the builder)."""
+    parameters = list(inspect.signature(function).parameters.values())[1:]
+    given = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
+    named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    return Signature(
+        attributes=frozenset(p.name for p in (*named, *given)),
+        any_attribute=any(p.kind is p.VAR_KEYWORD for p in parameters),
+        required=frozenset(p.name for p in named if p.default is p.empty),
+        inputs=tuple(_taken(p) for p in given),
+        rest=any(p.kind is p.VAR_POSITIONAL for p in given),
+    )
+
+
+def _taken(p: inspect.Parameter) -> Taken:
+    """One without an annotation is a tensor."""
+    kinds = ("Value",) if p.annotation is p.empty else tuple(p.annotation.split(" | "))
+    return Taken(p.name, kinds, p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD)

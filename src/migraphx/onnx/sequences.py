@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.builder import MOST_NUMBERS, OnnxBuilder, axis_in
 from migraphx.onnx.graph import Graph, OnnxError
 from migraphx.onnx.movement import pieces
 from migraphx.onnx.registry import converter
@@ -60,6 +60,8 @@ def split_to_sequence(
     total = x.shape.lens[axis]
     lengths = b.ints(sizes, "split") or (1,)
     if sizes is None or not sizes.shape.ndim:
+        if lengths[0] < 1 or total > lengths[0] * MOST_NUMBERS:
+            raise OnnxError(f"{total} in pieces of {lengths[0]}; at most {MOST_NUMBERS} pieces are supported")
         lengths = tuple(min(lengths[0], total - k) for k in range(0, total, lengths[0]))
     parts = pieces(b, x, lengths, axis)
     return [b.squeeze(p, axes=(axis,)) for p in parts] if sizes is None and not keepdims else parts

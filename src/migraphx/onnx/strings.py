@@ -24,7 +24,7 @@ def mapped(function: Callable[..., str], *tensors: Strings) -> Strings:
     return Strings.of(np.frompyfunc(function, len(tensors), 1)(*(t.value for t in tensors)))
 
 
-@converter("Equal", since=19, strings=True)
+@converter("Equal", since=19)
 def equal(b: OnnxBuilder, x: Value | Strings, y: Value | Strings) -> Value:
     if isinstance(x, Strings) and isinstance(y, Strings):
         return b.literal(np.asarray(x.value == y.value, np.bool_))
@@ -33,12 +33,12 @@ def equal(b: OnnxBuilder, x: Value | Strings, y: Value | Strings) -> Value:
     return binary("equal")(b, x, y)
 
 
-@converter("StringConcat", strings=True)
+@converter("StringConcat")
 def string_concat(b: OnnxBuilder, x: Strings, y: Strings) -> Strings:
     return mapped(str.__add__, x, y)
 
 
-@converter("StringSplit", strings=True)
+@converter("StringSplit")
 def string_split(
     b: OnnxBuilder, x: Strings, *, delimiter: str = "", maxsplit: int | None = None
 ) -> tuple[Strings, Value]:
@@ -54,7 +54,7 @@ def string_split(
     return Strings.of(rows.reshape(*lens, width)), b.literal(counts.reshape(lens))
 
 
-@converter("RegexFullMatch", strings=True)
+@converter("RegexFullMatch")
 def regex_full_match(b: OnnxBuilder, x: Strings, *, pattern: str) -> Value:
     """Python's regular expressions, which have what RE2 has."""
     try:
@@ -65,7 +65,7 @@ def regex_full_match(b: OnnxBuilder, x: Strings, *, pattern: str) -> Value:
     return b.literal(np.array(found, np.bool_).reshape(x.value.shape))
 
 
-@converter("StringNormalizer", strings=True)
+@converter("StringNormalizer")
 def string_normalizer(
     b: OnnxBuilder,
     x: Strings,
@@ -100,7 +100,7 @@ def without_accents(text: str) -> str:
 # ---- n-grams ----
 
 
-@converter("TfIdfVectorizer", strings=True)
+@converter("TfIdfVectorizer")
 def tfidf_vectorizer(
     b: OnnxBuilder,
     x: Value | Strings,
