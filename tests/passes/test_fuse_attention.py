@@ -198,12 +198,20 @@ def test_what_stays_apart():
     def other_axis(b: Builder, q: Value, k: Value, v: Value) -> Value:
         return b.dot(b.softmax(b.dot(q, turned(b, k)), axis=2), v)
 
-    def scaled_mask(b: Builder, q: Value, k: Value, v: Value) -> Value:
-        scores = b.dot(q, turned(b, k))
-        return finish(b, b.mul(b.add(scores, b.exp(scores)), b.full(0.5, scores)), v)
+    def scaled_mask(b: Builder, q: Value, k: Value, v: Value, mask: Value) -> Value:
+        return finish(b, times(b, b.add(b.dot(q, turned(b, k)), mask), 0.5), v)
 
-    for build in (shown, other_axis, scaled_mask):
-        left = checked(program_of(build, **SIZES), [*SIMPLIFY, fuse_attention])
+    def inverse(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        return finish(b, b.div(b.full(2.0, scores), scores), v)
+
+    def divided_by_zero(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        scores = b.dot(q, turned(b, k))
+        return finish(b, b.div(scores, b.full(0.0, scores)), v)
+
+    for build in (shown, other_axis, scaled_mask, inverse, divided_by_zero):
+        mask = {"mask": (2, 4, 5, 7)} if build is scaled_mask else {}
+        left = checked(program_of(build, **SIZES, **mask), [*SIMPLIFY, fuse_attention])
         assert left["dot"] == 2 and not left["attention"]
 
 

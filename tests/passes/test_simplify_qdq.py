@@ -1,0 +1,33 @@
+"""What must not become a product of integers."""
+
+import numpy as np
+import pytest
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.passes.simplify_qdq import simplify_qdq
+from tests.passes.checking import checked, program_of
+
+Value = Instruction
+rng = np.random.default_rng(0)
+CODES = rng.integers(-100, 100, (4, 4)).astype(np.int8)
+
+
+@pytest.mark.parametrize("case", ["scale by row", "zero point", "unsigned weights", "scale by row of x"])
+def test_what_stays_a_product_of_floats(case: str):
+    lens = (4, 1) if case == "scale by row" else (1, 4)
+    scales = rng.random(lens).astype(np.float32) + 0.5
+    weights = CODES.view(np.uint8) if case == "unsigned weights" else CODES
+
+    def build(b: Builder, x: Value) -> Value:
+        step = b.literal(scales.T if case == "scale by row of x" else np.array([0.5], np.float32))
+        left = b.dequantizelinear(x, b.broadcast_to(step, (4, 4)))
+        parts = [b.literal(weights), b.broadcast_to(b.literal(scales), (4, 4))]
+        if case == "zero point":
+            parts.append(b.broadcast_to(b.literal(np.array([3], np.int8)), (4, 4)))
+        return b.dot(left, b.dequantizelinear(*parts))
+
+    program = program_of(build, x=Shape("int8", (4, 4)))
+    left = checked(program, [simplify_qdq], {"x": rng.integers(-100, 100, (4, 4)).astype(np.int8)})
+    assert left["dot"] == 1 and not left["quant_dot"]
