@@ -8,6 +8,7 @@
 using namespace mgx;
 
 struct Put {
+    static constexpr bool in_registers = true;
     float* c;
     int64_t ldc;
     void operator()(int64_t r, int64_t j, vec<float> v) const { store(c + r * ldc + j, v); }

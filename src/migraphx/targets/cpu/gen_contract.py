@@ -12,6 +12,9 @@ from migraphx.targets.cpu.body import Scope, load_text, pointers, pointwise_body
 from migraphx.targets.cpu.calls import Call, Kernel
 from migraphx.targets.cpu.scalar import COMPUTE_TYPES, cpp_type
 
+SHORT = 4  # words, most of an epilogue whose code is written once for every register of a tile
+SIMPLE = frozenset({"abs", "add", "clip", "div", "max", "min", "mul", "neg", "recip", "relu", "sub"})
+
 
 @dataclass(frozen=True)
 class Epilogue:
@@ -31,6 +34,11 @@ class Epilogue:
     @property
     def views(self) -> tuple[View, ...]:
         return tuple(v for v in self.reads if v is not None)
+
+    @property
+    def words(self) -> list[str]:
+        """The operators of the body."""
+        return [i.name for i in self.module if not i.name.startswith("@")] if self.module else []
 
 
 def accumulator(type: str) -> str:
@@ -80,9 +88,11 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
         value = scope.bind(f"mgx::cast<{acc_type}>(acc)")
     step, at = _place(epilogue.write, epilogue, k, numbers, setup)
     scope.lines.append(store_text(k, epilogue.write.strides[epilogue.col_dim], step, at, "col", value))
+    short = len(epilogue.words) <= SHORT and SIMPLE.issuperset(epilogue.words)
+    kind = "ShortEpilogue" if short else "Epilogue"
     lines = [  # inlined always: g++ 12 misaligns the stack of a function that takes vectors of doubles
         *numbers.lines,
-        "const auto epi = Epilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {",
+        f"const auto epi = {kind}{{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {{",
         *(f"    {line}" for line in (*setup, *scope.lines)),
         "}};",
     ]
@@ -129,8 +139,7 @@ def contract(
     """A call of `head(t, ..., p0, p1, epi, scratch)`."""
     views = (*operands, *epilogue.views, epilogue.write)
     lines, more = epilogue_lines(epilogue, len(operands), len(numbers))
-    words = [i.name for i in epilogue.module if not i.name.startswith("@")] if epilogue.module else []
-    label = " ".join((label, *words))
+    label = " ".join((label, *epilogue.words))
     body = "\n    ".join([*pointers(views), *lines, head])
     text = (
         f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"

@@ -35,7 +35,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
     float* const p3 = reinterpret_cast<float*>(p[3]);
     const int64_t e5 = a[5];
-    const auto epi = Epilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
         const auto v0 = fetch(p2 + 0 + col, n);
         const auto v1 = (acc + v0);
         const auto v2 = mgx::fill(v1, 0);

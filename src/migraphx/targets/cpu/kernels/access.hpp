@@ -96,4 +96,10 @@ template <class F> struct Epilogue {
 };
 template <class F> Epilogue(F) -> Epilogue<F>;
 
+// One that is short enough to be there for every register of a tile.
+template <class F> struct ShortEpilogue : Epilogue<F> {
+    static constexpr bool in_registers = true;
+};
+template <class F> ShortEpilogue(F) -> ShortEpilogue<F>;
+
 }  // namespace mgx

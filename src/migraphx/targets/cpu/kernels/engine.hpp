@@ -3,7 +3,9 @@
 // A micro-kernel keeps a tile of C in registers (6 rows x 4 vectors on AVX-512, 6 x 2 on AVX2) and reads A
 // through one pointer a row and segment, so a convolution needs no im2col buffer: its segments are the
 // filter taps. It leaves the tile in a small buffer that stays in L1, and one function per epilogue type
-// finishes it; so the micro-kernels are compiled once per element type, not once per fused expression.
+// finishes it; so the micro-kernels are compiled once per element type, not once per fused expression. Only whole
+// tiles with a short epilogue have a kernel of their own, which finishes them in registers: of a depth of 16 to 100
+// the way through the buffer costs as much as the products.
 #pragma once
 
 #include "team.hpp"
@@ -83,11 +85,10 @@ template <int N, class F> MGX_INLINE void unroll(F f) {
     }
 }
 
-// ROWS x (VECS * LANES) elements of C.
-template <class T, class TA, class TB, int ROWS, int VECS>
-MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
-    constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), PER = NR / N, COLS = VECS * LANES / N;
-    vec<T, N> acc[ROWS * COLS];
+// ROWS x (VECS * LANES) elements of C in registers of N lanes.
+template <class T, class TA, class TB, int ROWS, int VECS, int N>
+MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc) {
+    constexpr int PER = NR / N, COLS = VECS * LANES / N;
     if (u.accumulate)
         unroll<ROWS * COLS>([&](auto i) { acc[i] = load<N>(u.tile + i * N); });
     else
@@ -113,7 +114,16 @@ MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
             });
         }
     }
-    unroll<ROWS * COLS>([&](auto i) { store(u.tile + i * N, acc[i]); });
+}
+
+// A tile that is left in the buffer.
+template <class T, class TA, class TB, int ROWS, int VECS>
+MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
+    constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), COUNT = ROWS * VECS * LANES / N;
+    vec<T, N> acc[COUNT];
+    multiply<T, TA, TB, ROWS, VECS, N>(u, acc);
+    T* tile = u.tile;
+    unroll<COUNT>([&](auto i) { store(tile + i * N, acc[i]); });
 }
 
 template <class T, class TA, class TB, int ROWS> inline void run_micro(int vecs, const Micro<T, TA, TB>& u) {
@@ -157,6 +167,68 @@ void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int w
     }
 }
 
+// ---- whole tiles, finished in registers ---------------------------------------------------------
+
+// How the tiles of these panels fetch the next ones: tile t prefetches `step` bytes a k from at(t). All tiles
+// take part where they are many, so that the stream from memory is even.
+template <class TB> struct Ahead {
+    const TB *b, *next;
+    int64_t depth, panel, end, step;
+    static constexpr int64_t LINE = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) : 64;  // bytes per k and panel
+
+    Ahead(const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tiles)
+        : b(b), next(next), depth(depth), panel(panel), end(panels * LINE), step(64) {
+        while (step > 8 && tiles * step >= 2 * end) step /= 2;
+    }
+    const char* at(int64_t tile) const {
+        const int64_t from = tile * step;
+        if (from >= end) return reinterpret_cast<const char*>(b);  // all is on its way
+        return reinterpret_cast<const char*>(next + from / LINE * panel) + from % LINE * depth;
+    }
+};
+
+// Tiles of equal rows, one below the other, whose columns fill the registers.
+template <class TA, class TB> struct Strip {
+    Micro<float, TA, TB> tile;  // the first
+    int64_t tiles, next;        // how many; pointers from tile to tile
+    const Ahead<TB>& fetch;
+    int64_t first;              // number of the first tile, as `fetch` counts
+    const void* epi;
+    int64_t row, col;
+};
+template <class TA, class TB> using RunStrip = void (*)(const Strip<TA, TB>&);
+
+template <class TA, class TB, class Epi, int ROWS>
+MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
+    constexpr int VECS = NP<float> * NR / LANES;
+    const Epi e = *static_cast<const Epi*>(s.epi);  // a copy, which stores cannot change
+    Micro<float, TA, TB> u = s.tile;
+    const int64_t next = s.next, end = s.first + s.tiles;
+    int64_t row = s.row;
+    for (int64_t t = s.first; t < end; ++t, row += ROWS) {
+        u.ahead = s.fetch.at(t);
+        vec<float> acc[ROWS * VECS];
+        multiply<float, TA, TB, ROWS, VECS, LANES>(u, acc);
+        unroll<ROWS>([&](auto r) {
+            unroll<VECS>([&](auto j) { e(row + r, s.col + j * LANES, acc[r * VECS + j]); });
+        });
+        u.rows += next;
+        u.tile += ROWS * VECS * LANES;
+    }
+}
+
+// What finishes whole tiles of MR and of MR - 1 rows in registers; null where an epilogue is long, whose code would
+// be there for every register.
+template <class TA, class TB> struct Strips {
+    RunStrip<TA, TB> of[2] = {};
+};
+template <class T, class TA, class TB, class Epi> inline constexpr Strips<TA, TB> strips() {
+    if constexpr (same_v<T, float> && same_v<TA, float> && same_v<TB, float> && requires { Epi::in_registers; })
+        return {{run_strip<TA, TB, Epi, MR<float> - 1>, run_strip<TA, TB, Epi, MR<float>>}};
+    else
+        return {};
+}
+
 // ---- the engine ---------------------------------------------------------------------------------
 
 // A block of rows in tiles: the first `longer` tiles have rows + 1 rows, the others `rows`.
@@ -183,6 +255,7 @@ template <class T, class TA, class TB> struct Engine {
     int64_t step, panel;
     Finish<T> finish;
     const void* epi;
+    Strips<TA, TB> strips = {};
     bool fast = false;           // AMX may be used
     int64_t row0 = 0, col0 = 0;  // of the first row and column, as the epilogue counts
 };
@@ -221,24 +294,6 @@ inline Passes passes(int64_t segs, int64_t kc, int64_t block = K_BLOCK, int64_t 
     return {count, 1, ceil_div(segs, count), kc};
 }
 
-// How the tiles of these panels fetch the next ones: tile t prefetches `step` bytes a k from at(t). All tiles
-// take part where they are many, so that the stream from memory is even.
-template <class TB> struct Ahead {
-    const TB *b, *next;
-    int64_t depth, panel, end, step;
-    static constexpr int64_t LINE = NR * sizeof(TB) >= 64 ? NR * sizeof(TB) : 64;  // bytes per k and panel
-
-    Ahead(const TB* b, const TB* next, int64_t panels, int64_t depth, int64_t panel, int64_t tiles)
-        : b(b), next(next), depth(depth), panel(panel), end(panels * LINE), step(64) {
-        while (step > 8 && tiles * step >= 2 * end) step /= 2;
-    }
-    const char* at(int64_t tile) const {
-        const int64_t from = tile * step;
-        if (from >= end) return reinterpret_cast<const char*>(b);  // all is on its way
-        return reinterpret_cast<const char*>(next + from / LINE * panel) + from % LINE * depth;
-    }
-};
-
 // One block of rows times some panels. The accumulators wait in `out` between passes over the depth.
 template <class T, class TA, class TB>
 MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels, T* out, const TA** table) {
@@ -258,13 +313,22 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels
             const TB* b = e.b + p * e.panel + (seg * e.kc + k0) * e.step;
             const TB* next = last ? e.b + (p + np) * e.panel : b + segs * kc * e.step;
             const Ahead<TB> fetch(b, next, np, segs * kc, e.panel, parts.count);
-            for (int64_t t = 0, r0 = 0; t < parts.count; r0 += parts.of(t), ++t) {
+            for (int64_t t = 0, r0 = 0, count; t < parts.count; r0 += count * parts.of(t), t += count) {
                 const int n = parts.of(t);
                 T* tile = plan.count == 1 ? out : out + r0 * width;
                 const TA** taps = table + r0 * e.segs + seg * n;
                 const int64_t from = k0 + group * e.group_step, row = e.row0 + rows.begin + r0;
                 const Micro<T, TA, TB> u{
                     taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.at(t), fetch.step};
+                count = 1;
+                if constexpr (same_v<T, float>) {
+                    const int which = n - MR<float> + 1;
+                    if (last && cols == NP<T> * NR && (which == 0 || which == 1) && e.strips.of[which]) {
+                        count = (t < parts.longer ? parts.longer : parts.count) - t;
+                        e.strips.of[which]({u, count, e.segs * n, fetch, t, e.epi, row, col0 + col});
+                        continue;
+                    }
+                }
                 run_micro<T, TA, TB>(n, int(vecs), u);
                 if (last) e.finish(e.epi, row, col0 + col, n, int(cols), int(width), tile);
             }

@@ -89,7 +89,7 @@ inline void gemm(
     const RowSource<TA> source{a, g.lda};
     const int64_t panel = g.k * NR;
     const Engine<T, TA, TB> e{
-        g.m, g.n, 1, 1, g.k, 0, row_pointers<TA>, &source, b, NR, panel, finish<T, Epi>, &epi, fast};
+        g.m, g.n, 1, 1, g.k, 0, row_pointers<TA>, &source, b, NR, panel, finish<T, Epi>, &epi, strips<T, TA, TB, Epi>(), fast};
     run_engine(team, e, scratch);
 }
 
@@ -195,7 +195,7 @@ MGX_NOINLINE void batched_dot(
     const Range mine = whole ? team.share(batches) : Range{0, batches};
     const Grid grid = whole ? Grid{{0, d.m}, {0, panels}} : divide(team, d.m, panels, d.k);
     Engine<T, TA, TB> e{
-        d.m, d.n, 1, 1, d.k, 0, row_pointers<TA>, nullptr, nullptr, NR, 0, finish<T, Epi>, &epi};
+        d.m, d.n, 1, 1, d.k, 0, row_pointers<TA>, nullptr, nullptr, NR, 0, finish<T, Epi>, &epi, strips<T, TA, TB, Epi>()};
     for (int64_t i = mine.begin; i < mine.end; ++i) {
         const TA* ai = a;
         const TB* bi = b;
