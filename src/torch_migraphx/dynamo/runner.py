@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from torch_migraphx.dynamo.samples import Samples
+
 logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
@@ -29,7 +31,18 @@ class Compiled:
     call: Function
     weights: list[weakref.ref[torch.Tensor]]
     state: list[int]
+    samples: Samples
     alive: list[torch.Tensor]  # the weights' memory, which must not be given to other tensors
+
+    def fits(self, weights: Sequence[torch.Tensor]) -> bool:
+        """Whether the weights are as they were compiled in."""
+        return state_of(weights) == self.state and bool(self.samples)  # in this order: no read of memory that is gone
+
+    def changed(self, weights: Sequence[torch.Tensor]) -> set[int]:
+        """Which of the weights are not."""
+        now, n = state_of(weights), len(weights)
+        places = {k % n for k in range(2 * n) if self.state[k] != now[k]}
+        return places or self.samples.changed()
 
     @property
     def replaced(self) -> set[int]:
@@ -38,10 +51,7 @@ class Compiled:
 
 
 def state_of(tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Where the tensors' memory is and how often it was written: equal lists, equal values.
-
-    Writes through `.data` or NumPy leave no trace in torch and are not seen.
-    """
+    """Where the tensors' memory is and how often torch wrote to it; writes through `.data` or NumPy are not counted."""
     try:
         versions = list(map(VERSION, tensors))
     except RuntimeError:  # tensors made in inference mode count no versions
@@ -55,8 +65,9 @@ class Runner:
 
     `names` are the graph's inputs; the values of those at the places `constants` are compiled in. There is one compiled
     form for each set of these tensors (modules that share their code share a Runner) and, with `symbolic` sizes, for
-    each set of sizes. Every call checks that the tensors are in the state that was compiled in, else compiles again.
-    Weights that changed more than `patience` times become inputs. May be called from several threads.
+    each set of sizes. Every call checks that the tensors are in the state that was compiled in, else compiles again:
+    torch counts its own writes; of others (`.data`, NumPy) those to whole tensors show in samples. Weights that changed
+    more than `patience` times become inputs. May be called from several threads.
     """
 
     def __init__(
@@ -78,7 +89,7 @@ class Runner:
     def __call__(self, *args: Any) -> Any:
         weights = self._pick(args)
         form = self._forms.get(self._key(args, weights))
-        if form is None or state_of(weights) != form.state:
+        if form is None or not form.fits(weights):
             form = self.prepare(args)
         return form.call(*args)
 
@@ -93,13 +104,15 @@ class Runner:
         with self._lock:
             weights = self._pick(args)
             old = self._forms.get(self._key(args, weights))
-            if old is not None and old.state == state_of(weights):
+            if old is not None and old.fits(weights):
                 return old
             self._note_changes(old, weights)
             weights = self._pick(args)
             alive = [t.detach() for t in weights]
             state = state_of(weights)
-            form = Compiled(self._build(args, self.constants), list(map(weakref.ref, weights)), state, alive)
+            samples = Samples(alive)
+            call = self._build(args, self.constants)
+            form = Compiled(call, list(map(weakref.ref, weights)), state, samples, alive)
             self._forms[self._key(args, weights)] = form
             if len(self._forms) > MOST_FORMS:
                 self._forms.popitem(last=False)
@@ -109,9 +122,7 @@ class Runner:
     def _note_changes(self, old: Compiled | None, weights: Sequence[torch.Tensor]) -> None:
         """Weights were written or replaced since they were compiled in."""
         if old is not None:
-            n = len(weights)
-            now = state_of(weights)
-            self._changed({k % n for k in range(2 * n) if old.state[k] != now[k]})
+            self._changed(old.changed(weights))
             return
         gone = {key: form.replaced for key, form in self._forms.items() if form.replaced}
         for key in gone:

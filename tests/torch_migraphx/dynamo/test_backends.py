@@ -153,6 +153,18 @@ def test_changed_weights_are_seen(caplog):
     assert caplog.text.count("from now on they are inputs") >= 1
 
 
+def test_writes_that_torch_does_not_count_are_seen(caplog):
+    model, x = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3)), torch.randn(2, 4)
+    fast, weight = compiled(model), model[2].weight
+    with torch.no_grad(), caplog.at_level(logging.WARNING):
+        same(fast(x), model(x))
+        weight.data.mul_(2)
+        same(fast(x), model(x))
+        weight.detach().numpy()[:] += 1
+        same(fast(x), model(x))
+    assert "(l_fn_modules_2_parameters_weight_)" in caplog.text
+
+
 def test_modules_that_share_their_code_have_a_form_each(caplog):
     """A graph break in a layer: Dynamo compiles the rest of it once, for all layers."""
 
@@ -212,6 +224,46 @@ def test_in_place_through_a_view():
         return y + 1
 
     same(compiled(fn)(torch.ones(2, 3)), fn(torch.ones(2, 3)))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_outputs_that_are_views_of_inputs(dynamic):
+    """What the caller writes to them is seen in the inputs, as in eager."""
+    fn = lambda x: (x[1:], x.t(), x.contiguous(), x * 2)  # noqa: E731
+    fast = torch.compile(fn, backend="migraphx", options=REF, dynamic=dynamic)
+    with torch.no_grad():
+        for n in (3, 5):
+            x = torch.ones(n, 2)
+            part, turned, itself, other = fast(x)
+            part.mul_(3)
+            other.zero_()
+            turned[0, 0] = 7
+            itself[1, 1] = 9
+            assert x.tolist() == [[7, 1], [3, 9], *[[3, 3]] * (n - 2)]
+
+
+def test_changes_in_place_of_any_length():
+    """Nothing is forgotten where sizes are symbols, and what needs AOTAutograd goes there."""
+
+    def an_input(x):
+        x.add_(1)
+        return x * 2
+
+    def a_value(x):
+        y = x * 2
+        y.add_(1)
+        return y * x
+
+    def in_training(x):
+        return F.dropout(x, 0.0, True) * 2
+
+    for fn in (an_input, a_value, in_training):
+        fast = torch.compile(fn, backend="migraphx", options=REF, dynamic=True)
+        with torch.no_grad():
+            for n in (3, 5):
+                x, y = torch.ones(n, 2), torch.ones(n, 2)
+                same(fast(x), fn(y))
+                same(x, y)
 
 
 def test_dropout_in_training_mode():
