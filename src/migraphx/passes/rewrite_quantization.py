@@ -8,6 +8,9 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, is_zero, scalar_of
 
 
+BYTES = ("int8", "uint8")
+
+
 def rewrite_quantization(module: Module) -> None:
     """quantizelinear and dequantizelinear become the arithmetic that they stand for.
 
@@ -40,14 +43,27 @@ def quantized(b: Builder, ins: Instruction) -> Instruction:
     type, (source, step, *zero) = ins.shape.type, ins.inputs
     wide = "double" if source.shape.type == "double" else "float"
     y = divided(b, b.cast(source, wide), b.cast(step, wide))
+    point = zero[0] if zero and not is_zero(zero[0]) else None
+    low, high = dtypes.limits(type)
+    if type in BYTES and (point is None or scalar_of(point) is not None):
+        return integer(b, b.nearbyint(y), int(scalar_of(point) or 0) if point else 0, type)
     if type in dtypes.INTEGERS:
         y = b.nearbyint(y)
         y = b.where(b.isnan(y), b.full(0.0, y), y)
     y = b.cast(y, compute_type({type, wide}))
-    if zero and not is_zero(zero[0]):
-        y = b.add(y, as_type(b, zero[0], y))
-    low, high = dtypes.limits(type)
+    if point is not None:
+        y = b.add(y, as_type(b, point, y))
     return b.cast(b.min(b.max(y, b.full(low, y)), b.full(high, y)), type)
+
+
+def integer(b: Builder, y: Instruction, point: int, type: str) -> Instruction:
+    """Whole numbers plus a zero point, saturated to 8 bits.
+
+    NaN becomes 0 or the least int32, of which the lowest byte is 0 too: so it ends as the zero point, by no test.
+    """
+    low, high = (limit - point for limit in dtypes.limits(type))
+    whole = b.cast(b.min(b.max(y, b.full(low, y)), b.full(high, y)), "int32")
+    return b.cast(b.add(whole, b.full(point, whole)) if point else whole, type)
 
 
 def divided(b: Builder, x: Instruction, scale: Instruction) -> Instruction:

@@ -33,7 +33,7 @@ template <class V> using bool_vec = vec<bool, lanes_v<V>>;
 
 // A comparison result (0/-1 lanes) as a bool vector, and constants of V.
 template <class M> MGX_INLINE bool_vec<M> truth(M m) {
-    return bit_cast<bool_vec<M>>(__builtin_convertvector(m, vec<int8_t, lanes_v<M>>)) & uint8_t(1);
+    return bit_cast<bool_vec<M>>(cast<int8_t>(m)) & uint8_t(1);
 }
 template <class V> MGX_INLINE V fill(lane_t<V> x) { return splat<lane_t<V>, lanes_v<V>>(x); }
 
@@ -144,6 +144,17 @@ template <class V> MGX_INLINE bool_vec<V> isfinite(V x) { return truth(abs(x) < 
 
 // Adding 2^23 (2^52) pushes the fraction out, rounding half to even; larger numbers are whole already.
 template <class V> MGX_INLINE V nearbyint(V x) {
+#if defined(__AVX512F__) || defined(__AVX__)
+    if constexpr (same_v<V, vec<float>>) {
+        V r;
+#if defined(__AVX512F__)
+        asm("vrndscaleps $8, %1, %0" : "=v"(r) : "v"(x));
+#else
+        asm("vroundps $8, %1, %0" : "=x"(r) : "x"(x));
+#endif
+        return r;
+    }
+#endif
     if constexpr (is_fp<V>) {
         const V big = fill<V>(is_f32<V> ? 8388608.0 : 4503599627370496.0), t = abs(x);
         return copysign((t < big) ? (t + big) - big : t, x);  // clang 22 gets a select of the copysign wrong

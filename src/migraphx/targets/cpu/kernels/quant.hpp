@@ -24,6 +24,7 @@
 namespace mgx {
 
 inline constexpr int64_t TILE_QUADS = 16;  // depth of one tile
+inline constexpr int64_t TILE_LINES = TILE_QUADS * NR * 4 / 64;  // of cache that its weights take in a panel
 
 template <class S> struct Quad {
     S at[4];
@@ -70,9 +71,15 @@ template <class S> using QuantEngine = Engine<int32_t, Quad<S>, int32_t>;
 inline constexpr int64_t QUANT_TILE = 32 * 64;  // bytes of the A tiles of 32 rows
 inline constexpr int64_t QUANT_A = AMX_A, QUANT_ROWS = AMX_ROWS;  // of one block: in AMX_SCRATCH
 
+// What a product fetches of the next panel meanwhile: `lines` lines of cache for each tile of depth.
+struct NextPanel {
+    const char* at;
+    int64_t lines;
+};
+
 // C (32 x 32, rows 128 bytes apart) = A x B over `tiles` of depth; b's rows are a panel's.
 template <class S, bool LOWER>
-MGX_NOINLINE void multiply_quads(const char* a, const int32_t* b, int64_t tiles, int32_t* c) {
+MGX_NOINLINE void multiply_quads(const char* a, const int32_t* b, int64_t tiles, int32_t* c, NextPanel next) {
 #define MGX_TDP(C, A, B)                                                                             \
     if constexpr (same_v<S, int8_t>)                                                                 \
         asm volatile("tdpbssd %%tmm" B ", %%tmm" A ", %%tmm" C : : : "memory");                      \
@@ -81,6 +88,8 @@ MGX_NOINLINE void multiply_quads(const char* a, const int32_t* b, int64_t tiles,
     const int64_t row = NR * sizeof(int32_t), line = 64;
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : : :);
     for (int64_t i = 0; i < tiles; ++i, a += QUANT_TILE, b += TILE_QUADS * NR) {
+        for (const char* end = next.at + next.lines * 64; next.at < end; next.at += 64)
+            __builtin_prefetch(next.at, 0, 2);
         asm volatile("tileloadd (%0,%2,1), %%tmm6\n\ttileloadd 64(%0,%2,1), %%tmm7\n\t"
                      "tileloadd (%1,%3,1), %%tmm4" : : "r"(b), "r"(a), "r"(row), "r"(line) : "memory");
         MGX_TDP("0", "4", "6");
@@ -140,11 +149,13 @@ template <class S> MGX_NOINLINE void amx_quads(const Grid& grid, const QuantEngi
             const int64_t group = p / per_group, col = p % per_group * NR;
             if (p == grid.panels.begin || (col == 0 && e.groups > 1)) tile_rows(e, rows, group, table, a);
             const int cols = int(least(NR, e.cols - col));
-            for (int64_t r = 0; r < rows.size(); r += 32) {
+            const int64_t lines = p + 1 < grid.panels.end ? ceil_div(TILE_LINES, ceil_div(rows.size(), 32)) : 0;
+            const char* ahead = reinterpret_cast<const char*>(e.b + (p + 1) * e.panel);
+            for (int64_t r = 0; r < rows.size(); r += 32, ahead += lines * tiles * 64) {
                 const int n = int(least(32, rows.size() - r));
                 shape.set(n < 16 ? n : 16, n < 16 ? 0 : n - 16);
                 const auto run = n > 16 ? multiply_quads<S, true> : multiply_quads<S, false>;
-                run(a + r / 32 * tiles * QUANT_TILE, e.b + p * e.panel, tiles, tile);
+                run(a + r / 32 * tiles * QUANT_TILE, e.b + p * e.panel, tiles, tile, {ahead, lines});
                 e.finish(e.epi, e.row0 + rows.begin + r, e.col0 + group * e.cols + col, n, cols, NR, tile);
             }
         }

@@ -128,21 +128,60 @@ template <class T, int N = LANES> MGX_INLINE vec<T, N> iota() {
 
 // ---- select and cast ----------------------------------------------------------------------------
 
-template <class M, class V> MGX_INLINE V select(M m, V a, V b) {
-    static_assert(lanes_v<M> == lanes_v<V>);
-    using wide = vec<typename int_of<sizeof(lane_t<V>)>::type, lanes_v<V>>;
-    if constexpr (same_v<M, wide>)
-        return (m != 0) ? a : b;
-    else
-        return (__builtin_convertvector(m != 0, wide) != 0) ? a : b;
-}
-
-template <class U, class V> MGX_INLINE vec<U, lanes_v<V>> cast(V v) {
-    using to = vec<U, lanes_v<V>>;
-    if constexpr (same_v<U, bool>)
-        return __builtin_convertvector(v != 0, to) & uint8_t(1);
+// Small integers as 4-byte ones of their sign. No compiler makes one instruction of it.
+template <class V> MGX_INLINE vec<int32_t, lanes_v<V>> widen(V v) {
+    using T = lane_t<V>;
+    using to = vec<int32_t, lanes_v<V>>;
+    constexpr bool sign = static_cast<T>(-1) < static_cast<T>(0);
+#if defined(__AVX2__)
+    if constexpr (lanes_v<V> == LANES) {
+        to r;
+        if constexpr (sizeof(T) == 1 && sign)
+            asm("vpmovsxbd %1, %0" : "=v"(r) : "v"(v));
+        else if constexpr (sizeof(T) == 1)
+            asm("vpmovzxbd %1, %0" : "=v"(r) : "v"(v));
+        else if constexpr (sign)
+            asm("vpmovsxwd %1, %0" : "=v"(r) : "v"(v));
+        else
+            asm("vpmovzxwd %1, %0" : "=v"(r) : "v"(v));
+        return r;
+    }
+#endif
+    if constexpr (sizeof(T) == 1)
+        return __builtin_convertvector(__builtin_convertvector(v, vec<int16_t, lanes_v<V>>), to);
     else
         return __builtin_convertvector(v, to);
+}
+
+// Steps that compilers have instructions for; others they take lane by lane.
+template <class U, class V> MGX_INLINE vec<U, lanes_v<V>> cast(V v) {
+    using T = lane_t<V>;
+    using to = vec<U, lanes_v<V>>;
+    constexpr int from_size = sizeof(T), to_size = sizeof(lane_t<to>);
+    constexpr bool from_float = same_v<T, float> || same_v<T, double>, to_float = same_v<U, float> || same_v<U, double>;
+    if constexpr (same_v<U, bool>)
+        return bit_cast<to>(cast<int8_t>(v != 0)) & uint8_t(1);
+    else if constexpr (same_v<lane_t<to>, T>)
+        return v;
+    else if constexpr (!is_float_v<T> && from_size < 4 && (to_float || to_size > from_size))
+        return __builtin_convertvector(widen(v), to);
+    else if constexpr (from_float && !is_float_v<lane_t<to>> && to_size < 4)
+        return cast<U>(__builtin_convertvector(v, vec<int32_t, lanes_v<V>>));
+#if !defined(__AVX512F__)
+    else if constexpr (!is_float_v<T> && from_size == 4 && to_size == 1)
+        return __builtin_convertvector(__builtin_convertvector(v, vec<uint16_t, lanes_v<V>>), to);
+#endif
+    else
+        return __builtin_convertvector(v, to);
+}
+
+template <class M, class V> MGX_INLINE V select(M m, V a, V b) {
+    static_assert(lanes_v<M> == lanes_v<V>);
+    using I = typename int_of<sizeof(lane_t<V>)>::type;
+    if constexpr (same_v<M, vec<I, lanes_v<V>>>)
+        return (m != 0) ? a : b;
+    else
+        return (cast<I>(m != 0) != 0) ? a : b;
 }
 
 // Lanes of a (0 .. N-1) and b (N .. 2N-1) by the constant indices m, integers as wide as the lanes.
