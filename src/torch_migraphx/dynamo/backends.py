@@ -92,6 +92,7 @@ def _static_inputs(gm: fx.GraphModule) -> set[int]:
 def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Runner:
     """Without AOTAutograd: Torch IR to acc operators to a program."""
     if is_symbolic(gm):
+        to_acc(gm, inputs)  # where it needs AOTAutograd it says so now: a call could not go there
         return _runner(gm, inputs, options, _static_inputs(gm), to_acc)
     return _runner(to_acc(gm, inputs), inputs, options, _static_inputs(gm))
 

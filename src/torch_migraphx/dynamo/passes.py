@@ -51,6 +51,9 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
             graph.erase_node(n)  # no gradients are computed in any case
     memory = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in _storages(n)}
+    for n in tree_leaves(graph.output_node().args):
+        if isinstance(n, fx.Node) and n.op != "placeholder" and _storages(n) & memory:
+            raise NeedsAot(f"the output {described(n)} shares memory with an input")  # the engine's never do
     for n in graph.nodes:
         if n.op not in ("call_function", "call_method"):
             continue
@@ -171,5 +174,8 @@ def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
             for user in list(n.users):
                 user.args = map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
                 user.kwargs = map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)
-    gm.graph.eliminate_dead_code()
+    for n in reversed(gm.graph.nodes):  # other dead code may change tensors
+        tensors = any(isinstance(t, torch.Tensor) for t in tree_leaves(n.meta.get("val")))
+        if n.op in ("call_function", "call_method") and not n.users and not tensors:
+            gm.graph.erase_node(n)
     return gm

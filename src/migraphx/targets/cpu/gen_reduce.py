@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter
 from migraphx.targets.common.views import Loops, View, loops
@@ -147,14 +148,18 @@ class _Reduction:
         after: list[tuple[Instruction, str]] = []
         for n, ins in enumerate(reductions):
             reducer, acc = REDUCERS[ins.name], f"acc{self.level[ins]}_{n}"
-            type = cpp_type(COMPUTE_TYPES, ins.inputs[0].shape.type)
-            before.append(f"auto {acc} = start_like<{reducer}, vec<{type}>>();")
+            own = type = cpp_type(COMPUTE_TYPES, ins.inputs[0].shape.type)
             value = self._value(ins.inputs[0], row, inner, done)
+            if ins.name == "reduce_mean" and ins.shape.type in dtypes.INTEGERS:  # a mean fits where its sum does not
+                type, value = "int64_t", f"mgx::cast<int64_t>({value})"
+            before.append(f"auto {acc} = start_like<{reducer}, vec<{type}>>();")
             tail = "n" if self.rowwise else "Full{}"
             updates.append(f"{acc} = accumulate<{reducer}>({acc}, {value}, {tail});")
             total = f"splat<{type}>({reducer}::fold({acc}))" if self.rowwise else acc
             if ins.name == "reduce_mean":
                 total = f"{total} / {type}(product(b, {self.reduced.rank}))"
+            if type != own:
+                total = f"mgx::cast<{own}>({total})"
             after.append((ins, total))
         row.lines += [*before, *self._loop([*inner.lines, *updates])]
         for ins, total in after:
