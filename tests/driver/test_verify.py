@@ -29,6 +29,8 @@ def test_right(file, capsys):
 def test_tolerance(file, capsys):
     strict = drive(capsys, "verify", file, "--rms-tol", 0, "--atol", 0, "--rtol", 0, "--ref-use-double")
     assert strict.code == 1 and "FAILED" in strict.out and "DIFFERS" in strict.out
+    narrow = drive(capsys, "verify", file, "--bf16", "--atol", 0.05)
+    assert narrow.code == 0 and "(tolerance: rms 0.08, absolute 0.05, relative 0.04)" in narrow.out
 
 
 def relu_is_off(module):

@@ -23,6 +23,7 @@ from migraphx.inspect import (
 )
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Value
+from migraphx.ir.program import Program
 from migraphx.passes import manager
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.registry import passes_named
@@ -61,36 +62,36 @@ def to_cpp(p: program) -> str:
     return writers.to_cpp(p._impl)
 
 
-# ---- verification: the options are compile's, with what they are for ref ----
+# ---- verification: the options are compile's; the tolerance is that of the program's types where none is given ----
 
 
 def verify_program(
-    p: program, t: Target | str, params: Params, tolerance: Tolerance = inspect.DEFAULT, *,
+    p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
     double: bool = False, **options: Any,
 ) -> VerifyReport:  # fmt: skip
     """Run on the target and on `ref` (`double`: in double precision) and compare every output."""
     return inspect.verify_program(
-        p._impl, _name(t), _arrays(params), tolerance, double=double, compile_options=CompileOptions.of(**options)
+        *_question(p, t, params, tolerance), double=double, compile_options=CompileOptions.of(**options)
     )
 
 
 def verify_instructions(
-    p: program, t: Target | str, params: Params, tolerance: Tolerance = inspect.DEFAULT, *,
+    p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
     double: bool = False, **options: Any,
 ) -> list[InstructionCheck]:  # fmt: skip
     """Each instruction alone on the values that it has on `ref`."""
     return inspect.verify_instructions(
-        p._impl, _name(t), _arrays(params), tolerance, double=double, compile_options=CompileOptions.of(**options)
+        *_question(p, t, params, tolerance), double=double, compile_options=CompileOptions.of(**options)
     )
 
 
 def reduce_program(
-    p: program, t: Target | str, params: Params, tolerance: Tolerance = inspect.DEFAULT, *,
+    p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
     double: bool = False, **options: Any,
 ) -> Reduction | None:  # fmt: skip
     """The smallest part that still differs, its `program` a migraphx.program; None where nothing differs."""
     found = inspect.reduce_program(
-        p._impl, _name(t), _arrays(params), tolerance, double=double, compile_options=CompileOptions.of(**options)
+        *_question(p, t, params, tolerance), double=double, compile_options=CompileOptions.of(**options)
     )
     if found is None:
         return None
@@ -100,12 +101,12 @@ def reduce_program(
 
 
 def bisect(
-    p: program, t: Target | str, params: Params, tolerance: Tolerance = inspect.DEFAULT, *,
+    p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
     double: bool = False, **options: Any,
 ) -> Bisection:  # fmt: skip
     """The first pass or instruction that makes the difference."""
     return inspect.bisect(
-        p._impl, _name(t), _arrays(params), tolerance, double=double, compile_options=CompileOptions.of(**options)
+        *_question(p, t, params, tolerance), double=double, compile_options=CompileOptions.of(**options)
     )
 
 
@@ -134,6 +135,12 @@ def performance_report(p: program, params: Params, runs: int = 50) -> Report:
 def explain(p: program, t: Target | str) -> Explanation:
     """What the target fuses into what, and from which ONNX node or Python line."""
     return inspect.explain(p._impl, _name(t))
+
+
+def _question(
+    p: program, t: Target | str, params: Params, tolerance: Tolerance | None
+) -> tuple[Program, str, dict[str, np.ndarray], Tolerance]:
+    return p._impl, _name(t), _arrays(params), tolerance or inspect.tolerance_of(p._impl)
 
 
 def _name(t: Target | str) -> str:

@@ -1,7 +1,7 @@
 """What a target did: compare with `ref`, find the pass or instruction at fault, measure, trace, explain."""
 
 from migraphx.inspect.bisect import Bisection, bisect
-from migraphx.inspect.compare import DEFAULT, Check, Tolerance
+from migraphx.inspect.compare import Check, Tolerance, tolerance_of
 from migraphx.inspect.explain import Explanation, explain
 from migraphx.inspect.reduce import Reduction, reduce_program
 from migraphx.inspect.report import Report, chrome_trace, measure_runs, performance_report
@@ -9,7 +9,6 @@ from migraphx.inspect.trace import run_trace
 from migraphx.inspect.verify import InstructionCheck, VerifyReport, verify_instructions, verify_program
 
 __all__ = [
-    "DEFAULT",
     "Bisection",
     "Check",
     "Explanation",
@@ -25,6 +24,7 @@ __all__ = [
     "performance_report",
     "reduce_program",
     "run_trace",
+    "tolerance_of",
     "verify_instructions",
     "verify_program",
 ]

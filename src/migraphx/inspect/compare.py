@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.program import Program, reachable
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,13 @@ class Tolerance:
 
 
 DEFAULT = Tolerance()
+NARROW = Tolerance(8e-2, 4e-2, 4e-2)  # what upstream allows half precision
+
+
+def tolerance_of(program: Program) -> Tolerance:
+    """What a program may be off where nobody says otherwise: more where it computes in 16 bits or fewer."""
+    types = {ins.shape.type for m in reachable(program.main) for ins in m}
+    return NARROW if any(t in dtypes.FLOATS and dtypes.to_numpy(t).itemsize < 4 for t in types) else DEFAULT
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -13,7 +13,7 @@ from migraphx.driver.options import add_compile, add_data, add_input, compile_op
 from migraphx.driver.result import Exit, Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.terminal import coloured, note
-from migraphx.inspect import Check, Tolerance
+from migraphx.inspect import Check, tolerance_of
 from migraphx.targets.common.progress import progress
 
 
@@ -22,9 +22,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_data(parser)
     add_compile(parser)
     group = parser.add_argument_group("comparison (with --fp16 ..., both run the program in that precision)")
-    group.add_argument("--rms-tol", type=float, default=Tolerance.rms, help="root mean square error (default: 0.001)")
-    group.add_argument("--atol", type=float, default=Tolerance.atol, help="absolute difference (default: 0.001)")
-    group.add_argument("--rtol", type=float, default=Tolerance.rtol, help="relative difference (default: 0.001)")
+    group.add_argument("--rms-tol", type=float, help="root mean square error (default: 0.001; 0.08 of narrow floats)")
+    group.add_argument("--atol", type=float, help="absolute difference (default: 0.001; 0.04 of narrow floats)")
+    group.add_argument("--rtol", type=float, help="relative difference (default: 0.001; 0.04 of narrow floats)")
     group.add_argument("--ref-use-double", action="store_true", help="ref computes floats in double precision")
     how = group.add_mutually_exclusive_group()
     how.add_argument("--per-instruction", "-i", action="store_true", help="each instruction on its own")
@@ -41,11 +41,12 @@ def run(args: Namespace) -> Result:
     made = quantized(read_model(args), args, partial(generate, args=args))
     inputs = generate(made, args)
     note(f"Verifying {target.name} against ref ...")
-    tolerance = Tolerance(args.rms_tol, args.atol, args.rtol)
+    given = {"rms": args.rms_tol, "atol": args.atol, "rtol": args.rtol}
+    tolerance = replace(tolerance_of(made._impl), **{k: v for k, v in given.items() if v is not None})
     mode = next((how for name, how in MODES.items() if getattr(args, name)), _whole)
-    given = {"double": args.ref_use_double, **vars(compile_options(args))}
+    options = {"double": args.ref_use_double, **vars(compile_options(args))}
     with data_at_fault(), progress("verifying"):
-        passed, lines, data = mode(made, target, inputs, tolerance, **given)
+        passed, lines, data = mode(made, target, inputs, tolerance, **options)
     verdict = coloured("agrees with ref", "good") if passed else coloured("DIFFERS from ref", "bad")
     allowed = f"rms {tolerance.rms:g}, absolute {tolerance.atol:g}, relative {tolerance.rtol:g}"
     lines = [*lines, "", f"{target.name} {verdict} (tolerance: {allowed})"]
