@@ -161,6 +161,17 @@ def test_mutated_file_is_refused_or_means_something(seed: int) -> None:
     assert made.get_output_shapes()
 
 
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    def parts():
+        yield b"new"
+        raise OSError("no space left")
+
+    (tmp_path / "a.mxr").write_bytes(b"old")
+    with pytest.raises(OSError, match="no space left"):
+        container.replace_file(tmp_path / "a.mxr", parts())
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("a.mxr", b"old")]
+
+
 def test_no_file_and_other_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         migraphx.load(tmp_path / "none.mxr")

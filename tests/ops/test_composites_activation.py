@@ -1,5 +1,7 @@
 """Activations and small elementwise functions against torch eager."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -100,6 +102,14 @@ def test_floor_divide(type):
         y[y == 0] = 7
     got = run([x, y], lambda b, x, y: b.floor_divide(x, y))
     np.testing.assert_array_equal(got, torch.floor_divide(tensor(x), tensor(y)).numpy())
+
+
+def test_floor_divide_of_what_is_not_finite():
+    values = np.array([0.0, -0.0, 1.0, -1.0, 2.5, math.inf, -math.inf, math.nan], np.float32)
+    x, y = (np.ascontiguousarray(v) for v in np.broadcast_arrays(values[:, None], values))
+    got = run([x, y], lambda b, x, y: b.floor_divide(x, y))
+    want = torch.floor_divide(tensor(x), tensor(y)).numpy()
+    np.testing.assert_array_equal(got, want)
 
 
 def test_log10():

@@ -179,10 +179,13 @@ def greater_or_equal(b: Builder, x: Value, y: Value) -> Value:
 @composite
 def floor_divide(b: Builder, x: Value, y: Value) -> Value:
     """The quotient rounded down, as Python's // (aten::floor_divide); integers: x // 0 is 0."""
-    exact = b.div(b.sub(x, b.mod(x, y)), y)  # a whole number but for rounding
     if x.shape.type in dtypes.INTEGERS:
-        return exact
-    return b.where(b.equal(y, b.full(0.0, y)), b.div(x, y), b.nearbyint(exact))
+        return b.div(b.sub(x, b.mod(x, y)), y)
+    rest = b.fmod(x, y)  # and not mod, which is y itself for an infinite y of the other sign
+    toward_zero = b.nearbyint(b.div(b.sub(x, rest), y))  # a whole number but for rounding
+    below = b.less(b.mul(b.sign(rest), b.sign(y)), b.full(0.0, x))
+    down = b.where(below, b.sub(toward_zero, b.full(1.0, x)), toward_zero)
+    return b.where(b.equal(y, b.full(0.0, y)), b.div(x, y), down)
 
 
 @composite
