@@ -11,6 +11,8 @@ from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.movement import padded
 from migraphx.onnx.registry import converter
+from migraphx.passes.constants import is_constant, value_of
+from migraphx.passes.integer_products import fits, integer_product
 
 Value = Instruction
 Lens = Sequence[int]
@@ -99,20 +101,26 @@ def conv_integer(
     pads: Lens | None = None,
     strides: Lens | None = None,
 ) -> Value:
-    """(x - x_zero) convolved with (w - w_zero), in int32: through double, which is exact."""
+    """(x - x_zero) convolved with (w - w_zero), in int32; through double, which is exact, where w is not constant."""
     check_kernel(w, kernel_shape)
     padding, stride, dilation = windows(
         x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad
     )
+    geometry = {"padding": padding, "stride": stride, "dilation": dilation, "group": group}
+    if is_constant(w) and (w_zero is None or is_constant(w_zero)):
+        weights, rank = value_of(w), w.shape.ndim
+        zeros = np.zeros(1, weights.dtype) if w_zero is None else value_of(w_zero)
+        zeros = zeros.reshape(-1, *(1,) * (rank - 1))
+        if group == 1 or fits(weights, zeros):
+            point = 0 if x_zero is None else x_zero
+            return integer_product(b, "quant_convolution", x, point, weights, zeros, w.shape.lens, **geometry)
     wide = [b.cast(v, "double") for v in (x, w)]
     for k, zero in enumerate((x_zero, w_zero)):
         if zero is not None:
             lens = (zero.shape.elements, *(1,) * (x.shape.ndim - 1)) if zero.shape.elements > 1 else (1,)
             term = b.reshape(b.cast(zero, "double"), dims=lens)
             wide[k] = b.sub(wide[k], b.broadcast_to(term, wide[k].shape.lens))
-    return b.cast(
-        b.convolution(*wide, padding=padding, stride=stride, dilation=dilation, group=group), "int32"
-    )
+    return b.cast(b.convolution(*wide, **geometry), "int32")
 
 
 @converter("ConvTranspose")

@@ -9,16 +9,18 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.passes.constants import broadcast_literal, compact, is_constant, is_zero, scalar_of, value_of, without_repeats
+from migraphx.passes.constants import compact, is_constant, scalar_of, value_of, without_repeats
+from migraphx.passes.integer_products import along, fits, integer_product
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Constant weights: int8 numbers, and their scale, one or one an output channel."""
+    """Constant weights: 8-bit numbers, their zero points and scale, one or one an output channel."""
 
     codes: np.ndarray
+    zeros: np.ndarray
     scale: np.ndarray
     lens: tuple[int, ...]
 
@@ -26,8 +28,8 @@ class Weights:
 def simplify_qdq(module: Module) -> None:
     """dot(dequantize(x), dequantize(w)) -> quant_dot(x, w) * scales, likewise for convolution.
 
-    x is int8 or uint8 with one scale and one zero point, w constant int8 with one scale an output channel and
-    without zero points; everything else stays, and so computes with the rounded floats.
+    x is int8 or uint8 with one scale and one zero point, w constant with one of both an output channel; everything
+    else stays, and so computes with the rounded floats.
 
     before:
         x = @param:x -> int8_type, {2, 3}, {3, 1}
@@ -55,7 +57,7 @@ def simplify_qdq(module: Module) -> None:
         if ins.name not in PRODUCTS or ins.shape.type != "float":
             continue
         x, y = ins.inputs
-        weights = quantized_weights(y, ins.name)
+        weights = quantized_weights(y, ins.name, ins.op.attributes().get("group", 1))
         if weights is not None and _one_scale(x):
             b = Builder(module, before=ins, origin=ins.origin)
             module.replace(ins, _product(b, ins, x.inputs, weights))
@@ -68,25 +70,28 @@ def _one_scale(x: Instruction) -> bool:
     return all(scalar_of(i) is not None for i in x.inputs[1:])
 
 
-def quantized_weights(y: Instruction, product: str) -> Weights | None:
-    """The weights of a product, where they are constant int8 seen through views and dequantized."""
+def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | None:
+    """The weights of a product, where they are constant 8-bit integers seen through views and dequantized."""
     views = []
     while y.op.view and len(y.inputs) == 1:
         views.append(y.op)
         y = y.inputs[0]
-    if y.name != "dequantizelinear" or any(not is_zero(i) for i in y.inputs[2:]):
+    if y.name != "dequantizelinear":
         return None
-    codes, scale = (_known(i) for i in y.inputs[:2])
-    if codes is None or scale is None or codes.dtype != np.int8:
+    codes, scale, *zeros = (_known(i) for i in y.inputs)
+    if codes is None or scale is None or codes.dtype not in (np.int8, np.uint8) or (zeros and zeros[0] is None):
         return None
-    scale = np.broadcast_to(scale, codes.shape)
+    point = np.zeros(1, codes.dtype) if not zeros or zeros[0] is None else zeros[0]
+    parts = [codes, *(np.broadcast_to(part, codes.shape) for part in (point, scale))]
     for op in reversed(views):
-        codes, scale = op.compute(codes), op.compute(scale)
-    channel = scale.ndim - 1 if product == "dot" else 0
-    small = without_repeats(scale)
-    if small.size != small.shape[channel]:
-        return None  # its scale changes along the depth
-    return Weights(without_repeats(codes), small, codes.shape)
+        parts = [op.compute(part) for part in parts]
+    channel = parts[0].ndim - 1 if product == "dot" else 0
+    small = [without_repeats(part) for part in parts]
+    if any(part.size != part.shape[channel] for part in small[1:]):
+        return None  # they change along the depth
+    if groups > 1 and not fits(*small[:2]):
+        return None
+    return Weights(*small, parts[0].shape)
 
 
 def _known(ins: Instruction) -> np.ndarray | None:
@@ -100,25 +105,10 @@ def _known(ins: Instruction) -> np.ndarray | None:
 
 def _product(b: Builder, ins: Instruction, given: Sequence[Instruction], weights: Weights) -> Instruction:
     codes, step, *zero = given
-    point = scalar_of(zero[0]) if zero else 0
-    attributes = ins.op.attributes()
-    if point and any(attributes.get("padding", ())):  # padding stands for 0, which is the zero point
-        before, behind = attributes["padding"][: codes.shape.ndim - 2], attributes["padding"][-(codes.shape.ndim - 2) :]
-        codes = b.pad(codes, pads=(0, 0, *before, 0, 0, *behind), value=float(point))
-        attributes["padding"] = (0,) * (codes.shape.ndim - 2)
-    w = broadcast_literal(b, weights.codes, weights.lens)
-    sums = b.instruction(PRODUCTS[ins.name], [codes, w], **attributes)
+    name, attributes = PRODUCTS[ins.name], ins.op.attributes()
+    sums = integer_product(
+        b, name, codes, zero[0] if zero else 0, weights.codes, weights.zeros, weights.lens, **attributes
+    )
     lens, channel = sums.shape.lens, sums.shape.ndim - 1 if ins.name == "dot" else 1
-    if point:
-        axes = tuple(range(w.shape.ndim - 1)) if ins.name == "dot" else tuple(range(1, w.shape.ndim))
-        total = point * weights.codes.sum(axes, dtype=np.int32)
-        sums = b.sub(sums, along(b, total.astype(np.int32), lens, channel))
     factor = np.float32(compact(step).reshape(())) * weights.scale.reshape(-1).astype(np.float32)
     return b.mul(b.cast(sums, "float"), along(b, factor, lens, channel))
-
-
-def along(b: Builder, values: np.ndarray, lens: Sequence[int], axis: int) -> Instruction:
-    """A constant of one number, or of one for each index of `axis`, as `lens`."""
-    if values.size > 1:
-        values = values.reshape(-1, *(1,) * (len(lens) - 1 - axis))
-    return b.broadcast_to(b.literal(values), lens)
