@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from migraphx.inspect import (
+    Settings,
     Tolerance,
     bisect,
     performance_report,
@@ -45,9 +46,9 @@ def rich_inputs() -> dict[str, np.ndarray]:
 def test_cpu_agrees_on_outputs_and_on_every_instruction() -> None:
     plain = chain("relu", "exp", "tanh", "sigmoid")
     for double in (False, True):
-        report = verify_program(plain, "cpu", INPUTS, double=double)
+        report = verify_program(plain, "cpu", INPUTS, Settings(double=double))
         assert report.passed and [o.name for o in report.outputs] == ["main:#output_0", "main:#output_1"]
-        checks = verify_instructions(plain, "cpu", INPUTS, double=double)
+        checks = verify_instructions(plain, "cpu", INPUTS, Settings(double=double))
         assert [c.text.split()[2].split("(")[0] for c in checks] == ["relu", "exp", "tanh", "sigmoid"]
         assert all(c.passed and len(c.outputs) == 1 for c in checks) and checks[1].origin == "line 1"
 
@@ -165,7 +166,7 @@ def test_dynamic_programs_are_taken_as_they_are_for_the_inputs() -> None:
     for rows in (2, 4):
         given = {"x": numbers((rows, 5))}
         for target in ("ref", "cpu"):
-            assert verify_program(p, target, given, double=True).passed
+            assert verify_program(p, target, given, Settings(double=True)).passed
         assert [c.passed for c in verify_instructions(p, "kernel", given)] == [True, False]
         found = reduce_program(p, "kernel", given)
         assert found is not None and "tanh" in found.instruction and bisect(p, "kernel", given).kind == "instruction"

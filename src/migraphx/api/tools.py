@@ -70,9 +70,7 @@ def verify_program(
     double: bool = False, **options: Any,
 ) -> VerifyReport:  # fmt: skip
     """Run on the target and on `ref` (`double`: in double precision) and compare every output."""
-    return inspect.verify_program(
-        *_question(p, t, params, tolerance), double=double, compile_options=CompileOptions.of(**options)
-    )
+    return inspect.verify_program(*_question(p, t, params, tolerance, double, options))
 
 
 def verify_instructions(
@@ -80,9 +78,7 @@ def verify_instructions(
     double: bool = False, **options: Any,
 ) -> list[InstructionCheck]:  # fmt: skip
     """Each instruction alone on the values that it has on `ref`."""
-    return inspect.verify_instructions(
-        *_question(p, t, params, tolerance), double=double, compile_options=CompileOptions.of(**options)
-    )
+    return inspect.verify_instructions(*_question(p, t, params, tolerance, double, options))
 
 
 def reduce_program(
@@ -90,9 +86,7 @@ def reduce_program(
     double: bool = False, **options: Any,
 ) -> Reduction | None:  # fmt: skip
     """The smallest part that still differs, its `program` a migraphx.program; None where nothing differs."""
-    found = inspect.reduce_program(
-        *_question(p, t, params, tolerance), double=double, compile_options=CompileOptions.of(**options)
-    )
+    found = inspect.reduce_program(*_question(p, t, params, tolerance, double, options))
     if found is None:
         return None
     small = program()
@@ -105,9 +99,7 @@ def bisect(
     double: bool = False, **options: Any,
 ) -> Bisection:  # fmt: skip
     """The first pass or instruction that makes the difference."""
-    return inspect.bisect(
-        *_question(p, t, params, tolerance), double=double, compile_options=CompileOptions.of(**options)
-    )
+    return inspect.bisect(*_question(p, t, params, tolerance, double, options))
 
 
 # ---- watching ----
@@ -138,9 +130,10 @@ def explain(p: program, t: Target | str) -> Explanation:
 
 
 def _question(
-    p: program, t: Target | str, params: Params, tolerance: Tolerance | None
-) -> tuple[Program, str, dict[str, np.ndarray], Tolerance]:
-    return p._impl, _name(t), _arrays(params), tolerance or inspect.tolerance_of(p._impl)
+    p: program, t: Target | str, params: Params, tolerance: Tolerance | None, double: bool, options: Mapping[str, Any]
+) -> tuple[Program, str, dict[str, np.ndarray], inspect.Settings]:
+    allowed = tolerance or inspect.tolerance_of(p._impl)
+    return p._impl, _name(t), _arrays(params), inspect.Settings(allowed, double, CompileOptions.of(**options))
 
 
 def _name(t: Target | str) -> str:

@@ -5,6 +5,7 @@ from migraphx.inspect.compare import Check, Tolerance, tolerance_of
 from migraphx.inspect.explain import Explanation, explain
 from migraphx.inspect.reduce import Reduction, reduce_program
 from migraphx.inspect.report import Report, chrome_trace, measure_runs, performance_report
+from migraphx.inspect.running import Settings
 from migraphx.inspect.trace import run_trace
 from migraphx.inspect.verify import InstructionCheck, VerifyReport, verify_instructions, verify_program
 
@@ -15,6 +16,7 @@ __all__ = [
     "InstructionCheck",
     "Reduction",
     "Report",
+    "Settings",
     "Tolerance",
     "VerifyReport",
     "bisect",

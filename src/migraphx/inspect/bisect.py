@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from migraphx.inspect.compare import DEFAULT, Tolerance, compare
-from migraphx.inspect.running import Inputs, on_ref, with_lens_of
+from migraphx.inspect.compare import compare
+from migraphx.inspect.running import DEFAULTS, Inputs, Settings, on_ref, with_lens_of
 from migraphx.inspect.verify import VerifyReport, verify_instructions, verify_program
 from migraphx.ir.program import Program
 from migraphx.passes.manager import run_passes
-from migraphx.runtime.options import CompileOptions
 from migraphx.targets.registry import get_target
 
 
@@ -35,29 +34,21 @@ class Bisection:
 
 
 def bisect(
-    program: Program,
-    target_name: str,
-    inputs: Inputs,
-    tolerance: Tolerance = DEFAULT,
-    *,
-    double: bool = False,
-    compile_options: CompileOptions | None = None,
+    program: Program, target_name: str, inputs: Inputs, settings: Settings = DEFAULTS
 ) -> Bisection:
     """First over the target's passes, each result evaluated on `ref`, then over the optimised instructions."""
     program = with_lens_of(program, inputs)
-    whole = verify_program(
-        program, target_name, inputs, tolerance, double=double, compile_options=compile_options
-    )
+    whole = verify_program(program, target_name, inputs, settings)
     if whole.passed:
         return Bisection("none", "", -1, "", whole)
     passes = get_target(target_name).passes
-    wanted = on_ref(program, inputs, double)
+    wanted = on_ref(program, inputs, settings.double)
 
     def after(count: int) -> VerifyReport:
         optimised = program.clone()
         run_passes(optimised, passes[:count])
-        pairs = zip(whole.outputs, on_ref(optimised, inputs, double), wanted, strict=True)
-        return VerifyReport("ref", tuple(compare(o.name, value, want, tolerance) for o, value, want in pairs))
+        pairs = zip(whole.outputs, on_ref(optimised, inputs, settings.double), wanted, strict=True)
+        return VerifyReport("ref", tuple(compare(o.name, value, want, settings.tolerance) for o, value, want in pairs))
 
     report = after(len(passes))
     if not report.passed:
@@ -72,9 +63,7 @@ def bisect(
         return Bisection("pass", getattr(passes[low], "__name__", str(passes[low])), low, "", report)
     optimised = program.clone()
     run_passes(optimised, passes)
-    checks = verify_instructions(
-        optimised, target_name, inputs, tolerance, double=double, compile_options=compile_options
-    )
+    checks = verify_instructions(optimised, target_name, inputs, settings)
     for n, check in enumerate(checks):
         if not check.passed:
             found = VerifyReport(target_name, check.outputs)

@@ -8,14 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from migraphx.inspect.alone import alone, checkable
-from migraphx.inspect.compare import DEFAULT, Tolerance
-from migraphx.inspect.running import Inputs, with_lens_of
+from migraphx.inspect.running import DEFAULTS, Inputs, Settings, with_lens_of
 from migraphx.inspect.verify import VerifyReport, reference_values, verify_program
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.passes.dead_code import dead_code
-from migraphx.runtime.options import CompileOptions
 
 
 @dataclass(frozen=True)
@@ -33,13 +31,7 @@ class Reduction:
 
 
 def reduce_program(
-    program: Program,
-    target_name: str,
-    inputs: Inputs,
-    tolerance: Tolerance = DEFAULT,
-    *,
-    double: bool = False,
-    compile_options: CompileOptions | None = None,
+    program: Program, target_name: str, inputs: Inputs, settings: Settings = DEFAULTS
 ) -> Reduction | None:
     """Trim a program that fails `verify_program` from the end until the failure goes; None where it passes.
 
@@ -50,9 +42,7 @@ def reduce_program(
     program = with_lens_of(program, inputs)
 
     def check(candidate: Program, given: Inputs) -> VerifyReport:
-        return verify_program(
-            candidate, target_name, given, tolerance, double=double, compile_options=compile_options
-        )
+        return verify_program(candidate, target_name, given, settings)
 
     found = _first_failing(program, lambda p: check(p, inputs))
     if found is None:

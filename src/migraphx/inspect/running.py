@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from migraphx.inspect.compare import DEFAULT, Tolerance
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Operation, Parameter, operation
@@ -19,15 +21,27 @@ from migraphx.targets.registry import get_target
 Inputs = Mapping[str, np.ndarray]
 
 
-def on_target(program: Program, target: str, inputs: Inputs, options: CompileOptions | None) -> list[np.ndarray]:
+@dataclass(frozen=True)
+class Settings:
+    """How a target is compared with `ref`: what may differ, whether `ref` computes in double, how it is compiled."""
+
+    tolerance: Tolerance = DEFAULT
+    double: bool = False
+    compile_options: CompileOptions = field(default_factory=CompileOptions)
+
+
+DEFAULTS = Settings()
+
+
+def on_target(program: Program, target: str, inputs: Inputs, options: CompileOptions) -> list[np.ndarray]:
     """Compile a copy of the program and run it once."""
-    executable = get_target(target).compile(program.clone(), options or CompileOptions())
+    executable = get_target(target).compile(program.clone(), options)
     return [a.array for a in executable.run(arguments(executable.parameters, inputs), None)]
 
 
 def on_ref(program: Program, inputs: Inputs, double: bool) -> list[np.ndarray]:
     """The program's meaning; `double` computes every float in double precision."""
-    return on_target(in_double(program) if double else program, "ref", inputs, None)
+    return on_target(in_double(program) if double else program, "ref", inputs, CompileOptions())
 
 
 def with_lens_of(program: Program, inputs: Inputs) -> Program:

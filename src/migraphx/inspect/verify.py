@@ -9,13 +9,21 @@ from itertools import islice
 import numpy as np
 
 from migraphx.inspect.alone import alone, checkable
-from migraphx.inspect.compare import DEFAULT, Check, Tolerance, compare
-from migraphx.inspect.running import Inputs, array_for, on_ref, on_target, outputs_named, with_lens_of
+from migraphx.inspect.compare import Check, compare
+from migraphx.inspect.running import (
+    DEFAULTS,
+    Inputs,
+    Settings,
+    array_for,
+    on_ref,
+    on_target,
+    outputs_named,
+    with_lens_of,
+)
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Value
 from migraphx.ir.program import Program
 from migraphx.ir.text import instruction_text, names_of
-from migraphx.runtime.options import CompileOptions
 from migraphx.targets.ref.evaluate import evaluate
 
 BATCH = 48  # instructions compiled together: one compilation for many, and few enough for their values to be small
@@ -50,29 +58,18 @@ class InstructionCheck:
 
 
 def verify_program(
-    program: Program,
-    target_name: str,
-    inputs: Inputs,
-    tolerance: Tolerance = DEFAULT,
-    *,
-    double: bool = False,
-    compile_options: CompileOptions | None = None,
+    program: Program, target_name: str, inputs: Inputs, settings: Settings = DEFAULTS
 ) -> VerifyReport:
-    """Run the program on the target and on `ref` (`double`: in double precision) and compare every output."""
-    wanted = outputs_named(on_ref(program, inputs, double))
-    got = on_target(program, target_name, inputs, compile_options)
+    """Run the program on the target and on `ref` and compare every output."""
+    wanted = outputs_named(on_ref(program, inputs, settings.double))
+    got = on_target(program, target_name, inputs, settings.compile_options)
     pairs = zip(wanted.items(), got, strict=True)
-    return VerifyReport(target_name, tuple(compare(n, value, want, tolerance) for (n, want), value in pairs))
+    checks = tuple(compare(n, value, want, settings.tolerance) for (n, want), value in pairs)
+    return VerifyReport(target_name, checks)
 
 
 def verify_instructions(
-    program: Program,
-    target_name: str,
-    inputs: Inputs,
-    tolerance: Tolerance = DEFAULT,
-    *,
-    double: bool = False,
-    compile_options: CompileOptions | None = None,
+    program: Program, target_name: str, inputs: Inputs, settings: Settings = DEFAULTS
 ) -> list[InstructionCheck]:
     """Every instruction of the main module, in order, as a program of its own on the values that `ref` gives it.
 
@@ -84,9 +81,7 @@ def verify_instructions(
 
     def outputs_of(batch: Sequence[Instruction]) -> list[tuple[Check, ...]]:
         one = alone(batch, values)
-        report = verify_program(
-            one.program, target_name, one.inputs, tolerance, double=double, compile_options=compile_options
-        )
+        report = verify_program(one.program, target_name, one.inputs, settings)
         checks = iter(report.outputs)
         return [tuple(islice(checks, one.outputs[ins])) for ins in batch]
 
