@@ -91,12 +91,12 @@ def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str
     executable = p._executable
     if executable is not None:
         data, own = executable.sections()
-        if not code:
-            own.pop("code", None)
         places = {_place(a): name for name, a in tensors.items()}
-        shared = {name: places[_place(a)] for name, a in own.items() if _place(a) in places}
-        tensors |= {f"compiled.{n}": a for n, a in own.items() if n not in shared}
-        names = {n: shared.get(n, f"compiled.{n}") for n in own}
+        names: dict[str, str] = {}
+        for name, array in own.items():
+            if code or name.split(".")[-1] != "code":
+                names[name] = places.setdefault(_place(array), f"compiled.{name}")
+                tensors.setdefault(names[name], array)
         compiled = {"target": executable.target, "options": asdict(p._options), "data": data, "tensors": names}
         metadata["compiled"] = json.dumps(compiled, separators=(",", ":"))
     return tensors, metadata
@@ -120,7 +120,7 @@ def _assemble(tensors: dict[str, np.ndarray], metadata: dict[str, str], trust_co
         made._options = CompileOptions.of(**compiled["options"])
         target = get_target(compiled["target"])
         own = {n: tensors[t] for n, t in compiled["tensors"].items()}
-        made._executable = target.restore(compiled["data"], own, trust_code)
+        made._executable = target.restore(compiled["data"], own, trust_code, lambda: made._impl.clone(), made._options)
         if made._executable is None:
             log.info("%s: its code is not in the local cache; compiling it again", name)
             made._executable = target.compile(made._impl.clone(), made._options)

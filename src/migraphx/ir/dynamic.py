@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from migraphx.ir.operation import Operation, Return
-from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
+from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape
 
 if TYPE_CHECKING:
     from migraphx.ir.module import Instruction, Module
     from migraphx.ir.program import Program
+
+FAR = 2**13  # stands for a length without a bound: larger than windows and pads, its fourth power is a size
 
 
 class ValueNeeded(ValueError):
@@ -45,25 +47,45 @@ def infer_shape(op: Operation, inputs: Sequence[Shape], modules: Sequence[Module
     """The operator's shape rule; where an input is dynamic, twice: with every dimension at its least and its most.
 
     Dimensions on which both agree are fixed. Right for every rule whose lengths grow with its inputs'; an operator
-    whose sizes depend on data gives a dynamic shape itself. ShapeError where the ranks differ.
+    whose sizes depend on data gives a dynamic shape itself. Where an input has no bound, two lengths stand for it in
+    turn: what differs between them has none either. ShapeError where the ranks differ.
     """
     if not any(s.dynamic for s in inputs) or isinstance(op, Return) or op.takes_dynamic:
         return op.infer_with(inputs, modules)
     if any(unknown(s) for s in inputs):
         return UNKNOWN
-    least, most = (op.infer_with([at_end(s, end) for s in inputs], modules) for end in ("min", "max"))
-    return between(op, inputs, least, most)
+
+    def infer(end: str, endless: int) -> Shape:
+        return op.infer_with([at_end(s, end, endless) for s in inputs], modules)
+
+    least, most = infer("min", FAR), infer("max", FAR)
+    shape = between(op, inputs, least, most)
+    further = infer("max", 2 * FAR)
+    return shape if further == most else endless_where(shape, between(op, inputs, most, further))
 
 
 def unknown(shape: Shape) -> bool:
     return shape == UNKNOWN or any(map(unknown, shape.sub_shapes))
 
 
-def at_end(shape: Shape, end: str) -> Shape:
-    """The shape with every dynamic dimension at its `min` or its `max`."""
+def at_end(shape: Shape, end: str, endless: int) -> Shape:
+    """The shape with every dynamic dimension at its `min` or its `max`, which is `endless` where there is none."""
     if shape.sub_shapes:
-        return Shape.tuple_of(at_end(s, end) for s in shape.sub_shapes)
-    return Shape(shape.type, tuple(getattr(d, end) for d in shape.dyn_dims)) if shape.dyn_dims else shape
+        return Shape.tuple_of(at_end(s, end, endless) for s in shape.sub_shapes)
+    if not shape.dyn_dims:
+        return shape
+    ends = (getattr(d, end) for d in shape.dyn_dims)
+    lens = zip(ends, shape.dyn_dims, strict=True)
+    return Shape(shape.type, tuple(max(endless, d.min) if n == UNBOUNDED else n for n, d in lens))
+
+
+def endless_where(shape: Shape, differs: Shape) -> Shape:
+    """The shape without a bound in the dimensions that are not fixed in `differs`."""
+    if shape.sub_shapes:
+        pairs = zip(shape.sub_shapes, differs.sub_shapes, strict=True)
+        return Shape.tuple_of(endless_where(s, d) for s, d in pairs)
+    dims = zip(ranges(shape), ranges(differs), strict=True)
+    return Shape.of_dims(shape.type, [a if b.is_fixed else DynamicDimension(a.min, UNBOUNDED) for a, b in dims])
 
 
 def between(op: Operation, inputs: Sequence[Shape], least: Shape, most: Shape) -> Shape:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,9 +23,17 @@ class Target(Protocol):
         """Compile a program, which may be changed: the caller passes a copy where it wants to keep it."""
         ...
 
-    def restore(self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> Executable | None:
+    def restore(
+        self,
+        data: dict[str, Any],
+        tensors: dict[str, np.ndarray],
+        trust_code: bool,
+        program: Callable[[], Program],
+        options: CompileOptions,
+    ) -> Executable | None:
         """The executable whose `sections` these are, or None where it must be compiled again.
 
-        Code among the tensors is used only where `trust_code` is set.
+        Code among the tensors is used only where `trust_code` is set. `program` reads the graph, for lengths that
+        the sections do not hold.
         """
         ...

@@ -1,5 +1,7 @@
 """Programs with dynamic shapes give the static programs' answers, on both targets."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,6 +11,8 @@ import pytest
 import migraphx
 from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
 from migraphx.ir.text import parse_program, program_text
+from migraphx.targets.common.constants import Constants
+from migraphx.targets.cpu.target import CpuTarget
 from tests.tolerances import assert_close
 
 dimension = migraphx.shape.dynamic_dimension
@@ -71,6 +75,74 @@ def test_threads_share_a_program():
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(run, [1, 2, 3, 1, 2, 3, 1, 2] * 4))
+    assert executable(p).specialisations == 2
+
+
+def weights(p: migraphx.program) -> list[list[np.ndarray]]:
+    """Those of each specialisation."""
+    return [stage.executable.weights for _, stage in executable(p)._whole.stages.items()]
+
+
+def places(p: migraphx.program) -> list[list[int]]:
+    return [[w.ctypes.data for w in own] for own in weights(p)]
+
+
+def test_specialisations_share_their_packed_weights(tmp_path):
+    p = compiled(network(dimension(1, 8, {2, 4}), 3), "cpu", max_specialisations=3)
+    p.run({"x": np.ones((5, 3, 6), np.float32)})
+    assert places(p) == [places(p)[0]] * 3
+    kept = [weakref.ref(w) for w in weights(p)[0] if w.size > W.size]
+    assert kept, "packed, not the literal itself"
+    migraphx.save(p, tmp_path / "p.mxr")
+    again = migraphx.load(tmp_path / "p.mxr")
+    again.run({"x": np.ones((6, 3, 6), np.float32)})
+    assert places(again) == [places(again)[0]] * 3
+    for n in (1, 2, 3):  # the first ones are forgotten, the weights are still in use
+        p.run({"x": np.ones((n, 3, 6), np.float32)})
+    assert places(p) == [places(p)[0]] * 3
+    del p
+    gc.collect()
+    assert all(ref() is None for ref in kept)
+
+
+def test_constants_that_nobody_uses_are_freed():
+    constants = Constants()
+    a, b, other = (np.full((4, 4), n, np.float32) for n in (1, 1, 2))
+    assert constants.one(a) is a and constants.one(b) is a
+    assert constants.one(other) is other and constants.one(np.asarray(a.T)) is not a
+    assert constants.one(a.view(np.int32)) is not a
+    del a
+    gc.collect()
+    assert constants.one(b) is b
+    assert Constants([b]).one(b.copy()) is b
+
+
+def test_a_saved_program_brings_its_specialisations(tmp_path, monkeypatch):
+    p = compiled(network(dimension(1, 8), 3), "cpu")
+    given = [np.full((n, 3, 6), n, np.float32) for n in (2, 5)]
+    want = [np.array(p.run({"x": x})[0]) for x in given]
+    migraphx.save(p, tmp_path / "p.mxr")
+    with monkeypatch.context() as m:
+        m.setattr(CpuTarget, "compile", None)
+        m.setattr("migraphx.api.files.load_graph", None)
+        again = migraphx.load(tmp_path / "p.mxr")
+        for x, right in zip(given, want, strict=True):
+            np.testing.assert_array_equal(np.array(again.run({"x": x})[0]), right)
+    assert executable(again).specialisations == 2 and executable(again).threads == executable(p).threads
+    x = np.ones((3, 3, 6), np.float32)
+    assert_close(np.array(again.run({"x": x})[0]), np.array(p.run({"x": x})[0]))
+    migraphx.save(again, tmp_path / "q.mxr")
+    assert executable(migraphx.load(tmp_path / "q.mxr")).specialisations == 3
+
+
+def test_memory_given_for_outputs():
+    p = compiled(network(dimension(1, 8), 3), "cpu", offload_copy=False)
+    x, place = RNG.standard_normal((2, 3, 6)).astype(np.float32), np.full((6, 5), 9, np.float32)
+    p.run({"x": x, "main:#output_0": place})
+    assert_close(place, np.array(p.run({"x": x})[0]))
+    for wrong in (np.zeros((5, 5), np.float32), np.zeros((5, 6), np.float32).T):
+        with pytest.raises(ValueError, match="output 0 has shape"):
+            p.run({"x": x, "main:#output_0": wrong})
 
 
 @pytest.mark.parametrize("target", ["ref", "cpu"])

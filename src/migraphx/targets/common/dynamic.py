@@ -8,6 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
+from functools import cached_property
 from itertools import product
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
@@ -19,14 +20,16 @@ from migraphx.ir.operation import Literal, Parameter
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
+from migraphx.mxr.graph import read_shape, shape_data
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.common.specialise import is_leaf, specialise, split
+from migraphx.targets.common.specialise import Specialised, Split, is_leaf, specialise, split, static_part
 
 log = logging.getLogger(__name__)
 Made = TypeVar("Made")
 Arrays = Mapping[str, np.ndarray]
+Lens = Mapping[str, tuple[int, ...]]
 SMALL = 256  # bytes: larger values are told apart by their digest
 
 
@@ -49,9 +52,9 @@ class Kept(Generic[Made]):
     def __len__(self) -> int:
         return len(self._made)
 
-    def values(self) -> list[Made]:
+    def items(self) -> list[tuple[Hashable, Made]]:
         with self._lock:
-            return [f.result() for f in self._made.values() if f.done() and not f.exception()]
+            return [(k, f.result()) for k, f in self._made.items() if f.done() and not f.exception()]
 
     def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
         with self._lock:
@@ -78,25 +81,35 @@ class DynamicExecutable:
 
     `run` takes the specialisation for the lengths of its inputs (and for the values of those inputs on which shapes
     depend), or compiles it. Lengths that depend on data cut the program: what lies before is compiled, the instruction
-    runs by its NumPy meaning, the rest is compiled for the length found.
+    runs by its NumPy meaning, the rest is compiled for the length found. `threads`: of a run whose options do not say.
     """
 
-    def __init__(self, target: Compiler, program: Program, options: CompileOptions) -> None:
+    def __init__(
+        self,
+        target: Compiler,
+        program: Callable[[], Program],
+        parameters: Mapping[str, Shape],
+        outputs: Sequence[Shape],
+        options: CompileOptions,
+        threads: int,
+    ) -> None:
         self.target = target.name
-        self.parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
-        self.outputs = [s.as_standard() for s in program.main.output_shapes]
-        self.threads = options.num_threads or 1
+        self.parameters, self.outputs, self.threads = dict(parameters), list(outputs), options.num_threads or threads
         self._whole = _Part(target, program, options, {})
-        self._last: list[_Stage] = []
-        for lens in optimal_lens(self.parameters, options.max_specialisations):
-            self._prepare(lens)
+        self._last: list[Stage] = []
 
-    def _prepare(self, lens: Mapping[str, tuple[int, ...]]) -> None:
-        shapes = {n: Shape(s.type, lens[n]) for n, s in self.parameters.items()}
-        try:
-            self._whole.stage(shapes, {})
-        except ValueError as error:  # optimal lengths of two dimensions that must be equal
-            log.info("not compiled ahead for %s: %s", dict(lens), error)
+    @classmethod
+    def of(cls, target: Compiler, program: Program, options: CompileOptions, threads: int) -> DynamicExecutable:
+        """Compiled ahead for the optimal lengths."""
+        parameters = {n: i.shape for n, i in program.main.parameters.items()}
+        outputs = [s.as_standard() for s in program.main.output_shapes]
+        made = cls(target, lambda: program, parameters, outputs, options, threads)
+        for lens in optimal_lens(parameters, options.max_specialisations):
+            try:
+                made._whole.stage(lens, {})
+            except ValueError as error:  # optimal lengths of two dimensions that must be equal
+                log.info("not compiled ahead for %s: %s", lens, error)
+        return made
 
     @property
     def steps(self) -> list[Step]:
@@ -110,18 +123,20 @@ class DynamicExecutable:
 
     def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
         arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
-        passed: list[_Stage] = []
-        values = self._whole.run(arrays, passed)
+        stage = self._whole.stage_for(arrays)
+        if isinstance(stage, Whole):
+            self._last = [stage]
+            _check_places(outputs, stage.executable.outputs)
+            return stage.executable.run(arguments(stage.executable, arrays), outputs)
+        passed: list[Stage] = []
+        values = stage.run(arrays, passed)
         self._last = passed
         taken = {id(a) for a in arrays.values()}
         results = [Argument.of(np.array(v, order="C") if id(v) in taken else np.ascontiguousarray(v)) for v in values]
         if outputs is None:
             return results
-        if len(outputs) != len(results):
-            raise ValueError(f"the program gave {len(results)} outputs, memory was given for {len(outputs)}")
-        for k, (place, made) in enumerate(zip(outputs, results, strict=True)):
-            if (place.shape.type, place.shape.lens) != (made.shape.type, made.shape.lens):
-                raise ValueError(f"output {k} has shape {made.shape}, the memory given {place.shape}")
+        _check_places(outputs, [r.shape for r in results])
+        for place, made in zip(outputs, results, strict=True):
             np.copyto(place.array, made.array)
         return outputs
 
@@ -132,10 +147,53 @@ class DynamicExecutable:
         """Seconds of each of `steps` for these inputs."""
         self.run(inputs, None)
         arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
-        return self._whole.profile(arrays, runs)
+        return self._whole.stage_for(arrays).profile(arrays, runs)
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {"dynamic": True}, {}
+        """The specialisations that are compiled as a whole, each with its lengths."""
+        stages, tensors = [], {}
+        for key, stage in self._whole.stages.items():
+            if isinstance(stage, Whole):
+                data, own = stage.executable.sections()
+                tensors |= {f"{len(stages)}.{n}": a for n, a in own.items()}
+                stages.append({"key": key, "data": data})
+        parameters = [[n, shape_data(s)] for n, s in self.parameters.items()]
+        outputs = [shape_data(s) for s in self.outputs]
+        return {"dynamic": {"parameters": parameters, "outputs": outputs, "stages": stages}}, tensors
+
+
+def restored(
+    target: Compiler,
+    data: dict[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    restore: Callable[[dict[str, Any], dict[str, np.ndarray]], Executable | None],
+    program: Callable[[], Program],
+    options: CompileOptions,
+    threads: int,
+) -> DynamicExecutable | None:
+    """What `sections` described, or None where `restore` cannot restore one of its specialisations."""
+    parameters = {n: read_shape(s) for n, s in data["parameters"]}
+    outputs = [read_shape(s) for s in data["outputs"]]
+    made = DynamicExecutable(target, program, parameters, outputs, options, threads)
+    for k, stage in enumerate(data["stages"]):
+        own = {n.removeprefix(f"{k}."): a for n, a in tensors.items() if n.startswith(f"{k}.")}
+        executable = restore(stage["data"], own)
+        if executable is None:
+            return None
+        lens, _ = stage["key"]
+        made._whole.keep(dict(zip(parameters, map(tuple, lens), strict=True)), Whole(executable))
+    return made
+
+
+def _check_places(outputs: Sequence[Argument] | None, shapes: Sequence[Shape]) -> None:
+    """ValueError where memory given for the outputs is not what the run makes."""
+    if outputs is None:
+        return
+    if len(outputs) != len(shapes):
+        raise ValueError(f"the program gave {len(shapes)} outputs, memory was given for {len(outputs)}")
+    for k, (place, made) in enumerate(zip(outputs, shapes, strict=True)):
+        if (place.shape.type, place.shape.lens) != (made.type, made.lens) or not place.shape.standard:
+            raise ValueError(f"output {k} has shape {made}, the memory given {place.shape}")
 
 
 def optimal_lens(parameters: Mapping[str, Shape], most: int) -> list[dict[str, tuple[int, ...]]]:
@@ -158,25 +216,38 @@ class _Part:
     """A program whose parameters' lengths are not known; `known`: those whose values must be, and why."""
 
     def __init__(
-        self, target: Compiler, program: Program, options: CompileOptions, known: Mapping[str, str]
+        self, target: Compiler, program: Callable[[], Program], options: CompileOptions, known: Mapping[str, str]
     ) -> None:
-        self.target, self.program, self.options, self.known = target, program, options, known
-        self.stages: Kept[_Stage] = Kept(options.max_specialisations)
+        self.target, self.options, self.known = target, options, known
+        self._program = program
+        self.stages: Kept[Stage] = Kept(options.max_specialisations)
 
-    def stage(self, shapes: Mapping[str, Shape], values: Arrays) -> _Stage:
-        lens = tuple((s.type, s.lens) for s in shapes.values())
-        key = (lens, *(fingerprint(values[n]) for n in self.known))
-        return self.stages.get(key, lambda: _Stage(self, shapes, values))
+    @cached_property
+    def program(self) -> Program:
+        """Of a file it is read when there is something to compile."""
+        return self._program()
 
-    def run(self, arrays: Arrays, passed: list[_Stage]) -> list[np.ndarray]:
-        return self.stage_for(arrays).run(arrays, passed)
+    def stage(self, lens: Lens, values: Arrays) -> Stage:
+        return self.stages.get(self._key(lens, values), lambda: self._compiled(lens, values))
 
-    def stage_for(self, arrays: Arrays) -> _Stage:
-        shapes = {n: Shape(i.shape.type, arrays[n].shape) for n, i in self.program.main.parameters.items()}
-        return self.stage(shapes, {n: np.array(arrays[n]) for n in self.known})
+    def keep(self, lens: Lens, stage: Stage) -> None:
+        self.stages.get(self._key(lens, {}), lambda: stage)
 
-    def profile(self, arrays: Arrays, runs: int) -> list[float]:
-        return self.stage_for(arrays).profile(arrays, runs)
+    def _key(self, lens: Lens, values: Arrays) -> Hashable:
+        return tuple(lens.values()), tuple(fingerprint(values[n]) for n in self.known)
+
+    def stage_for(self, arrays: Arrays) -> Stage:
+        return self.stage({n: a.shape for n, a in arrays.items()}, {n: np.array(arrays[n]) for n in self.known})
+
+    def _compiled(self, lens: Lens, values: Arrays) -> Stage:
+        start = time.perf_counter()
+        types = {n: i.shape.type for n, i in self.program.main.parameters.items()}
+        made = specialise(self.program.main, {n: Shape(types[n], lens[n]) for n in types}, values)
+        cut = split(made)
+        stage = Whole(self.target.compile(made.program, self.options)) if cut.whole else Cut(self, made, cut)
+        what = ", ".join(f"{n} {d}" for n, d in lens.items())
+        log.info("compiled for %s in %.2f s", what, time.perf_counter() - start)
+        return stage
 
 
 def fingerprint(value: np.ndarray) -> bytes:
@@ -184,21 +255,41 @@ def fingerprint(value: np.ndarray) -> bytes:
     return data if len(data) <= SMALL else hashlib.sha256(data).digest()
 
 
-class _Stage:
+def arguments(executable: Executable, arrays: Arrays) -> list[Argument]:
+    return [Argument.of(np.ascontiguousarray(arrays[n])) for n in executable.parameters]
+
+
+class Whole:
+    """A part compiled for one set of lengths, all of it."""
+
+    def __init__(self, executable: Executable) -> None:
+        self.executable = executable
+
+    @property
+    def steps(self) -> Sequence[Step]:
+        return self.executable.steps
+
+    def run(self, arrays: Arrays, passed: list[Stage]) -> list[np.ndarray]:
+        passed.append(self)
+        return [r.array for r in self.executable.run(arguments(self.executable, arrays), None)]
+
+    def profile(self, arrays: Arrays, runs: int) -> list[float]:
+        return self.executable.profile(arguments(self.executable, arrays), runs)
+
+
+class Cut:
     """A part for one set of lengths: what could be compiled, what NumPy does next, and the part that remains."""
 
-    def __init__(self, part: _Part, shapes: Mapping[str, Shape], values: Arrays) -> None:
-        start = time.perf_counter()
-        made = specialise(part.program.main, shapes, values)
-        cut = split(made)
-        self.cut, self.executable = cut, None
+    def __init__(self, part: _Part, made: Specialised, cut: Split) -> None:
+        self.cut, self.before, self.rest = cut, None, None
+        main = made.program.main
         if cut.wanted:
-            self.executable = part.target.compile(cut.static, part.options)
-        self.rest = _Part(part.target, cut.rest, part.options, cut.known) if cut.rest else None
-        names = names_of(made.program.main)
+            self.before = Whole(part.target.compile(static_part(main, cut.wanted), part.options))
+        rest = cut.rest
+        if rest is not None:
+            self.rest = _Part(part.target, lambda: rest, part.options, cut.known)
+        names = names_of(main)
         self.host_steps = [Step(instruction_text(h, names), "host", h.origin, 0, 0) for h in cut.host]
-        lens = ", ".join(f"{n} {s.lens}" for n, s in shapes.items())
-        log.info("compiled for %s in %.2f s", lens, time.perf_counter() - start)
         for step in self.host_steps:
             log.info("runs on the host, by NumPy: %s", step.text)
         for name, why in cut.known.items():
@@ -206,14 +297,15 @@ class _Stage:
 
     @property
     def steps(self) -> list[Step]:
-        return [*(self.executable.steps if self.executable else ()), *self.host_steps]
+        return [*(self.before.steps if self.before else ()), *self.host_steps]
 
-    def run(self, arrays: Arrays, passed: list[_Stage]) -> list[np.ndarray]:
+    def run(self, arrays: Arrays, passed: list[Stage]) -> list[np.ndarray]:
         passed.append(self)
         values = self._values(arrays)
         late: Sequence[np.ndarray] = []
         if self.rest is not None:
-            late = self.rest.run({n: values(i) for n, i in self.cut.feeds.items()}, passed)
+            feeds = {n: values(i) for n, i in self.cut.feeds.items()}
+            late = self.rest.stage_for(feeds).run(feeds, passed)
         return self._gathered(values, late)
 
     def _gathered(self, values: Callable[[Instruction], Any], late: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -232,8 +324,8 @@ class _Stage:
     def _values(self, arrays: Arrays) -> Callable[[Instruction], Any]:
         """What the compiled part and then the host make of the inputs; by instruction."""
         found: dict[Instruction, Any] = {}
-        if self.executable is not None:
-            found = dict(zip(self.cut.wanted, self._compiled(arrays), strict=True))
+        if self.before is not None:
+            found = dict(zip(self.cut.wanted, self.before.run(arrays, []), strict=True))
 
         def value(ins: Instruction) -> Any:
             if isinstance(ins.op, Parameter):
@@ -244,23 +336,19 @@ class _Stage:
             found[ins] = ins.op.compute_with([value(i) for i in ins.inputs], ins.modules, _no_modules)
         return value
 
-    def _compiled(self, arrays: Arrays) -> list[np.ndarray]:
-        assert self.executable is not None
-        return [r.array for r in self.executable.run(self._arguments(arrays), None)]
-
-    def _arguments(self, arrays: Arrays) -> list[Argument]:
-        assert self.executable is not None
-        return [Argument.of(np.ascontiguousarray(arrays[n])) for n in self.executable.parameters]
-
     def profile(self, arrays: Arrays, runs: int) -> list[float]:
-        seconds = list(self.executable.profile(self._arguments(arrays), runs)) if self.executable else []
+        seconds = list(self.before.profile(arrays, runs)) if self.before else []
         start = time.perf_counter()
         values = self._values(arrays)
         spent = time.perf_counter() - start - sum(seconds)
         seconds += [max(spent, 0.0) / len(self.host_steps)] * len(self.host_steps) if self.host_steps else []
         if self.rest is not None:
-            seconds += self.rest.profile({n: values(i) for n, i in self.cut.feeds.items()}, runs)
+            feeds = {n: values(i) for n, i in self.cut.feeds.items()}
+            seconds += self.rest.stage_for(feeds).profile(feeds, runs)
         return seconds
+
+
+Stage = Whole | Cut
 
 
 def _no_modules(module: Module, args: Sequence[Any]) -> list[Any]:

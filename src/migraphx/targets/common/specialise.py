@@ -129,17 +129,21 @@ def _inner(program: Program, module: Module, inputs: Sequence[Instruction], env:
 class Split:
     """A program cut into what is static, what NumPy must do next, and the rest.
 
-    `static` gives `wanted`, which are instructions of the program that was cut, as are `host`; the values of `feeds`
-    are the parameters of `rest`, by name, and those in `known` must be known by value before `rest` can go on.
+    The static part gives `wanted`, which are instructions of the program that was cut, as are `host`; the values of
+    `feeds` are the parameters of `rest`, by name, and those in `known` must be known by value before `rest` can go on.
     """
 
-    static: Program
     wanted: list[Instruction]
     host: list[Instruction]
     rest: Program | None = None
     feeds: dict[str, Instruction] = field(default_factory=dict)
     known: dict[str, str] = field(default_factory=dict)  # and why
     outputs: list[Instruction] = field(default_factory=list)
+
+    @property
+    def whole(self) -> bool:
+        """Nothing had to be cut off."""
+        return self.rest is None and not self.host
 
 
 def split(made: Specialised) -> Split:
@@ -157,12 +161,11 @@ def split(made: Specialised) -> Split:
             late[ins] = None
         elif waits(ins):
             (late if ins.op.deferred or ins in made.needs else host)[ins] = None
-    cut = Split(made.program, [], list(host), outputs=list(main.outputs))
+    cut = Split([], list(host), outputs=list(main.outputs))
     if late:
         _rest(cut, made, late)
     used = [*(i for h in host for i in h.inputs), *cut.feeds.values(), *cut.outputs]
     cut.wanted = [i for i in dict.fromkeys(used) if i not in late and i not in host and not is_leaf(i)]
-    cut.static = _static(main, cut.wanted)
     return cut
 
 
@@ -170,9 +173,8 @@ def is_leaf(ins: Instruction) -> bool:
     return isinstance(ins.op, (Parameter, Literal))
 
 
-def _static(main: Module, wanted: Iterable[Instruction]) -> Program:
+def static_part(main: Module, wanted: Sequence[Instruction]) -> Program:
     """What `wanted` needs, as a program of its own that returns them."""
-    wanted = list(wanted)
     program, env = Program(), dict[Instruction, Instruction]()
     needed = _above(wanted)
     for ins in main:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,8 @@ from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.common.dynamic import DynamicExecutable
+from migraphx.targets.common.constants import Constants
+from migraphx.targets.common.dynamic import DynamicExecutable, restored
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.views import Buffer
@@ -38,6 +39,7 @@ from migraphx.targets.cpu.calls import LOOP, Call
 from migraphx.targets.cpu.codegen import Layout, generate
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.lower import Lowered, lower
+from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import build
 
 _REGISTERED = (  # imported for the lowerings they declare
@@ -62,29 +64,48 @@ PASSES: list[Pass] = [
 
 
 class CpuTarget:
-    """Generates C++ for the whole program and compiles it."""
+    """Generates C++ for the whole program and compiles it; programs may have their constants in common."""
 
     name = "cpu"
     passes: Sequence[Pass] = PASSES
 
+    def __init__(self, constants: Constants | None = None) -> None:
+        self.constants = constants
+
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
-            return DynamicExecutable(self, program, options)
+            return DynamicExecutable.of(CpuTarget(Constants()), program, options, available())
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         run_passes(program, PASSES)
         lowered = lower(program.main, options.fast_math)
         arena = plan_memory(lifetimes(lowered.calls))
         layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
         outputs = [s.as_standard() for s in program.main.output_shapes]
-        sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
+        weights = [self.constants.one(w) for w in lowered.weights] if self.constants else lowered.weights
+        sizes = table_bytes(arena, parameters.values(), outputs, weights)
         library = build(generate(lowered.calls, layout, sizes), "program")
         steps = steps_of(lowered)
-        return CpuExecutable(
-            library, parameters, outputs, lowered.weights, arena, lowered.checks, options.num_threads, steps
-        )
+        return CpuExecutable(library, parameters, outputs, weights, arena, lowered.checks, options.num_threads, steps)
 
-    def restore(self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> Executable | None:
-        return None if data.get("dynamic") else restore(data, tensors, trust_code)
+    def restore(
+        self,
+        data: dict[str, Any],
+        tensors: dict[str, np.ndarray],
+        trust_code: bool,
+        program: Callable[[], Program],
+        options: CompileOptions,
+    ) -> Executable | None:
+        if "dynamic" not in data:
+            return restore(data, tensors, trust_code)
+        return restored(
+            CpuTarget(Constants(tensors.values())),
+            data["dynamic"],
+            tensors,
+            lambda one, own: restore(one, own, trust_code),
+            program,
+            options,
+            available(),
+        )
 
 
 def steps_of(lowered: Lowered) -> list[Step]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,13 @@ class RefTarget:
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         return RefExecutable(program)
 
-    def restore(self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> Executable | None:
+    def restore(
+        self,
+        data: dict[str, Any],
+        tensors: dict[str, np.ndarray],
+        trust_code: bool,
+        program: Callable[[], Program],
+        options: CompileOptions,
+    ) -> Executable | None:
         """None: there is nothing to restore but the program."""
         return None
