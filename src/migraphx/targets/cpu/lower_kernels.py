@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape, permuted
@@ -25,6 +26,9 @@ from migraphx.targets.cpu.gen_reduce import reduce_call
 from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_views import fill
 from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd, panel
+
+
+MANY_ROWS = {"half": 8, "bf16": 32}
 
 
 @lowers("pointwise")
@@ -112,12 +116,28 @@ def any_dot(
         rows = loops([a], None, range(rank - 1))
         if shared and rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
             k, n = value.shape[-2:]
-            matrix = value[(0,) * (rank - 2)]
-            packed = x.packed((*key, "dot"), lambda: pack_dot(matrix))
+            matrix, name = value[(0,) * (rank - 2)], "dot"
+            if widens(a, rows.lens[0]):
+                a, name = as_floats(x, a, origin), "float dot"
+                rows = loops([a], None, range(rank - 1))
+            packed = x.packed((*key, name), lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False)))
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
             x.call(gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
             return
     x.call(dot_call(a, x.view(operands[1]), epilogue, origin))
+
+
+def widens(view: View, rows: int) -> bool:
+    """Whether narrow floats become floats first, which are quicker to multiply, from so many rows on."""
+    return view.type in MANY_ROWS and rows >= MANY_ROWS[view.type]
+
+
+def as_floats(x: Lowered, view: View, origin: str) -> View:
+    """A copy, in the same order: what is read many times is widened once."""
+    order = sorted(range(len(view.lens)), key=lambda d: -view.strides[d])
+    wide = x.temporary(permuted("float", view.lens, order))
+    x.convert(view, wide, origin)
+    return wide
 
 
 def any_convolution(
@@ -141,7 +161,11 @@ def any_convolution(
     n_groups = attributes["group"]
     if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
         x.call(depthwise_call(source, _depthwise_weights(x, operands[1], origin), window, epilogue, origin))
-    elif constant is None:
+        return
+    if widens(source, source.lens[0] * int(np.prod(window.out))) and constant is not None:
+        source = channels_last(x, as_floats(x, source, origin), origin)
+        constant = constant[0].astype(np.float32), (*constant[1], "float")
+    if constant is None:
         packed = packed_at_run_time(x, split(x.view(operands[1]), 0, weights[0] // n_groups), origin)
         x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
     elif x.fast_math and _suits_winograd(source, constant[0], window, n_groups):

@@ -16,19 +16,20 @@
 namespace mgx {
 
 inline constexpr int FEW_ROWS = 4;
-inline constexpr int64_t PANELS_AT_ONCE = 4;  // enough for AMX
+// Panels that are floats at a time: those of a tile, more where AMX must pay for splitting A.
+inline constexpr int64_t PANELS_AT_ONCE = 8, PANELS_OF_FEW = 2, FEW_FOR_AMX = 64;
 
 struct Int4Gemm {
     int64_t m, n, k, lda, block;
 };
 inline constexpr int64_t int4_scratch(int64_t k) { return engine_scratch(1) + round64(k * PANELS_AT_ONCE * NR * 4); }
 
-// The epilogue of a part of the matrix that begins at this row and column.
+// The epilogue of a part of the matrix that begins at this column.
 template <class Epi> struct Part {
     const Epi& epi;
-    int64_t row, col;
+    int64_t col;
     template <class V, class... N> MGX_INLINE void operator()(int64_t r, int64_t c, V acc, N... n) const {
-        epi(row + r, col + c, acc, n...);
+        epi(r, col + c, acc, n...);
     }
 };
 
@@ -90,10 +91,10 @@ MGX_NOINLINE void int4_gemm(
     const Team& team, const Int4Gemm& g, const float* a, const uint8_t* codes, const float* scales,
     const Epi& epi, char* scratch, bool fast = false) {
     const int64_t panels = ceil_div(g.n, NR), code_step = g.k * LANES, scale_step = g.k / g.block * NR;
+    const Range mine = team.share(panels);  // of columns: each becomes floats once
     if (g.m <= FEW_ROWS) {
         float* tile = reinterpret_cast<float*>(scratch);
         const auto run = g.m == 1 ? int4_rows<1> : g.m == 2 ? int4_rows<2> : g.m == 3 ? int4_rows<3> : int4_rows<4>;
-        const Range mine = team.share(panels);
         for (int64_t p = mine.begin; p < mine.end && g.m > 0; ++p) {
             run(a, g, codes + p * code_step, scales + p * scale_step, tile);
             finish<float, Epi>(&epi, 0, p * NR, int(g.m), int(least(NR, g.n - p * NR)), NR, tile);
@@ -101,15 +102,13 @@ MGX_NOINLINE void int4_gemm(
         return;
     }
     float* wide = reinterpret_cast<float*>(scratch + engine_scratch(1));
-    const Grid grid = divide(team, g.m, panels, g.k);
-    const Range rows = grid.rows;
-    for (int64_t p = grid.panels.begin, np; p < grid.panels.end; p += np) {
-        np = least(PANELS_AT_ONCE, grid.panels.end - p);
+    const int64_t most = g.m < FEW_FOR_AMX ? PANELS_OF_FEW : PANELS_AT_ONCE;
+    for (int64_t p = mine.begin, np; p < mine.end; p += np) {
+        np = least(most, mine.end - p);
         for (int64_t j = 0; j < np; ++j)
             int4_panel(g, codes + (p + j) * code_step, scales + (p + j) * scale_step, wide + j * g.k * NR);
-        const Gemm part{rows.size(), least(np * NR, g.n - p * NR), g.k, g.lda};
-        gemm<float>(
-            Team{0, 1, team.b}, part, a + rows.begin * g.lda, wide, Part<Epi>{epi, rows.begin, p * NR}, scratch, fast);
+        const Gemm part{g.m, least(np * NR, g.n - p * NR), g.k, g.lda};
+        gemm<float>(Team{0, 1, team.b}, part, a, wide, Part<Epi>{epi, p * NR}, scratch, fast);
     }
 }
 
