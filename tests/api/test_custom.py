@@ -11,6 +11,7 @@ import migraphx
 from migraphx.ir.operation import ShapeError
 from migraphx.targets.cpu.lower import UnsupportedOperator
 from migraphx.targets.cpu.toolchain import CompilerError
+from tests.tolerances import assert_close
 
 
 class Scaled(migraphx.custom_op, name="test::scaled"):
@@ -112,8 +113,8 @@ def test_answers(target: str) -> None:
     assert [s.lens() for s in p.get_output_shapes()] == [[6, 40], [40], [6, 40]]
     p.compile(migraphx.get_target(target))
     first, norms, relu = (np.array(a) for a in p.run({"x": X}))
-    np.testing.assert_allclose(first, X * -3 + 3, rtol=1e-6, atol=1e-6)
-    np.testing.assert_allclose(norms, np.linalg.norm(X.astype(np.float64), axis=0) + 3, rtol=1e-12)
+    assert_close(first, X * -3 + 3)
+    assert_close(norms, np.linalg.norm(X.astype(np.float64), axis=0) + 3)
     np.testing.assert_array_equal(relu, np.maximum(first, 0))
 
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import migraphx
+from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(0)
 
@@ -32,14 +33,14 @@ def answer(name: str, *inputs: np.ndarray | None, **attributes: Any) -> np.ndarr
 
 def test_dot_broadcasts_its_batches() -> None:
     x, y = numbers(5, 1, 2, 3), numbers(4, 3, 2)
-    np.testing.assert_allclose(answer("dot", x, y), x @ y, rtol=1e-5, atol=1e-6)
+    assert_close(answer("dot", x, y), x @ y)
 
 
 def test_gemm() -> None:
     x, y, c = numbers(3, 2), numbers(4, 3), numbers(4)
     want = 0.5 * x.T @ y.T + 2 * c
     found = answer("gemm", x, y, c, alpha=0.5, beta=2.0, transA=True, transB=True)
-    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
+    assert_close(found, want)
     np.testing.assert_allclose(answer("gemm", x, numbers(2, 3), beta=0.0).shape, (3, 3))
 
 
@@ -56,10 +57,10 @@ def test_convolution_with_bias() -> None:
     options: dict[str, Any] = {"strides": [2, 1], "dilations": [1, 2], "group": 2}
     tx, tw, tb = torch.from_numpy(x), torch.from_numpy(w), torch.from_numpy(bias)
     want = torch.nn.functional.conv2d(tx, tw, tb, stride=(2, 1), dilation=(1, 2), groups=2)
-    np.testing.assert_allclose(answer("convolution", x, w, bias, **options), want.numpy(), rtol=1e-4, atol=1e-5)
+    assert_close(answer("convolution", x, w, bias, **options), want.numpy())
     same = torch.nn.functional.conv2d(tx, tw, padding="same", groups=2)
     found = answer("convolution", x, w, group=2, auto_pad="SAME_UPPER")
-    np.testing.assert_allclose(found, same.numpy(), rtol=1e-4, atol=1e-5)
+    assert_close(found, same.numpy())
     even = numbers(6, 2, 4, 4)
     halves = [answer("convolution", x, even, group=2, auto_pad=f"SAME_{side}") for side in ("UPPER", "LOWER")]
     assert halves[0].shape == halves[1].shape == (2, 6, 9, 8) and not np.array_equal(halves[0], halves[1])
@@ -74,7 +75,7 @@ def test_quantize_and_back_by_slice_and_by_block() -> None:
     want = torch.fake_quantize_per_channel_affine(torch.from_numpy(x), torch.from_numpy(scale), places, 1, 0, 255)
     q = answer("quantizelinear", x, scale, zero)
     assert q.dtype == np.uint8
-    np.testing.assert_allclose(answer("dequantizelinear", q, scale, zero), want.numpy(), rtol=1e-6, atol=1e-6)
+    assert_close(answer("dequantizelinear", q, scale, zero), want.numpy())
     blocks = answer("dequantizelinear", q, np.array([[0.5, 2], [1, 4]], np.float32), block_size=2)
     np.testing.assert_array_equal(blocks, q * np.repeat(np.array([[0.5, 2], [1, 4]], np.float32), 2, axis=1))
     assert answer("quantizelinear", x, scale[:1], output_type="int8").dtype == np.int8

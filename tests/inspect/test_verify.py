@@ -26,6 +26,7 @@ from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.registry import TARGETS, get_target
 from tests.inspect.targets import WrongKernel, WrongPass, WrongTogether, chain, numbers
+from tests.tolerances import assert_close
 from tests.writers.programs import rich
 
 INPUTS = {"x": numbers()}
@@ -69,7 +70,7 @@ def test_double_uses_double_precision() -> None:
     value = numbers((64, 64)).astype(np.float16)
     (got,) = on_ref(p, {"x": value}, double=True)
     assert got.dtype == np.float64
-    np.testing.assert_allclose(got.item(), np.square(value.astype(np.float64)).sum(), rtol=1e-12)
+    assert_close(got.item(), np.square(value.astype(np.float64)).sum())
     (plain,) = on_ref(p, {"x": value}, double=False)
     assert plain.dtype == ml_dtypes.bfloat16
 

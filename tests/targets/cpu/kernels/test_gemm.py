@@ -166,4 +166,4 @@ def test_nan_and_inf_stay_in_their_row_and_column(isa: str) -> None:
     lib.dot_f32(sizes, pointer(a), pointer(packed), pointer(out.array), ctypes.c_int64(50), 2)
     want = a.astype(np.float64) @ b.astype(np.float64)
     out.check()
-    np.testing.assert_allclose(out.array, want, rtol=1e-4, atol=1e-5)
+    assert_close(out.array, want)
