@@ -15,8 +15,8 @@ from migraphx.onnx.convolution import check_kernel, windows, with_bias
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.movement import padded
 from migraphx.onnx.registry import converter
-from migraphx.onnx.sampling import picked, taps
 from migraphx.ops.composites import bound
+from migraphx.ops.composites_sampling import picked, taps
 
 Value = Instruction
 Lens = Sequence[int]

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_migraphx.dynamo.decompositions import decompositions
 from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
-from torch_migraphx.dynamo.strides import with_strides
+from torch_migraphx.dynamo.strides import in_memory_order, turned_back, with_strides
 from torch_migraphx.lower import lower
 from torch_migraphx.options import Options
 
@@ -89,12 +89,13 @@ def _static_inputs(gm: fx.GraphModule) -> set[int]:
     }
 
 
-def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Runner:
+def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """Without AOTAutograd: Torch IR to acc operators to a program."""
     if is_symbolic(gm):
         to_acc(gm, inputs)  # where it needs AOTAutograd it says so now: a call could not go there
         return _runner(gm, inputs, options, _static_inputs(gm), to_acc)
-    return _runner(to_acc(gm, inputs), inputs, options, _static_inputs(gm))
+    gm, backs = in_memory_order(gm)
+    return turned_back(_runner(to_acc(gm, inputs), inputs, options, _static_inputs(gm)), backs)
 
 
 def _runner(

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
+from torch import fx
 
 import migraphx
 
@@ -122,6 +123,7 @@ class Builder:
     def __init__(self, module: migraphx.module) -> None:
         self.module = module
         self.words: list[str] = []  # every operator and macro asked for, in order
+        self.node: fx.Node | None = None  # what is being converted
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         name = name.rstrip("_")

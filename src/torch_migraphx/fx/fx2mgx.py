@@ -123,7 +123,7 @@ class MGXInterpreter(fx.Interpreter):
     # ---- nodes ----
 
     def run_node(self, n: fx.Node) -> Any:
-        self.node = n
+        self.node = self.builder.node = n
         origin = origin_of(n)
         if origin and hasattr(self.main, "set_origin"):  # AMD's own API has no origins
             self.main.set_origin(origin)

@@ -242,6 +242,20 @@ def test_outputs_that_are_views_of_inputs(dynamic):
             assert x.tolist() == [[7, 1], [3, 9], *[[3, 3]] * (n - 2)]
 
 
+def test_outputs_have_the_strides_of_eager():
+    """What can be viewed in eager can be viewed here."""
+
+    def fn(x):
+        return torch.relu(x).transpose(1, 2), x * 2, (x + 1).permute(2, 0, 1).exp(), (x * 3).expand(2, 2, 3, 4)
+
+    with torch.no_grad():
+        for x in (torch.randn(2, 3, 4), torch.randn(2, 4, 3).transpose(1, 2)):
+            torch._dynamo.reset()  # not for any strides
+            got, want = compiled(fn)(x), fn(x)
+            same(got, want)
+            assert [g.stride() for g in got[:3]] == [w.stride() for w in want[:3]]
+
+
 def test_changes_in_place_of_any_length():
     """Nothing is forgotten where sizes are symbols, and what needs AOTAutograd goes there."""
 
@@ -316,6 +330,22 @@ def test_what_the_engine_cannot_take_runs_in_torch(caplog):
     with caplog.at_level(logging.WARNING):
         same(compiled(fn)(x), fn(x), scale=100)
     assert "runs in torch" in caplog.text and "svd" in caplog.text and "test_backends.py" in caplog.text
+
+
+def test_what_is_traced_again_keeps_its_lines(caplog):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x):
+            return self.attention(x, x, x, need_weights=False)[0]
+
+    model, x = Model().eval(), torch.randn(2, 3, 8)
+    with torch.no_grad(), caplog.at_level(logging.INFO):
+        same(compiled(model, verbose_log=True)(x), model(x))
+    became = [r.getMessage() for r in caplog.records if " became " in r.getMessage() and "acc_ops" in r.getMessage()]
+    assert became and all("test_backends.py" in line for line in became)
 
 
 def test_graph_break_and_data_dependent_control_flow():

@@ -25,9 +25,10 @@ prims = torch.ops.prims
 
 FLOAT_FUNCTIONS = {
     "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh",
-    "cos": "cos", "cosh": "cosh", "erf": "erf", "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p",
-    "log2": "log2", "reciprocal": "recip", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh",
-    "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
+    "cos": "cos", "cosh": "cosh", "digamma": "digamma", "erf": "erf", "erfinv": "erfinv", "exp": "exp",
+    "expm1": "expm1", "lgamma": "lgamma", "log": "log", "log1p": "log1p", "log2": "log2", "reciprocal": "recip",
+    "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan",
+    "tanh": "tanh",
 }  # fmt: skip
 """torch's name -> the engine's: floats to floats, integers are promoted to the default type."""
 

@@ -9,11 +9,15 @@ from typing import Any
 import torch
 
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, rank, spread
-from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.converter_registry import converter, named
 from torch_migraphx.fx.converters.image import adaptive
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
 aten = torch.ops.aten
+
+MODES = ("bilinear", "nearest", "bicubic")
+PADDING = ("zeros", "border", "reflection")
+"""What the numbers of aten::grid_sampler mean."""
 
 NEAREST = {"nearest": "asymmetric", "nearest-exact": "tf_half_pixel_for_nn"}
 SMOOTH = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
@@ -103,3 +107,19 @@ for _word, _n in (("linear1d", 1), ("bilinear2d", 2), ("trilinear3d", 3), ("bicu
     _op = getattr(aten, f"upsample_{_word}")
     converter(_op.default)(_smooth(_word[:-2], _n))
     converter(_op.vec)(_upsample(_word[:-2], _n))
+
+
+@converter(
+    *(acc_ops.grid_sample, named(aten.grid_sampler.default, interpolation_mode="mode")),
+    named(aten.grid_sampler_2d.default, interpolation_mode="mode"),
+    named(aten.grid_sampler_3d.default, interpolation_mode="mode"),
+)
+def grid_sample(
+    b: Builder, input: Value, grid: Value, mode: str | int = "bilinear", padding_mode: str | int = "zeros",
+    align_corners: bool | None = None,
+) -> Value:  # fmt: skip
+    return b.grid_sample(
+        input, grid, mode=MODES[mode] if isinstance(mode, int) else mode,
+        padding_mode=PADDING[padding_mode] if isinstance(padding_mode, int) else padding_mode,
+        align_corners=bool(align_corners),
+    )  # fmt: skip

@@ -125,6 +125,42 @@ def diagonal(b: Builder, input: Value, offset: int = 0, dim1: int = 0, dim2: int
     return b.gather(b.view(x, [*outer, rows * columns]), b.literal(places), axis=len(outer))
 
 
+def _dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+    """The dimensions in the order in which they fill memory without gaps; None where they do not."""
+    order = sorted(range(len(sizes)), key=lambda d: (sizes[d] > 1, -strides[d]))
+    step = 1
+    for d in reversed([d for d in order if sizes[d] > 1]):
+        if strides[d] != step:
+            return None
+        step *= sizes[d]
+    return order
+
+
+@converter(aten.as_strided.default)
+def as_strided(
+    b: Builder, input: Value, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Value:
+    """Elements by their place in memory, where torch has them: the traced value says it."""
+    traced = b.node.all_input_nodes[0].meta.get("val") if b.node is not None else None
+    order = _dense_order(traced.shape, traced.stride()) if isinstance(traced, torch.Tensor) else None
+    if traced is None or order is None:
+        raise UnsupportedError("as_strided of a tensor that has gaps in memory, or whose strides are not known")
+    flat = b.view(b.permute(input, order), [math.prod(lens(input))])
+    first = 0 if storage_offset is None else storage_offset - int(traced.storage_offset())
+    if 0 in size:
+        return b.full(0, dtype_of(input), size)
+    wanted = _dense_order(size, stride)
+    if wanted is not None and first == 0 and math.prod(size) == traced.numel():
+        back = sorted(range(len(size)), key=wanted.__getitem__)
+        return b.permute(b.view(flat, [size[d] for d in wanted]), back)
+    places = torch.full(tuple(size), first)
+    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
+        places += (torch.arange(n) * step).reshape(n, *(1,) * (len(size) - 1 - d))
+    if places.min() < 0 or places.max() >= traced.numel():
+        raise UnsupportedError("as_strided reads memory outside its input")
+    return b.gather(flat, b.literal(places), axis=0)
+
+
 # ---- another order ----
 
 

@@ -111,6 +111,8 @@ BY_TARGET: dict[str, list[Sample]] = {  # converters that are made in a loop, by
     **each(["cos", "sin", "tan", "atan", "asinh", "erf", "exp", "expm1", "sigmoid", "sinh", "cosh", "tanh"], ANY_UNARY),
     **each(["acos", "asin", "atanh"], INSIDE),
     **each(["log", "log1p", "log2", "reciprocal", "rsqrt", "sqrt"], POSITIVE),
+    **each(["digamma", "lgamma"], [{"input": f(3, 5, low=-6, high=20)}, {"input": i(4, low=1)}, {"input": -NAN}]),
+    "erfinv": [*INSIDE[:1], {"input": torch.tensor([1.0, -1.0, 0.0, -0.0, math.nan, 1.5, 0.99999])}],
     "acosh": [{"input": f(3, 5, low=1.1, high=4)}],
     **each(["ceil", "floor", "trunc"], ANY_UNARY),
     **each(["abs", "neg"], ANY_UNARY),

@@ -33,6 +33,8 @@ from tests.torch_migraphx.fx.converters.samples import (
     recurrent,
 )
 
+GRID3D = {"input": f(2, 3, 5, 4, 3), "grid": f(2, 3, 2, 3, 3, low=-1.4, high=1.4), "align_corners": False}
+
 BY_CONVERTER: dict[str, list[Sample]] = {
     "activation.relu": ACT,
     "activation.hardtanh": [*ACT, {"input": f(4), "min_val": -0.5, "max_val": 0.7}],
@@ -151,6 +153,21 @@ BY_CONVERTER: dict[str, list[Sample]] = {
     ],
     "creation.linspace": [{"start": 0.0, "end": 1.0, "steps": 5}],
     "creation.eye": [{"n": 3}, {"n": 3, "m": 2}],
+    "resize.grid_sample": [
+        *over(
+            [{"input": f(2, 3, 5, 4), "grid": f(2, 3, 6, 2, low=-1.4, high=1.4), "align_corners": False}],
+            [
+                {"mode": "bilinear", "padding_mode": "reflection"},
+                {"mode": "nearest", "padding_mode": "border", "align_corners": True},
+                {"mode": "bicubic", "padding_mode": "zeros"},
+                {"mode": 0, "padding_mode": 0, "align_corners": True},
+                {"mode": 1, "padding_mode": 2},
+                {"mode": 2, "padding_mode": 1},
+            ],
+        ),
+        GRID3D | {"mode": 0, "padding_mode": 1},
+        GRID3D | {"mode": "nearest", "padding_mode": "zeros"},
+    ],
     "image.max_pool2d_with_indices": POOL[2],
     "image.max_pool3d_with_indices": POOL[3],
     "image.pad": [
@@ -484,6 +501,12 @@ BY_CONVERTER: dict[str, list[Sample]] = {
     "shape.tensor_split": [
         {"input": f(7, 2), "indices_or_sections": 3},
         {"input": f(7, 2), "indices_or_sections": (1, 4)},
+    ],
+    "shape.as_strided": [
+        {"input": f(3, 4), "size": [12], "stride": [1]},
+        {"input": f(2, 3, 4).permute(2, 0, 1), "size": [4, 3, 2], "stride": [1, 4, 12]},
+        {"input": f(4, 3).t(), "size": [3, 3], "stride": [3, 1], "storage_offset": 2},
+        {"input": f(3, 1, 4), "size": [5, 2], "stride": [2, 1]},
     ],
     "shape.unbind": [SIZES, SIZES | {"dim": -1}],
     "recurrent.lstm": recurrent(4, 2),

@@ -62,6 +62,7 @@ class AccRewritingTracer(fx.Tracer):
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.output_class: type | None = None
         self._paused = False
+        self._replayed: fx.Node | None = None
         self._samples = tuple(sample_inputs)
         self._leaf_modules = tuple(leaf_modules)
         self._attribute_names: dict[int, str] = {}
@@ -113,11 +114,12 @@ class AccRewritingTracer(fx.Tracer):
         self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
     ) -> tuple[Callable[..., Any], list[Any]]:
         """One placeholder for each sample input, named as forward's parameter."""
-        names = _input_names(root_fn, len(self._samples))
+        graph = self.root.graph if isinstance(self.root, fx.GraphModule) else None
+        names = _input_names(root_fn, graph, len(self._samples))
         inputs = [self._input(name, sample) for name, sample in zip(names, self._samples, strict=True)]
 
         def run(*args):  # fx would print annotations as those of the graph
-            out = root_fn(*args)
+            out = root_fn(*args) if graph is None else _Replay(self).run(*args[1:])
             self.output_class = type(out)
             return out
 
@@ -156,7 +158,7 @@ class AccRewritingTracer(fx.Tracer):
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         """A node that knows its line in the user's source."""
         node = super().create_node(*args, **kwargs)
-        origin = current_origin()
+        origin = current_origin() if self._replayed is None else self._replayed.stack_trace
         if origin is not None:
             node.stack_trace = origin
         return node
@@ -175,6 +177,8 @@ class AccRewritingTracer(fx.Tracer):
         """Record an operation; what depends on shapes and types only is answered and not recorded."""
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             raise AccTraceError("a symbolic trace does not keep autocast regions; use torch.compile")
+        if target in ("as_strided", torch.as_strided):
+            raise AccTraceError("as_strided: acc operators say nothing of memory; use the ATen tracer or torch.compile")
         if kind == "call_function":
             decomposition = DECOMPOSITIONS.get(target)
             if decomposition is not None:
@@ -239,6 +243,19 @@ class AccRewritingTracer(fx.Tracer):
             self._paused = False
 
 
+class _Replay(fx.Interpreter):
+    """Runs a graph that is traced again: what becomes of a node has the node's line in the user's source."""
+
+    def __init__(self, tracer: AccRewritingTracer) -> None:
+        assert isinstance(tracer.root, fx.GraphModule)
+        super().__init__(tracer.root)
+        self._tracer = tracer
+
+    def run_node(self, n: fx.Node) -> Any:
+        self._tracer._replayed = n
+        return super().run_node(n)
+
+
 def _is_plain(value: Any) -> bool:
     """Whether `value` holds no tensor."""
     return not any(isinstance(v, torch.Tensor) for v in tree_leaves(value))
@@ -255,8 +272,10 @@ def _is_known(function: Any) -> bool:
     return module.split(".")[0] in ("torch", "_operator", "operator", "builtins", "math", "torch_migraphx")
 
 
-def _input_names(forward: Callable[..., Any], count: int) -> list[str]:
-    """The names of the first `count` inputs of a forward method, which may end in *args."""
+def _input_names(forward: Callable[..., Any], graph: fx.Graph | None, count: int) -> list[str]:
+    """The names of the first `count` inputs of a graph, or of a forward method, which may end in *args."""
+    if graph is not None:
+        return [str(n.target) for n in graph.nodes if n.op == "placeholder"]
     names: list[str] = []
     for parameter in list(inspect.signature(forward).parameters.values())[1:]:
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
