@@ -154,6 +154,18 @@ def test_autocast_replaces_parameters_in_their_order() -> None:
     assert programs[0] == programs[1]
 
 
+def test_values_that_were_zero_in_calibration_have_a_scale() -> None:
+    p = migraphx.program()
+    b = Builder(p._impl.main)
+    weights = random(4, 3)
+    weights[:, 1] = 0
+    x = p._impl.main.add_parameter("x", Shape("float", (2, 4)))
+    p._impl.main.add_return([b.dot(x, b.literal(weights))])
+    migraphx.quantize_int8(p, migraphx.get_target("ref"), [{"x": np.zeros((2, 4), np.float32)}])
+    ones = np.ones((2, 4), np.float32)
+    assert relative_error(result(p, "ref", {"x": ones}), ones @ weights) < 0.02
+
+
 def test_bad_input() -> None:
     p, target = network(), migraphx.get_target("ref")
     with pytest.raises(ValueError, match="cannot quantize 'relu'"):
