@@ -48,6 +48,9 @@ def if_(b: OnnxBuilder, condition: Value, *, then_branch: Graph, else_branch: Gr
             module_of(b, f"{graph.name or 'if'}_", lambda inner, graph=graph: b.subgraph(graph, into=inner))
             for graph in (then_branch, else_branch)
         ]
+        first, second = ([(o.shape.type, o.shape.lens) for o in m.outputs] for m in modules)
+        if first != second:
+            raise OnnxError(f"its branches give {first} and {second}")
     except OnnxError as error:
         error.inputs |= parameters(condition)  # with a condition known now, one branch would not matter
         error.values = (*error.values, condition)
