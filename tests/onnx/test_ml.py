@@ -9,6 +9,7 @@ from onnx import helper, numpy_helper
 from sklearn.ensemble import GradientBoostingRegressor, RandomForestClassifier
 from sklearn.svm import SVR
 
+import migraphx
 import migraphx.backend as backend
 from migraphx.onnx.graph import OnnxError
 from tests.onnx.one_node import theirs
@@ -57,7 +58,8 @@ def test_features():
     check("ArrayFeatureExtractor", X, np.array([[3, 0]]))
     check("Binarizer", X, threshold=0.25)
     for norm in ("MAX", "L1", "L2"):
-        check("Normalizer", np.abs(X), norm=norm)
+        check("Normalizer", X - 2, norm=norm)
+        check("Normalizer", np.zeros_like(X), norm=norm)
 
 
 def test_labels():
@@ -143,8 +145,64 @@ def test_two_classes_by_one_weight():
     tree: dict[str, Any] = {"nodes_treeids": [0] * 3, "nodes_nodeids": [0, 1, 2], "nodes_featureids": [1, 0, 0]}
     tree |= {"nodes_modes": ["BRANCH_GT", "LEAF", "LEAF"], "nodes_values": [0.1, 0.0, 0.0]}
     tree |= {"nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0], "class_ids": [0, 0]}
-    tree |= {"class_treeids": [0, 0], "class_nodeids": [1, 2], "class_weights": [0.7, -1.2]}
-    check("TreeEnsembleClassifier", X, outputs=2, classlabels_int64s=[0, 1], post_transform="LOGISTIC", **tree)
+    tree |= {"class_treeids": [0, 0], "class_nodeids": [1, 2], "classlabels_int64s": [4, 2]}
+    for weights in ([0.7, -1.2], [0.7, 0.2]):
+        for base in ({}, {"base_values": [0.1]}, {"base_values": [-0.4]}):
+            for how in ("NONE", "LOGISTIC", "SOFTMAX"):
+                given = tree | base | {"class_weights": weights, "post_transform": how}
+                check("TreeEnsembleClassifier", X, outputs=2, **given)
+
+
+def machine(classes: int, probabilities: bool, **more: Any) -> Any:
+    """Support vectors {2, 3, 2}, of the first `classes`."""
+    counts = [2, 3, 2][:classes]
+    pairs, vectors = classes * (classes - 1) // 2, sum(counts)
+
+    def normal(*lens: int) -> list[float]:
+        return rng.standard_normal(lens).reshape(-1).tolist()
+
+    made: dict[str, Any] = {"vectors_per_class": counts, "support_vectors": normal(vectors, 4), "rho": normal(pairs)}
+    made |= {"coefficients": normal(classes - 1, vectors), "classlabels_ints": [7, 3, 5][:classes]}
+    if probabilities:
+        made |= {"prob_a": (-rng.random(pairs) - 0.5).tolist(), "prob_b": normal(pairs)}
+    return made | {"kernel_type": "RBF", "kernel_params": [0.4, 0.1, 2.0]} | more
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_support_vector_classifier(classes):
+    for how in ("NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"):
+        check("SVMClassifier", X, outputs=2, **machine(classes, False, post_transform=how))
+    for how in ("NONE", "SOFTMAX"):
+        check("SVMClassifier", X, outputs=2, **machine(classes, True, post_transform=how))
+    for kind in ("LINEAR", "POLY", "SIGMOID"):
+        check("SVMClassifier", X, outputs=2, **machine(classes, False, kernel_type=kind))
+    check("SVMClassifier", X, outputs=2, cpu=classes == 3, **machine(classes, True))
+
+
+def test_support_vector_classifier_without_vectors():
+    linear: dict[str, Any] = {"kernel_type": "LINEAR", "kernel_params": [0.0] * 3, "coefficients": rng.standard_normal(12).tolist(), "rho": [0.3]}
+    check("SVMClassifier", X, outputs=2, classlabels_ints=[7, 3, 5], **linear)
+
+
+def test_labels_that_are_strings():
+    """The scores come without the label; with it, the error says how to do without."""
+    node = helper.make_node("LinearClassifier", ["x"], ["y", "z"], domain=DOMAIN, coefficients=[0.5] * 4,
+                            intercepts=[0.1], classlabels_strings=["no", "yes"], post_transform="LOGISTIC")  # fmt: skip
+    after = helper.make_node("Identity", ["y"], ["label"])
+    maps = helper.make_node("ZipMap", ["z"], ["maps"], domain=DOMAIN, classlabels_strings=["no", "yes"])
+    infos = [helper.make_tensor_value_info("x", 1, X.shape)]
+    results = [onnx.ValueInfoProto(name=n) for n in ("label", "z", "maps")]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 3)]
+    graph = helper.make_graph([node, after, maps], "ml", infos, results)
+    data = helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    with pytest.raises(ValueError, match="output 'label': strings that a run would choose; output_names"):
+        migraphx.parse_onnx_buffer(data)
+    program = migraphx.parse_onnx_buffer(data, output_names=["z", "maps"])
+    program.compile(migraphx.get_target("ref"))
+    _, want, rows = theirs(data, {"x": X})
+    scores, columns = program.run({"x": X})
+    assert_close(np.array(scores), want)
+    assert_close(np.array(columns), np.array([[row["no"], row["yes"]] for row in rows.tolist()], np.float32))
 
 
 def test_bad_trees_are_named():

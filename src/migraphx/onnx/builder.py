@@ -176,7 +176,7 @@ def located(where: str, detail: Callable[[], str]) -> Iterator[None]:
 
 
 def _at(where: str, error: Exception, detail: Callable[[], str]) -> OnnxError:
-    made = OnnxError(f"node {where}: {error}{detail()}")
+    made = OnnxError(f"{where}: {error}{detail()}")
     made.located = True  # type: ignore[attr-defined]
     made.inputs = getattr(error, "inputs", made.inputs)
     made.values = getattr(error, "values", made.values)

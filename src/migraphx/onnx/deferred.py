@@ -18,9 +18,9 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
 from migraphx.ir.text import parse_shape
 from migraphx.onnx.builder import OnnxBuilder, Options, Scope
-from migraphx.onnx.graph import Graph, Model, Node, OnnxError, Reference, ValueInfo
+from migraphx.onnx.graph import Function, Graph, LaterStrings, Model, Node, OnnxError, Reference, ValueInfo
 from migraphx.onnx.importer import Imported, Importer, import_model
-from migraphx.onnx.order import captured
+from migraphx.onnx.order import all_nodes, captured
 
 LARGEST_BOUND = 2**24  # elements of an input up to which the model is read at its largest lengths
 
@@ -46,7 +46,8 @@ class OnnxNode(Operation, name="onnx"):
         data = json.loads(self.node)
         node = Node(**decoded(data["node"]))
         options = Options(max_loop_iterations=data["max_loop_iterations"], dynamic=True)
-        importer = Importer(Model(Graph("", []), {}), options, site.program)
+        functions = {(f["domain"], f["name"]): Function(**decoded(f["body"])) for f in data["functions"]}
+        importer = Importer(Model(Graph("", []), functions), options, site.program)
         b = OnnxBuilder(
             site.module, None, site.origin, site.program, options, importer, node, values=site.values,
             scope=Scope(dict(zip(data["names"], inputs, strict=True))),
@@ -59,6 +60,7 @@ class OnnxNode(Operation, name="onnx"):
                 raise
             raise ValueNeeded(str(error), sources(error.values, inputs)) from error
         made = tuple(b.scope.get(o) if o else None for o in node.outputs)
+        made = tuple(None if isinstance(v, LaterStrings) else v for v in made)
         return made[0] if len(made) == 1 else made
 
     def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
@@ -121,8 +123,8 @@ def sources(values: Sequence[Instruction], inputs: Sequence[Any]) -> list[Instru
 class Left:
     """Leaves nodes in the program; `bounds` are the shapes of values by call and name, as far as they are known."""
 
-    def __init__(self, bounds: Mapping[tuple[str, str], Shape]) -> None:
-        self.bounds = bounds
+    def __init__(self, bounds: Mapping[tuple[str, str], Shape], functions: Mapping[tuple[str, str], Function]) -> None:
+        self.bounds, self.functions = bounds, functions
         self.seen: dict[tuple[str, str], Shape] = {}
 
     def waits(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any]) -> bool:
@@ -138,6 +140,10 @@ class Left:
             "node": encoded(vars(kept), b.bindings),
             "names": names,
             "max_loop_iterations": b.options.max_loop_iterations,
+            "functions": [
+                {"domain": domain, "name": name, "body": encoded(vars(self.functions[domain, name]), None)}
+                for domain, name in called(node, self.functions)
+            ],
         }
         operands = [_packed(b, b.scope[n]) for n in names]
         made = b.instruction("onnx", operands, op=node.full_op, node=json.dumps(data), shapes=shapes)
@@ -146,6 +152,19 @@ class Left:
     def made(self, b: OnnxBuilder, name: str, value: Any) -> None:
         if isinstance(value, Instruction) and not b.inner:
             self.seen[b.call, name] = value.shape.as_standard()
+
+
+def called(node: Node, functions: Mapping[tuple[str, str], Function]) -> list[tuple[str, str]]:
+    """The functions of the model that the graphs of a node call, and those that these call."""
+    found: dict[tuple[str, str], None] = {}
+    stack = [node]
+    while stack:
+        for inner in all_nodes([stack.pop()]):
+            key = (inner.domain, inner.op)
+            if key in functions and key not in found:
+                found[key] = None
+                stack += functions[key].graph.nodes
+    return list(found)
 
 
 def _instructions(value: Any) -> list[Instruction]:
@@ -164,13 +183,13 @@ def import_dynamic(model: Model, options: Options, print_program_on_error: bool 
     What is known of their outputs comes from reading the model twice more, at the least and at the largest lengths.
     """
     options = replace(options, dynamic=True)
-    first = Left({})
+    first = Left({}, model.functions)
     made = import_model(model, options, print_program_on_error, first)
     if not any(i.op.deferred for i in made.program.main):
         return made
     ends = [_shapes_at(model, options, end) for end in ("min", "max")]
     bounds = {key: _between(least, ends[1].get(key, UNKNOWN)) for key, least in ends[0].items()}
-    return import_model(model, options, print_program_on_error, Left(bounds))
+    return import_model(model, options, print_program_on_error, Left(bounds, model.functions))
 
 
 def _shapes_at(model: Model, options: Options, end: str) -> dict[tuple[str, str], Shape]:
@@ -181,7 +200,7 @@ def _shapes_at(model: Model, options: Options, end: str) -> dict[tuple[str, str]
             return min(getattr(dim, end), LARGEST_BOUND)
         return [fixed(d) for d in dim] if isinstance(dim, (list, tuple)) else dim
 
-    seen = Left({})
+    seen = Left({}, model.functions)
     at = replace(
         options,
         default_dim_value=fixed(options.default_dim_value),
@@ -205,10 +224,10 @@ def _between(least: Shape, most: Shape) -> Shape:
 # ---- nodes as JSON ----
 
 
-def encoded(value: Any, bindings: Mapping[str, Any]) -> Any:
-    """What JSON holds; arrays as base64, references to a function's attributes replaced."""
+def encoded(value: Any, bindings: Mapping[str, Any] | None) -> Any:
+    """What JSON holds; arrays as base64, references to a function's attributes replaced where these are given."""
     if isinstance(value, Reference):
-        return encoded(bindings.get(value.name), bindings)
+        return {"Reference": value.name} if bindings is None else encoded(bindings.get(value.name), bindings)
     if isinstance(value, np.ndarray) and value.dtype != object:
         data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
         return {"array": [dtypes.from_numpy(value.dtype), list(value.shape), data]}
@@ -238,5 +257,7 @@ def decoded(value: Any) -> Any:
         return {k: decoded(v) for k, v in inner}
     if kind in ("list", "tuple"):
         return {"list": list, "tuple": tuple}[kind](decoded(v) for v in inner)
+    if kind == "Reference":
+        return Reference(inner)
     made = {k: decoded(v) for k, v in inner.items()}
     return {"Graph": Graph, "Node": Node, "ValueInfo": ValueInfo}[kind](**made)

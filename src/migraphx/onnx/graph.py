@@ -81,6 +81,13 @@ class Strings:
 
 
 @dataclass(frozen=True)
+class LaterStrings:
+    """Strings that depend on values of a run, and so do not exist here; `inputs` are the model's that decide."""
+
+    inputs: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Reference:
     """An attribute inside a function that takes the value of the function's own attribute `name`."""
 

@@ -18,6 +18,7 @@ from migraphx.onnx.builder import OnnxBuilder, Options, Scope, located
 from migraphx.onnx.graph import (
     Function,
     Graph,
+    LaterStrings,
     Model,
     Node,
     OnnxError,
@@ -106,7 +107,10 @@ class Importer:
         defaults = [n for n in graph.inputs if n in graph.initializers]
         outputs = self.graph(b, replace(graph, inputs=[n for n in graph.inputs if n not in defaults]), inputs)
         flat: list[Instruction] = []
-        results = [numbered(o, flat) for o in outputs]
+        results = []
+        for name, value in zip(graph.outputs, outputs, strict=True):
+            with located(f"output {name!r}", str):
+                results.append(numbered(value, flat))
         main.add_return(flat)
         self.program.drop_unused_modules()
         for module in self.program.modules.values():
@@ -209,7 +213,7 @@ class Importer:
         if self.expanded > MOST_EXPANDED:
             raise OnnxError(f"node {node.label}: functions and loops make more than {MOST_EXPANDED} nodes")
         inputs = [b.scope[n] if n else None for n in names]
-        with located(node.label, lambda: _shapes(inputs)):
+        with located(f"node {node.label}", lambda: _shapes(inputs)):
             attributes = self.attributes(b, node, inputs)
             made = self.converted(b, node, inputs, attributes)
             results = made if isinstance(made, tuple) else (made,)
@@ -222,7 +226,11 @@ class Importer:
                         self.later.made(b, name, results[k])
 
     def converted(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
-        """The node's outputs; what cannot be converted yet is left to `later`, where there is one."""
+        """The node's outputs; what cannot be converted yet is left to `later`, where there is one. What is made of
+        strings that do not exist yet does not exist yet either."""
+        strings = [i for i in inputs if isinstance(i, LaterStrings)]
+        if strings:
+            return tuple(strings[:1] * len(node.outputs))
         if self.later is None or b.inner:
             return self.outputs(b, node, inputs, attributes)
         function = (node.domain, node.op) in self.model.functions  # its nodes are converted, or left, one by one
@@ -302,6 +310,10 @@ def missing_operators(model: Model) -> list[str]:
 
 def numbered(value: Any, flat: list[Instruction]) -> Result:
     """Append a value's instructions to `flat`, and say where they are there."""
+    if isinstance(value, LaterStrings):
+        error = OnnxError("strings that a run would choose; output_names takes other outputs")
+        error.inputs = value.inputs
+        raise error
     if value is None or isinstance(value, Strings):
         return value
     if isinstance(value, list):
@@ -324,4 +336,4 @@ def _shown(value: Any) -> str:
         return f"{value.shape.type}{list(value.shape.lens)}"
     if isinstance(value, Strings):
         return f"string{list(value.value.shape)}"
-    return "none" if value is None else f"a sequence of {len(value)}"
+    return f"a sequence of {len(value)}" if isinstance(value, list) else "none"

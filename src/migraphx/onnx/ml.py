@@ -9,8 +9,8 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
-from migraphx.onnx.graph import OnnxError, Strings
+from migraphx.onnx.builder import OnnxBuilder, parameters
+from migraphx.onnx.graph import LaterStrings, OnnxError, Strings
 from migraphx.onnx.registry import converter
 
 Value = Instruction
@@ -22,8 +22,13 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 @converter("ArrayFeatureExtractor", domain=DOMAIN)
-def array_feature_extractor(b: OnnxBuilder, x: Value, indices: Value) -> Value:
+def array_feature_extractor(
+    b: OnnxBuilder, x: Value | Strings, indices: Value
+) -> Value | Strings | LaterStrings:
     """Columns of the last dimension; a vector gives one row."""
+    if isinstance(x, Strings):
+        columns = b.constant(indices)
+        return later(indices) if columns is None else Strings(x.value[..., columns.reshape(-1)])
     made = b.gather(x, b.reshape(indices, dims=(-1,)), axis=x.shape.ndim - 1)
     return b.unsqueeze(made, axes=(0,)) if x.shape.ndim == 1 else made
 
@@ -67,18 +72,19 @@ def imputer(
 
 @converter("Normalizer", domain=DOMAIN)
 def normalizer(b: OnnxBuilder, x: Value, *, norm: str) -> Value:
-    """Each row over its norm: MAX, L1 or L2."""
+    """Each row over its largest element (MAX) or its norm (L1, L2), unless that is 0."""
     x = b.cast(x, "float")
     axes = (x.shape.ndim - 1,)
     sizes = {
-        "MAX": lambda: b.reduce_max(b.abs(x), axes=axes),
+        "MAX": lambda: b.reduce_max(x, axes=axes),
         "L1": lambda: b.reduce_sum(b.abs(x), axes=axes),
         "L2": lambda: b.sqrt(b.reduce_sum(b.mul(x, x), axes=axes)),
     }
     if norm not in sizes:
         raise OnnxError(f"norm must be {', '.join(sizes)}, is {norm!r}")
     size = sizes[norm]()
-    return b.div(x, b.broadcast_to(b.max(size, b.full(1e-30, size)), x.shape.lens))
+    size = b.where(b.equal(size, b.full(0.0, size)), b.full(1.0, size), size)
+    return b.div(x, b.broadcast_to(size, x.shape.lens))
 
 
 @converter("Scaler", domain=DOMAIN)
@@ -92,13 +98,20 @@ def scaler(b: OnnxBuilder, x: Value, *, offset: Sequence[float], scale: Sequence
 # ---- labels ----
 
 
+def later(x: Any) -> LaterStrings:
+    """Strings that a value of a run decides."""
+    return LaterStrings(parameters(x))
+
+
 def looked_up(
     b: OnnxBuilder, x: Value | Strings, keys: np.ndarray, values: np.ndarray, default: Any
-) -> Value | Strings:
+) -> Value | Strings | LaterStrings:
     """values[k] where x is keys[k], else the default. Keys and values are numbers, or strings as objects."""
     table = np.concatenate([values, np.array([default], values.dtype)])
     if isinstance(x, Strings) or values.dtype == object:
-        given = x.value if isinstance(x, Strings) else b.known(x, "input (which is mapped to strings)")
+        given = x.value if isinstance(x, Strings) else b.constant(x)
+        if given is None:
+            return later(x)
         places = {key: k for k, key in enumerate(keys.tolist())}
         index = np.array([places.get(v, len(keys)) for v in given.reshape(-1).tolist()], np.int64)
         made = table[index].reshape(given.shape)
@@ -124,7 +137,7 @@ def label_encoder(
     default_string: str = "_Unused",
     default_tensor: np.ndarray | None = None,
     **given: Any,
-) -> Value | Strings:
+) -> Any:
     """`keys_*` to `values_*`."""
     sides = []
     for side in ("keys", "values"):
@@ -160,7 +173,7 @@ def category_mapper(
     cats_strings: Sequence[str],
     default_int64: int = -1,
     default_string: str = "_Unused",
-) -> Value | Strings:
+) -> Any:
     """Strings to their numbers, or numbers to their strings."""
     names, numbers = labels(cats_strings), labels(cats_int64s)
     if isinstance(x, Strings):
@@ -186,7 +199,18 @@ def one_hot_encoder(
     return b.onehot(place, b.literal(np.array([0, 1], np.float32)), axis=-1, depth=len(keys))
 
 
-# ---- linear models, support vectors ----
+@converter("ZipMap", domain=DOMAIN)
+def zip_map(
+    b: OnnxBuilder, x: Value, *, classlabels_int64s: Sequence[int] = (), classlabels_strings: Sequence[str] = ()
+) -> Value:
+    """The scores {N, classes} as they are: there are no maps here, column k is the k-th label's."""
+    count = len(classlabels_strings or classlabels_int64s)
+    if x.shape.lens[-1:] != (count,):
+        raise OnnxError(f"{count} labels for scores of lens {x.shape.lens}")
+    return x
+
+
+# ---- linear models ----
 
 
 def transformed(b: OnnxBuilder, x: Value, how: str) -> Value:
@@ -217,13 +241,15 @@ def probit(b: OnnxBuilder, x: Value) -> Value:
     return b.mul(b.full(np.sqrt(2), y), b.mul(b.sign(y), b.sqrt(b.sub(root, half))))
 
 
-def best_label(b: OnnxBuilder, scores: Value, names: Sequence[int] | Sequence[str]) -> Value | Strings | None:
-    """The name of the highest score of each row; None where nobody asks: names that are strings must be known."""
-    if not b.wants(0):
-        return None
-    best = b.squeeze(b.argmax(scores, axis=1), axes=(1,))
+def best_label(b: OnnxBuilder, scores: Value, names: Sequence[int] | Sequence[str]) -> Any:
+    """The name of the highest score of each row."""
+    return chosen_label(b, b.squeeze(b.argmax(scores, axis=1), axes=(1,)), names)
+
+
+def chosen_label(b: OnnxBuilder, index: Value, names: Sequence[int] | Sequence[str]) -> Any:
+    """names[index]; `LaterStrings` where these are strings and the index is not known."""
     values = labels(names)
-    return looked_up(b, best, np.arange(len(values), dtype=np.int64), values, values[0])
+    return looked_up(b, index, np.arange(len(values), dtype=np.int64), values, values[0])
 
 
 def linear(b: OnnxBuilder, x: Value, coefficients: Sequence[float], intercepts: Sequence[float], rows: int) -> Value:
@@ -257,7 +283,7 @@ def linear_classifier(
     classlabels_strings: Sequence[str] = (),
     intercepts: Sequence[float] = (),
     multi_class: int = 0,
-) -> tuple[Value | Strings | None, Value]:
+) -> tuple[Any, Value]:
     """The label and the scores {N, classes}; two classes may have one row of coefficients."""
     names = classlabels_strings or classlabels_ints
     rows = len(coefficients) // x.shape.lens[1]
@@ -267,49 +293,3 @@ def linear_classifier(
     if scores.shape.lens[1] != len(names):
         raise OnnxError(f"{len(names)} labels for {scores.shape.lens[1]} rows of coefficients")
     return best_label(b, scores, names), transformed(b, scores, post_transform)
-
-
-@converter("SVMRegressor", domain=DOMAIN)
-def svm_regressor(
-    b: OnnxBuilder,
-    x: Value,
-    *,
-    coefficients: Sequence[float],
-    kernel_type: str,
-    n_supports: int,
-    one_class: int,
-    post_transform: str,
-    rho: Sequence[float],
-    kernel_params: Sequence[float] = (0.0, 0.0, 0.0),
-    support_vectors: Sequence[float] = (),
-) -> Value:
-    """The kernel's products with the support vectors, weighted: {N, 1}."""
-    x = b.cast(x, "float")
-    if not n_supports:
-        y = linear(b, x, coefficients, rho, 1)
-    else:
-        vectors = np.array(support_vectors, np.float32).reshape(n_supports, -1)
-        y = linear(b, kernel(b, x, vectors, kernel_type, *kernel_params), coefficients, rho, 1)
-    if one_class:
-        y = b.where(b.greater(y, b.full(0.0, y)), b.full(1.0, y), b.full(-1.0, y))
-    return transformed(b, y, post_transform)
-
-
-def kernel(
-    b: OnnxBuilder, x: Value, vectors: np.ndarray, how: str, gamma: float, constant: float, degree: float
-) -> Value:
-    """The kernel of every row of x with every vector: {N, vectors}."""
-    products = b.linear(x, b.literal(vectors))
-    if how == "LINEAR":
-        return products
-    if how == "RBF":  # |x - v|^2 by differences: the expanded form cancels
-        lens = (x.shape.lens[0], *vectors.shape)
-        apart = b.sub(b.broadcast_to(b.unsqueeze(x, axes=(1,)), lens), b.broadcast_to(b.literal(vectors), lens))
-        distance = b.squeeze(b.reduce_sum(b.mul(apart, apart), axes=(2,)), axes=(2,))
-        return b.exp(b.mul(distance, b.full(-gamma, distance)))
-    scaled = b.add(b.mul(products, b.full(gamma, products)), b.full(constant, products))
-    if how == "POLY":
-        return b.pow(scaled, b.full(int(degree), scaled))
-    if how == "SIGMOID":
-        return b.tanh(scaled)
-    raise OnnxError(f"kernel_type must be LINEAR, RBF, POLY or SIGMOID, is {how!r}")

@@ -10,8 +10,8 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
-from migraphx.onnx.graph import OnnxError, Strings
-from migraphx.onnx.ml import DOMAIN, TRANSFORMS, best_label, transformed
+from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.ml import DOMAIN, TRANSFORMS, best_label, chosen_label, transformed
 from migraphx.onnx.registry import converter
 
 Value = Instruction
@@ -165,23 +165,37 @@ def tree_ensemble_classifier(
     classlabels_int64s: Sequence[int] = (),
     classlabels_strings: Sequence[str] = (),
     **given: Any,
-) -> tuple[Value | Strings | None, Value]:
-    """The label and the scores {N, classes}. Of two classes, weights may be those of one."""
+) -> tuple[Any, Value]:
+    """The label and the scores {N, classes}; of two classes, weights may be those of one."""
     names = classlabels_strings or classlabels_int64s
     x = x if x.shape.type in ("float", "double") else b.cast(x, "float")
     forest = forest_of(given, "class", len(names))
     y = aggregated(b, forest, leaves(b, x, forest), "sum", x.shape.type)
-    base = numbers(given, "base_values", len(names))
-    if len(base) == len(names):
-        y = b.add(y, b.broadcast_to(b.literal(base, x.shape.type), y.shape.lens))
-    only = {*given["class_ids"]}
-    if len(names) == 2 and len(only) == 1:
-        (column,) = only
-        one = b.slice(y, axes=(1,), starts=(column,), ends=(column + 1,))
-        other = b.sub(b.full(1.0, one), one) if post_transform in ("NONE", "PROBIT") else b.neg(one)
-        y = b.concat(other, one, axis=1)
+    base = numbers(given, "base_values")
+    ids = sorted({*given["class_ids"]})
+    if len(names) == 2 and len(ids) == 1:
+        y = b.slice(y, axes=(1,), starts=(ids[0],), ends=(ids[0] + 1,))
+        y = b.add(y, b.full(base[-1], y)) if len(base) else y
+        return two_classes(b, y, names, post_transform, bool((numbers(given, "class_weights") >= 0).all()))
+    if len(base) not in (0, len(names)):
+        raise OnnxError(f"{len(base)} base_values for {len(names)} classes")
+    y = b.add(y, b.broadcast_to(b.literal(base, x.shape.type), y.shape.lens)) if len(base) else y
     scores = b.cast(transformed(b, y, post_transform), "float")
     return best_label(b, scores, names), scores
+
+
+def two_classes(
+    b: OnnxBuilder, y: Value, names: Sequence[Any], post_transform: str, shares: bool
+) -> tuple[Any, Value]:
+    """Label and scores of the second of two classes' sum {N, 1}; where no weight is negative (`shares`) it is a
+    probability, else how far it is above 0."""
+    if post_transform == "PROBIT":
+        raise OnnxError("post_transform PROBIT of the weights of one of two classes is not supported")
+    second = b.greater(y, b.full(0.5 if shares else 0.0, y))
+    label = chosen_label(b, b.cast(b.squeeze(second, axes=(1,)), "int64"), names)
+    if post_transform == "LOGISTIC":
+        return label, b.cast(b.sigmoid(b.concat(b.neg(y), y, axis=1)), "float")
+    return label, b.cast(b.concat(b.sub(b.full(1.0, y), y) if shares else b.neg(y), y, axis=1), "float")
 
 
 @converter("TreeEnsemble", domain=DOMAIN, since=5)
