@@ -79,6 +79,18 @@ def pointwise(nodes: int) -> bytes:
     return net.model(x)
 
 
+def different(nodes: int) -> bytes:
+    """Products whose elementwise parts are nearly all different: as many kernels."""
+    net, x = Net(8, 16), "x"
+    words = ("Tanh", "Sigmoid", "Relu", "Exp", "Neg", "Abs", "Sqrt", "Softplus", "Erf", "Floor", "Sin", "Cos")
+    while len(net.nodes) < nodes:
+        x = net.add("MatMul", x, net.weight(16, 16))
+        for word in net.rng.choice(words, 3):
+            x = net.add(str(word), x)
+        x = net.add("Softmax", x, axis=1)
+    return net.model(x)
+
+
 def wide(nodes: int) -> bytes:
     """Branches side by side on one input, joined at the end."""
     net, ends = Net(8, 16), []
@@ -134,7 +146,9 @@ def transformer(nodes: int) -> bytes:
     return net.model(x)
 
 
-CASES: dict[str, Callable[[int], bytes]] = {f.__name__: f for f in (chain, pointwise, wide, resnet, transformer)}
+CASES: dict[str, Callable[[int], bytes]] = {
+    f.__name__: f for f in (chain, pointwise, different, wide, resnet, transformer)
+}
 
 
 # ---- one case, in its own process ----

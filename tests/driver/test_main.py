@@ -146,6 +146,8 @@ def test_known_variables_and_the_log(file, capsys, monkeypatch, tmp_path):
     assert "has no effect" not in answer.err
     assert before == (logging.getLogger("migraphx.passes.manager").level, list(logging.getLogger("migraphx").handlers))
     assert drive(capsys, "onnx", "--log-file", tmp_path / "no" / "log").code == Exit.INPUT
+    answer = drive(capsys, "compile", file, "--log-level", "info")
+    assert re.search(r"compiled in [\d.]+ s: passes [\d.]+, lowering [\d.]+, C\+\+ text [\d.]+, compiler", answer.err)
 
 
 def test_variables_and_the_command_are_documented():

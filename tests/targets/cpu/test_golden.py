@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -48,15 +49,35 @@ PROGRAMS: dict[str, Callable[[Builder, Instruction], Instruction]] = {
 }
 
 
-def source(build: Callable[[Builder, Instruction], Instruction]) -> str:
-    """All sources of the program on an input {7, 40}; sizes of buffers, which depend on the machine, left out."""
+def sources(build: Callable[[Builder, Instruction], Instruction]) -> list[str]:
+    """The program on an input {7, 40}; sizes of buffers, which depend on the machine, left out."""
     program = Program()
     x = program.main.add_parameter("x", Shape("float", (7, 40)))
     program.main.add_return([build(Builder(program.main), x)])
     run_passes(program, PASSES)
     lowered = lower(program.main)
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
-    return "\n".join(generate(lowered.calls, layout, []))
+    return generate(lowered.calls, layout, [])
+
+
+def source(build: Callable[[Builder, Instruction], Instruction]) -> str:
+    return "\n".join(sources(build))
+
+
+def test_many_kernels_are_several_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    def many(b: Builder, x: Instruction) -> Instruction:
+        for k, word in enumerate((b.tanh, b.relu, b.exp, b.neg, b.abs)):
+            x = b.softmax(word(x), axis=k % 2)
+        return x
+
+    def kernels(parts: list[str]) -> list[list[str]]:
+        return [[line for line in part.splitlines() if line.startswith("void k")] for part in parts]
+
+    main, *few = sources(many)
+    monkeypatch.setattr("migraphx.targets.cpu.codegen.MOST_KERNELS", 2)
+    same, *parts = sources(many)
+    assert same == main and len(parts) > len(few) and max(map(len, kernels(parts))) == 2
+    assert sorted(chain(*kernels(parts))) == sorted(chain(*kernels(few)))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -1,4 +1,4 @@
-"""A line on the terminal for work that takes long."""
+"""A line on the terminal for work that takes long, and what its parts took."""
 
 from __future__ import annotations
 
@@ -26,6 +26,23 @@ def progress(what: str) -> Iterator[None]:
     finally:
         done.set()
         shown.join()
+
+
+class Stages:
+    """Seconds of each part of some work, in order: `with stages("passes"): ...`."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {s:.2f}" for name, s in self.seconds.items())
+        return f"{sum(self.seconds.values()):.2f} s: {parts}"
 
 
 def _show(what: str, start: float, done: threading.Event) -> None:

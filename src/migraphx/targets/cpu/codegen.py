@@ -10,6 +10,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.cpu.calls import Call, Kernel
 
 MOST_VIEWS = 256  # as in program.hpp
+MOST_KERNELS = 150  # of one source: these take several times what the headers do, and sources compile side by side
 
 MAIN = Template("""\
 #include "program.hpp"
@@ -117,11 +118,14 @@ def _moves(call: Call, n: int) -> list[str]:
 
 
 def _parts(names: dict[Kernel, str]) -> list[str]:
-    """The kernels in parts of about equal cost; those that need a heavy header stay together."""
+    """The kernels in parts of about equal cost; those that need a heavy header stay together while they are few."""
     heavy = [k for k in names if k.scratch]
     light = [k for k in names if not k.scratch]
-    parts = [p for p in (heavy, light) if p]
-    return [_part(p, names) for p in parts]
+    parts = []
+    for kind in (heavy, light):
+        count = -(-len(kind) // MOST_KERNELS)
+        parts += [_part(kind[k::count], names) for k in range(count)]
+    return parts
 
 
 def _part(kernels: Sequence[Kernel], names: dict[Kernel, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
+from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.views import Buffer
 from migraphx.targets.cpu import (
@@ -41,6 +43,8 @@ from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.lower import Lowered, lower
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import build
+
+log = logging.getLogger(__name__)
 
 _REGISTERED = (  # imported for the lowerings they declare
     lower_control,
@@ -76,14 +80,21 @@ class CpuTarget:
         if is_dynamic(program):
             return DynamicExecutable.of(CpuTarget(Constants()), program, options, available())
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
-        run_passes(program, PASSES)
-        lowered = lower(program.main, options.fast_math)
-        arena = plan_memory(lifetimes(lowered.calls))
+        stages = Stages()
+        with stages("passes"):
+            run_passes(program, PASSES)
+        with stages("lowering"):
+            lowered = lower(program.main, options.fast_math)
+            arena = plan_memory(lifetimes(lowered.calls))
         layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
         outputs = [s.as_standard() for s in program.main.output_shapes]
         weights = [self.constants.one(w) for w in lowered.weights] if self.constants else lowered.weights
         sizes = table_bytes(arena, parameters.values(), outputs, weights)
-        library = build(generate(lowered.calls, layout, sizes), "program")
+        with stages("C++ text"):
+            sources = generate(lowered.calls, layout, sizes)
+        with stages("compiler or cache"):
+            library = build(sources, "program")
+        log.info("compiled in %s", stages)
         steps = steps_of(lowered)
         return CpuExecutable(library, parameters, outputs, weights, arena, lowered.checks, options.num_threads, steps)
 
