@@ -15,7 +15,7 @@ namespace mgx {
 
 inline constexpr int NR = 2 * LANES;           // columns a panel
 inline constexpr int64_t ROW_BLOCK = 120;      // rows of A that are worked on together (fit L2)
-inline constexpr int64_t K_BLOCK = 768;        // depth of a pass over one block
+inline constexpr int64_t K_BLOCK = LANES == 8 ? 320 : 768;  // depth of a pass over one block (AVX2: a panel fits L1)
 inline constexpr int64_t IN_PLACE_ROWS = 64;   // up to so many rows an unpacked B is read where it lies,
 inline constexpr int64_t IN_PLACE_STEP = 256;  // and always where its rows are no farther apart
 template <class T> inline constexpr int NP = LANES == 8 || LANES * sizeof(T) > 64 ? 1 : 2;  // panels a tile
@@ -286,7 +286,7 @@ struct Passes {
     int64_t count, pieces, segs, depth;
 };
 inline Passes passes(int64_t segs, int64_t kc, int64_t block = K_BLOCK, int64_t more = K_BLOCK / 4) {
-    if (kc > block) {
+    if (kc > block + more) {
         const int64_t pieces = ceil_div(kc, block);
         return {segs * pieces, pieces, 1, ceil_div(kc, pieces)};
     }

@@ -280,6 +280,16 @@ template <class V> MGX_INLINE V exp_normal(V x) {
     const auto [r, whole, n] = reduce_ln2(x);
     return (exp_small(r) + 1.0f) * pow2<V>(n);
 }
+// e^x where -104 <= x <= 43: the power of 2 is applied 64 too high, where it is normal, and the rest by a product.
+template <class V> MGX_INLINE V exp_low(V x) {
+#if defined(__AVX512F__)
+    if constexpr (same_v<V, vec<float>>) return exp_reduced(reduce_ln2(x));
+#endif
+    constexpr float BIASED = TO_INT + 127 + 64;  // leaves the exponent's bits as they are wanted
+    const V shifted = x * 1.44269504f + BIASED, n = shifted - BIASED;
+    const V e = exp_small((x - n * LN2_HIGH) - n * LN2_LOW) + 1.0f;
+    return e * bit_cast<V>(bit_cast<int_vec<V>>(shifted) << 23) * 0x1p-64f;
+}
 template <class V> MGX_INLINE V exp(V x) {
     if constexpr (!is_f32<V>)
         return each([](double v) { return __builtin_exp(v); }, x);
@@ -321,7 +331,7 @@ template <class V> MGX_INLINE V sigmoid(V x) {
         const V e = exp(-abs(x));
         return ((x < V{}) ? e : one) / (one + e);
     } else {  // e^x / (1 + e^x), which is 1 long before e^x overflows
-        const V e = exp_reduced(reduce_ln2(clamp(x, -104.0f, 30.0f))), d = one + e;
+        const V e = exp_low(clamp(x, -104.0f, 30.0f)), d = one + e;
         return ratio(e, d, e - (d - one));
     }
 }
