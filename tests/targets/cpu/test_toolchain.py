@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -110,6 +113,44 @@ def test_cache_folder_that_cannot_be_used(
     p.compile(migraphx.get_target("cpu"))
     answer(p)
     assert "cannot be used" in caplog.text
+
+
+def test_full_disk(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = tmp_path / "full-c++"
+    full.write_text(f'#!/bin/sh\ncase "$*" in *"-o {cache}"*) echo no space left >&2; exit 1;; esac\nexec g++ "$@"\n')
+    full.chmod(0o755)
+    monkeypatch.setenv("CXX", str(full))
+    with pytest.raises(CompilerError, match="no space left"):
+        program(33).compile(migraphx.get_target("cpu"))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+    p = program(33)
+    p.compile(migraphx.get_target("cpu"))
+    answer(p)
+    assert "its disk is full" in caplog.text and not list(cache.glob("*.so"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+def test_a_compilation_that_is_ended(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, end: int) -> None:
+    """What it leaves behind is never taken for an object."""
+    slow = tmp_path / "slow-c++"
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) touch {tmp_path}/linking; sleep 60;; esac\nexec g++ "$@"\n')
+    slow.chmod(0o755)
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # jobs in the background ignore it
+    command = [sys.executable, "-c", heard + SCRIPT.format(n=79)]
+    environment = os.environ | {"PYTHONPATH": pythonpath(), "CXX": str(slow)}
+    running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True)
+    while not (tmp_path / "linking").exists():
+        assert running.poll() is None, running.stderr and running.stderr.read()
+        time.sleep(0.05)
+    os.killpg(running.pid, end)
+    assert running.wait(60)
+    assert not list(cache.glob("*.so"))
+    slow.write_text('#!/bin/sh\nexec g++ "$@"\n')
+    subprocess.run(command, check=True, env=environment, timeout=120)
+    assert len(list(cache.glob("*.so"))) == 1
 
 
 def test_two_processes_compile_the_same_model(cache: Path) -> None:

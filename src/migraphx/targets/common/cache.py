@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ except ImportError:  # not a POSIX system: two processes may compile the same th
 
 log = logging.getLogger(__name__)
 MAGIC = b"openmgx object 1\n"
+SPACE = 4 << 20  # bytes: a compiler that fails with less may have failed for that
 OURS = re.compile(r"([0-9a-f]{40})\.")  # how the names of our files begin; others in the folder are not touched
 
 
@@ -43,7 +45,7 @@ def obtain(key: str, suffix: str, make: Callable[[Path], object]) -> Path:
     """The path of the object `key`; `make(path)` writes it where the cache does not hold it whole.
 
     Two processes that need the same object wait for each other. A damaged entry is made anew. Where the folder
-    cannot be written the object goes to a temporary folder, with a warning.
+    cannot be written, or its disk is full, the object goes to a temporary folder, with a warning.
     """
     home = folder()
     try:
@@ -54,9 +56,10 @@ def obtain(key: str, suffix: str, make: Callable[[Path], object]) -> Path:
                 _fill(path, make)
             return path
     except OSError as error:
-        if isinstance(error, ChildProcessError):
+        if isinstance(error, ChildProcessError) and shutil.disk_usage(home).free > SPACE:
             raise
-        log.warning("the cache folder %s cannot be used (%s); compiling into a temporary folder", home, error)
+        why = "its disk is full" if isinstance(error, ChildProcessError) else error
+        log.warning("the cache folder %s cannot be used (%s); compiling into a temporary folder", home, why)
         scratch = Path(tempfile.mkdtemp(prefix="openmgx-")) / f"{key}{suffix}"
         make(scratch)
         return scratch
