@@ -14,7 +14,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
-from migraphx.passes.constants import broadcast_literal, compact, folded, is_constant, scalar_of
+from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of
 from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 
 Answer = Instruction | Refuse
@@ -274,17 +274,12 @@ def div_by_sqrt(b: Builder, x: Instruction, y: Instruction) -> Answer:
     return b.mul(y, b.rsqrt(x)) if x.shape.type in WIDE else Refuse("narrow floats round rsqrt(x)")
 
 
-@rewrites(lambda b, x, y: b.div(y, b.multibroadcast(x)))
-def div_by_broadcast(b: Builder, x: Instruction, y: Instruction, root: Instruction) -> Answer:
-    """y / broadcast(x) -> y * broadcast(1 / x): fewer divisions, off by one unit in the last place
-
-    Where 1 / x is no normal number (|x| below 3e-39 or above 8e37 in float) the quotient is lost.
-    """
-    if x.shape.type not in WIDE or is_constant(x):
-        return Refuse("narrow floats and integers round 1 / x; constants have a rule of their own")
-    if 4 * x.shape.elements > y.shape.elements:
-        return Refuse("hardly fewer divisions")
-    return b.mul(y, b.multibroadcast(b.recip(x), out_lens=root.shape.lens))
+@rewrites(lambda b, x, y: b.div(y, b.multibroadcast(b.once(b.sqrt(x)))))
+def div_by_broadcast_sqrt(b: Builder, x: Instruction, y: Instruction, root: Instruction) -> Answer:
+    """y / broadcast(sqrt(x)) -> y * broadcast(rsqrt(x)), which is a normal number of every x but 0 (1 / x is not)"""
+    if x.shape.type not in WIDE:
+        return Refuse("narrow floats round rsqrt(x)")
+    return b.mul(y, b.multibroadcast(b.rsqrt(x), out_lens=root.shape.lens))
 
 
 @rewrites(lambda b, a, x: b.div(b.constant("a"), x))
@@ -322,7 +317,7 @@ RULES: list[Rule] = [
     mul_of_mul, add_of_add, add_of_biased, mul_of_add, sub_of_constant, div_by_constant,
     scale_of_convolution, scale_before_convolution, scale_of_dot, scale_of_left_dot, scale_before_dot,
     pow_of_whole, idempotent, neg_of_neg, extreme_of_same, convert_to_same, convert_of_convert,
-    recip_of_sqrt, one_by, div_by_sqrt, div_by_broadcast,
+    recip_of_sqrt, one_by, div_by_sqrt, div_by_broadcast_sqrt,
     where_known, where_same, where_not,
 ]
 
