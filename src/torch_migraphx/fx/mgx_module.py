@@ -107,6 +107,8 @@ class MGXModule(nn.Module):
         if len(inputs) != len(self._inputs):
             names = ", ".join(self.input_names)
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
+        if torch._C._is_tracing():  # it would keep this answer for every input
+            raise RuntimeError("torch.jit.trace cannot record a compiled program; trace the model before it is lowered")
         alive = []  # copies of strided inputs, until the run is over
         addresses: list[int] = []
         grad = torch.is_grad_enabled()

@@ -60,6 +60,11 @@ def test_bad_inputs(both, inputs, error, match):
         both(*inputs)
 
 
+def test_a_trace_of_torchscript_would_keep_the_answer(both):
+    with pytest.raises(RuntimeError, match="cannot record a compiled program"):
+        torch.jit.trace(both, (X, Y))
+
+
 def test_strided_views_are_accepted(both):
     for x in (
         torch.randn(4, 3).t(),
