@@ -7,7 +7,6 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, is_zero, scalar_of
 
-
 BYTES = ("int8", "uint8")
 
 

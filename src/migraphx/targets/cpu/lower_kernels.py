@@ -27,7 +27,6 @@ from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_views import fill
 from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd, panel
 
-
 MANY_ROWS = {"half": 8, "bf16": 32}
 
 
