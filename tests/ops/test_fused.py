@@ -51,6 +51,12 @@ r0:@8 = @return(r0:@7)
 """
 
 
+def test_pointwise_of_scalars():
+    main = parse_program(POINTWISE.replace("{2, 3}, {3, 1}", "{}, {}")).main
+    (got,) = evaluate(main, {"x": np.array(3, np.float32), "y": np.array(-1, np.float32)})
+    assert got.shape == () and got == 5
+
+
 @pytest.mark.parametrize("text", [POINTWISE, SOFTMAX])
 def test_text_is_read_back(text):
     program = parse_program(text)

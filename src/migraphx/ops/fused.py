@@ -30,7 +30,8 @@ class FusedPointwise(Operation, name="pointwise"):
 
     def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
         (result,) = run(modules[0], args)
-        return np.broadcast_to(result, args[0].shape)
+        lens = args[0].shape
+        return np.broadcast_to(result, lens) if lens else np.reshape(result, lens)  # its literals have one dimension
 
 
 class FusedReduce(Operation, name="fused_reduce"):
