@@ -166,6 +166,24 @@ net (float[n,3] x, int64 m) => (float[k,3] y, float[j,n,3] g) {
 """
 
 
+def test_a_length_that_inputs_share(tmp_path):
+    nodes = [node("Transpose", ["x"], ["t"], perm=[1, 0]), node("Neg", ["y"], ["m"])]
+    data = model(nodes, {"x": (F, ["n", "k"]), "y": (F, ["k", "n"])}, ["t", "m"])
+    dim = migraphx.shape.dynamic_dimension
+    program = migraphx.parse_onnx_buffer(data, dim_params={"n": dim(1, 8, {2, 3}), "k": dim(1, 8, {4, 5})})
+    program.compile(migraphx.get_target("cpu"))
+    assert program._executable.specialisations == 4
+    for n, k in ((2, 5), (3, 4), (1, 1)):
+        x, y = normal(n, k), normal(k, n)
+        for got, want in zip(program.run({"x": x, "y": y}), (x.T, -y), strict=True):
+            np.testing.assert_array_equal(np.array(got), want)
+    assert program._executable.specialisations == 5  # optimal lengths were there
+    migraphx.save(program, tmp_path / "p.mxr")
+    for made in (program, migraphx.load(tmp_path / "p.mxr")):
+        with pytest.raises(ValueError, match=r"'x' has 2 in dimension 0, input 'y' has 3 in dimension 1: both are 'n'"):
+            made.run({"x": normal(2, 4), "y": normal(4, 3)})
+
+
 def test_branches_of_other_lens():
     data = onnx.parser.parse_model(HEAD + BRANCHES).SerializeToString()
     feeds = [{"x": normal(n, 3), "limit": np.array(limit, np.float32)} for n in (2, 4) for limit in (-1e3, 1e3)]

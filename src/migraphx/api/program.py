@@ -115,6 +115,7 @@ class program:
         if not isinstance(params, Mapping):
             raise TypeError(f"run: params must map names to values, got a {type(params).__name__}")
         inputs = [_bind(n, s, params) for n, s in executable.parameters.items()]
+        _check_symbols(executable.parameters, inputs)
         outputs = None
         if len(params) != len(inputs):  # more: outputs, or names that the program does not have
             outputs = _given_outputs(executable, params)
@@ -187,6 +188,18 @@ def _bind_dynamic(name: str, expected: Shape, given: Argument) -> Argument:
         if not range.min <= n <= range.max:
             raise ValueError(f"input {name!r}: dimension {d} must be in [{range.min}, {range.max}], is {n}")
     return given if given.shape.standard else Argument.of(np.ascontiguousarray(given.array))
+
+
+def _check_symbols(parameters: Mapping[str, Shape], inputs: Sequence[Argument]) -> None:
+    """ValueError where dimensions of one symbol have two lengths."""
+    first: dict[str, tuple[str, int, int]] = {}
+    for (name, expected), given in zip(parameters.items(), inputs, strict=True):
+        for d, dim in enumerate(expected.dyn_dims):
+            n = given.shape.lens[d]
+            other, at, length = first.setdefault(dim.symbol, (name, d, n))
+            if dim.symbol and length != n:
+                both = f"input {other!r} has {length} in dimension {at}, input {name!r} has {n} in dimension {d}"
+                raise ValueError(f"{both}: both are {dim.symbol!r} and must be equal")
 
 
 def _native(name: str, value: Any) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -14,11 +14,15 @@ from migraphx.ir import dtype as dtypes
 
 @dataclass(frozen=True)
 class DynamicDimension:
-    """A dimension known only at run time: min <= n <= max, with preferred sizes `optimals`."""
+    """A dimension known only at run time: min <= n <= max, with preferred sizes `optimals`.
+
+    Parameters' dimensions of one `symbol` have one length (ONNX dim_param); it is neither printed nor compared.
+    """
 
     min: int
     max: int
     optimals: tuple[int, ...] = ()
+    symbol: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.min <= self.max:

@@ -18,7 +18,7 @@ def shape_data(s: Shape) -> dict[str, Any]:
     if s.sub_shapes:
         return {"sub_shapes": [shape_data(x) for x in s.sub_shapes]}
     if s.dyn_dims:
-        return {"type": s.type, "dyn_dims": [[d.min, d.max, list(d.optimals)] for d in s.dyn_dims]}
+        return {"type": s.type, "dyn_dims": [[d.min, d.max, list(d.optimals), d.symbol] for d in s.dyn_dims]}
     return {"type": s.type, "lens": list(s.lens), "strides": list(s.strides)}
 
 
@@ -26,7 +26,8 @@ def read_shape(data: dict[str, Any]) -> Shape:
     if "sub_shapes" in data:
         return Shape.tuple_of(read_shape(x) for x in data["sub_shapes"])
     if "dyn_dims" in data:
-        return Shape(data["type"], dyn_dims=tuple(DynamicDimension(a, b, tuple(o)) for a, b, o in data["dyn_dims"]))
+        dims = (DynamicDimension(a, b, tuple(o), *map(str, symbol)) for a, b, o, *symbol in data["dyn_dims"])
+        return Shape(data["type"], dyn_dims=tuple(dims))
     return Shape(data["type"], tuple(data["lens"]), tuple(data["strides"]))
 
 

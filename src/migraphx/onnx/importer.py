@@ -180,7 +180,8 @@ class Importer:
         if isinstance(dim, DynamicDimension):
             return dim
         if isinstance(dim, str):
-            return self.options.dim_params.get(dim, self.options.default_dim_value)
+            known = self.options.dim_params.get(dim, self.options.default_dim_value)
+            return replace(known, symbol=dim) if isinstance(known, DynamicDimension) else known
         return self.options.default_dim_value if dim is None or dim < 0 else int(dim)
 
     # ---- the walk ----

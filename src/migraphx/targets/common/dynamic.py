@@ -9,12 +9,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
-from itertools import product
+from itertools import islice, product
 from threading import Lock
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from migraphx.ir.dynamic import ranges
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter
 from migraphx.ir.program import Program
@@ -197,19 +198,20 @@ def _check_places(outputs: Sequence[Argument] | None, shapes: Sequence[Shape]) -
 
 
 def optimal_lens(parameters: Mapping[str, Shape], most: int) -> list[dict[str, tuple[int, ...]]]:
-    """Every combination of optimal lengths, at most so many; none where a dimension has none."""
-    choices = [
-        [d.optimals or ((d.min,) if d.is_fixed else ()) for d in s.dyn_dims] if s.dyn_dims else [(n,) for n in s.lens]
-        for s in parameters.values()
-    ]
-    if not any(s.dyn_dims for s in parameters.values()) or not all(c for dims in choices for c in dims):
+    """Every combination of optimal lengths, at most so many; none where a dimension has none.
+
+    Dimensions of one symbol have one length in it.
+    """
+    if not any(s.dyn_dims for s in parameters.values()):
         return []
-    combined = []
-    for pick in product(*(product(*dims) for dims in choices)):
-        combined.append(dict(zip(parameters, pick, strict=True)))
-        if len(combined) == most:
-            break
-    return combined
+    names: dict[str, list[Hashable]] = {}
+    choices: dict[Hashable, Sequence[int]] = {}
+    for parameter, shape in parameters.items():
+        names[parameter] = [d.symbol or (parameter, k) for k, d in enumerate(ranges(shape))]
+        for name, d in zip(names[parameter], ranges(shape), strict=True):
+            choices.setdefault(name, (d.min,) if d.is_fixed else d.optimals)
+    picks = (dict(zip(choices, pick, strict=True)) for pick in product(*choices.values()))
+    return [{p: tuple(pick[n] for n in own) for p, own in names.items()} for pick in islice(picks, most)]
 
 
 class _Part:
