@@ -49,6 +49,16 @@ template <class V> MGX_INLINE V add_quads(V acc, V a, V b) {
     asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(a), "x"(b));
 #endif
     return acc;
+#elif defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__))
+    using Pairs = vec<int16_t, 2 * lanes_v<V>>;
+    const auto sum = [](V x, V y) {  // of the products of two pairs
+        V r;
+        asm("vpmaddwd %2, %1, %0" : "=v"(r) : "v"(x), "v"(y));
+        return r;
+    };
+    const Pairs pairs = bit_cast<Pairs>(b);
+    acc += sum(a & 0x00ff00ff, bit_cast<V>((pairs << 8) >> 8));
+    return acc + sum((a >> 8) & 0x00ff00ff, bit_cast<V>(pairs >> 8));
 #else
     for (int i = 0; i < 4; ++i) acc += ((a >> 8 * i) & 0xff) * ((b << (24 - 8 * i)) >> 24);
     return acc;
