@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines import ENGINES, IMAGES_ALSO, READS_ONNX
+from benchmarks.engines import ENGINES, IMAGES_ALSO, READS_INT8, READS_ONNX
 from benchmarks.machine import Floors, describe, measure_floors
 from benchmarks.models import CASES
 from benchmarks.table import markdown
@@ -143,8 +143,9 @@ def measure(model: str, options: Options) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix=f"openmgx-bench-{model}-") as name:
         folder = Path(name)
         prepare = worker_command("prepare", model, folder, options)
-        onnx = ["--onnx"] if READS_ONNX & set(engines) else []
-        subprocess.run(prepare + onnx, check=True, cwd=PROJECT, stdout=subprocess.DEVNULL)
+        prepare += ["--onnx"] if READS_ONNX & set(engines) else []
+        prepare += ["--int8"] if READS_INT8 & set(engines) else []
+        subprocess.run(prepare, check=True, cwd=PROJECT, stdout=subprocess.DEVNULL)
         result = json.loads((folder / "work.json").read_text())
         workers: dict[str, Worker] = {}
         reports: dict[str, dict[str, Any]] = {}

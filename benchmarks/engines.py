@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 Run = Callable[[], Any]
+MODEL, INT8_MODEL = "model.onnx", "model_int8.onnx"
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,15 @@ def inductor_freezing_nhwc(task: Task) -> Run:
 
 def onnxruntime(task: Task) -> Run:
     """ONNX Runtime's CPU provider, all optimizations."""
+    return _onnxruntime(task, MODEL)
+
+
+def onnxruntime_int8(task: Task) -> Run:
+    """The same on the model that its own quantize_static made."""
+    return _onnxruntime(task, INT8_MODEL)
+
+
+def _onnxruntime(task: Task, file: str) -> Run:
     import onnxruntime as ort
 
     options = ort.SessionOptions()
@@ -105,7 +115,7 @@ def onnxruntime(task: Task) -> Run:
     arrays = load_inputs(task)
 
     def compile_() -> Run:
-        path = str(task.folder / "model.onnx")
+        path = str(task.folder / file)
         session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         inputs = dict(zip((i.name for i in session.get_inputs()), arrays, strict=True))
         return lambda: session.run(None, inputs)[0]
@@ -125,7 +135,7 @@ def openvino(task: Task) -> Run:
     inputs = {i: ov.Tensor(x, shared_memory=True) for i, x in enumerate(load_inputs(task))}
 
     def compile_() -> Run:
-        model = ov.Core().compile_model(task.folder / "model.onnx", "CPU", options)
+        model = ov.Core().compile_model(task.folder / MODEL, "CPU", options)
         request = model.create_infer_request()
 
         def run() -> np.ndarray:
@@ -161,14 +171,47 @@ def openmgx_fx(task: Task) -> Run:
 
 def openmgx_onnx(task: Task) -> Run:
     """migraphx.parse_onnx, compile, run: the engine without torch."""
+    return _openmgx(task, MODEL)
+
+
+def openmgx_qdq(task: Task) -> Run:
+    """The same on the model that ONNX Runtime's quantize_static made."""
+    return _openmgx(task, INT8_MODEL)
+
+
+def openmgx_int8(task: Task) -> Run:
+    """migraphx.quantize_int8 of the float model, calibrated on the case's inputs."""
+    return _openmgx(task, MODEL, "quantize_int8")
+
+
+def openmgx_int4(task: Task) -> Run:
+    """migraphx.quantize_int4_weights of the float model."""
+    return _openmgx(task, MODEL, "quantize_int4_weights")
+
+
+def openmgx_fp16(task: Task) -> Run:
+    """migraphx.quantize_fp16 of the float model."""
+    return _openmgx(task, MODEL, "quantize_fp16")
+
+
+def openmgx_bf16(task: Task) -> Run:
+    """migraphx.quantize_bf16 of the float model."""
+    return _openmgx(task, MODEL, "quantize_bf16")
+
+
+def _openmgx(task: Task, file: str, quantize: str = "") -> Run:
     import migraphx
 
-    arrays = load_inputs(task)
+    arrays, target = load_inputs(task), migraphx.get_target("cpu")
 
     def compile_() -> Run:
-        program = migraphx.parse_onnx(str(task.folder / "model.onnx"))
-        program.compile(migraphx.get_target("cpu"))
+        program = migraphx.parse_onnx(str(task.folder / file))
         inputs = dict(zip(program.get_parameter_names(), arrays, strict=True))
+        if quantize == "quantize_int8":
+            migraphx.quantize_int8(program, target, [inputs])
+        elif quantize:
+            getattr(migraphx, quantize)(program)
+        program.compile(target)
         return lambda: program.run(inputs)[0]
 
     return _lazily(compile_)
@@ -188,9 +231,17 @@ ENGINES: dict[str, Callable[[Task], Run]] = {
         openmgx,
         openmgx_fx,
         openmgx_onnx,
+        onnxruntime_int8,
+        openmgx_qdq,
+        openmgx_int8,
+        openmgx_int4,
+        openmgx_fp16,
+        openmgx_bf16,
     )
 }
-READS_ONNX = {"onnxruntime", "openvino", "openmgx_onnx"}
+READS_INT8 = {"onnxruntime_int8", "openmgx_qdq"}
+READS_ONNX = READS_INT8 | {f"openmgx_{kind}" for kind in ("onnx", "int8", "int4", "fp16", "bf16")}
+READS_ONNX |= {"onnxruntime", "openvino"}
 IMAGES_ALSO = {"inductor": "inductor_nhwc", "inductor_freezing": "inductor_freezing_nhwc"}
 
 
@@ -214,7 +265,25 @@ def prepare(task: Task, onnx: bool) -> None:
     work = {"flops": counter.get_total_flops(), "bytes": _bytes_moved(model, inputs, answer)}
     (task.folder / "work.json").write_text(json.dumps(work))
     if onnx:
-        torch.onnx.export(model, inputs, str(task.folder / "model.onnx"), dynamo=True, verbose=False)
+        torch.onnx.export(model, inputs, str(task.folder / MODEL), dynamo=True, verbose=False, external_data=False)
+
+
+def prepare_int8(task: Task) -> None:
+    """Quantize the ONNX file with ONNX Runtime's tool: QDQ, int8 weights with a scale a channel, uint8 activations."""
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantType, quant_pre_process, quantize_static
+
+    names = [i.name for i in onnx.load(str(task.folder / MODEL), load_external_data=False).graph.input]
+    inputs = [dict(zip(names, load_inputs(task), strict=True))]
+
+    class Reader(CalibrationDataReader):
+        def get_next(self) -> Any:
+            return inputs.pop() if inputs else None
+
+    simple = str(task.folder / "model_simple.onnx")
+    quant_pre_process(str(task.folder / MODEL), simple, skip_symbolic_shape=True)
+    kinds = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, "per_channel": True}
+    quantize_static(simple, str(task.folder / INT8_MODEL), Reader(), **kinds)
 
 
 def _bytes_moved(model: Any, inputs: tuple[Any, ...], answer: Any) -> int:

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from benchmarks.engines import ENGINES, Run, Task, prepare
+from benchmarks.engines import ENGINES, Run, Task, prepare, prepare_int8
 from benchmarks.machine import busy_seconds
 from tests.tolerances import relative_error
 
@@ -73,6 +73,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("threads", type=int)
     parser.add_argument("--onnx", action="store_true")
+    parser.add_argument("--int8", action="store_true")
     arguments = parser.parse_args()
     task = Task(arguments.model, arguments.folder, arguments.threads)
     # Libraries print on standard output: keep the real one for our JSON and send theirs to standard error.
@@ -80,6 +81,8 @@ def main() -> None:
     os.dup2(2, 1)
     if arguments.engine == "prepare":
         prepare(task, arguments.onnx)
+        if arguments.int8:
+            prepare_int8(task)
     else:
         run, report = start(task, arguments.engine)
         serve(run, report, out)
