@@ -1,5 +1,7 @@
 """ONNX Runtime's own operators agree with ONNX Runtime, on `ref` and on `cpu`."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -88,6 +90,9 @@ NBITS = [
     nbits(8, 64, 5, 32, zeros=True),
     nbits(8, 64, 5, 32, zeros=False, bias=True),
 ]
+for plain, blocks in ((nbits(4, 40, 6, 16, zeros=False), 3), (nbits(4, 64, 5, 32, zeros=False), 2)):
+    columns = RNG.integers(0, blocks, plain.attributes["K"]).astype(np.int32)
+    NBITS.append(replace(plain, inputs=[*plain.inputs, columns], constants=(1, 2, 4)))
 
 
 def mask(*lens: int) -> np.ndarray:

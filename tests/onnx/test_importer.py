@@ -5,6 +5,7 @@ import inspect
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper
 
 import migraphx
@@ -276,3 +277,14 @@ def test_output_names():
     np.testing.assert_array_equal(first, -second)
     with pytest.raises(ValueError, match="output_names: the model has no 'yy'; did you mean 'y'"):
         migraphx.parse_onnx_buffer(data, output_names=["yy"])
+
+
+@pytest.mark.parametrize("corners", [0, 1])
+@pytest.mark.parametrize("size", [(1, 3, 4, 5), (1, 2, 3, 2, 5), (2, 1, 2, 3)])
+def test_affine_grid(size, corners):
+    rank = len(size) - 2
+    theta = np.random.default_rng(0).standard_normal((size[0], rank, rank + 1)).astype(np.float32)
+    nodes = [node("AffineGrid", ["theta", "size"], ["y"], align_corners=corners)]
+    (got,) = ours(model(nodes, {"theta": theta}, ["y"], {"size": np.array(size)}), {"theta": theta})
+    want = torch.nn.functional.affine_grid(torch.tensor(theta), list(size), align_corners=bool(corners)).numpy()
+    assert_close(got, want)

@@ -149,7 +149,7 @@ def test_two_classes_by_one_weight():
     for weights in ([0.7, -1.2], [0.7, 0.2]):
         for base in ({}, {"base_values": [0.1]}, {"base_values": [-0.4]}):
             for how in ("NONE", "LOGISTIC", "SOFTMAX"):
-                given = tree | base | {"class_weights": weights, "post_transform": how}
+                given: Any = tree | base | {"class_weights": weights, "post_transform": how}
                 check("TreeEnsembleClassifier", X, outputs=2, **given)
 
 
@@ -180,7 +180,8 @@ def test_support_vector_classifier(classes):
 
 
 def test_support_vector_classifier_without_vectors():
-    linear: dict[str, Any] = {"kernel_type": "LINEAR", "kernel_params": [0.0] * 3, "coefficients": rng.standard_normal(12).tolist(), "rho": [0.3]}
+    linear: Any = {"kernel_type": "LINEAR", "kernel_params": [0.0] * 3}
+    linear |= {"coefficients": rng.standard_normal(12).tolist(), "rho": [0.3]}
     check("SVMClassifier", X, outputs=2, classlabels_ints=[7, 3, 5], **linear)
 
 

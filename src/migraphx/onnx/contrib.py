@@ -221,10 +221,11 @@ def matmul_nbits(
     """x {..., K} times weights {N, K} of 4 or 8 bits with a scale and zero point a block of `block_size` along K.
 
     packed {N, blocks, block_size * bits / 8}, the first of two numbers in the lower half of a byte; a zero point
-    that is absent is 2 ** (bits - 1). `accuracy_level` allows less than is computed here.
+    that is absent is 2 ** (bits - 1). g_idx {K} says which block's scale and zero point a column has, if not its
+    own's. `accuracy_level` allows less than is computed here.
     """
-    if bits not in (4, 8) or groups is not None or weight_prepacked:
-        raise OnnxError("bits other than 4 and 8, g_idx and packed weights are not supported")
+    if bits not in (4, 8) or weight_prepacked:
+        raise OnnxError("bits other than 4 and 8 and packed weights are not supported")
     blocks = -(-K // block_size)
     codes = b.reshape(packed, dims=(N, -1))
     codes = b.unpack_int4(codes, axis=1) if bits == 4 else codes
@@ -237,7 +238,11 @@ def matmul_nbits(
     else:
         zero = b.reshape(zeros, dims=(N, blocks))
     scale = b.reshape(scales, dims=(N, blocks))
-    wide = [b.repeat_interleave(v, repeats=block_size, axis=1) for v in (scale, zero)]
+    if groups is None:
+        wide = [b.repeat_interleave(v, repeats=block_size, axis=1) for v in (scale, zero)]
+    else:
+        codes, groups = (b.slice(v, axes=(a,), starts=(0,), ends=(K,)) for v, a in ((codes, 1), (groups, 0)))
+        wide = [b.gather(v, groups, axis=1) for v in (scale, zero)]
     if zero.shape.type == "uint8":
         weights = b.dequantizelinear(codes, *wide)
     else:
