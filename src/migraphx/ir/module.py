@@ -161,8 +161,10 @@ class Module:
         if old is new:
             return
         for user in list(old.users):
-            if user is not new:
-                self._set_inputs(user, tuple(new if i is old else i for i in user.inputs))
+            if user is not new:  # its other inputs, of which a concat may have thousands, know it already
+                user.inputs = tuple(new if i is old else i for i in user.inputs)
+                del old.users[user]
+                new.users[user] = None
 
     def replace_operation(
         self, ins: Instruction, op: Operation, inputs: Iterable[Instruction], modules: Sequence[Module] = ()
