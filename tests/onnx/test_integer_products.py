@@ -46,7 +46,8 @@ def check(model: bytes, inputs: dict[str, np.ndarray], steps: int = 0) -> migrap
         compiled = program.clone()
         compiled.compile(migraphx.get_target(target))
         for got, value in zip(compiled.run(inputs), want, strict=True):
-            np.testing.assert_allclose(np.array(got).astype(np.int64), value.astype(np.int64), rtol=0, atol=steps)
+            codes = (np.asarray(a).astype(np.int64) for a in (got, value))
+            np.testing.assert_allclose(*codes, rtol=0, atol=steps)
     return program
 
 

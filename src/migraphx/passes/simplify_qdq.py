@@ -86,12 +86,13 @@ def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | No
     for op in reversed(views):
         parts = [op.compute(part) for part in parts]
     channel = parts[0].ndim - 1 if product == "dot" else 0
-    small = [without_repeats(part) for part in parts]
-    if any(part.size != part.shape[channel] for part in small[1:]):
+    lens = parts[0].shape
+    codes, point, scale = (without_repeats(part) for part in parts)
+    if any(part.size != part.shape[channel] for part in (point, scale)):
         return None  # they change along the depth
-    if groups > 1 and not fits(*small[:2]):
+    if groups > 1 and not fits(codes, point):
         return None
-    return Weights(*small, parts[0].shape)
+    return Weights(codes, point, scale, lens)
 
 
 def _known(ins: Instruction) -> np.ndarray | None:
