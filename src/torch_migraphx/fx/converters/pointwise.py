@@ -251,12 +251,12 @@ def pow(b: Builder, input: Operand, exponent: Operand) -> Value:
     return b.pointwise("pow", x, exponent)
 
 
-@converter(acc_ops.maximum, aten.maximum.default)
+@converter(acc_ops.maximum, aten.maximum.default, aten.max.other)
 def maximum(b: Builder, input: Operand, other: Operand) -> Value:
     return b.pointwise("max", input, other)
 
 
-@converter(acc_ops.minimum, aten.minimum.default)
+@converter(acc_ops.minimum, aten.minimum.default, aten.min.other)
 def minimum(b: Builder, input: Operand, other: Operand) -> Value:
     return b.pointwise("min", input, other)
 
@@ -358,6 +358,7 @@ for _word in ("and", "or", "xor"):
         getattr(acc_ops, f"bitwise_{_word}"),
         getattr(aten, f"bitwise_{_word}").Tensor,
         getattr(aten, f"bitwise_{_word}").Scalar,
+        getattr(aten, f"__{_word}__").Tensor,
     )(_bitwise(f"bitwise_{_word}", f"logical_{_word}"))
 
 
