@@ -22,7 +22,8 @@ REWRITTEN = {
     "rnn", "gru", "lstm", "rnn_last_hs_output", "rnn_last_cell_output",
     "rnn_var_sl_last_output", "rnn_var_sl_shift_output", "rnn_var_sl_shift_sequence",
     "allocate", "outline", "capture", "fill", "fixed_pad", "concat_past_present", "gqa_rotary_embedding",
-    "broadcast_with_dims", "broadcast_for_dot", "dimensions_of", "dynamic_range", "select_module", "unique", "nonzero_exact",
+    "broadcast_with_dims", "broadcast_for_dot", "dimensions_of", "dynamic_range",
+    "select_module", "unique", "nonzero_exact",
 }  # fmt: skip
 """Become other operators before a target lowers them, or run on the host because their size depends on data."""
 HEAD = """# What is supported
