@@ -18,7 +18,11 @@ from migraphx.passes.manager import Pass, run_passes
 from migraphx.targets.ref.evaluate import evaluate
 from tests.tolerances import assert_close
 
-NO_PASS = {"constants", "grouping", "integer_products", "manager", "pipeline", "pointwise_ops", "rewrite", "shapes"}  # files that hold none
+# files that hold none
+NO_PASS = {
+    "constants", "grouping", "integer_products", "manager",
+    "pipeline", "pointwise_ops", "rewrite", "shapes",
+}  # fmt: skip
 
 
 def passes() -> list[Pass]:

@@ -138,7 +138,8 @@ def test_a_compilation_that_is_ended(tmp_path: Path, cache: Path, monkeypatch: p
     slow = tmp_path / "slow-c++"
     slow.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) touch {tmp_path}/linking; sleep 60;; esac\nexec g++ "$@"\n')
     slow.chmod(0o755)
-    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # jobs in the background ignore it
+    # jobs in the background ignore it
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     command = [sys.executable, "-c", heard + SCRIPT.format(n=79)]
     environment = os.environ | {"PYTHONPATH": pythonpath(), "CXX": str(slow)}
     running = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, start_new_session=True)
