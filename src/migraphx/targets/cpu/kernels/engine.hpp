@@ -4,8 +4,8 @@
 // through one pointer a row and segment, so a convolution needs no im2col buffer: its segments are the
 // filter taps. It leaves the tile in a small buffer that stays in L1, and one function per epilogue type
 // finishes it; so the micro-kernels are compiled once per element type, not once per fused expression. Only whole
-// tiles with a short epilogue have a kernel of their own, which finishes them in registers: of a depth of 16 to 100
-// the way through the buffer costs as much as the products.
+// tiles of floats have a kernel for every epilogue, which finishes them in registers where it is short: of a depth of
+// 16 to 100 the way through the buffer costs as much as the products.
 #pragma once
 
 #include "team.hpp"
@@ -167,7 +167,7 @@ void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int w
     }
 }
 
-// ---- whole tiles, finished in registers ---------------------------------------------------------
+// ---- whole tiles, finished at once --------------------------------------------------------------
 
 // How the tiles of these panels fetch the next ones: tile t prefetches `step` bytes a k from at(t). All tiles
 // take part where they are many, so that the stream from memory is even.
@@ -209,21 +209,28 @@ MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
         u.ahead = s.fetch.at(t);
         vec<float> acc[ROWS * VECS];
         multiply<float, TA, TB, ROWS, VECS, LANES>(u, acc);
-        unroll<ROWS>([&](auto r) {
-            unroll<VECS>([&](auto j) { e(row + r, s.col + j * LANES, acc[r * VECS + j]); });
-        });
+        if constexpr (requires { Epi::in_registers; }) {
+            unroll<ROWS>([&](auto r) {
+                unroll<VECS>([&](auto j) { e(row + r, s.col + j * LANES, acc[r * VECS + j]); });
+            });
+        } else {  // a loop: long code, once
+            unroll<ROWS * VECS>([&](auto i) { store(u.tile + i * LANES, acc[i]); });
+            const float* tile = u.tile;
+            for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 1
+                for (int j = 0; j < VECS; ++j, tile += LANES) e(row + r, s.col + j * LANES, load(tile));
+        }
         u.rows += next;
         u.tile += ROWS * VECS * LANES;
     }
 }
 
-// What finishes whole tiles of MR and of MR - 1 rows in registers; null where an epilogue is long, whose code would
-// be there for every register.
+// What multiplies and finishes whole tiles of MR - 1 and of MR rows; null where numbers are not float.
 template <class TA, class TB> struct Strips {
     RunStrip<TA, TB> of[2] = {};
 };
 template <class T, class TA, class TB, class Epi> inline constexpr Strips<TA, TB> strips() {
-    if constexpr (same_v<T, float> && same_v<TA, float> && same_v<TB, float> && requires { Epi::in_registers; })
+    if constexpr (same_v<T, float> && same_v<TA, float> && same_v<TB, float>)
         return {{run_strip<TA, TB, Epi, MR<float> - 1>, run_strip<TA, TB, Epi, MR<float>>}};
     else
         return {};
