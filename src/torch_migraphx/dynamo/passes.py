@@ -43,6 +43,8 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
 
     Raises NeedsAot where the graph writes to its inputs, behaves as in training, or holds what has no acc operator.
     """
+    if torch.is_autocast_enabled("cpu"):
+        raise NeedsAot("autocast is on, whose casts the graph does not show")
     gm = copied(gm)
     graph = gm.graph
     for n in list(graph.nodes):

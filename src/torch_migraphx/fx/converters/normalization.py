@@ -101,7 +101,8 @@ def layer_norm(
     b: Builder, input: Value, normalized_shape: Sequence[int], weight: Value | None = None,
     bias: Value | None = None, eps: float = 1e-5,
 ) -> Value:
-    return b.layer_norm(input, weight, bias, axes=_last(len(normalized_shape)), epsilon=eps)
+    normed = b.layer_norm(input, weight, bias, axes=_last(len(normalized_shape)), epsilon=eps)
+    return b.cast(normed, dtype_of(input))  # weights may be wider, as in autocast
 
 
 def _last(n: int) -> list[int]:
@@ -124,8 +125,10 @@ def native_layer_norm(
     along = [rank(input) + d for d in _last(len(normalized_shape))]
     wide = b.cast(input, torch.float32) if dtype_of(input) in (torch.float16, torch.bfloat16) else input
     var = b.var(wide, axes=along, correction=0, keepdims=True)
-    scale = b.rsqrt(b.pointwise("add", var, eps))
-    return layer_norm(b, input, normalized_shape, weight, bias, eps), b.reduce_mean(wide, axes=along), scale
+    traced = b.node.meta.get("val") if b.node is not None else None  # torch's kernels differ in the statistics' type
+    kind = traced[1].dtype if traced is not None else dtype_of(wide)
+    mean, scale = b.reduce_mean(wide, axes=along), b.rsqrt(b.pointwise("add", var, eps))
+    return layer_norm(b, input, normalized_shape, weight, bias, eps), b.cast(mean, kind), b.cast(scale, kind)
 
 
 @converter(acc_ops.rms_norm, aten.rms_norm.default)
