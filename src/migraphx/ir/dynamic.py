@@ -54,6 +54,8 @@ def infer_shape(op: Operation, inputs: Sequence[Shape], modules: Sequence[Module
         return op.infer_with(inputs, modules)
     if any(unknown(s) for s in inputs):
         return UNKNOWN
+    if any(p.shape.dynamic for m in modules for p in m.parameters.values()):
+        return op.infer_with(inputs, modules)  # the modules' own shapes are ranges already
 
     def infer(end: str, endless: int) -> Shape:
         return op.infer_with([at_end(s, end, endless) for s in inputs], modules)

@@ -8,9 +8,15 @@ from typing import ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.dynamic import ranges
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Operation, RunModule, Value
-from migraphx.ir.shape import UNKNOWN, Shape
+from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
+
+
+def form(s: Shape) -> tuple[str, tuple[int, ...], tuple[DynamicDimension, ...]]:
+    """What an input and the module's parameter must have in common."""
+    return s.type, s.lens, s.dyn_dims
 
 
 class GetTupleElem(Operation, name="get_tuple_elem"):
@@ -44,8 +50,8 @@ class If(Operation, name="if"):
         condition, *rest = inputs
         self.require(condition.type == "bool" and condition.elements == 1, inputs, "takes one bool")
         for module in modules:
-            takes = [(p.shape.type, p.shape.lens) for p in module.parameters.values()]
-            right = takes == [(s.type, s.lens) for s in rest]
+            takes = [form(p.shape) for p in module.parameters.values()]
+            right = takes == [form(s) for s in rest]
             self.require(right, inputs, f"module {module.name!r} takes {takes}")
         first, second = ([s.as_standard() for s in m.output_shapes] for m in modules)
         self.require(first == second, inputs, "the modules' outputs differ in type or lens")
@@ -76,19 +82,19 @@ class Loop(Operation, name="loop"):
         trips, condition, *state = inputs
         self.require(trips.type == "int64" and trips.elements == 1, inputs, "takes one int64 as number of trips")
         self.require(condition.type == "bool" and condition.elements == 1, inputs, "takes one bool as condition")
-        takes = [(p.shape.type, p.shape.lens) for p in modules[0].parameters.values()]
-        carried = [(s.type, s.lens) for s in state]
+        takes = [form(p.shape) for p in modules[0].parameters.values()]
+        carried = [form(s) for s in state]
         number = takes[:1] and takes[0][0] == "int64" and not sum(takes[0][1], start=-len(takes[0][1]))
-        right = number and takes[1:] == [(condition.type, condition.lens), *carried]
+        right = number and takes[1:] == [form(condition), *carried]
         self.require(bool(right), inputs, f"module {modules[0].name!r} takes {takes}")
         first, *given = (s.as_standard() for s in modules[0].output_shapes)
         self.require(first.type == "bool" and first.elements == 1, inputs, "the module must return a condition first")
-        kept = [(s.type, s.lens) for s in given[: len(state)]]
+        kept = [form(s) for s in given[: len(state)]]
         self.require(kept == carried, inputs, f"module {modules[0].name!r} carries on {kept}")
         scans = given[len(state) :]
         ways = len(self.scan_output_directions)
         self.require(ways in (0, len(scans)), inputs, f"gathers {len(scans)} values, has {ways} directions")
-        gathered = [Shape(s.type, (self.max_iterations, *s.lens)) for s in scans]
+        gathered = [Shape.of_dims(s.type, [self.max_iterations, *ranges(s)]) for s in scans]
         return Shape.tuple_of([*given[: len(state)], *gathered])
 
     def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
@@ -141,8 +147,8 @@ class RunOnTarget(Operation, name="run_on_target"):
 
     def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
         self.require(len(modules) == 1, inputs, "takes one module")
-        takes = [(p.shape.type, p.shape.lens) for p in modules[0].parameters.values()]
-        right = takes == [(s.type, s.lens) for s in inputs]
+        takes = [form(p.shape) for p in modules[0].parameters.values()]
+        right = takes == [form(s) for s in inputs]
         self.require(right, inputs, f"module {modules[0].name!r} takes {takes}")
         return Shape.tuple_of(s.as_standard() for s in modules[0].output_shapes)
 

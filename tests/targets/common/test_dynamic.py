@@ -185,6 +185,26 @@ def test_values_decide_shapes():
 
 
 @pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_modules_that_take_dynamic_lengths(target):
+    p, rows = migraphx.program(), migraphx.shape("float", dyn_dims=[dimension(1, 8), dimension(6, 6)])
+    m, modules = p.get_main_module(), []
+    x, chosen = m.add_parameter("x", rows), m.add_parameter("chosen", migraphx.shape("bool", [1]))
+    for name in ("tanh", "neg"):
+        inner = p.create_module(name)
+        given = inner.add_parameter("given", rows)
+        inner.add_return([inner.add_instruction(migraphx.op(name), [given])])
+        modules.append(inner)
+    branch = m.add_instruction(migraphx.op("if"), [chosen, x], modules)
+    m.add_return([m.add_instruction(migraphx.op("get_tuple_elem", index=0), [branch])])
+    assert str(p.get_output_shapes()[0]) == "dynamic, float_type, {[1, 8, {}], [6, 6, {}]}"
+    compiled(p, target)
+    for n, first in ((2, True), (3, False)):
+        given = RNG.standard_normal((n, 6)).astype(np.float32)
+        (got,) = p.run({"x": given, "chosen": np.array([first])})
+        assert_close(np.array(got), np.tanh(given) if first else -given)
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
 def test_bad_input(target):
     p = compiled(network(dimension(2, 8), 3), target)
     with pytest.raises(ValueError, match=r"'x': dimension 0 must be in \[2, 8\], is 9"):
