@@ -346,6 +346,8 @@ def dot_of_reshape(b: Builder, x: Instruction, w: Instruction, root: Instruction
     outer = lens[: splits[-1]]
     if root.shape.lens[:-1] == outer:
         return Refuse("the rows stay as they are")
+    if not x.shape.standard and sum(n > 1 for n in lens[len(outer) :]) < 2 and len(lens) > len(outer) + 1:
+        return Refuse("squeezing x takes no copy, and reshape_as_split would come back to it")
     y = b.reshape(x, dims=(*outer, matrix.shape[-2])) if len(lens) > len(outer) + 1 else x
     weights = w
     while weights.name == "multibroadcast":

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_migraphx.dynamo.decompositions import decompositions
 from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
-from torch_migraphx.dynamo.strides import in_memory_order, turned_back, with_strides
+from torch_migraphx.dynamo.strides import in_memory_order, turned_back, with_shared_memory, with_strides
 from torch_migraphx.lower import lower
 from torch_migraphx.options import Options
 
@@ -149,7 +149,8 @@ def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Cal
 
 def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """A graph without gradients."""
-    return make_boxed_func(with_strides(gm, _runner(gm, inputs, options, _unwritten_weights(gm))))
+    runner = _runner(gm, inputs, options, _unwritten_weights(gm))
+    return make_boxed_func(with_shared_memory(gm, with_strides(gm, runner)))
 
 
 def _unwritten_weights(gm: fx.GraphModule) -> set[int]:

@@ -28,6 +28,9 @@ IN_PLACE_OPERATORS = frozenset(
         operator.ipow, operator.iand, operator.ior, operator.ixor, operator.setitem, operator.imatmul,
     }
 )  # fmt: skip
+RESHAPES_IN_PLACE = frozenset(
+    {"t_", "squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_", "resize_", "resize_as_"}
+)
 GRAD_MODE = (torch._C._set_grad_enabled,)
 CREATE = frozenset({torch.arange, torch.zeros, torch.ones, torch.full, torch.eye, torch.linspace, torch.tensor})
 """Functions that make a tensor from numbers alone, the same at each call."""
@@ -53,9 +56,11 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
             graph.erase_node(n)  # no gradients are computed in any case
     memory = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in _storages(n)}
-    for n in tree_leaves(graph.output_node().args):
-        if isinstance(n, fx.Node) and n.op != "placeholder" and _storages(n) & memory:
-            raise NeedsAot(f"the output {described(n)} shares memory with an input")  # the engine's never do
+    shared = set(memory)  # the engine's outputs share none
+    for n in dict.fromkeys(n for n in tree_leaves(graph.output_node().args) if isinstance(n, fx.Node)):
+        if n.op != "placeholder" and _storages(n) & shared:
+            raise NeedsAot(f"the output {described(n)} shares memory with an input or another output")
+        shared |= _storages(n)
     for n in graph.nodes:
         if n.op not in ("call_function", "call_method"):
             continue
@@ -65,6 +70,8 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         if _in_place(n, bound):
             if _storages(n.args[0]) & memory:
                 raise NeedsAot(f"{described(n)} writes to an input of the graph")
+            if n.target in RESHAPES_IN_PLACE or _widens(n):
+                raise NeedsAot(f"{described(n)} keeps a type, or changes a shape, that the graph does not show")
             n.meta["mutates"] = True
     try:
         functionalize(graph)
@@ -130,6 +137,13 @@ def _in_place(n: fx.Node, bound: dict[str, Any]) -> bool:
         return False  # operator.and_ and the like only look it
     name = getattr(n.target, "__name__", "")
     return name.endswith("_") and not name.endswith("__")
+
+
+def _widens(n: fx.Node) -> bool:
+    """Whether the first argument, changed in place, is of a narrower type than the result would have elsewhere."""
+    values = [a.meta.get("val") for a in n.all_input_nodes]
+    own, *others = [v.dtype for v in values if isinstance(v, torch.Tensor)]
+    return any(torch.promote_types(own, other) != own for other in others)
 
 
 def _storages(n: Any) -> set[StorageWeakRef]:

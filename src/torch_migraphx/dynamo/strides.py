@@ -1,14 +1,18 @@
-"""Outputs with the strides that tracing promised: AOTAutograd's views and the caller's depend on them."""
+"""Outputs with the strides and the shared memory that tracing promised: AOTAutograd and the caller depend on them."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import fx
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from torch_migraphx.lower import copied
+
+logger = logging.getLogger(__name__)
 
 
 def with_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,7 +35,7 @@ def with_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[.
 def _strides(n: Any) -> tuple[int, ...] | None:
     """What strides an output must have; None where row-major, or known only at run time."""
     value = n.meta.get("val") if isinstance(n, fx.Node) else None
-    if not isinstance(value, torch.Tensor) or any(not isinstance(s, int) for s in (*value.shape, *value.stride())):
+    if not isinstance(value, torch.Tensor) or not _known(value):
         return None
     return None if value.is_contiguous() else tuple(value.stride())
 
@@ -44,6 +48,46 @@ def _laid_out(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
             x = x.narrow(d, 0, 1)
     out = torch.empty_strided(x.shape, strides, dtype=x.dtype)
     return out.copy_(x).expand(sizes)
+
+
+def with_shared_memory(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, whose outputs share memory with one another where those of `gm` do: a write to one shows in all.
+
+    One output of a group has to hold all of the memory; else the graph runs in torch, which the log says.
+    """
+    values = [n.meta.get("val") if isinstance(n, fx.Node) else None for n in gm.graph.output_node().args[0]]  # type: ignore[union-attr]
+    groups: dict[StorageWeakRef, list[int]] = {}
+    for k, v in enumerate(values):
+        if isinstance(v, torch.Tensor) and _known(v):
+            groups.setdefault(StorageWeakRef(v.untyped_storage()), []).append(k)
+    views: list[tuple[int, int, tuple[int, ...], tuple[int, ...], int]] = []
+    for group in (g for g in groups.values() if len(g) > 1):
+        whole = [k for k in group if values[k].nbytes == values[k].untyped_storage().nbytes() and _dense(values[k])]
+        if not whole or len({values[k].dtype for k in group}) > 1:
+            logger.warning("a graph runs in torch: its outputs share memory, which none of them holds whole")
+            return gm.forward
+        others = [(k, values[k]) for k in group if k != whole[0]]
+        views += [(k, whole[0], tuple(v.shape), v.stride(), v.storage_offset()) for k, v in others]
+    if not views:
+        return function
+
+    def sharing(*args: Any) -> list[Any]:
+        results = list(function(*args))
+        for k, base, shape, stride, offset in views:
+            results[k] = results[base].as_strided(shape, stride, results[base].storage_offset() + offset)
+        return results
+
+    return sharing
+
+
+def _known(value: torch.Tensor) -> bool:
+    return all(isinstance(s, int) for s in (*value.shape, *value.stride(), value.storage_offset()))
+
+
+def _dense(value: torch.Tensor) -> bool:
+    """Whether the elements lie together, each in a place of its own."""
+    order = sorted(range(value.ndim), key=lambda d: (value.stride(d), value.shape[d]))
+    return value.permute(order[::-1]).is_contiguous()
 
 
 def in_memory_order(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[tuple[int, ...] | None]]:
@@ -72,7 +116,7 @@ def _turned(graph: fx.Graph, n: Any, order: tuple[int, ...] | None) -> Any:
 def _order(n: Any) -> tuple[int, ...] | None:
     """The dimensions from the outermost in memory to the innermost; None where that is their own order."""
     value = n.meta.get("example_value") if isinstance(n, fx.Node) and n.op != "placeholder" else None
-    if not isinstance(value, torch.Tensor) or any(not isinstance(s, int) for s in (*value.shape, *value.stride())):
+    if not isinstance(value, torch.Tensor) or not _known(value):
         return None
     if value.is_contiguous() or 0 in value.stride() or not value.numel():
         return None

@@ -242,6 +242,57 @@ def test_outputs_that_are_views_of_inputs(dynamic):
             assert x.tolist() == [[7, 1], [3, 9], *[[3, 3]] * (n - 2)]
 
 
+def test_outputs_that_share_memory_behind_a_graph_break():
+    def fn(x):
+        y = x * 2
+        part = y[::2]
+        torch._dynamo.graph_break()
+        y.sub_(1)
+        return part
+
+    with torch.no_grad():
+        same(compiled(fn)(torch.ones(6)), torch.ones(3))
+
+
+def test_outputs_that_share_parts_of_memory(caplog):
+    fn = lambda x: ((x * 2)[:3], (x * 3).view(2, 3), x * 4)  # noqa: E731
+    parts = lambda x: (lambda y: (y[:4], y[2:]))(x * 2)  # noqa: E731
+    with torch.no_grad():
+        assert all(a.equal(b) for a, b in zip(compiled(fn)(torch.ones(6)), fn(torch.ones(6)), strict=True))
+        left, right = compiled(parts)(torch.ones(6))
+        right.zero_()
+        assert left.tolist() == [2, 2, 0, 0]
+    assert "which none of them holds whole" in caplog.text
+
+
+def wider(x):
+    half = x.half()
+    return half.add_(x.exp())
+
+
+def turned(x):
+    y = x.sum(1, keepdim=True)
+    z = y * 2
+    y.t_()
+    return z - y
+
+
+def from_a_number(x):
+    return (x * 2).copy_(x.shape[0])
+
+
+@pytest.mark.parametrize("fn", [wider, turned, from_a_number])
+def test_in_place_keeps_its_type_and_may_change_its_shape(fn):
+    x = torch.randn(3, 3)
+    with torch.no_grad():
+        same(compiled(fn)(x), fn(x))
+
+
+def test_axes_of_a_scalar():
+    with torch.no_grad():
+        same(compiled(lambda x: x.movedim(0, -1) + 1)(torch.tensor(2.0)), torch.tensor(3.0))
+
+
 def test_outputs_have_the_strides_of_eager():
     """What can be viewed in eager can be viewed here."""
 

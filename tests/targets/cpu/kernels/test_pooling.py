@@ -153,6 +153,13 @@ def test_uneven_padding(isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
+def test_average_of_padding_alone_is_zero(isa: str) -> None:
+    x = np.ones((1, 1, 1, 1, 9), np.float32)
+    got = run(isa, "average", x, (1, 1, 2), (1, 1, 1), (1, 1, 1), pad=(0, 0, 1))
+    np.testing.assert_array_equal(got[0, 0, 0], [[0] * 9, [1] * 9])
+
+
+@pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("p", [1, 2, 3, 2.5])
 def test_lp(p: float, isa: str) -> None:
     x = np.random.default_rng().standard_normal((2, 1, 9, 8, 33), np.float32)

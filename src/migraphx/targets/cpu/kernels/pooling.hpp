@@ -64,7 +64,7 @@ struct PoolAverage {
     template <class V> static MGX_INLINE V start() { return V{}; }
     template <class V> static MGX_INLINE V join(V acc, V x, const Pool&) { return acc + x; }
     template <class V> static MGX_INLINE V finish(V acc, const Pool&, int64_t count) {
-        return div(acc, fill<V>(lane_t<V>(count)));
+        return div(acc, fill<V>(lane_t<V>(count ? count : 1)));  // of a window all in the padding: 0
     }
 };
 struct PoolLp {

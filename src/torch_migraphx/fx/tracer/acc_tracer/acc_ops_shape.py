@@ -136,6 +136,8 @@ def t_mapper(b: NodeBuilder, input: Any) -> Any:
 def movedim_mapper(b: NodeBuilder, input: Any, source: Any, destination: Any) -> Any:
     """The source axes at their destinations, the others in order."""
     rank = b.rank(input)
+    if rank == 0:
+        return b(permute, input=input, permutation=())
     sources = [s % rank for s in ([source] if isinstance(source, int) else source)]
     targets = [d % rank for d in ([destination] if isinstance(destination, int) else destination)]
     order = [axis for axis in range(rank) if axis not in sources]
@@ -495,5 +497,7 @@ def zero_mapper(b: NodeBuilder, input: Any) -> Any:
 @acc_mapper("copy_")
 def copy_mapper(b: NodeBuilder, input: Any, src: Any, non_blocking: bool = False) -> Any:
     """The values of src under the shape and in the type of input."""
+    if isinstance(src, int | float):
+        return _full(b, input, b.shape(input), src, None, None)
     same = b.shape(src) == b.shape(input)
     return _cast(b, src if same else b(expand, input=src, sizes=b.shape(input)), b.dtype(input))
