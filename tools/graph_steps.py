@@ -238,7 +238,7 @@ def norm(g: Graph, x: Instruction) -> Any:
     c = x.shape.lens[1]
     weights = [g.weight(type, c) for _ in range(2)]
     if kind == "group":
-        groups = g.pick([k for k in range(1, c + 1) if c % k == 0])
+        groups = g.pick([k for k in range(1, c + 1) if c % k == 0] or [1])
         return g.b.group_norm(x, *weights, num_groups=groups, epsilon=0.1)
     return g.b.batchnorm(x, *weights, g.weight(type, c), g.b.abs(g.weight(type, c)), epsilon=0.1)
 

@@ -288,6 +288,15 @@ def test_in_place_keeps_its_type_and_may_change_its_shape(fn):
         same(compiled(fn)(x), fn(x))
 
 
+def test_gradients_of_attention_in_double():
+    x, y = (torch.randn(1, 2, 3, 4, dtype=torch.float64).requires_grad_() for _ in "xy")
+    fn = lambda x: F.scaled_dot_product_attention(x, x, x)  # noqa: E731
+    y.data.copy_(x.data)
+    compiled(fn)(x).square().sum().backward()
+    fn(y).square().sum().backward()
+    same(x.grad, y.grad)
+
+
 def test_axes_of_a_scalar():
     with torch.no_grad():
         same(compiled(lambda x: x.movedim(0, -1) + 1)(torch.tensor(2.0)), torch.tensor(3.0))

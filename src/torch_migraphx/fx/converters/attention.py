@@ -44,7 +44,7 @@ def attention_cpu(
     b: Builder, query: Value, key: Value, value: Value, dropout_p: float = 0.0, is_causal: bool = False,
     attn_mask: Value | None = None, scale: float | None = None,
 ) -> tuple[Value, Value]:
-    """(answer, logsumexp of the scores {N, heads, length} in float)."""
+    """(answer, logsumexp of the scores {N, heads, length} in float, or double where query is)."""
     y = attention(b, query, key, value, attn_mask, dropout_p, is_causal, scale, True)
     return y, scores_logsumexp(b, query, key, attn_mask, is_causal, scale)
 
@@ -54,16 +54,17 @@ def scores_logsumexp(
 ) -> Value:
     """log(sum(exp(query @ key.T * scale + mask))) over the keys; dead code unless a backward reads it."""
     n = len(lens(query))
+    wide = torch.float64 if dtype_of(query) == torch.float64 else torch.float32
     turned = b.permute(key, [*range(n - 2), n - 1, n - 2])
     factor = lens(query)[-1] ** -0.5 if scale is None else scale
-    scores = b.cast(b.pointwise("mul", b.matmul(query, turned), factor), torch.float32)
+    scores = b.cast(b.pointwise("mul", b.matmul(query, turned), factor), wide)
     rows, columns = lens(scores)[-2:]
-    hidden = b.full(-torch.inf, torch.float32, lens(scores))
+    hidden = b.full(-torch.inf, wide, lens(scores))
     if is_causal:
         seen = b.expand(b.literal(torch.ones(rows, columns, dtype=torch.bool).tril()), lens(scores))
         scores = b.where(seen, scores, hidden)
     if mask is not None and dtype_of(mask) == torch.bool:
         scores = b.where(b.expand(mask, lens(scores)), scores, hidden)
     elif mask is not None:
-        scores = b.pointwise("add", scores, b.cast(mask, torch.float32))
+        scores = b.pointwise("add", scores, b.cast(mask, wide))
     return b.logsumexp(scores, axes=[n - 1], keepdims=False)
