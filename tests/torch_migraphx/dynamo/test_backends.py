@@ -288,6 +288,13 @@ def test_in_place_keeps_its_type_and_may_change_its_shape(fn):
         same(compiled(fn)(x), fn(x))
 
 
+def test_what_was_copied_into_is_no_input():
+    x = torch.ones(3)
+    with torch.no_grad():
+        compiled(lambda x: (x * 2).copy_(x))(x).zero_()
+    assert x.tolist() == [1, 1, 1]
+
+
 def test_gradients_of_attention_in_double():
     x, y = (torch.randn(1, 2, 3, 4, dtype=torch.float64).requires_grad_() for _ in "xy")
     fn = lambda x: F.scaled_dot_product_attention(x, x, x)  # noqa: E731

@@ -500,4 +500,5 @@ def copy_mapper(b: NodeBuilder, input: Any, src: Any, non_blocking: bool = False
     if isinstance(src, int | float):
         return _full(b, input, b.shape(input), src, None, None)
     same = b.shape(src) == b.shape(input)
-    return _cast(b, src if same else b(expand, input=src, sizes=b.shape(input)), b.dtype(input))
+    copied = b(clone, input=src) if same else b(expand, input=src, sizes=b.shape(input))  # never src itself
+    return _cast(b, copied, b.dtype(input))
