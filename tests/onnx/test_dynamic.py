@@ -172,12 +172,12 @@ def test_a_length_that_inputs_share(tmp_path):
     dim = migraphx.shape.dynamic_dimension
     program = migraphx.parse_onnx_buffer(data, dim_params={"n": dim(1, 8, {2, 3}), "k": dim(1, 8, {4, 5})})
     program.compile(migraphx.get_target("cpu"))
-    assert program._executable.specialisations == 4
+    assert program._executable.specialisations == 4  # type: ignore[union-attr]
     for n, k in ((2, 5), (3, 4), (1, 1)):
         x, y = normal(n, k), normal(k, n)
         for got, want in zip(program.run({"x": x, "y": y}), (x.T, -y), strict=True):
             np.testing.assert_array_equal(np.array(got), want)
-    assert program._executable.specialisations == 5  # optimal lengths were there
+    assert program._executable.specialisations == 5  # type: ignore[union-attr]  # optimal lengths were there
     migraphx.save(program, tmp_path / "p.mxr")
     for made in (program, migraphx.load(tmp_path / "p.mxr")):
         with pytest.raises(ValueError, match=r"'x' has 2 in dimension 0, input 'y' has 3 in dimension 1: both are 'n'"):
@@ -248,7 +248,7 @@ def test_a_branch_that_waits_calls_functions():
     """The node that is left carries the model's functions that its graphs call, and what these call."""
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("mine", 1)]
     inner = helper.make_function("mine", "Inner", ["a"], ["b"], [node("LeakyRelu", ["a"], ["b"])], opsets, ["alpha"])
-    inner.node[0].attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="alpha", type=1))
+    inner.node[0].attribute.append(onnx.AttributeProto(name="alpha", ref_attr_name="alpha", type="FLOAT"))
     outer = helper.make_function("mine", "Outer", ["a"], ["b"],
                                  [node("Inner", ["a"], ["b"], domain="mine", alpha=0.25)], opsets)  # fmt: skip
     out = [onnx.ValueInfoProto(name="r")]

@@ -55,19 +55,20 @@ def with_shared_memory(gm: fx.GraphModule, function: Callable[..., Any]) -> Call
 
     One output of a group has to hold all of the memory; else the graph runs in torch, which the log says.
     """
-    values = [n.meta.get("val") if isinstance(n, fx.Node) else None for n in gm.graph.output_node().args[0]]  # type: ignore[union-attr]
-    groups: dict[StorageWeakRef, list[int]] = {}
-    for k, v in enumerate(values):
-        if isinstance(v, torch.Tensor) and _known(v):
-            groups.setdefault(StorageWeakRef(v.untyped_storage()), []).append(k)
+    nodes = gm.graph.output_node().args[0]
+    groups: dict[StorageWeakRef, list[tuple[int, torch.Tensor]]] = {}
+    for k, n in enumerate(nodes):  # type: ignore[arg-type]
+        value = n.meta.get("val") if isinstance(n, fx.Node) else None
+        if isinstance(value, torch.Tensor) and _known(value):
+            groups.setdefault(StorageWeakRef(value.untyped_storage()), []).append((k, value))
     views: list[tuple[int, int, tuple[int, ...], tuple[int, ...], int]] = []
     for group in (g for g in groups.values() if len(g) > 1):
-        whole = [k for k in group if values[k].nbytes == values[k].untyped_storage().nbytes() and _dense(values[k])]
-        if not whole or len({values[k].dtype for k in group}) > 1:
+        whole = [k for k, v in group if v.nbytes == v.untyped_storage().nbytes() and _dense(v)]
+        if not whole or len({v.dtype for _, v in group}) > 1:
             logger.warning("a graph runs in torch: its outputs share memory, which none of them holds whole")
             return gm.forward
-        others = [(k, values[k]) for k in group if k != whole[0]]
-        views += [(k, whole[0], tuple(v.shape), v.stride(), v.storage_offset()) for k, v in others]
+        others = [(k, v) for k, v in group if k != whole[0]]
+        views += [(k, whole[0], tuple(v.shape), v.stride(), int(v.storage_offset())) for k, v in others]
     if not views:
         return function
 
