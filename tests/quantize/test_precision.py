@@ -8,7 +8,9 @@ import pytest
 import migraphx
 from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape
+from migraphx.ir.verify import verify_program
 from tests.tolerances import relative_error
+from tools.fuzz_graphs import made
 
 RNG = np.random.default_rng(2)
 
@@ -49,6 +51,33 @@ def test_named_operators_only() -> None:
     migraphx.quantize_fp16(p, ["dot"])
     halves = {i.name() for i in p.get_main_module() if i.shape().type_string() == "half_type"}
     assert halves == {"dot", "convert"}
+
+
+@pytest.mark.parametrize("names", [["all"], ["mul"], ["add", "dot", "multibroadcast"]])
+@pytest.mark.parametrize("seed", range(10))
+def test_random_graph(seed: int, names: list[str]) -> None:
+    p, _ = made([(300, seed)])
+    before = [o.shape for o in p._impl.main.outputs]
+    migraphx.quantize_bf16(p, names)
+    verify_program(p._impl)
+    assert [(o.shape.type, o.shape.lens) for o in p._impl.main.outputs] == [(s.type, s.lens) for s in before]
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+@pytest.mark.parametrize("names", [["all"], ["mul"]])
+def test_layouts_that_a_convert_changes(target: str, names: list[str]) -> None:
+    """A convert of a broadcast is whole in memory, so that the product's layout is another."""
+    p = migraphx.program()
+    b = Builder(p._impl.main)
+    x = p._impl.main.add_parameter("x", Shape("float", (2, 3, 4)))
+    half = b.multibroadcast(b.literal(np.array(0.5, np.float32)), out_lens=(3, 2, 4))
+    product = b.mul(b.transpose(x, permutation=(1, 0, 2)), half)
+    p._impl.main.add_return([b.exp(product)])
+    migraphx.quantize_fp16(p, names)
+    verify_program(p._impl)
+    p.compile(migraphx.get_target(target))
+    array = RNG.standard_normal((2, 3, 4)).astype(np.float32)
+    assert relative_error(np.array(p.run({"x": array})[0]), np.exp(array.transpose(1, 0, 2) / 2)) < 5e-3
 
 
 def test_compiled_program_is_refused() -> None:

@@ -6,8 +6,9 @@ from collections.abc import Collection
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import ShapeError
-from migraphx.ir.program import Program, reachable
+from migraphx.ir.operation import Literal, Parameter, ShapeError
+from migraphx.ir.program import Program
+from migraphx.passes.dead_code import dead_code
 
 ALL = "all"
 WIDE = ("float", "double")
@@ -19,10 +20,21 @@ def narrow(program: Program, type: str, names: Collection[str] = (ALL,)) -> None
     Every such operator gets converts round it; where two meet, the passes drop what changes nothing. Operators
     without floats, and those whose result has another type than their inputs, stay as they are.
     """
-    for module in reachable(program.main):
-        for ins in list(module):
-            if (ALL in names or ins.name in names) and _narrows(ins):
-                _convert(module, ins, type)
+    _walk(program.main, type, names, set())
+
+
+def _walk(module: Module, type: str, names: Collection[str], seen: set[Module]) -> None:
+    """Narrow `module`, inner modules first where they are used; shapes follow where a convert changed a layout."""
+    seen.add(module)
+    for ins in list(module):
+        for inner in ins.modules:
+            if inner not in seen:
+                _walk(inner, type, names, seen)
+        if not isinstance(ins.op, (Parameter, Literal)):
+            module.replace_operation(ins, ins.op, ins.inputs, ins.modules)
+        if (ALL in names or ins.name in names) and _narrows(ins):
+            _convert(module, ins, type)
+    dead_code(module)
 
 
 def _narrows(ins: Instruction) -> bool:
@@ -34,9 +46,16 @@ def _narrows(ins: Instruction) -> bool:
 
 def _convert(module: Module, ins: Instruction, type: str) -> None:
     b = Builder(module, before=ins, origin=ins.origin)
-    inputs = [b.cast(i, type) if i.shape.type in WIDE else i for i in ins.inputs]
+    inputs = [_low(b, i, type) if i.shape.type in WIDE else i for i in ins.inputs]
     try:
         made = module.add_instruction(ins.op, inputs, before=ins, origin=ins.origin)
     except ShapeError:
         return  # an operator that does not take the type keeps its own
     module.replace(ins, b.convert(made, target_type=ins.shape.type))
+
+
+def _low(b: Builder, x: Instruction, type: str) -> Instruction:
+    """`x` in `type`: what it was widened from, if that has the type."""
+    if x.name == "convert" and x.inputs[0].shape.type == type:
+        return x.inputs[0]
+    return b.convert(x, target_type=type)
