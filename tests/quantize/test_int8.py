@@ -166,6 +166,17 @@ def test_values_that_were_zero_in_calibration_have_a_scale() -> None:
     assert relative_error(result(p, "ref", {"x": ones}), ones @ weights) < 0.02
 
 
+def test_products_of_no_elements_stay() -> None:
+    p = migraphx.program()
+    b = Builder(p._impl.main)
+    x = p._impl.main.add_parameter("x", Shape("float", (0, 4)))
+    p._impl.main.add_return([b.dot(x, b.literal(np.ones((4, 3), np.float32)))])
+    migraphx.quantize_int8(p, migraphx.get_target("ref"), [{"x": np.empty((0, 4), np.float32)}])
+    assert [i.name() for i in p.get_main_module()].count("dot") == 1
+    p.compile(migraphx.get_target("cpu"))
+    assert np.array(p.run({"x": np.empty((0, 4), np.float32)})[0]).shape == (0, 3)
+
+
 def test_bad_input() -> None:
     p, target = network(), migraphx.get_target("ref")
     with pytest.raises(ValueError, match="cannot quantize 'relu'"):

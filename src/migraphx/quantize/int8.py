@@ -35,7 +35,7 @@ def quantize(
     for name in names:
         if name not in PRODUCTS:
             raise ValueError(f"cannot quantize {name!r}: only {' and '.join(PRODUCTS)}")
-    products = [i for i in program.main if i.name in names and i.shape.type in FLOATS and is_constant(i.inputs[1])]
+    products = [i for i in program.main if i.name in names and _quantizable(i)]
     sources = list(dict.fromkeys(i.inputs[0] for i in products))
     tops = dict(zip(sources, largest(program, sources, inputs, run), strict=True))
     made: dict[Instruction, Instruction] = {}
@@ -49,6 +49,12 @@ def quantize(
         others = tuple(d for d in range(weights.ndim) if d != axis)
         top = np.abs(weights).max(others, keepdims=True, initial=0.0)
         program.main.replace_operation(ins, ins.op, [made[x], through(b, w, top, type)])
+
+
+def _quantizable(product: Instruction) -> bool:
+    """Floats, a constant on the right, and on the left elements that have a range."""
+    x, w = product.inputs[:2]
+    return product.shape.type in FLOATS and is_constant(w) and 0 not in x.shape.lens
 
 
 def through(b: Builder, x: Instruction, top: np.ndarray, type: str) -> Instruction:
