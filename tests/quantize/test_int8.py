@@ -7,7 +7,7 @@ import pytest
 
 import migraphx
 from migraphx.ir.builder import Builder
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.passes.manager import run_passes
 from migraphx.targets.cpu.target import PASSES
 from tests.tolerances import MODEL_ERROR, relative_error
@@ -189,3 +189,14 @@ def test_bad_input() -> None:
     for quantize in (migraphx.quantize_int4_weights, migraphx.autocast_fp8):
         with pytest.raises(RuntimeError, match="before compiling"):
             quantize(p)
+
+
+@pytest.mark.parametrize("quantize", ["quantize_int8", "quantize_fp8", "quantize_int4_weights"])
+def test_dynamic_programs_are_refused(quantize: str) -> None:
+    p = migraphx.program()
+    b = Builder(p._impl.main)
+    x = p._impl.main.add_parameter("tokens", Shape("float", dyn_dims=(DynamicDimension(1, 4), DynamicDimension(8, 8))))
+    p._impl.main.add_return([b.dot(x, b.literal(random(8, 3)))])
+    target = () if quantize == "quantize_int4_weights" else (migraphx.get_target("ref"),)
+    with pytest.raises(ValueError, match=r"fixed shapes.*'tokens'.*map_input_dims"):
+        getattr(migraphx, quantize)(p, *target)

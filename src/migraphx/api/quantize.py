@@ -57,13 +57,13 @@ def autocast_fp8(prog: program) -> None:
 
 def quantize_int4_weights(prog: program, block_size: int = BLOCK) -> None:
     """Keep the constant weights of dots in 4 bits, with one scale for `block_size` of them along the depth."""
-    pack_weights(_uncompiled(prog), block_size)
+    pack_weights(_fixed(prog), block_size)
 
 
 def _calibrated(
     prog: program, target: Target, calibration: Sequence[Mapping[str, Any]], names: Sequence[str], type: str
 ) -> None:
-    impl = _uncompiled(prog)
+    impl = _fixed(prog)
     if not calibration:
         log.warning("no calibration data: ranges are those of random inputs")
         shapes = prog.get_parameter_shapes()
@@ -82,3 +82,14 @@ def _uncompiled(prog: program) -> Program:
     if prog.is_compiled():
         raise RuntimeError("quantize a program before compiling it")
     return prog._impl
+
+
+def _fixed(prog: program) -> Program:
+    """An uncompiled program whose products are known: dynamic shapes defer nodes to the first run."""
+    for name, shape in prog.get_parameter_shapes().items():
+        if shape.dynamic():
+            raise ValueError(
+                f"quantizing to 8 or 4 bits takes fixed shapes, and parameter {name!r} is {shape!r}: parse the model "
+                "with map_input_dims, dim_params or default_dim_value"
+            )
+    return _uncompiled(prog)
