@@ -1,11 +1,11 @@
-"""The generated sources of small programs, word for word.
+"""The generated sources and tables of small programs, word for word.
 
 `PYTHONPATH=src:. python -m tests.targets.cpu.test_golden` writes them anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.passes.manager import run_passes
-from migraphx.targets.cpu.codegen import Layout, generate
+from migraphx.targets.cpu.codegen import HEAD, PLACE, STEP, Layout, generate, numbered, table_of
 from migraphx.targets.cpu.lower import lower
 from migraphx.targets.cpu.target import PASSES
 
@@ -49,19 +49,30 @@ PROGRAMS: dict[str, Callable[[Builder, Instruction], Instruction]] = {
 }
 
 
-def sources(build: Callable[[Builder, Instruction], Instruction]) -> list[str]:
-    """The program on an input {7, 40}; sizes of buffers, which depend on the machine, left out."""
+def compiled(build: Callable[[Builder, Instruction], Instruction]) -> tuple[list[str], np.ndarray]:
+    """The sources and the table of the program on an input {7, 40}; without the machine's sizes of buffers."""
     program = Program()
     x = program.main.add_parameter("x", Shape("float", (7, 40)))
     program.main.add_return([build(Builder(program.main), x)])
     run_passes(program, PASSES)
     lowered = lower(program.main)
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
-    return generate(lowered.calls, layout, [])
+    kernels = numbered(lowered.calls)
+    return generate(kernels), table_of(lowered.calls, kernels, layout, [])
 
 
 def source(build: Callable[[Builder, Instruction], Instruction]) -> str:
-    return "\n".join(sources(build))
+    parts, table = compiled(build)
+    return "\n".join([*parts, *(f"// {line}" for line in steps(table))]) + "\n"
+
+
+def steps(table: np.ndarray) -> Iterator[str]:
+    """Each step of a table without moves: its kernel's number, its numbers, entry and offset of its places."""
+    count, entries = table[:HEAD].tolist()
+    first = HEAD + entries
+    for kernel, numbers, places, views in table[first : first + STEP * count].reshape(-1, STEP).tolist():
+        at = table[places : places + PLACE * views].reshape(-1, PLACE)[:, :2].tolist()
+        yield f"k{kernel} {table[numbers:places].tolist()} at {at}"
 
 
 def test_many_kernels_are_several_sources(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,9 +84,9 @@ def test_many_kernels_are_several_sources(monkeypatch: pytest.MonkeyPatch) -> No
     def kernels(parts: list[str]) -> list[list[str]]:
         return [[line for line in part.splitlines() if line.startswith("void k")] for part in parts]
 
-    main, *few = sources(many)
+    (main, *few), _ = compiled(many)
     monkeypatch.setattr("migraphx.targets.cpu.codegen.MOST_KERNELS", 2)
-    same, *parts = sources(many)
+    (same, *parts), _ = compiled(many)
     assert same == main and len(parts) > len(few) and max(map(len, kernels(parts))) == 2
     assert sorted(chain(*kernels(parts))) == sorted(chain(*kernels(few)))
 

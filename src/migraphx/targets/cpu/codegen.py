@@ -1,4 +1,7 @@
-"""A lowered program as C++ translation units."""
+"""A lowered program as C++ translation units, which hold its kernels, and a table of steps, which holds all numbers.
+
+Programs of equal kernels are one object, whatever their sizes.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +9,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from string import Template
 
+import numpy as np
+
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.calls import Call, Kernel
 
 MOST_VIEWS = 256  # as in program.hpp
 MOST_KERNELS = 150  # of one source: these take several times what the headers do, and sources compile side by side
+HEAD, STEP, PLACE, MOVE = 2, 4, 4, 4  # words of a table's parts, as in program.hpp
+NO_KERNEL = -1
 
 MAIN = Template("""\
 #include "program.hpp"
 
 namespace mgx {
 $declarations
-constexpr Step steps[] = {
-    $steps
+constexpr Kernel kernels[] = {
+    $kernels
 };
-constexpr int64_t count = $count;
 }  // namespace mgx
 
 extern "C" {
-extern const int64_t mgx_entries = $entries;
-extern const int64_t mgx_bytes[] = {$sizes};  // what every entry of the pointer table must at least hold
-extern const int64_t mgx_steps = mgx::count;
-int64_t mgx_scratch() { return mgx::largest_scratch(mgx::steps, mgx::count); }
-void mgx_run(char* const* b, char* scratch, int64_t stride, int threads, const mgx::OpenMP* omp, int64_t* nanoseconds) {
-    mgx::Program program{mgx::steps, mgx::count, b, scratch, stride, nanoseconds, omp, {}};
+int64_t mgx_scratch(const int64_t* table) { return mgx::largest_scratch(mgx::kernels, table); }
+void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
+             const mgx::OpenMP* omp, int64_t* nanoseconds) {
+    mgx::Program program{mgx::kernels, table, buffers, scratch, stride, nanoseconds, omp, {}};
     mgx::run_program(program, threads);
 }
 }
@@ -62,59 +66,66 @@ class Layout:
     def first_weight(self) -> int:
         return 2 + self.inputs + self.outputs
 
-    def place(self, view: View, moves: str) -> str:
-        """The text of a Place; `moves` names the array of its moves."""
-        offset = view.byte_offset + (view.buffer.position if view.buffer.kind == "arena" else 0)
-        moved = f", {moves}, {len(view.moves)}" if view.moves else ""
-        return f"{{{self.entry(view)}, {offset}{moved}}}"
-
     @property
     def size(self) -> int:
         return self.first_weight + self.weights
 
 
-def generate(calls: Sequence[Call], layout: Layout, sizes: Sequence[int]) -> list[str]:
-    """The sources: main first, then the parts that hold the kernels. `sizes`: bytes of every table entry."""
-    names: dict[Kernel, str] = {}
-    for call in calls:
-        if call.kernel is not None:
-            names.setdefault(call.kernel, f"k{len(names)}")
-    return [_main(calls, names, layout, sizes), *_parts(names)]
+def numbered(calls: Sequence[Call]) -> dict[Kernel, int]:
+    """The kernels of the calls, each with its number."""
+    kernels = dict.fromkeys(c.kernel for c in calls if c.kernel is not None)
+    return {kernel: n for n, kernel in enumerate(kernels)}
 
 
-def _main(calls: Sequence[Call], names: dict[Kernel, str], layout: Layout, sizes: Sequence[int]) -> str:
-    declarations = []
+def generate(kernels: dict[Kernel, int]) -> list[str]:
+    """The sources: main first, then the parts that hold the kernels."""
+    names = {kernel: f"k{n}" for kernel, n in kernels.items()}
+    return [_main(names), *_parts(names)]
+
+
+def _main(names: dict[Kernel, str]) -> str:
+    declarations, entries = [], []
     for kernel, name in names.items():
         declarations.append(f"void {name}(const Team&, char* const*, const int64_t*, char*);")
         if kernel.scratch:
             declarations.append(f"int64_t {name}_scratch(const int64_t*);")
-    steps = []
-    for n, call in enumerate(calls):
-        if len(call.views) > MOST_VIEWS:
-            raise ValueError(f"{call.label}: {len(call.views)} operands in one kernel; at most {MOST_VIEWS}")
-        name = "nullptr" if call.kernel is None else names[call.kernel]
-        scratch = f"{name}_scratch" if call.kernel is not None and call.kernel.scratch else "nullptr"
-        declarations.append(f"constexpr int64_t a{n}[] = {{{', '.join(map(str, call.numbers)) or '0'}}};")
-        declarations += _moves(call, n)
-        places = ", ".join(layout.place(v, f"m{n}_{k}") for k, v in enumerate(call.views))
-        declarations.append(f"constexpr Place q{n}[] = {{{places or '{}'}}};")
-        steps.append(f"{{{name}, {scratch}, a{n}, q{n}, {len(call.views)}}},  // {n}: {call.label}")
+        entries.append(f"{{{name}, {f'{name}_scratch' if kernel.scratch else 'nullptr'}}},")
     return MAIN.substitute(
-        declarations="\n".join(declarations),
-        steps="\n    ".join(steps) or "{nullptr, nullptr, nullptr, nullptr, 0}",
-        count=len(calls),
-        entries=layout.size,
-        sizes=", ".join(map(str, sizes)),
+        declarations="\n".join(declarations), kernels="\n    ".join(entries) or "{nullptr, nullptr}"
     )
 
 
-def _moves(call: Call, n: int) -> list[str]:
-    """The declarations of how the views of call `n` move with loops."""
-    return [
-        f"constexpr Move m{n}_{k}[] = {{{', '.join(f'{{{m.slot}, {m.phase}, {m.mask}, {m.step}}}' for m in v.moves)}}};"
-        for k, v in enumerate(call.views)
-        if v.moves
-    ]
+def table_of(calls: Sequence[Call], kernels: dict[Kernel, int], layout: Layout, sizes: Sequence[int]) -> np.ndarray:
+    """The words of program.hpp's table; `sizes`: bytes that every entry of the pointer table must at least hold."""
+    start = HEAD + len(sizes)
+    steps: list[int] = []
+    rest: list[int] = []
+    base = start + STEP * len(calls)
+    for call in calls:
+        if len(call.views) > MOST_VIEWS:
+            raise ValueError(f"{call.label}: {len(call.views)} operands in one kernel; at most {MOST_VIEWS}")
+        numbers = base + len(rest)
+        rest += call.numbers
+        moves = base + len(rest)
+        rest += [word for v in call.views for m in v.moves for word in (m.slot, m.phase, m.mask, m.step)]
+        places = base + len(rest)
+        for v in call.views:
+            offset = v.byte_offset + (v.buffer.position if v.buffer.kind == "arena" else 0)
+            rest += (layout.entry(v), offset, moves, len(v.moves))
+            moves += MOVE * len(v.moves)
+        number = NO_KERNEL if call.kernel is None else kernels[call.kernel]
+        steps += (number, numbers, places, len(call.views))
+    return np.array([len(calls), len(sizes), *sizes, *steps, *rest], np.int64)
+
+
+def steps_in(table: np.ndarray) -> int:
+    """How many steps a table has."""
+    return int(table[0])
+
+
+def sizes_in(table: np.ndarray) -> list[int]:
+    """Bytes that every entry of the pointer table must at least hold."""
+    return table[HEAD : HEAD + int(table[1])].tolist()
 
 
 def _parts(names: dict[Kernel, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A compiled program: the shared object, its weights, and one native call a run."""
+"""A compiled program: the shared object, its table of steps, its weights, and one native call a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.executable import Step
 from migraphx.targets.common.cache import digest, lookup, obtain
-from migraphx.targets.cpu.codegen import Layout
+from migraphx.targets.cpu.codegen import Layout, sizes_in, steps_in
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
 from migraphx.targets.cpu.toolchain import instruction_set
 
@@ -52,6 +52,7 @@ class CpuExecutable:
     def __init__(
         self,
         library: Path,
+        table: np.ndarray,
         parameters: dict[str, Shape],
         outputs: list[Shape],
         weights: Sequence[np.ndarray],
@@ -61,6 +62,7 @@ class CpuExecutable:
         steps: Sequence[Step] = (),
     ) -> None:
         self.library_path = library
+        self.table = table
         self.parameters = parameters
         self.outputs = outputs
         self.steps = list(steps)
@@ -72,11 +74,12 @@ class CpuExecutable:
         self.layout = Layout(len(parameters), len(outputs), len(weights))
         self._library = ctypes.CDLL(str(library))
         self._check_sizes()
-        self._library.mgx_scratch.restype = ctypes.c_int64
-        self.scratch_stride = -(-self._library.mgx_scratch() // ALIGNMENT) * ALIGNMENT
-        self._run = self._library.mgx_run
         pointer = ctypes.c_void_p
-        self._run.argtypes = [pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer]
+        self._table_pointer = address(table)
+        self._library.mgx_scratch.restype, self._library.mgx_scratch.argtypes = ctypes.c_int64, [pointer]
+        self.scratch_stride = -(-self._library.mgx_scratch(self._table_pointer) // ALIGNMENT) * ALIGNMENT
+        self._run = self._library.mgx_run
+        self._run.argtypes = [pointer, pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer]
         self._run.restype = None
         found = runtime()
         self._openmp = _OpenMP(found.parallel, found.thread_num, found.num_threads)
@@ -85,11 +88,10 @@ class CpuExecutable:
         self._idle: list[_State] = []
 
     def _check_sizes(self) -> None:
-        """The buffers are as large as the code believes: a file may have brought them."""
-        count = ctypes.c_int64.in_dll(self._library, "mgx_entries").value
+        """The buffers are as large as the table believes: a file may have brought them."""
         have = table_bytes(self.arena_bytes, self.parameters.values(), self.outputs, self.weights)
-        need = list((ctypes.c_int64 * count).in_dll(self._library, "mgx_bytes"))
-        if len(have) != count or any(h < n for h, n in zip(have, need, strict=True)):
+        need = sizes_in(self.table)
+        if len(have) != len(need) or any(h < n for h, n in zip(have, need, strict=True)):
             raise ValueError(f"{self.library_path.name} was compiled for buffers of other sizes than this program's")
 
     def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
@@ -105,7 +107,7 @@ class CpuExecutable:
         results = [Argument.empty(s) for s in self.outputs]
         addresses = [a.pointer for a in (*inputs, *results)]
         self._call(addresses, None)
-        spent = np.zeros(max(1, ctypes.c_int64.in_dll(self._library, "mgx_steps").value), np.int64)
+        spent = np.zeros(max(1, steps_in(self.table)), np.int64)
         for _ in range(runs):
             self._call(addresses, address(spent))
         return [float(n) * 1e-9 / runs for n in spent]
@@ -124,7 +126,8 @@ class CpuExecutable:
             state = _State(self)
         table = state.table
         table[2 : 2 + len(addresses)] = addresses
-        self._run(table, state.scratch_pointer, self.scratch_stride, threads, self._openmp_pointer, nanoseconds)
+        scratch, stride = state.scratch_pointer, self.scratch_stride
+        self._run(self._table_pointer, table, scratch, stride, threads, self._openmp_pointer, nanoseconds)
         failed, found = (int(n) for n in state.status[:2]) if self.checks else (0, 0)
         state.status[0] = 0
         self._idle.append(state)
@@ -132,9 +135,16 @@ class CpuExecutable:
             raise IndexError(f"{self.checks[failed - 1]}: found {found}")
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What `restore` needs: JSON data and named tensors; `code` is the compiled object."""
+        """What `restore` needs: JSON data and named tensors; `code` is the compiled object, `table.code` its table.
+
+        The cache keeps the table from now on: like code, it is read from there, or from a file that is trusted.
+        """
+        words = self.table.tobytes()
+        key = table_key(self.library_path.stem, words)
+        obtain(key, ".table", lambda path: path.write_bytes(words))
         data = {
             "object": self.library_path.stem,
+            "table": key,
             "machine": digest(instruction_set()),
             "arena_bytes": self.arena_bytes,
             "checks": self.checks,
@@ -145,30 +155,43 @@ class CpuExecutable:
             "steps": [astuple(s) for s in self.steps],
         }
         tensors = {f"weight.{k}": w for k, w in enumerate(self.weights)}
-        tensors["code"] = np.fromfile(self.library_path, np.uint8)
+        tensors |= {"code": np.fromfile(self.library_path, np.uint8), "table.code": self.table}
         return data, tensors
 
 
 def restore(data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> CpuExecutable | None:
     """What `sections` described, or None where its code is neither in the local cache nor trusted.
 
-    An object of the cache is code that was compiled here; the file only names it, and the object itself says
-    how large its buffers must be.
+    An object of the cache is code that was compiled here, a table one that was made here; the file only names them,
+    and the table says how large the buffers must be.
     """
     if data["machine"] != digest(instruction_set()):
         return None
-    library = lookup(data["object"], ".so")
-    if library is None and trust_code:
+    library, table = lookup(data["object"], ".so"), _kept_table(data["table"], data["object"])
+    if trust_code and library is None:
         library = obtain(digest(tensors["code"].tobytes()), ".so", lambda p: p.write_bytes(tensors["code"].tobytes()))
-    if library is None:
+    if trust_code and table is None:
+        table = np.ascontiguousarray(tensors["table.code"], np.int64)
+    if library is None or table is None:
         return None
     shapes = {n: Shape(t, tuple(lens), tuple(steps)) for n, t, lens, steps in data["parameters"]}
     outputs = [Shape(t, tuple(lens), tuple(steps)) for t, lens, steps in data["outputs"]]
     weights = [tensors[f"weight.{k}"] for k in range(data["weights"])]
     steps = [Step(*fields) for fields in data["steps"]]
-    return CpuExecutable(
-        library, shapes, outputs, weights, int(data["arena_bytes"]), data["checks"], int(data["threads"]), steps
-    )
+    arena, threads = int(data["arena_bytes"]), int(data["threads"])
+    return CpuExecutable(library, table, shapes, outputs, weights, arena, data["checks"], threads, steps)
+
+
+def table_key(object: str, words: bytes) -> str:
+    """The key under which the cache keeps a table for an object."""
+    return digest("table", object, words)
+
+
+def _kept_table(key: str, object: str) -> np.ndarray | None:
+    """A table from the cache, where it is one for this object."""
+    path = lookup(key, ".table")
+    table = None if path is None else np.fromfile(path, np.int64)
+    return table if table is not None and table_key(object, table.tobytes()) == key else None
 
 
 def table_bytes(

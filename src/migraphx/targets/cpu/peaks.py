@@ -6,7 +6,7 @@ from migraphx.ir.shape import Shape
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.calls import Call, Kernel, function
-from migraphx.targets.cpu.codegen import Layout, generate
+from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
 from migraphx.targets.cpu.toolchain import build, lanes
 
@@ -54,8 +54,9 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
     calls = [Call(MULTIPLY_ADD, (), (sink,)), Call(COPY, (source,), (target,), (COPIED,))]
     arena = plan_memory([Lifetime(b, 0, 1) for b in buffers])
     outputs: list[Shape] = []
-    library = build(generate(calls, Layout(0, 0, 0), table_bytes(arena, (), outputs, ())), "peaks")
-    machine = CpuExecutable(library, {}, outputs, (), arena, threads=threads)
+    kernels = numbered(calls)
+    table = table_of(calls, kernels, Layout(0, 0, 0), table_bytes(arena, (), outputs, ()))
+    machine = CpuExecutable(build(generate(kernels), "peaks"), table, {}, outputs, (), arena, threads=threads)
     seconds = [machine.profile((), 1) for _ in range(TRIES)]
     work = 2.0 * ROUNDS * CHAINS * lanes() * machine.threads
     return work / min(s[0] for s in seconds), 2.0 * COPIED / min(s[1] for s in seconds)

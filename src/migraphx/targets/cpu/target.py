@@ -38,7 +38,7 @@ from migraphx.targets.cpu import (
     lower_views,
 )
 from migraphx.targets.cpu.calls import LOOP, Call
-from migraphx.targets.cpu.codegen import Layout, generate
+from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.lower import Lowered, lower
 from migraphx.targets.cpu.threads import available
@@ -91,12 +91,13 @@ class CpuTarget:
         weights = [self.constants.one(w) for w in lowered.weights] if self.constants else lowered.weights
         sizes = table_bytes(arena, parameters.values(), outputs, weights)
         with stages("C++ text"):
-            sources = generate(lowered.calls, layout, sizes)
+            kernels = numbered(lowered.calls)
+            table, sources = table_of(lowered.calls, kernels, layout, sizes), generate(kernels)
         with stages("compiler or cache"):
             library = build(sources, "program")
         log.info("compiled in %s", stages)
-        steps = steps_of(lowered)
-        return CpuExecutable(library, parameters, outputs, weights, arena, lowered.checks, options.num_threads, steps)
+        steps, checks, threads = steps_of(lowered), lowered.checks, options.num_threads
+        return CpuExecutable(library, table, parameters, outputs, weights, arena, checks, threads, steps)
 
     def restore(
         self,

@@ -149,7 +149,7 @@ def _kernel_text() -> str:
 def _compile(
     compiler: Compiler, flags: Sequence[str], sources: Sequence[str], made_by: Sequence[str], out: Path, name: str
 ) -> None:
-    """All but the first source, which knows the sizes, are often those of the same program for other sizes."""
+    """Each source is an object of its own in the cache: many are those of other programs too."""
     log.info("compiling %s: %d sources with %s", name, len(sources), compiler.version)
     with tempfile.TemporaryDirectory(prefix="openmgx-") as folder:
 
@@ -157,10 +157,7 @@ def _compile(
             source = Path(folder, f"part{k}.cpp")
             source.write_text(sources[k])
             command = [*compiler.command, *flags, f"-I{KERNELS}", "-c", str(source), "-o"]
-            if k:
-                return obtain(digest(*made_by, sources[k]), ".o", lambda path: _call([*command, str(path)]))
-            _call([*command, str(source.with_suffix(".o"))])
-            return source.with_suffix(".o")
+            return obtain(digest(*made_by, sources[k]), ".o", lambda path: _call([*command, str(path)]))
 
         with progress(f"compiling {name}"):
             with ThreadPoolExecutor(max_workers=available()) as pool:

@@ -3,21 +3,16 @@
 namespace mgx {
 void k0(const Team&, char* const*, const int64_t*, char*);
 int64_t k0_scratch(const int64_t*);
-constexpr int64_t a0[] = {7, 24, 40, 40, 1, 24};
-constexpr Place q0[] = {{2, 0}, {5, 0}, {4, 0}, {3, 0}};
-constexpr Step steps[] = {
-    {k0, k0_scratch, a0, q0, 4},  // 0: dot add relu
+constexpr Kernel kernels[] = {
+    {k0, k0_scratch},
 };
-constexpr int64_t count = 1;
 }  // namespace mgx
 
 extern "C" {
-extern const int64_t mgx_entries = 6;
-extern const int64_t mgx_bytes[] = {};  // what every entry of the pointer table must at least hold
-extern const int64_t mgx_steps = mgx::count;
-int64_t mgx_scratch() { return mgx::largest_scratch(mgx::steps, mgx::count); }
-void mgx_run(char* const* b, char* scratch, int64_t stride, int threads, const mgx::OpenMP* omp, int64_t* nanoseconds) {
-    mgx::Program program{mgx::steps, mgx::count, b, scratch, stride, nanoseconds, omp, {}};
+int64_t mgx_scratch(const int64_t* table) { return mgx::largest_scratch(mgx::kernels, table); }
+void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
+             const mgx::OpenMP* omp, int64_t* nanoseconds) {
+    mgx::Program program{mgx::kernels, table, buffers, scratch, stride, nanoseconds, omp, {}};
     mgx::run_program(program, threads);
 }
 }
@@ -47,3 +42,5 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 int64_t k0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
 
 }  // namespace mgx
+
+// k0 [7, 24, 40, 40, 1, 24] at [[2, 0], [5, 0], [4, 0], [3, 0]]

@@ -2,21 +2,16 @@
 
 namespace mgx {
 void k0(const Team&, char* const*, const int64_t*, char*);
-constexpr int64_t a0[] = {7, 40, 40, 40, 1, 1};
-constexpr Place q0[] = {{2, 0}, {3, 0}};
-constexpr Step steps[] = {
-    {k0, nullptr, a0, q0, 2},  // 0: reduce_max sub exp reduce_sum recip mul
+constexpr Kernel kernels[] = {
+    {k0, nullptr},
 };
-constexpr int64_t count = 1;
 }  // namespace mgx
 
 extern "C" {
-extern const int64_t mgx_entries = 4;
-extern const int64_t mgx_bytes[] = {};  // what every entry of the pointer table must at least hold
-extern const int64_t mgx_steps = mgx::count;
-int64_t mgx_scratch() { return mgx::largest_scratch(mgx::steps, mgx::count); }
-void mgx_run(char* const* b, char* scratch, int64_t stride, int threads, const mgx::OpenMP* omp, int64_t* nanoseconds) {
-    mgx::Program program{mgx::steps, mgx::count, b, scratch, stride, nanoseconds, omp, {}};
+int64_t mgx_scratch(const int64_t* table) { return mgx::largest_scratch(mgx::kernels, table); }
+void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
+             const mgx::OpenMP* omp, int64_t* nanoseconds) {
+    mgx::Program program{mgx::kernels, table, buffers, scratch, stride, nanoseconds, omp, {}};
     mgx::run_program(program, threads);
 }
 }
@@ -62,3 +57,5 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 }  // namespace mgx
+
+// k0 [7, 40, 40, 40, 1, 1] at [[2, 0], [3, 0]]

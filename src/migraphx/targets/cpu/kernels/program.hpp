@@ -1,5 +1,9 @@
-// A generated program is a table of steps; this runs it on the threads of an OpenMP runtime. Steps of control flow
-// jump in the table: every thread takes the same way, as all read the same conditions, between two barriers.
+// A program is kernels, which are code, and a table, which holds every number: what runs on what, in which order, for
+// which sizes. This runs it on the threads of an OpenMP runtime. Steps of control flow jump in the table: every thread
+// takes the same way, as all read the same conditions, between two barriers.
+//
+// The table is words of 64 bits: {steps, entries, bytes of each entry of the pointer table}, the steps, and then what
+// they point to, by numbers of words from the table's beginning: numbers, moves, places.
 #pragma once
 
 #include "team.hpp"
@@ -8,18 +12,14 @@
 
 namespace mgx {
 
-// How a view moves with the trips of a loop: by ((trip + phase) & mask) * step bytes.
+// How a view moves with the trips of a loop: by ((trip + phase) & mask) * step bytes; `slot` is the loop's.
 struct Move {
-    int slot;  // the loop's
-    int64_t phase, mask, step;
+    int64_t slot, phase, mask, step;
 };
 
-// Where a view starts: an entry of the pointer table, and bytes from there.
+// Where a view starts: an entry of the pointer table, and bytes from there; `count` moves from word `moves` on.
 struct Place {
-    int entry;
-    int64_t offset;
-    const Move* moves = nullptr;
-    int count = 0;
+    int64_t entry, offset, moves, count;
 };
 
 // What a step without a kernel does; its numbers are {kind, slot, target, and for loops: most, trips, condition}.
@@ -31,13 +31,16 @@ enum Flow : int64_t {
     NUMBER,  // write the trip's number to p[0]
 };
 
-// One kernel call: p points to its views, a to its numbers. Without a kernel, control flow.
+// One kernel call: its number, the words of its numbers and of its places, how many these are. Without a kernel
+// (its number is negative), control flow.
 struct Step {
-    void (*kernel)(const Team&, char* const* p, const int64_t* a, char* scratch);
+    int64_t kernel, numbers, places, count;
+};
+
+// p points to a call's views, a to its numbers.
+struct Kernel {
+    void (*run)(const Team&, char* const* p, const int64_t* a, char* scratch);
     int64_t (*scratch)(const int64_t* a);  // bytes per thread; null where the kernel needs none
-    const int64_t* numbers;
-    const Place* places;
-    int count;
 };
 
 // Addresses in the runtime that the process already has (torch's, or the system's); null: one thread.
@@ -48,8 +51,8 @@ struct OpenMP {
 };
 
 struct Program {
-    const Step* steps;
-    int64_t count;
+    const Kernel* kernels;
+    const int64_t* table;
     char* const* buffers;
     char* scratch;
     int64_t stride;        // of scratch, from thread to thread
@@ -57,6 +60,13 @@ struct Program {
     const OpenMP* omp;
     Barrier barrier;
 };
+
+template <class T>
+inline const T* at(const int64_t* table, int64_t word) {
+    return reinterpret_cast<const T*>(table + word);
+}
+
+inline const Step* steps_of(const int64_t* table) { return at<Step>(table, 2 + table[1]); }
 
 inline int64_t clock_now() {
     timespec t;
@@ -68,8 +78,8 @@ inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024;
 
 inline char* address(const Program& g, const Place& place, const int64_t* trips) {
     int64_t offset = place.offset;
-    for (int k = 0; k < place.count; ++k) {
-        const Move& m = place.moves[k];
+    for (int64_t k = 0; k < place.count; ++k) {
+        const Move& m = at<Move>(g.table, place.moves)[k];
         offset += ((trips[m.slot] + m.phase) & m.mask) * m.step;
     }
     return g.buffers[place.entry] + offset;
@@ -83,8 +93,8 @@ inline bool goes_on(const int64_t* a, char* const* p, int64_t trip) {
 }
 
 // The number of the step after `n`, which has no kernel.
-inline int64_t follow(const Step& s, int64_t n, char* const* p, const int64_t* trips, const Team& team) {
-    const int64_t *a = s.numbers, trip = trips[a[1]], target = a[2];
+inline int64_t follow(const int64_t* a, int64_t n, char* const* p, const int64_t* trips, const Team& team) {
+    const int64_t trip = trips[a[1]], target = a[2];
     switch (a[0]) {
         case IF: return *p[0] ? n + 1 : target;
         case JUMP: return target;
@@ -102,18 +112,22 @@ inline void run_steps(const Program& g, const Team& team) {
     trips[0] = 0;  // what steps without a loop name
     const bool timed = g.nanoseconds && team.tid == 0;
     int64_t last = timed ? clock_now() : 0;
-    for (int64_t n = 0; n < g.count;) {
-        const Step& s = g.steps[n];
-        const int64_t here = n++;
-        if (!s.kernel && s.numbers[0] == LOOP) trips[s.numbers[1]] = 0;
-        if (!s.kernel && s.numbers[0] == AGAIN) ++trips[s.numbers[1]];
-        for (int k = 0; k < s.count; ++k) p[k] = address(g, s.places[k], trips);
-        if (s.kernel) {
-            s.kernel(team, p, s.numbers, g.scratch + team.tid * g.stride);
-            if (n < g.count || g.nanoseconds) team.barrier();
-        } else {
-            n = follow(s, here, p, trips, team);
+    const Step* const steps = steps_of(g.table);
+    const int64_t count = g.table[0];
+    for (int64_t n = 0; n < count;) {
+        const Step& s = steps[n];
+        const int64_t *const a = g.table + s.numbers, here = n++;
+        const Place* const places = at<Place>(g.table, s.places);
+        const bool flow = s.kernel < 0;
+        if (flow && a[0] == LOOP) trips[a[1]] = 0;
+        if (flow && a[0] == AGAIN) ++trips[a[1]];
+        for (int64_t k = 0; k < s.count; ++k) p[k] = address(g, places[k], trips);
+        if (flow) {
+            n = follow(a, here, p, trips, team);
             if (s.count) team.barrier();  // before what was read is written again
+        } else {
+            g.kernels[s.kernel].run(team, p, a, g.scratch + team.tid * g.stride);
+            if (n < count || g.nanoseconds) team.barrier();
         }
         if (timed) {
             const int64_t now = clock_now();
@@ -137,10 +151,12 @@ inline void run_program(Program& g, int threads) {
         run_steps(g, Team{0, 1, &g.barrier});
 }
 
-inline int64_t largest_scratch(const Step* steps, int64_t count) {
+inline int64_t largest_scratch(const Kernel* kernels, const int64_t* table) {
     int64_t most = 64;
-    for (int64_t n = 0; n < count; ++n) {
-        const int64_t bytes = steps[n].scratch ? steps[n].scratch(steps[n].numbers) : 0;
+    const Step* const steps = steps_of(table);
+    for (int64_t n = 0; n < table[0]; ++n) {
+        const auto scratch = steps[n].kernel < 0 ? nullptr : kernels[steps[n].kernel].scratch;
+        const int64_t bytes = scratch ? scratch(table + steps[n].numbers) : 0;
         if (bytes > most) most = bytes;
     }
     return most;
