@@ -133,12 +133,30 @@ def test_buffers_numbers_and_lists() -> None:
 
 def test_buffer_protocol() -> None:
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
-    assert migraphx.argument(a).__buffer__(0).tolist() == a.tolist()
+    for values in (a, a.T, a[:, :1], np.array(2.5), np.array([], np.int8), np.array([True, False])):
+        view = memoryview(migraphx.argument(values))
+        assert (view.tolist(), view.shape) == (values.tolist(), values.shape)
+        assert view.strides == values.strides or not values.size
+        assert bytes(migraphx.argument(values)) == values.tobytes()
+    np.frombuffer(migraphx.argument(a), np.float32)[0] = 9  # no copy
+    assert a[0, 0] == 9
     narrow = migraphx.argument(a.astype(NUMPY_TYPES["bf16"]))
     with pytest.raises(BufferError, match="bf16_type has no buffer format"):
         narrow.__buffer__(0)
-    if sys.version_info >= (3, 12):
-        assert memoryview(migraphx.argument(a)).tolist() == a.tolist()
+    with pytest.raises(BufferError if sys.version_info >= (3, 12) else SystemError):
+        memoryview(narrow)
+    with pytest.raises((BufferError, ValueError) if sys.version_info >= (3, 12) else SystemError):
+        np.frombuffer(migraphx.argument(a.T), np.float32)  # asks for memory without strides
+
+
+def test_views_keep_the_memory() -> None:
+    view = memoryview(migraphx.argument(np.full(1 << 16, 3.0)))
+    gc.collect()
+    assert set(view) == {3.0}
+    kept = sys.getrefcount(migraphx.argument)
+    for _ in range(100):
+        memoryview(migraphx.argument([1.0])).release()
+    assert abs(sys.getrefcount(migraphx.argument) - kept) < 5
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,12 @@ from migraphx.ir.text import values_text
 from migraphx.mxr import container
 from migraphx.runtime import dlpack
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.buffer import Exporter
 
 FILE_TENSOR = "argument"
 
 
-class argument(Argument):
+class argument(Argument, Exporter):
     """A shape and the memory that holds its values.
 
     Made from an array, a CPU tensor (DLPack) or a buffer without a copy, and from numbers and lists. Arrays with
@@ -58,7 +59,7 @@ class argument(Argument):
         return np.array(self.array, dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """From Python 3.12 on, `memoryview(argument)`. BufferError for bf16, fp8 and their like, which have no format.
+        """What `memoryview(argument)` is. BufferError for bf16, fp8 and their like, which have no format.
 
         NumPy asks here first, and takes `__array__` where this is refused.
         """
