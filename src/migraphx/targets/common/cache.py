@@ -1,4 +1,8 @@
-"""The disk cache of compiled objects: by content, with a lock, never trusted blindly."""
+"""The disk cache of compiled objects: by content, with a lock, never trusted blindly.
+
+What lies in it is run, and seals tell damage, not malice. So the folder must be the user's own: one that belongs to
+somebody else, or that others may write to, is not used at all. Keys may come from files and are checked for that.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,8 @@ except ImportError:  # not a POSIX system: two processes may compile the same th
 log = logging.getLogger(__name__)
 MAGIC = b"openmgx object 1\n"
 SPACE = 4 << 20  # bytes: a compiler that fails with less may have failed for that
-OURS = re.compile(r"([0-9a-f]{40})\.")  # how the names of our files begin; others in the folder are not touched
+KEY = re.compile(r"[0-9a-f]{40}")
+OURS = re.compile(rf"{KEY.pattern}\.")  # how the names of our files begin; others in the folder are not touched
 
 
 def folder() -> Path:
@@ -45,11 +50,12 @@ def obtain(key: str, suffix: str, make: Callable[[Path], object]) -> Path:
     """The path of the object `key`; `make(path)` writes it where the cache does not hold it whole.
 
     Two processes that need the same object wait for each other. A damaged entry is made anew. Where the folder
-    cannot be written, or its disk is full, the object goes to a temporary folder, with a warning.
+    cannot be written, is not the user's own or is full, the object goes to a temporary folder, with a warning.
     """
     home = folder()
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        home.mkdir(0o700, parents=True, exist_ok=True)
+        _refuse_others(home)
         with _locked(home / f"{key}.lock"):
             path = home / f"{key}{suffix}"
             if not _whole(path):
@@ -66,9 +72,27 @@ def obtain(key: str, suffix: str, make: Callable[[Path], object]) -> Path:
 
 
 def lookup(key: str, suffix: str) -> Path | None:
-    """The path of a whole entry, or None."""
+    """The path of a whole entry, or None. `key` may be anything: what is no key is no path either."""
+    if not isinstance(key, str) or not KEY.fullmatch(key):
+        return None
     path = folder() / f"{key}{suffix}"
+    try:
+        _refuse_others(path.parent)
+    except OSError as error:
+        log.warning("the cache folder %s is not read: %s", path.parent, error)
+        return None
     return path if _whole(path) else None
+
+
+def _refuse_others(home: Path) -> None:
+    """PermissionError where anybody but this user (and root) may put files into the folder; FileNotFoundError."""
+    if not hasattr(os, "geteuid"):
+        return  # not a POSIX system: who may write is not in the mode
+    found = home.stat()
+    if found.st_uid not in (0, os.geteuid()):
+        raise PermissionError(f"it belongs to user {found.st_uid}, and what it holds is run")
+    if found.st_mode & 0o022:
+        raise PermissionError(f"others may write to it, and what it holds is run: chmod go-w {home}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,99 @@
+"""The cache of objects: damage is seen, and nobody else can put code into it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from migraphx.targets.common.cache import digest, entries, lookup, obtain, remove
+
+KEY = digest("an object")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+class Make:
+    """Writes an entry, and counts how often."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self, path: Path) -> None:
+        self.times += 1
+        path.write_bytes(b"code")
+
+
+def test_made_once(home: Path) -> None:
+    make = Make()
+    assert lookup(KEY, ".so") is None
+    path = obtain(KEY, ".so", make)
+    assert obtain(KEY, ".so", make) == lookup(KEY, ".so") == path == home / f"{KEY}.so"
+    assert (make.times, path.read_bytes()) == (1, b"code")
+    assert home.stat().st_mode & 0o777 == 0o700
+    (entry,) = entries()
+    assert (entry.path, entry.bytes, entry.whole) == (path, 4, True)
+    remove(entry)
+    assert lookup(KEY, ".so") is None and not list(home.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("", b"codf"),  # as long as it was
+        ("", b"cod"),
+        ("", b""),
+        ("", None),
+        (".sha256", None),
+        (".sha256", b""),
+        (".sha256", b"openmgx object 1\n"),
+        (".sha256", hashlib.sha256(b"code").hexdigest().encode()),  # right but for the first line
+    ],
+)
+def test_damage_is_seen(home: Path, file: str, content: bytes | None) -> None:
+    make = Make()
+    path = obtain(KEY, ".so", make)
+    damaged = path.with_name(path.name + file)
+    damaged.unlink()
+    if content is not None:
+        damaged.write_bytes(content)
+    assert lookup(KEY, ".so") is None and not any(e.whole for e in entries())
+    assert obtain(KEY, ".so", make) == path
+    assert (make.times, path.read_bytes()) == (2, b"code")
+    assert lookup(KEY, ".so") == path
+
+
+@pytest.mark.parametrize("key", ["../evil", "{folder}/evil", "", KEY[:-1], f"{KEY}\n", None, 5, [KEY]])
+def test_what_is_no_key_is_no_path(home: Path, tmp_path: Path, key: object) -> None:
+    made = obtain(KEY, ".so", Make())
+    for place in (tmp_path / "evil.so", home / ".so"):  # whole, but for where it lies
+        place.write_bytes(made.read_bytes())
+        place.with_name(place.name + ".sha256").write_bytes(made.with_name(made.name + ".sha256").read_bytes())
+    given = key.format(folder=tmp_path) if isinstance(key, str) else key
+    assert lookup(given, ".so") is None  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes of POSIX")
+@pytest.mark.parametrize("whose", ["group", "world", "other user"])
+def test_a_folder_that_others_write_to_is_not_used(
+    home: Path, whose: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    planted = obtain(KEY, ".so", Make())
+    if whose == "other user":
+        if os.geteuid() == 0:
+            os.chown(home, 12345, -1)
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    else:
+        home.chmod({"group": 0o770, "world": 0o1777}[whose])
+    assert lookup(KEY, ".so") is None
+    make = Make()
+    elsewhere = obtain(KEY, ".so", make)
+    assert make.times == 1 and elsewhere.parent not in (home, planted.parent)
+    assert elsewhere.parent.stat().st_mode & 0o777 == 0o700
+    assert "what it holds is run" in caplog.text
