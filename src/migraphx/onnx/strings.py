@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 
@@ -56,11 +55,18 @@ def string_split(
 
 @converter("RegexFullMatch")
 def regex_full_match(b: OnnxBuilder, x: Strings, *, pattern: str) -> Value:
-    """Python's regular expressions, which have what RE2 has."""
+    """Whether each string matches as a whole. RE2's patterns, as the standard says: they take linear time, where those
+    of Python can take forever. Needs google-re2."""
     try:
-        whole = re.compile(pattern)
-    except re.error as error:
-        raise OnnxError(f"pattern {pattern!r}: {error}") from None
+        import re2
+    except ImportError:
+        raise OnnxError("regular expressions need google-re2: pip install google-re2") from None
+    options = re2.Options()
+    options.log_errors = False  # they are raised
+    try:
+        whole = re2.compile(pattern, options)
+    except re2.error as error:
+        raise OnnxError(f"pattern {pattern!r}: {error.args[0].decode()}") from None
     found = [whole.fullmatch(s) is not None for s in x.value.reshape(-1).tolist()]
     return b.literal(np.array(found, np.bool_).reshape(x.value.shape))
 
