@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Module
@@ -269,10 +271,14 @@ def pool_call(kind: str, x: View, window: Window, extra: tuple[int, ...], epilog
     )
 
 
-def resize_call(x: View, samples: Sequence[View], taps: int, epilogue: Epilogue, origin: str = "") -> Call:
-    """Both axes of `x` {N, C, H, W} with contiguous channels; samples: index and weight {out, taps} of H, then of W."""
+def resize_call(
+    x: View, indices: Sequence[np.ndarray], weights: Sequence[View], epilogue: Epilogue, origin: str = ""
+) -> Call:
+    """Both axes of `x` {N, C, H, W} with contiguous channels; indices and weights {out, taps} of H, then of W."""
     n, c, *_ = x.lens
-    numbers = (n, c, *epilogue.write.lens[2:], x.strides[0], *x.strides[2:])
+    numbers = (n, c, *epilogue.write.lens[2:], x.strides[0], *x.strides[2:], 0, 0)
     fill = "Resize{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}"
-    head = f"resize<{taps}>(t, {fill}, p0, {{p1, p2}}, {{p3, p4}}, epi);"
-    return contract(head, "0", "resize.hpp", (x, *samples), numbers, epilogue, "resize", origin)
+    head = f"resize<{indices[0].shape[1]}>(t, {fill}, p0, {{a + a[7], p1}}, {{a + a[8], p2}}, epi);"
+    call = contract(head, "0", "resize.hpp", (x, *weights), numbers, epilogue, "resize", origin)
+    end, (rows, columns) = len(call.numbers), (i.ravel().tolist() for i in indices)
+    return replace(call, numbers=(*numbers[:7], end, end + len(rows), *call.numbers[9:], *rows, *columns))

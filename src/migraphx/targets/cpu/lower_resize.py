@@ -31,28 +31,22 @@ def resize(x: Lowered, ins: Instruction) -> None:
         x.copy(view, x.result(ins), ins.origin)
     elif len(view.lens) == 4 and changed == [2, 3] and view.type in IMAGES:
         source, write = channels_last(x, view, ins.origin), x.result(ins)
-        samples = [v for d in changed for v in _samples(x, ins, d, view.type)]
+        indices, weights = zip(*(_samples(x, ins, d, view.type) for d in changed), strict=True)
         epilogue = Epilogue(None, (None,), write, (0, 2, 3), 1)
-        x.call(resize_call(source, samples, _count(taps[2]), epilogue, ins.origin))
+        x.call(resize_call(source, indices, weights, epilogue, ins.origin))
     else:
         _axis_by_axis(x, ins, view, changed)
 
 
-def _count(taps: tuple[np.ndarray, np.ndarray] | None) -> int:
-    assert taps is not None
-    return len(taps[0])
-
-
-def _samples(x: Lowered, ins: Instruction, axis: int, type: str) -> tuple[View, View]:
+def _samples(x: Lowered, ins: Instruction, axis: int, type: str) -> tuple[np.ndarray, View]:
     """Indices and weights along an axis, each {out, taps}."""
     assert isinstance(ins.op, Resize)
     lens = ins.inputs[0].shape.lens
     taps = ins.op.taps(lens, axis)
     assert taps is not None
     wide = np.float64 if type == "double" else np.float32
-    key = ("resize", ins.op, lens, axis)
-    index = x.packed((*key, "index"), lambda: np.ascontiguousarray(taps[0].T, np.int32))
-    return index, x.packed((*key, wide), lambda: np.ascontiguousarray(taps[1].T, wide))
+    key = ("resize", ins.op, lens, axis, wide)
+    return taps[0].T, x.packed(key, lambda: np.ascontiguousarray(taps[1].T, wide))
 
 
 def _axis_by_axis(x: Lowered, ins: Instruction, view: View, changed: list[int]) -> None:
@@ -68,9 +62,9 @@ def _axis_by_axis(x: Lowered, ins: Instruction, view: View, changed: list[int]) 
         write = result if last and result.standard else x.temporary(Shape(view.type if last else between, lens))
         index, weight = _samples(x, ins, axis, view.type)
         outer, length, inner = around(source.lens, at)
-        numbers = (outer, length, lens[at], inner)
-        head = f"resample<{index.lens[1]}>(t, Resample{{a[0], a[1], a[2], a[3]}}, p0, p1, p2, p3);"
-        x.call(simple_call(head, (source, index, weight), (write,), numbers, "resize", ins.origin, "resize.hpp"))
+        numbers = (outer, length, lens[at], inner, *index.ravel())
+        head = f"resample<{index.shape[1]}>(t, Resample{{a[0], a[1], a[2], a[3]}}, p0, a + 4, p1, p2);"
+        x.call(simple_call(head, (source, weight), (write,), numbers, "resize", ins.origin, "resize.hpp"))
         source = write
     if source.buffer is not result.buffer:
         x.copy(source, result, ins.origin)

@@ -45,7 +45,7 @@ def _taps(mode: str, size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices and weights of pixel centres (half_pixel; nearest: asymmetric, floor), as torch has them."""
     o = np.arange(out)
     if mode == "nearest":
-        return (o * size // out)[:, None].astype(np.int32), np.full((out, 1), np.nan, np.float32)
+        return (o * size // out)[:, None].astype(np.int64), np.full((out, 1), np.nan, np.float32)
     at = (o + 0.5) * size / out - 0.5
     if mode == "linear":
         at = np.maximum(at, 0)
@@ -58,7 +58,7 @@ def _taps(mode: str, size: int, out: int) -> tuple[np.ndarray, np.ndarray]:
         d = np.abs(at[:, None] - index)
         inner, outer = ((a + 2) * d - (a + 3)) * d * d + 1, a * (((d - 5) * d + 8) * d - 4)
         weight = np.where(d <= 1, inner, outer)
-    return np.clip(index, 0, size - 1).astype(np.int32), weight.astype(np.float32)
+    return np.clip(index, 0, size - 1).astype(np.int64), weight.astype(np.float32)
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -3,8 +3,8 @@
 //   resize<TAPS>(team, params, x, rows, columns, epi)
 //     x        [n][in_h][in_w][c], element strides x_n, x_h, x_w, channels contiguous: float, half or bf16
 //     rows     Samples<TAPS> of out_h entries, columns of out_w: index[o * TAPS + t] in 0 .. in - 1,
-//              clamped by the caller; weight[o * TAPS + t]. TAPS = 1 is nearest (no weights
-//              are read), 2 linear, 4 cubic.
+//              clamped by the caller (they are numbers of the call, since a file may bring weights);
+//              weight[o * TAPS + t]. TAPS = 1 is nearest (no weights are read), 2 linear, 4 cubic.
 //     epi      row = (n * out_h + y) * out_w + x, column = channel; value: the sum over both axes of
 //              weight * weight * element, in float
 //   resample<TAPS>(team, Resample, x, index, weight, out)
@@ -22,7 +22,7 @@ struct Resize {
     int64_t x_n, x_h, x_w;
 };
 template <int TAPS> struct Samples {
-    const int32_t* index;
+    const int64_t* index;
     const float* weight;
 };
 
@@ -77,7 +77,7 @@ struct Resample {
     int64_t outer, length, out, inner;
 };
 template <int TAPS, class T, class A, class U>
-inline void resample(const Team& team, const Resample& p, const T* x, const int32_t* index, const A* weight, U* out) {
+inline void resample(const Team& team, const Resample& p, const T* x, const int64_t* index, const A* weight, U* out) {
     const Range range = team.share(p.outer * p.out);
     for (int64_t u = range.begin; u < range.end; ++u) {
         const T* from = x + u / p.out * p.length * p.inner;
