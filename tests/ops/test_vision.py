@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch.nn.functional as F
 
-from migraphx.ir.operation import ShapeError
+from migraphx.ir.operation import ShapeError, operation
 from migraphx.ir.shape import Shape
 from tests.ops.one_operator import FLOATS, apply, infer, random, tensor
 from tests.ops.onnx_oracle import onnx_answer
@@ -152,6 +152,8 @@ def test_im2col(rng):
          "coordinate_transformation_mode must be"),
         ("resize", [(1, 2, 3)], {"sizes": (1, 2, 6), "coordinate_transformation_mode": "tf_crop_and_resize"},
          "roi needs 6 values"),
+        ("resize", [(1, 2)], {"scales": (1, float("inf"))}, "must be finite"),
+        ("resize", [(1, 2)], {"sizes": (1, 3), "roi": (0, float("nan"), 1, 1)}, "must be finite"),
         ("roialign", [(1, 2, 3, 4), (5, 3), (5,)], {}, "needs x"),
         ("roialign", [(1, 2, 3, 4), (5, 4), (5,)], {"mode": "sum"}, "mode must be"),
         ("nonmaxsuppression", [(1, 9, 4), (1, 2, 8), (1,), (1,), (1,)], {}, "needs boxes"),
@@ -163,6 +165,14 @@ def test_bad_input(name, lens, attributes, why):
     with pytest.raises(ShapeError, match=why) as error:
         infer(name, *shapes, **attributes)
     assert all(word in str(error.value) for word in (f"{name}: ", *map(str, shapes)))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_resize_of_places_that_are_no_numbers(mode):
+    """1e308 + 0 * inf: what is read lies in the input all the same."""
+    crop = {"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (1e308, -1e308)}
+    taps = operation("resize", sizes=(4,), mode=mode, **crop).taps((3,), 0)
+    assert taps is not None and taps[0].min() >= 0 and taps[0].max() < 3
 
 
 def test_linear_resize_refuses_integers():

@@ -51,6 +51,8 @@ class Resize(Operation, name="resize"):
             ("coordinate_transformation_mode", self.coordinate_transformation_mode, COORDINATES),
         ):
             self.require(value in known, inputs, f"{what} must be one of {', '.join(known)}")
+        numbers = (*self.scales, *self.roi)
+        self.require(all(map(math.isfinite, numbers)), inputs, "scales and roi must be finite")  # they become indices
         for what, values in (("scales", self.scales), ("sizes", self.sizes)):
             right = not values or (len(values) == x.ndim and all(v > 0 for v in values))
             self.require(right, inputs, f"{what} needs {x.ndim} positive values")
@@ -81,7 +83,7 @@ class Resize(Operation, name="resize"):
                 "round_prefer_floor": lambda v: np.ceil(v - 0.5),
                 "round_prefer_ceil": lambda v: np.floor(v + 0.5),
             }[self.nearest_mode](at)
-            return np.clip(rounded, 0, n - 1).astype(np.int64)[None], np.ones((1, out))
+            return _indices(rounded, n)[None], np.ones((1, out))
         left = np.floor(at)
         squeeze = min(scale, 1.0) if self.antialias else 1.0
         reach = math.ceil((1 if self.mode == "linear" else 2) / squeeze)
@@ -93,7 +95,7 @@ class Resize(Operation, name="resize"):
             weights = weights * ((places >= 0) & (places < n))
         if self.exclude_outside or squeeze < 1:
             weights = weights / weights.sum(0)
-        return np.clip(places, 0, n - 1).astype(np.int64), weights
+        return _indices(places, n), weights
 
     def positions(self, lens: Sequence[int], axis: int) -> np.ndarray:
         """Where each element along `axis` of the output lies on the input, in elements."""
@@ -132,6 +134,11 @@ class Resize(Operation, name="resize"):
                 parts = [np.take(y, i, axis) * w.astype(y.dtype).reshape(column) for i, w in pairs]
                 y = np.sum(parts, 0, dtype=y.dtype)
         return y.astype(x.dtype)
+
+
+def _indices(places: np.ndarray, n: int) -> np.ndarray:
+    """Clamped to 0 .. n - 1; roi and scales may be such that a place is no number."""
+    return np.clip(np.nan_to_num(places), 0, n - 1).astype(np.int64)
 
 
 def cubic_weights(d: np.ndarray, a: float) -> np.ndarray:
