@@ -72,8 +72,25 @@ def test_dynamic() -> None:
     s = shape("float", dyn_dims=[d, dynamic_dimension(3, 3)])
     assert s.dynamic() and s.dyn_dims() == [d, dynamic_dimension(3, 3)] and s.ndim() == 2
     assert not shape().dynamic() and shape().dyn_dims() == []
-    with pytest.raises(ValueError, match="min <= max"):
-        dynamic_dimension(4, 2)
+    assert not (s.standard() or s.packed() or s.scalar()) and s.bytes() == 8 * 3 * 4
+    for asked in (s.lens, s.strides, s.elements, s.transposed, s.broadcasted):
+        with pytest.raises(ValueError, match="of a dynamic shape: dynamic, float_type, "):
+            asked()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((4, 2), ValueError, "min <= max"),
+        ((1.5, 4), TypeError, "min and max must be .* integers"),
+        (("1", 4), TypeError, "min and max must be .* integers"),
+        ((1, 4, 2), TypeError, "optimals must be .* integers"),
+        ((1, 4, {9}), ValueError, "not all in"),
+    ],
+)
+def test_no_dynamic_dimension(arguments: tuple, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        dynamic_dimension(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +105,9 @@ def test_dynamic() -> None:
         ({"lens": [2, 3], "strides": [-3, 1]}, ValueError, "negative stride"),
         ({"lens": [2, 3], "permutation": [0, 0]}, ValueError, "no permutation of 2"),
         ({"lens": [2, 3], "permutation": [0]}, ValueError, "no permutation of 2"),
+        ({"lens": [2, 3], "permutation": 1}, TypeError, "permutation must be a sequence of integers"),
+        ({"dyn_dims": [3]}, TypeError, "dyn_dims must be a sequence of shape.dynamic_dimension"),
+        ({"dyn_dims": dynamic_dimension(1, 4)}, TypeError, "dyn_dims must be a sequence of shape.dynamic_dimension"),
         ({"lens": [2, 3], "strides": [3, 1], "permutation": [0, 1]}, ValueError, "not both"),
     ],
 )

@@ -137,6 +137,7 @@ def test_dynamic_dimensions_reach_the_importer(file, capsys):
         shape = drive(capsys, "params", file, *words, "--json").data["inputs"]["x"]
         direct = migraphx.parse_onnx(file, dim_params={"batch": migraphx.shape.dynamic_dimension(1, 8)})
         assert shape["shape"] == str(direct.get_parameter_shapes()["x"]) and shape["lens"] == []
+        assert [(d["min"], d["max"]) for d in shape["dyn_dims"]] == [(1, 8), (16, 16)]
 
 
 def test_unknown_operators(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from operator import index
@@ -28,7 +29,9 @@ class dynamic_dimension:
     """A dimension known only at run time: `min` <= n <= `max`, with preferred sizes `optimals`."""
 
     def __init__(self, min: int, max: int, optimals: Iterable[int] = ()) -> None:
-        self._impl = DynamicDimension(min, max, tuple(sorted(optimals)))
+        least, most = _whole("dynamic_dimension: min and max", (min, max))
+        chosen = _whole("dynamic_dimension: optimals", optimals)
+        self._impl = DynamicDimension(least, most, tuple(sorted({*chosen})))
 
     @property
     def min(self) -> int:
@@ -56,7 +59,11 @@ class dynamic_dimension:
 
 
 class shape:
-    """Element type, lens and strides (in elements) of a value."""
+    """Element type, lens and strides (in elements) of a value.
+
+    A dynamic shape has `dyn_dims` instead: asking it for what only lens can tell is a ValueError; `bytes` is the most
+    that it takes.
+    """
 
     type_t = type_t
     dynamic_dimension = dynamic_dimension
@@ -77,32 +84,33 @@ class shape:
         if strides is not None and permutation is not None:
             raise ValueError("shape: give strides or a permutation, not both")
         if dyn_dims:
-            self._impl = Shape(name, dyn_dims=tuple(d._impl for d in dyn_dims))
+            self._impl = Shape(name, dyn_dims=_ranges(dyn_dims))
         elif permutation is not None:
-            if sorted(permutation) != list(range(len(lens))):
-                raise ValueError(f"shape: {list(permutation)} is no permutation of {len(lens)} dimensions")
-            self._impl = permuted(name, _whole("lens", lens), permutation)
+            whole, order = _whole("shape: lens", lens), _whole("shape: permutation", permutation)
+            if sorted(order) != list(range(len(whole))):
+                raise ValueError(f"shape: {list(order)} is no permutation of {len(whole)} dimensions")
+            self._impl = permuted(name, whole, order)
         else:
-            steps: Any = None if strides is None else _whole("strides", strides)
-            self._impl = Shape(name, _whole("lens", lens), steps)
+            steps: Any = None if strides is None else _whole("shape: strides", strides)
+            self._impl = Shape(name, _whole("shape: lens", lens), steps)
 
     def type(self) -> Enum:
         return getattr(type_t, f"{self._impl.type}_type")
 
     def lens(self) -> list[int]:
-        return list(self._impl.lens)
+        return list(self._static("lens").lens)
 
     def strides(self) -> list[int]:
-        return list(self._impl.strides)
+        return list(self._static("strides").strides)
 
     def ndim(self) -> int:
         return self._impl.ndim
 
     def elements(self) -> int:
-        return self._impl.elements
+        return self._static("elements").elements
 
     def bytes(self) -> int:
-        return self._impl.bytes
+        return sum(map(_most_bytes, self._impl.sub_shapes or (self._impl,)))
 
     def type_string(self) -> str:
         return f"{self._impl.type}_type"
@@ -114,22 +122,27 @@ class shape:
         return [dynamic_dimension(d.min, d.max, d.optimals) for d in self._impl.dyn_dims]
 
     def packed(self) -> bool:
-        return self._impl.packed
+        return not self._impl.dynamic and self._impl.packed
 
     def transposed(self) -> bool:
-        return self._impl.transposed
+        return self._static("transposed").transposed
 
     def broadcasted(self) -> bool:
-        return self._impl.broadcasted
+        return self._static("broadcasted").broadcasted
 
     def standard(self) -> bool:
-        return self._impl.standard
+        return not self._impl.dynamic and self._impl.standard
 
     def scalar(self) -> bool:
-        return self._impl.scalar
+        return not self._impl.dynamic and self._impl.scalar
 
     def dynamic(self) -> bool:
         return self._impl.dynamic
+
+    def _static(self, asked: str) -> Shape:
+        if self._impl.dynamic:
+            raise ValueError(f"{asked}() of a dynamic shape: {self}")
+        return self._impl
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, shape) and self._impl == other._impl
@@ -141,11 +154,21 @@ class shape:
         return str(self._impl)
 
 
-def _whole(what: str, values: Sequence[int]) -> tuple[int, ...]:
+def _whole(what: str, values: Iterable[int]) -> tuple[int, ...]:
     try:
         return tuple(index(v) for v in values)
     except TypeError:
-        raise TypeError(f"shape: {what} must be a sequence of integers, got {values!r}") from None
+        raise TypeError(f"{what} must be a sequence of integers, got {values!r}") from None
+
+
+def _ranges(dims: Sequence[dynamic_dimension]) -> tuple[DynamicDimension, ...]:
+    if not isinstance(dims, Sequence) or not all(isinstance(d, dynamic_dimension) for d in dims):
+        raise TypeError(f"shape: dyn_dims must be a sequence of shape.dynamic_dimension, got {dims!r}")
+    return tuple(d._impl for d in dims)
+
+
+def _most_bytes(s: Shape) -> int:
+    return math.prod(d.max for d in s.dyn_dims) * s.numpy_dtype.itemsize if s.dyn_dims else s.bytes
 
 
 def wrap(impl: Shape) -> shape:

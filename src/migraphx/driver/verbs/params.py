@@ -24,7 +24,14 @@ def run(args: Namespace) -> Result:
 
 
 def _described(shapes: Mapping[str, shape]) -> dict[str, Any]:
+    """By name; a dynamic shape has no lens, a static one no dyn_dims."""
     return {
-        name: {"shape": str(s), "type": s.type_string(), "lens": s.lens(), "strides": s.strides()}
+        name: {
+            "shape": str(s),
+            "type": s.type_string(),
+            "lens": [] if s.dynamic() else s.lens(),
+            "strides": [] if s.dynamic() else s.strides(),
+            "dyn_dims": [{"min": d.min, "max": d.max, "optimals": sorted(d.optimals)} for d in s.dyn_dims()],
+        }
         for name, s in shapes.items()
     }
