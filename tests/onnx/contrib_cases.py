@@ -23,6 +23,7 @@ class Case:
     constants: Sequence[int] = ()
     attributes: dict[str, Any] = field(default_factory=dict)
     domain: str = MICROSOFT
+    floats: bool = False  # whether to say that its outputs are (ONNX Runtime does not infer it for all)
 
     @property
     def given(self) -> dict[int, np.ndarray]:
@@ -36,7 +37,9 @@ def model_of(cases: Sequence[Case], opset: int = 17) -> tuple[bytes, dict[str, n
         names = [f"c{n}_x{k}" if k in case.given else "" for k in range(len(case.inputs))]
         outputs = [f"c{n}_y{k}" if k in case.outputs else "" for k in range(max(case.outputs) + 1)]
         nodes.append(helper.make_node(case.op, names, outputs, f"c{n}", domain=case.domain, **case.attributes))
-        results += [onnx.ValueInfoProto(name=o) for o in outputs if o]
+        for name in filter(None, outputs):
+            info = helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)
+            results.append(info if case.floats else onnx.ValueInfoProto(name=name))
         for k, array in case.given.items():
             if k in case.constants:
                 tensors.append(numpy_helper.from_array(array, names[k]))

@@ -125,6 +125,12 @@ MULTI = [
     Case("MultiHeadAttention", [Q, f(2, 5, 16), f(2, 5, 16), None, None, None, f(2, 4, 3, 4), f(2, 4, 3, 4)],
          (0, 1, 2), attributes=CAUSAL),
     Case("MultiHeadAttention", [Q, f(2, 4, 7, 4), f(2, 4, 7, 4), None, mask(2, 7)], attributes=HEADS),
+    Case("MultiHeadAttention", [Q, f(2, 7, 16), f(2, 7, 16)], attributes=CAUSAL),
+    Case("MultiHeadAttention", [Q, f(2, 7, 16), f(2, 7, 16), None, mask(2, 10), None, f(2, 4, 3, 4), f(2, 4, 3, 4)],
+         (0, 1, 2, 3), attributes=CAUSAL, floats=True),
+    *(Case("MultiHeadAttention", [f(2, 1, 16), f(2, 1, 16), f(2, 1, 16), None, None, None, f(2, 4, 8, 4),
+                                  f(2, 4, 8, 4), np.array([3], np.int32)], (0, 1, 2), attributes=a)
+      for a in (HEADS, CAUSAL)),
 ]
 
 
@@ -165,7 +171,25 @@ GROUPED = [
     gqa(1, 6, [6, 5], 7, None, None, None, None, f(4)),
     Case("GroupQueryAttention", [f(1, 5, 64), None, None, f(1, 2, 0, 8), f(1, 2, 0, 8), np.array([4], np.int32),
                                  np.array(5, np.int32)], (0, 1, 2), (6,), {"num_heads": 4, "kv_num_heads": 2}),
+    gqa(5, 0, [4, 4], 5, causal=0),
+    Case("GroupQueryAttention", [f(2, 1, 64), f(2, 0, 32), f(2, 0, 32), f(2, 2, 7, 16), f(2, 2, 7, 16),
+                                 np.array([6, 3], np.int32), np.array(7, np.int32), *angles(16, 8)], (0,), (6,),
+         {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}),
+    *(replace(gqa(1, 8, [6, 3], 7, local_window_size=4, softcap=2.0, qk_output=o), outputs=(0, 1, 2, 3), floats=True)
+      for o in (1, 2)),
 ]
+
+
+def in_integers(bits: int, *scale: int) -> Case:
+    """A cache of `bits` bits with a scale of these lens."""
+    how = "PER_CHANNEL" if scale[1:] else "PER_TENSOR"
+    plain = gqa(1, 8, [6, 3], 7, kv_cache_bit_width=bits, k_quant_type=how, v_quant_type=how)
+    caches = [i8(2, 2, 8, 16) if bits == 8 else u8(2, 2, 8, 8) for _ in range(2)]
+    scales = [np.abs(f(*scale)) / 2**bits + 4 / 2**bits for _ in range(2)]
+    return replace(plain, inputs=[*plain.inputs[:3], *caches, *plain.inputs[5:], *[None] * 5, *scales])
+
+
+CACHES = [in_integers(bits, *lens) for bits in (8, 4) for lens in ((1,), (1, 2, 1, 16))]
 
 A, Z = s(0.05), np.uint8(120)
 QIMAGE = u8(1, 4, 7, 6)
@@ -201,7 +225,7 @@ QUANTIZED = [
 ]
 FAMILIES = {
     "float": FLOAT, "nbits": NBITS, "attention": ATTENTION, "multi": MULTI, "rotary": ROTARY, "grouped": GROUPED,
-    "quantized": QUANTIZED,
+    "caches": CACHES, "quantized": QUANTIZED,
 }  # fmt: skip
 
 

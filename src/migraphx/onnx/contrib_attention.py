@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import ml_dtypes
 import numpy as np
 
 from migraphx.ir.module import Instruction
@@ -15,7 +16,7 @@ from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.contrib import MICROSOFT, biased
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
-from migraphx.ops.composites import shared_heads, split, swapped
+from migraphx.ops.composites import split, swapped
 from migraphx.ops.composites_activation import scaled
 
 Value = Instruction
@@ -80,20 +81,81 @@ def added(b: OnnxBuilder, keep: Value, filtered: float, like: Value) -> Value:
 
 
 def attended(
-    b: OnnxBuilder, q: Value, k: Value, v: Value, masks: Sequence[Value], scale: float, causal: bool
+    b: OnnxBuilder, q: Value, k: Value, v: Value, masks: Sequence[Value], scale: float, first: int | None = None
 ) -> Value:
-    """Attention with masks that are added; `causal`: the last query sees all keys. A scale of 0 is 1 / sqrt(H)."""
-    queries, keys = q.shape.lens[2], k.shape.lens[2]
+    """Attention with masks that are added; causal where `first` is given. A scale of 0 is 1 / sqrt(H)."""
     terms = list(masks)
-    if causal and queries != keys:
-        seen = np.tri(queries, keys, keys - queries, dtype=np.bool_)
-        terms.append(b.literal(np.where(seen, 0.0, -np.inf).astype(q.shape.numpy_dtype)))
+    plain = first == 0 and q.shape.lens[2] == k.shape.lens[2]
+    if first is not None and not plain:
+        terms.append(b.literal(np.where(causal(q, k, first), 0.0, -np.inf).astype(q.shape.numpy_dtype)))
     mask = None
     for term in terms:
         mask = term if mask is None else b.add(*b.common(mask, term))
-    return b.scaled_dot_product_attention(
-        q, k, v, mask, scale=scale or None, is_causal=causal and queries == keys
-    )
+    return b.scaled_dot_product_attention(q, k, v, mask, scale=scale or None, is_causal=plain)
+
+
+def causal(q: Value, k: Value, first: int) -> np.ndarray:
+    """Which keys each query sees, bool {S, T}: 0 to `first` + i; the last one all, as in ONNX Runtime."""
+    seen = np.tri(q.shape.lens[2], k.shape.lens[2], first, dtype=np.bool_)
+    seen[-1:] = True
+    return seen
+
+
+def masked_scores(
+    b: OnnxBuilder, q: Value, k: Value, masks: Sequence[Value], scale: float, first: int | None
+) -> Value:
+    """q k^T * scale with masks added, the type's lowest number where a query must not see a key."""
+    scores = scaled(b, b.matmul(q, swapped(b, k)), scale or 1 / math.sqrt(q.shape.lens[3]))
+    for mask in masks:
+        scores = b.add(*b.common(scores, mask))
+    if first is None:
+        return scores
+    seen = b.broadcast_to(b.literal(causal(q, k, first)), scores.shape.lens)
+    return b.where(seen, scores, b.full(float(ml_dtypes.finfo(scores.shape.numpy_dtype).min), scores))
+
+
+# ---- caches ----
+
+
+def written(
+    b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys: int, clear: bool = True
+) -> Value:
+    """The cache {B, N, keys, H}: the past up to starts {B, 1}, then what is new, then 0 (the past, if not `clear`)."""
+    batch, count, length, size = new.shape.lens
+    if past is None and length == keys:
+        return new
+    places = b.literal(np.arange(keys)[None])
+    behind = b.sub(*b.common(places, starts))  # how far each place is into what is new
+    limited = b.clamp(behind, 0, length - 1)
+    rows = b.gathernd(b.transpose(new, permutation=(0, 2, 1, 3)), b.unsqueeze(limited, axes=(2,)), batch_dims=1)
+    moved = b.transpose(rows, permutation=(0, 2, 1, 3))
+    lens = (batch, count, keys, size)
+    empty = b.full(0.0, moved)
+    old = empty
+    if past is not None:
+        more = b.slice(empty, axes=(2,), starts=(0,), ends=(keys - past.shape.lens[2],))
+        old = b.concat(past, more, axis=2) if past.shape.lens[2] < keys else past
+    is_new = b.unsqueeze(b.greater_or_equal(behind, b.full(0, behind)), axes=(1, 3))
+    is_over = b.unsqueeze(b.greater_or_equal(behind, b.full(length, behind)), axes=(1, 3))
+    begun = b.where(b.broadcast_to(is_new, lens), moved, old)
+    return b.where(b.broadcast_to(is_over, lens), empty if clear else old, begun)
+
+
+def visible(b: OnnxBuilder, places: Value, keys: int, size: int = -1) -> Value:
+    """Whether a query at its place {B, S} sees a key: not later ones, nor those `size` or more before it.
+    bool {B, 1, S, T}."""
+    at = b.unsqueeze(places, axes=(1, 3))
+    key, at = b.common(b.literal(np.arange(keys)[None, None, None]), at)
+    keep = b.less_or_equal(key, at)
+    if size >= 0:
+        keep = b.logical_and(keep, b.greater(key, b.sub(at, b.full(size, at))))
+    return keep
+
+
+def lengthened(b: OnnxBuilder, mask: Value, keys: int) -> Value:
+    """A mask {..., T} on a cache that is longer, whose places behind nobody sees."""
+    more = keys - mask.shape.lens[-1]
+    return b.pad(mask, pads=(*[0] * (2 * mask.shape.ndim - 1), more)) if more > 0 else mask
 
 
 # ---- attention ----
@@ -120,7 +182,7 @@ def attention(
     if mask is not None:
         keep = kept(b, mask, x.shape.lens[0], before, x.shape.lens[1], k.shape.lens[2])
         masks.append(added(b, keep, mask_filter_value, q))
-    y = joined(b, attended(b, q, k, v, masks, scale, bool(unidirectional)))
+    y = joined(b, attended(b, q, k, v, masks, scale, before if unidirectional else None))
     if not b.wants(1):
         return (y,)
     return y, b.concat(b.unsqueeze(k, axes=(0,)), b.unsqueeze(v, axes=(0,)), axis=0)
@@ -133,17 +195,31 @@ def multi_head_attention(
     past_value: Value | None = None, past_length: Value | None = None, *,
     num_heads: int, mask_filter_value: float = -10000.0, scale: float = 0.0, unidirectional: int = 0,
 ) -> tuple[Value, ...]:
-    """Attention of what is projected already: q, k, v apart, or packed {B, S, N, 3, H}, or k and v {B, L, N, 2, H}."""
-    if past_length is not None or b.wants(3):
-        raise OnnxError("a past that shares its buffer and the output qk are not supported")
+    """Attention of what is projected already: q, k, v apart, or packed {B, S, N, 3, H}, or k and v {B, L, N, 2, H}.
+
+    Where past_length {1} is given, the past is a buffer that is as long as it gets, and what is new comes behind
+    the first past_length keys. The fourth output is the scores.
+    """
     q, k, v = unpacked(b, query, key, value, bias, num_heads)
+    batch, _, length, _ = q.shape.lens
     before = 0 if past_key is None else past_key.shape.lens[2]
-    k, v = appended(b, past_key, k), appended(b, past_value, v)
-    masks = [] if attention_bias is None else [attention_bias]
+    first, masks = before if unidirectional else None, []
+    if past_length is None:
+        k, v = appended(b, past_key, k), appended(b, past_value, v)
+    else:
+        starts = b.broadcast_to(b.reshape(b.cast(past_length, "int64"), dims=(1, 1)), (batch, 1))
+        steps = np.arange(length) if unidirectional else np.full(length, k.shape.lens[2] - 1)
+        places = b.add(*b.common(starts, b.literal(steps[None])))
+        k, v = (written(b, past, new, starts, before, clear=False) for past, new in ((past_key, k), (past_value, v)))
+        masks, first = [added(b, visible(b, places, before), -math.inf, q)], None
+    keys = k.shape.lens[2]
+    if attention_bias is not None:
+        masks.append(lengthened(b, attention_bias, keys))
     if mask is not None:
-        keep = kept(b, mask, q.shape.lens[0], before, q.shape.lens[2], k.shape.lens[2])
-        masks.append(added(b, keep, mask_filter_value, q))
-    return joined(b, attended(b, q, k, v, masks, scale, bool(unidirectional))), k, v
+        mask = lengthened(b, mask, keys) if mask.shape.ndim > 1 else mask
+        masks.append(added(b, kept(b, mask, batch, before, length, keys), mask_filter_value, q))
+    y = joined(b, attended(b, q, k, v, masks, scale, first))
+    return (y, k, v, masked_scores(b, q, k, masks, scale, first)) if b.wants(3) else (y, k, v)
 
 
 def unpacked(
@@ -201,118 +277,3 @@ def rotary_embedding(
     places = b.broadcast_to(position_ids, (batch, length))
     y = rotated(b, apart, places, cos, sin, bool(interleaved))
     return joined(b, y) if flat else y
-
-
-# ---- grouped queries with a cache ----
-
-
-@converter("GroupQueryAttention", domain=MICROSOFT)
-def group_query_attention(
-    b: OnnxBuilder, query: Value, key: Value | None, value: Value | None, past_key: Value | None,
-    past_value: Value | None, seqlens: Value, total_length: Value, cos: Value | None = None,
-    sin: Value | None = None, position_ids: Value | None = None, attention_bias: Value | None = None,
-    head_sink: Value | None = None, *,
-    num_heads: int, kv_num_heads: int, do_rotary: int = 0, rotary_interleaved: int = 0, scale: float = 0.0,
-    local_window_size: int = -1, softcap: float = 0.0, smooth_softmax: int = 0, qk_output: int = 0,
-) -> tuple[Value, ...]:
-    """Causal attention in which groups of heads share keys and values, which the cache {B, N, T, H} keeps.
-
-    seqlens {B} are the keys of each item less one, `total_length` the most of them. Queries are the last keys of
-    their item; where there is no past, the first. `local_window_size`: how many keys a query sees.
-    """
-    if qk_output or b.wants(3):
-        raise OnnxError("the output qk is not supported")
-    q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
-    batch, _, length, size = q.shape.lens
-    total = int(b.number(total_length, "total_sequence_length"))
-    starts = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
-    starts = b.full(0, starts) if total == length else b.add(starts, b.full(1 - length, starts))
-    places = b.add(*b.common(starts, b.literal(np.arange(length)[None])))
-    if do_rotary:
-        if cos is None or sin is None:
-            raise OnnxError("do_rotary needs cos_cache and sin_cache")
-        at = places if position_ids is None else b.broadcast_to(position_ids, (batch, length))
-        q, k = (rotated(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
-    buffer = 0 if past_key is None else past_key.shape.lens[2]
-    keys = max(total, buffer)
-    k, v = (written(b, past, new, starts, keys) for past, new in ((past_key, k), (past_value, v)))
-    causal = total == length == keys and local_window_size < 0
-    masks = [] if causal else [window(b, places, keys, local_window_size, q)]
-    if attention_bias is not None:
-        masks.append(padded_bias(b, attention_bias, keys))
-    if not softcap and not smooth_softmax and head_sink is None:
-        return joined(b, attended(b, q, k, v, masks, scale, causal)), k, v
-    if causal:
-        masks.append(window(b, places, keys, local_window_size, q))
-    weights = sunk(b, q, k, masks, scale or 1 / math.sqrt(size), softcap, head_sink, bool(smooth_softmax))
-    return joined(b, b.matmul(weights, shared_heads(b, q, v))), k, v
-
-
-def grouped(
-    b: OnnxBuilder, query: Value, key: Value | None, value: Value | None, num_heads: int, kv_heads: int
-) -> list[Value]:
-    """q {B, N, S, H}, k and v {B, Nkv, S, H}, from three inputs or from one that holds them side by side."""
-    if key is not None and value is not None:
-        return [heads(b, query, num_heads), heads(b, key, kv_heads), heads(b, value, kv_heads)]
-    size = query.shape.lens[2] // (num_heads + 2 * kv_heads)
-    parts = split(b, query, sizes=(num_heads * size, kv_heads * size, kv_heads * size), axis=2)
-    return [heads(b, p, n) for p, n in zip(parts, (num_heads, kv_heads, kv_heads), strict=True)]
-
-
-def written(b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys: int) -> Value:
-    """The cache {B, N, keys, H}: the past up to starts {B, 1}, then what is new, then 0."""
-    batch, count, length, size = new.shape.lens
-    if past is None and length == keys:
-        return new
-    places = b.literal(np.arange(keys)[None])
-    behind = b.sub(*b.common(places, starts))  # how far each place is into what is new
-    limited = b.clamp(behind, 0, length - 1)
-    rows = b.gathernd(b.transpose(new, permutation=(0, 2, 1, 3)), b.unsqueeze(limited, axes=(2,)), batch_dims=1)
-    moved = b.transpose(rows, permutation=(0, 2, 1, 3))
-    lens = (batch, count, keys, size)
-    empty = b.full(0.0, moved)
-    old = empty
-    if past is not None:
-        more = b.slice(empty, axes=(2,), starts=(0,), ends=(keys - past.shape.lens[2],))
-        old = b.concat(past, more, axis=2) if past.shape.lens[2] < keys else past
-    is_new = b.unsqueeze(b.greater_or_equal(behind, b.full(0, behind)), axes=(1, 3))
-    is_over = b.unsqueeze(b.greater_or_equal(behind, b.full(length, behind)), axes=(1, 3))
-    kept = b.where(b.broadcast_to(is_new, lens), moved, old)
-    return b.where(b.broadcast_to(is_over, lens), empty, kept)
-
-
-def window(b: OnnxBuilder, places: Value, keys: int, size: int, like: Value) -> Value:
-    """-inf where a query at its place must not see a key: later ones, and those `size` or more before it."""
-    at = b.unsqueeze(places, axes=(1, 3))
-    key, at = b.common(b.literal(np.arange(keys)[None, None, None]), at)
-    keep = b.less_or_equal(key, at)
-    if size >= 0:
-        keep = b.logical_and(keep, b.greater(key, b.sub(at, b.full(size, at))))
-    return added(b, keep, -math.inf, like)
-
-
-def padded_bias(b: OnnxBuilder, bias: Value, keys: int) -> Value:
-    """A bias {.., S, T} on a cache that is longer: what is behind is masked anyway."""
-    more = keys - bias.shape.lens[3]
-    return b.pad(bias, pads=(0, 0, 0, 0, 0, 0, 0, more)) if more > 0 else bias
-
-
-def sunk(
-    b: OnnxBuilder, q: Value, k: Value, masks: Sequence[Value], scale: float, softcap: float, sink: Value | None,
-    smooth: bool,
-) -> Value:
-    """The weights of attention with scores capped by softcap * tanh(x / softcap), and one more score that has no
-    value: sink {N}, or 0 where `smooth`."""
-    scores = scaled(b, b.matmul(q, swapped(b, shared_heads(b, q, k))), scale)
-    if softcap:
-        scores = scaled(b, b.tanh(scaled(b, scores, 1 / softcap)), softcap)
-    for mask in masks:
-        scores = b.add(*b.common(scores, mask))
-    if sink is None and not smooth:
-        return b.softmax(scores, axis=3)
-    *outer, keys = scores.shape.lens
-    extra = b.literal(np.zeros(1, scores.shape.numpy_dtype))
-    if sink is not None:
-        extra = b.reshape(b.cast(sink, scores.shape.type), dims=(1, outer[1], 1, 1))
-    weights = b.softmax(b.concat(scores, b.broadcast_to(extra, (*outer, 1)), axis=3), axis=3)
-    return b.slice(weights, axes=(3,), starts=(0,), ends=(keys,))
