@@ -109,7 +109,8 @@ X = np.random.default_rng(0).standard_normal((6, 40)).astype(np.float32)
 @pytest.mark.parametrize("target", ["ref", "cpu"])
 def test_answers(target: str) -> None:
     scaled = migraphx.op("test::scaled", factor=-1.5, steps=[3], twice=True)
-    p = program(scaled, migraphx.op("test::row_norm"))
+    kind = '?l)mgx"; #error "\\\n??/"$x é'  # what ends literals of C++
+    p = program(scaled, migraphx.op("test::row_norm", kind=kind))
     assert [s.lens() for s in p.get_output_shapes()] == [[6, 40], [40], [6, 40]]
     p.compile(migraphx.get_target(target))
     first, norms, relu = (np.array(a) for a in p.run({"x": X}))

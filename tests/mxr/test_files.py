@@ -17,7 +17,6 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape
 from migraphx.mxr import container
-from migraphx.targets.cpu.executable import restore
 
 RNG = np.random.default_rng(5)
 
@@ -126,29 +125,6 @@ def test_code_of_a_file_runs_only_with_trust(tmp_path: Path) -> None:
     assert not trusted.returncode, trusted.stderr
     want = np.array(p.run(INPUTS | {"x": np.zeros((3, 24), np.float32)})[1]).sum()
     assert float(trusted.stdout) == pytest.approx(want, rel=1e-5)
-
-
-def test_object_that_expects_larger_buffers_is_refused(tmp_path: Path) -> None:
-    migraphx.save(compiled(), tmp_path / "a.mxr")
-    tensors, metadata = container.read(tmp_path / "a.mxr")
-    data = json.loads(metadata["compiled"])
-    data["data"]["arena_bytes"] = 0
-    container.write(tmp_path / "b.mxr", tensors, metadata | {"compiled": json.dumps(data)})
-    with pytest.raises(ValueError, match="buffers of other sizes"):
-        migraphx.load(tmp_path / "b.mxr")
-
-
-def test_a_table_of_another_object_is_not_used(tmp_path: Path) -> None:
-    """Both are in the cache; together they would call kernels that are not there."""
-    small = migraphx.program()
-    x = small.get_main_module().add_parameter("x", migraphx.shape("float", [3]))
-    small.get_main_module().add_return([small.get_main_module().add_instruction(migraphx.op("neg"), [x])])
-    small.compile(migraphx.get_target("cpu"))
-    migraphx.save(small, tmp_path / "small.mxr")
-    migraphx.save(compiled(), tmp_path / "large.mxr")
-    data = [json.loads(container.read(tmp_path / f)[1]["compiled"])["data"] for f in ("small.mxr", "large.mxr")]
-    assert restore(data[0], {}, False) is not None
-    assert restore(data[0] | {"table": data[1]["table"]}, {}, False) is None
 
 
 @pytest.mark.parametrize("cut", [0, 5, 8, 200, -1])

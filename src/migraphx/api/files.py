@@ -102,6 +102,13 @@ def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str
     return tensors, metadata
 
 
+def _options(given: dict[str, Any], name: str) -> CompileOptions:
+    try:
+        return CompileOptions.of(**given)
+    except ValueError as error:
+        raise container.FileError(f"{name}: {error}") from None
+
+
 def _place(array: np.ndarray) -> tuple[Any, ...]:
     interface = array.__array_interface__
     return interface["data"][0], array.shape, array.strides, array.dtype.name
@@ -117,7 +124,7 @@ def _assemble(tensors: dict[str, np.ndarray], metadata: dict[str, str], trust_co
             made._impl  # noqa: B018  # read now, so that a damaged file is refused here
             return made
         compiled = json.loads(metadata["compiled"])
-        made._options = CompileOptions.of(**compiled["options"])
+        made._options = _options(compiled["options"], name)
         target = get_target(compiled["target"])
         own = {n: tensors[t] for n, t in compiled["tensors"].items()}
         made._executable = target.restore(compiled["data"], own, trust_code, lambda: made._impl.clone(), made._options)

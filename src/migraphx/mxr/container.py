@@ -114,7 +114,7 @@ def from_bytes(data: bytes) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
 
 def parse(data: np.ndarray, name: str) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Tensors and metadata of a file's bytes, which the tensors share."""
+    """Tensors and metadata of a file's bytes, which the tensors share where they are aligned."""
     if data.size < 8:
         raise FileError(f"{name}: {data.size} bytes are too few for a header")
     length = int.from_bytes(data[:8].tobytes(), "little")
@@ -145,6 +145,7 @@ def _tensor(file: str, name: str, entry: Any, body: np.ndarray) -> np.ndarray:
     if not whole or end - begin != size or end > body.size:
         raise FileError(f"{file}: tensor {name!r} does not fit the file (truncated?)")
     try:
-        return body[begin:end].view(dtype).reshape(shape)
+        array = body[begin:end].view(dtype).reshape(shape)
+        return array if array.flags.aligned else array.copy()  # which ours always are
     except ValueError as error:  # more dimensions than NumPy has, or a length beyond any memory beside one of 0
         raise FileError(f"{file}: tensor {name!r}: {error}") from None

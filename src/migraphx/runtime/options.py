@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
+MOST_THREADS = 4096  # OpenMP runtimes crash where the system refuses them a thread
+
 
 @dataclass(frozen=True)
 class CompileOptions:
@@ -28,6 +30,12 @@ class CompileOptions:
     max_specialisations: int = field(
         default=16, metadata={"help": "for how many lengths a program with dynamic shapes stays compiled; >= 1"}
     )
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.num_threads <= MOST_THREADS:
+            raise ValueError(f"num_threads={self.num_threads!r} is not in 0 .. {MOST_THREADS}")
+        if self.max_specialisations < 1:
+            raise ValueError(f"max_specialisations={self.max_specialisations!r} is less than 1")
 
     @classmethod
     def of(cls, **given: Any) -> CompileOptions:

@@ -148,7 +148,6 @@ class CpuExecutable:
             "machine": digest(instruction_set()),
             "arena_bytes": self.arena_bytes,
             "checks": self.checks,
-            "threads": self.requested_threads,
             "parameters": [[n, s.type, s.lens, s.strides] for n, s in self.parameters.items()],
             "outputs": [[s.type, s.lens, s.strides] for s in self.outputs],
             "weights": len(self.weights),
@@ -159,7 +158,9 @@ class CpuExecutable:
         return data, tensors
 
 
-def restore(data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool) -> CpuExecutable | None:
+def restore(
+    data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool, threads: int
+) -> CpuExecutable | None:
     """What `sections` described, or None where its code is neither in the local cache nor trusted.
 
     An object of the cache is code that was compiled here, a table one that was made here; the file only names them,
@@ -178,8 +179,8 @@ def restore(data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bo
     outputs = [Shape(t, tuple(lens), tuple(steps)) for t, lens, steps in data["outputs"]]
     weights = [tensors[f"weight.{k}"] for k in range(data["weights"])]
     steps = [Step(*fields) for fields in data["steps"]]
-    arena, threads = int(data["arena_bytes"]), int(data["threads"])
-    return CpuExecutable(library, table, shapes, outputs, weights, arena, data["checks"], threads, steps)
+    arena, checks = int(data["arena_bytes"]), data["checks"]
+    return CpuExecutable(library, table, shapes, outputs, weights, arena, checks, threads, steps)
 
 
 def table_key(object: str, words: bytes) -> str:

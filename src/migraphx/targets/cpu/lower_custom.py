@@ -46,7 +46,8 @@ def _constant(op: CustomOperation, key: str, value: Any) -> str:
     elif isinstance(value, float):
         text = f"const double {key} = {_number(value)};"
     elif isinstance(value, str):
-        text = f'const char* const {key} = R"mgx({value})mgx";'
+        octal = "".join(f"\\{byte:03o}" for byte in value.encode())  # a file may bring it: it must not end the literal
+        text = f'const char* const {key} = "{octal}";'
     elif isinstance(value, tuple) and all(isinstance(v, int) for v in value):
         text = f"const int64_t {key}[] = {{{', '.join(map(str, value)) or '0'}}};"
     else:

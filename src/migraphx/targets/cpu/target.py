@@ -108,12 +108,12 @@ class CpuTarget:
         options: CompileOptions,
     ) -> Executable | None:
         if "dynamic" not in data:
-            return restore(data, tensors, trust_code)
+            return restore(data, tensors, trust_code, options.num_threads)
         return restored(
             CpuTarget(Constants(tensors.values())),
             data["dynamic"],
             tensors,
-            lambda one, own: restore(one, own, trust_code),
+            lambda one, own: restore(one, own, trust_code, options.num_threads),
             program,
             options,
             available(),
