@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import migraphx
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape, permuted
 from tests.targets.cpu.side_by_side import Case, check
@@ -32,6 +33,34 @@ def batched(b, x):
     """x times one matrix for all batches."""
     w = b.literal(weight(24, 40))
     return b.dot(x, b.multibroadcast(w, out_lens=(*x.shape.lens[:-2], 24, 40)))
+
+
+@pytest.mark.parametrize("type", ["half", "bf16"])
+def test_narrow_weights(type: str) -> None:
+    """Few rows and many, depths and channels of odd length, groups, padding; NaN stays where it is."""
+    of = dtypes.to_numpy(type)
+    dots = ((1, 64, 70), (33, 101, 45), (130, 300, 100), (70, 64, 33))
+    convs = ((3, 20, 15, 7, 2, 3, 1), (64, 40, 12, 3, 1, 1, 1), (33, 20, 9, 3, 1, 1, 1), (32, 8, 9, 1, 1, 0, 4))
+    cases = [
+        Case(
+            f"dot{m}",
+            lambda b, x, k=k, n=n: b.relu(b.dot(x, b.literal(weight(k, n, type=of)))),
+            (shape(m, k, type=type),),
+            sparse=m == 70,
+        )
+        for m, k, n in dots
+    ]
+    cases += [
+        Case(
+            f"conv{c}",
+            lambda b, x, c=c, o=o, k=k, s=s, p=p, g=g: b.convolution(
+                x, b.literal(weight(o, c // g, k, k, type=of)), stride=(s, s), padding=(p, p), group=g
+            ),
+            (shape(2, c, size, size, type=type),),
+        )
+        for c, o, size, k, s, p, g in convs
+    ]
+    check(cases)
 
 
 def test_dots() -> None:

@@ -47,7 +47,7 @@ def test_lanes_are_what_the_compiler_says(monkeypatch: pytest.MonkeyPatch, tmp_p
     for flags, lanes in (("-march=x86-64", 4), ("-march=haswell", 8), ("-march=skylake-avx512", 16)):
         monkeypatch.setenv("OPENMGX_CXXFLAGS", flags)
         assert toolchain.lanes() == lanes
-    toolchain._lanes.cache_clear()
+    toolchain._macros.cache_clear()
     monkeypatch.setattr(toolchain, "_call", lambda command: pytest.fail("asked again"))
     assert toolchain.lanes() == 16  # from the disk
     monkeypatch.setattr(toolchain, "find_compiler", lambda: toolchain.Compiler(("g++", "-m32"), "another"))

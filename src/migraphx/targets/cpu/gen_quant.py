@@ -1,34 +1,37 @@
-"""Products of 8-bit integers with their epilogues: shells round quant.hpp."""
+"""Products of narrow numbers with their epilogues: shells round quant.hpp and int4.hpp."""
 
 from __future__ import annotations
 
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.calls import Call
-from migraphx.targets.cpu.gen_contract import Epilogue, Window, contract, window_text
+from migraphx.targets.cpu.gen_contract import Epilogue, Window, accumulator, contract, window_text
 from migraphx.targets.cpu.scalar import STORAGE_TYPES
 
 
-def quads(a: View) -> str:
-    """p0 as quads of the view's type."""
-    return f"reinterpret_cast<const Quad<{STORAGE_TYPES[a.type]}>*>(p0)"
+def words(a: View) -> str:
+    """p0 as words of the view's type."""
+    return f"reinterpret_cast<const Word<{STORAGE_TYPES[a.type]}>*>(p0)"
 
 
-def quant_gemm_call(
-    a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, origin: str = ""
+def word_gemm_call(
+    a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, label: str, origin: str = ""
 ) -> Call:
-    """Rows of `a` times weights packed ahead; sizes: m, n, and k and the step between rows in quads."""
-    head = f"gemm<int32_t>(t, Gemm{{a[0], a[1], a[2], a[3]}}, {quads(a)}, p1, epi, scratch);"
-    return contract(head, "GEMM_SCRATCH", "quant.hpp", (a, packed), sizes, epilogue, "quant_dot", origin)
+    """Rows of `a` times weights packed ahead; sizes: m, n, and k and the step between rows in words."""
+    head = f"gemm<{accumulator(a.type)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, {words(a)}, p1, epi, scratch);"
+    return contract(head, "GEMM_SCRATCH", "quant.hpp", (a, packed), sizes, epilogue, label, origin)
 
 
-def quant_conv_call(x: View, packed: View, window: Window, group: int, epilogue: Epilogue, origin: str = "") -> Call:
-    """`x` {N, C, spatial...} in channels-last memory, channels and pixels in whole quads; weights packed ahead."""
+def word_conv_call(
+    x: View, packed: View, window: Window, group: int, epilogue: Epilogue, label: str, origin: str = ""
+) -> Call:
+    """`x` {N, C, spatial...} in channels-last memory, channels and pixels in whole words; weights packed ahead."""
     n, c, *_ = x.lens
-    numbers = (n, c // 4, epilogue.write.lens[1], group, x.strides[-1] // 4, *window.numbers)
+    each = 4 // x.itemsize
+    numbers = (n, c // each, epilogue.write.lens[1], group, x.strides[-1] // each, *window.numbers)
     fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
-    head = f"conv<int32_t>(t, {fill}, {quads(x)}, p1, epi, scratch);"
+    head = f"conv<{accumulator(x.type)}>(t, {fill}, {words(x)}, p1, epi, scratch);"
     scratch = f"conv_scratch({fill}, 4)"
-    return contract(head, scratch, "quant.hpp", (x, packed), numbers, epilogue, "quant_convolution", origin)
+    return contract(head, scratch, "quant.hpp", (x, packed), numbers, epilogue, label, origin)
 
 
 def int4_gemm_call(

@@ -24,8 +24,10 @@ from migraphx.targets.cpu.gen_contract import (
 from migraphx.targets.cpu.gen_pointwise import pointwise_call
 from migraphx.targets.cpu.gen_reduce import reduce_call
 from migraphx.targets.cpu.lower import Lowered, lowers
-from migraphx.targets.cpu.lower_views import fill
+from migraphx.targets.cpu.lower_views import channels_last, fill
+from migraphx.targets.cpu.lower_words import whole_words, word_convolution, word_dot
 from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd, panel
+from migraphx.targets.cpu.toolchain import bf16_words
 
 MANY_ROWS = {"half": 8, "bf16": 32}
 
@@ -110,20 +112,28 @@ def any_dot(
     epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
     a, constant = x.view(operands[0]), x.constant(operands[1])
     if constant is not None:
-        value, key = constant
-        shared = all(s == 0 or n == 1 for n, s in zip(value.shape[:-2], value.strides[:-2], strict=True))
+        value, _ = constant
         rows = loops([a], None, range(rank - 1))
-        if shared and rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
+        matrix, name = value[(0,) * (rank - 2)], "dot"
+        key = x.identity(matrix)  # the same for any number of batches
+        if a.type == "bf16" and bf16_words() and shares_weights(value):
+            word_dot(x, a, matrix, (key,), epilogue, "dot", origin)
+            return
+        if shares_weights(value) and rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
             k, n = value.shape[-2:]
-            matrix, name = value[(0,) * (rank - 2)], "dot"
             if widens(a, rows.lens[0]):
                 a, name = as_floats(x, a, origin), "float dot"
                 rows = loops([a], None, range(rank - 1))
-            packed = x.packed((*key, name), lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False)))
+            packed = x.packed((key, name), lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False)))
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
             x.call(gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
             return
     x.call(dot_call(a, x.view(operands[1]), epilogue, origin))
+
+
+def shares_weights(value: np.ndarray) -> bool:
+    """Whether all batches of a dot have the same weights {.., K, N}."""
+    return all(s == 0 or n == 1 for n, s in zip(value.shape[:-2], value.strides[:-2], strict=True))
 
 
 def widens(view: View, rows: int) -> bool:
@@ -160,6 +170,9 @@ def any_convolution(
     n_groups = attributes["group"]
     if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
         x.call(depthwise_call(source, _depthwise_weights(x, operands[1], origin), window, epilogue, origin))
+        return
+    if constant is not None and source.type == "bf16" and bf16_words() and whole_words(constant[0], n_groups):
+        word_convolution(x, source, *constant, attributes, epilogue, "convolution", origin)
         return
     if widens(source, source.lens[0] * int(np.prod(window.out))) and constant is not None:
         source = channels_last(x, as_floats(x, source, origin), origin)
@@ -218,23 +231,6 @@ def _suits_winograd(x: View, weights: np.ndarray, window: Window, group: int) ->
     oc, ic, *_ = weights.shape
     tiles = x.lens[0] * window.out[0] * -(-window.out[1] // 4) * -(-window.out[2] // 4)
     return plain and tiles >= 16 and ic >= 16 and oc >= 16 and bool(np.isfinite(weights).all())
-
-
-def channels_last(x: Lowered, view: View, origin: str) -> View:
-    """`view` {N, C, spatial...} where pixels follow each other and channels are innermost; else such a copy."""
-    _, c, *spatial = view.lens
-    pixel = view.strides[-1] if spatial[-1] > 1 else max(c, 1)
-    steps, step = [], pixel
-    for size in reversed(spatial):
-        steps.append(step)
-        step *= size
-    want = (step, 1, *reversed(steps))
-    if all(m <= 1 or s == w for m, s, w in zip(view.lens, view.strides, want, strict=True)) and pixel >= c:
-        return replace(view, strides=want)
-    rank = len(view.lens)
-    copy = x.temporary(permuted(view.type, view.lens, (0, *range(2, rank), 1)))
-    x.copy(view, copy, origin)
-    return replace(copy, strides=(c * int(np.prod(spatial)), 1, *copy.strides[2:]))
 
 
 CONTRACTIONS = {"dot": any_dot, "convolution": any_convolution}

@@ -10,15 +10,16 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.shape import Shape, permuted
+from migraphx.ir.shape import Shape
 from migraphx.ops.quantize import UnpackInt4
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.gen_contract import Epilogue, Window
+from migraphx.targets.cpu.gen_contract import Epilogue
 from migraphx.targets.cpu.gen_pointwise import pointwise_call
-from migraphx.targets.cpu.gen_quant import int4_gemm_call, quant_conv_call, quant_gemm_call
+from migraphx.targets.cpu.gen_quant import int4_gemm_call
 from migraphx.targets.cpu.lower import Lowered, UnsupportedOperator, lowers
-from migraphx.targets.cpu.lower_kernels import CONTRACTIONS, any_convolution, any_dot, channels_last
-from migraphx.targets.cpu.pack import pack_dot, pack_int4_panels, pack_quads, pack_quant_conv
+from migraphx.targets.cpu.lower_kernels import CONTRACTIONS, any_convolution, any_dot, shares_weights
+from migraphx.targets.cpu.lower_words import whole_words, word_convolution, word_dot
+from migraphx.targets.cpu.pack import pack_dot, pack_int4_panels
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
@@ -39,29 +40,12 @@ def any_quant_dot(
 ) -> None:  # fmt: skip
     """By quant.hpp where the weights are constant int8, else as a dot of wider integers."""
     a, constant, rank = x.view(operands[0]), x.constant(operands[1]), len(write.lens)
-    if constant is not None and constant[0].dtype == np.int8:
-        value, key = constant
-        shared = all(s == 0 or n == 1 for n, s in zip(value.shape[:-2], value.strides[:-2], strict=True))
-        if shared:
-            k, n = value.shape[-2:]
-            packed = x.packed((*key, "quant_dot"), lambda: pack_quads(value[(0,) * (rank - 2)][None]))
-            a, rows, step = rows_of_quads(x, a, origin)
-            epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
-            x.call(quant_gemm_call(a, packed, (rows, n, -(-k // 4), step // 4), epilogue, origin))
-            return
-    any_dot(x, anchor, operands, module, reads, write, origin)
-
-
-def rows_of_quads(x: Lowered, a: View, origin: str) -> tuple[View, int, int]:
-    """`a` {.., M, K} with rows of whole quads at one step, a copy where it is not; the rows, the step."""
-    rank, k = len(a.lens), a.lens[-1]
-    rows = loops([a], None, range(rank - 1))
-    step = rows.strides[0][0] if rows.lens[0] > 1 else 0
-    if rows.rank == 1 and a.strides[-1] == 1 and k % 4 == step % 4 == 0:
-        return a, rows.lens[0], step
-    wide = x.temporary(Shape(a.type, (*a.lens[:-1], -(-k // 4) * 4)))
-    x.copy(a, wide.sliced(rank - 1, 0, k), origin)  # what pads a row is multiplied by zeros
-    return wide, wide.elements // wide.lens[-1], wide.lens[-1]
+    if constant is None or constant[0].dtype != np.int8 or not shares_weights(constant[0]):
+        any_dot(x, anchor, operands, module, reads, write, origin)
+        return
+    matrix = constant[0][(0,) * (rank - 2)]
+    epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
+    word_dot(x, a, matrix, (x.identity(matrix),), epilogue, "quant_dot", origin)
 
 
 def any_quant_convolution(
@@ -70,21 +54,11 @@ def any_quant_convolution(
 ) -> None:  # fmt: skip
     """By quant.hpp where the weights are constant int8 and groups are of whole quads, else in wider integers."""
     constant, attributes = x.constant(operands[1]), anchor.op.attributes()
-    group = attributes["group"]
-    if constant is None or constant[0].dtype != np.int8 or (group > 1 and constant[0].shape[1] % 4):
-        return any_convolution(x, anchor, operands, module, reads, write, origin)
-    value, key = constant
-    source = channels_last(x, x.view(operands[0]), origin)
-    n, c, *spatial = source.lens
-    if c % 4 or source.strides[-1] % 4:
-        wide = x.temporary(permuted(source.type, (n, -(-c // 4) * 4, *spatial), (0, *range(2, len(source.lens)), 1)))
-        x.copy(source, wide.sliced(1, 0, c), origin)  # what pads a pixel is multiplied by zeros
-        source = wide
-    steps = (attributes["stride"], attributes["dilation"], attributes["padding"])
-    window = Window.of(spatial, write.lens[2:], value.shape[2:], *steps)
-    packed = x.packed((*key, "quant_convolution", group), lambda: pack_quant_conv(value, group))
+    if constant is None or constant[0].dtype != np.int8 or not whole_words(constant[0], attributes["group"]):
+        any_convolution(x, anchor, operands, module, reads, write, origin)
+        return
     epilogue = Epilogue(module, reads, write, (0, *range(2, len(write.lens))), 1)
-    x.call(quant_conv_call(source, packed, window, group, epilogue, origin))
+    word_convolution(x, x.view(operands[0]), *constant, attributes, epilogue, "quant_convolution", origin)
 
 
 @lowers("dot_int4")

@@ -14,7 +14,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.cpu.gen_contract import Epilogue, resize_call
 from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_indexing import around, simple_call
-from migraphx.targets.cpu.lower_kernels import channels_last
+from migraphx.targets.cpu.lower_views import channels_last
 from migraphx.targets.cpu.scalar import COMPUTE_TYPES
 
 IMAGES = ("float", "half", "bf16")

@@ -12,7 +12,7 @@ from migraphx.targets.cpu.calls import Call
 from migraphx.targets.cpu.gen_contract import Epilogue, Window, pool_call
 from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_indexing import simple_call
-from migraphx.targets.cpu.lower_kernels import channels_last
+from migraphx.targets.cpu.lower_views import channels_last
 from migraphx.targets.cpu.scalar import STORAGE_TYPES, cpp_type
 
 

@@ -14,8 +14,8 @@ from migraphx.ops.convolution import ConvolutionBackwards, both_sides
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.gen_contract import Epilogue, Window, conv_call
 from migraphx.targets.cpu.lower import Lowered, lowers
-from migraphx.targets.cpu.lower_kernels import channels_last, packed_at_run_time
-from migraphx.targets.cpu.lower_views import fill
+from migraphx.targets.cpu.lower_kernels import packed_at_run_time
+from migraphx.targets.cpu.lower_views import channels_last, fill
 from migraphx.targets.cpu.pack import pack_conv
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.gen_pointwise import pointwise_call
 from migraphx.targets.cpu.lower import Lowered, lowers
@@ -164,3 +164,20 @@ def fill(x: Lowered, write: View, value: float, origin: str = "") -> None:
     literal = body.add_literal(np.array([value]).astype(Shape(write.type).numpy_dtype))
     body.add_return([literal])
     x.call(pointwise_call(body, [], write, origin))
+
+
+def channels_last(x: Lowered, view: View, origin: str) -> View:
+    """`view` {N, C, spatial...} where pixels follow each other and channels are innermost; else such a copy."""
+    _, c, *spatial = view.lens
+    pixel = view.strides[-1] if spatial[-1] > 1 else max(c, 1)
+    steps, step = [], pixel
+    for size in reversed(spatial):
+        steps.append(step)
+        step *= size
+    want = (step, 1, *reversed(steps))
+    if all(m <= 1 or s == w for m, s, w in zip(view.lens, view.strides, want, strict=True)) and pixel >= c:
+        return replace(view, strides=want)
+    rank = len(view.lens)
+    copy = x.temporary(permuted(view.type, view.lens, (0, *range(2, rank), 1)))
+    x.copy(view, copy, origin)
+    return replace(copy, strides=(c * int(np.prod(spatial)), 1, *copy.strides[2:]))

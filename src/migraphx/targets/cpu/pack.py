@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import lanes
 
-TILE_QUADS = 16  # quant.hpp's: the depth is padded to whole AMX tiles
+TILE_WORDS = 16  # quant.hpp's: the depth is padded to whole AMX tiles
 LINE = 64  # bytes of a cache line: a vector that crosses one is loaded at half the speed
 WORTH_THREADS = 1 << 20  # bytes
 
@@ -116,28 +116,39 @@ def pack_depthwise(w: np.ndarray) -> np.ndarray:
     return packed
 
 
-def pack_quads(w: np.ndarray) -> np.ndarray:
-    """int8 {groups, depth, N} -> int32 {groups * ceil(N / NR), 1 + Q, NR}, as quant.hpp states; depth is in whole
-    quads."""
+def pack_words(w: np.ndarray) -> np.ndarray:
+    """int8 or bf16 {groups, depth, N} -> words {groups * ceil(N / NR), 1 + Q, NR}, as quant.hpp states.
+
+    Words of int8 are int32, those of bf16 float, as their sums are.
+    """
     groups, depth, n = w.shape
-    nr = panel()
-    panels, quads = -(-n // nr), -(-depth // (4 * TILE_QUADS)) * TILE_QUADS
-    wide = np.zeros((groups, quads * 4, panels * nr), np.int8)
-    wide[:, :depth, :n] = w
-    by_panel = wide.reshape(groups, quads, 4, panels, nr).transpose(0, 3, 1, 4, 2)
-    packed = zeros((groups, panels, 1 + quads, nr), np.int32)
-    packed[:, :, 1:] = np.ascontiguousarray(by_panel).view(np.int32)[..., 0]
-    packed[:, :, 0] = -128 * wide.sum(1, dtype=np.int32).reshape(groups, panels, nr)
-    return packed.reshape(groups * panels, 1 + quads, nr)
+    nr, each = panel(), 4 // w.itemsize
+    panels, words = -(-n // nr), -(-depth // (each * TILE_WORDS)) * TILE_WORDS
+    packed = zeros((groups, panels, 1 + words, nr), np.int32 if w.dtype == np.int8 else np.float32)
+    parts = packed.view(w.dtype).reshape(groups, panels, 1 + words, nr, each)
+
+    def fill(begin: int, end: int) -> None:
+        for group, p in (divmod(at, panels) for at in range(begin, end)):
+            columns = w[group, :, p * nr : (p + 1) * nr]
+            for first in range(each):
+                part = columns[first::each]
+                parts[group, p, 1 : 1 + len(part), : part.shape[1], first] = part
+            if w.dtype == np.int8:
+                packed[group, p, 0, : columns.shape[1]] = -128 * columns.sum(0, dtype=np.int32)
+
+    by_panels(packed, groups * panels, fill)
+    return packed.reshape(groups * panels, 1 + words, nr)
 
 
-def pack_quant_conv(w: np.ndarray, group: int) -> np.ndarray:
-    """int8 {OC, IC / g, spatial...}, its channels padded to whole quads, packed for a convolution in `group` groups."""
+def pack_word_conv(w: np.ndarray, group: int) -> np.ndarray:
+    """int8 or bf16 {OC, IC / g, spatial...}, its channels padded to whole words, packed for a convolution in `group`
+    groups."""
     oc, icg, *spatial = w.shape
-    wide = np.zeros((oc, -(-icg // 4) * 4, *spatial), np.int8)
+    each = 4 // w.itemsize
+    wide = np.zeros((oc, -(-icg // each) * each, *spatial), w.dtype)
     wide[:, :icg] = w
     depth = np.moveaxis(wide, 1, -1).reshape(group, oc // group, -1)
-    return pack_quads(depth.transpose(0, 2, 1))
+    return pack_words(depth.transpose(0, 2, 1))
 
 
 def pack_int4_panels(codes: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import os
 import platform
@@ -81,22 +82,28 @@ def instruction_set() -> str:
 
 def lanes() -> int:
     """Float lanes of the vectors that the kernels will use here: vec.hpp's LANES, as the compiler sees it."""
-    return _lanes(find_compiler(), extra_flags())
+    return _macros(find_compiler(), extra_flags())["LANES"]
+
+
+def bf16_words() -> bool:
+    """Whether the kernels can multiply pairs of bf16 as they are: vec.hpp's MGX_BF16_WORDS."""
+    return bool(_macros(find_compiler(), extra_flags())["BF16_WORDS"])
 
 
 @cache
-def _lanes(compiler: Compiler, extra: tuple[str, ...]) -> int:
+def _macros(compiler: Compiler, extra: tuple[str, ...]) -> dict[str, int]:
+    """What vec.hpp says of the instruction set, by names without MGX_."""
     flags = (*FLAGS, compiler.architecture, *extra)
     command = [*compiler.command, *flags, "-E", "-dM", "-x", "c++", str(KERNELS / "vec.hpp")]
-    key = digest("lanes", compiler.identity, instruction_set(), *flags, (KERNELS / "vec.hpp").read_text())
+    key = digest("macros", compiler.identity, instruction_set(), *flags, (KERNELS / "vec.hpp").read_text())
 
     def ask(path: Path) -> None:
-        found = re.search(r"^#define MGX_LANES (\d+)$", _call(command), re.M)
-        if not found:
+        found = re.findall(r"^#define MGX_(\w+) (\d+)$", _call(command), re.M)
+        if not {"LANES", "BF16_WORDS"} <= dict(found).keys():
             raise CompilerError(f"`{shlex.join(command)}` did not say how wide vectors are")
-        path.write_text(found[1])
+        path.write_text(json.dumps({name: int(value) for name, value in found}))
 
-    return int(obtain(key, ".lanes", ask).read_text())
+    return json.loads(obtain(key, ".json", ask).read_text())
 
 
 def extra_flags() -> tuple[str, ...]:

@@ -1,22 +1,24 @@
-"""quant.hpp against NumPy's integers: registers and AMX, both instruction sets."""
+"""quant.hpp against NumPy: registers and AMX, every instruction set."""
 
 import ctypes
 
+import ml_dtypes
 import numpy as np
 import pytest
 
-from migraphx.targets.cpu.pack import pack_quads, pack_quant_conv
+from migraphx.targets.cpu.pack import pack_word_conv, pack_words
 from tests.targets.cpu.kernels.harness import ISAS, Guarded, aligned, compile_snippet, pointer
+from tests.tolerances import assert_close
 
 SOURCE = r"""
 #include "quant.hpp"
 #include <cstdlib>
 #include <omp.h>
 using namespace mgx;
-struct Put {
-    int32_t* c; int64_t ldc;
-    void operator()(int64_t r, int64_t j, vec<int32_t> v) const { store(c + r * ldc + j, v); }
-    void operator()(int64_t r, int64_t j, vec<int32_t> v, int n) const { store_n(c + r * ldc + j, v, n); }
+template <class T> struct Put {
+    T* c; int64_t ldc;
+    void operator()(int64_t r, int64_t j, vec<T> v) const { store(c + r * ldc + j, v); }
+    void operator()(int64_t r, int64_t j, vec<T> v, int n) const { store_n(c + r * ldc + j, v, n); }
 };
 template <class F> void parallel(int threads, int64_t bytes, F f) {
     Barrier barrier;
@@ -24,19 +26,20 @@ template <class F> void parallel(int threads, int64_t bytes, F f) {
 #pragma omp parallel num_threads(threads)
     {
         char* scratch = static_cast<char*>(aligned_alloc(64, round64(bytes)));
-        __builtin_memset(scratch, 0x7b, bytes);
+        __builtin_memset(scratch, 0xff, bytes);  // NaN, read as bf16
         f(Team{omp_get_thread_num(), threads, &barrier}, scratch);
         free(scratch);
     }
 }
-template <class S> void dot(const Gemm* g, const void* a, const int32_t* b, int32_t* c, int64_t ldc, int threads) {
+template <class S, class T = sum_t<S>>
+void dot(const Gemm* g, const void* a, const T* b, T* c, int64_t ldc, int threads) {
     parallel(threads, GEMM_SCRATCH, [&](const Team& t, char* s) {
-        gemm<int32_t>(t, *g, static_cast<const Quad<S>*>(a), b, Put{c, ldc}, s);
+        gemm<T>(t, *g, static_cast<const Word<S>*>(a), b, Put<T>{c, ldc}, s);
     });
 }
-template <class S> void convolve(const Conv* v, const void* x, const int32_t* w, int32_t* c, int threads) {
+template <class S, class T = sum_t<S>> void convolve(const Conv* v, const void* x, const T* w, T* c, int threads) {
     parallel(threads, conv_scratch(*v, 4), [&](const Team& t, char* s) {
-        conv<int32_t>(t, *v, static_cast<const Quad<S>*>(x), w, Put{c, v->oc}, s);
+        conv<T>(t, *v, static_cast<const Word<S>*>(x), w, Put<T>{c, v->oc}, s);
     });
 }
 extern "C" {
@@ -46,6 +49,11 @@ void dot_uint8(const Gemm* g, const void* a, const int32_t* b, int32_t* c, int64
 { dot<uint8_t>(g, a, b, c, l, n); }
 void conv_int8(const Conv* v, const void* x, const int32_t* w, int32_t* c, int n) { convolve<int8_t>(v, x, w, c, n); }
 void conv_uint8(const Conv* v, const void* x, const int32_t* w, int32_t* c, int n) { convolve<uint8_t>(v, x, w, c, n); }
+int bf16_words() { return MGX_BF16_WORDS; }
+#if MGX_BF16_WORDS
+void dot_bf16(const Gemm* g, const void* a, const float* b, float* c, int64_t l, int n) { dot<bf16>(g, a, b, c, l, n); }
+void conv_bf16(const Conv* v, const void* x, const float* w, float* c, int n) { convolve<bf16>(v, x, w, c, n); }
+#endif
 int columns() { return NR; }
 void use_amx([[maybe_unused]] int yes) {
 #if defined(MGX_AMX)
@@ -67,47 +75,63 @@ def library(request, monkeypatch):
 
 
 def random(rng, type, *lens):
+    if type == "bf16":
+        return rng.standard_normal(lens).astype(ml_dtypes.bfloat16)
     info = np.iinfo(type)
     return rng.integers(info.min, info.max + 1, lens).astype(type)
 
 
-@pytest.mark.parametrize("type", ["int8", "uint8"])
+def needs(library, type):
+    if type == "bf16" and not library.bf16_words():
+        pytest.skip("no products of bf16 here")
+
+
+TYPES = ["int8", "uint8", "bf16"]
+
+
+@pytest.mark.parametrize("type", TYPES)
 def test_dot(library, type):
+    needs(library, type)
     rng = np.random.default_rng(0)
     for m, n, k in ((1, 5, 4), (7, 33, 12), (40, 70, 64), (33, 100, 260), (130, 31, 4000), (65, 64, 128), (3, 1, 3600)):
-        a, b = random(rng, type, m, k), random(rng, "int8", k, n)
-        a = aligned(a)
-        a[0], b[:, 0] = np.iinfo(type).max, -128  # the largest sums
-        out, packed = Guarded((m, n), np.int32), aligned(pack_quads(b[None]))
+        a, b = aligned(random(rng, type, m, k)), random(rng, "bf16" if type == "bf16" else "int8", k, n)
+        if type != "bf16":
+            a[0], b[:, 0] = np.iinfo(type).max, -128  # the largest sums
+        packed, each = aligned(pack_words(b[None])), 4 // b.itemsize
+        out = Guarded((m, n), packed.dtype)
+        want = a.astype(np.float64) @ b.astype(np.float64)
         for threads in (1, 3):
-            sizes = (ctypes.c_int64 * 4)(m, n, k // 4, k // 4)
+            sizes = (ctypes.c_int64 * 4)(m, n, k // each, k // each)
             run = getattr(library, f"dot_{type}")
             run(sizes, pointer(a), pointer(packed), pointer(out.array), ctypes.c_int64(n), threads)
-            np.testing.assert_array_equal(out.array, a.astype(np.int64) @ b)
+            assert_close(out.array, want)
             out.check()
 
 
-@pytest.mark.parametrize("type", ["int8", "uint8"])
+@pytest.mark.parametrize("type", TYPES)
 def test_convolution(library, type):
+    needs(library, type)
     rng = np.random.default_rng(1)
     for n, ic, oc, groups, size, kernel, stride, pad in (
         (1, 4, 40, 1, 17, 7, 2, 3), (2, 8, 20, 1, 9, 3, 1, 1), (1, 64, 33, 1, 8, 1, 1, 0),
         (2, 16, 24, 2, 7, 3, 2, 1), (1, 200, 64, 1, 6, 3, 1, 1), (1, 64, 128, 1, 9, 1, 2, 0),
     ):  # fmt: skip
-        x, w = random(rng, type, n, size, size, ic), random(rng, "int8", oc, ic // groups, kernel, kernel)
+        weights = "bf16" if type == "bf16" else "int8"
+        x, w = random(rng, type, n, size, size, ic), random(rng, weights, oc, ic // groups, kernel, kernel)
         out = (size + 2 * pad - kernel) // stride + 1
-        padded = np.pad(x.astype(np.int64), ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+        padded = np.pad(x.astype(np.float64), ((0, 0), (pad, pad), (pad, pad), (0, 0)))
         windows = np.lib.stride_tricks.sliding_window_view(padded, (kernel, kernel), (1, 2))[:, ::stride, ::stride]
         parts = np.split(windows, groups, 3)
-        pairs = zip(parts, np.split(w, groups), strict=True)
+        pairs = zip(parts, np.split(w.astype(np.float64), groups), strict=True)
         want = np.concatenate([np.einsum("nhwcij,ocij->nhwo", p, v) for p, v in pairs], -1)
-        got = Guarded((n, out, out, oc), np.int32)
+        packed, each = aligned(pack_word_conv(w, groups)), 4 // w.itemsize
+        got = Guarded((n, out, out, oc), packed.dtype)
         ones, zeros = (1, 1, 1), (0, pad, pad)
         window = ((1, size, size), (1, out, out), (1, kernel, kernel), (1, stride, stride), ones, zeros)
-        numbers = (n, ic // 4, oc, groups, ic // 4, *(v for three in window for v in three))
-        x, packed = aligned(x), aligned(pack_quant_conv(w, groups))
+        numbers = (n, ic // each, oc, groups, ic // each, *(v for three in window for v in three))
+        x = aligned(x)
         for threads in (1, 3):
             run = getattr(library, f"conv_{type}")
             run((ctypes.c_int64 * 23)(*numbers), pointer(x), pointer(packed), pointer(got.array), threads)
-            np.testing.assert_array_equal(got.array, want)
+            assert_close(got.array, want)
             got.check()

@@ -66,9 +66,10 @@ template <class T, class S> MGX_INLINE T scalar_as(S x) {
         return static_cast<T>(x);
 }
 
-// How a micro-kernel multiplies numbers of type TA: quant.hpp has a way of its own for bytes.
+// How a micro-kernel multiplies numbers of type TA: quant.hpp has a way of its own for words.
 template <class T, class TA> struct Products {
     template <int N, class TB> static MGX_INLINE vec<T, N> first(const TB*) { return vec<T, N>{}; }
+    template <int N> static MGX_INLINE vec<T, N> all(TA x) { return splat<T, N>(scalar_as<T>(x)); }
     template <class V> static MGX_INLINE V add(V acc, V x, V b) { return acc + x * b; }
 };
 
@@ -109,7 +110,7 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc) {
             vec<T, N> bv[COLS];
             unroll<COLS>([&](auto j) { bv[j] = load_as<T, N>(b + (j / PER) * panel + (j % PER) * N); });
             unroll<ROWS>([&](auto r) {
-                const vec<T, N> x = splat<T, N>(scalar_as<T>(a[r][k]));
+                const vec<T, N> x = Products<T, TA>::template all<N>(a[r][k]);
                 unroll<COLS>([&](auto j) { acc[r * COLS + j] = Products<T, TA>::add(acc[r * COLS + j], x, bv[j]); });
             });
         }

@@ -1,44 +1,48 @@
-// Products of 8-bit integers, summed in int32: the engine that float dots and convolutions use, on quads.
+// Products of narrow numbers, on the engine that float dots and convolutions use, a word of four bytes at a time:
+// four 8-bit integers, summed in int32, or two bf16, summed in float.
 //
 // ---- what to call -------------------------------------------------------------------------------
-//   gemm<int32_t>(...) of gemm.hpp and conv<int32_t>(...) of conv.hpp with
-//       TA = Quad<int8_t> or Quad<uint8_t>: four numbers of the depth that lie together, and
-//       TB = int32_t: four weights (int8_t) in a word, packed as below.
-//   All counts of elements along the depth (k, lda; ic, pixel) are counts of quads. The caller pads the depth
-//   to whole quads; what the padding of A holds does not matter, that of the weights is zero.
+//   gemm<T>(...) of gemm.hpp and conv<T>(...) of conv.hpp with
+//       TA = Word<S>: numbers of the depth that lie together; S = int8_t or uint8_t (T = int32_t) or bf16
+//       (T = float; only where MGX_BF16_WORDS), and
+//       TB = T: a word of weights (int8_t or bf16), whatever T, packed as below.
+//   All counts of elements along the depth (k, lda; ic, pixel) are counts of words. The caller pads the depth
+//   to whole words; what the padding of A holds does not matter to integers and must be finite in bf16, that of the
+//   weights is zero.
 //
 // ---- packed weights -----------------------------------------------------------------------------
-//   packed[panels][1 + Q][NR] words. The first row of a panel is -128 * the sum of each column's weights; then
-//   word (q, j) holds weights 4q .. 4q + 3 of column j, the first in the lowest byte. Q is the depth in quads,
-//   of all segments, rounded up to whole AMX tiles (16). Zeros past the last column and past the depth.
+//   packed[panels][1 + Q][NR] words. The first row of a panel is -128 * the sum of each column's weights for
+//   integers, zeros for bf16; then word (q, j) holds weights of the depth 4q .. 4q + 3 (2q, 2q + 1) of column j, the
+//   first in the lowest byte. Q is the depth in words, of all segments, rounded up to whole AMX tiles (16). Zeros
+//   past the last column and past the depth.
 //   The kernels get a pointer to the second row of the first panel; `panel` is (1 + Q) * NR.
 //
 // ---- how it works -------------------------------------------------------------------------------
 // VNNI multiplies unsigned by signed bytes. Signed A is read with 128 added, and the accumulators start at the
 // panel's first row, which takes that away again. Without VNNI two multiplications of 16-bit pairs do the same.
-// AMX takes A of either sign: rows are copied to tiles, weights are read where they lie.
+// AMX takes A of either sign: rows are copied to tiles, weights are read where they lie. Products of bf16 are exact in
+// float; both VDPBF16PS and TDPBF16PS count denormal operands and sums as zero.
 #pragma once
 
 #include "conv.hpp"
 
 namespace mgx {
 
-inline constexpr int64_t TILE_QUADS = 16;  // depth of one tile
-inline constexpr int64_t TILE_LINES = TILE_QUADS * NR * 4 / 64;  // of cache that its weights take in a panel
+inline constexpr int64_t TILE_WORDS = 16;  // depth of one tile
+inline constexpr int64_t TILE_LINES = TILE_WORDS * NR * 4 / 64;  // of cache that its weights take in a panel
 
-template <class S> struct Quad {
-    S at[4];
+template <class S> struct Word {
+    S at[4 / sizeof(S)];
 };
-inline constexpr int64_t quant_panel(int64_t quads) {  // words
-    return (1 + ceil_div(quads, TILE_QUADS) * TILE_QUADS) * NR;
+template <class S> struct sum_of { using type = int32_t; };
+template <> struct sum_of<bf16> { using type = float; };
+template <class S> using sum_t = typename sum_of<S>::type;
+
+inline constexpr int64_t quant_panel(int64_t words) {
+    return (1 + ceil_div(words, TILE_WORDS) * TILE_WORDS) * NR;
 }
 
 // ---- vector registers ---------------------------------------------------------------------------
-
-template <class T, class S> MGX_INLINE T scalar_as(Quad<S> x) {
-    const auto bits = bit_cast<uint32_t>(x);
-    return static_cast<T>(same_v<S, int8_t> ? bits ^ 0x80808080u : bits);
-}
 
 // acc + the products of four unsigned bytes with four signed ones, for each lane.
 template <class V> MGX_INLINE V add_quads(V acc, V a, V b) {
@@ -65,18 +69,35 @@ template <class V> MGX_INLINE V add_quads(V acc, V a, V b) {
 #endif
 }
 
-template <class S> struct Products<int32_t, Quad<S>> {
+template <class S> struct Products<int32_t, Word<S>> {
     template <int N> static MGX_INLINE vec<int32_t, N> first(const int32_t* b) {
         return same_v<S, int8_t> ? load<N>(b - NR) : vec<int32_t, N>{};
     }
+    template <int N> static MGX_INLINE vec<int32_t, N> all(Word<S> x) {
+        const auto bits = bit_cast<uint32_t>(x);
+        return splat<int32_t, N>(int32_t(same_v<S, int8_t> ? bits ^ 0x80808080u : bits));
+    }
     template <class V> static MGX_INLINE V add(V acc, V x, V b) { return add_quads(acc, x, b); }
 };
+
+#if MGX_BF16_WORDS
+template <> struct Products<float, Word<bf16>> {
+    template <int N> static MGX_INLINE vec<float, N> first(const float*) { return vec<float, N>{}; }
+    template <int N> static MGX_INLINE vec<float, N> all(Word<bf16> x) {
+        return bit_cast<vec<float, N>>(splat<uint32_t, N>(bit_cast<uint32_t>(x)));
+    }
+    template <class V> static MGX_INLINE V add(V acc, V x, V b) {
+        asm("vdpbf16ps %2, %1, %0" : "+v"(acc) : "v"(x), "v"(b));
+        return acc;
+    }
+};
+#endif
 
 // ---- AMX ----------------------------------------------------------------------------------------
 
 #if defined(MGX_AMX)
 
-template <class S> using QuantEngine = Engine<int32_t, Quad<S>, int32_t>;
+template <class S> using QuantEngine = Engine<sum_t<S>, Word<S>, sum_t<S>>;
 
 inline constexpr int64_t QUANT_TILE = 32 * 64;  // bytes of the A tiles of 32 rows
 inline constexpr int64_t QUANT_A = AMX_A, QUANT_ROWS = AMX_ROWS;  // of one block: in AMX_SCRATCH
@@ -89,15 +110,17 @@ struct NextPanel {
 
 // C (32 x 32, rows 128 bytes apart) = A x B over `tiles` of depth; b's rows are a panel's.
 template <class S, bool LOWER>
-MGX_NOINLINE void multiply_quads(const char* a, const int32_t* b, int64_t tiles, int32_t* c, NextPanel next) {
+MGX_NOINLINE void multiply_words(const char* a, const sum_t<S>* b, int64_t tiles, sum_t<S>* c, NextPanel next) {
 #define MGX_TDP(C, A, B)                                                                             \
     if constexpr (same_v<S, int8_t>)                                                                 \
         asm volatile("tdpbssd %%tmm" B ", %%tmm" A ", %%tmm" C : : : "memory");                      \
+    else if constexpr (same_v<S, bf16>)                                                              \
+        asm volatile("tdpbf16ps %%tmm" B ", %%tmm" A ", %%tmm" C : : : "memory");                    \
     else                                                                                             \
         asm volatile("tdpbusd %%tmm" B ", %%tmm" A ", %%tmm" C : : : "memory")
     const int64_t row = NR * sizeof(int32_t), line = 64;
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : : :);
-    for (int64_t i = 0; i < tiles; ++i, a += QUANT_TILE, b += TILE_QUADS * NR) {
+    for (int64_t i = 0; i < tiles; ++i, a += QUANT_TILE, b += TILE_WORDS * NR) {
         for (const char* end = next.at + next.lines * 64; next.at < end; next.at += 64)
             __builtin_prefetch(next.at, 0, 2);
         asm volatile("tileloadd (%0,%2,1), %%tmm6\n\ttileloadd 64(%0,%2,1), %%tmm7\n\t"
@@ -120,7 +143,7 @@ MGX_NOINLINE void multiply_quads(const char* a, const int32_t* b, int64_t tiles,
 
 // Rows of A, their segments one behind the other, as [32 rows][tile of depth][row][64 bytes].
 template <class S>
-void tile_rows(const QuantEngine<S>& e, Range rows, int64_t group, const Quad<S>** table, char* to) {
+void tile_rows(const QuantEngine<S>& e, Range rows, int64_t group, const Word<S>** table, char* to) {
     const int64_t depth = e.segs * e.kc * 4, tiles = ceil_div(depth, 64), segment = e.kc * 4;
     for (int64_t r0 = 0, n; r0 < rows.size(); r0 += n) {
         n = least(ROW_BLOCK, rows.size() - r0);
@@ -139,16 +162,18 @@ void tile_rows(const QuantEngine<S>& e, Range rows, int64_t group, const Quad<S>
                         __builtin_memcpy(place, x + k, m);
                 }
             }
+            if constexpr (same_v<S, bf16>)  // zeros of the weights would not hide NaN
+                __builtin_memset(row + (tiles - 1) * QUANT_TILE + (depth - 1) % 64 + 1, 0, tiles * 64 - depth);
         }
     }
 }
 
 // What lies past the depth in A's last tile is multiplied by the weights' zeros.
-template <class S> MGX_NOINLINE void amx_quads(const Grid& grid, const QuantEngine<S>& e, char* scratch) {
+template <class S> MGX_NOINLINE void amx_words(const Grid& grid, const QuantEngine<S>& e, char* scratch) {
     char* a = scratch + fma_scratch(e.segs);
-    int32_t* tile = reinterpret_cast<int32_t*>(scratch);
-    auto* table = reinterpret_cast<const Quad<S>**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
-    const int64_t tiles = ceil_div(e.segs * e.kc, TILE_QUADS), per_group = ceil_div(e.cols, NR);
+    auto* tile = reinterpret_cast<sum_t<S>*>(scratch);
+    auto* table = reinterpret_cast<const Word<S>**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
+    const int64_t tiles = ceil_div(e.segs * e.kc, TILE_WORDS), per_group = ceil_div(e.cols, NR);
     const int64_t most = least(QUANT_ROWS, QUANT_A / (tiles * QUANT_TILE) * 32);
     const int64_t total = grid.rows.size(), blocks = ceil_div(total, most);
     TileRows shape;
@@ -164,7 +189,7 @@ template <class S> MGX_NOINLINE void amx_quads(const Grid& grid, const QuantEngi
             for (int64_t r = 0; r < rows.size(); r += 32, ahead += lines * tiles * 64) {
                 const int n = int(least(32, rows.size() - r));
                 shape.set(n < 16 ? n : 16, n < 16 ? 0 : n - 16);
-                const auto run = n > 16 ? multiply_quads<S, true> : multiply_quads<S, false>;
+                const auto run = n > 16 ? multiply_words<S, true> : multiply_words<S, false>;
                 run(a + r / 32 * tiles * QUANT_TILE, e.b + p * e.panel, tiles, tile, {ahead, lines});
                 e.finish(e.epi, e.row0 + rows.begin + r, e.col0 + group * e.cols + col, n, cols, NR, tile);
             }
@@ -175,15 +200,15 @@ template <class S> MGX_NOINLINE void amx_quads(const Grid& grid, const QuantEngi
 #endif
 
 template <class S>
-MGX_NOINLINE void run_engine(const Team& team, Engine<int32_t, Quad<S>, int32_t> e, char* scratch) {
-    const int64_t quads = e.segs * e.kc;
+MGX_NOINLINE void run_engine(const Team& team, Engine<sum_t<S>, Word<S>, sum_t<S>> e, char* scratch) {
+    const int64_t words = e.segs * e.kc;
     e.b += NR;  // past the first row
-    e.panel = quant_panel(quads);
-    const Grid grid = divide(team, e.rows, e.groups * ceil_div(e.cols, NR), quads);
+    e.panel = quant_panel(words);
+    const Grid grid = divide(team, e.rows, e.groups * ceil_div(e.cols, NR), words);
 #if defined(MGX_AMX)
-    const bool fits = ceil_div(quads, TILE_QUADS) * QUANT_TILE <= QUANT_A;
+    const bool fits = ceil_div(words, TILE_WORDS) * QUANT_TILE <= QUANT_A;
     if (fits && grid.rows.size() > 0 && grid.panels.size() > 0 && e.rows >= 8 && amx_ready())
-        return amx_quads(grid, e, scratch);
+        return amx_words(grid, e, scratch);
 #endif
     run_grid(grid, e, scratch);
 }
