@@ -13,22 +13,26 @@ from migraphx.ir.operation import Operation, operation
 from migraphx.ir.shape import standard_strides
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.moving import moves
 from migraphx.onnx.registry import converter
 
 Value = Instruction
 
 
 @converter("Gather")
+@moves
 def gather(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -> Value:
     return b.gather(data, indices, axis=axis_in(axis, max(data.shape.ndim, 1)))
 
 
 @converter("GatherElements")
+@moves
 def gather_elements(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -> Value:
     return b.gather_elements(data, indices, axis=axis_in(axis, data.shape.ndim))
 
 
 @converter("GatherND")
+@moves
 def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
     """Known tuples become plain positions: torch's masks are indexed by ranges, which leaves a reshape."""
     tuples = b.constant(indices)
@@ -110,6 +114,7 @@ def unique(b: OnnxBuilder, x: Value, *, axis: int | None = None, sorted: int = 1
 
 
 @converter("Compress")
+@moves
 def compress(b: OnnxBuilder, x: Value, condition: Value, *, axis: int | None = None) -> Value:
     if axis is None:
         x, axis = b.reshape(x, dims=(-1,)), 0

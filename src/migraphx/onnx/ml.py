@@ -155,6 +155,18 @@ def label_encoder(
     return looked_up(b, x, labels(keys), labels(values), default)
 
 
+@converter("LabelEncoder", domain=DOMAIN)
+def label_encoder_1(
+    b: OnnxBuilder, x: Value | Strings, *, classes_strings: Sequence[str], default_int64: int = -1,
+    default_string: str = "_Unused",
+) -> Any:
+    """Strings to their places in `classes_strings`, or places to strings."""
+    names, numbers = labels(classes_strings), np.arange(len(classes_strings), dtype=np.int64)
+    if isinstance(x, Strings):
+        return looked_up(b, x, names, numbers, default_int64)
+    return looked_up(b, x, numbers, names, default_string)
+
+
 def labels(values: Any) -> np.ndarray:
     """An attribute's labels: float, int64, a tensor's type, or str objects."""
     if isinstance(values, np.ndarray):
@@ -190,12 +202,12 @@ def one_hot_encoder(
     cats_strings: Sequence[str] = (),
     zeros: int = 1,
 ) -> Value:
-    """1 at the category, along a new last dimension; all 0 for one that is not known."""
-    if not zeros:
-        raise OnnxError("zeros=0, which refuses unknown categories, is not supported")
+    """1 at the category, along a new last dimension; for one that is not known all 0, or if not `zeros` an error."""
     keys = labels(cats_strings or cats_int64s)
     place = looked_up(b, x, keys, np.arange(len(keys), dtype=np.int64), len(keys))
     assert isinstance(place, Instruction)
+    if not zeros:  # the place of what is not known is out of range
+        return b.gather(b.literal(np.eye(len(keys), dtype=np.float32)), place, axis=0)
     return b.onehot(place, b.literal(np.array([0, 1], np.float32)), axis=-1, depth=len(keys))
 
 

@@ -11,17 +11,20 @@ import numpy as np
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.moving import moves
 from migraphx.onnx.registry import converter
 
 Value = Instruction
 
 
 @converter("Transpose")
+@moves
 def transpose(b: OnnxBuilder, x: Value, *, perm: Sequence[int] = ()) -> Value:
     return b.transpose(x, permutation=tuple(perm) or tuple(reversed(range(x.shape.ndim))))
 
 
 @converter("Reshape")
+@moves
 def reshape(b: OnnxBuilder, x: Value, shape: Any = None, *, allowzero: int = 0) -> Value:
     """0 copies a length, unless `allowzero`; one -1 is inferred."""
     dims = b.ints(shape, "shape") or ()
@@ -40,11 +43,13 @@ def reshape(b: OnnxBuilder, x: Value, shape: Any = None, *, allowzero: int = 0) 
 
 
 @converter("Flatten")
+@moves
 def flatten(b: OnnxBuilder, x: Value, *, axis: int) -> Value:
     return b.flatten(x, axis=axis)
 
 
 @converter("Squeeze")
+@moves
 def squeeze(b: OnnxBuilder, x: Value, axes: Any = None) -> Value:
     places = b.ints(axes, "axes")
     if places is None:
@@ -53,17 +58,20 @@ def squeeze(b: OnnxBuilder, x: Value, axes: Any = None) -> Value:
 
 
 @converter("Unsqueeze")
+@moves
 def unsqueeze(b: OnnxBuilder, x: Value, axes: Any) -> Value:
     places = b.ints(axes, "axes")
     return b.unsqueeze(x, axes=places) if places else x
 
 
 @converter("Expand")
+@moves
 def expand(b: OnnxBuilder, x: Value, shape: Value) -> Value:
     return b.broadcast_to(x, np.broadcast_shapes(x.shape.lens, b.ints(shape, "shape") or ()))
 
 
 @converter("Tile")
+@moves
 def tile_1(b: OnnxBuilder, x: Value, tiles: Value, axis: Value) -> Value:
     repeats = [1] * x.shape.ndim
     repeats[b.number(axis, "axis")] = b.number(tiles, "tiles")
@@ -71,17 +79,20 @@ def tile_1(b: OnnxBuilder, x: Value, tiles: Value, axis: Value) -> Value:
 
 
 @converter("Tile", since=6)
+@moves
 def tile(b: OnnxBuilder, x: Value, repeats: Value) -> Value:
     return b.tile(x, repeats=b.ints(repeats, "repeats"))
 
 
 @converter("Concat")
+@moves
 def concat(b: OnnxBuilder, *inputs: Value, axis: int = 1) -> Value:
     first, *rest = inputs
     return b.concat(*inputs, axis=axis_in(axis, max(first.shape.ndim, 1))) if rest else first
 
 
 @converter("Split")
+@moves
 def split(
     b: OnnxBuilder,
     x: Value,
@@ -110,6 +121,7 @@ def pieces(b: OnnxBuilder, x: Value, lengths: Sequence[int], axis: int) -> list[
 
 
 @converter("Slice")
+@moves
 def slice_(
     b: OnnxBuilder, x: Value, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None
 ) -> Value:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -44,31 +44,91 @@ def string_split(
     """The parts of each string, along a new dimension padded with empty ones; and how many each has."""
     most = -1 if maxsplit is None else maxsplit
     parts = [s.split(delimiter or None, most) for s in x.value.reshape(-1).tolist()]
-    counts = np.array([len(p) for p in parts], np.int64)
-    width = int(counts.max(initial=0))
-    rows = np.full((len(parts), width), "", object)
-    for row, part in zip(rows, parts, strict=True):
-        row[: len(part)] = part
-    lens = x.value.shape
-    return Strings.of(rows.reshape(*lens, width)), b.literal(counts.reshape(lens))
+    counts, rows, lens = np.array([len(p) for p in parts], np.int64), padded(parts, ""), x.value.shape
+    return Strings.of(rows.reshape(*lens, rows.shape[1])), b.literal(counts.reshape(lens))
 
 
-@converter("RegexFullMatch")
-def regex_full_match(b: OnnxBuilder, x: Strings, *, pattern: str) -> Value:
-    """Whether each string matches as a whole. RE2's patterns, as the standard says: they take linear time, where those
-    of Python can take forever. Needs google-re2."""
+# ---- regular expressions ----
+
+
+def expression(pattern: str, longest: bool = False) -> Any:
+    """A pattern of RE2's, as the standard says: they take linear time, where those of Python can take forever.
+    `longest`: of all matches at a place. Needs google-re2."""
     try:
         import re2
     except ImportError:
         raise OnnxError("regular expressions need google-re2: pip install google-re2") from None
     options = re2.Options()
     options.log_errors = False  # they are raised
+    options.longest_match = longest
     try:
-        whole = re2.compile(pattern, options)
+        return re2.compile(pattern, options)
     except re2.error as error:
         raise OnnxError(f"pattern {pattern!r}: {error.args[0].decode()}") from None
+
+
+@converter("RegexFullMatch")
+def regex_full_match(b: OnnxBuilder, x: Strings, *, pattern: str) -> Value:
+    """Whether each string matches as a whole."""
+    whole = expression(pattern)
     found = [whole.fullmatch(s) is not None for s in x.value.reshape(-1).tolist()]
     return b.literal(np.array(found, np.bool_).reshape(x.value.shape))
+
+
+@converter("Tokenizer", domain="com.microsoft")
+def tokenizer(
+    b: OnnxBuilder, x: Strings, *, mark: int, mincharnum: int, pad_value: str, separators: Sequence[str] = (),
+    tokenexp: str = "",
+) -> Strings:
+    """The tokens of each string of {C} or {N, C}, along a new dimension (ONNX Runtime's own operator): what matches
+    `tokenexp`, or lies between `separators`, of `mincharnum` letters or more; with `mark`, between 0x02 and 0x03."""
+    if (not separators) == (not tokenexp) or mincharnum < 1 or x.value.ndim not in (1, 2):
+        raise OnnxError(f"separators {list(separators)}, tokenexp {tokenexp!r}, mincharnum {mincharnum}, lens "
+                        f"{x.value.shape}: needs one of the first two, letters, and one or two dimensions")
+    texts = x.value.reshape(-1).tolist()
+    if tokenexp == "." or list(separators) == [""]:
+        if mincharnum > 1:
+            raise OnnxError(f"tokens of one letter never have the {mincharnum} of mincharnum")
+        rows = [list(text) for text in texts]
+    elif tokenexp:
+        token = expression(tokenexp, longest=True)
+        rows = [tokens(token.search, text, mincharnum) for text in texts]
+    else:
+        rows = [[text] for text in texts]
+        for gaps in (expression(s, longest=True).finditer for s in separators):
+            rows = [[part for text in row for part in between(text, gaps(text))] for row in rows]
+        rows = [[word for word in row if len(word) >= mincharnum] for row in rows]
+    rows = [["\x02", *row, "\x03"] for row in rows] if mark and any(rows) else rows
+    made = padded(rows, pad_value)
+    return Strings.of(made.reshape(*x.value.shape, made.shape[1]) if rows else x.value)
+
+
+def tokens(search: Callable[[str, int], Any], text: str, fewest: int) -> list[str]:
+    """Matches of `fewest` letters or more, one behind the other; a shorter one gives way to what begins in it."""
+    found, at = [], 0
+    while at < len(text) and (match := search(text, at)) is not None:
+        word, at = match.group(), match.start() + 1
+        if len(word) >= fewest:
+            found.append(word)
+            at = match.end()
+    return found
+
+
+def between(text: str, gaps: Iterable[Any]) -> list[str]:
+    """What lies before, between and behind matches."""
+    ends = [0, *(e for m in gaps for e in m.span()), len(text)]
+    return [text[a:e] for a, e in zip(ends[::2], ends[1::2], strict=True)]
+
+
+def padded(rows: Sequence[Sequence[str]], fill: str) -> np.ndarray:
+    """{rows, length of the longest}, `fill` behind the others."""
+    made = np.full((len(rows), max(map(len, rows), default=0)), fill, object)
+    for row, words in zip(made, rows, strict=True):
+        row[: len(words)] = words
+    return made
+
+
+# ---- whole strings ----
 
 
 @converter("StringNormalizer")
@@ -81,26 +141,15 @@ def string_normalizer(
     locale: str = "",
     stopwords: Sequence[str] = (),
 ) -> Strings:
-    """Accents and stop words removed, letters changed; of {C} or {1, C}, empty strings go. Unicode's case rules hold
-    whatever the locale."""
+    """Stop words removed from {C} or {1, C}, one empty string where nothing is left; letters changed. Unicode's case
+    rules hold whatever the locale."""
     change = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}.get(case_change_action)
     if change is None or x.value.ndim not in (1, 2) or (x.value.ndim == 2 and x.value.shape[0] != 1):
         raise OnnxError(f"case_change_action {case_change_action!r} on strings of lens {x.value.shape}")
     same = str if is_case_sensitive else str.lower
     stops = {same(w) for w in stopwords}
-
-    def normal(text: str) -> str:
-        kept = (w for w in without_accents(text).split(" ") if same(w) not in stops)
-        return change(" ".join(kept))
-
-    left = [t for t in map(normal, x.value.reshape(-1).tolist()) if t] or [""]
+    left = [change(t) for t in x.value.reshape(-1).tolist() if same(t) not in stops] or [""]
     return Strings.of(np.array(left, object).reshape(*x.value.shape[:-1], len(left)))
-
-
-def without_accents(text: str) -> str:
-    if text.isascii():
-        return text
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
 # ---- n-grams ----
