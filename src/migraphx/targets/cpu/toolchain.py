@@ -135,7 +135,7 @@ def build(sources: Sequence[str], name: str) -> Path:
     _refuse_bf16(compiler, sources)
     flags = (*FLAGS, compiler.architecture, *extra_flags())
     made_by = (compiler.identity, instruction_set(), " ".join(flags), _kernel_text())
-    key = digest(*made_by, *sources)
+    key = digest("program", *made_by, *sources)  # never that of a part, whose lock is taken inside this one
     return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, made_by, path, name))
 
 
