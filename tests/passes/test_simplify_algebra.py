@@ -144,9 +144,16 @@ def test_integers_are_not_floats():
     assert left_of(build, x=Shape("int32", (4,))) == {"div": 1, "sub": 1}
 
 
-@pytest.mark.parametrize(("type", "by", "word"), [
-    ("float", 3.0, "mul"), ("half", 3.0, "div"), ("half", 4.0, "mul"), ("float", 0.0, "div"), ("float", 1e-45, "div"),
-])
+@pytest.mark.parametrize(
+    ("type", "by", "word"),
+    [
+        ("float", 3.0, "mul"),
+        ("half", 3.0, "div"),
+        ("half", 4.0, "mul"),
+        ("float", 0.0, "div"),
+        ("float", 1e-45, "div"),
+    ],
+)
 def test_division_by_a_constant(type: str, by: float, word: str):
     assert left_of(lambda b, x: b.div(x, b.full(by, x)), x=Shape(type, (5,))) == {word: 1}
 
@@ -169,6 +176,18 @@ def test_converts():
         return [exact, rounded, b.convert(x, target_type="half"), back]
 
     assert left_of(build, x=Shape("half", (5,))) == {"convert": 3}
+
+
+@pytest.mark.parametrize(
+    ("type", "to", "left"), [("bf16", "float", 0), ("float", "half", 0), ("float", "fp8e4m3fn", 1)]
+)
+def test_isnan_of_a_convert(type: str, to: str):
+    """Numbers out of range become infinite in half, but NaN in fp8."""
+
+    def build(b: Builder, x: Value) -> Value:
+        return b.isnan(b.convert(b.mul(x, b.full(1e6, x)), target_type=to))
+
+    assert left_of(build, x=Shape(type, (50,))).get("convert", 0) == (to == "fp8e4m3fn")
 
 
 @pytest.mark.parametrize(("type", "between"), [("uint8", "fp8e4m3fn"), ("int64", "double"), ("uint8", "uint4")])
@@ -203,8 +222,12 @@ def test_where():
     def build(b: Builder, x: Value, y: Value) -> list[Value]:
         true, false = (b.multibroadcast(b.literal(np.array([v])), out_lens=x.shape.lens) for v in (True, False))
         some = b.less(x, y)
-        return [b.where(true, x, y), b.where(false, x, y), b.where(some, x, x),
-                b.where(b.instruction("not", [some]), x, y)]
+        return [
+            b.where(true, x, y),
+            b.where(false, x, y),
+            b.where(some, x, x),
+            b.where(b.instruction("not", [some]), x, y),
+        ]
 
     assert left_of(build, x=(5,), y=(5,)) == {"less": 1, "where": 1}
 

@@ -19,6 +19,7 @@ from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 
 Answer = Instruction | Refuse
 WIDE = frozenset({"float", "double"})
+INFINITE = WIDE | {"half", "bf16"}
 NOT_FLOAT = Refuse("only for floats")
 OUT_OF_RANGE = Refuse("the product of the constants overflows or underflows")
 NO_BETWEEN = {"bool", *dtypes.NARROW_INTEGERS, *(t for t in dtypes.FLOATS if t.startswith("fp"))}
@@ -251,6 +252,13 @@ def convert_to_same(b: Builder, x: Instruction, root: Instruction) -> Answer:
     return x if x.shape.type == root.shape.type else Refuse("another type")
 
 
+@rewrites(lambda b, x: b.isnan(b.convert(x)))
+def isnan_of_convert(b: Builder, x: Instruction, root: Instruction) -> Answer:
+    """isnan(convert(x)) -> isnan(x) between floats whose range ends in infinity"""
+    plain = {x.shape.type, root.inputs[0].shape.type} <= INFINITE
+    return b.isnan(x) if plain else Refuse("a type that turns numbers into NaN, or has none")
+
+
 @rewrites(lambda b, x: b.convert(b.convert(x)))
 def convert_of_convert(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """convert(convert(x)) -> convert(x) where the type between holds x exactly"""
@@ -316,7 +324,7 @@ RULES: list[Rule] = [
     mul_by_one, add_of_zero, logical_of_neutral,  # first: what goes away needs no other rule
     mul_of_mul, add_of_add, add_of_biased, mul_of_add, sub_of_constant, div_by_constant,
     scale_of_convolution, scale_before_convolution, scale_of_dot, scale_of_left_dot, scale_before_dot,
-    pow_of_whole, idempotent, neg_of_neg, extreme_of_same, convert_to_same, convert_of_convert,
+    pow_of_whole, idempotent, neg_of_neg, extreme_of_same, convert_to_same, convert_of_convert, isnan_of_convert,
     recip_of_sqrt, one_by, div_by_sqrt, div_by_broadcast_sqrt,
     where_known, where_same, where_not,
 ]
