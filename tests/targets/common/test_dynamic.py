@@ -105,16 +105,29 @@ def test_specialisations_share_their_packed_weights(tmp_path):
     assert all(ref() is None for ref in kept)
 
 
-def test_constants_that_nobody_uses_are_freed():
-    constants = Constants()
-    a, b, other = (np.full((4, 4), n, np.float32) for n in (1, 1, 2))
-    assert constants.one(a) is a and constants.one(b) is a
-    assert constants.one(other) is other and constants.one(np.asarray(a.T)) is not a
-    assert constants.one(a.view(np.int32)) is not a
+def test_constants_are_one_while_in_use():
+    lasting = RNG.standard_normal((40, 40)).astype(np.float32)
+    constants = Constants(lasting=lambda: [lasting])
+
+    def made(source: np.ndarray, *key: str) -> np.ndarray:
+        return constants.one((constants.identity(source), *key), lambda: np.ascontiguousarray(source.T))
+
+    a = made(lasting)
+    assert made(lasting.view()) is a and made(lasting, "other") is not a and made(lasting[:30]).shape == (40, 30)
+    assert constants.identity(lasting) != constants.identity(lasting.copy()), "it lasts: nothing is compared"
+    computed = lasting + 1
+    assert made(computed.copy()) is made(computed) and made(lasting.T + 1) is not made(computed)
+    assert constants.identity(lasting[0, :2]) == constants.identity(lasting[0, :2].copy())
+    kept = weakref.ref(a)
     del a
     gc.collect()
-    assert constants.one(b) is b
-    assert Constants([b]).one(b.copy()) is b
+    assert kept() is None and made(lasting) is made(lasting)
+
+
+def test_constants_of_a_file_are_used():
+    brought = RNG.standard_normal((40, 40)).astype(np.float32)
+    constants = Constants([brought])
+    assert constants.one("a", brought.copy) is brought and constants.one("b", lambda: brought + 1) is not brought
 
 
 def test_a_saved_program_brings_its_specialisations(tmp_path, monkeypatch):

@@ -3,33 +3,69 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable
+from bisect import bisect_right
+from collections.abc import Callable, Hashable, Iterable
 from threading import Lock
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
+
+SMALL = 1024  # bytes: such a constant is told by its elements
 
 
 class Constants:
-    """Equal constants of the programs that share it are one array, which lives as long as a program uses it.
+    """What compiled programs make of equal constants is one array, which lives as long as a program uses it.
 
-    What a program packs is compared, so that equal means: the same weights for the same kernel. `given` are those
-    that a file brought: they are read when the first other comes.
+    `given`: arrays that a file brought, read when the first other is made. `lasting`: asked for once, the literals
+    of the program that is compiled again and again: they stay as they are, so that views of their memory are told apart
+    by where they lie; other constants, such as those that passes compute, are compared by content.
     """
 
-    def __init__(self, given: Iterable[np.ndarray] = ()) -> None:
+    def __init__(
+        self, given: Iterable[np.ndarray] = (), lasting: Callable[[], Iterable[np.ndarray]] = tuple
+    ) -> None:
         self._given = list(given)
-        self._known: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
+        self._lasting = lasting
+        self._kept: list[np.ndarray] | None = None
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._by_key: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
+        self._by_content: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
         self._lock = Lock()
 
-    def one(self, array: np.ndarray) -> np.ndarray:
-        """The array, or the equal one that is known already."""
-        key = content(array)
+    def identity(self, array: np.ndarray) -> Hashable:
+        """Equal for arrays that are equal in type, shape and elements; where they last, for those in one place only."""
+        form = array.dtype.name, array.shape, array.strides
+        if array.nbytes <= SMALL:
+            return (*form, array.tobytes())
+        return (*form, array.ctypes.data) if self._lasts(array) else content(array)
+
+    def one(self, key: Hashable, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """What `make` gives for the key, made once while it is in use."""
+        with self._lock:
+            known = self._by_key.get(key)
+        if known is not None:
+            return known
+        made = make()
         with self._lock:
             while self._given:
-                known = self._given.pop()
-                self._known.setdefault(content(known), known)
-            return self._known.setdefault(key, array)
+                array = self._given.pop()
+                self._by_content.setdefault(content(array), array)
+            if len(self._by_content):
+                made = self._by_content.setdefault(content(made), made)
+            return self._by_key.setdefault(key, made)
+
+    def _lasts(self, array: np.ndarray) -> bool:
+        """Whether the array is a view of memory that stays as it is."""
+        with self._lock:
+            if self._kept is None:
+                self._kept = sorted(self._lasting(), key=byte_bounds)
+                bounds = list(map(byte_bounds, self._kept))
+                self._starts, self._ends = [b for b, _ in bounds], [e for _, e in bounds]
+        begin, end = byte_bounds(array)
+        at = bisect_right(self._starts, begin) - 1
+        return at >= 0 and end <= self._ends[at]
 
 
 def content(array: np.ndarray) -> Hashable:

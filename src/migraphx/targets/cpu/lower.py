@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,6 +12,7 @@ from migraphx.ir.operation import Literal, Parameter, Return, Unsupported, opera
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.custom import CustomOperation
 from migraphx.passes.manager import graphs
+from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.calls import Call
 from migraphx.targets.cpu.gen_pointwise import copy_call, pointwise_call
@@ -55,6 +56,7 @@ class Lowered:
 
     module: Module
     fast_math: bool = True
+    constants: Constants | None = None  # those of other programs too, where they are shared
     calls: list[Call] = field(default_factory=list)
     sources: list[Instruction | None] = field(default_factory=list)  # whose work each call does; None: a final copy
     views: dict[Instruction, View] = field(default_factory=dict)
@@ -69,7 +71,8 @@ class Lowered:
     slots: int = 0  # of loops, so far
     counters: dict[Instruction, Counter] = field(default_factory=dict)  # parameters that are a trip's number
     status: View = field(default_factory=lambda: View(Buffer("status", 64), "int64", (8,), (1,)))
-    _packed: dict[tuple, View] = field(default_factory=dict)
+    _packed: dict[Hashable, View] = field(default_factory=dict)
+    _identities: dict[tuple, Hashable] = field(default_factory=dict)  # by the literals' own keys
     _output_views: dict[Instruction, View] = field(default_factory=dict)
 
     # ---- values ----
@@ -78,24 +81,31 @@ class Lowered:
         """Where a value lies. Literals become weights when somebody reads them as they are."""
         if ins not in self.views:
             assert isinstance(ins.op, Literal)
-            self.views[ins] = self.weight(ins.op.value, ins.op.key)
+            value = ins.op.value
+            self.views[ins] = self.packed(self.identity(value), lambda: value)
         return self.views[ins]
 
     def reads(self, ins: Instruction) -> list[View]:
         return [self.view(i) for i in ins.inputs]
 
-    def weight(self, array: np.ndarray, key: tuple) -> View:
-        """A constant of the program; equal keys share one copy."""
+    def packed(self, key: Hashable, make: Callable[[], np.ndarray]) -> View:
+        """A constant of the program, perhaps in a layout of its own, made once for each key."""
         if key not in self._packed:
+            array = self.constants.one(key, make) if self.constants else make()
             shape = Shape.of(array)
             buffer = Buffer("weight", shape.bytes, len(self.weights))
             self.weights.append(array)
             self._packed[key] = View(buffer, shape.type, shape.lens, shape.strides)
         return self._packed[key]
 
-    def packed(self, key: tuple, make: Callable[[], np.ndarray]) -> View:
-        """A constant in a layout of its own, made once for each key."""
-        return self._packed[key] if key in self._packed else self.weight(make(), key)
+    def identity(self, array: np.ndarray) -> Hashable:
+        """Equal for equal constants; `array` is a literal's value, or a view of it."""
+        key = Literal(array).key
+        if self.constants is None:
+            return key
+        if key not in self._identities:
+            self._identities[key] = self.constants.identity(array)
+        return self._identities[key]
 
     def temporary(self, shape: Shape) -> View:
         """New arena memory."""
@@ -171,13 +181,13 @@ class Lowered:
         value = ins.op.value
         for step in reversed(chain):
             value = step.op.compute(value)
-        return value, (ins.op.key, *(c.op for c in chain))
+        return value, (self.identity(ins.op.value), *(c.op for c in chain))
 
 
-def lower(module: Module, fast_math: bool = True) -> Lowered:
+def lower(module: Module, fast_math: bool = True, constants: Constants | None = None) -> Lowered:
     """Every instruction of an optimised main module as calls; UnsupportedOperator lists what has no lowering."""
     check(module)
-    lowered = Lowered(module, fast_math)
+    lowered = Lowered(module, fast_math, constants)
     for ins in module.parameters.values():
         buffer = Buffer("input", ins.shape.bytes, len(lowered.inputs))
         lowered.inputs.append(buffer)

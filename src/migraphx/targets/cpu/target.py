@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from migraphx.ir.program import Program
+from migraphx.ir.operation import Literal
+from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.ops.cost import flops
@@ -78,18 +79,18 @@ class CpuTarget:
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
-            return DynamicExecutable.of(CpuTarget(Constants()), program, options, available())
+            target = CpuTarget(Constants(lasting=lambda: literals(program)))
+            return DynamicExecutable.of(target, program, options, available())
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         stages = Stages()
         with stages("passes"):
             run_passes(program, PASSES)
         with stages("lowering"):
-            lowered = lower(program.main, options.fast_math)
+            lowered = lower(program.main, options.fast_math, self.constants)
             arena = plan_memory(lifetimes(lowered.calls))
         layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
         outputs = [s.as_standard() for s in program.main.output_shapes]
-        weights = [self.constants.one(w) for w in lowered.weights] if self.constants else lowered.weights
-        sizes = table_bytes(arena, parameters.values(), outputs, weights)
+        sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
         with stages("C++ text"):
             kernels = numbered(lowered.calls)
             table, sources = table_of(lowered.calls, kernels, layout, sizes), generate(kernels)
@@ -97,7 +98,7 @@ class CpuTarget:
             library = build(sources, "program")
         log.info("compiled in %s", stages)
         steps, checks, threads = steps_of(lowered), lowered.checks, options.num_threads
-        return CpuExecutable(library, table, parameters, outputs, weights, arena, checks, threads, steps)
+        return CpuExecutable(library, table, parameters, outputs, lowered.weights, arena, checks, threads, steps)
 
     def restore(
         self,
@@ -110,7 +111,7 @@ class CpuTarget:
         if "dynamic" not in data:
             return restore(data, tensors, trust_code, options.num_threads)
         return restored(
-            CpuTarget(Constants(tensors.values())),
+            CpuTarget(Constants(tensors.values(), lambda: literals(program()))),
             data["dynamic"],
             tensors,
             lambda one, own: restore(one, own, trust_code, options.num_threads),
@@ -118,6 +119,12 @@ class CpuTarget:
             options,
             available(),
         )
+
+
+def literals(program: Program) -> list[np.ndarray]:
+    """The constants of all modules."""
+    modules = reachable(program.main)
+    return [ins.op.value for module in modules for ins in module if isinstance(ins.op, Literal)]
 
 
 def steps_of(lowered: Lowered) -> list[Step]:
