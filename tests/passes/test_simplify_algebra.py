@@ -178,9 +178,7 @@ def test_converts():
     assert left_of(build, x=Shape("half", (5,))) == {"convert": 3}
 
 
-@pytest.mark.parametrize(
-    ("type", "to", "left"), [("bf16", "float", 0), ("float", "half", 0), ("float", "fp8e4m3fn", 1)]
-)
+@pytest.mark.parametrize(("type", "to"), [("bf16", "float"), ("float", "half"), ("float", "fp8e4m3fn")])
 def test_isnan_of_a_convert(type: str, to: str):
     """Numbers out of range become infinite in half, but NaN in fp8."""
 
