@@ -30,6 +30,7 @@ import migraphx
 from migraphx.ir.text import TextError, parse_program, program_text
 from migraphx.mxr import container, msgpack
 from migraphx.onnx.graph import OnnxError
+from tools.fuzz_run import Refused, run_model
 from tools.mutate import Rng, in_bytes, in_json, in_message, in_text, pick
 
 SECONDS = 20  # of processor: more is a hang
@@ -55,6 +56,7 @@ READERS: dict[str, tuple[Callable[[bytes], Any], type[Exception]]] = {
     "json": (lambda data: migraphx.load_buffer(b"{" + data[1:]), container.FileError),
     "msgpack": (lambda data: migraphx.load_buffer(b"\x85" + data[1:]), container.FileError),
     "text": (read_text, TextError),
+    "run": (run_model, Refused),
 }
 """Surface -> its reader, and the one error by which it may refuse. A first byte makes it that form."""
 
@@ -101,7 +103,7 @@ def models() -> list[bytes]:
 
 def seeds(surface: str) -> list[bytes]:
     """Whole files of a surface."""
-    if surface == "onnx":
+    if surface in ("onnx", "run"):
         return models()
     made = []
     for model in models():
@@ -118,9 +120,9 @@ def seeds(surface: str) -> list[bytes]:
 
 def damaged(surface: str, data: bytes, rng: Rng) -> bytes:
     """By bytes, or by what the file means."""
-    if rng.random() < 0.35:
+    if surface != "run" and rng.random() < 0.35:
         return in_bytes(data, rng)
-    if surface == "onnx":
+    if surface in ("onnx", "run"):
         message = onnx.ModelProto.FromString(data)
         in_message(message, rng)
         return message.SerializePartialToString()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ import onnx
 import pytest
 
 import migraphx
+from migraphx.ir.operation import operation
 from migraphx.mxr import msgpack
 from tests.onnx.one_node import one_node
-from tools import fuzz
+from tools import fuzz, fuzz_run
 from tools.mutate import in_json, in_message, in_text, messages
 
 CORPUS = sorted((Path(__file__).parent / "corpus").iterdir())
@@ -31,7 +33,16 @@ def files() -> dict[str, bytes]:
     return made | {"onnx": model, "text": str(program).encode()}
 
 
-@pytest.mark.parametrize("surface", fuzz.READERS)
+def test_a_model_that_is_run(files: dict[str, bytes]) -> None:
+    assert fuzz.attempt("run", files["onnx"]) is None
+    assert fuzz.attempt("run", files["onnx"][:-9]) is None
+    with pytest.raises(fuzz_run.Refused):
+        fuzz_run.worded(partial(operation, "softmax", axes=1))
+    with pytest.raises(ValueError, match="reshape"):  # in NumPy's words
+        fuzz_run.worded(np.zeros(3).reshape, 2)
+
+
+@pytest.mark.parametrize("surface", [s for s in fuzz.READERS if s != "run"])
 def test_a_few_attempts(surface: str, files: dict[str, bytes]) -> None:
     whole = files[surface]
     assert fuzz.attempt(surface, whole) is None
