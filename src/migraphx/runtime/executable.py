@@ -55,6 +55,10 @@ class Executable(Protocol):
         """Seconds of each of `steps`, the mean of so many runs after one that is not counted."""
         ...
 
+    def release(self) -> None:
+        """Give back the memory that is kept for the next run."""
+        ...
+
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What a saved file needs beside the program to skip compilation: JSON data and named tensors."""
         ...

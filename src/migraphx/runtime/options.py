@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
+from operator import index
 from typing import Any
 
 MOST_THREADS = 4096  # OpenMP runtimes crash where the system refuses them a thread
@@ -26,9 +27,8 @@ class CompileOptions:
     num_threads: int = field(
         default=0, metadata={"help": "threads of one run; 0: what affinity and cgroup quota allow"}
     )
-
     max_specialisations: int = field(
-        default=16, metadata={"help": "for how many lengths a program with dynamic shapes stays compiled; >= 1"}
+        default=512, metadata={"help": "for how many lengths a program with dynamic shapes stays compiled"}
     )
 
     def __post_init__(self) -> None:
@@ -39,7 +39,7 @@ class CompileOptions:
 
     @classmethod
     def of(cls, **given: Any) -> CompileOptions:
-        """From keywords; an unknown one names the nearest."""
+        """From keywords; TypeError for an unknown one, naming the nearest, and for a wrong type."""
         known = [f.name for f in fields(cls)]
         for name in given:
             if name not in known:
@@ -48,4 +48,14 @@ class CompileOptions:
                     f"unknown compile option {name!r}"
                     + (f"; did you mean {near[0]!r}?" if near else f"; known: {known}")
                 )
-        return cls(**given)
+        return cls(**{f.name: _checked(f, given[f.name]) for f in fields(cls) if f.name in given})
+
+
+def _checked(option: Field, value: Any) -> Any:
+    if isinstance(option.default, bool):
+        if value not in (0, 1):
+            raise TypeError(f"compile option {option.name!r} must be True or False, got {value!r}")
+        return bool(value)
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"compile option {option.name!r} must be a whole number, got {value!r}")
+    return index(value)

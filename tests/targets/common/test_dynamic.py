@@ -64,6 +64,18 @@ def test_optimal_lengths_are_compiled_ahead_and_old_ones_forgotten():
     assert executable(p).specialisations == 3
 
 
+def test_a_growing_length_keeps_one_object_and_little_memory():
+    """As in decoding with a cache: what a new length costs is a table, what waits for the next run is bounded."""
+    p = compiled(network(dimension(1, 64), 3), "cpu")
+    for n in range(2, 40):
+        p.run({"x": np.ones((n, 3, 6), np.float32)})
+    stages = [stage.executable for _, stage in executable(p)._whole.stages.items()]
+    assert len({e.library_path for e in stages}) == 1 and len(stages) == 38
+    assert sum(bool(e._idle) for e in stages) == 4
+    executable(p).release()
+    assert not any(e._idle for e in stages)
+
+
 def test_threads_share_a_program():
     p = compiled(network(dimension(1, 8), 3), "cpu", max_specialisations=2)
 

@@ -32,6 +32,8 @@ Made = TypeVar("Made")
 Arrays = Mapping[str, np.ndarray]
 Lens = Mapping[str, tuple[int, ...]]
 SMALL = 256  # bytes: larger values are told apart by their digest
+AHEAD = 16  # lengths that are compiled before the first run, at most
+READY = 4  # lengths whose memory for runs is kept, at most: the last that ran
 
 
 class Compiler(Protocol):
@@ -98,6 +100,7 @@ class DynamicExecutable:
         self.parameters, self.outputs, self.threads = dict(parameters), list(outputs), options.num_threads or threads
         self._whole = _Part(target, program, options, {})
         self._last: list[Stage] = []
+        self._ready: list[Whole] = []
 
     @classmethod
     def of(cls, target: Compiler, program: Program, options: CompileOptions, threads: int) -> DynamicExecutable:
@@ -105,7 +108,7 @@ class DynamicExecutable:
         parameters = {n: i.shape for n, i in program.main.parameters.items()}
         outputs = [s.as_standard() for s in program.main.output_shapes]
         made = cls(target, lambda: program, parameters, outputs, options, threads)
-        for lens in optimal_lens(parameters, options.max_specialisations):
+        for lens in optimal_lens(parameters, min(AHEAD, options.max_specialisations)):
             try:
                 made._whole.stage(lens, {})
             except ValueError as error:  # optimal lengths of two dimensions that must be equal
@@ -128,7 +131,9 @@ class DynamicExecutable:
         if isinstance(stage, Whole):
             self._last = [stage]
             _check_places(outputs, stage.executable.outputs)
-            return stage.executable.run(arguments(stage.executable, arrays), outputs)
+            results = stage.executable.run(arguments(stage.executable, arrays), outputs)
+            self._keep_ready(stage)
+            return results
         passed: list[Stage] = []
         values = stage.run(arrays, passed)
         self._last = passed
@@ -140,6 +145,19 @@ class DynamicExecutable:
         for place, made in zip(outputs, results, strict=True):
             np.copyto(place.array, made.array)
         return outputs
+
+    def _keep_ready(self, stage: Whole) -> None:
+        """Other lengths give back their memory: there may be hundreds, as where a sequence grows."""
+        if self._ready[:1] != [stage]:
+            ready = [stage, *(s for s in self._ready if s is not stage)]
+            for old in ready[READY:]:
+                old.executable.release()
+            self._ready = ready[:READY]
+
+    def release(self) -> None:
+        for _, stage in self._whole.stages.items():
+            if isinstance(stage, Whole):
+                stage.executable.release()
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         raise ValueError("the program has dynamic shapes: addresses do not say which; use run")

@@ -102,6 +102,9 @@ class CpuExecutable:
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         self._call([*inputs, *outputs], None)
 
+    def release(self) -> None:
+        self._idle.clear()
+
     def profile(self, inputs: Sequence[Argument], runs: int = 20) -> list[float]:
         """Seconds of every step, the mean of `runs` runs after one that is not counted."""
         results = [Argument.empty(s) for s in self.outputs]

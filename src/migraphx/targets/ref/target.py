@@ -66,6 +66,9 @@ class RefExecutable:
             spent += np.diff(moments) if run else 0.0
         return [float(s) / runs for s in spent]
 
+    def release(self) -> None:
+        """Nothing is kept."""
+
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return {}, {}
 
