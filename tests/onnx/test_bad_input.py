@@ -40,25 +40,6 @@ def test_truncated_file_at_every_length(tmp_path):
     assert migraphx.parse_onnx_buffer(whole).get_parameter_names() == ["x"]
 
 
-def test_random_bytes_are_no_model():
-    rng = np.random.default_rng(1)
-    for length in (1, 10, 1000):
-        refused(rng.bytes(length), "not an ONNX model")
-
-
-def test_flipped_bytes_never_crash():
-    """A damaged file is a ValueError, or still a model."""
-    whole = bytearray(
-        one_node("Conv", [np.ones((1, 2, 5, 5), np.float32), np.ones((3, 2, 3, 3), np.float32)])
-    )
-    rng = np.random.default_rng(2)
-    for _ in range(300):
-        damaged = bytearray(whole)
-        damaged[rng.integers(len(whole))] = rng.integers(256)
-        with contextlib.suppress(ValueError):
-            migraphx.parse_onnx_buffer(bytes(damaged))
-
-
 def test_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         migraphx.parse_onnx(tmp_path / "none.onnx")
@@ -80,35 +61,20 @@ def test_unknown_operators_are_all_listed():
         program.run({"x": X})
 
 
-def test_cycle():
-    nodes = [
-        node("Add", ["x", "c"], ["a"], "one"),
-        node("Relu", ["a"], ["b"], "two"),
-        node("Neg", ["b"], ["c"], "three"),
-    ]
-    refused(model(nodes, {"x": X}, ["b"]), "cycle", "one (Add)", "two (Relu)", "three (Neg)")
-
-
 def test_nodes_out_of_order_are_sorted():
     nodes = [node("Relu", ["a"], ["y"]), node("Neg", ["x"], ["a"])]
     program = migraphx.parse_onnx_buffer(model(nodes, {"x": X}, ["y"]))
     assert "relu" in str(program)
 
 
-def test_dangling_names():
-    refused(model([node("Add", ["x", "nowhere"], ["y"])], {"x": X}, ["y"]), "it (Add)", "'nowhere'")
+def test_names_of_the_graph():
     refused(model([node("Relu", ["x"], ["y"])], {"x": X}, ["z"]), "output 'z'")
-    twice = [node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"], "again")]
-    refused(model(twice, {"x": X}, ["y"]), "again (Neg)", "'y' is made twice")
+    twice = onnx.ModelProto.FromString(model([node("Relu", ["w"], ["y"])], {}, ["y"], {"w": X}))
+    twice.graph.initializer.append(twice.graph.initializer[0])
+    refused(twice.SerializeToString(), "initializer 'w' is there twice")
 
 
 def test_wrong_attributes():
-    refused(
-        model([node("LeakyRelu", ["x"], ["y"], alpha="much")], {"x": X}, ["y"]),
-        "it (LeakyRelu)",
-        "'alpha'",
-        "must be FLOAT, is STRING",
-    )
     refused(model([node("LeakyRelu", ["x"], ["y"], beta=1.0)], {"x": X}, ["y"]), "'beta'")
     refused(model([node("Concat", ["x", "x"], ["y"])], {"x": X}, ["y"]), "'axis' is missing")
     refused(model([node("Relu", ["x", "x"], ["y"])], {"x": X}, ["y"]), "takes 1 inputs, got 2")
@@ -118,10 +84,6 @@ def test_missing_inputs_and_names():
     refused(model([node("Flatten", [""], ["y"])], {"x": X}, ["y"]), "it (Flatten)")
     refused(model([node("Add", ["", "x"], ["y"])], {"x": X}, ["y"]), "it (Add)", "its input 0 is missing")
     refused(model([node("Relu", ["x"], ["y"])], {"x": X}, ["y", ""]), "output ''")
-    text = model([node("Relu", ["input_x"], ["y"])], {"input_x": X}, ["y"]).replace(
-        b"input_x", b"inp\xff\xfe_x"
-    )
-    refused(text, "no text")
 
 
 def test_shapes_that_do_not_fit_name_the_node():
@@ -160,14 +122,6 @@ def test_options_that_do_not_fit():
     batch = migraphx.shape.dynamic_dimension(1, 4)
     refused(data, "both give 'data'", map_input_dims={"data": [1, 3]}, map_dyn_input_dims={"data": [batch, 3]})
     refused(data, "not both", default_dim_value=2, default_dyn_dim_value=batch)
-
-
-def test_damaged_weights():
-    whole = onnx.ModelProto.FromString(
-        model([node("Add", ["x", "w"], ["y"])], {"x": X}, ["y"], {"w": np.ones(3, np.float32)})
-    )
-    whole.graph.initializer[0].raw_data = b"123"
-    refused(whole.SerializeToString(), "tensor 'w'", "3 bytes")
 
 
 def test_function_that_calls_itself():

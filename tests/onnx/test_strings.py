@@ -148,5 +148,5 @@ def test_encoders_of_strings() -> None:
     (got,) = backend.RefBackend.run_model(made, [words])
     assert got.tolist() == [[-1, 1], [2, 0], [-1, 0]]
     words[0, 0] = "q"
-    with pytest.raises(OnnxError, match="OneHotEncoder.*index 4"):
+    with pytest.raises(OnnxError, match=r"OneHotEncoder.*index 4"):
         backend.RefBackend.run_model(with_input([known], words, "y"), [words])

@@ -5,6 +5,7 @@ Source: https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,19 +49,30 @@ def quick_gelu(b: OnnxBuilder, x: Value, *, alpha: float = 1.702) -> Value:
     return b.quick_gelu(x, alpha=alpha)
 
 
+ACTIVATIONS: dict[str, tuple[str, dict[str, float]]] = {
+    "Clip": ("clamp", {"low": -math.inf, "high": math.inf}),
+    "Elu": ("elu", {"alpha": 1.0}),
+    "HardSigmoid": ("hardsigmoid", {"alpha": 0.2, "beta": 0.5}),
+    "HardSwish": ("hardswish", {}),
+    "LeakyRelu": ("leaky_relu", {"alpha": 0.01}),
+    "Relu": ("relu", {}),
+    "Sigmoid": ("sigmoid", {}),
+    "Softplus": ("softplus", {"beta": 1.0, "threshold": math.inf}),
+    "Softsign": ("softsign", {}),
+    "Tanh": ("tanh", {}),
+    "ThresholdedRelu": ("threshold", {"threshold": 1.0, "value": 0.0}),
+}
+"""An activation of a fused operator -> the composite, and its parameters in their order, with defaults."""
+
+
 def activated(b: OnnxBuilder, x: Value, name: str, *values: float) -> Value:
     """x through the activation of a fused operator; OnnxError for one that is not known."""
-    if name == "LeakyRelu":
-        return b.leaky_relu(x, alpha=values[0] if values else 0.01)
-    if name == "Clip":
-        return b.clamp(x, *values)
-    if name == "HardSigmoid":
-        return b.hardsigmoid(x, **dict(zip(("alpha", "beta"), values or (0.2, 0.5), strict=False)))
-    plain = {"": lambda v: v, "Relu": b.relu, "Sigmoid": b.sigmoid, "Tanh": b.tanh}
-    if name not in plain:
-        known = ", ".join(("LeakyRelu", "Clip", "HardSigmoid", *filter(None, plain)))
-        raise OnnxError(f"activation {name!r} is not supported; there are {known}")
-    return plain[name](x)
+    if not name:
+        return x
+    if name not in ACTIVATIONS:
+        raise OnnxError(f"activation {name!r} is not supported; there are {', '.join(ACTIVATIONS)}")
+    composite, defaults = ACTIVATIONS[name]
+    return getattr(b, composite)(x, **defaults | dict(zip(defaults, values, strict=False)))
 
 
 # ---- norms ----
@@ -71,14 +83,18 @@ def activated(b: OnnxBuilder, x: Value, name: str, *values: float) -> Value:
 def simplified_layer_normalization(
     b: OnnxBuilder, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Value | tuple[Value, Value]:
-    """RMS norm from `axis` on. 1 / rms is an output, in the type `stash_type`."""
+    """RMS norm from `axis` on, in the scale's type. 1 / rms is an output, in the type `stash_type`."""
     axes = tuple(range(axis_in(axis, x.shape.ndim), x.shape.ndim))
-    y = b.rms_norm(x, scale, axes=axes, epsilon=epsilon)
+    y = b.rms_norm(b.cast(x, scale.shape.type), scale, axes=axes, epsilon=epsilon)
     if not b.wants(1):
         return y
-    wide = b.cast(x, element_type(stash_type))
-    square = b.reduce_mean(b.mul(wide, wide), axes=axes)
-    return y, b.rsqrt(b.add(square, b.full(epsilon, square)))
+    return y, inverse_deviation(b, b.cast(x, element_type(stash_type)), axes, epsilon)
+
+
+def inverse_deviation(b: OnnxBuilder, x: Value, axes: Sequence[int], epsilon: float) -> Value:
+    """1 / sqrt(mean(x^2) + epsilon)"""
+    square = b.reduce_mean(b.mul(x, x), axes=axes)
+    return b.rsqrt(b.add(square, b.full(epsilon, square)))
 
 
 def skipped(b: OnnxBuilder, x: Value, skip: Value, bias: Value | None) -> Value:
@@ -88,28 +104,28 @@ def skipped(b: OnnxBuilder, x: Value, skip: Value, bias: Value | None) -> Value:
     return biased(b, x, skip, bias)
 
 
-def with_statistics(b: OnnxBuilder, y: Value, total: Value) -> tuple[Value | None, ...]:
-    """The outputs of a skip norm: ONNX Runtime leaves out mean and variance too."""
-    if b.wants(1) or b.wants(2):
-        raise OnnxError("its outputs mean and inv_std_var are not supported")
-    return y, None, None, total
-
-
 @converter("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(
     b: OnnxBuilder, x: Value, skip: Value, gamma: Value, beta: Value | None = None, bias: Value | None = None, *,
     epsilon: float = 1e-12,
-) -> tuple[Value | None, ...]:
+) -> tuple[Value, ...]:
+    """The norm of the sum; mean and 1 / deviation {..., 1} in float; the sum."""
     total = skipped(b, x, skip, bias)
-    return with_statistics(b, b.layer_norm(total, gamma, beta, epsilon=epsilon), total)
+    y, axes = b.layer_norm(total, gamma, beta, epsilon=epsilon), (x.shape.ndim - 1,)
+    wide = b.cast(total, "float")
+    mean = b.reduce_mean(wide, axes=axes)
+    centred = b.sub(wide, b.broadcast_to(mean, wide.shape.lens))
+    return y, mean, inverse_deviation(b, centred, axes, epsilon), total
 
 
 @converter("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
 def skip_simplified_layer_normalization(
     b: OnnxBuilder, x: Value, skip: Value, gamma: Value, bias: Value | None = None, *, epsilon: float = 1e-12
-) -> tuple[Value | None, ...]:
+) -> tuple[Value, ...]:
+    """The RMS norm of the sum; a mean of 0 and 1 / rms {..., 1} in float; the sum."""
     total = skipped(b, x, skip, bias)
-    return with_statistics(b, b.rms_norm(total, gamma, epsilon=epsilon), total)
+    inverse = inverse_deviation(b, b.cast(total, "float"), (x.shape.ndim - 1,), epsilon)
+    return b.rms_norm(total, gamma, epsilon=epsilon), b.full(0.0, inverse), inverse, total
 
 
 @converter("EmbedLayerNormalization", domain=MICROSOFT)
@@ -218,23 +234,20 @@ def matmul_nbits(
     bias: Value | None = None, *, K: int, N: int, block_size: int, bits: int = 4, accuracy_level: int = 0,
     weight_prepacked: int = 0,
 ) -> Value:
-    """x {..., K} times weights {N, K} of 4 or 8 bits with a scale and zero point a block of `block_size` along K.
+    """x {..., K} times weights {N, K} of 2, 4 or 8 bits with a scale and zero point a block of `block_size` along K.
 
-    packed {N, blocks, block_size * bits / 8}, the first of two numbers in the lower half of a byte; a zero point
-    that is absent is 2 ** (bits - 1). g_idx {K} says which block's scale and zero point a column has, if not its
-    own's. `accuracy_level` allows less than is computed here.
+    packed {N, blocks, block_size * bits / 8}, the first number in the lowest bits of a byte; a zero point that is
+    absent is 2 ** (bits - 1). g_idx {K} says which block's scale and zero point a column has, if not its own's
+    (ONNX Runtime 1.31 reads other zero points there). `accuracy_level` allows less than is computed here.
     """
-    if bits not in (4, 8) or weight_prepacked:
-        raise OnnxError("bits other than 4 and 8 and packed weights are not supported")
+    if bits not in (2, 4, 8) or weight_prepacked:
+        raise OnnxError("bits other than 2, 4 and 8 and packed weights are not supported")
     blocks = -(-K // block_size)
-    codes = b.reshape(packed, dims=(N, -1))
-    codes = b.unpack_int4(codes, axis=1) if bits == 4 else codes
+    codes = numbers(b, packed, N, bits)
     if zeros is None:
         zero = b.literal(np.full((N, blocks), 1 << (bits - 1), np.uint8))
     elif zeros.shape.type == "uint8":
-        zero = b.reshape(zeros, dims=(N, -1))
-        zero = b.unpack_int4(zero, axis=1) if bits == 4 else zero
-        zero = b.slice(zero, axes=(1,), starts=(0,), ends=(blocks,))
+        zero = b.slice(numbers(b, zeros, N, bits), axes=(1,), starts=(0,), ends=(blocks,))
     else:
         zero = b.reshape(zeros, dims=(N, blocks))
     scale = b.reshape(scales, dims=(N, blocks))
@@ -249,3 +262,15 @@ def matmul_nbits(
         weights = b.mul(b.sub(b.cast(codes, scale.shape.type), b.cast(wide[1], scale.shape.type)), wide[0])
     weights = b.slice(weights, axes=(1,), starts=(0,), ends=(K,))
     return biased(b, b.matmul(x, b.transpose(b.cast(weights, x.shape.type), permutation=(1, 0))), bias)
+
+
+def numbers(b: OnnxBuilder, packed: Value, rows: int, bits: int) -> Value:
+    """The unsigned numbers of 2, 4 or 8 bits that bytes hold: uint8 {rows, numbers}."""
+    flat = b.reshape(packed, dims=(rows, -1))
+    if bits == 8:
+        return flat
+    if bits == 4:
+        return b.unpack_int4(flat, axis=1)
+    places = b.literal(np.arange(0, 8, bits, dtype=np.uint8))
+    each = b.shift_right(*b.common(b.unsqueeze(flat, axes=(2,)), places))
+    return b.reshape(b.bitwise_and(each, b.full((1 << bits) - 1, each)), dims=(rows, -1))

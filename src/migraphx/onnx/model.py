@@ -192,6 +192,8 @@ class _Reader:
         tensors = [*message.initializer, *(s.values for s in message.sparse_initializer)]
         names = (v.name for v in (*message.input, *message.output, *tensors))
         check_texts(f"graph {message.name!r}", message.name, *names)
+        check_unique(f"graph {message.name!r}: input", (v.name for v in message.input))
+        check_unique(f"graph {message.name!r}: initializer", (t.name for t in tensors))
         graph = Graph(message.name, [self.node(n, opsets) for n in message.node])
         for index, tensor in enumerate(message.initializer):
             graph.initializers[tensor.name] = self.tensors.array(tensor, (weights or {}).get(index))
@@ -296,6 +298,15 @@ def check_texts(where: str, *texts: Any) -> None:
     """OnnxError where a name is no UTF-8, which protobuf hands out as bytes."""
     if any(isinstance(t, bytes) for t in texts):
         raise OnnxError(f"damaged: a name of {where} is no text")
+
+
+def check_unique(where: str, names: Iterable[str]) -> None:
+    """OnnxError where a name is there twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise OnnxError(f"{where} {name!r} is there twice")
+        seen.add(name)
 
 
 def _domain(name: str) -> str:
