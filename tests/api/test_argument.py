@@ -8,6 +8,7 @@ import gc
 import pickle
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -227,19 +228,33 @@ def test_created_values_that_the_type_changes() -> None:
             migraphx.fill_argument(migraphx.shape(name, [1]), value)
     with pytest.raises(ValueError, match=r"2 values for .* holds 3"):
         migraphx.create_argument(migraphx.shape("float", [3]), [1, 2])
+    wrong: Any = ("1", None, 1j, 2**70)
+    for value in wrong:
+        with pytest.raises(ValueError, match="a value is no int64"):
+            migraphx.fill_argument(migraphx.shape("int64"), value)
+    with pytest.raises(ValueError, match="takes one value, got 2"):
+        migraphx.fill_argument(migraphx.shape("int64"), [1, 2])  # type: ignore[arg-type]
     assert migraphx.create_argument(migraphx.shape("int64", [1]), [2**63 - 1]).tolist() == [2**63 - 1]
     assert migraphx.fill_argument(migraphx.shape("half", [1]), 1e9).tolist() == [np.inf]
 
 
+def test_one_element_holds_one_value() -> None:
+    s = migraphx.shape("float", [2, 2], [0, 1])
+    assert migraphx.create_argument(s, [1, np.nan, 1, np.nan]).tolist()[::2] == [1, 1]
+    with pytest.raises(ValueError, match="must be equal where the stride is 0"):
+        migraphx.create_argument(s, [1, 2, 3, 4])
+
+
 def test_shapes_that_no_memory_has() -> None:
     range = migraphx.shape.dynamic_dimension(1, 4)
-    for s in (migraphx.shape(dyn_dims=[range]), migraphx.shape("tuple")):
+    wrong: Any = (migraphx.shape(dyn_dims=[range]), migraphx.shape("tuple"), "float")
+    for s in wrong:
         for make in (
             lambda s: migraphx.create_argument(s, [1]),
             lambda s: migraphx.fill_argument(s, 1),
             migraphx.generate_argument,
         ):
-            with pytest.raises(ValueError, match=r"_argument: .* is no memory's shape"):
+            with pytest.raises((ValueError, TypeError), match=r"_argument: .* (is no memory's shape|migraphx\.shape)"):
                 make(s)
 
 
@@ -250,5 +265,15 @@ def test_from_pointer() -> None:
     np.asarray(x)[0, 0] = 9
     assert a[0, 0] == 9
     assert migraphx.argument_from_pointer(migraphx.shape("float", [0]), 0).tolist() == []
-    with pytest.raises(ValueError, match="null pointer"):
-        migraphx.argument_from_pointer(migraphx.shape("float", [1]), 0)
+    one, address = migraphx.shape("float", [1]), a.ctypes.data
+    wrong: Any = (
+        (one, 0, ValueError, "null pointer"),
+        (one, -8, ValueError, "negative pointer"),
+        (one, 1.5, TypeError, "integer"),
+        (one, None, TypeError, "integer"),
+        ("float", address, TypeError, "must be a migraphx.shape, got 'float'"),
+        (migraphx.shape(dyn_dims=[migraphx.shape.dynamic_dimension(1, 4)]), address, ValueError, "no memory's shape"),
+    )
+    for s, place, error, words in wrong:
+        with pytest.raises(error, match=words):
+            migraphx.argument_from_pointer(s, place)

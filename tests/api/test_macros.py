@@ -44,6 +44,14 @@ def test_gemm() -> None:
     np.testing.assert_allclose(answer("gemm", x, numbers(2, 3), beta=0.0).shape, (3, 3))
 
 
+def test_gelus() -> None:
+    x = numbers(3, 4)
+    tx = torch.from_numpy(x)
+    assert_close(answer("gelu_erf", x), torch.nn.functional.gelu(tx).numpy())
+    assert_close(answer("gelu_quick", x), (tx * torch.sigmoid(tx)).numpy())
+    assert_close(answer("gelu_quick", x, alpha=1.702), (tx * torch.sigmoid(1.702 * tx)).numpy())
+
+
 @pytest.mark.parametrize(("low", "high"), [(-0.5, 0.5), (-0.5, None), (None, 0.5), (None, None)])
 def test_clip(low: float | None, high: float | None) -> None:
     x = numbers(3, 4)

@@ -69,7 +69,9 @@ def test_enumerations_by_member_number_and_name() -> None:
     assert op("pooling", mode=op.pooling_mode.max) == op("pooling", mode=1) == op("pooling", mode="max")
     assert op("roialign", mode=op.pooling_mode.average) == op("roialign", mode=0) == op("roialign", mode="avg")
     assert macro("quantizelinear", output_type=shape.type_t.int8_type).values() == {"output_type": "int8"}
-    with pytest.raises(ValueError, match="pooling: 9 is no str"):
+    assert repr(op("transpose", permutation=[1, 0])) == "transpose[permutation={1, 0}]" and str(op("relu")) == "relu"
+    assert repr(macro("tile", repeats=[1, 2])) == "tile[repeats={1, 2}]" and str(macro("gelu")) == "gelu"
+    with pytest.raises(ValueError, match=r"pooling: attribute .mode.: 9 is no str"):
         op("pooling", mode=9)
 
 
@@ -82,6 +84,7 @@ def test_origins_are_kept() -> None:
 
 def test_refused() -> None:
     m: Any = main_module()
+    five: Any = 5
     other = main_module()
     x, foreign = m.add_parameter("x", shape()), other.add_parameter("x", shape())
     for make, error, words in (
@@ -100,6 +103,16 @@ def test_refused() -> None:
         (lambda: m.add_return([foreign]), ValueError, "belongs to another program"),
         (lambda: m.add_literal("text"), ValueError, "no MIGraphX type"),
         (lambda: migraphx.program().create_module("main"), ValueError, "already has a module 'main'"),
+        (lambda: migraphx.program().create_module(""), TypeError, "create_module: the name must be"),
+        (lambda: m.add_parameter(5, shape()), TypeError, "add_parameter: the name must be a string .* got 5"),
+        (lambda: op(five), TypeError, "op: the name must be"),
+        (lambda: macro(five), TypeError, "macro: the name must be"),
+        (lambda: op("convert", target_type=99), ValueError, "convert: attribute 'target_type': 99"),
+        (lambda: m.add_macro("gelu", [x]), TypeError, "must be a migraphx.macro, got 'gelu'"),
+        (lambda: m.add_macro(op("relu"), [x]), TypeError, "must be a migraphx.macro"),
+        (lambda: m.add_macro(macro("gelu"), x), TypeError, "list of instructions"),
+        (lambda: m.insert_macro(foreign, macro("gelu"), [x]), ValueError, "belongs to another program"),
+        (lambda: m.insert_macro(None, macro("gelu"), [x]), TypeError, "must be an instruction"),
     ):
         with pytest.raises(error, match=words):
             make()

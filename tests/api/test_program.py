@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -171,6 +173,7 @@ FROZEN.flags.writeable = False
         ({"x": A, "yes": A, "main:#output0": A}, ValueError, "no parameter 'main:#output0'; did you mean 'main:#outp"),
         ({"x": A, "yes": A, "zzz": A}, ValueError, "no parameter 'zzz'; it has x, yes, main:#output_0"),
         ({"x": A, "yes": A, 7: A}, ValueError, "no parameter 7"),
+        ({"x": A, 7: A}, ValueError, "'yes' .* is missing; given: x, 7"),
         ({"x": A, "yes": A.astype(np.float64)}, ValueError, "'yes' must have shape float_type.*got double"),
         ({"x": A, "yes": A.T}, ValueError, "'yes' must have shape .*{2, 3}.*got .*{3, 2}"),
         ({"x": A, "yes": A[0]}, ValueError, "'yes' must have shape .*got .*, [{]3[}]"),
@@ -204,11 +207,19 @@ def test_compiling_wrongly(target: str) -> None:
         p.compile(target)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="'fast_mth'; did you mean 'fast_math'"):
         p.compile(migraphx.get_target(target), fast_mth=True)
+    wrong: Any = (("offload_copy", "yes"), ("fast_math", None), ("num_threads", "2"), ("num_threads", 1.0))
+    for option, value in wrong:
+        with pytest.raises(TypeError, match=f"compile option '{option}' must be"):
+            p.compile(migraphx.get_target(target), **{option: value})
     p.compile(migraphx.get_target(target))
     with pytest.raises(RuntimeError, match="already compiled; compile a clone"):
         p.compile(migraphx.get_target(target))
     with pytest.raises(ValueError, match=r"unknown target 'cpuu'.*ref, cpu.*did you mean 'cpu'"):
         migraphx.get_target("cpuu")
+    with pytest.raises(ValueError, match="no target gpu; it has ref, cpu"):
+        migraphx.get_target("gpu")
+    with pytest.raises(ValueError, match="unknown target None"):
+        migraphx.get_target(None)  # type: ignore[arg-type]
     p = migraphx.program()
     main = p.get_main_module()
     main.add_return([main.add_instruction(migraphx.op("topk"), [main.add_parameter("x", migraphx.shape())])])
@@ -229,6 +240,15 @@ def test_trivial_programs(target: str) -> None:
     a, b, again = p.run({"x": A})
     assert a == again == migraphx.argument(A) and b == migraphx.argument(B)
     assert len({a.data_ptr(), again.data_ptr(), A.ctypes.data, B.ctypes.data, b.data_ptr()}) == 5
+
+
+@pytest.mark.parametrize("target", [None, *TARGETS])
+def test_copies_and_pickles(target: str | None) -> None:
+    p = build() if target is None else compiled(target)
+    for made in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
+        assert made == p and made is not p and made.is_compiled() == p.is_compiled()
+        if target:
+            check(made, A, B, A + B)
 
 
 def test_async_is_run() -> None:

@@ -56,6 +56,9 @@ def test_usage_errors(file, capsys):
         (["read", file, "--cpp", "--json"], "--json and --cpp"),
         (["read", file, "--batch", "0"], "--batch: '0' is no whole number from 1 on"),
         (["verify", file, "-i", "-r"], "not allowed"),
+        (["verify", file, "--atol", "nan"], "--atol: 'nan' is no number from 0 on"),
+        (["verify", file, "--rtol", "-1"], "--rtol: '-1' is no number from 0 on"),
+        (["perf", "diff", "a", "b", "--alpha", "x"], "--alpha: 'x' is no number from 0 on"),
     ):
         answer = drive(capsys, *words)
         assert answer.code == Exit.USAGE and message in answer.err and ("--json" in words or not answer.out)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -114,46 +115,56 @@ def publish(plain: Argument) -> argument:
 
 def argument_from_pointer(shape: shape, address: int) -> argument:
     """View memory that the caller keeps alive."""
-    if not address and shape._impl.elements:
-        raise ValueError(f"argument_from_pointer: a null pointer holds no {shape}")
-    return publish(Argument(shape._impl, address))
+    impl, place = _memory("argument_from_pointer", shape), index(address)
+    if place < 0 or (not place and impl.elements):
+        raise ValueError(f"argument_from_pointer: a {'negative' if place else 'null'} pointer holds no {shape}")
+    return publish(Argument(impl, place))
 
 
 def create_argument(s: shape, values: Any) -> argument:
-    """An argument of shape `s` filled with `values` in row-major order; ValueError where the type changes one."""
-    _static("create_argument", s)
-    given = np.asarray(values)
-    if given.size != s._impl.elements:
-        raise ValueError(f"create_argument: {given.size} values for {s}, which holds {s._impl.elements}")
-    return _filled(s, given.reshape(s._impl.lens))
+    """An argument of shape `s` filled with `values` in row-major order; ValueError where it cannot hold one of them."""
+    impl, given = _memory("create_argument", s), np.asarray(values)
+    if given.size != impl.elements:
+        raise ValueError(f"create_argument: {given.size} values for {s}, which holds {impl.elements}")
+    return _filled(impl, given.reshape(impl.lens))
 
 
 def fill_argument(s: shape, value: float) -> argument:
     """An argument of shape `s`, every element `value`; ValueError where the type changes it."""
-    _static("fill_argument", s)
-    return _filled(s, np.asarray(value))
+    impl, given = _memory("fill_argument", s), np.asarray(value)
+    if given.ndim:
+        raise ValueError(f"fill_argument takes one value, got {given.size}: create_argument takes one an element")
+    return _filled(impl, given)
 
 
-def _static(maker: str, s: shape) -> None:
+def _memory(maker: str, s: Any) -> Shape:
+    """The shape behind `s`, which memory can have."""
+    if not isinstance(s, shape):
+        raise TypeError(f"{maker}: the shape must be a migraphx.shape, got {s!r}")
     if s._impl.dynamic or s._impl.type == "tuple":
         raise ValueError(f"{maker}: {s} is no memory's shape: it needs one type and lens")
+    return s._impl
 
 
-def _filled(s: shape, values: np.ndarray) -> argument:
-    made = Argument.empty(s._impl)
+def _filled(s: Shape, values: np.ndarray) -> argument:
+    if values.dtype.kind in "OSUMmc" and values.size:
+        raise ValueError(f"a value is no {s.type}: {np.array2string(values, threshold=10)}")
+    whole, made = np.empty(s.lens, s.numpy_dtype), Argument.empty(s)
     with np.errstate(over="ignore", invalid="ignore"):
-        made.array[...] = values
-    if s._impl.type not in dtypes.FLOATS and not np.array_equal(made.array, np.broadcast_to(values, s._impl.lens)):
-        raise ValueError(f"a value is no {s._impl.type}: {np.array2string(values, threshold=10)}")
+        whole[...] = values
+    if s.type not in dtypes.FLOATS and not np.array_equal(whole, np.broadcast_to(values, s.lens)):
+        raise ValueError(f"a value is no {s.type}: {np.array2string(values, threshold=10)}")
+    made.array[...] = whole
+    if s.broadcasted and made.array.tobytes() != whole.tobytes():
+        raise ValueError(f"{s}: its values must be equal where the stride is 0")
     return publish(made)
 
 
 def generate_argument(s: shape, seed: int = 0) -> argument:
     """An argument of shape `s` with reproducible random values: floats in [-1, 1), small integers, bools."""
-    _static("generate_argument", s)
-    rng, type = np.random.default_rng(seed), s._impl.type
-    made = Argument.empty(s._impl)
-    lens = s._impl.lens
+    impl = _memory("generate_argument", s)
+    rng, type, lens = np.random.default_rng(seed), impl.type, impl.lens
+    made = Argument.empty(impl)
     if type == "bool":
         made.array[...] = rng.integers(0, 2, lens)
     elif type in dtypes.INTEGERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import json
 import logging
 import os
@@ -46,6 +47,14 @@ def save_buffer(p: program, format: str = "mxr", *, code: bool = False) -> bytes
     if code:
         raise ValueError(f"format {format!r} holds no code: it is saved uncompiled")
     return to_json(p._impl).encode() if format == "json" else pack(to_upstream(p._impl))
+
+
+def _copied(p: program) -> tuple[Any, ...]:
+    """How `copy.deepcopy` and `pickle` see a program: as what a file of it would hold."""
+    return load_buffer, (save_buffer(p),)
+
+
+copyreg.pickle(program, _copied)
 
 
 def load(filename: str | os.PathLike[str], format: str = "mxr", *, trust_code: bool = False) -> program:

@@ -15,7 +15,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation, Return, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
-from migraphx.ir.text import module_text
+from migraphx.ir.text import attribute_text, module_text, operation_text
 from migraphx.mxr.layers import as_ours
 from migraphx.mxr.upstream import ENUMS, by_name
 from migraphx.ops.macros import MACROS, find_macro
@@ -39,6 +39,13 @@ def _plain(operator: str, key: str, value: Any) -> Any:
     return value._impl if isinstance(value, shape) else by_name(operator, key, value)
 
 
+def name_of(what: str, name: Any) -> str:
+    """The name; TypeError where it is none."""
+    if not isinstance(name, str) or not name:
+        raise TypeError(f"{what}: the name must be a string and not empty, got {name!r}")
+    return name
+
+
 class op:
     """An operator with its attributes: `op("transpose", permutation=[1, 0])`; an enumeration's member or its name."""
 
@@ -47,6 +54,7 @@ class op:
     __slots__ = ("_impl",)
 
     def __init__(self, name: str, **attributes: Any) -> None:
+        name_of("op", name)
         self._impl: Operation = operation(name, **{key: _plain(name, key, value) for key, value in attributes.items()})
 
     def name(self) -> str:
@@ -62,7 +70,7 @@ class op:
         return hash(self._impl)
 
     def __repr__(self) -> str:
-        return repr(self._impl)
+        return operation_text(self._impl)
 
 
 class macro:
@@ -71,7 +79,7 @@ class macro:
     __slots__ = ("_attributes", "_build", "_name")
 
     def __init__(self, name: str, **attributes: Any) -> None:
-        build = find_macro(name)
+        build = find_macro(name_of("macro", name))
         if build is None:
             near = get_close_matches(name, [*MACROS, *COMPOSITES], 1)
             raise ValueError(f"unknown macro {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
@@ -94,6 +102,11 @@ class macro:
         return dict(self._attributes)
 
     options = values  # upstream's name
+
+    def __repr__(self) -> str:
+        plain = {k: tuple(v) if isinstance(v, list) else v for k, v in self._attributes.items()}
+        given = ",".join(f"{k}={attribute_text(v)}" for k, v in plain.items())
+        return f"{self._name}[{given}]" if given else self._name
 
 
 class instruction_ref:
@@ -177,12 +190,19 @@ class module:
     def insert_macro(
         self, before: instruction_ref, composite: macro, args: Sequence[instruction_ref | None] = ()
     ) -> list[instruction_ref]:
-        """As `add_macro`, ahead of an instruction."""
-        return self._expand(composite, args, before._impl)
+        """As `add_macro`, ahead of an instruction of this module."""
+        (place,) = self._own([before])
+        if place.owner is not self._impl:
+            raise ValueError(f"insert_macro: {before!r} is not of module {self._impl.name!r}")
+        return self._expand(composite, args, place)
 
     def _expand(
         self, composite: macro, args: Sequence[instruction_ref | None], before: Instruction | None
     ) -> list[instruction_ref]:
+        if not isinstance(composite, macro):
+            raise TypeError(f"add_macro: the composite must be a migraphx.macro, got {composite!r}")
+        if isinstance(args, instruction_ref):
+            raise TypeError("the inputs must be a list of instructions, got one instruction")
         inputs = [None if a is None else self._own([a])[0] for a in args]
         made = composite._build(Builder(self._impl, before, self._origin), *inputs, **composite.values())
         return [instruction_ref(i) for i in ([made] if isinstance(made, Instruction) else made)]
@@ -195,7 +215,7 @@ class module:
         impl = getattr(shape, "_impl", None)
         if not isinstance(impl, Shape):
             raise TypeError(f"add_parameter: {name!r} needs a migraphx.shape, got {shape!r}")
-        return instruction_ref(self._impl.add_parameter(name, impl))
+        return instruction_ref(self._impl.add_parameter(name_of("add_parameter", name), impl))
 
     def add_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
         return instruction_ref(self._impl.add_return(self._returned(args)))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.api.argument import argument, as_array, publish
-from migraphx.api.module import module
+from migraphx.api.module import module, name_of
 from migraphx.api.shape import shape, wrap
 from migraphx.ir.program import Program
 from migraphx.ir.shape import UNKNOWN, Shape
@@ -45,7 +45,7 @@ class program:
         return module(self._impl.main, self._impl)
 
     def create_module(self, name: str) -> module:
-        return module(self._impl.create_module(name), self._impl)
+        return module(self._impl.create_module(name_of("create_module", name)), self._impl)
 
     def sort(self) -> None:
         """Put every instruction after its inputs."""
@@ -160,7 +160,7 @@ def _same(a: Shape, b: Shape) -> bool:
 
 def _bind(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
     if name not in params:
-        near = get_close_matches(name, params, 1)
+        near = get_close_matches(name, map(str, params), 1)
         hint = f"did you mean it by {near[0]!r}?" if near else f"given: {', '.join(map(str, params)) or 'none'}"
         raise ValueError(f"input {name!r} ({expected}) is missing; {hint}")
     value = params[name]

@@ -99,7 +99,7 @@ def add_compile(parser: ArgumentParser) -> None:
 
 def compile_options(args: Namespace) -> CompileOptions:
     """The one frozen object from the flags that derive from it."""
-    return CompileOptions(**{f.name: getattr(args, f.name) for f in fields(CompileOptions)})
+    return CompileOptions.of(**{f.name: getattr(args, f.name) for f in fields(CompileOptions)})
 
 
 def add_iterations(parser: ArgumentParser) -> None:
@@ -118,6 +118,17 @@ def positive(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise ArgumentTypeError(f"{text!r} is no whole number from 1 on")
     return int(text)
+
+
+def tolerance(text: str) -> float:
+    """A number from 0 on; infinity allows everything."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not value >= 0:
+        raise ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return value
 
 
 def _flag(name: str, default: object) -> str:

@@ -64,8 +64,8 @@ def explain(program: Program, target_name: str) -> Explanation:
 
 
 def _kernel(ins: Instruction, names: dict[Instruction, str]) -> Kernel:
-    inner = [Part(operation_text(i), i.origin) for m in ins.modules for i in _operators(m)]
-    parts = inner or [Part(operation_text(ins), ins.origin)]
+    inner = [Part(operation_text(i.op), i.origin) for m in ins.modules for i in _operators(m)]
+    parts = inner or [Part(operation_text(ins.op), ins.origin)]
     return Kernel(instruction_text(ins, names), ins.name, ins.op.view, tuple(parts))
 
 

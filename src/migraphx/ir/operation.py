@@ -73,7 +73,7 @@ class Operation:
         for key, default in self._defaults.items():
             value = self.__dict__[key] = values.get(key, default)
             if value is MISSING:
-                raise TypeError(f"{self.name}: attribute {key!r} is missing")
+                raise TypeError(f"attribute {key!r} is missing")
         self.__post_init__()
 
     def __post_init__(self) -> None:
@@ -153,10 +153,18 @@ def operation(name: str, /, **attributes: Any) -> Operation:
             near = get_close_matches(key, known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known) or 'none'}"
             raise ValueError(f"{name}: unknown attribute {key!r}{hint}")
+    values = {key: _coerced(name, key, value, str(known[key].type)) for key, value in attributes.items()}
     try:
-        return cls(**{k: coerce(v, str(known[k].type)) for k, v in attributes.items()})
+        return cls(**values)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name}: {error}") from None
+
+
+def _coerced(name: str, key: str, value: Any, annotation: str) -> Any:
+    try:
+        return coerce(value, annotation)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{name}: attribute {key!r}: {error}") from None
 
 
 def coerce(value: Any, annotation: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter, operation
+from migraphx.ir.operation import Literal, Operation, Parameter, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape, strided
 
@@ -64,8 +64,8 @@ def values_text(value: np.ndarray, exact: bool = False) -> str:
     return ", ".join(show(v) for v in value.flat)
 
 
-def operation_text(ins: Instruction, full: bool = False) -> str:
-    op = ins.op
+def operation_text(op: Operation, full: bool = False) -> str:
+    """An operator with its attributes: `transpose[permutation={1, 0}]`."""
     if isinstance(op, Parameter):
         return f"@param:{op.parameter}"
     if isinstance(op, Literal):
@@ -98,7 +98,7 @@ def instruction_text(
     modules = f", [{', '.join(m.name for m in ins.modules)}]" if ins.modules else ""
     shape = "" if ins.name == "@return" else f" -> {ins.shape}"
     origin = f"  /* {ins.origin} */" if origins and ins.origin else ""
-    return f"{names[ins]} = {operation_text(ins, full)}{args}{modules}{shape}{origin}"
+    return f"{names[ins]} = {operation_text(ins.op, full)}{args}{modules}{shape}{origin}"
 
 
 def program_text(program: Program, full: bool = False, origins: bool = False) -> str:

@@ -60,6 +60,18 @@ def gemm(
 
 
 @macro
+def gelu_erf(b: Builder, x: Value) -> Value:
+    """The exact gelu."""
+    return b.gelu(x)
+
+
+@macro
+def gelu_quick(b: Builder, x: Value, *, alpha: float = 1.0) -> Value:
+    """x * sigmoid(alpha * x); `quick_gelu` has the usual alpha, 1.702."""
+    return b.quick_gelu(x, alpha=alpha)
+
+
+@macro
 def clip(b: Builder, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
     """min(max(x, low), high), where they are given (ONNX Clip)."""
     if low is not None and high is not None:

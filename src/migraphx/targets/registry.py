@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
+from migraphx.ir.operation import Unsupported
 from migraphx.passes.manager import Pass
 from migraphx.targets.target import Target
 
@@ -23,7 +24,9 @@ TARGETS: dict[str, Callable[[], Target]] = {
 def get_target(name: str) -> Target:
     """`ref` (NumPy, the meaning) or `cpu` (fused native code)."""
     if name not in TARGETS:
-        near = get_close_matches(name, TARGETS, 1)
+        if name == "gpu":
+            raise Unsupported(f"this build has no target gpu; it has {', '.join(TARGETS)}")
+        near = get_close_matches(str(name), TARGETS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"unknown target {name!r}: this build has {', '.join(TARGETS)}{hint}")
     return TARGETS[name]()

@@ -39,7 +39,7 @@ def _nodes(module: Module, ids: dict[Instruction, str], brief: bool, indent: str
 
 def _label(ins: Instruction, brief: bool) -> str:
     name = ins.op.parameter if isinstance(ins.op, Parameter) else ins.name
-    parts = [name] if brief else [operation_text(ins)]
+    parts = [name] if brief else [operation_text(ins.op)]
     parts += [m.name for m in ins.modules]
     if not brief and ins.name != "@return":
         parts.append(str(ins.shape))

@@ -84,7 +84,8 @@ def test_second_compile_comes_from_the_cache(cache: Path, monkeypatch: pytest.Mo
 
 def test_one_source_is_not_its_own_part(cache: Path) -> None:
     """The lock of the whole is held while its parts are made: two of one name would wait for each other for ever."""
-    script = "from migraphx.targets.cpu.toolchain import build\nprint(build(['extern \"C\" int f() { return 3; }'], 'f'))"
+    source = 'extern "C" int f() { return 3; }'
+    script = f"from migraphx.targets.cpu.toolchain import build\nprint(build([{source!r}], 'f'))"
     env = {**os.environ, "PYTHONPATH": pythonpath()}
     done = subprocess.run(
         [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=120, check=True

@@ -9,7 +9,7 @@ from typing import Any
 import migraphx
 from migraphx.driver.data import generate
 from migraphx.driver.model import quantized, read_model, target_of
-from migraphx.driver.options import add_compile, add_data, add_input, compile_options
+from migraphx.driver.options import add_compile, add_data, add_input, compile_options, tolerance
 from migraphx.driver.result import Exit, Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.terminal import coloured, note
@@ -22,9 +22,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_data(parser)
     add_compile(parser)
     group = parser.add_argument_group("comparison (with --fp16 ..., both run the program in that precision)")
-    group.add_argument("--rms-tol", type=float, help="root mean square error (default: 0.001; 0.08 of narrow floats)")
-    group.add_argument("--atol", type=float, help="absolute difference (default: 0.001; 0.04 of narrow floats)")
-    group.add_argument("--rtol", type=float, help="relative difference (default: 0.001; 0.04 of narrow floats)")
+    group.add_argument("--rms-tol", type=tolerance, help="root mean square (default: 0.001; 0.08 of narrow floats)")
+    group.add_argument("--atol", type=tolerance, help="absolute difference (default: 0.001; 0.04 of narrow floats)")
+    group.add_argument("--rtol", type=tolerance, help="relative difference (default: 0.001; 0.04 of narrow floats)")
     group.add_argument("--ref-use-double", action="store_true", help="ref computes floats in double precision")
     how = group.add_mutually_exclusive_group()
     how.add_argument("--per-instruction", "-i", action="store_true", help="each instruction on its own")
@@ -42,14 +42,14 @@ def run(args: Namespace) -> Result:
     inputs = generate(made, args)
     note(f"Verifying {target.name} against ref ...")
     given = {"rms": args.rms_tol, "atol": args.atol, "rtol": args.rtol}
-    tolerance = replace(tolerance_of(made._impl), **{k: v for k, v in given.items() if v is not None})
+    allowed = replace(tolerance_of(made._impl), **{k: v for k, v in given.items() if v is not None})
     mode = next((how for name, how in MODES.items() if getattr(args, name)), _whole)
     options = {"double": args.ref_use_double, **vars(compile_options(args))}
     with data_at_fault(), progress("verifying"):
-        passed, lines, data = mode(made, target, inputs, tolerance, **options)
+        passed, lines, data = mode(made, target, inputs, allowed, **options)
     verdict = coloured("agrees with ref", "good") if passed else coloured("DIFFERS from ref", "bad")
-    allowed = f"rms {tolerance.rms:g}, absolute {tolerance.atol:g}, relative {tolerance.rtol:g}"
-    lines = [*lines, "", f"{target.name} {verdict} (tolerance: {allowed})"]
+    within = f"rms {allowed.rms:g}, absolute {allowed.atol:g}, relative {allowed.rtol:g}"
+    lines = [*lines, "", f"{target.name} {verdict} (tolerance: {within})"]
     return Result("\n".join(lines), {"target": target.name, "passed": passed, **data}, Exit.DONE if passed else Exit.NO)
 
 
