@@ -27,9 +27,10 @@ from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_views import channels_last, fill
 from migraphx.targets.cpu.lower_words import whole_words, word_convolution, word_dot
 from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd, panel
-from migraphx.targets.cpu.toolchain import bf16_words
+from migraphx.targets.cpu.toolchain import amx, bf16_words
 
 MANY_ROWS = {"half": 8, "bf16": 32}
+AMX_LEAST_DEPTH = 64  # of amx.hpp
 
 
 @lowers("pointwise")
@@ -121,7 +122,7 @@ def any_dot(
             return
         if shares_weights(value) and rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
             k, n = value.shape[-2:]
-            if widens(a, rows.lens[0]):
+            if widens(a, rows.lens[0]) and not (x.fast_math and splits(a, k, 1)):
                 a, name = as_floats(x, a, origin), "float dot"
                 rows = loops([a], None, range(rank - 1))
             packed = x.packed((key, name), lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False)))
@@ -139,6 +140,11 @@ def shares_weights(value: np.ndarray) -> bool:
 def widens(view: View, rows: int) -> bool:
     """Whether narrow floats become floats first, which are quicker to multiply, from so many rows on."""
     return view.type in MANY_ROWS and rows >= MANY_ROWS[view.type]
+
+
+def splits(view: View, depth: int, group: int) -> bool:
+    """Whether amx.hpp takes many rows of half as they are."""
+    return view.type == "half" and depth >= AMX_LEAST_DEPTH and group == 1 and amx()
 
 
 def as_floats(x: Lowered, view: View, origin: str) -> View:
@@ -174,7 +180,9 @@ def any_convolution(
     if constant is not None and source.type == "bf16" and bf16_words() and whole_words(constant[0], n_groups):
         word_convolution(x, source, *constant, attributes, epilogue, "convolution", origin)
         return
-    if widens(source, source.lens[0] * int(np.prod(window.out))) and constant is not None:
+    depth = int(np.prod(weights[1:]))
+    many = widens(source, source.lens[0] * int(np.prod(window.out)))
+    if many and constant is not None and not (x.fast_math and splits(source, depth, n_groups)):
         source = channels_last(x, as_floats(x, source, origin), origin)
         constant = constant[0].astype(np.float32), (*constant[1], "float")
     if constant is None:

@@ -90,6 +90,11 @@ def bf16_words() -> bool:
     return bool(_macros(find_compiler(), extra_flags())["BF16_WORDS"])
 
 
+def amx() -> bool:
+    """Whether the kernels are compiled for AMX: vec.hpp's MGX_AMX."""
+    return "AMX" in _macros(find_compiler(), extra_flags())
+
+
 @cache
 def _macros(compiler: Compiler, extra: tuple[str, ...]) -> dict[str, int]:
     """What vec.hpp says of the instruction set, by names without MGX_."""

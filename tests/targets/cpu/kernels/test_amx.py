@@ -46,6 +46,10 @@ void dot(const Gemm* g, const float* a, const float* b, float* c, int threads, i
     parallel(threads, GEMM_SCRATCH,
              [&](const Team& t, char* s) { gemm<float>(t, *g, a, b, Put{c, g->n}, s, fast); });
 }
+void dot_half(const Gemm* g, const half* a, const half* b, float* c, int threads, int fast) {
+    parallel(threads, GEMM_SCRATCH,
+             [&](const Team& t, char* s) { gemm<float>(t, *g, a, b, Put{c, g->n}, s, fast); });
+}
 void convolve(const Conv* c, const float* x, const float* w, float* y, int threads, int fast) {
     parallel(threads, conv_scratch(*c, 4),
              [&](const Team& t, char* s) { conv<float>(t, *c, x, w, Put{y, c->oc}, s, fast); });
@@ -64,11 +68,12 @@ def lib() -> ctypes.CDLL:
 
 def _dot(lib: ctypes.CDLL, a: np.ndarray, b: np.ndarray, threads: int, fast: bool, pad: int = 0) -> np.ndarray:
     (m, k), n = a.shape, b.shape[1]
-    wide = np.full((m, k + pad), np.nan, np.float32)
+    wide = np.full((m, k + pad), np.nan, a.dtype)
     wide[:, :k] = a
     source, packed, out = aligned(wide), pack(b, lib.columns()), Guarded((m, n), np.float32)
     sizes = (ctypes.c_int64 * 4)(m, n, k, k + pad)
-    lib.dot(sizes, pointer(source), pointer(packed), pointer(out.array), threads, int(fast))
+    run = lib.dot if a.dtype == np.float32 else lib.dot_half
+    run(sizes, pointer(source), pointer(packed), pointer(out.array), threads, int(fast))
     out.check()
     return out.array
 
@@ -96,6 +101,20 @@ def test_small_ones_are_left_to_multiply_adds(lib: ctypes.CDLL) -> None:
     for shape in ((1, 128, 256), (63, 128, 256), (128, 64, 256), (128, 128, 63)):
         a, b = _pair(2, *shape)
         np.testing.assert_array_equal(_dot(lib, a, b, 1, True), _dot(lib, a, b, 1, False))
+
+
+@pytest.mark.parametrize("shape", [(8, 1, 64), (16, 65, 100), (33, 33, 769), *SHAPES[2:6], SHAPES[-1]], ids=str)
+def test_halves(lib: ctypes.CDLL, shape: tuple[int, int, int]) -> None:
+    """What two parts leave out is below 2^-18 of every product."""
+    a, b = (x.astype(np.float16) for x in _pair(8, *shape))
+    exact, size = (f(a).astype(np.float64) @ f(b).astype(np.float64) for f in (np.asarray, np.abs))
+    for threads, pad in ((1, 0), (3, 1)):
+        error = np.abs(_dot(lib, a, b, threads, True, pad) - exact)
+        assert (error <= 2.0**-18 * size).all()
+    a[3, 4], a[7, 9], b[7, 0] = np.nan, np.inf, -np.inf
+    fast, slow = (_dot(lib, a, b, 1, f) for f in (True, False))
+    np.testing.assert_array_equal(np.isnan(fast), np.isnan(slow))
+    np.testing.assert_array_equal(fast[np.isinf(slow)], slow[np.isinf(slow)])
 
 
 @pytest.mark.parametrize("k", [64, 256, 768, 1024, 4096])

@@ -1,4 +1,4 @@
-// Products of float matrices on AMX: every float is split into three bf16, and six bf16 products are summed.
+// Products of float or half matrices on AMX: every number is split into bf16 parts, whose products are summed.
 //
 //   x = h + m + l exactly (8 bits each, rounded to nearest), and a * b is taken as
 //   hl + hm + mm + mh + hh + lh; what is left out (ml, lm, ll) is below 2^-25 |a b|, half an ulp of float.
@@ -8,22 +8,22 @@
 //   with an absolute error of at most 2^-126, which shows only where operands are below 2^-110 (1e-33). A NaN
 //   or infinity, and a number that rounds to infinity in bf16, make elements of the tile that are not finite:
 //   such a tile is computed once more by multiply-adds.
+//   A half is h + m exactly; hm + mh + hh leaves out what is below 2^-18 |a b|, which no half shows.
 //
-//   MGX_AMX        defined where the compiler may use AMX; the rest of this file only then
+//   MGX_AMX        defined where the compiler may use AMX (vec.hpp); the rest of this file only then
 //   amx_ready()    whether this processor has it and the kernel lets this process use it (asked once)
 //   TileRows(a, b) configures tiles for products of a + b rows (a <= 16, b <= 16); releases them at the end
 //   split_row, PanelSplit  split rows of A and panels of B into chunks of CHUNK k:
 //                  A [chunk][h m l][upper, lower 16 rows][row][16 pairs k, k + 16]
 //                  B [chunk][h m l][left, right 16 columns][16 pairs k, k + 16][column]
+//                  (half: h m)
 //   multiply       32 x 32 elements of C over some chunks
 //   finite         whether they are
 #pragma once
 
 #include "engine.hpp"
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__AVX512BW__) && \
-    (defined(__AMX_BF16__) || defined(__AMXBF16__))
-#define MGX_AMX 1
+#if defined(MGX_AMX)
 
 #include <unistd.h>
 
@@ -31,7 +31,8 @@ namespace mgx {
 
 inline constexpr int64_t CHUNK = 32;             // depth of one tile
 inline constexpr int64_t PART = 2 * 1024;        // bytes of two tiles
-inline constexpr int64_t CHUNK_BYTES = 3 * PART;
+template <class S> inline constexpr int PARTS = same_v<S, half> ? 2 : 3;
+template <class S> inline constexpr int64_t CHUNK_BYTES = PARTS<S> * PART;
 
 // ---- permission ---------------------------------------------------------------------------------
 
@@ -76,48 +77,49 @@ struct TileRows {
 
 // ---- splitting ----------------------------------------------------------------------------------
 
-// 16 pairs (u, v) as bf16, the three parts PART bytes apart.
-MGX_INLINE void split_pairs(vec<float> u, vec<float> v, char* to) {
+// 16 pairs (u, v) as bf16, their parts PART bytes apart.
+template <int PARTS> MGX_INLINE void split_pairs(vec<float> u, vec<float> v, char* to) {
     using U = vec<uint32_t>;
     constexpr uint32_t HIGH = 0xffff0000u;
-    for (int part = 0; part < 2; ++part) {
+    for (int part = 0; part < PARTS - 1; ++part) {
         const U a = (bit_cast<U>(u) + 0x8000u) & HIGH, b = (bit_cast<U>(v) + 0x8000u) & HIGH;
         store(reinterpret_cast<uint32_t*>(to + part * PART), (a >> 16) | b);
         u -= bit_cast<vec<float>>(a);
         v -= bit_cast<vec<float>>(b);
     }
-    store(reinterpret_cast<uint32_t*>(to + 2 * PART), (bit_cast<U>(u) >> 16) | (bit_cast<U>(v) & HIGH));
+    store(reinterpret_cast<uint32_t*>(to + (PARTS - 1) * PART), (bit_cast<U>(u) >> 16) | (bit_cast<U>(v) & HIGH));
 }
 
 // `depth` elements of a row, padded with zeros to whole chunks; `to` is the row's place in the first chunk.
-inline void split_row(const float* x, int64_t depth, char* to) {
-    for (; depth >= CHUNK; depth -= CHUNK, x += CHUNK, to += CHUNK_BYTES) {
+template <class S> inline void split_row(const S* x, int64_t depth, char* to) {
+    for (; depth >= CHUNK; depth -= CHUNK, x += CHUNK, to += CHUNK_BYTES<S>) {
         __builtin_prefetch(x + 512, 0, 3);
         __builtin_prefetch(x + 528, 0, 3);
-        split_pairs(load(x), load(x + 16), to);
+        split_pairs<PARTS<S>>(load_f(x), load_f(x + 16), to);
     }
     if (depth > 0) {
         const int n = int(depth);
-        split_pairs(load_n(x, n < 16 ? n : 16), load_n(x + 16, n > 16 ? n - 16 : 0), to);
+        split_pairs<PARTS<S>>(load_f_n(x, n < 16 ? n : 16), load_f_n(x + 16, n > 16 ? n - 16 : 0), to);
     }
 }
 
 // A panel of B being split a little at a time, between products. `ahead`: what is prefetched meanwhile.
-struct PanelSplit {
-    const float *from, *ahead;
+template <class S> struct PanelSplit {
+    const S *from, *ahead;
     int64_t step, depth;  // elements between rows, rows
     char* to;
     int64_t done = 0, all = (depth + CHUNK - 1) / CHUNK * CHUNK;  // pairs of 16 columns
 
     MGX_INLINE void pairs(int64_t number) {
         for (const int64_t end = done + number < all ? done + number : all; done < end; ++done) {
-            const int64_t half = done & 1, row = done >> 1 & 15, k = (done & ~int64_t(31)) + row;
-            const int64_t near = k * step + half * 16, far = near + 16 * step;
+            const int64_t right = done & 1, row = done >> 1 & 15, k = (done & ~int64_t(31)) + row;
+            const int64_t near = k * step + right * 16, far = near + 16 * step;
             __builtin_prefetch(ahead + near, 0, 2);
             __builtin_prefetch(ahead + far, 0, 2);
             const vec<float> zero{};
-            char* at = to + (k >> 5) * CHUNK_BYTES + half * 1024 + row * 64;
-            split_pairs(k < depth ? load(from + near) : zero, k + 16 < depth ? load(from + far) : zero, at);
+            char* at = to + (k >> 5) * CHUNK_BYTES<S> + right * 1024 + row * 64;
+            split_pairs<PARTS<S>>(
+                k < depth ? load_f(from + near) : zero, k + 16 < depth ? load_f(from + far) : zero, at);
         }
     }
 };
@@ -142,13 +144,14 @@ template <bool LOWER> MGX_INLINE void add_products() {
 #undef MGX_ASM
 
 // C (32 x 32, rows 128 bytes apart) = or += A x B over `chunks`; `each` pairs of `other` split after every
-// sixth of a chunk, which costs nothing while the tiles are busy. Tiles are configured by the caller.
-template <bool LOWER>
+// product of parts, which costs nothing while the tiles are busy. Tiles are configured by the caller.
+template <class S> inline constexpr int64_t PRODUCTS = same_v<S, half> ? 3 : 6;  // of parts, in a chunk
+template <class S, bool LOWER>
 MGX_NOINLINE void multiply(
-    const char* a, const char* b, int64_t chunks, float* c, bool accumulate, PanelSplit& split,
+    const char* a, const char* b, int64_t chunks, float* c, bool accumulate, PanelSplit<S>& split,
     int64_t each) {
     const int64_t row = 32 * sizeof(float);
-    PanelSplit other = split;  // a copy stays in registers
+    PanelSplit<S> other = split;  // a copy stays in registers
     if (accumulate) {
         asm volatile("tileloadd (%0,%1,1), %%tmm0\n\ttileloadd 64(%0,%1,1), %%tmm1"
                      : : "r"(c), "r"(row) : "memory");
@@ -158,19 +161,27 @@ MGX_NOINLINE void multiply(
     } else {
         asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : : :);
     }
-    for (int64_t i = 0; i < chunks; ++i, a += CHUNK_BYTES, b += CHUNK_BYTES) {
-        load_a<LOWER>(a), load_b(b + 2 * PART), add_products<LOWER>();
-        other.pairs(each);
+    for (int64_t i = 0; i < chunks; ++i, a += CHUNK_BYTES<S>, b += CHUNK_BYTES<S>) {
+        load_a<LOWER>(a);
+        if constexpr (PARTS<S> == 3) {
+            load_b(b + 2 * PART), add_products<LOWER>();
+            other.pairs(each);
+        }
         load_b(b + PART), add_products<LOWER>();
         other.pairs(each);
-        load_a<LOWER>(a + PART), add_products<LOWER>();
-        other.pairs(each);
+        load_a<LOWER>(a + PART);
+        if constexpr (PARTS<S> == 3) {
+            add_products<LOWER>();
+            other.pairs(each);
+        }
         load_b(b), add_products<LOWER>();
         other.pairs(each);
         load_a<LOWER>(a), add_products<LOWER>();
         other.pairs(each);
-        load_a<LOWER>(a + 2 * PART), add_products<LOWER>();
-        other.pairs(each);
+        if constexpr (PARTS<S> == 3) {
+            load_a<LOWER>(a + 2 * PART), add_products<LOWER>();
+            other.pairs(each);
+        }
     }
     asm volatile("tilestored %%tmm0, (%0,%1,1)\n\ttilestored %%tmm1, 64(%0,%1,1)"
                  : : "r"(c), "r"(row) : "memory");
@@ -194,51 +205,53 @@ inline bool finite(const float* c, int rows) {
 
 // A thread takes a block of rows, splits it for as much depth as fits L2, and multiplies it by panels of B;
 // while the tiles work on one panel the next is split in between, so that its cost mostly hides. Weights stay
-// float in memory. Where the depth takes several passes, C of some panels waits in a buffer.
+// as they are in memory. Where the depth takes several passes, C of some panels waits in a buffer.
 
-using FloatEngine = Engine<float, float, float>;
+template <class S> using SplitEngine = Engine<float, S, S>;
 
 inline constexpr int64_t AMX_ROWS = 224;     // most rows of a block
 inline constexpr int64_t AMX_CHUNKS = 140;   // most chunks of A (each 32 rows x 32 k) in a block
 inline constexpr int64_t AMX_DEPTH = 1024;   // most depth of a pass
 inline constexpr int64_t AMX_PANELS = 12;    // most panels whose C waits between passes
-inline constexpr int64_t AMX_B = AMX_DEPTH / CHUNK * CHUNK_BYTES, AMX_A = AMX_CHUNKS * CHUNK_BYTES;
+inline constexpr int64_t AMX_B = AMX_DEPTH / CHUNK * CHUNK_BYTES<float>, AMX_A = AMX_CHUNKS * CHUNK_BYTES<float>;
 inline constexpr int64_t AMX_C = AMX_PANELS * AMX_ROWS * NR * 4;
 inline constexpr int64_t AMX_SCRATCH = 2 * AMX_B + AMX_A + AMX_C + AMX_DEPTH * 4;
 // A thread's share must have so many rows and panels to pay for the splitting (measured: 1.3 to 1.7 times as
 // fast as multiply-adds from 128 columns on, no gain at 64 columns or 49 rows).
 inline constexpr int64_t AMX_LEAST_ROWS = 64, AMX_LEAST_PANELS = 3, AMX_LEAST_DEPTH = 64;
+inline constexpr int64_t LEAST_HALF_ROWS = 8;  // in all: multiply-adds widen every element each time
 
 // Buffers of one thread, and the part of the work that they hold: some rows, one pass over the depth.
-struct SplitBlock {
-    const float** table;
+template <class S> struct SplitBlock {
+    const S** table;
     char *a, *b[2];
-    float *c, *row;
+    float* c;
+    S* row;
     Range rows;
     Passes plan;
 
-    SplitBlock(const FloatEngine& e, char* scratch, Range rows) : rows(rows) {
-        table = reinterpret_cast<const float**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
+    SplitBlock(const SplitEngine<S>& e, char* scratch, Range rows) : rows(rows) {
+        table = reinterpret_cast<const S**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
         a = scratch + fma_scratch(e.segs);
         b[0] = a + AMX_A, b[1] = b[0] + AMX_B;
-        c = reinterpret_cast<float*>(b[1] + AMX_B), row = c + AMX_C / 4;
+        c = reinterpret_cast<float*>(b[1] + AMX_B), row = reinterpret_cast<S*>(b[1] + AMX_B + AMX_C);
         const int64_t most = AMX_CHUNKS / pairs() * CHUNK;
         plan = passes(e.segs, e.kc, least(most, AMX_DEPTH), 0);
     }
     int64_t pairs() const { return ceil_div(rows.size(), 32); }
     int64_t first_seg(int64_t pass) const { return pass / plan.pieces * plan.segs; }
     int64_t first_k(int64_t pass) const { return pass % plan.pieces * plan.depth; }
-    int64_t segs(const FloatEngine& e, int64_t pass) const {
+    int64_t segs(const SplitEngine<S>& e, int64_t pass) const {
         return least(plan.segs, e.segs - first_seg(pass));
     }
-    int64_t depth(const FloatEngine& e, int64_t pass) const {  // of one segment
+    int64_t depth(const SplitEngine<S>& e, int64_t pass) const {  // of one segment
         return least(plan.depth, e.kc - first_k(pass));
     }
 };
 
 // The rows of A in one pass: a row's segments follow each other; they are put together first where chunks
 // begin inside one.
-inline void split_rows(const FloatEngine& e, const SplitBlock& w, int64_t pass) {
+template <class S> inline void split_rows(const SplitEngine<S>& e, const SplitBlock<S>& w, int64_t pass) {
     const int64_t seg = w.first_seg(pass), segs = w.segs(e, pass);
     const int64_t k0 = w.first_k(pass), kc = w.depth(e, pass);
     const int64_t chunks = ceil_div(segs * kc, CHUNK);
@@ -248,13 +261,13 @@ inline void split_rows(const FloatEngine& e, const SplitBlock& w, int64_t pass) 
         e.pointers(e.source, w.rows.begin + r0, {1, n, 0}, w.table);
         for (int64_t i = 0; i < n; ++i) {
             const int64_t r = r0 + i;
-            char* to = w.a + r / 32 * chunks * CHUNK_BYTES + r % 32 * 64;
+            char* to = w.a + r / 32 * chunks * CHUNK_BYTES<S> + r % 32 * 64;
             for (int64_t s = 0; s < segs; ++s) {
-                const float* x = w.table[(seg + s) * n + i] + k0;
+                const S* x = w.table[(seg + s) * n + i] + k0;
                 if (even)
-                    split_row(x, kc, to + s * (kc / CHUNK) * CHUNK_BYTES);
+                    split_row(x, kc, to + s * (kc / CHUNK) * CHUNK_BYTES<S>);
                 else
-                    __builtin_memcpy(w.row + s * kc, x, kc * sizeof(float));
+                    __builtin_memcpy(w.row + s * kc, x, kc * sizeof(S));
             }
             if (!even) split_row(w.row, segs * kc, to);
         }
@@ -262,14 +275,15 @@ inline void split_rows(const FloatEngine& e, const SplitBlock& w, int64_t pass) 
 }
 
 // A tile of at most 32 rows that has NaN or infinity, once more by multiply-adds.
+template <class S>
 inline void multiply_again(
-    const FloatEngine& e, const SplitBlock& w, int64_t row, int rows, int64_t p, float* tile) {
+    const SplitEngine<S>& e, const SplitBlock<S>& w, int64_t row, int rows, int64_t p, float* tile) {
     for (int r = 0, n; r < rows; r += n, tile += n * NR) {
         n = int(least(MR1<float>, rows - r));
         e.pointers(e.source, row + r, {1, n, 0}, w.table);
-        const float* b = e.b + p * e.panel;
+        const S* b = e.b + p * e.panel;
         const char* none = reinterpret_cast<const char*>(b);
-        run_micro<float, float, float>(
+        run_micro<float, S, S>(
             n, 2, {w.table, e.segs, 0, e.kc, b, e.step, e.panel, tile, false, none, 0});
     }
 }
@@ -301,13 +315,15 @@ struct Piece {
     }
 };
 
-inline const float* piece_of_b(const FloatEngine& e, const SplitBlock& w, const Piece& at) {
+template <class S>
+inline const S* piece_of_b(const SplitEngine<S>& e, const SplitBlock<S>& w, const Piece& at) {
     return e.b + at.panel * e.panel + (w.first_seg(at.pass) * e.kc + w.first_k(at.pass)) * e.step;
 }
 
 // The split of a piece of B, which prefetches the piece after it.
-inline PanelSplit panel_split(
-    const FloatEngine& e, const SplitBlock& w, const PieceOrder& order, const Piece& at, char* to) {
+template <class S>
+inline PanelSplit<S> panel_split(
+    const SplitEngine<S>& e, const SplitBlock<S>& w, const PieceOrder& order, const Piece& at, char* to) {
     Piece after = at;
     if (!after.next(order)) after = at;
     const int64_t depth = w.segs(e, at.pass) * w.depth(e, at.pass);
@@ -315,18 +331,19 @@ inline PanelSplit panel_split(
 }
 
 // One piece of work: all rows of the block times one panel, one pass. `other` is split meanwhile.
+template <class S>
 inline void multiply_piece(
-    const FloatEngine& e, const SplitBlock& w, const Piece& at, float* c, const char* b, PanelSplit& other,
+    const SplitEngine<S>& e, const SplitBlock<S>& w, const Piece& at, float* c, const char* b, PanelSplit<S>& other,
     TileRows& shape) {
-    const int64_t total = w.rows.size(), pairs = w.pairs(), each = ceil_div(CHUNK, 6 * pairs);
+    const int64_t total = w.rows.size(), pairs = w.pairs(), each = ceil_div(CHUNK, PRODUCTS<S> * pairs);
     const int64_t chunks = ceil_div(w.segs(e, at.pass) * w.depth(e, at.pass), CHUNK), col = at.panel * NR;
     const bool single = w.plan.count == 1, last = at.pass + 1 == w.plan.count;
     const int cols = int(least(NR, e.cols - col));
     for (int64_t t = 0; t < pairs; ++t) {
         const int rows = int(least(32, total - t * 32));
-        const char* a = w.a + t * chunks * CHUNK_BYTES;
+        const char* a = w.a + t * chunks * CHUNK_BYTES<S>;
         shape.set(rows < 16 ? rows : 16, rows < 16 ? 0 : rows - 16);
-        const auto run = rows > 16 ? multiply<true> : multiply<false>;
+        const auto run = rows > 16 ? multiply<S, true> : multiply<S, false>;
         run(a, b, chunks, c, at.pass > 0, other, each);
         const int64_t row = w.rows.begin + t * 32;
         if (last) {
@@ -338,33 +355,35 @@ inline void multiply_piece(
     other.pairs(other.all);
 }
 
-inline void amx_block(const FloatEngine& e, const SplitBlock& w, Range panels, TileRows& shape) {
+template <class S>
+inline void amx_block(const SplitEngine<S>& e, const SplitBlock<S>& w, Range panels, TileRows& shape) {
     const PieceOrder order(panels, w.plan.count);
     Piece at{0, 0, order.group(0).begin}, next = at;
-    PanelSplit first = panel_split(e, w, order, at, w.b[0]);
+    PanelSplit<S> first = panel_split(e, w, order, at, w.b[0]);
     first.pairs(first.all);
     for (int64_t i = 0; i < order.count(); ++i, at = next) {
         const int64_t begin = order.group(at.group).begin;
         if (at.panel == begin && (w.plan.count > 1 || i == 0)) split_rows(e, w, at.pass);
         const bool more = next.next(order);
-        PanelSplit other = panel_split(e, w, order, more ? next : at, w.b[1 - i % 2]);
+        PanelSplit<S> other = panel_split(e, w, order, more ? next : at, w.b[1 - i % 2]);
         if (!more) other.done = other.all;
         float* c = w.plan.count == 1 ? w.c : w.c + (at.panel - begin) * AMX_ROWS * NR;
         multiply_piece(e, w, at, c, w.b[i % 2], other, shape);
     }
 }
 
-MGX_NOINLINE inline void amx_grid(const Grid& grid, const FloatEngine& e, char* scratch) {
+template <class S> MGX_NOINLINE void amx_grid(const Grid& grid, const SplitEngine<S>& e, char* scratch) {
     const int64_t total = grid.panels.size() ? grid.rows.size() : 0, blocks = ceil_div(total, AMX_ROWS);
     TileRows shape;
     for (int64_t i = 0; i < blocks; ++i) {
         const int64_t first = grid.rows.begin;
         const Range rows{first + total * i / blocks, first + total * (i + 1) / blocks};
-        amx_block(e, SplitBlock(e, scratch, rows), grid.panels, shape);
+        amx_block(e, SplitBlock<S>(e, scratch, rows), grid.panels, shape);
     }
 }
-inline bool amx_suits(const Grid& grid, const FloatEngine& e) {
-    const bool large = grid.rows.size() >= AMX_LEAST_ROWS && grid.panels.size() >= AMX_LEAST_PANELS;
+template <class S> inline bool amx_suits(const Grid& grid, const SplitEngine<S>& e) {
+    const bool large = same_v<S, half> ? e.rows >= LEAST_HALF_ROWS
+                                       : grid.rows.size() >= AMX_LEAST_ROWS && grid.panels.size() >= AMX_LEAST_PANELS;
     return e.fast && large && e.segs * e.kc >= AMX_LEAST_DEPTH && e.groups == 1 && amx_ready();
 }
 

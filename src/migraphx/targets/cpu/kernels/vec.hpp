@@ -41,6 +41,10 @@ inline constexpr int LANES = MGX_LANES;  // a macro too: whoever packs weights a
 #else
 #define MGX_BF16_WORDS 0
 #endif
+#if defined(__x86_64__) && defined(__linux__) && defined(__AVX512BW__) && \
+    (defined(__AMX_BF16__) || defined(__AMXBF16__))
+#define MGX_AMX 1
+#endif
 
 using half = _Float16;
 struct bf16 {
