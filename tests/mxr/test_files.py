@@ -136,21 +136,6 @@ def test_truncated_file(tmp_path: Path, cut: int) -> None:
         migraphx.load(tmp_path / "b.mxr")
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_mutated_file_is_refused_or_means_something(seed: int) -> None:
-    data = bytearray(migraphx.save_buffer(program()))
-    rng = np.random.default_rng(seed)
-    header = 8 + int.from_bytes(data[:8], "little")
-    for at in rng.integers(0, header, rng.integers(1, 4)):
-        data[at] = int(rng.integers(0, 256))
-    try:
-        made = migraphx.load_buffer(bytes(data))
-        made.compile(migraphx.get_target("ref"))
-    except ValueError:
-        return
-    assert made.get_output_shapes()
-
-
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     def parts():
         yield b"new"

@@ -1,6 +1,5 @@
 """What cannot be read is an error that names the place; nothing outside the model's folder is opened."""
 
-import contextlib
 import os
 from pathlib import Path
 

@@ -6,6 +6,8 @@ import copyreg
 import json
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import numpy as np
 
 from migraphx.api.functions import get_target
 from migraphx.api.program import program
+from migraphx.ir.program import Program
 from migraphx.mxr import container
 from migraphx.mxr.graph import dump
 from migraphx.mxr.graph import load as load_graph
@@ -85,10 +88,8 @@ def _check_format(format: str) -> None:
 
 
 def _from_upstream(data: bytes, name: str) -> program:
-    try:
+    with _reading(name):
         graph = parse(data)
-    except container.FileError as error:
-        raise type(error)(f"{name}: {error}") from None
     made = program()
     made._graph = lambda: graph
     return made
@@ -111,11 +112,22 @@ def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str
     return tensors, metadata
 
 
-def _options(given: dict[str, Any], name: str) -> CompileOptions:
+def _options(given: dict[str, Any]) -> CompileOptions:
     try:
         return CompileOptions.of(**given)
     except ValueError as error:
-        raise container.FileError(f"{name}: {error}") from None
+        raise container.FileError(str(error)) from None
+
+
+@contextmanager
+def _reading(name: str) -> Iterator[None]:
+    """Errors of what a file holds name the file."""
+    try:
+        yield
+    except container.FileError as error:
+        raise type(error)(f"{name}: {error}") from None
+    except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError) as error:
+        raise container.FileError(f"{name}: malformed ({error!r})") from None
 
 
 def _place(array: np.ndarray) -> tuple[Any, ...]:
@@ -126,20 +138,23 @@ def _place(array: np.ndarray) -> tuple[Any, ...]:
 def _assemble(tensors: dict[str, np.ndarray], metadata: dict[str, str], trust_code: bool, name: str) -> program:
     if metadata.get("format") != FORMAT:
         raise container.FileError(f"{name}: not a {FORMAT!r} file (its format is {metadata.get('format')!r})")
-    try:
-        made = program()
-        made._graph = lambda: load_graph(json.loads(metadata["program"]), tensors)
-        if "compiled" not in metadata:
-            made._impl  # noqa: B018  # read now, so that a damaged file is refused here
-            return made
+
+    def graph() -> Program:
+        with _reading(name):
+            return load_graph(json.loads(metadata["program"]), tensors)
+
+    made = program()
+    made._graph = graph
+    if "compiled" not in metadata:
+        made._impl  # noqa: B018  # read now, so that a damaged file is refused here
+        return made
+    with _reading(name):
         compiled = json.loads(metadata["compiled"])
-        made._options = _options(compiled["options"], name)
+        made._options = _options(compiled["options"])
         target = get_target(compiled["target"])
         own = {n: tensors[t] for n, t in compiled["tensors"].items()}
         made._executable = target.restore(compiled["data"], own, trust_code, lambda: made._impl.clone(), made._options)
-        if made._executable is None:
-            log.info("%s: its code is not in the local cache; compiling it again", name)
-            made._executable = target.compile(made._impl.clone(), made._options)
-        return made
-    except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError) as error:
-        raise container.FileError(f"{name}: malformed ({error!r})") from None
+    if made._executable is None:
+        log.info("%s: its code is not in the local cache; compiling it again", name)
+        made._executable = target.compile(made._impl.clone(), made._options)
+    return made

@@ -111,10 +111,13 @@ class Module:
 
     # ---- building ----
 
-    def add_parameter(self, name: str, shape: Shape) -> Instruction:
+    def add_parameter(self, name: str, shape: Shape, *, last: bool = False) -> Instruction:
+        """Insert before all instructions, or behind them: a reader keeps the order that it finds."""
+        if not isinstance(name, str):
+            raise TypeError(f"module {self.name!r}: the name of a parameter is no text: {name!r}")
         if name in self.parameters:
             raise ValueError(f"module {self.name!r} already has a parameter {name!r}")
-        return self._link(Instruction(Parameter(name), (), shape), self._first)
+        return self._link(Instruction(Parameter(name), (), shape), None if last else self._first)
 
     def add_literal(self, value: Any, origin: str = "") -> Instruction:
         """`value`: anything that NumPy reads as an array; it is not copied, and must not change later."""

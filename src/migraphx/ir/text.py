@@ -18,6 +18,7 @@ SHOWN_ELEMENTS = 10
 _ARRAY = r"(?:\w+_type, \{[\d, ]*\}, \{[\d, ]*\}|dynamic, \w+_type, \{(?:\[\d+, \d+, \{[\d, ]*\}\](?:, )?)*\})"
 SHAPE = re.compile(rf"{_ARRAY}|tuple_type\((?:{_ARRAY}(?:; )?)*\)")
 LINE = re.compile(r"(?P<name>\S+) = (?P<op>@\w+|[\w:]+)(?P<rest>.*?)(?: -> (?P<shape>(?:dynamic, )?\S+_type.*))?$")
+MOST_SHOWN = 300  # characters of a line in an error
 
 
 class TextError(ValueError):
@@ -148,9 +149,9 @@ class _Reader:
                 except TextError:
                     raise  # from an inner module: it names its own line
                 except KeyError as error:
-                    raise TextError(f"{line!r}: unknown name {error}") from error
-                except (ValueError, IndexError, OverflowError, MemoryError) as error:
-                    raise TextError(f"{line!r}: {error}") from error
+                    raise TextError(f"{line[:MOST_SHOWN]!r}: unknown name {error}") from error
+                except (ValueError, IndexError, OverflowError, MemoryError, RecursionError) as error:
+                    raise TextError(f"{line[:MOST_SHOWN]!r}: {error}") from error
         return module
 
     def line(self, module: Module, line: str) -> None:
@@ -162,7 +163,7 @@ class _Reader:
         if name in self.names:
             raise ValueError(f"{name} is defined twice")
         if op_name == "@param" and shape is not None:
-            self.names[name] = module._link(Instruction(Parameter(rest[1:]), (), shape), None)
+            self.names[name] = module.add_parameter(rest[1:], shape, last=True)
             return
         if op_name == "@literal" and shape is not None:
             self.names[name] = module._link(Instruction(Literal(_literal(rest, shape)), (), shape), None)

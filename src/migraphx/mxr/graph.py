@@ -113,7 +113,8 @@ class _Loading:
                 raise
             except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
                 op = line.get("op", "?") if isinstance(line, dict) else "?"
-                raise FileError(f"module {name!r}, instruction {n} ({op}): {error!r}") from None
+                why = f"{error} is missing" if isinstance(error, KeyError) else error
+                raise FileError(f"module {name!r}, instruction {n} ({op}): {why}") from None
         return module
 
     def _instruction(self, module: Module, line: dict[str, Any]) -> Instruction:
@@ -126,7 +127,7 @@ class _Loading:
             ins = Instruction(Literal(strided(flat, shape)), (), shape, origin=origin)
             return module._link(ins, None)
         if line["op"] == "@param":
-            return module._link(Instruction(Parameter(line["parameter"]), (), read_shape(line["shape"])), None)
+            return module.add_parameter(line["parameter"], read_shape(line["shape"]), last=True)
         modules = [self.module(m) for m in line.get("modules", ())]
         inputs = [self.ids[i] for i in line["inputs"]]
         given = line.get("attributes", {}).items()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import OPERATIONS, Literal, Operation, Parameter, Unsupported, operation
+from migraphx.ir.operation import OPERATIONS, Literal, Operation, Unsupported, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape, strided
 from migraphx.mxr import msgpack
@@ -103,6 +103,8 @@ class _Reading:
         for index, node in enumerate(self.modules[name]):
             where = f"module {name!r}, node {index} ({_name(node)})"
             try:
+                if node["output"] in self.instructions:
+                    raise ValueError(f"its output {node['output']!r} is made twice")
                 self.instructions[node["output"]] = self.instruction(module, node)
             except FileError:
                 raise
@@ -116,9 +118,7 @@ class _Reading:
         name, origin = node["name"], "; ".join(map(str, node.get("debug_symbols") or ()))
         given = node.get("operator") or {}
         if name == "@param":
-            if given["parameter"] in module.parameters:
-                raise ValueError(f"parameter {given['parameter']!r} is there twice")
-            return module._link(Instruction(Parameter(given["parameter"]), (), _shape(node["shape"])), None)
+            return module.add_parameter(given["parameter"], _shape(node["shape"]), last=True)
         if name == "@literal":
             value, shape = _literal(node["literal"])
             return module._link(Instruction(Literal(value), (), shape, origin=origin), None)
