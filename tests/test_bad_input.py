@@ -101,7 +101,7 @@ def text(*nodes: Node) -> str:
     return "\n".join(lines) + "\n"
 
 
-def everywhere(*nodes: Node, **tensors: np.ndarray) -> dict[str, Any]:
+def everywhere(*nodes: Node, **tensors: Any) -> dict[str, Any]:
     """The same graph on the three roads that take our operators."""
     return {"mxr": mxr(*nodes, **tensors), "json": upstream(*nodes), "text": text(*nodes)}
 
