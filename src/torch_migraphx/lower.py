@@ -21,8 +21,8 @@ from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
 import migraphx
+from torch_migraphx.decompose import decompose
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
-from torch_migraphx.fx.converters.image import Unread
 from torch_migraphx.fx.fx2mgx import MGXInterpreter, described, origin_of
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
@@ -37,7 +37,7 @@ CONVERSION_REFUSES = (NotImplementedError, ValueError, IndexError)
 
 
 class Unknown:
-    """The value of a node that runs in torch and whose shape depends on data."""
+    """The value of a node that runs in torch: a number, or a tensor whose shape depends on data."""
 
     def __init__(self, node: fx.Node) -> None:
         self.node = node
@@ -77,7 +77,7 @@ class Survey(MGXInterpreter):
         try:
             unknown = [self.env[i].node.name for i in n.all_input_nodes if isinstance(self.env[i], Unknown)]
             if unknown:
-                raise UnsupportedError(f"the shape of %{unknown[0]} depends on data")
+                raise UnsupportedError(f"%{unknown[0]}, or its shape, depends on data")
             return super().run_node(n)
         except CONVERSION_REFUSES as error:  # logged with the piece
             return self._refuse(n, str(error) or type(error).__name__)
@@ -117,14 +117,13 @@ class Survey(MGXInterpreter):
             except (UnsupportedError, RuntimeError):
                 return Unknown(n)
             return self.main.add_parameter(f"refused:{name}", shape)
-        return Unknown(n) if val is None and n.users else val
+        by_data = isinstance(val, torch.SymInt | torch.SymFloat | torch.SymBool)
+        return Unknown(n) if by_data or (val is None and n.users) else val
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         self.result = self.node.args[0]
         for n in dict.fromkeys(x for x in tree_leaves(self.result) if isinstance(x, fx.Node)):
             value = self.env[n]
-            if isinstance(value, Unread) and n not in self.refused:
-                self.refused[n] = f"the graph returns {value.why}"
             if isinstance(value, Value) and n.op.startswith("call_"):
                 self.engine_outputs.append(n)
         if not self.refused and self.engine_outputs:
@@ -156,6 +155,7 @@ def lower(
     gm = copied(gm)
     gm.graph.eliminate_dead_code()
     with_values(gm, inputs)
+    decompose(gm)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
     survey = Survey(gm, inputs, fixed, options.verbose_log)

@@ -15,7 +15,7 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_migraphx.dynamo.decompositions import decompositions
+from torch_migraphx.decompose import decompositions
 from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.strides import in_memory_order, turned_back, with_shared_memory, with_strides

@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 import migraphx
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
-from torch_migraphx.fx.converters.image import Unread
+from torch_migraphx.fx.converters import __all__ as CONVERTER_FAMILIES
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 
@@ -24,6 +24,7 @@ FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 WORDS = {"placeholder": ["@param"], "get_attr": ["@literal"]}
 CREATE = (acc_ops.full, acc_ops.arange)
 """Make a tensor from numbers alone."""
+assert CONVERTER_FAMILIES  # imported for their effect: they fill CONVERTERS
 
 
 class UnsupportedNodes(UnsupportedError):
@@ -157,9 +158,6 @@ class MGXInterpreter(fx.Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         leaves = tree_leaves((args, kwargs))
-        unread = next((x for x in leaves if isinstance(x, Unread)), None)
-        if unread is not None and target is not operator.getitem:
-            raise UnsupportedError(f"{target_name(target)} reads {unread.why}")
         known = not any(isinstance(x, Value) for x in leaves)
         if target is operator.getitem and isinstance(args[0], tuple | list | torch.Size):
             return args[0][args[1]]

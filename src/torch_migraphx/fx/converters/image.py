@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, rank, spread
 from torch_migraphx.fx.converter_registry import converter
@@ -30,7 +31,7 @@ def pool(
     ceil_mode: bool, **more: Any,
 ) -> Value:
     lengths = spread(kernel, n)
-    steps = lengths if stride is None or stride == [] else spread(stride, n)
+    steps = lengths if not stride else spread(stride, n)
     return batched(
         b, x, n,
         lambda v: b.pooling(
@@ -55,10 +56,14 @@ def _avg_pool(n: int) -> Callable[..., Value]:
         b: Builder, input: Value, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
         ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> Value:
-        if divisor_override is not None:
-            raise UnsupportedError("average pooling with divisor_override")
-        include = {"count_include_pad": count_include_pad}
-        return pool(b, input, n, "average", kernel_size, stride, padding, 1, ceil_mode, **include)
+        if divisor_override is None:
+            include = {"count_include_pad": count_include_pad}
+            return pool(b, input, n, "average", kernel_size, stride, padding, 1, ceil_mode, **include)
+        mean = pool(b, input, n, "average", kernel_size, stride, padding, 1, ceil_mode, count_include_pad=False)
+        ones = torch.ones(1, *lens(input)[-n:])
+        eager: Any = {2: F.avg_pool2d, 3: F.avg_pool3d}[n]
+        counts = eager(ones, kernel_size, stride, padding, ceil_mode, divisor_override=1)[0]
+        return b.pointwise("mul", mean, b.literal(counts / divisor_override), dtype=dtype_of(input))
 
     return avg_pool
 
@@ -71,29 +76,49 @@ converter(acc_ops.avg_pool2d, aten.avg_pool2d.default)(_avg_pool(2))
 converter(acc_ops.avg_pool3d, aten.avg_pool3d.default)(_avg_pool(3))
 
 
-class Unread:
-    """A result that only a backward reads; a graph that reads it cannot be converted."""
+def _max_pool_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
+    def max_pool_with_indices(
+        b: Builder, input: Value, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
+        dilation: Ints = 1, ceil_mode: bool = False,
+    ) -> tuple[Value, Value]:
+        y = pool(b, input, n, "max", kernel_size, stride, padding, dilation, ceil_mode)
+        lengths = spread(kernel_size, n)
+        steps = lengths if not stride else spread(stride, n)
+        taps = [
+            torch.arange(out)[:, None] * step - pad + torch.arange(k) * apart
+            for out, k, step, pad, apart in zip(
+                lens(y)[-n:], lengths, steps, spread(padding, n), spread(dilation, n), strict=True
+            )
+        ]
+        return y, _indices(b, input, taps)
 
-    def __init__(self, why: str) -> None:
-        self.why = why
+    return max_pool_with_indices
 
 
-@converter(aten.max_pool2d_with_indices.default)
-def max_pool2d_with_indices(
-    b: Builder, input: Value, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
-    ceil_mode: bool = False,
-) -> tuple[Value, Unread]:
-    y = pool(b, input, 2, "max", kernel_size, stride, padding, dilation, ceil_mode)
-    return y, Unread("the indices of the maxima of a max_pool2d")
+def _indices(b: Builder, x: Value, taps: Sequence[torch.Tensor]) -> Value:
+    """Where in the flattened spatial dimensions the maximum of each window is; dead code unless it is read.
+
+    `taps`: for each dimension, the places that the windows read {windows, places}. Those outside the image become
+    others of the window, which changes no maximum and not the first place that has it.
+    """
+    n = len(taps)
+    outer, sizes = lens(x)[:-n], lens(x)[-n:]
+    flat = torch.zeros(1, 1, dtype=torch.int64)
+    for size, places in zip(sizes, taps, strict=True):
+        inside = (places >= 0) & (places < size)
+        first = places.gather(1, inside.int().argmax(1, keepdim=True))
+        own = places.where(inside, first)
+        flat = flat.repeat_interleave(len(own), 0).repeat_interleave(own.shape[1], 1) * size + own.repeat(
+            len(flat), flat.shape[1]
+        )
+    windows = b.gather(b.view(x, [*outer, math.prod(sizes)]), b.literal(flat), axis=len(outer))
+    best = b.argmax(windows, axis=len(outer) + 1)
+    read = b.gather_elements(b.expand(b.literal(flat), lens(windows)), best, axis=len(outer) + 1)
+    return b.view(read, [*outer, *(len(places) for places in taps)])
 
 
-@converter(aten.max_pool3d_with_indices.default)
-def max_pool3d_with_indices(
-    b: Builder, input: Value, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0, dilation: Ints = 1,
-    ceil_mode: bool = False,
-) -> tuple[Value, Unread]:
-    y = pool(b, input, 3, "max", kernel_size, stride, padding, dilation, ceil_mode)
-    return y, Unread("the indices of the maxima of a max_pool3d")
+for _n, _op in ((2, aten.max_pool2d_with_indices.default), (3, aten.max_pool3d_with_indices.default)):
+    converter(_op)(_max_pool_with_indices(_n))
 
 
 # ---- adaptive pooling ----
@@ -148,6 +173,23 @@ converter(acc_ops.adaptive_max_pool2d)(_adaptive_pool(2, "max"))
 converter(acc_ops.adaptive_max_pool3d)(_adaptive_pool(3, "max"))
 
 
+def _adaptive_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
+    def adaptive_max_pool_with_indices(b: Builder, input: Value, output_size: Any) -> tuple[Value, Value]:
+        y = adaptive(b, input, n, "max", output_size)
+        taps = []
+        for size, out in zip(lens(input)[-n:], lens(y)[-n:], strict=True):
+            first = torch.arange(out) * size // out
+            count = -(-(torch.arange(out) + 1) * size // out) - first
+            taps.append(first[:, None] + torch.arange(int(count.max())).minimum(count[:, None] - 1))
+        return y, _indices(b, input, taps)
+
+    return adaptive_max_pool_with_indices
+
+
+converter(aten.adaptive_max_pool2d.default)(_adaptive_with_indices(2))
+converter(aten.adaptive_max_pool3d.default)(_adaptive_with_indices(3))
+
+
 # ---- p-norm pooling ----
 
 
@@ -181,6 +223,11 @@ def pad(b: Builder, input: Value, pad: Sequence[int], mode: str = "constant", va
     for k in range(len(pad) // 2):
         before[n - 1 - k], behind[n - 1 - k] = pad[2 * k], pad[2 * k + 1]
     x = input
+    if mode == "replicate" and min(*before, *behind) < 0:  # what is cut is repeated all the same
+        for d, size in enumerate(lens(input)):
+            places = (torch.arange(size + before[d] + behind[d]) - before[d]).clamp(0, size - 1)
+            x = b.gather(x, b.literal(places), axis=d)
+        return x
     for d in range(n):
         if before[d] < 0 or behind[d] < 0:
             x = b.cut(x, d, max(-before[d], 0), lens(x)[d] - max(-behind[d], 0))

@@ -127,8 +127,11 @@ def aten_embedding(
 
 @converter(acc_ops.gather, aten.gather.default)
 def gather(b: Builder, input: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
-    if rank(input) == 0:
-        raise UnsupportedError("gather from a 0-d tensor")
+    if 0 in lens(index):
+        return b.full(0, dtype_of(input), lens(index))
+    if rank(input) == 0 or rank(index) == 0:  # torch takes 0-d tensors for vectors of one
+        whole, places = (b.view(x, lens(x) or [1]) for x in (input, index))
+        return b.view(b.gather(whole, places, axis=0), lens(index))
     d = axis(dim, rank(input))
     return b.gather_elements(_inside(b, input, index, d), index, axis=d)
 
@@ -151,9 +154,39 @@ def scatter_add(b: Builder, input: Value, dim: int, index: Value, src: Value) ->
     return _scatter(b, "scatter_add", input, dim, index, src)
 
 
+@converter(aten.scatter.reduce, named(aten.scatter.value_reduce, value="src"))
+def scatter_with(b: Builder, input: Value, dim: int, index: Value, src: Operand, reduce: str) -> Value:
+    words = {"add": "scatter_add", "multiply": "scatter_mul"}
+    return _scatter(b, words[reduce], input, dim, index, src)
+
+
+@converter(aten.scatter_reduce.two)
+def scatter_reduce(
+    b: Builder, input: Value, dim: int, index: Value, src: Value, reduce: str, include_self: bool = True
+) -> Value:
+    dtype, x = dtype_of(input), input
+    limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    low, high = (-math.inf, math.inf) if dtype.is_floating_point else (limits.min, limits.max)
+    neutral = {"sum": 0, "mean": 0, "prod": 1, "amax": low, "amin": high}[reduce]
+    word = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}[reduce]
+    if not include_self:
+        x = _scatter(b, "scatter_none", x, dim, index, neutral)
+    x = _scatter(b, f"scatter_{word}", x, dim, index, src)
+    if reduce != "mean":
+        return x
+    counts = _scatter(b, "scatter_add", b.full(int(include_self), torch.int64, lens(x)), dim, index, 1)
+    counts = b.pointwise("max", counts, 1)
+    divide = "div" if dtype.is_floating_point else "floor_divide"
+    return b.pointwise(divide, x, counts, dtype=dtype)
+
+
 def _scatter(b: Builder, operator: str, x: Value, dim: int, index: Value, src: Operand) -> Value:
-    if rank(x) == 0 or rank(index) != rank(x):
-        raise UnsupportedError("a scatter with an index of another rank")
+    if 0 in lens(index):
+        return x
+    if 0 in (rank(x), rank(index)):  # torch takes 0-d tensors for vectors of one
+        values = b.view(src, lens(src) or [1]) if isinstance(src, Value) else src
+        x1, index1 = b.view(x, lens(x) or [1]), b.view(index, lens(index) or [1])
+        return b.view(_scatter(b, operator, x1, 0, index1, values), lens(x))
     d = axis(dim, rank(x))
     if isinstance(src, Value) and rank(src) == rank(x):
         for k, n in enumerate(lens(index)):
@@ -186,9 +219,61 @@ def slice_scatter(
 ) -> Value:
     d = axis(dim, rank(input))
     first, last, step = slice(start, end, step).indices(lens(input)[d])
-    if step != 1:
-        raise UnsupportedError("slice_scatter with a step")
-    return _replaced(b, input, src, d, first, max(first, last))
+    if step == 1:
+        return _replaced(b, input, src, d, first, max(first, last))
+    shape = [n if k == d else 1 for k, n in enumerate(lens(input))]
+    own = torch.arange(lens(input)[d])
+    written = ((own >= first) & (own < last) & ((own - first) % step == 0)).reshape(shape)
+    source = ((own - first) // step).clamp(0, max(lens(src)[d] - 1, 0))
+    if not written.any():
+        return input
+    spread = b.gather(b.cast(src, dtype_of(input)), b.literal(source), axis=d)
+    return b.where(b.expand(b.literal(written), lens(input)), b.expand(spread, lens(input)), input)
+
+
+@converter(aten.diagonal_scatter.default)
+def diagonal_scatter(
+    b: Builder, input: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Value:
+    first, second = axis(dim1, rank(input)), axis(dim2, rank(input))
+    own = lens(input)
+    rows, columns = torch.arange(own[first])[:, None], torch.arange(own[second])
+    written = columns - rows == offset
+    if not written.any():
+        return input
+    source = (rows.minimum(columns) + written * 0).clamp(0, lens(src)[-1] - 1)
+    spread = b.gather(b.cast(src, dtype_of(input)), b.literal(source), axis=rank(src) - 1)  # {..., rows, columns}
+    rest = [d for d in range(rank(input)) if d not in (first, second)]
+    order = [*rest, first, second]
+    spread = b.permute(spread, [order.index(d) for d in range(rank(input))])
+    shape = [own[d] if d in (first, second) else 1 for d in range(rank(input))]
+    mask = (written if first < second else written.t()).reshape(shape)
+    return b.where(b.expand(b.literal(mask.contiguous()), own), spread, input)
+
+
+@converter(aten.put.default)
+def put(b: Builder, input: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
+    """`source` at the places `index` of the flattened input; of equal places torch may take any."""
+    count, places = math.prod(lens(input)), math.prod(lens(index))
+    if not places:
+        return input
+    flat, at, values = b.view(input, [count]), b.view(index, [places]), b.view(source, [places])
+    return b.view((b.scatter_add if accumulate else b.scatter_none)(flat, at, values, axis=0), lens(input))
+
+
+@converter(aten.masked_scatter.default)
+def masked_scatter(b: Builder, input: Value, mask: Value, source: Value) -> Value:
+    """The elements of `source` in order, where the mask says so."""
+    sizes = torch.broadcast_shapes(lens(input), lens(mask))
+    count = math.prod(sizes)
+    if not count or not math.prod(lens(source)):
+        return b.expand(input, sizes)
+    flat = b.view(b.expand(mask, sizes), [count])
+    which = b.pointwise("sub", b.prefix_scan_sum(b.cast(flat, torch.int64), axis=0), 1)
+    values = b.view(source, [math.prod(lens(source))])
+    # Below 0 nothing is taken; above, where the mask takes more than there is, the gather says so.
+    taken = b.gather(values, b.where(flat, which, b.full(0, torch.int64, [count])), axis=0)
+    return b.where(b.expand(mask, sizes), b.view(taken, sizes), b.expand(input, sizes))
 
 
 def _replaced(b: Builder, x: Value, middle: Value, dim: int, start: int, end: int) -> Value:

@@ -44,6 +44,21 @@ def baddbmm(b: Builder, input: Value, batch1: Value, batch2: Value, beta: float 
     return b.addmm(input, batch1, batch2, beta=float(beta), alpha=float(alpha))
 
 
+@converter(aten.addmv.default)
+def addmv(b: Builder, input: Value, mat: Value, vec: Value, beta: float = 1, alpha: float = 1) -> Value:
+    column, term = (b.view(x, [*lens(x), 1]) for x in (vec, input))
+    return b.view(addmm(b, term, mat, column, beta, alpha), [lens(mat)[0]])
+
+
+@converter(aten.addbmm.default)
+def addbmm(b: Builder, input: Value, batch1: Value, batch2: Value, beta: float = 1, alpha: float = 1) -> Value:
+    """The sum over the batch is one product of matrices laid side by side."""
+    batch, rows, depth = lens(batch1)
+    beside = b.view(b.permute(batch1, [1, 0, 2]), [rows, batch * depth])
+    below = b.view(batch2, [batch * depth, lens(batch2)[2]])
+    return addmm(b, input, beside, below, beta, alpha)
+
+
 @converter(acc_ops.bilinear, aten.bilinear.default)
 def bilinear(b: Builder, input1: Value, input2: Value, weight: Value, bias: Value | None = None) -> Value:
     """x1 @ weight[o] for every o, then the products with x2 summed."""

@@ -186,6 +186,14 @@ def local_response_norm(
     b: Builder, input: Value, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
 ) -> Value:
     """torch's window starts size // 2 channels before, one earlier than ONNX's where `size` is even."""
-    if size % 2 == 0:
-        raise UnsupportedError("local_response_norm of an even size")
-    return b.lrn(input, alpha=float(alpha), beta=float(beta), bias=float(k), size=size)
+    if size % 2 == 1:
+        return b.lrn(input, alpha=float(alpha), beta=float(beta), bias=float(k), size=size)
+    n, channels = rank(input), lens(input)[1]
+    before, behind = [0] * n, [0] * n
+    before[1], behind[1] = size // 2, (size - 1) // 2
+    wide = b.pad(b.mul(input, input), pads=[*before, *behind])
+    total = b.cut(wide, 1, 0, channels)
+    for j in range(1, size):
+        total = b.add(total, b.cut(wide, 1, j, j + channels))
+    inner = b.pointwise("add", b.pointwise("mul", total, alpha / size), k)
+    return b.div(input, b.pointwise("pow", inner, beta))

@@ -312,6 +312,30 @@ def xlogy(b: Builder, input: Operand, other: Operand) -> Value:
     return b.where(none, zero, b.mul(x, b.log(y)))
 
 
+@converter(aten.signbit.default)
+def signbit(b: Builder, input: Value) -> Value:
+    """Whether the sign's bit is set: of -0.0 and of negative NaN as well."""
+    dtype = dtype_of(input)
+    if dtype == torch.bool:
+        return b.full(False, torch.bool, lens(input))
+    bits = {torch.float16: "int16", torch.bfloat16: "int16", torch.float32: "int32", torch.float64: "int64"}
+    whole = b.bit_cast(input, target_type=bits[dtype]) if dtype in bits else input
+    return b.pointwise("less", whole, 0)
+
+
+@converter(aten.copysign.Tensor, aten.copysign.Scalar)
+def copysign(b: Builder, input: Value, other: Operand) -> Value:
+    x, y = b.broadcast_all(input, other, dtype=float_dtype(input, other))
+    size = b.abs(x)
+    return b.where(signbit(b, y), b.neg(size), size)
+
+
+@converter(aten.ldexp.Tensor)
+def ldexp(b: Builder, input: Value, other: Value) -> Value:
+    """torch's own form: x * 2 ** y."""
+    return mul(b, input, pow(b, 2.0, other))
+
+
 # ---- comparisons and logic ----
 
 

@@ -29,7 +29,7 @@ Dims = int | Sequence[int] | None
 def reduced(b: Builder, operator: str, x: Value, dim: Dims, keepdim: bool) -> Value:
     """One of the engine's reductions along `dim` (all axes where None), whose axes go unless `keepdim`."""
     along = axes(dim, rank(x))
-    if not along:
+    if rank(x) == 0:
         return x
     y = getattr(b, operator)(x, axes=along)
     return y if keepdim else b.squeeze(y, axes=along)
@@ -142,7 +142,7 @@ def count_nonzero(b: Builder, input: Value, dim: Dims = None) -> Value:
 
 def variance(b: Builder, x: Value, dim: Dims, correction: float | None, keepdim: bool) -> Value:
     if rank(x) == 0:
-        raise UnsupportedError("the variance of a 0-d tensor")
+        return b.view(variance(b, b.view(x, [1]), 0, correction, False), [])
     free = 1 if correction is None else correction
     return b.var(x, axes=axes(dim, rank(x)), correction=free, keepdims=keepdim)
 
@@ -191,6 +191,13 @@ def vector_norm(
     return _norm(b, b.cast(input, dtype or dtype_of(input)), float(ord), dim, keepdim)
 
 
+@converter(aten._cdist_forward.default)
+def cdist(b: Builder, x1: Value, x2: Value, p: float, compute_mode: int | None) -> Value:
+    """Norms of all differences: never by a matrix product, which loses digits where points are near."""
+    first, second = b.unsqueeze(x1, axes=[rank(x1) - 1]), b.unsqueeze(x2, axes=[rank(x2) - 2])
+    return _norm(b, b.pointwise("sub", first, second), p, -1, False)
+
+
 # ---- scans and order ----
 
 
@@ -216,7 +223,8 @@ def topk(
 ) -> tuple[Value, Value]:
     """In order even where `sorted` is False, which allows any order."""
     if rank(input) == 0:
-        raise UnsupportedError("topk of a 0-d tensor")
+        pair = topk(b, b.view(input, [1]), k, 0, largest)
+        return (b.view(pair[0], []), b.view(pair[1], [])) if k else pair
     return _tuple(b, b.topk(input, k=k, axis=axis(dim, rank(input)), largest=largest))
 
 

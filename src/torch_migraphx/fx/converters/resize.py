@@ -20,6 +20,7 @@ PADDING = ("zeros", "border", "reflection")
 """What the numbers of aten::grid_sampler mean."""
 
 NEAREST = {"nearest": "asymmetric", "nearest-exact": "tf_half_pixel_for_nn"}
+ANTIALIASED = {"bilinear": aten._upsample_bilinear2d_aa.default, "bicubic": aten._upsample_bicubic2d_aa.default}
 SMOOTH = {"linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
 
 
@@ -51,27 +52,45 @@ def interpolate(
     align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False,
 ) -> Value:
     n = rank(input) - 2
-    if antialias:
-        raise UnsupportedError("interpolate with antialias")
     scales: list[float | None] = [None] * n
     if size is None:
         factors = [float(s) for s in ([scale_factor] * n if isinstance(scale_factor, int | float) else scale_factor)]
         size = [math.floor(k * s) for k, s in zip(lens(input)[2:], factors, strict=True)]
         scales = [None] * n if recompute_scale_factor else list(factors)
+    if antialias:
+        wanted = [size] * n if isinstance(size, int) else list(size)
+        return antialiased(b, input, wanted, scales, mode, bool(align_corners))
     sizes = spread(size, n)
     if mode == "area":
         return adaptive(b, input, n, "average", sizes)
     return resized(b, input, sizes, scales, mode, bool(align_corners))
 
 
-def _upsample(mode: str, n: int) -> Callable[..., Value]:
+def antialiased(
+    b: Builder, x: Value, sizes: Sequence[int], scales: Sequence[float | None], mode: str, align_corners: bool
+) -> Value:
+    """A product with a matrix of weights along each axis; torch gives the weights, as its answer for unit images."""
+    eager = ANTIALIASED.get(mode)
+    own = dtype_of(x)
+    if eager is None or not own.is_floating_point or len(sizes) != 2:
+        raise UnsupportedError(f"{mode} interpolation with antialias of {own}")
+    wide = torch.float64 if own == torch.float64 else torch.float32
+    weights = [
+        eager(torch.eye(n, dtype=wide)[None, None], [out, n], align_corners, scale, None)[0, 0]
+        for n, out, scale in zip(lens(x)[2:], sizes, scales, strict=True)
+    ]
+    rows = b.matmul(b.literal(weights[0].contiguous()), b.cast(x, wide))
+    return b.cast(b.matmul(rows, b.literal(weights[1].t().contiguous())), own)
+
+
+def _upsample(mode: str, n: int, antialias: bool = False) -> Callable[..., Value]:
     """The `vec` overloads: an output size, or one scale for each dimension."""
 
     def upsample(
         b: Builder, input: Value, output_size: Sequence[int] | None = None,
         scale_factors: Sequence[float] | None = None, align_corners: bool = False,
     ) -> Value:
-        return interpolate(b, input, output_size, scale_factors, mode, align_corners)
+        return interpolate(b, input, output_size, scale_factors, mode, align_corners, antialias=antialias)
 
     return upsample
 
@@ -87,13 +106,13 @@ def _nearest(mode: str, n: int) -> Callable[..., Value]:
     return nearest
 
 
-def _smooth(mode: str, n: int) -> Callable[..., Value]:
+def _smooth(mode: str, n: int, antialias: bool = False) -> Callable[..., Value]:
     def smooth(
         b: Builder, input: Value, output_size: Sequence[int], align_corners: bool, scales: float | None = None,
         scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None,
     ) -> Value:
         given = [scales] if n == 1 else [scales_d, scales_h, scales_w][-n:]
-        return resized(b, input, output_size, given, mode, align_corners)
+        return (antialiased if antialias else resized)(b, input, output_size, given, mode, align_corners)
 
     return smooth
 
@@ -107,6 +126,10 @@ for _word, _n in (("linear1d", 1), ("bilinear2d", 2), ("trilinear3d", 3), ("bicu
     _op = getattr(aten, f"upsample_{_word}")
     converter(_op.default)(_smooth(_word[:-2], _n))
     converter(_op.vec)(_upsample(_word[:-2], _n))
+for _mode in ANTIALIASED:
+    _op = getattr(aten, f"_upsample_{_mode}2d_aa")
+    converter(_op.default)(_smooth(_mode, 2, True))
+    converter(_op.vec)(_upsample(_mode, 2, True))
 
 
 @converter(

@@ -125,6 +125,17 @@ def diagonal(b: Builder, input: Value, offset: int = 0, dim1: int = 0, dim2: int
     return b.gather(b.view(x, [*outer, rows * columns]), b.literal(places), axis=len(outer))
 
 
+@converter(aten.unfold.default, aten.unfold_copy.default)
+def unfold(b: Builder, input: Value, dimension: int, size: int, step: int) -> Value:
+    """Windows of `size` elements along a dimension, each `step` behind the last; their elements come last."""
+    if rank(input) == 0:
+        return b.view(input, [1]) if size else b.full(0, dtype_of(input), [0])
+    d = axis(dimension, rank(input))
+    places = torch.arange(0, lens(input)[d] - size + 1, step)[:, None] + torch.arange(size)
+    windows = b.gather(input, b.literal(places), axis=d)
+    return b.permute(windows, [*(k for k in range(rank(input) + 1) if k != d + 1), d + 1])
+
+
 def _dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
     """The dimensions in the order in which they fill memory without gaps; None where they do not."""
     order = sorted(range(len(sizes)), key=lambda d: (sizes[d] > 1, -strides[d]))
@@ -211,6 +222,10 @@ def triu(b: Builder, input: Value, diagonal: int = 0) -> Value:
 
 @converter(acc_ops.tile, named(aten.repeat.default, repeats="dims"), aten.tile.default)
 def tile(b: Builder, input: Value, dims: Sequence[int]) -> Value:
+    if 0 in dims:
+        own = (1,) * (len(dims) - rank(input)) + lens(input)
+        times = (1,) * (rank(input) - len(dims)) + tuple(dims)
+        return b.full(0, dtype_of(input), [n * k for n, k in zip(own, times, strict=True)])
     return b.tile(input, repeats=list(dims)) if any(n != 1 for n in dims) or len(dims) > rank(input) else input
 
 

@@ -152,6 +152,14 @@ BY_TARGET: dict[str, list[Sample]] = {  # converters that are made in a loop, by
         ]
         for w, n in (("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2))
     },
+    **{
+        f"_upsample_{w}2d_aa": [
+            {"input": f(2, 3, 9, 8), "output_size": (4, 3), "align_corners": True},
+            {"input": f(2, 3, 9, 8), "output_size": (5, 11), "align_corners": False},
+            {"input": f(1, 2, 9, 8), "output_size": None, "align_corners": False, "scale_factors": [0.4, 0.7]},
+        ]
+        for w in ("bilinear", "bicubic")
+    },
 }
 
 

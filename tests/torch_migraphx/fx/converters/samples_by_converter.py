@@ -33,9 +33,18 @@ from tests.torch_migraphx.fx.converters.samples import (
     recurrent,
 )
 
+BOUNDS = torch.tensor([-1.0, 0.5, 0.5, 0.75, 2.0])
 GRID3D = {"input": f(2, 3, 5, 4, 3), "grid": f(2, 3, 2, 3, 3, low=-1.4, high=1.4), "align_corners": False}
 
 BY_CONVERTER: dict[str, list[Sample]] = {
+    "matmul.addmv": [{"input": f(3), "mat": f(3, 4), "vec": f(4), "beta": 0.5, "alpha": 2.0}],
+    "matmul.addbmm": [{"input": f(3, 5), "batch1": f(2, 3, 4), "batch2": f(2, 4, 5), "beta": 0.5, "alpha": 2.0}],
+    "pointwise.signbit": [{"input": NAN}, {"input": f(3, dtype=torch.float16)}, {"input": i(4)}],
+    "pointwise.copysign": [{"input": f(6), "other": NAN}, {"input": i(4), "other": f(4)}, {"input": f(3), "other": -1}],
+    "pointwise.ldexp": [{"input": f(4), "other": i(4)}],
+    "reduction.cdist": [
+        {"x1": f(2, 5, 3), "x2": f(2, 4, 3), "p": p, "compute_mode": None} for p in (0.0, 1.0, 2.0, 3.0, math.inf)
+    ],
     "activation.relu": ACT,
     "activation.hardtanh": [*ACT, {"input": f(4), "min_val": -0.5, "max_val": 0.7}],
     "activation.relu6": ACT,
@@ -168,8 +177,15 @@ BY_CONVERTER: dict[str, list[Sample]] = {
         GRID3D | {"mode": 0, "padding_mode": 1},
         GRID3D | {"mode": "nearest", "padding_mode": "zeros"},
     ],
-    "image.max_pool2d_with_indices": POOL[2],
-    "image.max_pool3d_with_indices": POOL[3],
+    "image.max_pool_with_indices": [
+        *POOL[2],
+        *POOL[3],
+        {"input": X4, "kernel_size": [3, 3], "stride": [1, 2], "padding": [1, 1], "dilation": [2, 1]},
+    ],
+    "image.adaptive_max_pool_with_indices": [
+        {"input": f(2, 3, 7, 6), "output_size": [3, 4]},
+        {"input": f(3, 7, 6, 5), "output_size": [7, 2, 3]},
+    ],
     "image.pad": [
         {"input": X4, "pad": [1, 2]},
         {"input": X4, "pad": [1, 2, 0, 3], "value": 1.5},
@@ -226,9 +242,36 @@ BY_CONVERTER: dict[str, list[Sample]] = {
         SIZES | {"dim": 2, "index": torch.tensor([[[0, 3]]]), "src": 7.0},
     ],
     "indexing.scatter_add": [SIZES | {"dim": 1, "index": i(1, 3, 4, low=0, high=3), "src": f(2, 3, 4)}],
+    "indexing.scatter_with": [
+        SIZES | {"dim": 1, "index": i(2, 1, 4, low=0, high=3), "src": f(2, 3, 4), "reduce": "add"},
+        SIZES | {"dim": -1, "index": i(2, 3, 2, low=0, high=4), "src": 2.5, "reduce": "multiply"},
+        {"input": torch.tensor(2.0), "dim": 0, "index": torch.tensor(0), "src": torch.tensor(3.0), "reduce": "add"},
+    ],
+    "indexing.scatter_reduce": [
+        {"input": x, "dim": 0, "index": i(5, 3, low=0, high=4), "src": src, "reduce": word, "include_self": own}
+        for word in ("sum", "prod", "mean", "amax", "amin")
+        for x, src, own in ((f(4, 3), f(5, 3), True), (i(4, 3), i(5, 3), False))
+    ],
+    "indexing.diagonal_scatter": [
+        {"input": f(4, 5), "src": f(4)},
+        {"input": f(4, 3, 5), "src": f(3, 2), "offset": -2, "dim1": 0, "dim2": 2},
+        {"input": f(4, 3, 5), "src": f(3, 3), "offset": 1, "dim1": 2, "dim2": 0},
+    ],
+    "indexing.put": [
+        SIZES | {"index": torch.tensor([[0, -1], [7, 3]]), "source": f(2, 2)},
+        SIZES | {"index": torch.tensor([1, 1, -23]), "source": f(3), "accumulate": True},
+    ],
+    "indexing.masked_scatter": [
+        SIZES | {"mask": m(2, 3, 4), "source": f(30)},
+        {"input": i(3, 4), "mask": m(4), "source": i(12)},
+    ],
     "indexing.one_hot": [{"input": i(2, 3, low=0, high=4), "num_classes": 5}],
     "indexing.select_scatter": [SIZES | {"src": f(2, 4), "dim": 1, "index": 1}],
-    "indexing.slice_scatter": [SIZES | {"src": f(2, 2, 4), "dim": 1, "start": 1}, SIZES | {"src": f(2, 3, 4)}],
+    "indexing.slice_scatter": [
+        SIZES | {"src": f(2, 2, 4), "dim": 1, "start": 1},
+        SIZES | {"src": f(2, 3, 4)},
+        {"input": f(2, 7), "src": f(2, 2), "dim": -1, "start": 1, "end": 6, "step": 3},
+    ],
     "indexing.index_put": [
         {"input": f(4, 5), "indices": [torch.tensor([0, 2])], "values": f(2, 5)},
         {"input": f(4, 5), "indices": [torch.tensor([0, 2]), torch.tensor([1, 1])], "values": f(2), "accumulate": True},
@@ -507,6 +550,35 @@ BY_CONVERTER: dict[str, list[Sample]] = {
         {"input": f(2, 3, 4).permute(2, 0, 1), "size": [4, 3, 2], "stride": [1, 4, 12]},
         {"input": f(4, 3).t(), "size": [3, 3], "stride": [3, 1], "storage_offset": 2},
         {"input": f(3, 1, 4), "size": [5, 2], "stride": [2, 1]},
+    ],
+    "shape.unfold": [
+        {"input": f(2, 7, 3), "dimension": 1, "size": 3, "step": 2},
+        {"input": f(5), "dimension": -1, "size": 5, "step": 1},
+    ],
+    "order.searchsorted": [
+        {"sorted_sequence": BOUNDS, "input": f(3, 4)},
+        {"sorted_sequence": BOUNDS, "input": 0.5, "right": True},
+        {"sorted_sequence": BOUNDS, "input": torch.tensor([0.5, math.nan, math.inf]), "right": True, "out_int32": True},
+        {"sorted_sequence": f(2, 7).sort(-1)[0], "input": f(2, 3), "side": "right"},
+        {"sorted_sequence": f(2, 7), "input": f(2, 3), "sorter": f(2, 7).argsort(-1)},
+        {"sorted_sequence": torch.tensor([1, 4, 4, 9]), "input": i(2, 5)},
+    ],
+    "order.kthvalue": [{"input": f(3, 5), "k": 2}, {"input": f(3, 5), "k": 3, "dim": 0, "keepdim": True}],
+    **each(
+        ["order.median_along", "order.nanmedian_along"],
+        [
+            {"input": f(3, 6), "dim": 1},
+            {"input": f(4, 3), "dim": 0, "keepdim": True},
+            {"input": NAN.reshape(2, 3), "dim": 1},
+            {"input": torch.tensor(1.5), "dim": 0},
+        ],
+    ),
+    "order.median": [{"input": f(3, 6)}, {"input": NAN}, {"input": i(7)}],
+    "order.running": [
+        {"input": f(3, 6), "dim": 1},
+        {"input": torch.tensor([1.0, 3, 3, math.nan, 5]), "dim": 0},
+        {"input": m(6), "dim": 0},
+        {"input": i(4, 3), "dim": 0},
     ],
     "shape.unbind": [SIZES, SIZES | {"dim": -1}],
     "recurrent.lstm": recurrent(4, 2),

@@ -101,3 +101,16 @@ def test_answers_of_a_library_class(trace: Any) -> None:
     want = model(ids)
     assert gm.meta["output_class"] is type(want)
     assert relative_error(gm(ids)["pooler_output"].detach(), want.pooler_output.detach()) < MODEL_ERROR
+
+
+def test_a_model_that_reads_what_its_hooks_collect() -> None:
+    """Segformer's head takes the hidden states that transformers' own hooks keep."""
+    import_torchvision()  # which transformers imports with it
+    sizes = {"hidden_sizes": [8, 16], "depths": [1, 1], "num_attention_heads": [1, 2], "decoder_hidden_size": 16}
+    config = transformers.SegformerConfig(num_encoder_blocks=2, sr_ratios=[2, 1], mlp_ratios=[2, 2], **sizes)
+    config.patch_sizes, config.strides = [7, 3], [4, 2]
+    model, x = transformers.SegformerForSemanticSegmentation(config).eval(), torch.randn(1, 3, 32, 32)
+    for _ in range(2):  # the second time the hooks are there from the start
+        gm = acc_tracer.trace(model, [x])
+        assert {n.op for n in gm.graph.nodes} == {"placeholder", "get_attr", "call_function", "output"}
+        assert relative_error(gm(x)["logits"].detach(), model(x).logits.detach()) < MODEL_ERROR

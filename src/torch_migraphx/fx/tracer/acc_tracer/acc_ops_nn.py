@@ -77,7 +77,9 @@ def outer_mapper(b: NodeBuilder, input: Any, vec2: Any) -> Any:
 
 @acc_mapper(torch.addmv, "addmv")
 def addmv_mapper(b: NodeBuilder, input: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """beta * input + alpha * mat @ vec"""
+    """beta * input + alpha * mat @ vec, in integers by whole factors."""
+    if not b.dtype(input).is_floating_point:
+        beta, alpha = int(beta), int(alpha)
     product = b(matmul, input=mat, other=vec)
     scaled = product if alpha == 1 else b(mul, input=product, other=alpha)
     bias = input if beta == 1 else b(mul, input=input, other=beta)

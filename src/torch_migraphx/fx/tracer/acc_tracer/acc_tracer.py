@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 # What fake tensors can't answer; the node is kept and its shape is unknown.
 _UNKNOWN = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException)
 
+# Hooks by which transformers' models collect what their own forward reads or returns: part of the trace.
+TRACED_HOOKS = ("transformers.utils.output_capturing",)
+
 # fx patches nn.Module while it traces.
 _trace_lock = threading.RLock()
 
@@ -91,7 +94,8 @@ class AccRewritingTracer(fx.Tracer):
         """Leaf: the caller's leaf modules, scripted modules, and modules whose hooks would be lost."""
         if isinstance(m, (torch.jit.ScriptModule, *self._leaf_modules)):
             return True
-        return bool(m._forward_hooks or m._forward_pre_hooks)
+        hooks = [*m._forward_hooks.values(), *m._forward_pre_hooks.values()]
+        return any(getattr(hook, "__module__", None) not in TRACED_HOOKS for hook in hooks)
 
     def call_module(
         self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -141,6 +145,8 @@ class AccRewritingTracer(fx.Tracer):
         """A value as an argument in the graph; tensors become get_attr nodes, one for each tensor."""
         if not isinstance(a, torch.Tensor):
             return super().create_arg(a)
+        if isinstance(a, torch._subclasses.FakeTensor):
+            raise AccTraceError("forward reads what a hook of a leaf module kept; use torch.compile")
         if id(a) not in self._constants:
             name = self._attribute_names.get(id(a))
             node = self.create_node("get_attr", name, (), {}) if name else super().create_arg(a)
