@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from inspect import signature
+from typing import Any, Concatenate, ParamSpec
 
 from migraphx.api.program import program
 from migraphx.api.shape import dynamic_dimension
@@ -17,10 +20,18 @@ from migraphx.onnx.importer import operators
 from migraphx.onnx.model import read, read_buffer
 
 Dim = int | dynamic_dimension
+Given = ParamSpec("Given")
+
+
+@dataclass(frozen=True)
+class Serialized:
+    """A model in memory, in place of its file."""
+
+    model: bytes
 
 
 def parse_onnx(
-    filename: str | os.PathLike[str],
+    filename: str | os.PathLike[str] | Serialized,
     default_dim_value: int = 1,
     map_input_dims: Mapping[str, Any] | None = None,
     skip_unknown_operators: bool = False,
@@ -50,77 +61,11 @@ def parse_onnx(
     Weights are views of the mapped file (copies where they are not aligned): it must not be written to while
     the program is in use. OnnxError (a ValueError) names the file and the node; FileNotFoundError.
     """
-    options = _options(
-        default_dim_value,
-        map_input_dims,
-        dim_params,
-        skip_unknown_operators,
-        max_loop_iterations,
-        limit_max_iterations,
-        use_debug_symbols,
-        output_names,
-        default_dyn_dim_value,
-        map_dyn_input_dims,
-    )
-    return _program(read(filename, external_data_path), options, print_program_on_error)
-
-
-def parse_onnx_buffer(
-    onnx_buffer: bytes,
-    default_dim_value: int = 1,
-    map_input_dims: Mapping[str, Any] | None = None,
-    skip_unknown_operators: bool = False,
-    print_program_on_error: bool = False,
-    max_loop_iterations: int = 10,
-    limit_max_iterations: int = 65535,
-    dim_params: Mapping[str, Dim] | None = None,
-    use_debug_symbols: bool = False,
-    external_data_path: str = "",
-    output_names: Sequence[str] = (),
-    default_dyn_dim_value: dynamic_dimension | None = None,
-    map_dyn_input_dims: Mapping[str, Sequence[Dim]] | None = None,
-) -> program:
-    """As `parse_onnx`, from a serialized ModelProto; external data needs `external_data_path`."""
-    options = _options(
-        default_dim_value,
-        map_input_dims,
-        dim_params,
-        skip_unknown_operators,
-        max_loop_iterations,
-        limit_max_iterations,
-        use_debug_symbols,
-        output_names,
-        default_dyn_dim_value,
-        map_dyn_input_dims,
-    )
-    return _program(read_buffer(onnx_buffer, external_data_path), options, print_program_on_error)
-
-
-def get_onnx_operators() -> list[str]:
-    """The names of the operators that `parse_onnx` converts."""
-    return operators()
-
-
-def _options(
-    default_dim_value: int,
-    map_input_dims: Mapping[str, Any] | None,
-    dim_params: Mapping[str, Dim] | None,
-    skip_unknown_operators: bool,
-    max_loop_iterations: int,
-    limit_max_iterations: int,
-    use_debug_symbols: bool,
-    output_names: Sequence[str],
-    default_dyn_dim_value: dynamic_dimension | None,
-    map_dyn_input_dims: Mapping[str, Sequence[Dim]] | None,
-) -> Options:
     if default_dyn_dim_value is not None and default_dim_value != 1:
         raise ValueError("give default_dim_value or default_dyn_dim_value, not both")
-    if twice := set(map_input_dims or {}) & set(map_dyn_input_dims or {}):
-        raise ValueError(f"map_input_dims and map_dyn_input_dims both give {min(twice)!r}")
-    dims = {**(map_input_dims or {}), **(map_dyn_input_dims or {})}
-    return Options(
+    options = Options(
         default_dim_value=_dim(default_dim_value if default_dyn_dim_value is None else default_dyn_dim_value),
-        map_input_dims={n: _lens(d) for n, d in dims.items()},
+        map_input_dims=_whole_shapes(map_input_dims or {}, map_dyn_input_dims or {}),
         dim_params={n: _dim(d) for n, d in (dim_params or {}).items()},
         skip_unknown_operators=skip_unknown_operators,
         max_loop_iterations=max_loop_iterations,
@@ -128,6 +73,33 @@ def _options(
         use_debug_symbols=use_debug_symbols,
         output_names=tuple(output_names),
     )
+    read_from = partial(read_buffer, filename.model) if isinstance(filename, Serialized) else partial(read, filename)
+    return _program(read_from(external_data_path), options, print_program_on_error)
+
+
+def _from_memory(parse: Callable[Concatenate[Any, Given], program]) -> Callable[Concatenate[bytes, Given], program]:
+    def parse_onnx_buffer(onnx_buffer: bytes, *args: Given.args, **named: Given.kwargs) -> program:
+        """As `parse_onnx`, from a serialized ModelProto; external data needs `external_data_path`."""
+        return parse(Serialized(onnx_buffer), *args, **named)
+
+    source, *options = signature(parse).parameters.values()
+    taken = [source.replace(name="onnx_buffer", annotation="bytes"), *options]
+    parse_onnx_buffer.__signature__ = signature(parse).replace(parameters=taken)  # type: ignore[attr-defined]
+    return parse_onnx_buffer
+
+
+parse_onnx_buffer = _from_memory(parse_onnx)
+
+
+def get_onnx_operators() -> list[str]:
+    """The names of the operators that `parse_onnx` converts."""
+    return operators()
+
+
+def _whole_shapes(static: Mapping[str, Any], ranges: Mapping[str, Any]) -> dict[str, Any]:
+    if twice := static.keys() & ranges.keys():
+        raise ValueError(f"map_input_dims and map_dyn_input_dims both give {min(twice)!r}")
+    return {name: _lens(dims) for name, dims in {**static, **ranges}.items()}
 
 
 def _lens(dims: Any) -> Any:
