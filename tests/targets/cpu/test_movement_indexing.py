@@ -46,6 +46,7 @@ def test_movement() -> None:
         Case("nested", nested_concats, (shape(2, 3, 4), shape(2, 5, 4), shape(2, 2, 4))),
         Case("pad", lambda b, x: b.pad(x, pads=(1, 0, 2, 3), value=1.5), (shape(4, 6),)),
         Case("pad_edge", lambda b, x: b.pad(x, pads=(1, 0, 2, 3), mode="edge"), (shape(4, 6),)),
+        Case("pad_edge_of_many", lambda b, x: b.pad(x, pads=(0, 0, 0, 10**5), mode="edge"), (shape(2, 3),)),
         Case("pad_reflect", lambda b, x: b.pad(x, pads=(1, 2, 3, 3), mode="reflect"), (shape(4, 6),)),
         Case("out_of_views", lambda b, x: [x, b.transpose(x, permutation=(1, 0)), x], (shape(4, 6),)),
         Case("literal_out", lambda b, x: [b.literal(np.arange(6, dtype=np.int64)), b.relu(x)], (shape(4, 6),)),

@@ -66,3 +66,23 @@ def test_two_numbers_a_byte():
         results.append([np.array(a) for a in program.run(inputs)])
     for got, want in zip(*results, strict=True):
         assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
+
+
+def test_pooling():
+    """Computed as wider numbers, in windows that pad and that do not."""
+    program = migraphx.program()
+    b = Builder(program._impl.main)
+    rng = np.random.default_rng(1)
+    inputs, outputs = {}, []
+    for type in TYPES:
+        inputs[type] = rng.integers(0, 2, (1, 3, 5, 5)).astype(np.float32).astype(dtypes.to_numpy(type))
+        x = b.module.add_parameter(type, Shape.of(inputs[type]))
+        outputs.append(b.pooling(x, mode="max", lengths=(2, 2)))
+        if type in dtypes.FLOATS:
+            outputs.append(b.pooling(x, mode="average", lengths=(2, 2), padding=(1, 1)))
+    b.module.add_return(outputs)
+    oracle = program.clone()
+    oracle.compile(migraphx.get_target("ref"))
+    program.compile(migraphx.get_target("cpu"))
+    for got, want in zip(program.run(inputs), oracle.run(inputs), strict=True):
+        np.testing.assert_array_equal(np.array(got).astype(np.float32), np.array(want).astype(np.float32))

@@ -148,13 +148,15 @@ def _grow(x: Lowered, inner: View, d: int, before: int, after: int, reflect: boo
     lens = tuple(n + before + after if k == d else m for k, m in enumerate(inner.lens))
     grown = replace(inner, lens=lens, offset=inner.offset - before * step)
 
-    def row(at: int) -> View:
-        return inner.sliced(d, at, at + 1)
+    def edge(at: int, count: int) -> View:
+        row = inner.sliced(d, at, at + 1)
+        return row.expanded([count if k == d else m for k, m in enumerate(row.lens)])
 
-    for k in range(before):
-        x.copy(row(before - k if reflect else 0), grown.sliced(d, k, k + 1), origin)
-    for k in range(after):
-        x.copy(row(n - 2 - k if reflect else n - 1), grown.sliced(d, before + n + k, before + n + k + 1), origin)
+    first = inner.sliced(d, 1, before + 1).reversed(d) if reflect else edge(0, before)
+    last = inner.sliced(d, n - 1 - after, n - 1).reversed(d) if reflect else edge(n - 1, after)
+    for rows, at in ((first, 0), (last, before + n)):
+        if rows.lens[d]:
+            x.copy(rows, grown.sliced(d, at, at + rows.lens[d]), origin)
     return grown
 
 

@@ -186,16 +186,19 @@ template <class V> MGX_INLINE V round(V x) {
 
 // ---- division, remainders ---------------------------------------------------------------------------------
 
-template <class T> MGX_INLINE T div_lane(T a, T b) {
-    if constexpr (T(-1) < T(0))
-        if (b == T(-1)) return T(0 - static_cast<uint64_t>(a));
-    return b == 0 ? T(0) : T(a / b);
-}
 template <class V> MGX_INLINE V div(V a, V b) {
-    if constexpr (is_fp<V>)
+    using T = lane_t<V>;
+    if constexpr (is_fp<V>) {
         return a / b;
-    else
-        return each([](auto x, auto y) { return div_lane(x, y); }, a, b);
+    } else {
+        const auto none = b == V{};  // not lane by lane: of x / x g++ 12 then makes x != 0, and of that -1 (-O3)
+        const V by = select(none, splat<T, lanes_v<V>>(1), b), q = each([](T x, T y) {
+            if constexpr (T(-1) < 0)
+                if (y == T(-1)) return T(0 - static_cast<uint64_t>(x));
+            return T(x / y);
+        }, a, by);
+        return select(none, V{}, q);
+    }
 }
 template <class V> MGX_INLINE V fmod(V a, V b) {
     using T = lane_t<V>;

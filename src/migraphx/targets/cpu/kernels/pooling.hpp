@@ -31,16 +31,10 @@ struct Pool {
 
 namespace pooling {
 
-template <class T> struct sum_of { using type = T; };
-template <> struct sum_of<half> { using type = float; };
-template <> struct sum_of<bf16> { using type = float; };
-template <class T> using Sum = typename sum_of<T>::type;
+template <class T> using Sum = compute_t<T>;
 
 template <class T> MGX_INLINE vec<Sum<T>> read(const T* x, int n) {
-    if constexpr (same_v<Sum<T>, float>)
-        return n == LANES ? load_f(x) : load_f_n(x, n);
-    else
-        return n == LANES ? load(x) : load_n(x, n);
+    return n == LANES ? load_f(x) : load_f_n(x, n);
 }
 template <class V> MGX_INLINE V lowest() {
     using T = lane_t<V>;
