@@ -252,7 +252,8 @@ def matmul_nbits(
         zero = b.reshape(zeros, dims=(N, blocks))
     scale = b.reshape(scales, dims=(N, blocks))
     if groups is None:
-        wide = [b.repeat_interleave(v, repeats=block_size, axis=1) for v in (scale, zero)]
+        codes = b.reshape(codes, dims=(N, blocks, block_size))
+        wide = [b.broadcast_to(b.unsqueeze(v, axes=(2,)), codes.shape.lens) for v in (scale, zero)]
     else:
         codes, groups = (b.slice(v, axes=(a,), starts=(0,), ends=(K,)) for v, a in ((codes, 1), (groups, 0)))
         wide = [b.gather(v, groups, axis=1) for v in (scale, zero)]
@@ -260,7 +261,9 @@ def matmul_nbits(
         weights = b.dequantizelinear(codes, *wide)
     else:
         weights = b.mul(b.sub(b.cast(codes, scale.shape.type), b.cast(wide[1], scale.shape.type)), wide[0])
-    weights = b.slice(weights, axes=(1,), starts=(0,), ends=(K,))
+    if groups is None:
+        weights = b.reshape(weights, dims=(N, blocks * block_size))
+        weights = b.slice(weights, axes=(1,), starts=(0,), ends=(K,)) if K % block_size else weights
     return biased(b, b.matmul(x, b.transpose(b.cast(weights, x.shape.type), permutation=(1, 0))), bias)
 
 

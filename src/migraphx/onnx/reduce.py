@@ -66,8 +66,9 @@ def reduction(reduce: Callable[..., Value], of_nothing: float) -> Callable[..., 
         b: OnnxBuilder, x: Value, axes: Any = None, *, keepdims: int, noop_with_empty_axes: int = 0
     ) -> Value:
         wanted = b.ints(axes, "axes") or ()
-        if not wanted and noop_with_empty_axes:
-            return x
+        if not wanted and noop_with_empty_axes:  # what is done beside the sum is done
+            last = (x.shape.ndim,)
+            return b.squeeze(reduce(b, b.unsqueeze(x, axes=last), last), axes=last)
         places = tuple(sorted({axis_in(a, x.shape.ndim) for a in wanted})) or tuple(range(x.shape.ndim))
         if any(x.shape.lens[a] == 0 for a in places):
             lens = [1 if d in places else n for d, n in enumerate(x.shape.lens)]

@@ -21,8 +21,13 @@ Value = Instruction
 
 @converter("Resize")
 def resize_10(b: OnnxBuilder, x: Value, scales: Value, *, mode: str) -> Value:
+    """The nearest is the next one before, but behind where a dimension shrinks."""
     factors = b.known(scales, "scales").reshape(-1).tolist()
-    return resampled(b, x, scales=factors, mode=mode, coordinate_transformation_mode="asymmetric")
+    how: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": "asymmetric"}
+    if mode == "nearest" and min(factors, default=1) < 1:
+        x = resampled(b, x, scales=[min(f, 1.0) for f in factors], nearest_mode="ceil", **how)
+        factors = [max(f, 1.0) for f in factors]
+    return resampled(b, x, scales=factors, **how)
 
 
 @converter("Upsample")
@@ -64,7 +69,7 @@ def resize(
             int(np.floor(np.float32(n) * np.float32(f))) for n, f in zip(x.shape.lens, factors, strict=True)
         ]
     elif lengths:
-        lengths = kept_aspect(x.shape.lens, lengths, places, keep_aspect_ratio_policy)
+        factors, lengths = kept_aspect(x.shape.lens, lengths, places, keep_aspect_ratio_policy)
     region: list[float] = []
     if coordinate_transformation_mode == "tf_crop_and_resize":
         if roi is None:
@@ -114,14 +119,17 @@ def full(values: Sequence[Any], places: Sequence[int], others: Sequence[Any]) ->
     return out
 
 
-def kept_aspect(lens: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str) -> list[int]:
-    """The lens that `sizes` ask for, the aspect ratio kept unless the policy is `stretch`."""
+def kept_aspect(
+    lens: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str
+) -> tuple[list[float], list[int]]:
+    """The scales and lens that `sizes` ask for: one scale for all unless the policy is `stretch`, which needs none."""
     wanted = full(sizes, places, lens)
     if policy == "stretch":
-        return wanted
+        return [], wanted
     factors = [wanted[a] / lens[a] for a in places]
     factor = min(factors) if policy == "not_larger" else max(factors)
-    return full([int(np.floor(factor * lens[a] + 0.5)) for a in places], places, lens)
+    lengths = [int(np.floor(factor * lens[a] + 0.5)) for a in places]
+    return full([factor] * len(places), places, [1.0] * len(lens)), full(lengths, places, lens)
 
 
 def resampled(b: OnnxBuilder, x: Value, *, scales: list[float], mode: str, **attributes: Any) -> Value:
@@ -156,6 +164,50 @@ def roi_align(
         spatial_scale=spatial_scale,
         coordinate_transformation_mode=coordinate_transformation_mode,
     )
+
+
+@converter("MaxRoiPool")
+def max_roi_pool(
+    b: OnnxBuilder, x: Value, rois: Value, *, pooled_shape: Sequence[int], spatial_scale: float
+) -> Value:
+    """The largest of each bin of regions (1504.08083). rois {R, 5}: image, then left, top, right, bottom, which
+    belong to the region: {R, C, *pooled_shape}, 0 for a bin that has no element."""
+    columns = [b.slice(rois, axes=(1,), starts=(k,), ends=(k + 1,)) for k in range(5)]
+    places = b.reshape(b.cast(columns[0], "int64"), dims=(-1,))
+    at = [rounded(b, b.mul(v, b.full(spatial_scale, v))) for v in columns[1:]]
+    in_row = bins(b, at[1], at[3], pooled_shape[0], x.shape.lens[2])
+    in_column = bins(b, at[0], at[2], pooled_shape[1], x.shape.lens[3])
+    y = b.gather(x, places, axis=0)
+    y = largest(b, b.unsqueeze(in_column, axes=(1, 2)), b.unsqueeze(y, axes=(3,)), 4)
+    y = largest(b, b.unsqueeze(in_row, axes=(1, 4)), b.unsqueeze(y, axes=(2,)), 3)
+    found = (b.reduce_any(v, axes=(2,)) for v in (in_row, in_column))
+    some = b.logical_and(*b.common(next(found), b.transpose(next(found), permutation=(0, 2, 1))))
+    return b.where(b.broadcast_to(b.unsqueeze(some, axes=(1,)), y.shape.lens), y, b.full(0.0, y))
+
+
+def rounded(b: OnnxBuilder, x: Value) -> Value:
+    """To the nearest whole number, halves away from 0."""
+    return b.mul(b.sign(x), b.floor(b.add(b.abs(x), b.full(0.5, x))))
+
+
+def bins(b: OnnxBuilder, first: Value, last: Value, count: int, length: int) -> Value:
+    """Which of `length` elements the `count` bins of regions from `first` to `last` {R, 1} hold: bool
+    {R, count, length}. Bins may share elements."""
+    size = b.add(b.sub(last, first), b.full(1.0, last))
+    step = b.mul(b.max(size, b.full(1.0, size)), b.full(1 / count, size))
+    number = b.literal(np.arange(count, dtype=np.float64), first.shape.type)
+    start = b.add(*b.common(b.floor(b.mul(*b.common(step, number))), first))
+    end = b.add(*b.common(b.ceil(b.mul(*b.common(step, b.add(number, b.full(1.0, number))))), first))
+    at = b.literal(np.arange(length, dtype=np.float64), first.shape.type)
+    start, end = (b.common(b.unsqueeze(v, axes=(2,)), at) for v in (start, end))
+    return b.logical_and(b.greater_or_equal(start[1], start[0]), b.less(end[1], end[0]))
+
+
+def largest(b: OnnxBuilder, seen: Value, x: Value, axis: int) -> Value:
+    """The largest of what is seen along `axis`, which goes; -inf for nothing."""
+    lens = np.broadcast_shapes(seen.shape.lens, x.shape.lens)
+    seen, x = (b.broadcast_to(v, lens) for v in (seen, x))
+    return b.squeeze(b.reduce_max(b.where(seen, x, b.full(-np.inf, x)), axes=(axis,)), axes=(axis,))
 
 
 @converter("NonMaxSuppression")

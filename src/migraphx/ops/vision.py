@@ -101,7 +101,9 @@ class Resize(Operation, name="resize"):
         """Where each element along `axis` of the output lies on the input, in elements."""
         n, out = lens[axis], self.out_lens(lens)[axis]
         scale = self.scales[axis] if self.scales else out / n
-        i = np.arange(out, dtype=np.float64)
+        whole = bool(self.scales) and self.mode == "nearest"  # scales are floats: 4 / 1.3333334 is meant to be 3
+        i = np.arange(out, dtype=np.float32 if whole else np.float64)
+        scale = np.float32(scale) if whole else scale
         how = self.coordinate_transformation_mode
         step = (lambda v: v / scale) if self.scales else (lambda v: v * n / out)  # the latter is exact
         last = n * scale - 1 if self.scales else out - 1  # of a length that may be no whole number
