@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # the names of LATE
         reduce_program,
         run_passes,
         run_trace,
+        share_weights,
         to_cpp,
         to_graphviz,
         to_json,
@@ -46,8 +47,8 @@ LATE = {
         "autocast_fp8", "quantize_bf16", "quantize_fp8", "quantize_fp16", "quantize_int4_weights", "quantize_int8",
     },
     "migraphx.api.tools": {
-        "bisect", "explain", "performance_report", "reduce_program", "run_passes", "run_trace", "to_cpp",
-        "to_graphviz", "to_json", "to_netron", "verify_instructions", "verify_program",
+        "bisect", "explain", "performance_report", "reduce_program", "run_passes", "run_trace",
+        "share_weights", "to_cpp", "to_graphviz", "to_json", "to_netron", "verify_instructions", "verify_program",
     },
     "migraphx.api.version": {"__version__"},
 }  # fmt: skip
@@ -90,6 +91,7 @@ __all__ = [
     "save",
     "save_buffer",
     "shape",
+    "share_weights",
     "target",
     "to_cpp",
     "to_gpu",

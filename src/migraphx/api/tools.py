@@ -39,6 +39,15 @@ def run_passes(p: program, passes: Sequence[str]) -> None:
     manager.run_passes(p._impl, passes_named(passes))
 
 
+def share_weights(p: program, others: Sequence[program]) -> None:
+    """Let a compiled program, which must not be running, use the memory of equal weights of other compiled programs."""
+    own, *rest = [q._executable for q in (p, *others)]
+    known = [e for e in rest if e is not None]
+    if own is None or len(known) < len(rest):
+        raise RuntimeError("share_weights: compile the programs first")
+    own.share_weights(known)
+
+
 # ---- other formats ----
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -57,6 +57,10 @@ class Executable(Protocol):
 
     def release(self) -> None:
         """Give back the memory that is kept for the next run."""
+        ...
+
+    def share_weights(self, others: Iterable[Executable]) -> None:
+        """Use the memory of others' weights for equal ones of its own. Not while it runs."""
         ...
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
 import torch
 from functorch.compile import default_partition
-from torch import fx
+from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
+import migraphx
 from torch_migraphx.decompose import decompositions
 from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
-from torch_migraphx.dynamo.strides import in_memory_order, turned_back, with_shared_memory, with_strides
+from torch_migraphx.dynamo.strides import in_memory_order, with_layouts, with_shared_memory, with_strides
+from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.lower import lower
 from torch_migraphx.options import Options
 
@@ -94,8 +97,8 @@ def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Call
     if is_symbolic(gm):
         to_acc(gm, inputs)  # where it needs AOTAutograd it says so now: a call could not go there
         return _runner(gm, inputs, options, _static_inputs(gm), to_acc)
-    gm, backs = in_memory_order(gm)
-    return turned_back(_runner(to_acc(gm, inputs), inputs, options, _static_inputs(gm)), backs)
+    gm, layouts = in_memory_order(gm)
+    return with_layouts(_runner(to_acc(gm, inputs), inputs, options, _static_inputs(gm)), layouts)
 
 
 def _runner(
@@ -109,17 +112,34 @@ def _runner(
     """Compiled now where the sizes are known and the weights are at hand, else at the first call."""
     _refuse_other_devices(inputs)
     symbolic = is_symbolic(gm)
+    made: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # for other sizes
 
     def build(args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
         with _disable_current_modes(), torch.no_grad():
-            graph = normalized(concrete(gm, args), args) if symbolic else gm
-            return lower(graph, args, options, fixed).forward
+            graph, layouts = in_memory_order(concrete(gm, args)) if symbolic else (gm, [])  # known only now
+            lowered = lower(normalized(graph, args) if symbolic else graph, args, options, fixed)
+        if symbolic:
+            share_weights(lowered, made)
+            made.add(lowered)
+        return with_layouts(lowered.forward, layouts)
 
     runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic, patience)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
     if at_hand and not symbolic:
         runner.prepare(inputs)
     return runner
+
+
+def share_weights(lowered: nn.Module, others: Iterable[nn.Module]) -> None:
+    """Let the programs of a module that has just been compiled use the packed weights of others', where equal."""
+    if hasattr(migraphx, "share_weights"):  # AMD's own migraphx shares none
+        known = [program for other in others for program in _programs(other)]
+        for program in _programs(lowered):
+            migraphx.share_weights(program, known)
+
+
+def _programs(lowered: nn.Module) -> list[migraphx.program]:
+    return [m.program for m in lowered.modules() if isinstance(m, MGXModule) and m.program is not None]
 
 
 # ---- through AOTAutograd ----

@@ -117,6 +117,17 @@ def test_specialisations_share_their_packed_weights(tmp_path):
     assert all(ref() is None for ref in kept)
 
 
+def test_programs_share_equal_weights():
+    a, b = (compiled(network(n, 3), "cpu") for n in (2, 4))
+    x = np.ones((4, 3, 6), np.float32)
+    want = np.array(b.run({"x": x})[0])
+    migraphx.share_weights(b, [a])
+    assert executable(a).weights and [id(w) for w in executable(b).weights] == [id(w) for w in executable(a).weights]
+    np.testing.assert_array_equal(np.array(b.run({"x": x})[0]), want)
+    with pytest.raises(RuntimeError, match="compile the programs first"):
+        migraphx.share_weights(b, [network(2, 3)])
+
+
 def test_constants_are_one_while_in_use():
     lasting = RNG.standard_normal((40, 40)).astype(np.float32)
     constants = Constants(lasting=lambda: [lasting])

@@ -15,7 +15,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.tolerances import assert_close
-from torch_migraphx.dynamo import migraphx_pretraced_backend
+from torch_migraphx.dynamo import backends, migraphx_pretraced_backend
 
 REF: dict[str, Any] = {"target": "ref"}
 
@@ -364,6 +364,20 @@ def test_many_shapes(dynamic):
         for n in (2, 5, 3, 2, 7):
             x = torch.randn(n, 4)
             same(fast(x), model(x).reshape(n, -1) * n)
+
+
+def test_shapes_share_their_weights(monkeypatch):
+    seen = []
+    share = backends.share_weights
+    monkeypatch.setattr(backends, "share_weights", lambda m, others: (share(m, others), seen.append(m)))
+    model = nn.Sequential(nn.Linear(64, 80), nn.GELU()).eval()
+    fast = torch.compile(model, backend="migraphx", dynamic=True)
+    with torch.no_grad():
+        for n in (2, 5, 3):
+            x = torch.randn(n, 64)
+            same(fast(x), model(x))
+    weights = [[id(w) for p in backends._programs(m) for w in p._executable.weights] for m in seen]
+    assert len(weights) == 3 and weights[0] and weights == [weights[0]] * 3
 
 
 def test_many_shapes_with_gradients():

@@ -6,7 +6,7 @@ import hashlib
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property
 from itertools import islice, product
@@ -158,6 +158,9 @@ class DynamicExecutable:
         for _, stage in self._whole.stages.items():
             if isinstance(stage, Whole):
                 stage.executable.release()
+
+    def share_weights(self, others: Iterable[Executable]) -> None:
+        """Those of its lengths are shared already; those of others are packed for other programs."""
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         raise ValueError("the program has dynamic shapes: addresses do not say which; use run")

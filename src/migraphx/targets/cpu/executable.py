@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import astuple
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import numpy as np
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
-from migraphx.runtime.executable import Step
+from migraphx.runtime.executable import Executable, Step
 from migraphx.targets.common.cache import digest, lookup, obtain
+from migraphx.targets.common.constants import content
 from migraphx.targets.cpu.codegen import Layout, sizes_in, steps_in
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
 from migraphx.targets.cpu.toolchain import instruction_set
@@ -104,6 +106,18 @@ class CpuExecutable:
 
     def release(self) -> None:
         self._idle.clear()
+
+    def share_weights(self, others: Iterable[Executable]) -> None:
+        known: dict[Hashable, np.ndarray] = {}
+        for other in others:
+            if isinstance(other, CpuExecutable):
+                known |= zip(other._contents, other.weights, strict=True)
+        self.weights = [known.get(c, w) for c, w in zip(self._contents, self.weights, strict=True)]
+        self.release()
+
+    @cached_property
+    def _contents(self) -> list[Hashable]:
+        return list(map(content, self.weights))
 
     def profile(self, inputs: Sequence[Argument], runs: int = 20) -> list[float]:
         """Seconds of every step, the mean of `runs` runs after one that is not counted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,9 @@ class RefExecutable:
 
     def release(self) -> None:
         """Nothing is kept."""
+
+    def share_weights(self, others: Iterable[Executable]) -> None:
+        """Literals are used as they are given."""
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         return {}, {}
