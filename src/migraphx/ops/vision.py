@@ -101,10 +101,10 @@ class Resize(Operation, name="resize"):
         """Where each element along `axis` of the output lies on the input, in elements."""
         n, out = lens[axis], self.out_lens(lens)[axis]
         scale = self.scales[axis] if self.scales else out / n
-        whole = bool(self.scales) and self.mode == "nearest"  # scales are floats: 4 / 1.3333334 is meant to be 3
-        i = np.arange(out, dtype=np.float32 if whole else np.float64)
-        scale = np.float32(scale) if whole else scale
         how = self.coordinate_transformation_mode
+        whole = bool(self.scales) and self.mode == "nearest" and how != "half_pixel_symmetric"
+        i = np.arange(out, dtype=np.float32 if whole else np.float64)  # scales are floats: 4 / 1.3333334 is meant as 3
+        scale = np.float32(scale) if whole else scale
         step = (lambda v: v / scale) if self.scales else (lambda v: v * n / out)  # the latter is exact
         last = n * scale - 1 if self.scales else out - 1  # of a length that may be no whole number
         if how == "align_corners":
@@ -196,6 +196,7 @@ class RoiAlign(Operation, name="roialign"):
 
     MODES: ClassVar[tuple[str, ...]] = ("avg", "max")
     COORDINATES: ClassVar[tuple[str, ...]] = ("half_pixel", "output_half_pixel")
+    MOST_SAMPLES: ClassVar[int] = 4096  # of a bin along an axis: a region is an input, and may be of any size
     arity = 3
     coordinate_transformation_mode: str = "half_pixel"
     mode: str = "avg"
@@ -214,9 +215,11 @@ class RoiAlign(Operation, name="roialign"):
         self.require(x.type == rois.type, inputs, "x and rois differ in type")
         right = x.ndim == 4 and rois.ndim == 2 and rois.lens[1:] == (4,) and images.lens == rois.lens[:1]
         self.require(right, inputs, "needs x {N, C, H, W}, rois {rois, 4}, images {rois}")
-        self.require(x.type in dtypes.FLOATS and images.type in dtypes.INTEGERS, inputs, "types do not fit")
-        right = min(self.output_height, self.output_width) >= 1 and self.sampling_ratio >= 0
-        self.require(right, inputs, "output_height and output_width must be positive")
+        self.require(x.type in dtypes.FLOATS and images.type in INDEX_TYPES, inputs, "types do not fit")
+        self.require(min(x.lens[2:]) >= 1, inputs, "the images are empty")
+        self.require(min(self.output_height, self.output_width) >= 1, inputs, "the output is empty")
+        right = 0 <= self.sampling_ratio <= self.MOST_SAMPLES
+        self.require(right, inputs, f"sampling_ratio is not in 0 .. {self.MOST_SAMPLES}")
         return Shape(x.type, (rois.lens[0], x.lens[1], self.output_height, self.output_width))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
@@ -251,7 +254,9 @@ class RoiAlign(Operation, name="roialign"):
 
     def _samples(self, start: float, length: float, bins: int) -> np.ndarray:
         """Coordinates of the samples of every bin, in order."""
-        per_bin = self.sampling_ratio or math.ceil(length / bins)
+        if not (self.sampling_ratio or length / bins <= self.MOST_SAMPLES):
+            raise IndexError(f"roialign: a bin of a region has more than {self.MOST_SAMPLES} samples, or NaN")
+        per_bin = self.sampling_ratio or math.ceil(max(length / bins, 0))
         return start + (np.arange(bins * max(per_bin, 0)) + 0.5) * (length / bins / max(per_bin, 1))
 
 
