@@ -116,6 +116,15 @@ def test_roialign_names_a_wrong_image(rng):
         apply("roialign", random(rng, (2, 1, 4, 4)), regions(rng, 1, 4), np.array([2]))
 
 
+@pytest.mark.parametrize("edge", [1e30, np.inf, np.nan])
+def test_roialign_of_a_region_without_bound(edge, rng):
+    """A region is an input: it must not keep the machine busy for ever."""
+    x, images = random(rng, (1, 1, 4, 4)), np.array([0])
+    with pytest.raises(IndexError, match="more than 4096 samples"):
+        apply("roialign", x, np.array([[0, 0, edge, 2]], np.float32), images)
+    assert not apply("roialign", x, np.array([[0, 0, -1e30, 2]], np.float32), images).any()
+
+
 @pytest.mark.parametrize("centered", [False, True])
 def test_nonmaxsuppression(centered, rng):
     boxes = np.stack([regions(rng, 30, 10) for _ in range(2)])
@@ -156,6 +165,8 @@ def test_im2col(rng):
         ("resize", [(1, 2)], {"sizes": (1, 3), "roi": (0, float("nan"), 1, 1)}, "must be finite"),
         ("roialign", [(1, 2, 3, 4), (5, 3), (5,)], {}, "needs x"),
         ("roialign", [(1, 2, 3, 4), (5, 4), (5,)], {"mode": "sum"}, "mode must be"),
+        ("roialign", [(1, 2, 0, 4), (5, 4), (5,)], {}, "images are empty"),
+        ("roialign", [(1, 2, 3, 4), (5, 4), (5,)], {"sampling_ratio": 2**62}, "sampling_ratio"),
         ("nonmaxsuppression", [(1, 9, 4), (1, 2, 8), (1,), (1,), (1,)], {}, "needs boxes"),
         ("im2col", [(2, 3, 4, 4), (1, 3, 2, 2)], {}, "one image"),
     ],

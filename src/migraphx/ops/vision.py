@@ -12,6 +12,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.operation import Operation
 from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ops.convolution import both_sides, check_padding, check_windows, window_lens, windows
+from migraphx.ops.indexing import INDEX_TYPES
 from migraphx.ops.movement import keep_layout
 
 COORDINATES = (
@@ -215,8 +216,8 @@ class RoiAlign(Operation, name="roialign"):
         self.require(x.type == rois.type, inputs, "x and rois differ in type")
         right = x.ndim == 4 and rois.ndim == 2 and rois.lens[1:] == (4,) and images.lens == rois.lens[:1]
         self.require(right, inputs, "needs x {N, C, H, W}, rois {rois, 4}, images {rois}")
-        self.require(x.type in dtypes.FLOATS and images.type in INDEX_TYPES, inputs, "types do not fit")
         self.require(min(x.lens[2:]) >= 1, inputs, "the images are empty")
+        self.require(x.type in dtypes.FLOATS and images.type in INDEX_TYPES, inputs, "types do not fit")
         self.require(min(self.output_height, self.output_width) >= 1, inputs, "the output is empty")
         right = 0 <= self.sampling_ratio <= self.MOST_SAMPLES
         self.require(right, inputs, f"sampling_ratio is not in 0 .. {self.MOST_SAMPLES}")

@@ -109,7 +109,7 @@ def test_seeds_differ(target: str) -> None:
     assert ((first >= 0) & (first < 1)).all()
 
 
-def test_an_image_out_of_range_is_named() -> None:
+def test_regions_that_cannot_be_are_named() -> None:
     program = migraphx.program()
     module = program.get_main_module()
     shapes = {"x": ("float", [2, 1, 4, 4]), "rois": ("float", [1, 4]), "images": ("int64", [1])}
@@ -119,3 +119,7 @@ def test_an_image_out_of_range_is_named() -> None:
     given = {n: np.full(s[1], 2, s[0].replace("float", "float32")) for n, s in shapes.items()}
     with pytest.raises(IndexError, match="roialign: the image of a region is not one of 2"):
         program.run(given)
+    for edge in (1e30, np.inf, np.nan):
+        wide = {"rois": np.array([[0, 0, edge, 2]], np.float32), "images": np.array([0])}
+        with pytest.raises(IndexError, match="roialign: the samples of a bin of a region, or NaN, are more than 4096"):
+            program.run(given | wide)

@@ -103,6 +103,7 @@ def test_lrn() -> None:
     cases = [
         Case("plain", lambda b, x: b.lrn(x, size=5, alpha=0.01, beta=0.75, bias=1.5), (shape(2, 37, 4, 5),)),
         Case("even", lambda b, x: b.lrn(x, size=4, alpha=0.3), (nhwc(1, 21, 4, 5),)),
+        Case("no number", lambda b, x: b.lrn(x, size=3, alpha=np.nan, beta=np.inf), (shape(1, 3, 4, 5),)),
         Case("wide", lambda b, x: b.lrn(x, size=9), (shape(1, 3, 4, 5),)),
         Case("flat", lambda b, x: b.lrn(x, size=3, alpha=1.0), (shape(7, 20),)),
         Case("half", lambda b, x: b.lrn(x, size=3, alpha=1.0), (shape(1, 20, 3, 3, type="half"),)),

@@ -9,7 +9,7 @@ from migraphx.ops.custom import CustomOperation
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.calls import Call, Kernel, function
 from migraphx.targets.cpu.lower import CUSTOM, Lowered, lowers
-from migraphx.targets.cpu.scalar import STORAGE_TYPES
+from migraphx.targets.cpu.scalar import STORAGE_TYPES, constant_text
 
 
 @lowers(CUSTOM)
@@ -42,9 +42,9 @@ def _constant(op: CustomOperation, key: str, value: Any) -> str:
     if isinstance(value, bool):
         text = f"const bool {key} = {str(value).lower()};"
     elif isinstance(value, int):
-        text = f"const int64_t {key} = {value};"
+        text = f"const int64_t {key} = {constant_text(value)};"
     elif isinstance(value, float):
-        text = f"const double {key} = {_number(value)};"
+        text = f"const double {key} = {constant_text(value)};"
     elif isinstance(value, str):
         octal = "".join(f"\\{byte:03o}" for byte in value.encode())  # a file may bring it: it must not end the literal
         text = f'const char* const {key} = "{octal}";'
@@ -53,8 +53,3 @@ def _constant(op: CustomOperation, key: str, value: Any) -> str:
     else:
         raise ValueError(f"{op.name}: the C++ body cannot have the attribute {key}={value!r}")
     return "[[maybe_unused]] " + text.replace("$", "$$")
-
-
-def _number(value: float) -> str:
-    words = {"inf": "__builtin_inf()", "-inf": "-__builtin_inf()", "nan": '__builtin_nan("")'}
-    return words.get(str(value), repr(value))

@@ -12,6 +12,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_indexing import described, simple_call
 from migraphx.targets.cpu.lower_views import fill
+from migraphx.targets.cpu.scalar import constant_text
 
 
 @lowers("roialign")
@@ -20,9 +21,10 @@ def roialign(x: Lowered, ins: Instruction) -> None:
     assert isinstance(op, RoiAlign)
     data, rois, images = (x.standard(v, ins.origin) for v in x.reads(ins))
     check = x.check(f"{described(ins)}: the image of a region is not one of {data.lens[0]}")
-    numbers = (rois.lens[0], *data.lens, op.output_height, op.output_width, op.sampling_ratio, check)
+    x.check(f"{described(ins)}: the samples of a bin of a region, or NaN, are more than {op.MOST_SAMPLES}")  # check + 1
+    numbers = (rois.lens[0], *data.lens, op.output_height, op.output_width, op.sampling_ratio, check, op.MOST_SAMPLES)
     half, largest = op.coordinate_transformation_mode == "half_pixel", op.mode == "max"
-    flags = f"{op.spatial_scale!r}, {str(half).lower()}, {str(largest).lower()}"
+    flags = f"{constant_text(op.spatial_scale)}, {str(half).lower()}, {str(largest).lower()}"
     fields = ", ".join(f"a[{k}]" for k in range(len(numbers)))
     head = f"roi_align(t, RoiAlign{{{fields}, {flags}}}, p0, p1, p2, p3, p4);"
 

@@ -15,7 +15,7 @@ from migraphx.targets.cpu.gen_contract import Epilogue, resize_call
 from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_indexing import around, simple_call
 from migraphx.targets.cpu.lower_views import channels_last
-from migraphx.targets.cpu.scalar import COMPUTE_TYPES
+from migraphx.targets.cpu.scalar import COMPUTE_TYPES, constant_text
 
 IMAGES = ("float", "half", "bf16")
 
@@ -81,7 +81,7 @@ def lrn(x: Lowered, ins: Instruction) -> None:
     result = x.result(ins).transposed(order)
     write = result if result.standard else x.temporary(Shape(view.type, result.lens))
     numbers = (pixels, c, source.strides[-1], attributes["size"])
-    constants = ", ".join(f"{attributes[name]!r}" for name in ("alpha", "beta", "bias"))
+    constants = ", ".join(constant_text(attributes[name]) for name in ("alpha", "beta", "bias"))
     head = f"lrn<{COMPUTE_TYPES[view.type]}>(t, Lrn{{a[0], a[1], a[2], a[3], {constants}}}, p0, p1, scratch);"
     scratch = "lrn_scratch(a[1], a[3])"
     x.call(simple_call(head, (source,), (write,), numbers, "lrn", ins.origin, "lrn.hpp", scratch))

@@ -13,7 +13,7 @@ from migraphx.targets.cpu.gen_contract import Epilogue, Window, pool_call
 from migraphx.targets.cpu.lower import Lowered, lowers
 from migraphx.targets.cpu.lower_indexing import simple_call
 from migraphx.targets.cpu.lower_views import channels_last
-from migraphx.targets.cpu.scalar import STORAGE_TYPES, cpp_type
+from migraphx.targets.cpu.scalar import STORAGE_TYPES, constant_text, cpp_type
 
 
 @lowers("attention")
@@ -41,7 +41,7 @@ def _attention_call(
     flags = ", ".join(str(attributes[n]).lower() for n in ("causal", "zero_rows"))
     fill = (
         f"Attention{{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {braces}, a[19], a[20], a[21], a[22], "
-        f"{attributes['scale']!r}f, {flags}, 0}}"
+        f"float({constant_text(attributes['scale'])}), {flags}, 0}}"
     )
     type = cpp_type(STORAGE_TYPES, q.type)
     if not masks:

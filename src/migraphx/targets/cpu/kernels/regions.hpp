@@ -7,7 +7,7 @@
 namespace mgx {
 
 struct RoiAlign {
-    int64_t rois, images, channels, height, width, out_height, out_width, samples, check;
+    int64_t rois, images, channels, height, width, out_height, out_width, samples, check, most;
     double scale;
     bool half, largest;  // half_pixel coordinates; the largest weighted corner instead of the mean
 };
@@ -42,8 +42,10 @@ void roi_align(const Team& t, const RoiAlign& p, const T* x, const T* rois, cons
         double w = edge[2] - edge[0], h = edge[3] - edge[1];
         if (!p.half) w = w < 1 ? 1 : w, h = h < 1 ? 1 : h;
         const auto count = [&](double length, int64_t parts) {
-            const int64_t n = p.samples ? p.samples : int64_t(__builtin_ceil(length / double(parts)));
-            return n > 0 ? n : 0;
+            if (p.samples) return p.samples;
+            const double n = __builtin_ceil(length / double(parts));
+            if (!(n <= double(p.most))) return checked(n < 9e18 ? int64_t(n) : p.most, p.most, status, p.check + 1);
+            return n > 0 ? int64_t(n) : 0;
         };
         const int64_t ny = count(h, p.out_height), nx = count(w, p.out_width);
         const int64_t from = int64_t(image[roi]);
