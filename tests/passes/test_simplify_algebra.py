@@ -265,6 +265,17 @@ def test_folding_neither_copies_nor_grows():
     assert literal.strides == (4, 2048)
 
 
+def test_dequantized_weights_of_a_float_product_become_floats_once():
+    """One scale for each index of the depth: no product of integers."""
+    codes = rng.integers(-100, 100, (512, 1024)).astype(np.int8)
+
+    def build(b: Builder, x: Value) -> Value:
+        scale = b.broadcast_to(b.literal(rng.random((512, 1)).astype(np.float32)), codes.shape)
+        return b.dot(x, b.dequantizelinear(b.literal(codes), scale))
+
+    assert left_of(build, SIMPLIFY, x=(3, 512)) == {"dot": 1}
+
+
 def test_a_view_of_a_broadcast_literal_stays_small():
     def build(b: Builder, x: Value) -> Value:
         wide = b.multibroadcast(b.literal(np.arange(3, dtype=np.float32)), out_lens=(4, 5, 3))

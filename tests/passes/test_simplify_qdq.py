@@ -35,3 +35,14 @@ def test_products_of_integers(case: str, word: str):
     program = program_of(build, x=Shape("int8", (4, 4)))
     left = checked(program, [simplify_qdq], {"x": rng.integers(-100, 100, (4, 4)).astype(np.int8)})
     assert {name for name in ("dot", "quant_dot") if left[name]} == {word}
+
+
+def test_a_table_is_dequantized_where_it_is_read():
+    def build(b: Builder, i: Value) -> Value:
+        parts = (np.array([0.5], np.float32), np.array([3], np.int8))
+        table = b.dequantizelinear(b.literal(CODES), *(b.broadcast_to(b.literal(p), (4, 4)) for p in parts))
+        return b.gather(table, i, axis=0)
+
+    program = program_of(build, i=Shape("int64", (2,)))
+    checked(program, [simplify_qdq], {"i": np.array([3, 1])})
+    assert [i.shape.type for i in program.main if i.name in ("gather", "dequantizelinear")] == ["int8", "float"]

@@ -177,3 +177,15 @@ def test_dots_of_squeezed_slices_end():
     assert left_of(build, x=(1, 3, 9, 8))["dot"] == 1
     wide = lambda b, x: [b.dot(b.reshape(b.slice(x, axes=(3,), starts=(7,), ends=(8,)), dims=(3, 9)), const(b, 9, 28))]  # noqa: E731
     assert left_of(wide, x=(1, 3, 9, 8))["dot"] == 1
+
+
+def test_a_reshape_moves_behind_all_that_reads_it():
+    """silu(reshape(dot)): both readers of the reshape move, so that they can be the dot's epilogue."""
+
+    def build(b: Builder, x: Value) -> Value:
+        y = b.reshape(b.dot(x, b.literal(np.ones((4, 6), np.float32))), dims=(1, 3, 6))
+        return b.mul(y, b.sigmoid(y))
+
+    program = program_of(build, x=(3, 4))
+    checked(program, [simplify_reshapes])
+    assert [i.name for i in program.main if i.inputs] == ["dot", "sigmoid", "mul", "reshape", "@return"]

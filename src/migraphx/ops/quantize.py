@@ -61,8 +61,11 @@ class DequantizeLinear(Operation, name="dequantizelinear"):
         return elementwise(inputs[1].type, inputs)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
-        y, scale, *zero = (a.astype(np.float64) for a in args)
-        return np.asarray((y - (zero[0] if zero else 0)) * scale).astype(args[1].dtype)
+        y, scale, *zero = args
+        exact = np.result_type(y) in (np.int8, np.uint8) and scale.dtype != np.float64  # y - zero has 9 bits
+        wide = np.float32 if exact else np.float64
+        real = np.subtract(y, zero[0], dtype=wide) if zero else y.astype(wide)
+        return np.asarray(np.multiply(real, scale.astype(wide, copy=False), out=real)).astype(scale.dtype, copy=False)
 
 
 class BitCast(Operation, name="bit_cast"):
@@ -182,21 +185,27 @@ class UnpackFp4(Packing, name="unpack_fp4"):
 class DotInt4(Operation, name="dot_int4"):
     """x {.., K} times weights of 4 bits {K, N}: codes of pack_int4 along K {K / 2, N}, scales {blocks, N}.
 
-    A column's K / blocks codes of a block share a scale (ONNX Runtime's MatMulNBits, without zero points).
+    A column's K / blocks codes of a block share a scale, and a zero point where there are zeros, int8 {blocks, N} from
+    -8 to 7 (ONNX Runtime's MatMulNBits).
     """
 
-    arity = 3
-
     def infer(self, *inputs: Shape) -> Shape:
-        x, codes, scales = inputs
-        self.require(x.type == scales.type == "float" and codes.type == "int8", inputs, "takes float, int8, float")
+        self.require(len(inputs) in (3, 4), inputs, "takes x, codes, scales and perhaps zeros")
+        x, codes, scales, *zeros = inputs
+        types = (x.type, scales.type, codes.type, *(z.type for z in zeros))
+        right = ("float", "float", "int8", "int8")[: len(types)]
+        self.require(types == right, inputs, "takes float x, int8 codes, float scales, int8 zeros")
         self.require(x.ndim >= 2 and codes.ndim == scales.ndim == 2, inputs, "needs x {.., M, K} and two matrices")
         k, blocks = x.lens[-1], scales.lens[0]
         right = codes.lens[0] * 2 == k and blocks > 0 and k % blocks == 0 and codes.lens[1] == scales.lens[1]
         self.require(right, inputs, "codes must be {K / 2, N} and scales {blocks, N}, blocks dividing K")
+        self.require(all(z.lens == scales.lens for z in zeros), inputs, "zeros must be as scales are")
         return Shape("float", (*x.lens[:-1], codes.lens[1]))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
-        x, codes, scales = args
+        x, codes, scales, *zeros = args
         wide = UnpackInt4(axis=0).compute(codes).astype(np.float32)
-        return x @ (wide * np.repeat(scales, wide.shape[0] // scales.shape[0], 0))
+        block = wide.shape[0] // scales.shape[0]
+        if zeros:
+            wide -= np.repeat(zeros[0], block, 0)
+        return x @ (wide * np.repeat(scales, block, 0))

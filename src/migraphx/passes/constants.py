@@ -27,6 +27,16 @@ def value_of(ins: Instruction) -> np.ndarray:
     return ins.op.compute(value_of(ins.inputs[0]))
 
 
+def computed(ins: Instruction, levels: int = 8) -> np.ndarray | None:
+    """The value of a constant, or of what is computed from constants alone in so many steps; else None."""
+    if is_constant(ins):
+        return value_of(ins)
+    if not (levels and ins.inputs and ins.op.pure) or ins.modules or ins.shape.dynamic:
+        return None
+    values = [v for i in ins.inputs if (v := computed(i, levels - 1)) is not None]
+    return ins.op.compute(*values) if len(values) == len(ins.inputs) else None
+
+
 def compact(ins: Instruction) -> np.ndarray:
     """The value of a constant with every broadcast dimension cut to length 1."""
     return without_repeats(value_of(ins))

@@ -10,19 +10,20 @@ from migraphx.ir.operation import Literal, Parameter, Return
 from migraphx.passes.constants import is_constant, value_of, without_repeats
 from migraphx.passes.rewrite import remove_unused, substitute
 
-KEPT = frozenset({"multibroadcast", "broadcast", "scalar", "layout", "unpack_int4"})
+KEPT = frozenset({"multibroadcast", "broadcast", "scalar", "layout"})
 SMALL = 1 << 20  # bytes: a literal up to here may grow out of nothing, as a mask or a table of positions does
-GROWTH = 2  # beyond that a result is at most so many times as large as the literals that it is made of
+GROWTH = 2  # beyond that a result is at most so many times as large as the literals that it is made of,
+DEQUANTIZED = 4  # and bytes may become floats: what could be computed as integers is no more dequantized then
 
 
 def fold_constants(module: Module) -> None:
     """Instructions whose inputs are all literals become literals.
 
     Views (transpose, slice ...) become views of the same memory. Broadcasts stay: they cost nothing and
-    their expansion would. `layout` stays: the target packs weights in the order it wants anyhow; `unpack_int4` stays:
-    packed weights are to stay packed. Refuses
-    what acts or draws at random, what takes modules, what gives a tuple, and what would grow: a result of
-    over 1 MiB that is more than twice as large as what it is made of.
+    their expansion would. `layout` stays: the target packs weights in the order it wants anyhow. Weights of 4 bits
+    that `fuse_int4` left become floats. Refuses what acts or draws at random, what takes modules, what gives a tuple,
+    and what would grow: a result of over 1 MiB that is more than twice as large as what it is made of; of dequantized
+    numbers, four times.
 
     before:
         @0 = @literal{1, 2, 3} -> float_type, {3}, {1}
@@ -57,7 +58,8 @@ def _foldable(ins: Instruction) -> bool:
     if not all(i.owner is ins.owner and is_constant(i) for i in ins.inputs):
         return False
     size = ins.shape.elements * ins.shape.numpy_dtype.itemsize
-    return ins.op.view or size <= max(SMALL, GROWTH * sum(i.shape.bytes for i in ins.inputs))
+    growth = DEQUANTIZED if ins.name == "dequantizelinear" else GROWTH
+    return ins.op.view or size <= max(SMALL, growth * sum(i.shape.bytes for i in ins.inputs))
 
 
 def _plain(value: np.ndarray) -> np.ndarray:

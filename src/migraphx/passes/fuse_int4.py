@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.passes.constants import is_constant, scalar_of, value_of
+from migraphx.ops.quantize import PackInt4
+from migraphx.passes.constants import computed, is_constant, without_repeats
 
 
 def fuse_int4(module: Module) -> None:
-    """dot(x, dequantize(unpack_int4(codes))) -> dot_int4(x, codes, scales), with one scale a block along the depth.
+    """dot(x, dequantize(unpack_int4(codes))) -> dot_int4(x, codes, scales, zeros), one scale a block along the depth.
+
+    The weights may be {K, N} or, transposed, {N, K}, their codes signed or not.
 
     before:
         x = @param:x -> float_type, {2, 4}, {4, 1}
@@ -31,30 +36,69 @@ def fuse_int4(module: Module) -> None:
         @3 = dot_int4(x,@2,@0) -> float_type, {2, 1}, {1, 1}
         @4 = @return(@3)
     """
-    made: dict[Instruction, Instruction] = {}  # scales {blocks, N}, which several dots may share
+    made: dict[Instruction, list[Instruction]] = {}  # by the dequantized blocks, which several dots may share
     for ins in module:
         found = _packed(ins.inputs[1]) if ins.name == "dot" and ins.shape.type == "float" else None
         if found is not None:
-            codes, scales = found
             b = Builder(module, before=ins, origin=ins.origin)
-            if scales not in made:  # a copy, as a length of 1 may have any stride
-                made[scales] = b.literal(np.array(value_of(scales)[:, 0], order="C"))
-            module.replace(ins, b.dot_int4(ins.inputs[0], codes, made[scales]))
+            if found.blocks not in made:
+                operands = found.operands()
+                if operands is None:
+                    continue
+                made[found.blocks] = [b.literal(o) if isinstance(o, np.ndarray) else o for o in operands]
+            module.replace(ins, b.dot_int4(ins.inputs[0], *made[found.blocks]))
 
 
-def _packed(y: Instruction) -> tuple[Instruction, Instruction] | None:
-    """The packed codes {K / 2, N} and the scales {blocks, block, N} of weights {.., K, N}."""
+@dataclass(frozen=True)
+class Packed:
+    """Weights {blocks, block, N}, or {N, blocks, block} where they are `turned`, dequantized from constant codes."""
+
+    blocks: Instruction
+    unpack: Instruction
+    turned: bool
+
+    def operands(self) -> list[np.ndarray | Instruction] | None:
+        """Packed codes {K / 2, N}, scales {blocks, N} and, unless all are 0, zeros; None where a block has several."""
+        _, *given = (computed(i) if n else None for n, i in enumerate(self.blocks.inputs))
+        if any(v is None or without_repeats(v).shape[self._within] != 1 for v in given):
+            return None
+        scales, *zeros = (np.array(self._by_block(v), order="C") for v in given if v is not None)
+        signed = self.unpack.shape.type == "int8"
+        if not signed:
+            zeros = [(z.astype(np.int16) - 8).astype(np.int8) for z in zeros] or [np.full(scales.shape, -8, np.int8)]
+        codes = self.unpack.inputs[0]
+        as_is = signed and is_constant(codes) and not self.turned and self.unpack.op.attributes()["axis"] in (0, -2)
+        return [codes if as_is else self._repacked(), scales, *(z for z in zeros if z.any())]
+
+    @property
+    def _within(self) -> int:
+        return 2 if self.turned else 1
+
+    def _by_block(self, wide: np.ndarray) -> np.ndarray:
+        """{blocks, N}"""
+        return wide[:, :, 0].T if self.turned else wide[:, 0]
+
+    def _repacked(self) -> np.ndarray:
+        codes = computed(self.unpack)
+        assert codes is not None
+        signed = codes if codes.dtype == np.int8 else codes.astype(np.int8) - np.int8(8)
+        return PackInt4(axis=0).compute(signed.T if self.turned else signed)
+
+
+def _packed(y: Instruction) -> Packed | None:
+    """The weights {.., K, N} of a dot as what they are unpacked from."""
     if y.name == "multibroadcast":
+        y = y.inputs[0]
+    turned = y.name == "transpose" and y.op.attributes()["permutation"] == (1, 0)
+    if turned:
         y = y.inputs[0]
     if y.name != "reshape" or y.shape.ndim != 2 or y.inputs[0].name != "dequantizelinear":
         return None
-    blocks, scales, *zero = y.inputs[0].inputs
-    if blocks.name != "reshape" or blocks.shape.ndim != 3 or (zero and scalar_of(zero[0]) != 0):
+    codes = y.inputs[0].inputs[0]
+    columns = 0 if turned else -1
+    if codes.name != "reshape" or codes.shape.ndim != 3 or codes.shape.lens[columns] != y.shape.lens[columns]:
         return None
-    unpack = blocks.inputs[0]
-    signed = unpack.name == "unpack_int4" and unpack.shape.type == "int8" and unpack.shape.ndim == 2
-    if not signed or unpack.op.attributes()["axis"] not in (0, -2) or unpack.shape.lens != y.shape.lens:
+    unpack = codes.inputs[0]
+    if unpack.name != "unpack_int4" or unpack.shape.lens != y.shape.lens or computed(unpack.inputs[0]) is None:
         return None
-    constant = is_constant(unpack.inputs[0]) and is_constant(scales)
-    shared = scales.shape.lens[1] == 1 or scales.shape.strides[1] == 0
-    return (unpack.inputs[0], scales) if constant and shared else None
+    return Packed(y.inputs[0], unpack, turned)

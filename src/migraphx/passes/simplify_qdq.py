@@ -1,4 +1,4 @@
-"""Products of dequantized numbers are products of the integers that stand for them."""
+"""Dequantized numbers are multiplied, or looked up, as the integers that stand for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.passes.constants import compact, is_constant, scalar_of, value_of, without_repeats
+from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of, without_repeats
 from migraphx.passes.integer_products import along, fits, integer_product
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
@@ -29,7 +29,8 @@ def simplify_qdq(module: Module) -> None:
     """dot(dequantize(x), dequantize(w)) -> quant_dot(x, w) * scales, likewise for convolution.
 
     x is int8 or uint8 with one scale and one zero point, w constant with one of both an output channel; everything
-    else stays, and so computes with the rounded floats.
+    else stays, and so computes with the rounded floats. What is gathered from a dequantized table, with one scale and
+    one zero point, is dequantized afterwards.
 
     before:
         x = @param:x -> int8_type, {2, 3}, {3, 1}
@@ -54,6 +55,8 @@ def simplify_qdq(module: Module) -> None:
         @7 = @return(@6)
     """
     for ins in module:
+        if ins.name == "gather" and ins.inputs[0].name == "dequantizelinear":
+            _gather_codes(module, ins)
         if ins.name not in PRODUCTS or ins.shape.type != "float":
             continue
         x, y = ins.inputs
@@ -61,6 +64,14 @@ def simplify_qdq(module: Module) -> None:
         if weights is not None and _one_scale(x):
             b = Builder(module, before=ins, origin=ins.origin)
             module.replace(ins, _product(b, ins, x.inputs, weights))
+
+
+def _gather_codes(module: Module, ins: Instruction) -> None:
+    (codes, *given), b = ins.inputs[0].inputs, Builder(module, before=ins, origin=ins.origin)
+    if all(scalar_of(i) is not None for i in given):
+        some = b.gather(codes, ins.inputs[1], **ins.op.attributes())
+        small = (broadcast_literal(b, compact(i), some.shape.lens) for i in given)
+        module.replace(ins, b.dequantizelinear(some, *small))
 
 
 def _one_scale(x: Instruction) -> bool:

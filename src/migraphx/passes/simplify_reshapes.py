@@ -383,7 +383,9 @@ def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
     """
     views = [i for i in root.inputs if i.name in ("transpose", *RESHAPES) and not is_constant(i)]
     for view in views:
-        if len(view.users) > 1 or (view.name != "transpose" and not view.inputs[0].shape.standard):
+        if view.name == "transpose" and len(view.users) > 1:
+            continue
+        if view.name != "transpose" and not (view.inputs[0].shape.standard and all(_from(u, view) for u in view.users)):
             continue
         inputs = [_before(b, i, view) for i in root.inputs]
         kept = [i for i in inputs if not isinstance(i, Refuse)]
@@ -392,6 +394,16 @@ def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
             moved = view.name == "transpose"
             return b.transpose(y, **view.op.attributes()) if moved else b.reshape(y, dims=root.shape.lens)
     return Refuse("no view that all inputs share")
+
+
+def _from(x: Instruction, view: Instruction, levels: int = 8) -> bool:
+    """Whether `x` is the view, a constant or pointwise operators on nothing else: all of it moves with the view.
+
+    Of a view with one user the other inputs count too: they may be reshaped alike.
+    """
+    if x is view or is_constant(x) or len(view.users) == 1:
+        return True
+    return levels > 0 and x.name in POINTWISE and all(_from(i, view, levels - 1) for i in x.inputs)
 
 
 def _before(b: Builder, i: Instruction, view: Instruction) -> Answer:

@@ -35,10 +35,12 @@ def word_conv_call(
 
 
 def int4_gemm_call(
-    a: View, packed: tuple[View, View], sizes: tuple[int, int, int, int, int], epilogue: Epilogue, fast: bool,
+    a: View, packed: tuple[View, ...], sizes: tuple[int, int, int, int, int], epilogue: Epilogue, fast: bool,
     origin: str = "",
 ) -> Call:  # fmt: skip
-    """Rows of `a` times weights of 4 bits: codes and scales; sizes: m, n, k, elements between rows, block."""
-    head = "int4_gemm(t, Int4Gemm{a[0], a[1], a[2], a[3], a[4]}, p0, p1, p2, epi, scratch, a[5]);"
+    """Rows of `a` times weights of 4 bits: codes, scales and perhaps zeros; sizes: m, n, k, elements between rows,
+    block."""
+    zeros = "p3" if len(packed) == 3 else "nullptr"
+    head = f"int4_gemm(t, Int4Gemm{{a[0], a[1], a[2], a[3], a[4]}}, p0, p1, p2, {zeros}, epi, scratch, a[5]);"
     views, numbers = (a, *packed), (*sizes, int(fast))
     return contract(head, "int4_scratch(a[2])", "int4.hpp", views, numbers, epilogue, "dot_int4", origin)

@@ -71,9 +71,10 @@ def any_dot_int4(
     reads: tuple[View | None, ...], write: View, origin: str,
 ) -> None:  # fmt: skip
     a, rank = x.view(operands[0]), len(write.lens)
-    codes, scales = (x.constant(i) for i in operands[1:])
-    if codes is None or scales is None:
+    constants = [c for i in operands[1:] if (c := x.constant(i)) is not None]
+    if len(constants) < len(operands) - 1:
         raise UnsupportedOperator(f"dot_int4 -> {anchor.shape}: weights and scales must be constants ({origin})")
+    codes, scales, *zeros = constants
     rows = loops([a], None, range(rank - 1))
     if rows.rank > 1 or a.strides[-1] != 1:
         a = x.standard(a, origin)
@@ -82,6 +83,7 @@ def any_dot_int4(
     packed = (
         x.packed((*codes[1], "int4"), lambda: pack_int4_panels(unpacked(codes[0]))),
         x.packed((*scales[1], "scales"), lambda: pack_dot(np.ascontiguousarray(scales[0]))),
+        *(x.packed((*key, "zeros"), lambda z=value: pack_dot((z + np.int8(8)).view(np.uint8))) for value, key in zeros),
     )
     k, n = a.lens[-1], write.lens[-1]
     sizes = (rows.lens[0], n, k, rows.strides[0][0], k // scales[0].shape[0])

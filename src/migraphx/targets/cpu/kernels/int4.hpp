@@ -1,11 +1,12 @@
 // Dot of floats with constant weights of 4 bits, which stay so in memory: C = epilogue(A x B).
 //
-//   int4_gemm(team, Int4Gemm{m, n, k, lda, block}, a, codes, scales, epi, scratch, fast)
-//       A is row-major [m][k], rows lda floats apart. B[k][j] = (code - 8) * scale of block k / block, column j.
+//   int4_gemm(team, Int4Gemm{m, n, k, lda, block}, a, codes, scales, zeros, epi, scratch, fast)
+//       A is row-major [m][k], rows lda floats apart. B[k][j] = (code - zero) * scale of block k / block, column j;
+//       zeros may be null: 8.
 //       Rows given to the epilogue are 0 .. m-1, columns 0 .. n-1. block divides k.
 //       scratch: int4_scratch(k) bytes per thread, 64-byte aligned.
 //   codes[panels][k][LANES] bytes: the lower half of byte j is column j of the panel, the upper j + LANES.
-//   scales[panels][k / block][NR].
+//   scales[panels][k / block][NR], zeros likewise, a byte each.
 //
 // A few rows (a step of decoding) are bound by memory: their products use the codes as they come. For more rows
 // some panels at a time become floats in scratch, where the engine takes them.
@@ -21,6 +22,11 @@ inline constexpr int64_t PANELS_AT_ONCE = 8, PANELS_OF_FEW = 2, FEW_FOR_AMX = 64
 
 struct Int4Gemm {
     int64_t m, n, k, lda, block;
+};
+struct Int4Weights {  // of one panel
+    const uint8_t* codes;
+    const float* scales;
+    const uint8_t* zeros;
 };
 inline constexpr int64_t int4_scratch(int64_t k) { return engine_scratch(1) + round64(k * PANELS_AT_ONCE * NR * 4); }
 
@@ -42,10 +48,18 @@ MGX_INLINE CodePair read_codes(const uint8_t* p) {
     return {cast<float>(cast<int32_t>(both & uint8_t(15))), cast<float>(cast<int32_t>(both >> 4))};
 }
 
-// ROWS x NR elements of C: sums of a * code over each block, less 8 times those of a, times the block's scale.
+// The zero points of a block, which follow each other.
+MGX_INLINE CodePair read_zeros(const uint8_t*& p) {
+    if (!p) return {vec<float>{} + 8.0f, vec<float>{} + 8.0f};
+    const CodePair z{cast<float>(load<LANES>(p)), cast<float>(load<LANES>(p + LANES))};
+    p += NR;
+    return z;
+}
+
+// ROWS x NR elements of C: sums of a * code over each block, less those of a * zero, times the block's scale.
 template <int ROWS>
-MGX_NOINLINE void int4_rows(
-    const float* a, const Int4Gemm& g, const uint8_t* codes, const float* scales, float* tile) {
+MGX_NOINLINE void int4_rows(const float* a, const Int4Gemm& g, Int4Weights w, float* tile) {
+    auto [codes, scales, zeros] = w;
     vec<float> sums[ROWS * 2];
     unroll<ROWS * 2>([&](auto i) { sums[i] = vec<float>{}; });
     for (int64_t k = 0; k < g.k; scales += NR) {
@@ -65,23 +79,25 @@ MGX_NOINLINE void int4_rows(
             });
         }
         const vec<float> left = load(scales), right = load(scales + LANES);
+        const CodePair zero = read_zeros(zeros);
         unroll<ROWS>([&](auto r) {
-            const vec<float> zero = splat<float>(8 * total[r]);
-            sums[r * 2] += (acc[r * 2] - zero) * left;
-            sums[r * 2 + 1] += (acc[r * 2 + 1] - zero) * right;
+            sums[r * 2] += (acc[r * 2] - total[r] * zero.left) * left;
+            sums[r * 2 + 1] += (acc[r * 2 + 1] - total[r] * zero.right) * right;
         });
     }
     unroll<ROWS * 2>([&](auto i) { store(tile + i * LANES, sums[i]); });
 }
 
 // One panel as floats, [k][NR].
-inline void int4_panel(const Int4Gemm& g, const uint8_t* codes, const float* scales, float* to) {
+inline void int4_panel(const Int4Gemm& g, Int4Weights w, float* to) {
+    auto [codes, scales, zeros] = w;
     for (int64_t k = 0; k < g.k; scales += NR) {
         const vec<float> left = load(scales), right = load(scales + LANES);
+        const CodePair zero = read_zeros(zeros);
         for (const int64_t end = k + g.block; k < end; ++k, codes += LANES, to += NR) {
             const CodePair b = read_codes(codes);
-            store(to, (b.left - 8.0f) * left);
-            store(to + LANES, (b.right - 8.0f) * right);
+            store(to, (b.left - zero.left) * left);
+            store(to + LANES, (b.right - zero.right) * right);
         }
     }
 }
@@ -89,14 +105,17 @@ inline void int4_panel(const Int4Gemm& g, const uint8_t* codes, const float* sca
 template <class Epi>
 MGX_NOINLINE void int4_gemm(
     const Team& team, const Int4Gemm& g, const float* a, const uint8_t* codes, const float* scales,
-    const Epi& epi, char* scratch, bool fast = false) {
+    const uint8_t* zeros, const Epi& epi, char* scratch, bool fast = false) {
     const int64_t panels = ceil_div(g.n, NR), code_step = g.k * LANES, scale_step = g.k / g.block * NR;
     const Range mine = team.share(panels);  // of columns: each becomes floats once
+    const auto panel = [&](int64_t p) {
+        return Int4Weights{codes + p * code_step, scales + p * scale_step, zeros ? zeros + p * scale_step : nullptr};
+    };
     if (g.m <= FEW_ROWS) {
         float* tile = reinterpret_cast<float*>(scratch);
         const auto run = g.m == 1 ? int4_rows<1> : g.m == 2 ? int4_rows<2> : g.m == 3 ? int4_rows<3> : int4_rows<4>;
         for (int64_t p = mine.begin; p < mine.end && g.m > 0; ++p) {
-            run(a, g, codes + p * code_step, scales + p * scale_step, tile);
+            run(a, g, panel(p), tile);
             finish<float, Epi>(&epi, 0, p * NR, int(g.m), int(least(NR, g.n - p * NR)), NR, tile);
         }
         return;
@@ -105,8 +124,7 @@ MGX_NOINLINE void int4_gemm(
     const int64_t most = g.m < FEW_FOR_AMX ? PANELS_OF_FEW : PANELS_AT_ONCE;
     for (int64_t p = mine.begin, np; p < mine.end; p += np) {
         np = least(most, mine.end - p);
-        for (int64_t j = 0; j < np; ++j)
-            int4_panel(g, codes + (p + j) * code_step, scales + (p + j) * scale_step, wide + j * g.k * NR);
+        for (int64_t j = 0; j < np; ++j) int4_panel(g, panel(p + j), wide + j * g.k * NR);
         const Gemm part{g.m, least(np * NR, g.n - p * NR), g.k, g.lda};
         gemm<float>(Team{0, 1, team.b}, part, a, wide, Part<Epi>{epi, p * NR}, scratch, fast);
     }
