@@ -31,6 +31,20 @@ TOLERANCES: dict[np.dtype, Tolerance] = {
 }
 EXACT = Tolerance(0.0, 0.0)
 MODEL_ERROR = 1e-4  # largest error over largest output of a whole fp32 model
+BATCH_NORM_ERROR = 1e-3  # the same of a deep one that normalizes by the statistics of its batch
+QUANTIZED_ERROR = 5e-3  # the same of half precision, or of integers whose roundings may differ by a step
+
+# Where an element must be right whatever the largest one is; here `atol` is a plain number.
+WORDS: dict[str, Tolerance] = {  # one elementwise operator, rounded once; `atol` is the least number above 0
+    "double": Tolerance(1e-13, 1e-323),
+    "float": Tolerance(1e-6, 3e-45),
+    "half": Tolerance(1e-3, 6e-8),
+    "bf16": Tolerance(8e-3, 1e-40),
+}
+TRAINED = Tolerance(1e-4, 1e-5)  # weights and losses after a few steps of SGD
+STATISTICS = Tolerance(1e-3, 1e-3)  # running statistics of a deep model
+SPLIT = Tolerance(1e-4, 1e-4)  # sums of hundreds of products of numbers round 1, in another order
+GELU = Tolerance(4e-7, 6e-7)  # x times a number in [0, 1] that is exact to 2 ulp
 
 
 def tolerance(dtype: Any) -> Tolerance:
@@ -51,6 +65,11 @@ def relative_error(got: Any, want: Any) -> float:
         return 0.0
     error, largest = np.abs(got - want)[finite].max(), np.abs(want[finite]).max()
     return float(error / largest) if largest else float(error)
+
+
+def assert_each(got: Any, want: Any, row: Tolerance, message: str = "") -> None:
+    """Check every element by itself; NaN must meet NaN."""
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=row.rtol, atol=row.atol, err_msg=message)
 
 
 def assert_close(got: Any, want: Any, dtype: Any = None, scale: float = 1.0) -> None:

@@ -17,6 +17,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape
 from migraphx.mxr import container
+from tests.tolerances import tolerance
 
 RNG = np.random.default_rng(5)
 
@@ -124,7 +125,7 @@ def test_code_of_a_file_runs_only_with_trust(tmp_path: Path) -> None:
     trusted = load_elsewhere(tmp_path / "a.mxr", tmp_path / "empty", trust_code=True)
     assert not trusted.returncode, trusted.stderr
     want = np.array(p.run(INPUTS | {"x": np.zeros((3, 24), np.float32)})[1]).sum()
-    assert float(trusted.stdout) == pytest.approx(want, rel=1e-5)
+    assert float(trusted.stdout) == pytest.approx(want, rel=tolerance(np.float32).rtol)
 
 
 @pytest.mark.parametrize("cut", [0, 5, 8, 200, -1])

@@ -13,7 +13,7 @@ from migraphx.ir.shape import Shape
 from migraphx.ops.pointwise import Pointwise
 from tests.ops.one_operator import FLOATS, apply, infer, random
 from tests.ops.one_operator import tensor as exact_tensor
-from tests.tolerances import assert_close
+from tests.tolerances import WORDS, assert_close, assert_each
 
 F = torch.nn.functional
 ALL_TYPES = [t for t in dtypes.NUMPY_TYPES if not t.startswith("fp") and t not in dtypes.NARROW_INTEGERS]
@@ -82,8 +82,7 @@ def test_unary_of_special_values(name, type):
     got = apply(name, x)
     with np.errstate(all="ignore"):
         expected = want.astype(got.dtype).astype(np.float64)
-    row = {"float": 1e-6, "half": 1e-3, "bf16": 8e-3}[type]
-    np.testing.assert_allclose(got.astype(np.float64), expected, rtol=row, atol=0)
+    assert_each(got.astype(np.float64), expected, WORDS[type])
 
 
 @pytest.mark.parametrize(("name", "type"), accepted(BINARY))
@@ -110,8 +109,7 @@ def test_binary_of_special_values(type):
             want = BINARY[name](tensor(x), tensor(y)).numpy()
             got = apply(name, x, y)
             expected = want.astype(got.dtype).astype(np.float64)
-        row = {"double": 1e-13, "float": 1e-6, "half": 1e-3, "bf16": 8e-3}[type]
-        np.testing.assert_allclose(got.astype(np.float64), expected, rtol=row, atol=0, err_msg=name)
+        assert_each(got.astype(np.float64), expected, WORDS[type], name)
 
 
 @pytest.mark.parametrize("type", ALL_TYPES)

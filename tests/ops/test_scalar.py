@@ -15,6 +15,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ops.scalar import VOCABULARY, NumpyScalar
 from migraphx.targets.cpu.scalar import COMPUTE_TYPES, STORAGE_TYPES, CppScalar, constant_text
 from tests.targets.cpu.kernels.harness import compile_snippet, pointer
+from tests.tolerances import EXACT, WORDS
 
 TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "fmod": torch.fmod, "mod": torch.remainder,
@@ -37,8 +38,6 @@ TYPES = ("float", "double", "int8", "uint8", "int32", "int64", "bool")
 FLOAT_SPECIALS = [
     np.nan, np.inf, 0.0, 0.1, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 7.25, 20.0, 88.8, 104.5, 1e-40, 1e-20, 1e10, 3e38,
 ]  # fmt: skip  # each is tried with both signs
-RTOL = {"float": 1e-6, "double": 1e-13}
-ATOL = {"float": 3e-45, "double": 1e-323}
 
 
 def accepts(word: str, type: str) -> bool:
@@ -92,8 +91,8 @@ def operands(word: str, type: str) -> list[np.ndarray]:
 
 def check(word: str, type: str, got: np.ndarray, want: np.ndarray, *inputs: np.ndarray) -> None:
     assert got.dtype == want.dtype
-    rtol, atol = RTOL.get(type, 0), ATOL.get(type, 0)
-    wrong = ~np.isclose(got, want, rtol, atol, equal_nan=True) if want.dtype.kind == "f" else got != want
+    row = WORDS.get(type, EXACT)
+    wrong = ~np.isclose(got, want, row.rtol, row.atol, equal_nan=True) if want.dtype.kind == "f" else got != want
     if want.dtype.kind == "f" and word not in SIGNED_ZERO_FREE:
         wrong |= (want == 0) & (got == 0) & (np.signbit(got) != np.signbit(want))
     rows = [(*(x[wrong][:8] for x in inputs), got[wrong][:8], want[wrong][:8])]
