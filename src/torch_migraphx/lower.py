@@ -81,7 +81,7 @@ class Survey(MGXInterpreter):
             return super().run_node(n)
         except CONVERSION_REFUSES as error:  # logged with the piece
             return self._refuse(n, str(error) or type(error).__name__)
-        except Exception as error:
+        except Exception as error:  # a fault of ours must not stop a model: it is shown whole
             logger.warning("a bug in the conversion of %s; it runs in torch", described(n), exc_info=True)
             return self._refuse(n, f"{type(error).__name__}: {error}")
         finally:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.lower import copied
 
 logger = logging.getLogger(__name__)
@@ -91,46 +93,65 @@ def _dense(value: torch.Tensor) -> bool:
     return value.permute(order[::-1]).is_contiguous()
 
 
-def in_memory_order(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[tuple[int, ...] | None]]:
-    """Dynamo's graph with its outputs permuted to be row-major, and what permutes each back.
-
-    None: an output is as it was (row-major, expanded, of unknown strides, an input, no tensor).
-    """
-    orders = [_order(n) for n in gm.graph.output_node().args[0]]  # type: ignore[union-attr]
-    if any(orders):
+def in_memory_order(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[Layout]]:
+    """A graph with its outputs permuted to be row-major, and what gives each its own strides back."""
+    outputs = gm.graph.output_node().args[0]
+    layouts = [_layout(n) for n in outputs]  # type: ignore[union-attr]
+    if any(layout.order for layout in layouts):
         gm = copied(gm)
         output = gm.graph.output_node()
         with gm.graph.inserting_before(output):
-            made = [_turned(gm.graph, n, o) for n, o in zip(output.args[0], orders, strict=True)]  # type: ignore[arg-type]
+            pairs = zip(output.args[0], layouts, strict=True)  # type: ignore[arg-type]
+            made = [_turned(gm.graph, n, layout.order) for n, layout in pairs]
         output.args = (tuple(made),)
-    return gm, [o and tuple(o.index(d) for d in range(len(o))) for o in orders]
+    return gm, layouts
+
+
+@dataclass(frozen=True)
+class Layout:
+    """An output's place in memory: `order` of its dimensions, or `strides` where it has gaps or is expanded.
+
+    Both None: row-major, of unknown strides, an input, no tensor.
+    """
+
+    order: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+
+    def of(self, x: torch.Tensor) -> torch.Tensor:
+        """What the graph gave, laid out so."""
+        if self.order:
+            return x.permute([self.order.index(d) for d in range(x.ndim)])
+        return x if self.strides is None else _laid_out(x, self.strides)
 
 
 def _turned(graph: fx.Graph, n: Any, order: tuple[int, ...] | None) -> Any:
     if order is None:
         return n
-    turned = graph.call_method("permute", (n, order))
-    turned.meta = n.meta | {"example_value": n.meta["example_value"].permute(order)}
+    turned = graph.call_function(acc_ops.permute, (), {"input": n, "permutation": order})
+    turned.meta = n.meta | {"val": _value(n).permute(order)}
+    turned.meta.pop("example_value", None)
     return turned
 
 
-def _order(n: Any) -> tuple[int, ...] | None:
-    """The dimensions from the outermost in memory to the innermost; None where that is their own order."""
-    value = n.meta.get("example_value") if isinstance(n, fx.Node) and n.op != "placeholder" else None
-    if not isinstance(value, torch.Tensor) or not _known(value):
-        return None
-    if value.is_contiguous() or 0 in value.stride() or not value.numel():
-        return None
-    order = tuple(sorted(range(value.ndim), key=lambda d: -value.stride(d)))
-    return order if order != tuple(range(value.ndim)) else None
+def _value(n: fx.Node) -> Any:
+    return n.meta.get("example_value", n.meta.get("val"))
 
 
-def turned_back(function: Callable[..., Any], backs: list[tuple[int, ...] | None]) -> Callable[..., Any]:
-    """`function`, whose outputs are permuted by `backs`."""
-    if not any(backs):
+def _layout(n: Any) -> Layout:
+    value = _value(n) if isinstance(n, fx.Node) and n.op != "placeholder" else None
+    if not isinstance(value, torch.Tensor) or not _known(value) or value.is_contiguous() or not value.numel():
+        return Layout()
+    if not _dense(value):
+        return Layout(strides=tuple(value.stride()))
+    return Layout(order=tuple(sorted(range(value.ndim), key=lambda d: (-value.stride(d), -value.shape[d]))))
+
+
+def with_layouts(function: Callable[..., Any], layouts: list[Layout]) -> Callable[..., Any]:
+    """`function`, whose outputs are laid out so."""
+    if not any(layout.order or layout.strides for layout in layouts):
         return function
 
     def call(*args: Any) -> tuple[Any, ...]:
-        return tuple(x if b is None else x.permute(b) for x, b in zip(function(*args), backs, strict=True))
+        return tuple(layout.of(x) for x, layout in zip(function(*args), layouts, strict=True))
 
     return call

@@ -162,7 +162,8 @@ class MGXInterpreter(fx.Interpreter):
         if target is operator.getitem and isinstance(args[0], tuple | list | torch.Size):
             return args[0][args[1]]
         of_numbers = is_python(target) or (is_acc_op(target) and all(map(is_number, leaves)))
-        if known and of_numbers and target not in CREATE:
+        tensor = isinstance(self.node.meta.get("val"), torch.Tensor)  # torch.add(2, 2) is one
+        if known and of_numbers and not tensor and target not in CREATE:
             return target(*args, **kwargs)
         found = CONVERTERS.get(target)
         if found is None:

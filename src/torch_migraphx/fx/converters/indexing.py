@@ -165,6 +165,8 @@ def scatter_reduce(
     b: Builder, input: Value, dim: int, index: Value, src: Value, reduce: str, include_self: bool = True
 ) -> Value:
     dtype, x = dtype_of(input), input
+    if dtype == torch.bool:
+        raise UnsupportedError("scatter_reduce of bool")
     limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
     low, high = (-math.inf, math.inf) if dtype.is_floating_point else (limits.min, limits.max)
     neutral = {"sum": 0, "mean": 0, "prod": 1, "amax": low, "amin": high}[reduce]

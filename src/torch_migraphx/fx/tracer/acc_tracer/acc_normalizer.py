@@ -227,7 +227,11 @@ def _replacement(node: fx.Node, mapping: Mapping, fake_mode: AbstractContextMana
         new.meta = dict(node.meta)
         return new
     assert mapping.mapper is not None
-    return mapping.mapper(NodeBuilder(node, fake_mode), *bound.args, **bound.kwargs)
+    new = mapping.mapper(NodeBuilder(node, fake_mode), *bound.args, **bound.kwargs)
+    value = new.meta.get("val") if isinstance(new, fx.Node) else new
+    if isinstance(node.meta.get("val"), torch.Tensor) and isinstance(value, int | float):
+        raise Unmappable("a tensor made of numbers alone")  # torch.add(2, 2)
+    return new
 
 
 def normalize(

@@ -192,7 +192,7 @@ class AccRewritingTracer(fx.Tracer):
             if not _is_known(target):
                 try:
                     return self._trace_through(target, args, kwargs)
-                except Exception as error:
+                except Exception as error:  # a library's function may raise anything when it meets proxies
                     logger.info("%s stays one call: %s", target, error)
         proxy = super().create_proxy(kind, target, args, kwargs, *rest, **named)
         node = proxy.node
@@ -217,7 +217,7 @@ class AccRewritingTracer(fx.Tracer):
         last = next(iter(reversed(self.graph.nodes)), None)
         try:
             return function(*args, **kwargs)
-        except Exception:
+        except Exception:  # whatever it is, it is raised again
             for node in reversed(self.graph.nodes):
                 if node is last:
                     break
@@ -241,7 +241,7 @@ class AccRewritingTracer(fx.Tracer):
                 return node.target(*args, **kwargs)  # type: ignore[operator]
         except _UNKNOWN as error:
             raise _Unknown from error
-        except Exception as error:
+        except Exception as error:  # eager's own error; foreign code may raise anything on fake tensors
             if node.op == "call_module" or not _is_pure(node):
                 raise _Unknown from error
             raise
@@ -329,7 +329,7 @@ def trace(
             functionalize(graph)
             if use_acc_normalization:
                 normalize(graph, tracer.fake_mode, acc_normalization_allowlist)
-    except Exception as error:
+    except Exception as error:  # the model's own code ran: whatever it raised is raised again, with its line
         raise _explained(mod, error) from error
     for node in reversed(graph.nodes):
         if not node.users and node.op == "get_attr":

@@ -45,7 +45,7 @@ def trace(mod: nn.Module, sample_inputs: Sequence[Any]) -> fx.GraphModule:
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, of one of its parts about another
             exported = export(inference_copy(mod), tuple(sample_inputs), strict=False).run_decompositions({})
-    except Exception as error:
+    except Exception as error:  # the model's own code ran: whatever it raised is raised again, with its line
         origin = error_origin(error)
         where = f"\n  {origin}" if origin else ""
         raise AtenTraceError(f"{type(mod).__name__} can't be exported: {error}{where}") from error

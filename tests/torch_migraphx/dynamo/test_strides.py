@@ -1,0 +1,89 @@
+"""Outputs lie in memory as eager's: Dynamo's fake tensors promise it, and a caller may view them by it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tests.tolerances import assert_close
+
+KERNEL = torch.ones(4, 3, 3, 3) / 27
+
+
+def outputs(x: Tensor, image: Tensor) -> list[Tensor]:
+    """Permuted, cut, stepped through, expanded, diagonal, channels last: each of memory of its own."""
+    return [
+        (x + 1).t(),
+        (x + 2)[:, ::2],
+        (x + 3)[:, 1:],
+        (x + 4).t()[::2],
+        (x + 5)[:, 2],
+        (x + 6).diagonal(),
+        (x + 7).sum(1, keepdim=True).expand(-1, 5),
+        (x + 8).unfold(1, 3, 2),
+        (x + 9).chunk(2, 1)[1],
+        (x + 10).t().cumsum(0),
+        F.conv2d(image, KERNEL),
+        F.gelu(image).permute(0, 2, 3, 1),
+        image.permute(2, 0, 1, 3) * 2,
+        F.max_pool2d(image, 2).flatten(2).transpose(1, 2),
+    ]
+
+
+def arguments(grad: bool) -> list[Tensor]:
+    x, image = torch.randn(4, 6), torch.randn(2, 3, 8, 8).contiguous(memory_format=torch.channels_last)
+    return [t.requires_grad_(grad) for t in (x, image)]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+@pytest.mark.parametrize("grad", [False, True], ids=["inference", "gradient"])
+def test_strides_are_those_of_eager(dynamic: bool, grad: bool) -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(outputs, backend="migraphx", options={"target": "ref"}, dynamic=dynamic)
+    args = arguments(grad)
+    for k, (g, w) in enumerate(zip(fast(*args), outputs(*args), strict=True)):
+        assert g.stride() == w.stride(), f"output {k}"
+        assert_close(g.detach().numpy(), w.detach().numpy(), scale=4)
+
+
+def written(x: Tensor) -> list[Tensor]:
+    """Parts of one tensor, one of them written to before the others are read."""
+    base = x * 2
+    base[:, :3].add_(base[:, 3:])  # a part that chunk gives may not be written where gradients are asked for
+    rows = (base * base).unbind(0)
+    a, b = torch.split(base, [1, 3])
+    return [rows[1] + rows[0], a * 3, b.sum(0), base + 0]
+
+
+def parts(x: Tensor) -> list[Tensor]:
+    base = x.sin()
+    return [*base.chunk(2, 1), *(x * 3).unbind(0), *(x + 1).split(3)]
+
+
+@pytest.mark.parametrize("function", [written, parts])
+@pytest.mark.parametrize("grad", [False, True], ids=["inference", "gradient"])
+def test_parts_of_a_tensor(function: Callable[[Tensor], list[Tensor]], grad: bool) -> None:
+    """Values, gradients, and the parts that share memory: a write to one shows in eager's others and in ours."""
+    torch._dynamo.reset()
+    fast = torch.compile(function, backend="migraphx", options={"target": "ref"}, dynamic=False)
+    x = torch.randn(4, 6, requires_grad=grad)
+    found: list[Any] = []
+    for call in (fast, function):
+        made = call(x)
+        gradient = torch.autograd.grad(torch.stack([(p * p).sum() for p in made]).sum(), x)[0] if grad else x
+        if not grad:
+            made[0].fill_(7)
+        found.append([*made, gradient])
+    for g, w in zip(*found, strict=True):
+        assert_close(g.detach().numpy(), w.detach().numpy(), scale=4)
+        assert g.stride() == w.stride()
+
+
+def test_a_function_of_tensors_gives_one_of_numbers_too() -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(lambda x: (torch.add(x.dim(), 2), x + 1), backend="migraphx", options={"target": "ref"})
+    number, _ = fast(torch.randn(3, 5))
+    assert isinstance(number, Tensor) and number.dtype == torch.int64 and number.item() == 4
