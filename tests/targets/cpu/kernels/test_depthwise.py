@@ -105,15 +105,18 @@ def test_square(k: int, stride: int, isa: str) -> None:
 def test_uneven_padding_and_dilation(isa: str) -> None:
     _check(isa, 1, 40, (1, 11, 13), (1, 3, 3), (1, 2, 2), after=(0, 1, 1))  # TensorFlow's SAME
     _check(isa, 1, 40, (1, 11, 13), (1, 3, 5), before=(0, 3, 1), after=(0, 0, 9))
-    _check(isa, 1, 17, (1, 20, 21), (1, 3, 3), dilation=(1, 2, 3), before=(0, 2, 3), after=(0, 2, 3))
-    _check(isa, 1, 17, (1, 2, 2), (1, 5, 5), before=(0, 4, 4), after=(0, 4, 4))  # windows wholly outside
-    _check(isa, 1, 17, (1, 1, 3), (1, 1, 7), before=(0, 0, 12), after=(0, 0, 12))
+    for c in (17, 32):  # whole registers take two output rows at once
+        _check(isa, 1, c, (1, 20, 21), (1, 3, 3), dilation=(1, 2, 3), before=(0, 2, 3), after=(0, 2, 3))
+        _check(isa, 1, c, (1, 2, 2), (1, 5, 5), before=(0, 4, 4), after=(0, 4, 4))  # windows wholly outside
+        _check(isa, 1, c, (1, 1, 3), (1, 1, 7), before=(0, 0, 12), after=(0, 0, 12))
+        _check(isa, 1, c, (1, 3, 9), (1, 3, 3), (1, 2, 1), before=(0, 7, 1), after=(0, 6, 1))
 
 
 @pytest.mark.parametrize("isa", ISAS)
 def test_ranks_and_pixel_stride(isa: str) -> None:
     _check(isa, 2, 24, (1, 1, 50), (1, 1, 5), before=(0, 0, 2), after=(0, 0, 2))
     _check(isa, 2, 24, (5, 6, 19), (3, 3, 3), (2, 1, 1), (1, 2, 1), (1, 2, 1), (1, 2, 1))
+    _check(isa, 2, 48, (5, 7, 19), (3, 3, 3), (2, 1, 1), before=(1, 1, 1), after=(1, 1, 1))
     _check(isa, 1, 50, (1, 8, 25), (1, 3, 3), before=(0, 1, 1), after=(0, 1, 1), spare=14)
 
 

@@ -129,20 +129,24 @@ template <class TA> const TA* edge_run(const Conv& c, const TA* x, int64_t i, TA
 template <class TA> void run_pointers(const void* source, int64_t row, const Tiles& tiles, const TA** table) {
     const auto& t = *static_cast<const Taps<TA>*>(source);
     const Conv& c = t.c;
-    const int64_t run = c.kernel[2] * c.ic, segs = conv_segs(c), last = c.in[2] - c.kernel[2];
+    const int64_t run = c.kernel[2] * c.ic, segs = conv_segs(c), stride = c.stride[2], step = stride * c.ic;
+    const int64_t last = c.in[2] - c.kernel[2];
     each_line(c, row, tiles, table, [&](const Line& l, const Slots<TA>& to) {
+        const int64_t first = l.o2 * stride - c.pad[2];
+        const int64_t left = first < 0 ? least(ceil_div(-first, stride), l.count) : 0;  // runs that begin outside
+        const int64_t whole = last < first ? 0 : least((last - first) / stride + 1, l.count);
         for (int64_t seg = 0; seg < segs; ++seg) {
             const TA* x = input_row(t, l, seg / c.kernel[1], seg % c.kernel[1]);
-            int64_t i = l.o2 * c.stride[2] - c.pad[2];
-            for (int64_t r = l.first; r < l.first + l.count; ++r, i += c.stride[2]) {
-                const TA*& to_x = to.slot[r][seg * to.step[r]];
-                if (!x)
-                    to_x = t.zeros;
-                else if (i >= 0 && i <= last)
-                    to_x = x + i * c.ic;
-                else
-                    to_x = edge_run(c, x, i, t.runs + (r * segs + seg) * run);
-            }
+            const auto slot = [&](int64_t k) -> const TA*& { return to.slot[l.first + k][seg * to.step[l.first + k]]; };
+            const auto edge = [&](int64_t k) {
+                TA* copy = t.runs + ((l.first + k) * segs + seg) * run;
+                slot(k) = x ? edge_run(c, x, first + k * stride, copy) : t.zeros;
+            };
+            for (int64_t k = 0; k < left; ++k) edge(k);
+            const TA* from = x ? x + first * c.ic : t.zeros;
+            const int64_t by = x ? step : 0;
+            for (int64_t k = left; k < whole; ++k) slot(k) = from + k * by;
+            for (int64_t k = whole > left ? whole : left; k < l.count; ++k) edge(k);
         }
     });
 }

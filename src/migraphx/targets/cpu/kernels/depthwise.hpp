@@ -11,7 +11,8 @@
 //
 // Threads take output rows, as they do in the convolutions before and after, whose results are then in the cache of
 // their own core; channels where pixels are few. A thread works on a chunk of channels at a time, row after row, so
-// that the input rows which they share stay cached. TILE pixels of one register are summed at once.
+// that the input rows which they share stay cached. TILE pixels of one register are summed at once, of two output rows
+// where registers are many.
 #pragma once
 
 #include "team.hpp"
@@ -34,6 +35,11 @@ inline constexpr bool depthwise_special(const Depthwise& p) {
 namespace dw {
 
 inline constexpr int TILE = 8;
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int ROWS = 2;  // 32 registers: two output rows at once, which share most of their input rows
+#else
+inline constexpr int ROWS = 1;
+#endif
 inline constexpr int64_t CACHE = 32768;  // bytes of the first-level cache for the input rows that are shared
 
 inline constexpr int64_t LEAST_PIXELS = 64;  // of the input, for every thread that takes rows
@@ -45,25 +51,34 @@ inline int64_t chunk_channels(const Depthwise& p, int64_t size) {
     return fit == 0 || fit > 256 ? 256 : fit;
 }
 
-// The filter rows that one output row sums, at the first of them: counts and steps of axes 0 and 1.
+// What a pair of output rows sums of one input plane, or a single row: filter row k of the upper output row meets the
+// same input row as filter row k - stride of the lower one. First come `upper` input rows that only the upper one
+// reads, then `both`, then `lower`, one after another; x and w are at the first of them, w as the upper one counts.
 template <class TX, class TW> struct Source {
     const TX* x;
     const TW* w;
-    int64_t planes, rows, x_plane, x_row, w_plane, w_row;
+    int64_t planes, x_plane, w_plane;
+    int64_t upper, both, lower, x_row, w_row, w_shift;
     int64_t pixel, c, width;                // of x: between pixels, channels, columns
     int64_t taps, dilation, stride, pad;    // of the last axis
 };
 template <class TX, class TW>
-inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64_t o0, int64_t o1) {
+inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64_t o0, int64_t o1, bool pair) {
     const Window z = window(o0, p.stride[0], p.pad[0], p.dilation[0], p.kernel[0], p.in[0]);
-    const Window y = window(o1, p.stride[1], p.pad[1], p.dilation[1], p.kernel[1], p.in[1]);
+    const Window y = window(o1, p.stride[1], p.pad[1], p.dilation[1], p.kernel[1] + (pair ? p.stride[1] : 0), p.in[1]);
     const int64_t line = p.in[2] * p.pixel, plane = p.in[1] * line, w_row = p.kernel[2] * p.c;
     const int64_t x_plane = p.dilation[0] * plane, x_row = p.dilation[1] * line;
     const int64_t w_plane = p.kernel[1] * w_row;
     const int64_t at = z.start * plane + z.first * x_plane + y.start * line + y.first * x_row;
+    const auto rows = [&](int64_t from, int64_t to) {  // of the window, those between these filter rows
+        from = from < y.first ? y.first : from, to = to < y.first + y.count ? to : y.first + y.count;
+        return to > from ? to - from : 0;
+    };
+    const int64_t k = p.kernel[1], shift = pair ? p.stride[1] : k;
     return {x + (z.count && y.count ? at : 0),
             w + z.first * w_plane + y.first * w_row,
-            z.count, y.count, x_plane, x_row, w_plane, w_row,
+            z.count, x_plane, w_plane,
+            rows(0, shift), rows(shift, k), rows(k, k + shift), x_row, w_row, shift * w_row,
             p.pixel, p.c, p.in[2],
             p.kernel[2], p.dilation[2], p.stride[2], p.pad[2]};
 }
@@ -75,20 +90,25 @@ template <Mode M, class T> MGX_INLINE vec<float> read(const T* p, int n) {
     return M == PART ? load_f_n(p, n) : load_f(p);
 }
 
-// One filter row over TILE pixels; x is at the first input column, `column`. Every input is loaded once.
-template <int K, int S, Mode M, class TX, class TW>
-MGX_INLINE void row_special(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
+// One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at the first input column, `column`.
+// Every input is loaded once.
+template <int K, int S, Mode M, int FIRST, int LAST, class TX, class TW>
+MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
                             int64_t column) {
-    vec<float> tap[K];
+    vec<float> tap[ROWS][K];
+#pragma GCC unroll 2
+    for (int r = FIRST; r < LAST; ++r)
 #pragma GCC unroll 16
-    for (int k = 0; k < K; ++k) tap[k] = load_f(w + k * s.c);
+        for (int k = 0; k < K; ++k) tap[r][k] = load_f(w - r * s.w_shift + k * s.c);
 #pragma GCC unroll 32
     for (int j = 0; j < (TILE - 1) * S + K; ++j) {
         if (M != INSIDE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
         const vec<float> v = load_f(x + j * s.pixel);
+#pragma GCC unroll 2
+        for (int r = FIRST; r < LAST; ++r)
 #pragma GCC unroll 16
-        for (int k = 0; k < K; ++k)
-            if (j >= k && (j - k) % S == 0 && (j - k) / S < TILE) acc[(j - k) / S] += v * tap[k];
+            for (int k = 0; k < K; ++k)
+                if (j >= k && (j - k) % S == 0 && (j - k) / S < TILE) acc[r][(j - k) / S] += v * tap[r][k];
     }
 }
 template <Mode M, class TX, class TW>
@@ -104,47 +124,73 @@ MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const 
     }
 }
 
-// Pixels o .. o + count of an output row, from channel on, n of them.
-template <int K, int S, Mode M, class TX, class TW, class Epi>
-MGX_NOINLINE void tile(const Source<TX, TW>& s, int64_t o, int count, int n, int64_t row, int64_t channel,
-                       const Epi& to) {
-    const Epi epi = to;  // a copy, which stores cannot change
-    vec<float> acc[TILE] = {};
-    const int64_t column = o * s.stride - s.pad, at = column * s.pixel + channel;
-    for (int64_t a = 0; a < s.planes; ++a) {
-        const TX* x = s.x + a * s.x_plane + at;
-        const TW* w = s.w + a * s.w_plane + channel;
-        for (int64_t b = 0; b < s.rows; ++b, x += s.x_row, w += s.w_row)
-            if constexpr (K > 0)
-                row_special<K, S, M>(acc, s, x, w, column);
-            else
-                row_any<M>(acc, s, x, w, column, n);
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < TILE; ++i) {
-        if (M == PART && i < count)
-            epi(row + o + i, channel, acc[i], n);
-        else if (M == INSIDE || (M == EDGE && i < count))
-            epi(row + o + i, channel, acc[i]);
+// The input rows of one plane.
+template <int K, int S, Mode M, class TX, class TW>
+MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w, int64_t column,
+                    int n) {
+    for (int64_t b = 0; b < s.upper; ++b, x += s.x_row, w += s.w_row)
+        if constexpr (K > 0)
+            row_special<K, S, M, 0, 1>(acc, s, x, w, column);
+        else
+            row_any<M>(acc[0], s, x, w, column, n);
+    if constexpr (K > 0 && ROWS == 2) {
+        for (int64_t b = 0; b < s.both; ++b, x += s.x_row, w += s.w_row)
+            row_special<K, S, M, 0, 2>(acc, s, x, w, column);
+        for (int64_t b = 0; b < s.lower; ++b, x += s.x_row, w += s.w_row)
+            row_special<K, S, M, 1, 2>(acc, s, x, w, column);
     }
 }
 
-// One output row of channels c0 .. end, tile by tile: what a tile reads of a row lies together.
+// Pixels o .. o + count of `rows` output rows, the first at epilogue row `row`; the channels from c0 on: whole
+// registers up to end, or the n before it.
+template <int K, int S, Mode M, class TX, class TW, class Epi>
+MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64_t c0, int64_t end, int64_t row,
+                       int64_t width, int rows, const Epi& to) {
+    const Epi epi = to;  // copies, which stores cannot change
+    const Source<TX, TW> s = source;
+    const int64_t column = o * s.stride - s.pad, at = column * s.pixel;
+    const int n = int(end - c0);
+    for (int64_t channel = c0; channel < end; channel += LANES) {
+        vec<float> acc[ROWS][TILE] = {};
+        for (int64_t a = 0; a < s.planes; ++a)
+            sum<K, S, M>(acc, s, s.x + a * s.x_plane + at + channel, s.w + a * s.w_plane + channel, column, n);
+        const auto give = [&](int r, int i, vec<float> v) {
+            if (r >= rows || (M != INSIDE && i >= count)) return;
+            if constexpr (M == PART)
+                epi(row + r * width + o + i, channel, v, n);
+            else
+                epi(row + r * width + o + i, channel, v);
+        };
+        if constexpr (requires { Epi::in_registers; }) {
+#pragma GCC unroll 2
+            for (int r = 0; r < ROWS; ++r)
+#pragma GCC unroll 16
+                for (int i = 0; i < TILE; ++i) give(r, i, acc[r][i]);
+        } else {  // loops: long code, once
+            vec<float> left[ROWS][TILE];
+            __builtin_memcpy(left, acc, sizeof(acc));
+            for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 1
+                for (int i = 0; i < count; ++i) give(r, i, left[r][i]);
+        }
+    }
+}
+
+// One output row, or two, of channels c0 .. end, tile by tile: what a tile reads of a row lies together.
 template <int K, int S, class TX, class TW, class Epi>
-MGX_INLINE void line(const Source<TX, TW>& s, int64_t width, int64_t c0, int64_t end, int64_t row, const Epi& epi) {
+MGX_INLINE void lines(const Source<TX, TW>& s, int64_t width, int64_t c0, int64_t end, int64_t row, int rows,
+                      const Epi& epi) {
     const int64_t span = (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
+    const int64_t whole = c0 + (end - c0) / LANES * LANES;
     for (int64_t o = 0; o < width; o += TILE) {
         const int64_t first = o * s.stride - s.pad;
         const int count = int(width - o < TILE ? width - o : TILE);
         const bool inside = count == TILE && first >= 0 && first + span < s.width;
-        for (int64_t c = c0; c < end; c += LANES) {
-            if (end - c < LANES)
-                tile<0, 0, PART>(s, o, count, int(end - c), row, c, epi);
-            else if (inside)
-                tile<K, S, INSIDE>(s, o, count, LANES, row, c, epi);
-            else
-                tile<K, S, EDGE>(s, o, count, LANES, row, c, epi);
-        }
+        if (inside)
+            tile<K, S, INSIDE>(s, o, count, c0, whole, row, width, rows, epi);
+        else
+            tile<K, S, EDGE>(s, o, count, c0, whole, row, width, rows, epi);
+        if (whole < end) tile<0, 0, PART>(s, o, count, whole, end, row, width, rows, epi);
     }
 }
 
@@ -158,13 +204,15 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
     const bool by_rows = pixels >= dw::LEAST_PIXELS * team.size;
     const Range rows = by_rows ? team.share(lines) : Range{0, lines};
     const Range columns = by_rows ? Range{0, p.c} : team.share(p.c, 2 * LANES);
+    const bool pairs = dw::ROWS == 2 && K > 0 && p.dilation[1] == 1 && p.stride[1] < p.kernel[1] && p.c % LANES == 0;
     for (int64_t c0 = columns.begin; c0 < columns.end; c0 += wide) {
         const int64_t end = c0 + wide < columns.end ? c0 + wide : columns.end;
-        for (int64_t i = rows.begin; i < rows.end; ++i) {
-            const int64_t plane = i / p.out[1];
+        for (int64_t i = rows.begin, n; i < rows.end; i += n) {
+            const int64_t plane = i / p.out[1], o1 = i % p.out[1];
             const TX* from = x + plane / p.out[0] * image;
-            const auto source = dw::source(p, from, w, plane % p.out[0], i % p.out[1]);
-            dw::line<K, S>(source, p.out[2], c0, end, i * p.out[2], epi);
+            n = pairs && i + 1 < rows.end && o1 + 1 < p.out[1] ? 2 : 1;
+            const auto source = dw::source(p, from, w, plane % p.out[0], o1, n == 2);
+            dw::lines<K, S>(source, p.out[2], c0, end, i * p.out[2], int(n), epi);
         }
     }
 }
