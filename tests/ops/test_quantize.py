@@ -57,6 +57,8 @@ def test_half_scale():
     y, scale = np.array([3, -4], np.int8), np.array([0.5, 0.25], np.float16)
     assert apply("dequantizelinear", y, scale).dtype == np.float16
     assert apply("dequantizelinear", y, scale).tolist() == [1.5, -1]
+    number = apply("dequantizelinear", *(a.reshape(()) for a in (y[:1], scale[:1], y[:1])))
+    assert isinstance(number, np.ndarray) and number.shape == () and number == 0
 
 
 def test_bad_inputs_are_refused():

@@ -64,8 +64,11 @@ class DequantizeLinear(Operation, name="dequantizelinear"):
         y, scale, *zero = args
         exact = np.result_type(y) in (np.int8, np.uint8) and scale.dtype != np.float64  # y - zero has 9 bits
         wide = np.float32 if exact else np.float64
-        real = np.subtract(y, zero[0], dtype=wide) if zero else y.astype(wide)
-        return np.asarray(np.multiply(real, scale.astype(wide, copy=False), out=real)).astype(scale.dtype, copy=False)
+        real = y.astype(wide)
+        if zero:
+            real -= zero[0].astype(wide, copy=False)
+        real *= scale.astype(wide, copy=False)
+        return real.astype(scale.dtype, copy=False)
 
 
 class BitCast(Operation, name="bit_cast"):
