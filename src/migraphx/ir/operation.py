@@ -139,14 +139,20 @@ class Operation:
         self.require(all(s.type == inputs[0].type for s in inputs), inputs, "inputs differ in type")
 
 
-def operation(name: str, /, **attributes: Any) -> Operation:
-    """The operator `name` with its attributes; an unknown name or attribute names the nearest known one."""
+def declaration(name: str) -> type[Operation]:
+    """The class of the operator `name`; ValueError for an unknown one names the nearest."""
     if name in DECLARED_LATE:
         import_module(DECLARED_LATE[name])
     cls = OPERATIONS.get(name)
     if cls is None:
         near = get_close_matches(name, OPERATIONS, 1)
         raise ValueError(f"unknown operator {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+    return cls
+
+
+def operation(name: str, /, **attributes: Any) -> Operation:
+    """The operator `name` with its attributes; an unknown name or attribute names the nearest known one."""
+    cls = declaration(name)
     known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
     for key in attributes:
         if key not in known:

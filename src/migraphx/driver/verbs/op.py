@@ -2,12 +2,11 @@
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import MISSING, fields
-from difflib import get_close_matches
 from inspect import getdoc
 from typing import Any
 
 from migraphx.driver.result import Result, UsageError
-from migraphx.ir.operation import OPERATIONS
+from migraphx.ir.operation import DECLARED_LATE, OPERATIONS, declaration
 from migraphx.ir.shape import Shape
 
 
@@ -17,13 +16,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(args: Namespace) -> Result:
-    names = sorted(OPERATIONS)
+    names = sorted({*OPERATIONS, *DECLARED_LATE})
     if args.list or not args.name:
         return Result("\n".join(names), names)
-    if args.name not in OPERATIONS:
-        near = get_close_matches(args.name, names, 1)
-        raise UsageError(f"unknown operator {args.name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-    cls = OPERATIONS[args.name]
+    try:
+        cls = declaration(args.name)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     known = fields(cls)  # type: ignore[arg-type]
     meaning = getdoc(cls) or ""
     lines = [args.name, *(f"    {line}".rstrip() for line in meaning.splitlines())]
