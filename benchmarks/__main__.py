@@ -42,6 +42,7 @@ class Options:
     models: list[str]
     peers: list[str]
     threads: int
+    batch: int
     rounds: int
     seconds: float
     retries: int
@@ -62,7 +63,8 @@ def alone(lock: Path | None) -> Iterator[None]:
 
 def worker_command(engine: str, model: str, folder: Path, options: Options) -> list[str]:
     """How a process of worker.py is started."""
-    return [sys.executable, "-m", "benchmarks.worker", engine, model, str(folder), str(options.threads)]
+    words = ["benchmarks.worker", engine, model, str(folder), str(options.threads), "--batch", str(options.batch)]
+    return [sys.executable, "-m", *words]
 
 
 class Worker:
@@ -196,6 +198,7 @@ def parse() -> Options:
     parser.add_argument("--models", default=",".join(CASES), help="comma-separated; default: all")
     parser.add_argument("--peers", default=PEERS, help=f"of {', '.join(ENGINES)}; default: {PEERS}")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
     parser.add_argument("--retries", type=int, default=3, help="of a turn disturbed by other programs")
@@ -218,6 +221,7 @@ def main() -> None:
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "machine": describe(),
         "threads": options.threads,
+        "batch": options.batch,
         "models": {},
     }
     for model in options.models:

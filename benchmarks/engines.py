@@ -18,11 +18,12 @@ MODEL, INT8_MODEL = "model.onnx", "model_int8.onnx"
 
 @dataclass(frozen=True)
 class Task:
-    """What an engine gets: the model's name, the case's folder, the number of threads."""
+    """What an engine gets: the model's name, the case's folder, the number of threads, the batch size."""
 
     model: str
     folder: Path
     threads: int
+    batch: int = 1
 
 
 def _lazily(compile_: Callable[[], Run]) -> Run:
@@ -44,7 +45,7 @@ def _torch_model(task: Task, channels_last: bool = False) -> tuple[Any, tuple[An
 
     torch.set_num_threads(task.threads)
     torch.set_grad_enabled(False)
-    model, inputs = build(task.model)
+    model, inputs = build(task.model, task.batch)
     if channels_last:
         model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         inputs = tuple(x.to(memory_format=torch.channels_last) for x in inputs)

@@ -1,4 +1,4 @@
-"""The models that the benchmarks measure and the tests check: random weights, fixed seeds, batch 1.
+"""The models that the benchmarks measure and the tests check: random weights, fixed seeds.
 
 Every model is a plain nn.Module in eval mode from tensors to one tensor. Parameters that libraries start as
 constants (norms, layer scales, a zero classifier) are made random too, so that no part of the graph is idle.
@@ -18,11 +18,11 @@ NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm)
 
 @dataclass(frozen=True)
 class Case:
-    """A model and its inputs; `image` says that inputs are NCHW pictures."""
+    """A model and its inputs at a batch size; `image` says that inputs are NCHW pictures."""
 
     name: str
     build: Callable[[], nn.Module]
-    inputs: Callable[[], tuple[Tensor, ...]]
+    inputs: Callable[[int], tuple[Tensor, ...]]
     image: bool
 
 
@@ -101,12 +101,12 @@ def gpt2() -> nn.Module:
     return Field(library.GPT2LMHeadModel(library.GPT2Config()), "logits", use_cache=False)
 
 
-def _picture() -> tuple[Tensor, ...]:
-    return (torch.randn(1, 3, 224, 224),)
+def _picture(batch: int) -> tuple[Tensor, ...]:
+    return (torch.randn(batch, 3, 224, 224),)
 
 
-def _tokens(count: int, vocabulary: int) -> Callable[[], tuple[Tensor, ...]]:
-    return lambda: (torch.randint(0, vocabulary, (1, count)),)
+def _tokens(count: int, vocabulary: int) -> Callable[[int], tuple[Tensor, ...]]:
+    return lambda batch: (torch.randint(0, vocabulary, (batch, count)),)
 
 
 def _vision(name: str) -> Case:
@@ -128,9 +128,9 @@ CASES = {
 }
 
 
-def build(name: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
+def build(name: str, batch: int = 1) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """The model called `name` and its inputs, the same at every call; leaves torch's generator as it was."""
     case = CASES[name]
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return randomize(case.build()), case.inputs()
+        return randomize(case.build()), case.inputs(batch)

@@ -86,7 +86,7 @@ def markdown(result: dict[str, Any]) -> str:
             f"{versions}; commit {machine['commit']}.",
             f"Command: `{result['command']}`",
         ],
-        ["Latency in ms (batch 1, fp32):"],
+        [f"Latency in ms (batch {result.get('batch', 1)}, fp32):"],
         latencies(result, names),
         ["Cold compile to the first answer, empty caches, in s:"],
         details(result, names, "cold_first_answer_s", 1, ".2f"),

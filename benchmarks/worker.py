@@ -72,10 +72,11 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("folder", type=Path)
     parser.add_argument("threads", type=int)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--onnx", action="store_true")
     parser.add_argument("--int8", action="store_true")
     arguments = parser.parse_args()
-    task = Task(arguments.model, arguments.folder, arguments.threads)
+    task = Task(arguments.model, arguments.folder, arguments.threads, arguments.batch)
     # Libraries print on standard output: keep the real one for our JSON and send theirs to standard error.
     out = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
