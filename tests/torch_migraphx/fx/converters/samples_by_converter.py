@@ -275,6 +275,10 @@ BY_CONVERTER: dict[str, list[Sample]] = {
     "indexing.index_put": [
         {"input": f(4, 5), "indices": [torch.tensor([0, 2])], "values": f(2, 5)},
         {"input": f(4, 5), "indices": [torch.tensor([0, 2]), torch.tensor([1, 1])], "values": f(2), "accumulate": True},
+        {"input": f(2, 4, 3), "indices": [None, torch.tensor([[0, -2]])], "values": f(1, 2, 3)},
+        {"input": f(2, 4, 3), "indices": [torch.tensor([0, 1]), None, torch.tensor([2, 0])], "values": f(2, 4)},
+        {"input": f(2, 4, 3), "indices": [m(2, 4)], "values": f(1, 3)},
+        {"input": f(2, 4), "indices": [m(2)], "values": torch.tensor(2.0), "accumulate": True},
     ],
     "indexing.unfold": [
         {"input": X4, "kernel_size": 2},
@@ -446,7 +450,7 @@ BY_CONVERTER: dict[str, list[Sample]] = {
     + [{"input": i(3), "dtype": torch.float32}],
     **each(
         ["reduction.sum", "reduction.any", "reduction.all", "reduction.prod"],
-        [*REDUCE, {"input": m(2, 3, 4), "dim": 1}],
+        [*REDUCE, {"input": m(2, 3, 4), "dim": 1}, {"input": i(3, 4, low=0, high=2, dtype=torch.uint8), "dim": 1}],
     ),
     "reduction.mean": [*FLOAT_REDUCE, {"input": i(3, 4), "dtype": torch.float32}],
     **each(["reduction.amax", "reduction.amin"], REDUCE),
