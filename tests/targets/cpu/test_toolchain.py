@@ -19,9 +19,11 @@ import migraphx
 from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape
 from migraphx.targets.cpu.toolchain import CompilerError, find_compiler
+from tests.tolerances import assert_close, relative_error, tolerance
 
 SCRIPT = """
 import numpy as np, migraphx
+from tests.tolerances import assert_close
 from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape
 p = migraphx.program()
@@ -31,7 +33,7 @@ b = Builder(main)
 main.add_return([b.tanh(b.add(x, x))])
 p.compile(migraphx.get_target("cpu"))
 x = np.random.default_rng(0).standard_normal((3, {n})).astype(np.float32)
-np.testing.assert_allclose(np.array(p.run({{"x": x}})[0]), np.tanh(x + x), rtol=1e-5, atol=1e-6)
+assert_close(p.run({{"x": x}})[0], np.tanh(x + x))
 """
 
 
@@ -52,7 +54,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def answer(p: migraphx.program) -> None:
     x = np.random.default_rng(1).standard_normal(p.get_parameter_shapes()["x"].lens()).astype(np.float32)
-    np.testing.assert_allclose(np.array(p.run({"x": x})[0]), np.exp(x * x), rtol=1e-5)
+    assert_close(p.run({"x": x})[0], np.exp(x * x))
 
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path) -> None:
@@ -61,6 +63,12 @@ def test_no_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Pat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(CompilerError, match=r"needs a C\+\+ compiler.*g\+\+.*openmgx\[compiler\]"):
         program().compile(migraphx.get_target("cpu"))
+
+
+def test_not_a_posix_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("migraphx.targets.cpu.toolchain.os", SimpleNamespace(name="nt"))
+    with pytest.raises(CompilerError, match="on Windows use WSL"):
+        find_compiler()
 
 
 def test_compiler_that_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path) -> None:
@@ -181,7 +189,7 @@ def test_many_threads_run_one_program() -> None:
 
     def one(seed: int) -> bool:
         x = np.random.default_rng(seed).standard_normal((2, 5000)).astype(np.float32)
-        return all(np.allclose(np.array(p.run({"x": x})[0]), np.exp(x * x), rtol=1e-5) for _ in range(20))
+        return all(relative_error(p.run({"x": x})[0], np.exp(x * x)) < tolerance(np.float32).rtol for _ in range(20))
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(one, range(8)))

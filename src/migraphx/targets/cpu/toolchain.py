@@ -118,6 +118,8 @@ def extra_flags() -> tuple[str, ...]:
 
 def find_compiler() -> Compiler:
     """CXX, g++, clang++, the `ziglang` wheel, in this order; CompilerError says what to install."""
+    if os.name != "posix":
+        raise CompilerError("the cpu target runs on POSIX systems (tested: Linux): on Windows use WSL, or target ref")
     return _find(os.environ.get("CXX", ""), os.environ.get("PATH", ""))
 
 
