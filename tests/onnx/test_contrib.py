@@ -205,6 +205,8 @@ QUANTIZED = [
     Case("QLinearAdd", [i8(3, 4), A, np.array(np.int8(3)), i8(3, 4), s(0.03), np.array(np.int8(-4)), s(0.07)]),
     Case("QLinearMul", [i8(3, 4), A, np.array(np.int8(3)), i8(3, 1), s(0.03), np.array(np.int8(-4)), s(0.07),
                         np.array(np.int8(5))]),
+    Case("QLinearWhere", [RNG.random((3, 1)) > 0.5, u8(3, 4), A, np.array(Z), u8(4), s(0.03), np.array(np.uint8(9)),
+                          s(0.04), np.array(np.uint8(7))]),
     Case("QLinearSigmoid", [u8(3, 40), A, np.array(Z), s(1 / 256), np.array(np.uint8(0))]),
     Case("QLinearLeakyRelu", [i8(3, 40), A, np.array(np.int8(3)), s(0.04), np.array(np.int8(-9))],
          attributes={"alpha": 0.2}),

@@ -61,6 +61,17 @@ def like(b: OnnxBuilder, x: Value, real: Value, scale: Value, zero: Value | None
     return b.instruction("quantizelinear", [real, *[p for p in parts if p is not None]], out_type=x.shape.type)
 
 
+@converter("QLinearWhere", domain=MICROSOFT)
+def where(
+    b: OnnxBuilder, condition: Value, x: Value, x_scale: Value, x_zero: Value, y: Value, y_scale: Value,
+    y_zero: Value, scale: Value, zero: Value,
+) -> Value:
+    """x where the condition holds, else y; all three broadcast."""
+    lens = np.broadcast_shapes(condition.shape.lens, x.shape.lens, y.shape.lens)
+    real = dequantize(b, x, x_scale, x_zero), dequantize(b, y, y_scale, y_zero)
+    return like(b, x, b.where(*(b.broadcast_to(v, lens) for v in (condition, *real))), scale, zero)
+
+
 @converter("QLinearSigmoid", domain=MICROSOFT)
 def sigmoid(
     b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None
