@@ -99,6 +99,9 @@ def test_literal_and_full(b):
         assert (full.shape.type, full.shape.lens) == ("bf16", lens)
     (*_, got) = evaluate(b.module, {i: np.zeros(p.shape.lens) for i, p in b.module.parameters.items()})
     assert got.tolist() == [1.5]
+    for value, type in ((np.inf, "int32"), (np.nan, "int64"), (-1e30, "int8"), (2.0**63, "int64"), (-1.0, "uint8")):
+        with pytest.raises(ValueError, match=f"is no {type}"):
+            b.full(float(value), parameter(b, f"{value}", type))
 
 
 def test_cast_and_broadcast_add_nothing_where_nothing_is_to_do(b):

@@ -61,6 +61,15 @@ def test_activation_of_special_values(case):
     assert_close(got, want)
 
 
+@pytest.mark.parametrize("type", ["int8", "uint8", "int32", "int64"])
+def test_clamp_of_integers(type):
+    """Limits beyond the type were cast to it: 1e30 became the lowest number."""
+    (x,) = randoms((50,), type=type)
+    for low, high in ((-np.inf, np.inf), (-1e30, 1e30), (None, 1e30), (2, np.inf), (-np.inf, 2), (1, 3)):
+        got = run([x], lambda b, x, low=low, high=high: b.clamp(b.add(x, b.full(0, x)), low, high))
+        np.testing.assert_array_equal(got, np.clip(x.astype(np.float64), low, high).astype(x.dtype))
+
+
 def test_scalars_without_dimensions():
     x = np.array(0.7, np.float32)
     assert_close(run([x], lambda b, x: b.gelu(x)), F.gelu(tensor(x)).numpy())

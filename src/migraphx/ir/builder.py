@@ -61,8 +61,12 @@ class Builder:
         return self.module.add_literal(array, self.origin)
 
     def full(self, value: float | bool, like: Instruction) -> Instruction:
-        """A constant of `like`'s type, broadcast to its lens."""
-        lens = like.shape.lens
+        """A constant of `like`'s type, broadcast to its lens; ValueError where an integer type cannot hold it."""
+        lens, type = like.shape.lens, like.shape.type
+        if isinstance(value, float) and type in dtypes.INTEGERS:
+            low, high = dtypes.limits(type)
+            if not low <= value < high + 1:
+                raise ValueError(f"{value} is no {type}")
         scalar = self.literal(np.full(lens and (1,), value).astype(like.shape.numpy_dtype))
         return self.multibroadcast(scalar, out_lens=lens) if lens else scalar
 

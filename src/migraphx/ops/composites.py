@@ -77,6 +77,8 @@ def seen_by_any(b: Builder, mask: Value) -> Value | None:
         keeps = known.literal if known.literal.dtype == np.bool_ else known.literal != -np.inf
         if keeps.any(-1).all():
             return None
+    if mask.shape.type in dtypes.INTEGERS:
+        return None  # they have no -inf: what is added hides nothing
     if mask.shape.type != "bool":
         mask = b.not_equal(mask, b.full(-math.inf, mask))
     return b.reduce_any(mask, axes=(mask.shape.ndim - 1,))

@@ -25,7 +25,14 @@ def shifted(b: Builder, x: Value, term: float) -> Value:
 
 @composite
 def clamp(b: Builder, x: Value, low: float | None = None, high: float | None = None) -> Value:
-    """x limited to [low, high], either of which may be absent (aten::clamp). NaN stays."""
+    """x limited to [low, high], either of which may be absent (aten::clamp). NaN stays.
+
+    What lies beyond an integer type limits nothing.
+    """
+    if x.shape.type in dtypes.INTEGERS:
+        least, most = dtypes.limits(x.shape.type)
+        low = low if low is None or low > least else None
+        high = high if high is None or high < most else None
     if low is not None:
         x = b.max(x, b.full(low, x))
     return x if high is None else b.min(x, b.full(high, x))
