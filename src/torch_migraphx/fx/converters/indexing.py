@@ -109,6 +109,8 @@ def index(b: Builder, input: Value, indices: Sequence[Value | None]) -> Value:
 @converter(acc_ops.index_select, aten.index_select.default)
 def index_select(b: Builder, input: Value, dim: int, index: Value) -> Value:
     index = b.view(index, [1]) if rank(index) == 0 else index
+    if rank(input) == 0:
+        return b.view(b.gather(b.view(input, [1]), index, axis=0), [])
     return b.gather(input, index, axis=axis(dim, rank(input)))
 
 
@@ -291,15 +293,34 @@ def _replaced(b: Builder, x: Value, middle: Value, dim: int, start: int, end: in
 def index_put(
     b: Builder, input: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
 ) -> Value:
-    """Index tensors for the first dimensions only, all of them."""
-    if any(i is None for i in indices):
-        raise UnsupportedError("index_put with a dimension left out")
-    places = [_index(b, i) for i in indices]
+    """Of indices apart from one another the values' dimensions for them come first, else where they are."""
+    only = indices[0] if len(indices) == 1 else None
+    if only is not None and dtype_of(only) in (torch.bool, torch.uint8):
+        return _put_where(b, input, only, values, accumulate)
+    dims = [d for d, i in enumerate(indices) if i is not None]
+    places = [_index(b, i) for i in indices if i is not None]
+    own, rest = lens(input), [d for d in range(rank(input)) if d not in dims]
     sizes = torch.broadcast_shapes(*(lens(i) for i in places))
     columns = [b.unsqueeze(b.expand(b.cast(i, torch.int64), sizes), axes=[len(sizes)]) for i in places]
     tuples = columns[0] if len(columns) == 1 else b.concat(*columns, axis=len(sizes))
-    updates = b.expand(b.cast(values, dtype_of(input)), [*sizes, *lens(input)[len(places) :]])
-    return getattr(b, "scatternd_add" if accumulate else "scatternd_none")(input, tuples, updates)
+    at, n = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0, len(sizes)
+    wide = [*(own[d] for d in rest[:at]), *sizes, *(own[d] for d in rest[at:])]
+    updates = b.expand(b.cast(values, dtype_of(input)), wide)
+    updates = b.permute(updates, [*range(at, at + n), *range(at), *range(at + n, len(wide))])
+    order = [*dims, *rest]
+    result = getattr(b, "scatternd_add" if accumulate else "scatternd_none")(b.permute(input, order), tuples, updates)
+    return b.permute(result, [order.index(d) for d in range(rank(input))])
+
+
+def _put_where(b: Builder, x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
+    """x[mask] = values, the same for each place: how many places there are does not matter."""
+    inner = lens(x)[rank(mask) :]
+    if rank(values) > len(inner) and lens(values)[: rank(values) - len(inner)] != (1,):
+        raise UnsupportedError("a mask as index: the number of elements depends on the data")
+    own = b.view(values, lens(values)[1:]) if rank(values) > len(inner) else values
+    new = b.expand(b.cast(own, dtype_of(x)), lens(x))
+    chosen = b.expand(b.view(b.cast(mask, torch.bool), [*lens(mask), *[1] * len(inner)]), lens(x))
+    return b.where(chosen, b.add(x, new) if accumulate else new, x)
 
 
 @converter(acc_ops.unfold)
