@@ -43,9 +43,10 @@ struct alignas(64) Barrier {
     static constexpr int SPINS = 1024;
 
     void wait() {
-        if (size == 1) return;
+        const int all = __atomic_load_n(&size, __ATOMIC_RELAXED);  // threads that start late may still be storing it
+        if (all == 1) return;
         const int now = __atomic_load_n(&phase, __ATOMIC_ACQUIRE);
-        if (__atomic_add_fetch(&arrived, 1, __ATOMIC_ACQ_REL) == size) {
+        if (__atomic_add_fetch(&arrived, 1, __ATOMIC_ACQ_REL) == all) {
             __atomic_store_n(&arrived, 0, __ATOMIC_RELAXED);
             __atomic_store_n(&phase, now + 1, __ATOMIC_SEQ_CST);
             if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST)) wake();
