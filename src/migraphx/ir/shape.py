@@ -200,7 +200,7 @@ def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:
 
 def strided(flat: np.ndarray, shape: Shape) -> np.ndarray:
     """A one-dimensional array seen through the lens and strides of `shape`."""
-    if shape.standard:
+    if shape.strides == standard_strides(shape.lens) or not shape.elements:
         return flat[: shape.elements].reshape(shape.lens)
     strides = [s * flat.itemsize for s in shape.strides]
     return np.ndarray(shape.lens, flat.dtype, flat, strides=strides)
