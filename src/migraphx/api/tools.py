@@ -133,9 +133,9 @@ def performance_report(p: program, params: Params, runs: int = 50) -> Report:
     return inspect.performance_report(p._executable, _arrays(params), runs)
 
 
-def explain(p: program, t: Target | str) -> Explanation:
-    """What the target fuses into what, and from which ONNX node or Python line."""
-    return inspect.explain(p._impl, _name(t))
+def explain(p: program, t: Target | str, params: Params | None = None) -> Explanation:
+    """What the target fuses into what, and from which ONNX node or Python line; with dynamic shapes, for `params`."""
+    return inspect.explain(p._impl, _name(t), None if params is None else _arrays(params))
 
 
 def _question(

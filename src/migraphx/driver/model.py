@@ -18,16 +18,15 @@ from migraphx.driver import dims
 from migraphx.driver.options import compile_options
 from migraphx.driver.result import UsageError
 from migraphx.driver.terminal import note
+from migraphx.inspect.running import at_lens
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Literal, Parameter
 from migraphx.ir.program import Program
-from migraphx.ir.shape import Shape
 from migraphx.mxr.upstream_read import is_upstream
 from migraphx.passes.dead_code import dead_code
 from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import SIMPLIFY
 from migraphx.runtime.executable import Executable
-from migraphx.targets.common.specialise import is_dynamic, specialise
 from migraphx.targets.registry import get_target
 from migraphx.targets.target import Target
 
@@ -51,8 +50,8 @@ def read_model(args: Namespace) -> program:
     if kind == "onnx":
         made = migraphx.parse_onnx(args.file, **_onnx_options(args))
     else:
-        _refuse_onnx_options(args, kind)
         made = migraphx.load(args.file)
+        _refuse_onnx_options(args, kind, any(s.dynamic() for s in made.get_parameter_shapes().values()))
     return changed(made, args) if args.trim or args.optimize or args.apply_pass else made
 
 
@@ -100,11 +99,11 @@ def _onnx_options(args: Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value}
 
 
-def _refuse_onnx_options(args: Namespace, kind: str) -> None:
-    """What only an ONNX model can be told."""
+def _refuse_onnx_options(args: Namespace, kind: str, dynamic: bool) -> None:
+    """What only an ONNX model can be told; the lengths of a run, any program with dynamic shapes."""
     names = ("input_dim", "dim_param", "dyn_input_dim", "default_dyn_dim", "output_names", "skip_unknown_operators")
     for name in names:
-        if getattr(args, name):
+        if getattr(args, name) and not (dynamic and name == "input_dim"):
             raise UsageError(f"--{name.replace('_', '-')} needs an ONNX model; {args.file} was read as {kind}")
 
 
@@ -158,10 +157,8 @@ def compiled(made: program, args: Namespace, inputs: Callable[[program], Inputs]
 
 def at_lengths(made: program, inputs: Inputs) -> program:
     """A program with dynamic shapes as far as the lengths of these inputs make it static; others as they are."""
-    if not is_dynamic(made._impl):
-        return made
-    shapes = {name: Shape.of(np.asarray(value)) for name, value in inputs.items()}
-    return published(specialise(made._impl.main, shapes, {}).program)
+    static = at_lens(made._impl, {name: np.asarray(value) for name, value in inputs.items()}).program
+    return made if static is made._impl else published(static)
 
 
 def executable_of(made: program) -> Executable:
@@ -170,8 +167,8 @@ def executable_of(made: program) -> Executable:
     return made._executable
 
 
-def optimized(made: program) -> Program:
-    """What its target's passes made of a compiled program: the kernels that run."""
-    copy = made._impl.clone()
+def optimized(made: program, inputs: Inputs) -> Program:
+    """What its target's passes made of a compiled program, for inputs of these lengths: the kernels that run."""
+    copy = at_lengths(made, inputs)._impl.clone()
     run_passes(copy, get_target(executable_of(made).target).passes)
     return copy

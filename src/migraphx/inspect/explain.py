@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from migraphx.inspect.running import Inputs, at_lens
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.program import Program
 from migraphx.ir.text import instruction_text, names_of, operation_text
 from migraphx.passes.manager import run_passes
+from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.registry import get_target
 
 
@@ -52,8 +54,12 @@ class Explanation:
         return "\n".join(lines)
 
 
-def explain(program: Program, target_name: str) -> Explanation:
-    """Run the target's passes on a copy, and read what is left."""
+def explain(program: Program, target_name: str, inputs: Inputs | None = None) -> Explanation:
+    """Run the target's passes on a copy, and read what is left; `inputs`: of the lengths of a dynamic program."""
+    if inputs is None and is_dynamic(program):
+        named = ", ".join(program.main.parameters)
+        raise ValueError(f"the program has dynamic shapes: give inputs ({named}) of the lengths to explain")
+    program = program if inputs is None else at_lens(program, inputs).program
     before = sum(1 for i in program.main if not i.name.startswith("@"))
     optimised = program.clone()
     run_passes(optimised, get_target(target_name).passes)

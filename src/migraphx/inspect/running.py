@@ -9,13 +9,14 @@ import numpy as np
 
 from migraphx.inspect.compare import DEFAULT, Tolerance
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.dynamic import ranges
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Operation, Parameter, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.common.specialise import is_dynamic, specialise
+from migraphx.targets.common.specialise import Specialised, is_dynamic, specialise
 from migraphx.targets.registry import get_target
 
 Inputs = Mapping[str, np.ndarray]
@@ -44,13 +45,18 @@ def on_ref(program: Program, inputs: Inputs, double: bool) -> list[np.ndarray]:
     return on_target(in_double(program) if double else program, "ref", inputs, CompileOptions())
 
 
-def with_lens_of(program: Program, inputs: Inputs) -> Program:
-    """A dynamic program as it is for these inputs, any other as it is; ValueError where lens depend on values."""
+def at_lens(program: Program, inputs: Inputs) -> Specialised:
+    """A dynamic program as far as it is static for inputs of these lens; any other as it is."""
     if not is_dynamic(program):
-        return program
+        return Specialised(program)
     given = program.main.parameters.items()
     shapes = {n: Shape(i.shape.type, array_for(n, i.shape, inputs).shape) for n, i in given}
-    made = specialise(program.main, shapes, {})
+    return specialise(program.main, shapes, {})
+
+
+def with_lens_of(program: Program, inputs: Inputs) -> Program:
+    """A dynamic program as it is for these inputs, any other as it is; ValueError where lens depend on values."""
+    made = at_lens(program, inputs)
     if made.refusals:
         raise ValueError(f"cannot be taken apart: {'; '.join(made.refusals.values())}")
     return made.program
@@ -70,12 +76,13 @@ def arguments(parameters: Mapping[str, Shape], inputs: Inputs) -> list[Argument]
 
 
 def array_for(name: str, shape: Shape, inputs: Inputs) -> np.ndarray:
-    """One input in a parameter's type."""
+    """One input in a parameter's type; ValueError where it is missing or does not fit."""
     if name not in inputs:
         raise ValueError(f"input {name!r} ({shape}) is missing")
-    array = np.asarray(inputs[name])
-    if not shape.dyn_dims and array.shape != shape.lens:
-        raise ValueError(f"input {name!r} must have lens {list(shape.lens)}, got {list(array.shape)}")
+    array, dims = np.asarray(inputs[name]), ranges(shape)
+    if array.ndim != len(dims) or any(not d.min <= n <= d.max for n, d in zip(array.shape, dims, strict=True)):
+        wanted = [d.min if d.is_fixed else f"{d.min} to {d.max}" for d in dims]
+        raise ValueError(f"input {name!r} must have lens [{', '.join(map(str, wanted))}], got {list(array.shape)}")
     return array.astype(shape.numpy_dtype, copy=False)
 
 

@@ -19,4 +19,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> Result:
     made = compiled(read_model(args), args, partial(generate, args=args))
-    return program_result(args, made, optimized(made), default_form(args))
+    return program_result(args, made, optimized(made, generate(made, args)), default_form(args))

@@ -22,11 +22,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> Result:
     made = read_model(args)
-    made = compiled(at_lengths(made, generate(made, args)), args, partial(generate, args=args))
+    inputs = generate(made, args)
+    made = compiled(at_lengths(made, inputs), args, partial(generate, args=args))
     executable = executable_of(made)
     note("Measuring what this machine can do ...")
     flops, bandwidth = measure_peaks(executable.threads)
-    found = migraphx.explain(made, executable.target)
+    found = migraphx.explain(made, executable.target, inputs)
     described: list[dict[str, Any]] = []
     free = []
     for kernel in found.kernels:

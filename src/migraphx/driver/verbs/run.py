@@ -27,12 +27,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> Result:
     made = compiled(read_model(args), args, partial(generate, args=args))
     note("Allocating params ...")
-    params = prepared(made, generate(made, args))
+    inputs = generate(made, args)
+    params = prepared(made, inputs)
     with data_at_fault():
         outputs = made.run(params)
     if args.json:
         return Result("", {"outputs": [_described(np.asarray(o), str(o.get_shape())) for o in outputs]})
-    shown = program_result(args, made, optimized(made))
+    shown = program_result(args, made, optimized(made, inputs))
     if isinstance(shown.text, bytes) or args.format not in (None, "text"):
         return shown
     answers = [
