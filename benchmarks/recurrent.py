@@ -29,7 +29,7 @@ def model(kind: str, steps: int, batch: int, hidden: int) -> bytes:
     rng, wide = np.random.default_rng(0), GATES[kind] * hidden
     lens = {"w": (1, wide, INPUTS), "r": (1, wide, hidden), "b": (1, 2 * wide)}
     weights = [numpy_helper.from_array(rng.uniform(-1, 1, s).astype("f") / hidden**0.5, n) for n, s in lens.items()]
-    more = {"linear_before_reset": 1} if kind == "GRU" else {}
+    more: dict[str, Any] = {"linear_before_reset": 1} if kind == "GRU" else {}
     node = helper.make_node(kind, ["x", *lens], ["y", "last"], hidden_size=hidden, **more)
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, (steps, batch, INPUTS))
     outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, None) for n in node.output]

@@ -128,7 +128,7 @@ def rich_program() -> migraphx.program:
     odd = m.add_literal(np.array([[np.nan, np.inf, -0.0], [1e-45, 0.1, -np.inf]], np.float32))
     large = m.add_literal(np.arange(12, dtype=np.float32).reshape(4, 3).T)
     m.add_literal(migraphx.create_argument(shape("bf16", [2]), [1.5, 2]))
-    m.add_literal(np.broadcast_to(np.float32([[[1]], [[2]]]), (1, 2, 1, 1)))  # strides of lengths of 1 are kept
+    m.add_literal(np.broadcast_to(np.array([[[1]], [[2]]], np.float32), (1, 2, 1, 1)))  # strides of lengths of 1
     y = m.add_instruction(op("add"), [m.add_instruction(op("add"), [x, odd]), turned])
     z = m.add_instruction(op("dot"), [y, large])
     bodies = []

@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch.nn.functional as F
@@ -182,7 +184,8 @@ def test_bad_input(name, lens, attributes, why):
 def test_resize_of_places_that_are_no_numbers(mode):
     """1e308 + 0 * inf: what is read lies in the input all the same."""
     crop = {"coordinate_transformation_mode": "tf_crop_and_resize", "roi": (1e308, -1e308)}
-    taps = operation("resize", sizes=(4,), mode=mode, **crop).taps((3,), 0)
+    resize: Any = operation("resize", sizes=(4,), mode=mode, **crop)
+    taps = resize.taps((3,), 0)
     assert taps is not None and taps[0].min() >= 0 and taps[0].max() < 3
 
 

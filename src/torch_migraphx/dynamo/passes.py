@@ -174,6 +174,16 @@ def is_symbolic(gm: fx.GraphModule) -> bool:
     return False
 
 
+class _Values(FakeTensorProp):
+    """Notes numbers too, which torch 2.11 leaves out."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, int | float | bool):
+            n.meta["val"] = value
+        return value
+
+
 def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     """A copy in which every size is the number that it is for these inputs."""
     gm = copied(gm)
@@ -181,7 +191,7 @@ def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         for key in ("val", "example_value", "tensor_meta"):
             n.meta.pop(key, None)
     with torch.no_grad():
-        FakeTensorProp(gm, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*inputs)
+        _Values(gm, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*inputs)
     for n, x in zip([n for n in gm.graph.nodes if n.op == "placeholder"], inputs, strict=True):
         n.meta.setdefault("val", x)
     for n in list(gm.graph.nodes):

@@ -111,21 +111,22 @@ def in_memory_order(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[Layout]]:
 class Layout:
     """An output's place in memory: `order` of its dimensions, or `strides` where it has gaps or is expanded.
 
-    Both None: row-major, of unknown strides, an input, no tensor.
+    An order of no dimensions: row-major. Both None: unknown strides, an input, no tensor.
     """
 
     order: tuple[int, ...] | None = None
     strides: tuple[int, ...] | None = None
 
     def of(self, x: torch.Tensor) -> torch.Tensor:
-        """What the graph gave, laid out so."""
-        if self.order:
-            return x.permute([self.order.index(d) for d in range(x.ndim)])
+        """What the graph gave, laid out so; a piece that runs in torch may have given another order."""
+        if self.order is not None:
+            x = x.contiguous()
+            return x.permute([self.order.index(d) for d in range(x.ndim)]) if self.order else x
         return x if self.strides is None else _laid_out(x, self.strides)
 
 
 def _turned(graph: fx.Graph, n: Any, order: tuple[int, ...] | None) -> Any:
-    if order is None:
+    if not order:
         return n
     turned = graph.call_function(acc_ops.permute, (), {"input": n, "permutation": order})
     turned.meta = n.meta | {"val": _value(n).permute(order)}
@@ -139,8 +140,10 @@ def _value(n: fx.Node) -> Any:
 
 def _layout(n: Any) -> Layout:
     value = _value(n) if isinstance(n, fx.Node) and n.op != "placeholder" else None
-    if not isinstance(value, torch.Tensor) or not _known(value) or value.is_contiguous() or not value.numel():
+    if not isinstance(value, torch.Tensor) or not _known(value):
         return Layout()
+    if value.is_contiguous() or not value.numel():
+        return Layout(order=())
     if not _dense(value):
         return Layout(strides=tuple(value.stride()))
     return Layout(order=tuple(sorted(range(value.ndim), key=lambda d: (-value.stride(d), -value.shape[d]))))
@@ -148,7 +151,7 @@ def _layout(n: Any) -> Layout:
 
 def with_layouts(function: Callable[..., Any], layouts: list[Layout]) -> Callable[..., Any]:
     """`function`, whose outputs are laid out so."""
-    if not any(layout.order or layout.strides for layout in layouts):
+    if all(layout == Layout() for layout in layouts):
         return function
 
     def call(*args: Any) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from numpy.typing import DTypeLike
 
 import migraphx
 from migraphx.ir import dtype as dtypes
@@ -20,7 +21,7 @@ def shape(*lens: int, type: str = "float") -> Shape:
     return Shape(type, lens)
 
 
-def weight(*lens: int, type: type = np.float32) -> np.ndarray:
+def weight(*lens: int, type: DTypeLike = np.float32) -> np.ndarray:
     return RNG.standard_normal(lens).astype(type)
 
 

@@ -367,8 +367,8 @@ def test_many_shapes(dynamic):
 
 
 def test_shapes_share_their_weights(monkeypatch):
-    seen = []
-    share = backends.share_weights
+    seen: list[Any] = []
+    share: Any = backends.share_weights
     monkeypatch.setattr(backends, "share_weights", lambda m, others: (share(m, others), seen.append(m)))
     model = nn.Sequential(nn.Linear(64, 80), nn.GELU()).eval()
     fast = torch.compile(model, backend="migraphx", dynamic=True)
@@ -376,7 +376,8 @@ def test_shapes_share_their_weights(monkeypatch):
         for n in (2, 5, 3):
             x = torch.randn(n, 64)
             same(fast(x), model(x))
-    weights = [[id(w) for p in backends._programs(m) for w in p._executable.weights] for m in seen]
+    programs: list[list[Any]] = [backends._programs(m) for m in seen]
+    weights = [[id(w) for p in one for w in p._executable.weights] for one in programs]
     assert len(weights) == 3 and weights[0] and weights == [weights[0]] * 3
 
 
