@@ -15,7 +15,8 @@ import pytest
 import torch
 
 import migraphx
-from migraphx.ir.dtype import NUMPY_TYPES
+from migraphx.ir.dtype import NUMPY_TYPES, numbers
+from migraphx.ir.operation import ShapeError
 from migraphx.mxr import container
 from migraphx.runtime import dlpack
 
@@ -56,7 +57,7 @@ def test_arrays_are_viewed(name: str) -> None:
             assert s.strides() == [k // a.itemsize for k in a.strides]
         back = np.array(x, copy=False) if a.ndim else np.array(x)
         assert back.dtype == a.dtype and back.tobytes() == a.tobytes()
-        assert x.tolist() == a.ravel().tolist() and x == migraphx.argument(a.copy())
+        assert x.tolist() == numbers(a).ravel().tolist() and x == migraphx.argument(a.copy())
 
 
 def test_what_numpy_asks_for() -> None:
@@ -213,7 +214,7 @@ def test_files_of_others(tmp_path: Path) -> None:
 def test_created(name: str, strides: list[int]) -> None:
     s = migraphx.shape(name, [2, 3], strides)
     values = sample(name, 2, 3)
-    made = migraphx.create_argument(s, values.ravel().tolist())
+    made = migraphx.create_argument(s, numbers(values).ravel().tolist())
     assert made.get_shape() == s and np.array_equal(np.asarray(made), values)
     assert np.asarray(migraphx.fill_argument(s, 1)).astype(np.float32).tolist() == [[1, 1, 1]] * 2
     one, two, other = (migraphx.generate_argument(s, seed) for seed in (1, 1, 2))
@@ -277,3 +278,24 @@ def test_from_pointer() -> None:
     for s, place, error, words in wrong:
         with pytest.raises(error, match=words):
             migraphx.argument_from_pointer(s, place)
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_packed_fp4(target: str) -> None:
+    """A parameter of upstream's type of two fp4 numbers takes its bytes."""
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", migraphx.shape("fp4x2_type", [3, 4]))
+    ops = (migraphx.op("unpack_fp4", axis=1), migraphx.op("contiguous"))
+    m.add_return([m.add_instruction(op, [x]) for op in ops])
+    p.compile(migraphx.get_target(target))
+    codes = np.random.default_rng(4).integers(0, 256, (3, 4), np.uint8)
+    parts, same = p.run({"x": codes})
+    want = np.stack([codes & 15, codes >> 4], -1).reshape(3, 8).view(NUMPY_TYPES["fp4e2m1fn"])
+    np.testing.assert_array_equal(np.array(parts).astype(np.float32), want.astype(np.float32))
+    assert same.get_shape().type_string() == "fp4x2_type" and same.tolist() == codes.ravel().tolist()
+    assert p.run({"x": same})[1] == same
+    with pytest.raises(ValueError, match="input 'x' must have shape fp4x2_type"):
+        p.run({"x": codes.astype(np.float32)})
+    with pytest.raises(ShapeError, match="does not take fp4x2"):
+        m.add_instruction(migraphx.op("add"), [x, x])

@@ -47,7 +47,7 @@ INPUTS: dict[str, list[Shape]] = {
     "dot_int4": [Shape("float", (2, 4)), Shape("int8", (2, 3)), Shape("float", (2, 3))],
     "unpack_int4": [Shape("uint8", (2, 4))],
     "pack_fp4": [Shape("float", (2, 4))],
-    "unpack_fp4": [Shape("uint8", (2, 4))],
+    "unpack_fp4": [Shape("fp4x2", (2, 4))],
     "im2col": [Shape("float", (1, 3, 4, 4)), Shape("float", (5, 3, 2, 2))],
     "nonmaxsuppression": [
         Shape("float", (1, 5, 4)), Shape("float", (1, 2, 5)), Shape("int64", (1,)), Shape(), Shape(),

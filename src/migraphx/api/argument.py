@@ -42,7 +42,7 @@ class argument(Argument, Exporter):
 
     def tolist(self) -> list:
         """The values in row-major order, as Python numbers."""
-        return self.array.ravel().tolist()
+        return dtypes.numbers(self.array).ravel().tolist()
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file of one tensor, in row-major order: unlike `.npy` it knows bf16 and fp8."""
@@ -152,7 +152,9 @@ def _filled(s: Shape, values: np.ndarray) -> argument:
     whole, made = np.empty(s.lens, s.numpy_dtype), Argument.empty(s)
     with np.errstate(over="ignore", invalid="ignore"):
         whole[...] = values
-    if s.type not in dtypes.FLOATS and not np.array_equal(whole, np.broadcast_to(values, s.lens)):
+    if s.type not in dtypes.FLOATS and not np.array_equal(
+        dtypes.numbers(whole), np.broadcast_to(dtypes.numbers(values), s.lens)
+    ):
         raise ValueError(f"a value is no {s.type}: {np.array2string(values, threshold=10)}")
     made.array[...] = whole
     if s.broadcasted and made.array.tobytes() != whole.tobytes():
@@ -167,6 +169,8 @@ def generate_argument(s: shape, seed: int = 0) -> argument:
     made = Argument.empty(impl)
     if type == "bool":
         made.array[...] = rng.integers(0, 2, lens)
+    elif type == "fp4x2":
+        made.array[...] = rng.integers(0, 256, lens)
     elif type in dtypes.INTEGERS:
         made.array[...] = rng.integers(0 if type in dtypes.UNSIGNED else -8, 8, lens)
     else:

@@ -167,6 +167,8 @@ def _bind(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
     given = value if isinstance(value, Argument) else Argument.of(_native(name, value))
     if given.shape is expected or _same(given.shape, expected):
         return given
+    if (given.shape.type, expected.type) == ("uint8", "fp4x2"):  # NumPy has no such type
+        given = Argument.of(given.array.view(expected.numpy_dtype))
     if expected.dynamic:
         return _bind_dynamic(name, expected, given)
     if {given.shape.lens, expected.lens} == {(), (1,)}:  # alike to upstream, which knows no rank 0

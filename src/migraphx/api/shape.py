@@ -12,7 +12,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import DynamicDimension, Shape, permuted
 from migraphx.mxr.upstream import TYPES
 
-_NAMES = dict.fromkeys((*TYPES, "tuple", *dtypes.NUMPY_TYPES))  # upstream's numbers first, then what it does not have
+_NAMES = dict.fromkeys((*TYPES, "tuple", "fp4x2", *dtypes.NUMPY_TYPES))  # upstream's order, then ours
 
 
 class _Numbered(Enum):

@@ -29,10 +29,13 @@ NUMPY_TYPES: dict[str, np.dtype] = {
     "uint4": np.dtype(ml_dtypes.uint4),
     "int2": np.dtype(ml_dtypes.int2),
     "uint2": np.dtype(ml_dtypes.uint2),
+    "fp4x2": np.dtype([("codes", np.uint8)]),
 }
-"""What is narrower than a byte takes a byte each; pack_int4 and pack_fp4 put two into one."""
+"""What is narrower than a byte takes a byte each. pack_int4 puts two into one, and so does pack_fp4, whose type is
+fp4x2: such bytes are moved and unpacked, not computed with."""
 NAMES: dict[np.dtype, str] = {dtype: name for name, dtype in NUMPY_TYPES.items()}
-FLOATS = frozenset(n for n in NUMPY_TYPES if n in ("half", "float", "double", "bf16") or n.startswith("fp"))
+COMPUTED = frozenset(NUMPY_TYPES) - {"fp4x2"}
+FLOATS = frozenset(n for n in COMPUTED if n in ("half", "float", "double", "bf16") or n.startswith("fp"))
 NARROW_FLOATS = FLOATS - {"float", "double"}
 SIGNED = frozenset({"int2", "int4", "int8", "int16", "int32", "int64"})
 UNSIGNED = frozenset({"uint2", "uint4", "uint8", "uint16", "uint32", "uint64"})
@@ -55,6 +58,11 @@ def from_numpy(dtype: np.typing.DTypeLike) -> str:
     if name is None:
         raise ValueError(f"no MIGraphX type for the NumPy dtype {np.dtype(dtype)}")
     return name
+
+
+def numbers(array: np.ndarray) -> np.ndarray:
+    """The array, or, where its type is not computed with, a view of its bytes."""
+    return array.view(np.uint8) if array.dtype.fields else array
 
 
 def accumulator(name: str) -> np.dtype:

@@ -59,6 +59,7 @@ def literal_text(value: np.ndarray, full: bool) -> str:
 
 def values_text(value: np.ndarray, exact: bool = False) -> str:
     """The elements in row-major order; floats with six digits, or `exact`ly."""
+    value = dtypes.numbers(value)
     if value.dtype.kind in "bui":
         return ", ".join(str(int(v)) for v in value.flat)
     show = (lambda v: repr(float(v))) if exact else (lambda v: f"{float(v):.6g}")

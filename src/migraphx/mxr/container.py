@@ -43,6 +43,7 @@ DTYPES: dict[str, np.dtype] = {
     "MGX_U4": np.dtype(ml_dtypes.uint4),
     "MGX_I2": np.dtype(ml_dtypes.int2),
     "MGX_U2": np.dtype(ml_dtypes.uint2),
+    "MGX_F4X2": np.dtype([("codes", np.uint8)]),
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 

@@ -18,7 +18,7 @@ from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape, elementwise
 from migraphx.ops.scalar import NumpyScalar
 
-ANY = frozenset(dtypes.NUMPY_TYPES)
+ANY = dtypes.COMPUTED
 NUMBERS = ANY - {"bool"}
 FLOATS = dtypes.FLOATS
 INTEGERS = dtypes.INTEGERS

@@ -161,23 +161,23 @@ class UnpackInt4(Packing, name="unpack_int4"):
 
 
 class PackFp4(Packing, name="pack_fp4"):
-    """Floats rounded to fp4 (e2m1, saturating; OCP Microscaling), two a uint8 along `axis`, which halves."""
+    """Floats rounded to fp4 (e2m1, saturating; OCP Microscaling), two an fp4x2 along `axis`, which halves."""
 
     def infer(self, *inputs: Shape) -> Shape:
         self.require(inputs[0].type in dtypes.FLOATS, inputs, "takes floats")
-        return self.halved(inputs, "uint8")
+        return self.halved(inputs, "fp4x2")
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         (x,) = args
         narrow = x.astype(np.float32).astype(dtypes.to_numpy("fp4e2m1fn"))
-        return self.joined(narrow.view(np.uint8))
+        return self.joined(narrow.view(np.uint8)).view(dtypes.to_numpy("fp4x2"))
 
 
 class UnpackFp4(Packing, name="unpack_fp4"):
     """The fp4 numbers of bytes as fp8e4m3fn, which holds them exactly, along `axis`, which doubles."""
 
     def infer(self, *inputs: Shape) -> Shape:
-        self.require(inputs[0].type == "uint8", inputs, "takes uint8")
+        self.require(inputs[0].type in ("fp4x2", "uint8"), inputs, "takes fp4x2 or its bytes, uint8")
         return self.doubled(inputs, "fp8e4m3fn")
 
     def compute(self, *args: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from migraphx.ir.operation import Operation, Value
 from migraphx.ir.shape import Shape, elementwise
 from migraphx.ops.movement import axes_of, axis_of, keep_layout
 
-ANY = frozenset(dtypes.NUMPY_TYPES)
+ANY = dtypes.COMPUTED
 NUMBERS = ANY - {"bool"}
 BOOL = frozenset({"bool"})
 

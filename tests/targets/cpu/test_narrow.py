@@ -8,7 +8,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape
 from migraphx.ops.quantize import bits
 
-TYPES = [t for t in dtypes.NUMPY_TYPES if t.startswith("fp") or t in dtypes.NARROW_INTEGERS]
+TYPES = [t for t in dtypes.COMPUTED if t.startswith("fp") or t in dtypes.NARROW_INTEGERS]
 
 
 def floats() -> np.ndarray:
@@ -51,7 +51,7 @@ def test_every_code_and_rounding():
 def test_two_numbers_a_byte():
     rng = np.random.default_rng(1)
     signed, unsigned = rng.integers(-128, 128, (8, 6)).astype(np.int8), rng.integers(0, 256, (8, 6)).astype(np.uint8)
-    real = (rng.standard_normal((6, 8)) * 3).astype(np.float32)
+    real, pairs = (rng.standard_normal((6, 8)) * 3).astype(np.float32), rng.integers(0, 256, (2, 6), np.uint8)
     results = []
     for target in ("ref", "cpu"):
         program = migraphx.program()
@@ -61,9 +61,12 @@ def test_two_numbers_a_byte():
         s, u, r = (main.add_parameter(n, Shape.of(a)) for n, a in inputs.items())
         packs = (b.pack_int4(s, axis=0), b.pack_int4(u, axis=1), b.unpack_int4(s, axis=0), b.unpack_int4(u, axis=-1))
         same = b.bit_cast(b.add(r, r), target_type="int32")
-        main.add_return([*packs, b.pack_fp4(r, axis=1), b.unpack_fp4(u, axis=0), same])
+        fp4 = b.pack_fp4(r, axis=1)
+        moved = b.concat(b.transpose(fp4, permutation=(1, 0)), main.add_parameter("f", Shape("fp4x2", (2, 6))), axis=0)
+        more = (fp4, b.unpack_fp4(u, axis=0), moved, b.unpack_fp4(b.contiguous(moved), axis=1))
+        main.add_return([*packs, *more, same])
         program.compile(migraphx.get_target(target))
-        results.append([np.array(a) for a in program.run(inputs)])
+        results.append([np.array(a) for a in program.run(inputs | {"f": pairs})])
     for got, want in zip(*results, strict=True):
         assert got.dtype == want.dtype and got.tobytes() == want.tobytes()
 

@@ -158,12 +158,13 @@ def pack_fp4(x: Lowered, ins: Instruction) -> None:
     narrow = x.temporary(Shape("fp4e2m1fn", source.lens))
     x.convert(source, narrow, ins.origin)
     codes = replace(narrow, type="uint8")
-    apply(x, joined, halves(codes, ins.op.attributes()["axis"]), x.result(ins), ins.origin)
+    bytes = replace(x.result(ins), type="uint8")
+    apply(x, joined, halves(codes, ins.op.attributes()["axis"]), bytes, ins.origin)
 
 
 @lowers("unpack_fp4")
 def unpack_fp4(x: Lowered, ins: Instruction) -> None:
-    packed, axis = x.view(ins.inputs[0]), ins.op.attributes()["axis"]
+    packed, axis = replace(x.view(ins.inputs[0]), type="uint8"), ins.op.attributes()["axis"]
     codes = x.temporary(Shape("uint8", ins.shape.lens))
     low, high = halves(codes, axis)
     apply(x, lambda b, v: b.bitwise_and(v, b.full(15, v)), [packed], low, ins.origin)

@@ -16,7 +16,8 @@ STORAGE_TYPES = {
     "float": "float",
     "double": "double",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    **{type: f"mgx::{type}" for type in dtypes.NUMPY_TYPES if type.startswith("fp") or type in dtypes.NARROW_INTEGERS},
+    **{type: f"mgx::{type}" for type in dtypes.COMPUTED if type.startswith("fp") or type in dtypes.NARROW_INTEGERS},
+    "fp4x2": "uint8_t",
 }
 """MIGraphX's type name -> the C++ type of elements in memory."""
 
