@@ -8,7 +8,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape
 from migraphx.ops.quantize import bits
 
-TYPES = [t for t in dtypes.COMPUTED if t.startswith("fp") or t in dtypes.NARROW_INTEGERS]
+TYPES = [t for t in dtypes.NUMPY_TYPES if t in dtypes.NARROW_FLOATS - {"half", "bf16"} | dtypes.NARROW_INTEGERS.keys()]
 
 
 def floats() -> np.ndarray:

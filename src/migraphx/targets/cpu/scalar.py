@@ -16,7 +16,7 @@ STORAGE_TYPES = {
     "float": "float",
     "double": "double",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    **{type: f"mgx::{type}" for type in dtypes.COMPUTED if type.startswith("fp") or type in dtypes.NARROW_INTEGERS},
+    **{t: f"mgx::{t}" for t in dtypes.NARROW_FLOATS - {"half", "bf16"} | dtypes.NARROW_INTEGERS.keys()},
     "fp4x2": "uint8_t",
 }
 """MIGraphX's type name -> the C++ type of elements in memory."""
