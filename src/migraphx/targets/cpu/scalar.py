@@ -16,8 +16,8 @@ STORAGE_TYPES = {
     "float": "float",
     "double": "double",
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
-    **{t: f"mgx::{t}" for t in dtypes.NARROW_FLOATS - {"half", "bf16"} | dtypes.NARROW_INTEGERS.keys()},
-    "fp4x2": "uint8_t",
+    **{t: f"mgx::{t}" for t in dtypes.NUMPY_TYPES if t.startswith("fp") or t in dtypes.NARROW_INTEGERS},
+    "fp4x2": "uint8_t",  # which is not computed with
 }
 """MIGraphX's type name -> the C++ type of elements in memory."""
 
