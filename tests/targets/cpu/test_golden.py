@@ -91,6 +91,17 @@ def test_many_kernels_are_several_sources(monkeypatch: pytest.MonkeyPatch) -> No
     assert sorted(chain(*kernels(parts))) == sorted(chain(*kernels(few)))
 
 
+def test_programs_share_the_engine() -> None:
+    def other(b: Builder, x: Instruction) -> Instruction:
+        return b.tanh(b.dot(x, b.literal(np.ones((40, 9), np.float32))))
+
+    (*_, one), _ = compiled(epilogue)
+    (*_, two), _ = compiled(other)
+    engine = "\ntemplate void run_grid<float, float, float>"
+    first, second = ([text for text in compiled(build)[0] if engine in text] for build in (epilogue, other))
+    assert one != two and first == second and len(first) == 1
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_generated_sources(name: str) -> None:
     assert source(PROGRAMS[name]) == (FOLDER / f"{name}.cpp").read_text()

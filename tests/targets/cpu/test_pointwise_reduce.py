@@ -151,6 +151,26 @@ def test_fused_reductions() -> None:
     check(cases)
 
 
+def test_values_that_wait_in_the_output() -> None:
+    """Costly values that several stages need, of the output's type and of others, along rows and across them."""
+
+    def twice(b, x, axis):
+        y = b.tanh(x)
+        return b.mul(b.softmax(y, axis=axis), y)
+
+    def other_type(b, x, axis):
+        y = b.exp(x)
+        return b.convert(b.div(*b.common(y, b.reduce_sum(y, axes=(axis,)))), target_type="half")
+
+    cases = [
+        Case(f"{build.__name__}_{type}_{axis}", lambda b, x, f=build, a=axis: f(b, x, a), (shape(5, 6, 37, type=type),))
+        for build in (twice, other_type)
+        for type in ("float", "double", "half")
+        for axis in (1, 2)
+    ]
+    check(cases)
+
+
 def test_empty() -> None:
     cases = [
         Case("add", lambda b, x, y: b.add(x, y), (shape(0, 4), shape(0, 4))),

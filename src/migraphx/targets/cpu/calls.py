@@ -13,6 +13,14 @@ IF, JUMP, LOOP, AGAIN, NUMBER = range(5)  # kinds of control flow, as in program
 
 
 @dataclass(frozen=True)
+class Instances:
+    """Instances of a header's function templates, by their declarations: one object, which all programs share."""
+
+    header: str
+    functions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Kernel:
     """The C++ of one kernel, `$name` standing for its name; equal texts are one kernel.
 
@@ -24,6 +32,7 @@ class Kernel:
     text: str
     headers: tuple[str, ...] = ()
     scratch: bool = False
+    instances: Instances | None = None
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from string import Template
 import numpy as np
 
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.calls import Call, Kernel
+from migraphx.targets.cpu.calls import Call, Instances, Kernel
 
 MOST_VIEWS = 256  # as in program.hpp
-MOST_KERNELS = 150  # of one source: these take several times what the headers do, and sources compile side by side
+MOST_KERNELS = 50  # of one source: sources compile side by side, and the headers cost as much as two kernels do
+FEW_KERNELS, ENOUGH_PARTS = 5, 4  # so few are one source; more are so many sources
 HEAD, STEP, PLACE, MOVE = 2, 4, 4, 4  # words of a table's parts, as in program.hpp
 NO_KERNEL = -1
 
@@ -44,6 +45,14 @@ $includes
 
 namespace mgx {
 $kernels
+}  // namespace mgx
+""")
+
+INSTANCES = Template("""\
+#include "$header"
+
+namespace mgx {
+$instances
 }  // namespace mgx
 """)
 
@@ -78,9 +87,10 @@ def numbered(calls: Sequence[Call]) -> dict[Kernel, int]:
 
 
 def generate(kernels: dict[Kernel, int]) -> list[str]:
-    """The sources: main first, then the parts that hold the kernels."""
+    """The sources: main first, then what the kernels share with other programs, then the parts that hold them."""
     names = {kernel: f"k{n}" for kernel, n in kernels.items()}
-    return [_main(names), *_parts(names)]
+    shared = dict.fromkeys(k.instances for k in kernels if k.instances)
+    return [_main(names), *map(_instances, shared), *_parts(names)]
 
 
 def _main(names: dict[Kernel, str]) -> str:
@@ -90,9 +100,7 @@ def _main(names: dict[Kernel, str]) -> str:
         if kernel.scratch:
             declarations.append(f"int64_t {name}_scratch(const int64_t*);")
         entries.append(f"{{{name}, {f'{name}_scratch' if kernel.scratch else 'nullptr'}}},")
-    return MAIN.substitute(
-        declarations="\n".join(declarations), kernels="\n    ".join(entries) or "{nullptr, nullptr}"
-    )
+    return MAIN.substitute(declarations="\n".join(declarations), kernels="\n    ".join(entries) or "{nullptr, nullptr}")
 
 
 def table_of(calls: Sequence[Call], kernels: dict[Kernel, int], layout: Layout, sizes: Sequence[int]) -> np.ndarray:
@@ -134,14 +142,26 @@ def _parts(names: dict[Kernel, str]) -> list[str]:
     light = [k for k in names if not k.scratch]
     parts = []
     for kind in (heavy, light):
-        count = -(-len(kind) // MOST_KERNELS)
+        count = max(-(-len(kind) // MOST_KERNELS), min(ENOUGH_PARTS, -(-len(kind) // FEW_KERNELS)))
         parts += [_part(kind[k::count], names) for k in range(count)]
     return parts
 
 
+def _instances(shared: Instances) -> str:
+    return INSTANCES.substitute(
+        header=shared.header, instances="\n".join(f"template {function};" for function in shared.functions)
+    )
+
+
 def _part(kernels: Sequence[Kernel], names: dict[Kernel, str]) -> str:
     headers = dict.fromkeys(h for k in kernels for h in k.headers)
+    elsewhere = dict.fromkeys(f for k in kernels if k.instances for f in k.instances.functions)
     return PART.substitute(
         includes="\n".join(f'#include "{h}"' for h in ("team.hpp", *headers)),
-        kernels="\n".join(Template(k.text).substitute(name=names[k]) for k in kernels),
+        kernels="\n".join(
+            [
+                *(f"extern template {function};" for function in elsewhere),
+                *(Template(k.text).substitute(name=names[k]) for k in kernels),
+            ]
+        ),
     )

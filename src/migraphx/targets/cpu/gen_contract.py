@@ -11,8 +11,8 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Module
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.body import Scope, load_text, pointers, pointwise_body, store_text
-from migraphx.targets.cpu.calls import Call, Kernel
-from migraphx.targets.cpu.scalar import COMPUTE_TYPES, cpp_type
+from migraphx.targets.cpu.calls import Call, Instances, Kernel
+from migraphx.targets.cpu.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
 
 SHORT = 4  # words, most of an epilogue whose code is written once for every register of a tile
 SIMPLE = frozenset({"abs", "add", "clip", "div", "max", "min", "mul", "neg", "recip", "relu", "sub"})
@@ -137,6 +137,7 @@ def contract(
     epilogue: Epilogue,
     label: str,
     origin: str,
+    instances: Instances | None = None,
 ) -> Call:
     """A call of `head(t, ..., p0, p1, epi, scratch)`."""
     views = (*operands, *epilogue.views, epilogue.write)
@@ -147,8 +148,16 @@ def contract(
         f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"
         f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
     )
-    kernel = Kernel(text, (header, "access.hpp", "math.hpp"), scratch=True)
+    kernel = Kernel(text, (header, "access.hpp", "math.hpp"), scratch=True, instances=instances)
     return Call(kernel, views[:-1], (epilogue.write,), (*numbers, *more), label, origin)
+
+
+def engine(a: View, b: View) -> Instances:
+    """The engine for products of these types: most of a program's code, and the same in all."""
+    types = f"{accumulator(a.type)}, {STORAGE_TYPES[a.type]}, {STORAGE_TYPES[b.type]}"
+    grid = f"void run_grid<{types}>(const Grid&, const Engine<{types}>&, char*)"
+    micro = f"void run_micro<{types}>(int, int, const Micro<{types}>&)"
+    return Instances("gemm.hpp", (grid, micro))
 
 
 def gemm_call(
@@ -157,7 +166,7 @@ def gemm_call(
     """Rows of `a` times weights packed ahead; sizes: m, n, k, elements between rows. `fast` as in gemm.hpp."""
     head = f"gemm<{accumulator(a.type)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, p0, p1, epi, scratch, a[4]);"
     numbers = (*sizes, int(fast))
-    return contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin)
+    return contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin, engine(a, packed))
 
 
 def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
@@ -178,7 +187,7 @@ def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
     )
     head = f"batched_dot<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch);"
     scratch = f"dot_scratch({fill}, {a.itemsize}, {b.itemsize})"
-    return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin)
+    return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin, engine(a, b))
 
 
 @dataclass(frozen=True)
@@ -229,7 +238,7 @@ def conv_call(
     fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
     head = f"conv<{accumulator(x.type)}>(t, {fill}, p0, p1, epi, scratch, a[23]);"
     scratch = f"conv_scratch({fill}, {x.itemsize})"
-    return contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin)
+    return contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin, engine(x, packed))
 
 
 def winograd_call(x: View, packed: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
@@ -239,7 +248,15 @@ def winograd_call(x: View, packed: View, window: Window, epilogue: Epilogue, ori
     fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
     head = f"winograd(t, {fill}, p0, p1, epi, scratch);"
     return contract(
-        head, f"winograd_scratch({fill})", "winograd.hpp", (x, packed), numbers, epilogue, "convolution", origin
+        head,
+        f"winograd_scratch({fill})",
+        "winograd.hpp",
+        (x, packed),
+        numbers,
+        epilogue,
+        "convolution",
+        origin,
+        engine(x, packed),
     )
 
 

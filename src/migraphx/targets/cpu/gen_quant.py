@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.calls import Call
-from migraphx.targets.cpu.gen_contract import Epilogue, Window, accumulator, contract, window_text
+from migraphx.targets.cpu.calls import Call, Instances
+from migraphx.targets.cpu.gen_contract import Epilogue, Window, accumulator, contract, engine, window_text
 from migraphx.targets.cpu.scalar import STORAGE_TYPES
 
 
@@ -13,12 +13,19 @@ def words(a: View) -> str:
     return f"reinterpret_cast<const Word<{STORAGE_TYPES[a.type]}>*>(p0)"
 
 
+def word_engine(type: str) -> Instances:
+    """The engine for products of words of this type."""
+    word = STORAGE_TYPES[type]
+    types = f"const Team&, Engine<sum_t<{word}>, Word<{word}>, sum_t<{word}>>, char*"
+    return Instances("quant.hpp", (f"void run_engine<{word}>({types})",))
+
+
 def word_gemm_call(
     a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, label: str, origin: str = ""
 ) -> Call:
     """Rows of `a` times weights packed ahead; sizes: m, n, and k and the step between rows in words."""
     head = f"gemm<{accumulator(a.type)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, {words(a)}, p1, epi, scratch);"
-    return contract(head, "GEMM_SCRATCH", "quant.hpp", (a, packed), sizes, epilogue, label, origin)
+    return contract(head, "GEMM_SCRATCH", "quant.hpp", (a, packed), sizes, epilogue, label, origin, word_engine(a.type))
 
 
 def word_conv_call(
@@ -31,7 +38,7 @@ def word_conv_call(
     fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
     head = f"conv<{accumulator(x.type)}>(t, {fill}, {words(x)}, p1, epi, scratch);"
     scratch = f"conv_scratch({fill}, 4)"
-    return contract(head, scratch, "quant.hpp", (x, packed), numbers, epilogue, label, origin)
+    return contract(head, scratch, "quant.hpp", (x, packed), numbers, epilogue, label, origin, word_engine(x.type))
 
 
 def int4_gemm_call(
@@ -43,4 +50,4 @@ def int4_gemm_call(
     zeros = "p3" if len(packed) == 3 else "nullptr"
     head = f"int4_gemm(t, Int4Gemm{{a[0], a[1], a[2], a[3], a[4]}}, p0, p1, p2, {zeros}, epi, scratch, a[5]);"
     views, numbers = (a, *packed), (*sizes, int(fast))
-    return contract(head, "int4_scratch(a[2])", "int4.hpp", views, numbers, epilogue, "dot_int4", origin)
+    return contract(head, "int4_scratch(a[2])", "int4.hpp", views, numbers, epilogue, "dot_int4", origin, engine(a, a))

@@ -1,16 +1,18 @@
 """Fused reductions: every reduction of the module is one stage, a loop over the reduced elements.
 
-A value that later stages need again is computed again from the inputs, which are then in the cache.
+A value that later stages need again is computed again from the inputs, which are then in the cache; or it waits in
+the output, where that is quicker.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter
+from migraphx.ops.pointwise import Pointwise
 from migraphx.targets.common.views import Loops, View, loops
 from migraphx.targets.cpu.body import Scope, apply, indented, literal_text, load_text, pointers, store_text
 from migraphx.targets.cpu.calls import Call, Kernel, function
@@ -26,6 +28,9 @@ REDUCERS = {
     "reduce_any": "Any",
     "reduce_all": "All",
 }
+
+CHEAP = frozenset({"abs", "add", "clip", "convert", "max", "min", "mul", "neg", "relu", "sqdiff", "sub", "where"})
+"""Operators that cost no more than a load."""
 
 
 def reduce_call(module: Module, axes: Sequence[int], reads: Sequence[View], write: View, origin: str = "") -> Call:
@@ -60,6 +65,7 @@ class _Reduction:
     level: dict[Instruction, int] = field(default_factory=dict)  # stages that must be over before a value is known
     varies: dict[Instruction, bool] = field(default_factory=dict)  # differs within a row
     names: dict[Instruction, str] = field(default_factory=dict)  # of values that are the same for a whole row
+    waiting: Instruction | None = None  # the value that stands in the output until a later stage needs it
 
     @property
     def rowwise(self) -> bool:
@@ -128,10 +134,7 @@ class _Reduction:
         if self.full_output:
             inner = row.inner()
             value = self._value(result, row, inner, {})
-            nest, _ = self._vector_loop()
-            at = self._at(out)
-            inner.lines.append(store_text(out, nest.strides[out][-1], f"s{out}", at, "i", value))
-            row.lines += self._loop(inner.lines)
+            row.lines += self._loop([*inner.lines, self._store(value)])
         else:
             value = self._value(result, row, row, {})
             if self.rowwise:
@@ -161,6 +164,10 @@ class _Reduction:
             if type != own:
                 total = f"mgx::cast<{own}>({total})"
             after.append((ins, total))
+        kept = self._worth_keeping(self.level[reductions[0]], done)
+        if kept:
+            updates.append(self._store(done[kept]))
+            self.waiting = kept
         row.lines += [*before, *self._loop([*inner.lines, *updates])]
         for ins, total in after:
             self.names[ins] = row.bind(total)
@@ -175,6 +182,8 @@ class _Reduction:
             name = scope.bind(self._load(ins))
         elif isinstance(ins.op, Literal):
             name = scope.bind(literal_text(ins))
+        elif ins is self.waiting:
+            name = scope.bind(self._load_view(len(self.views) - 1, self._at(len(self.views) - 1)))
         else:
             name = apply(ins, [self._value(i, row, inner, done) for i in ins.inputs], scope.bind)
         if self.varies[ins]:
@@ -187,9 +196,44 @@ class _Reduction:
     def _load(self, ins: Instruction) -> str:
         assert isinstance(ins.op, Parameter)
         k = list(self.module.parameters).index(ins.op.parameter)
+        return self._load_view(k, self._at(k) if self.varies[ins] else f"o[{k}]")
+
+    def _load_view(self, k: int, at: str) -> str:
         nest, _ = self._vector_loop()
-        at = self._at(k) if self.varies[ins] else f"o[{k}]"
         return load_text(k, nest.strides[k][-1], f"s{k}", at, "i")
+
+    def _store(self, value: str) -> str:
+        out = len(self.views) - 1
+        nest, _ = self._vector_loop()
+        return store_text(out, nest.strides[out][-1], f"s{out}", self._at(out), "i", value)
+
+    # ---- the value that waits in the output ----
+
+    def _worth_keeping(self, stage: int, done: dict[Instruction, str]) -> Instruction | None:
+        """The last value of this stage that later ones need, is dear to compute again, and fits the output."""
+        if not self.full_output:
+            return None
+        later = [i.inputs[0] for i in self.module if i.name in REDUCERS and self.level[i] > stage]
+        needed = self._reached([*later, *self.module.outputs], done)
+        type = self.views[-1].type
+        fits = cpp_type(STORAGE_TYPES, type) == cpp_type(COMPUTE_TYPES, type)
+        kept = [i for i in needed if i in done and fits and i.shape.type == type and self._dear(i)]
+        return max(kept, key=list(self.module).index, default=None)
+
+    def _reached(self, roots: Sequence[Instruction], ends: Container[Instruction]) -> set[Instruction]:
+        """The values that differ within a row and go into the roots, up to the ends and what waits."""
+        found, ahead = set[Instruction](), list(roots)
+        while ahead:
+            ins = ahead.pop()
+            if self.varies[ins] and ins not in found:
+                found.add(ins)
+                if ins not in ends and ins is not self.waiting:
+                    ahead += ins.inputs
+        return found
+
+    def _dear(self, ins: Instruction) -> bool:
+        again = self._reached([ins], ())
+        return any(isinstance(i.op, Pointwise) and i.name not in CHEAP for i in again if i is not self.waiting)
 
     # ---- the loop over the reduced elements ----
 

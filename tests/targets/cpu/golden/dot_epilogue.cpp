@@ -17,12 +17,21 @@ void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t 
 }
 }
 
+#include "gemm.hpp"
+
+namespace mgx {
+template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
+template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+}  // namespace mgx
+
 #include "team.hpp"
 #include "gemm.hpp"
 #include "access.hpp"
 #include "math.hpp"
 
 namespace mgx {
+extern template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
+extern template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
 // dot add relu
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);

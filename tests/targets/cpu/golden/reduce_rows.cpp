@@ -43,15 +43,14 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
             const auto v1002 = (v1001 - v0);
             const auto v1003 = mgx::exp(v1002);
             acc2_0 = accumulate<Sum>(acc2_0, v1003, n);
+            put(p1 + o[1] + i, v1003, n);
         });
         const auto v1 = splat<float>(Sum::fold(acc2_0));
         const auto v2 = mgx::recip(v1);
         for_lanes(0, b[0], [&](int64_t i, auto n) {
-            const auto v1002 = fetch(p0 + o[0] + i, n);
-            const auto v1003 = (v1002 - v0);
-            const auto v1004 = mgx::exp(v1003);
-            const auto v1005 = (v1004 * v2);
-            put(p1 + o[1] + i, v1005, n);
+            const auto v1002 = fetch(p1 + o[1] + i, n);
+            const auto v1003 = (v1002 * v2);
+            put(p1 + o[1] + i, v1003, n);
         });
     }
 }

@@ -4,8 +4,8 @@
 // through one pointer a row and segment, so a convolution needs no im2col buffer: its segments are the
 // filter taps. It leaves the tile in a small buffer that stays in L1, and one function per epilogue type
 // finishes it; so the micro-kernels are compiled once per element type, not once per fused expression. Only whole
-// tiles of floats have a kernel for every epilogue, which finishes them in registers where it is short: of a depth of
-// 16 to 100 the way through the buffer costs as much as the products.
+// tiles of floats with a short epilogue have a kernel of their own, which finishes them in registers: of a depth of 16
+// to 100 the way through the buffer costs as much as the products.
 #pragma once
 
 #include "team.hpp"
@@ -138,7 +138,7 @@ template <class T, class TA, class TB, int ROWS> inline void run_micro(int vecs,
     }
 }
 
-template <class T, class TA, class TB> inline void run_micro(int rows, int vecs, const Micro<T, TA, TB>& u) {
+template <class T, class TA, class TB> MGX_NOINLINE void run_micro(int rows, int vecs, const Micro<T, TA, TB>& u) {
     switch (rows) {
         case 1: return run_micro<T, TA, TB, 1>(vecs, u);
         case 2: return run_micro<T, TA, TB, 2>(vecs, u);
@@ -161,14 +161,19 @@ using Finish = void (*)(
 template <class T, class Epi>
 void finish(const void* epi, int64_t row, int64_t col, int rows, int cols, int width, const T* tile) {
     const Epi e = *static_cast<const Epi*>(epi);  // a copy, which stores cannot change
+    constexpr bool masks = has_masked_v<vec<uint8_t>>, is_short = requires { Epi::in_registers; };
     for (int r = 0; r < rows; ++r, tile += width) {
         int j = 0;
-        for (; j + LANES <= cols; j += LANES) e(row + r, col + j, load<LANES>(tile + j));
-        if (j < cols) e(row + r, col + j, load<LANES>(tile + j), cols - j);
+        if constexpr (masks && !is_short) {  // long code, once
+            for (; j < cols; j += LANES) e(row + r, col + j, load<LANES>(tile + j), int(least(LANES, cols - j)));
+        } else {
+            for (; j + LANES <= cols; j += LANES) e(row + r, col + j, load<LANES>(tile + j));
+            if (j < cols) e(row + r, col + j, load<LANES>(tile + j), cols - j);
+        }
     }
 }
 
-// ---- whole tiles, finished at once --------------------------------------------------------------
+// ---- whole tiles, finished in registers ---------------------------------------------------------
 
 // How the tiles of these panels fetch the next ones: tile t prefetches `step` bytes a k from at(t). All tiles
 // take part where they are many, so that the stream from memory is even.
@@ -210,28 +215,20 @@ MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
         u.ahead = s.fetch.at(t);
         vec<float> acc[ROWS * VECS];
         multiply<float, TA, TB, ROWS, VECS, LANES>(u, acc);
-        if constexpr (requires { Epi::in_registers; }) {
-            unroll<ROWS>([&](auto r) {
-                unroll<VECS>([&](auto j) { e(row + r, s.col + j * LANES, acc[r * VECS + j]); });
-            });
-        } else {  // a loop: long code, once
-            unroll<ROWS * VECS>([&](auto i) { store(u.tile + i * LANES, acc[i]); });
-            const float* tile = u.tile;
-            for (int r = 0; r < ROWS; ++r)
-#pragma GCC unroll 1
-                for (int j = 0; j < VECS; ++j, tile += LANES) e(row + r, s.col + j * LANES, load(tile));
-        }
+        unroll<ROWS>([&](auto r) {
+            unroll<VECS>([&](auto j) { e(row + r, s.col + j * LANES, acc[r * VECS + j]); });
+        });
         u.rows += next;
         u.tile += ROWS * VECS * LANES;
     }
 }
 
-// What multiplies and finishes whole tiles of MR - 1 and of MR rows; null where numbers are not float.
+// What multiplies and finishes whole tiles of MR - 1 and of MR rows; null where numbers are not float or Epi is long.
 template <class TA, class TB> struct Strips {
     RunStrip<TA, TB> of[2] = {};
 };
 template <class T, class TA, class TB, class Epi> inline constexpr Strips<TA, TB> strips() {
-    if constexpr (same_v<T, float> && same_v<TA, float> && same_v<TB, float>)
+    if constexpr (same_v<T, float> && same_v<TA, float> && same_v<TB, float> && requires { Epi::in_registers; })
         return {{run_strip<TA, TB, Epi, MR<float> - 1>, run_strip<TA, TB, Epi, MR<float>>}};
     else
         return {};

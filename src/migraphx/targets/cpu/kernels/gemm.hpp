@@ -45,7 +45,7 @@ inline constexpr int64_t engine_scratch(int64_t segs) {
 
 // The rows x panels of one thread, block by block. Scratch: engine_scratch(segs).
 template <class T, class TA, class TB>
-inline void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* scratch) {
+MGX_NOINLINE void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* scratch) {
 #if defined(MGX_AMX)
     if constexpr (same_v<T, float> && same_v<TA, TB> && (same_v<TA, float> || same_v<TA, half>))
         if (amx_suits(grid, e)) return amx_grid(grid, e, scratch);
