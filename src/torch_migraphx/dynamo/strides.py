@@ -22,8 +22,6 @@ def with_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[.
     output = gm.graph.output_node().args[0]
     nodes = output if isinstance(output, tuple | list) else [output]
     wanted = [_strides(n) for n in nodes]
-    if all(w is None for w in wanted):
-        return function
 
     def restrided(*args: Any) -> list[Any]:
         results = function(*args)
@@ -35,11 +33,9 @@ def with_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[.
 
 
 def _strides(n: Any) -> tuple[int, ...] | None:
-    """What strides an output must have; None where row-major, or known only at run time."""
-    value = n.meta.get("val") if isinstance(n, fx.Node) else None
-    if not isinstance(value, torch.Tensor) or not _known(value):
-        return None
-    return None if value.is_contiguous() else tuple(value.stride())
+    """What strides an output must have; None where they are known only at run time, and of inputs."""
+    value = n.meta.get("val") if isinstance(n, fx.Node) and n.op != "placeholder" else None
+    return tuple(value.stride()) if isinstance(value, torch.Tensor) and _known(value) else None
 
 
 def _laid_out(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
