@@ -138,6 +138,17 @@ def test_operators_that_move_elements_move_strings() -> None:
     assert got.tolist() == want.tolist()
 
 
+@pytest.mark.parametrize(
+    ("op", "inputs", "words"),
+    [("Concat", ["n", "x"], "tensors and tensors of strings"), ("Gather", ["n", "x"], "input 1 is a tensor of strings"),
+     ("Expand", ["n", "x"], "input 1 is a tensor of strings")],
+)  # fmt: skip
+def test_strings_are_no_numbers(op: str, inputs: list[str], words: str) -> None:
+    node = helper.make_node(op, inputs, ["y"], **({"axis": 0} if op in ("Concat", "Gather") else {}))
+    with pytest.raises(OnnxError, match=f"{op}.*{words}"):
+        backend.RefBackend.run_model(with_input([node], WORDS[0], "y", n=np.arange(5)), [WORDS[0]])
+
+
 def test_encoders_of_strings() -> None:
     words = np.array([["a", "x"], ["b", "y"], ["a", "y"]], object)
     known = helper.make_node("OneHotEncoder", ["x"], ["y"], domain="ai.onnx.ml", cats_strings=list("abxy"), zeros=0)

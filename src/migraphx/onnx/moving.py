@@ -10,38 +10,39 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, parameters
-from migraphx.onnx.graph import LaterStrings, Strings
+from migraphx.onnx.graph import LaterStrings, OnnxError, Strings
 from migraphx.onnx.registry import Convert
 
 
 def moves(function: Convert) -> Convert:
-    """A converter that moves the elements of its tensors and looks at none: takes strings in their place."""
+    """A converter that moves elements of its first input, or of all where that repeats, and looks at none of them:
+    takes strings there."""
+    given = inspect.signature(function)
+    _, data, *_ = given.parameters.values()
 
     @wraps(function)
     def convert(b: OnnxBuilder, *inputs: Any, **attributes: Any) -> Any:
-        words = [i.value for i in inputs if isinstance(i, Strings)]
+        count = len(inputs) if data.kind is data.VAR_POSITIONAL else 1
+        moved, others = inputs[:count], inputs[count:]
+        words = [i.value for i in moved if isinstance(i, Strings)]
         if not words:
             return function(b, *inputs, **attributes)
-        ends = iter(np.cumsum([0, *(w.size for w in words)]))
-        numbered = [places(b, i, next(ends)) if isinstance(i, Strings) else i for i in inputs]
-        made = function(b, *numbered, **attributes)
+        if len(words) < len(moved):
+            raise OnnxError("its inputs are tensors and tensors of strings")
+        starts = np.cumsum([0, *(w.size for w in words)])
+        made = function(b, *(places(b, w, n) for w, n in zip(words, starts, strict=False)), *others, **attributes)
         every = np.concatenate([w.reshape(-1) for w in words])
-        moved = tuple(picked(b, every, m) for m in (made if isinstance(made, tuple) else (made,)))
-        return moved if isinstance(made, tuple) else moved[0]
+        found = tuple(picked(b, every, m) for m in (made if isinstance(made, tuple) else (made,)))
+        return found if isinstance(made, tuple) else found[0]
 
-    given = inspect.signature(function)
-    kinds = [p.replace(annotation=strings_too(p.annotation)) for p in given.parameters.values()]
+    too = data.replace(annotation=f"{data.annotation} | Strings")
+    kinds = [too if p is data else p for p in given.parameters.values()]
     convert.__signature__ = given.replace(parameters=kinds)  # type: ignore[attr-defined]
     return convert
 
 
-def strings_too(annotation: str) -> str:
-    """A parameter's annotation, tensors with tensors of strings beside them."""
-    return " | ".join([*annotation.split(" | "), "Strings"]) if "Value" in annotation.split(" | ") else annotation
-
-
-def places(b: OnnxBuilder, x: Strings, first: int) -> Instruction:
-    return b.literal(np.arange(first, first + x.value.size).reshape(x.value.shape))
+def places(b: OnnxBuilder, words: np.ndarray, first: int) -> Instruction:
+    return b.literal(np.arange(first, first + words.size).reshape(words.shape))
 
 
 def picked(b: OnnxBuilder, words: np.ndarray, places: Instruction) -> Strings | LaterStrings:
