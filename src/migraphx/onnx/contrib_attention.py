@@ -16,7 +16,7 @@ from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.contrib import MICROSOFT, biased
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
-from migraphx.ops.composites import split, swapped
+from migraphx.ops.composites import shared_heads, split, swapped
 from migraphx.ops.composites_activation import scaled
 
 Value = Instruction
@@ -102,12 +102,23 @@ def causal(q: Value, k: Value, first: int) -> np.ndarray:
 
 
 def masked_scores(
-    b: OnnxBuilder, q: Value, k: Value, masks: Sequence[Value], scale: float, first: int | None
+    b: OnnxBuilder, q: Value, k: Value, masks: Sequence[Value], scale: float, softcap: float = 0.0
 ) -> Value:
-    """q k^T * scale with masks added, the type's lowest number where a query must not see a key."""
-    scores = scaled(b, b.matmul(q, swapped(b, k)), scale or 1 / math.sqrt(q.shape.lens[3]))
+    """q k^T * scale, capped by softcap * tanh(x / softcap) where that is not 0, with masks added. A scale of 0 is
+    1 / sqrt(H)."""
+    scores = scaled(b, b.matmul(q, swapped(b, shared_heads(b, q, k))), scale or 1 / math.sqrt(q.shape.lens[3]))
+    if softcap:
+        scores = scaled(b, b.tanh(scaled(b, scores, 1 / softcap)), softcap)
     for mask in masks:
         scores = b.add(*b.common(scores, mask))
+    return scores
+
+
+def seen_scores(
+    b: OnnxBuilder, q: Value, k: Value, masks: Sequence[Value], scale: float, first: int | None
+) -> Value:
+    """The scores as an output: the type's lowest number where a query must not see a key."""
+    scores = masked_scores(b, q, k, masks, scale)
     if first is None:
         return scores
     seen = b.broadcast_to(b.literal(causal(q, k, first)), scores.shape.lens)
@@ -219,7 +230,7 @@ def multi_head_attention(
         mask = lengthened(b, mask, keys) if mask.shape.ndim > 1 else mask
         masks.append(added(b, kept(b, mask, batch, before, length, keys), mask_filter_value, q))
     y = joined(b, attended(b, q, k, v, masks, scale, first))
-    return (y, k, v, masked_scores(b, q, k, masks, scale, first)) if b.wants(3) else (y, k, v)
+    return (y, k, v, seen_scores(b, q, k, masks, scale, first)) if b.wants(3) else (y, k, v)
 
 
 def unpacked(

@@ -6,7 +6,6 @@ Names of lengths: B batch, S queries, T all keys, N heads, H size of a head.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +13,20 @@ import numpy as np
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.contrib import MICROSOFT
-from migraphx.onnx.contrib_attention import added, attended, heads, joined, lengthened, rotated, visible, written
+from migraphx.onnx.contrib_attention import (
+    added,
+    attended,
+    heads,
+    joined,
+    lengthened,
+    masked_scores,
+    rotated,
+    visible,
+    written,
+)
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
-from migraphx.ops.composites import shared_heads, split, swapped
-from migraphx.ops.composites_activation import scaled
+from migraphx.ops.composites import shared_heads, split
 
 Value = Instruction
 
@@ -41,7 +49,7 @@ def group_query_attention(
     keys (a length of 0) the past is all. q_norm and k_norm {H} are the weights of RMS norms over heads.
     """
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
-    batch, _, length, size = q.shape.lens
+    batch, _, length, _ = q.shape.lens
     total = int(b.number(total_length, "total_sequence_length"))
     last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
     starts = b.full(0, last) if total == length else b.add(last, b.full(1 - length, last))
@@ -52,24 +60,23 @@ def group_query_attention(
             raise OnnxError("do_rotary needs cos_cache and sin_cache")
         at = places if position_ids is None else b.broadcast_to(position_ids, (batch, length))
         q, k = (x if 0 in x.shape.lens else rotated(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
-    presents: list[Value | None] = [past_key, past_value]
+    held, presents = [past_key, past_value], [None, None]
     keys = max(total, 0 if past_key is None else past_key.shape.lens[2])
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
     if k.shape.lens[2]:
         new = (code.narrow(b, x) for code, x in zip(codes, (k, v), strict=True))
-        presents = [written(b, past, x, starts, keys) for past, x in zip(presents, new, strict=True)]
-    k, v = (code.wide(b, x, q) for code, x in zip(codes, presents, strict=True))
-    if presents == [past_key, past_value]:
-        presents = [None, None]
+        held = presents = [written(b, past, x, starts, keys) for past, x in zip(held, new, strict=True)]
+    k, v = (code.wide(b, x, q) for code, x in zip(codes, held, strict=True))
     bias = [] if attention_bias is None else [lengthened(b, attention_bias, keys)]
-    if not (softcap or smooth_softmax or qk_output or b.wants(3) or head_sink is not None):
-        if causal and total == length == keys and local_window_size < 0:
-            return joined(b, attended(b, q, k, v, bias, scale, first=0)), *presents
-        mask = added(b, visible(b, places if causal else last, keys, local_window_size), -math.inf, q)
-        return joined(b, attended(b, q, k, v, [mask, *bias], scale)), *presents
+    simple = not (softcap or smooth_softmax or qk_output or b.wants(3) or head_sink is not None)
+    if simple and causal and total == length == keys and local_window_size < 0:
+        return joined(b, attended(b, q, k, v, bias, scale, first=0)), *presents
     seen = visible(b, places if causal else last, keys, local_window_size)
-    scores = capped(b, q, k, bias, scale or 1 / math.sqrt(size), softcap)
-    weights = sunk(b, b.add(*b.common(scores, added(b, seen, -math.inf, q))), head_sink, bool(smooth_softmax))
+    mask = added(b, seen, -math.inf, q)
+    if simple:
+        return joined(b, attended(b, q, k, v, [mask, *bias], scale)), *presents
+    scores = masked_scores(b, q, k, bias, scale, softcap)
+    weights = sunk(b, b.add(*b.common(scores, mask)), head_sink, bool(smooth_softmax))
     y = joined(b, b.matmul(weights, shared_heads(b, q, v)))
     if not b.wants(3):
         return y, *presents
@@ -89,18 +96,6 @@ def grouped(
 
 
 # ---- scores ----
-
-
-def capped(
-    b: OnnxBuilder, q: Value, k: Value, masks: Sequence[Value], scale: float, softcap: float
-) -> Value:
-    """q k^T * scale, capped by softcap * tanh(x / softcap) where that is not 0, with masks added."""
-    scores = scaled(b, b.matmul(q, swapped(b, shared_heads(b, q, k))), scale)
-    if softcap:
-        scores = scaled(b, b.tanh(scaled(b, scores, 1 / softcap)), softcap)
-    for mask in masks:
-        scores = b.add(*b.common(scores, mask))
-    return scores
 
 
 def sunk(b: OnnxBuilder, scores: Value, sink: Value | None, smooth: bool) -> Value:
