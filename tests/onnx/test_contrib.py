@@ -138,6 +138,7 @@ MULTI = [
     *(Case("MultiHeadAttention", [f(2, 1, 16), f(2, 1, 16), f(2, 1, 16), None, None, None, f(2, 4, 8, 4),
                                   f(2, 4, 8, 4), np.array([3], np.int32)], (0, 1, 2), attributes=a)
       for a in (HEADS, CAUSAL)),
+    Case("MultiHeadAttention", [Q, K, V, *[None] * 5, np.array([3], np.int32)], attributes=HEADS),
 ]
 
 
@@ -314,6 +315,11 @@ def test_nhwc_convolution():
         (Case("MatMulNBits", NBITS[0].inputs, attributes=NBITS[0].attributes | {"bits": 3}), "bits other than"),
         (Case("MultiHeadAttention", [Q], attributes=HEADS), "key and value are missing"),
         (Case("MultiHeadAttention", [Q, K, V], attributes={"num_heads": 3}), "3 heads do not divide"),
+        (Case("MultiHeadAttention", [*[f(2, 1, 16)] * 3, *[None] * 4, f(2, 4, 8, 4), np.array([3], np.int32)],
+              attributes=HEADS), "its past has no keys"),
+        (Case("GroupQueryAttention", [f(1, 1, 64), f(1, 1, 32), f(1, 1, 32), f(1, 2, 8, 16), None,
+              np.array([6], np.int32), np.array(7, np.int32)], (0,), (6,), {"num_heads": 4, "kv_num_heads": 2}),
+         "its past has no values"),
         (Case("Attention", [*QKV, mask(7)], attributes=HEADS), "a mask of lens"),
         (Case("GroupNorm", [IMAGE, f(6), f(6)], attributes={"groups": 4, "activation": 0}), "4 groups"),
         (Case("QLinearConcat", [A, np.array(Z), u8(2)], attributes={"axis": 0}), "for each input"),

@@ -128,6 +128,13 @@ def seen_scores(
 # ---- caches ----
 
 
+def past_keys(key: Value | None, value: Value | None) -> int:
+    """How many keys a cache {B, N, P, H} holds; OnnxError for keys without values and values without keys."""
+    if (key is None) != (value is None):
+        raise OnnxError(f"its past has no {'keys' if key is None else 'values'}")
+    return 0 if key is None else key.shape.lens[2]
+
+
 def written(
     b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys: int, clear: bool = True
 ) -> Value:
@@ -208,14 +215,14 @@ def multi_head_attention(
 ) -> tuple[Value, ...]:
     """Attention of what is projected already: q, k, v apart, or packed {B, S, N, 3, H}, or k and v {B, L, N, 2, H}.
 
-    Where past_length {1} is given, the past is a buffer that is as long as it gets, and what is new comes behind
-    the first past_length keys. The fourth output is the scores.
+    Where past_length {1} and a past are given, the past is a buffer that is as long as it gets, and what is new comes
+    behind the first past_length keys. The fourth output is the scores.
     """
     q, k, v = unpacked(b, query, key, value, bias, num_heads)
     batch, _, length, _ = q.shape.lens
-    before = 0 if past_key is None else past_key.shape.lens[2]
+    before = past_keys(past_key, past_value)
     first, masks = before if unidirectional else None, []
-    if past_length is None:
+    if past_length is None or past_key is None:
         k, v = appended(b, past_key, k), appended(b, past_value, v)
     else:
         starts = b.broadcast_to(b.reshape(b.cast(past_length, "int64"), dims=(1, 1)), (batch, 1))

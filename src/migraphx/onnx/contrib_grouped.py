@@ -20,6 +20,7 @@ from migraphx.onnx.contrib_attention import (
     joined,
     lengthened,
     masked_scores,
+    past_keys,
     rotated,
     visible,
     written,
@@ -61,7 +62,7 @@ def group_query_attention(
         at = places if position_ids is None else b.broadcast_to(position_ids, (batch, length))
         q, k = (x if 0 in x.shape.lens else rotated(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
     held, presents = [past_key, past_value], [None, None]
-    keys = max(total, 0 if past_key is None else past_key.shape.lens[2])
+    keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
     if k.shape.lens[2]:
         new = (code.narrow(b, x) for code, x in zip(codes, (k, v), strict=True))
