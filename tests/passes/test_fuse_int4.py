@@ -27,7 +27,7 @@ def weights(b: Builder, rng: np.random.Generator, type: str, turned: bool, zeros
     small = [1 if d == one and along == "block" else n for d, n in enumerate(blocks)]
     parts = [(rng.random(small) + 0.5).astype(np.float32)]
     if zeros:
-        parts.append(rng.integers(0, 8, small).astype(type))
+        parts.append(rng.integers(*(-128, 128) if type == "int8" else (0, 136), small).astype(type))
     y = b.reshape(b.dequantizelinear(codes, *(b.broadcast_to(b.literal(p), blocks) for p in parts)), dims=lens)
     return b.transpose(y, permutation=(1, 0)) if turned else y
 
@@ -56,6 +56,28 @@ def test_packed_weights(type: str, turned: bool, zeros: bool) -> None:
         outputs.append([np.array(o) for o in p.run(values)])
     for want, got in zip(*outputs, strict=True):
         assert_close(got, want)
+
+
+def test_weights_used_both_ways() -> None:
+    """One block is a row for one dot and a column for the other."""
+    codes, scales = np.arange(32, dtype=np.int8).reshape(8, 4), np.arange(1, 9, dtype=np.float32).reshape(8, 1, 1)
+
+    def build(b: Builder, x: Value) -> list[Value]:
+        blocks = b.reshape(b.unpack_int4(b.literal(codes), axis=1), dims=(8, 1, 8))
+        w = b.reshape(b.dequantizelinear(blocks, b.broadcast_to(b.literal(scales), (8, 1, 8))), dims=(8, 8))
+        return [b.dot(x, w), b.dot(x, b.transpose(w, permutation=(1, 0)))]
+
+    assert checked(program_of(build, x=(3, 8)), [fuse_int4])["dot_int4"] == 2
+
+
+def test_a_zero_point_that_is_no_int8_stays() -> None:
+    def build(b: Builder, x: Value) -> Value:
+        parts = (np.array([0.5], np.float32), np.array([136], np.uint8))
+        codes = b.reshape(b.unpack_int4(b.literal(np.arange(32, dtype=np.uint8).reshape(4, 8)), axis=0), dims=(2, 4, 8))
+        y = b.dequantizelinear(codes, *(b.broadcast_to(b.literal(p), (2, 4, 8)) for p in parts))
+        return b.dot(x, b.reshape(y, dims=(8, 8)))
+
+    assert checked(program_of(build, x=(3, 8)), [fuse_int4])["dot"] == 1
 
 
 def test_scales_along_the_depth_make_floats_once() -> None:

@@ -188,8 +188,8 @@ class UnpackFp4(Packing, name="unpack_fp4"):
 class DotInt4(Operation, name="dot_int4"):
     """x {.., K} times weights of 4 bits {K, N}: codes of pack_int4 along K {K / 2, N}, scales {blocks, N}.
 
-    A column's K / blocks codes of a block share a scale, and a zero point where there are zeros, int8 {blocks, N} from
-    -8 to 7 (ONNX Runtime's MatMulNBits).
+    A column's K / blocks codes of a block share a scale, and a zero point where there are zeros, int8 {blocks, N}
+    (ONNX Runtime's MatMulNBits).
     """
 
     def infer(self, *inputs: Shape) -> Shape:

@@ -36,17 +36,17 @@ def fuse_int4(module: Module) -> None:
         @3 = dot_int4(x,@2,@0) -> float_type, {2, 1}, {1, 1}
         @4 = @return(@3)
     """
-    made: dict[Instruction, list[Instruction]] = {}  # by the dequantized blocks, which several dots may share
+    made: dict[Packed, list[Instruction]] = {}  # several dots may share them
     for ins in module:
         found = _packed(ins.inputs[1]) if ins.name == "dot" and ins.shape.type == "float" else None
         if found is not None:
             b = Builder(module, before=ins, origin=ins.origin)
-            if found.blocks not in made:
+            if found not in made:
                 operands = found.operands()
                 if operands is None:
                     continue
-                made[found.blocks] = [b.literal(o) if isinstance(o, np.ndarray) else o for o in operands]
-            module.replace(ins, b.dot_int4(ins.inputs[0], *made[found.blocks]))
+                made[found] = [b.literal(o) if isinstance(o, np.ndarray) else o for o in operands]
+            module.replace(ins, b.dot_int4(ins.inputs[0], *made[found]))
 
 
 @dataclass(frozen=True)
@@ -58,13 +58,18 @@ class Packed:
     turned: bool
 
     def operands(self) -> list[np.ndarray | Instruction] | None:
-        """Packed codes {K / 2, N}, scales {blocks, N} and, unless all are 0, zeros; None where a block has several."""
-        _, *given = (computed(i) if n else None for n, i in enumerate(self.blocks.inputs))
+        """Packed codes {K / 2, N}, scales {blocks, N} and, unless all are 0, zeros.
+
+        None where a block has several, or where zeros are no int8.
+        """
+        given = [computed(i) for i in self.blocks.inputs[1:]]
         if any(v is None or without_repeats(v).shape[self._within] != 1 for v in given):
             return None
         scales, *zeros = (np.array(self._by_block(v), order="C") for v in given if v is not None)
         signed = self.unpack.shape.type == "int8"
         if not signed:
+            if any((z > 127 + 8).any() for z in zeros):
+                return None
             zeros = [(z.astype(np.int16) - 8).astype(np.int8) for z in zeros] or [np.full(scales.shape, -8, np.int8)]
         codes = self.unpack.inputs[0]
         as_is = signed and is_constant(codes) and not self.turned and self.unpack.op.attributes()["axis"] in (0, -2)

@@ -71,6 +71,15 @@ def test_dots() -> None:
         Case("batched", batched, (shape(2, 3, 7, 24),)),
         Case("both", lambda b, x, y: b.dot(x, y), (shape(2, 3, 7, 24), shape(2, 3, 24, 11))),
         Case("transposed", lambda b, x, y: b.dot(x, swap(b, y)), (shape(2, 7, 24), shape(2, 11, 24))),
+        Case("no batch", batched, (shape(0, 7, 24),)),
+        *(
+            Case(
+                f"no depth {type}",
+                lambda b, x, t=type: b.dot(swap(b, x), b.literal(weight(0, 40, type=dtypes.to_numpy(t)))),
+                (shape(0, 7, type=type),),
+            )
+            for type in ("float", "half", "bf16")
+        ),
         Case("left", lambda b, x, y: b.dot(swap(b, x), y), (shape(2, 24, 7), shape(2, 24, 11))),
         Case(
             "linear",

@@ -112,29 +112,30 @@ def any_dot(
     rank = len(write.lens)
     epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
     a, constant = x.view(operands[0]), x.constant(operands[1])
-    if constant is not None:
-        value, _ = constant
-        rows = loops([a], None, range(rank - 1))
-        matrix, name = value[(0,) * (rank - 2)], "dot"
-        key = x.identity(matrix)  # the same for any number of batches
-        if a.type == "bf16" and bf16_words() and shares_weights(value):
-            word_dot(x, a, matrix, (key,), epilogue, "dot", origin)
+    matrix = None if constant is None else shared_matrix(constant[0])
+    if matrix is not None:
+        if a.type == "bf16" and bf16_words():
+            word_dot(x, a, matrix, epilogue, "dot", origin)
             return
-        if shares_weights(value) and rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
-            k, n = value.shape[-2:]
+        rows, name = loops([a], None, range(rank - 1)), "dot"
+        if rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
+            k, n = matrix.shape
             if widens(a, rows.lens[0]) and not (x.fast_math and splits(a, k, 1)):
                 a, name = as_floats(x, a, origin), "float dot"
                 rows = loops([a], None, range(rank - 1))
-            packed = x.packed((key, name), lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False)))
+            key = x.identity(matrix), name  # the same for any number of batches
+            packed = x.packed(key, lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False)))
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
             x.call(gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
             return
     x.call(dot_call(a, x.view(operands[1]), epilogue, origin))
 
 
-def shares_weights(value: np.ndarray) -> bool:
-    """Whether all batches of a dot have the same weights {.., K, N}."""
-    return all(s == 0 or n == 1 for n, s in zip(value.shape[:-2], value.strides[:-2], strict=True))
+def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
+    """The matrix {K, N} that all batches of a dot have of weights {.., K, N}; None where they differ or are none."""
+    batches = weights.shape[:-2]
+    shared = all(n == 1 or (n and s == 0) for n, s in zip(batches, weights.strides[:-2], strict=True))
+    return weights[(0,) * len(batches)] if shared else None
 
 
 def widens(view: View, rows: int) -> bool:

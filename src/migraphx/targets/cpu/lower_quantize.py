@@ -17,7 +17,7 @@ from migraphx.targets.cpu.gen_contract import Epilogue
 from migraphx.targets.cpu.gen_pointwise import pointwise_call
 from migraphx.targets.cpu.gen_quant import int4_gemm_call
 from migraphx.targets.cpu.lower import Lowered, UnsupportedOperator, lowers
-from migraphx.targets.cpu.lower_kernels import CONTRACTIONS, any_convolution, any_dot, shares_weights
+from migraphx.targets.cpu.lower_kernels import CONTRACTIONS, any_convolution, any_dot, shared_matrix
 from migraphx.targets.cpu.lower_words import whole_words, word_convolution, word_dot
 from migraphx.targets.cpu.pack import pack_dot, pack_int4_panels
 
@@ -40,12 +40,12 @@ def any_quant_dot(
 ) -> None:  # fmt: skip
     """By quant.hpp where the weights are constant int8, else as a dot of wider integers."""
     a, constant, rank = x.view(operands[0]), x.constant(operands[1]), len(write.lens)
-    if constant is None or constant[0].dtype != np.int8 or not shares_weights(constant[0]):
+    matrix = None if constant is None else shared_matrix(constant[0])
+    if matrix is None or matrix.dtype != np.int8:
         any_dot(x, anchor, operands, module, reads, write, origin)
         return
-    matrix = constant[0][(0,) * (rank - 2)]
     epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
-    word_dot(x, a, matrix, (x.identity(matrix),), epilogue, "quant_dot", origin)
+    word_dot(x, a, matrix, epilogue, "quant_dot", origin)
 
 
 def any_quant_convolution(
@@ -82,8 +82,7 @@ def any_dot_int4(
     unpacked = UnpackInt4(axis=0).compute
     packed = (
         x.packed((*codes[1], "int4"), lambda: pack_int4_panels(unpacked(codes[0]))),
-        x.packed((*scales[1], "scales"), lambda: pack_dot(np.ascontiguousarray(scales[0]))),
-        *(x.packed((*key, "zeros"), lambda z=value: pack_dot((z + np.int8(8)).view(np.uint8))) for value, key in zeros),
+        *(x.packed((*key, "dot"), lambda of=value: pack_dot(of)) for value, key in (scales, *zeros)),
     )
     k, n = a.lens[-1], write.lens[-1]
     sizes = (rows.lens[0], n, k, rows.strides[0][0], k // scales[0].shape[0])

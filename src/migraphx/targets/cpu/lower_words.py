@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,10 @@ from migraphx.targets.cpu.lower_views import channels_last, fill
 from migraphx.targets.cpu.pack import pack_word_conv, pack_words
 
 
-def word_dot(x: Lowered, a: View, weights: np.ndarray, key: tuple, epilogue: Epilogue, label: str, origin: str) -> None:
+def word_dot(x: Lowered, a: View, weights: np.ndarray, epilogue: Epilogue, label: str, origin: str) -> None:
     """`a` {.., M, K} times constant weights {K, N}."""
     k, n = weights.shape
-    packed = x.packed((*key, "words"), lambda: pack_words(weights[None]))
+    packed = x.packed((x.identity(weights), "words"), lambda: pack_words(weights[None]))
     a, rows, step = _rows_of_words(x, a, origin)
     each = 4 // a.itemsize
     x.call(word_gemm_call(a, packed, (rows, n, -(-k // each), step // each), epilogue, label, origin))
@@ -35,7 +36,7 @@ def _rows_of_words(x: Lowered, a: View, origin: str) -> tuple[View, int, int]:
         return a, rows.lens[0], step
     wide = x.temporary(Shape(a.type, (*a.lens[:-1], -(-k // each) * each)))
     _copy_padded(x, a, wide, rank - 1, origin)
-    return wide, wide.elements // wide.lens[-1], wide.lens[-1]
+    return wide, prod(a.lens[:-1]), wide.lens[-1]
 
 
 def word_convolution(
@@ -50,7 +51,7 @@ def word_convolution(
     if c % each or source.strides[-1] % each:
         wide = x.temporary(permuted(source.type, (n, -(-c // each) * each, *spatial), (0, *range(2, rank), 1)))
         _copy_padded(x, source, wide, 1, origin)
-        source = replace(wide, strides=(int(np.prod(wide.lens[1:])), 1, *wide.strides[2:]))
+        source = replace(wide, strides=(prod(wide.lens[1:]), 1, *wide.strides[2:]))
     steps = (attributes["stride"], attributes["dilation"], attributes["padding"])
     window = Window.of(spatial, epilogue.write.lens[2:], weights.shape[2:], *steps)
     packed = x.packed((*key, "word convolution", group), lambda: pack_word_conv(weights, group))

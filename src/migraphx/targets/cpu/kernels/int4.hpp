@@ -1,8 +1,8 @@
 // Dot of floats with constant weights of 4 bits, which stay so in memory: C = epilogue(A x B).
 //
 //   int4_gemm(team, Int4Gemm{m, n, k, lda, block}, a, codes, scales, zeros, epi, scratch, fast)
-//       A is row-major [m][k], rows lda floats apart. B[k][j] = (code - zero) * scale of block k / block, column j;
-//       zeros may be null: 8.
+//       A is row-major [m][k], rows lda floats apart. B[k][j] = (code - 8 - zero) * scale of block k / block, column
+//       j; zeros may be null: 0.
 //       Rows given to the epilogue are 0 .. m-1, columns 0 .. n-1. block divides k.
 //       scratch: int4_scratch(k) bytes per thread, 64-byte aligned.
 //   codes[panels][k][LANES] bytes: the lower half of byte j is column j of the panel, the upper j + LANES.
@@ -26,7 +26,7 @@ struct Int4Gemm {
 struct Int4Weights {  // of one panel
     const uint8_t* codes;
     const float* scales;
-    const uint8_t* zeros;
+    const int8_t* zeros;
 };
 inline constexpr int64_t int4_scratch(int64_t k) { return engine_scratch(1) + round64(k * PANELS_AT_ONCE * NR * 4); }
 
@@ -48,10 +48,10 @@ MGX_INLINE CodePair read_codes(const uint8_t* p) {
     return {cast<float>(cast<int32_t>(both & uint8_t(15))), cast<float>(cast<int32_t>(both >> 4))};
 }
 
-// The zero points of a block, which follow each other.
-MGX_INLINE CodePair read_zeros(const uint8_t*& p) {
+// The codes that stand for zero in a block; the blocks' follow each other.
+MGX_INLINE CodePair read_zeros(const int8_t*& p) {
     if (!p) return {vec<float>{} + 8.0f, vec<float>{} + 8.0f};
-    const CodePair z{cast<float>(load<LANES>(p)), cast<float>(load<LANES>(p + LANES))};
+    const CodePair z{cast<float>(load<LANES>(p)) + 8.0f, cast<float>(load<LANES>(p + LANES)) + 8.0f};
     p += NR;
     return z;
 }
@@ -105,7 +105,7 @@ inline void int4_panel(const Int4Gemm& g, Int4Weights w, float* to) {
 template <class Epi>
 MGX_NOINLINE void int4_gemm(
     const Team& team, const Int4Gemm& g, const float* a, const uint8_t* codes, const float* scales,
-    const uint8_t* zeros, const Epi& epi, char* scratch, bool fast = false) {
+    const int8_t* zeros, const Epi& epi, char* scratch, bool fast = false) {
     const int64_t panels = ceil_div(g.n, NR), code_step = g.k * LANES, scale_step = g.k / g.block * NR;
     const Range mine = team.share(panels);  // of columns: each becomes floats once
     const auto panel = [&](int64_t p) {
