@@ -15,8 +15,7 @@ from onnx import helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 
 from migraphx.api.functions import TARGETS, get_target
-from migraphx.api.onnx import published
-from migraphx.api.program import program
+from migraphx.api.program import program, published
 from migraphx.onnx.builder import Options
 from migraphx.onnx.graph import Model, OnnxError, Strings, UnsupportedOperators
 from migraphx.onnx.importer import Result, import_model, missing_operators

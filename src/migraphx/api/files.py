@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.api.functions import get_target
-from migraphx.api.program import program
+from migraphx.api.program import program, published
 from migraphx.ir.program import Program
 from migraphx.mxr import container
 from migraphx.mxr.graph import dump
@@ -90,9 +90,7 @@ def _check_format(format: str) -> None:
 def _from_upstream(data: bytes, name: str) -> program:
     with _reading(name):
         graph = parse(data)
-    made = program()
-    made._graph = lambda: graph
-    return made
+    return published(graph)
 
 
 def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str]]:

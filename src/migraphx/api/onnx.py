@@ -9,9 +9,8 @@ from functools import partial
 from inspect import signature
 from typing import Any, Concatenate, ParamSpec
 
-from migraphx.api.program import program
+from migraphx.api.program import program, published
 from migraphx.api.shape import dynamic_dimension
-from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension
 from migraphx.onnx.builder import Options
 from migraphx.onnx.deferred import import_dynamic
@@ -120,11 +119,3 @@ def _dim(dim: Dim) -> int | DynamicDimension:
 
 def _program(model: Model, options: Options, print_program_on_error: bool) -> program:
     return published(import_dynamic(model, options, print_program_on_error).program)
-
-
-def published(impl: Program) -> program:
-    """The public face of an engine program."""
-    made = program()
-    made._graph = lambda: impl
-    made._impl  # noqa: B018  # one graph, whoever asks
-    return made

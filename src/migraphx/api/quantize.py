@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.api.argument import generate_argument
-from migraphx.api.program import program
+from migraphx.api.program import program, published
 from migraphx.ir.program import Program
 from migraphx.quantize.fp8 import autocast
 from migraphx.quantize.int4 import BLOCK, pack_weights
@@ -70,8 +70,7 @@ def _calibrated(
         calibration = [{name: generate_argument(s, seed) for name, s in shapes.items()} for seed in range(2)]
 
     def run(observed: Program, inputs: Sequence[Mapping[str, Any]]) -> list[list[np.ndarray]]:
-        running = program()
-        running._graph = lambda: observed
+        running = published(observed)
         running.compile(target)
         return [[np.asarray(a) for a in running.run(one)] for one in inputs]
 

@@ -11,7 +11,7 @@ import numpy as np
 from migraphx import inspect, writers
 from migraphx.api.argument import argument, as_array
 from migraphx.api.module import instruction_ref
-from migraphx.api.program import program
+from migraphx.api.program import program, published
 from migraphx.inspect import (
     Bisection,
     Explanation,
@@ -98,9 +98,7 @@ def reduce_program(
     found = inspect.reduce_program(*_question(p, t, params, tolerance, double, options))
     if found is None:
         return None
-    small = program()
-    small._graph = lambda: found.program
-    return replace(found, program=small)  # type: ignore[arg-type]
+    return replace(found, program=published(found.program))  # type: ignore[arg-type]
 
 
 def bisect(

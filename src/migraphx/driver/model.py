@@ -12,8 +12,7 @@ import numpy as np
 
 import migraphx
 from migraphx.api.argument import argument
-from migraphx.api.onnx import published
-from migraphx.api.program import program
+from migraphx.api.program import program, published
 from migraphx.driver import dims
 from migraphx.driver.options import compile_options
 from migraphx.driver.result import UsageError
