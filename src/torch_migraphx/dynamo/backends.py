@@ -20,7 +20,7 @@ import migraphx
 from torch_migraphx.decompose import decompositions
 from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
-from torch_migraphx.dynamo.strides import in_memory_order, with_layouts, with_shared_memory, with_strides
+from torch_migraphx.dynamo.strides import in_memory_order, turned_back, with_shared_memory, with_strides
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.lower import lower
 from torch_migraphx.options import Options
@@ -97,8 +97,9 @@ def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Call
     if is_symbolic(gm):
         to_acc(gm, inputs)  # where it needs AOTAutograd it says so now: a call could not go there
         return _runner(gm, inputs, options, _static_inputs(gm), to_acc)
-    gm, layouts = in_memory_order(gm)
-    return with_layouts(_runner(to_acc(gm, inputs), inputs, options, _static_inputs(gm)), layouts)
+    graph, orders = in_memory_order(gm)
+    runner = _runner(to_acc(graph, inputs), inputs, options, _static_inputs(gm))
+    return with_strides(gm, turned_back(runner, orders))
 
 
 def _runner(
@@ -116,12 +117,14 @@ def _runner(
 
     def build(args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
         with _disable_current_modes(), torch.no_grad():
-            graph, layouts = in_memory_order(concrete(gm, args)) if symbolic else (gm, [])  # known only now
-            lowered = lower(normalized(graph, args) if symbolic else graph, args, options, fixed)
-        if symbolic:
-            share_weights(lowered, made)
-            made.add(lowered)
-        return with_layouts(lowered.forward, layouts)
+            if not symbolic:
+                return lower(gm, args, options, fixed).forward
+            known = concrete(gm, args)
+            graph, orders = in_memory_order(known)
+            lowered = lower(normalized(graph, args), args, options, fixed)
+        share_weights(lowered, made)
+        made.add(lowered)
+        return with_strides(known, turned_back(lowered.forward, orders))
 
     runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic, patience)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from torch_migraphx.fx.converters.shape import dense_order
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.lower import copied
 
@@ -18,34 +18,85 @@ logger = logging.getLogger(__name__)
 
 
 def with_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose outputs have the strides of `gm`'s: a backward may view them by those."""
-    output = gm.graph.output_node().args[0]
-    nodes = output if isinstance(output, tuple | list) else [output]
-    wanted = [_strides(n) for n in nodes]
+    """`function`, whose outputs have the strides of `gm`'s: a caller or a backward may view them by those."""
+    values = [_value(n) for n in gm.graph.output_node().args[0]]  # type: ignore[union-attr]
+    wanted = [None if v is None else v.stride() for v in values]
 
     def restrided(*args: Any) -> list[Any]:
-        results = function(*args)
         return [
-            x if w is None or x.stride() == w else _laid_out(x, w) for x, w in zip(results, wanted, strict=True)
+            x if w is None or x.stride() == w else _laid_out(x, w)
+            for x, w in zip(function(*args), wanted, strict=True)
         ]
 
     return restrided
 
 
-def _strides(n: Any) -> tuple[int, ...] | None:
-    """What strides an output must have; None where they are known only at run time, and of inputs."""
-    value = n.meta.get("val") if isinstance(n, fx.Node) and n.op != "placeholder" else None
-    return tuple(value.stride()) if isinstance(value, torch.Tensor) and _known(value) else None
+def _value(n: Any) -> torch.Tensor | None:
+    """The tensor that an output promises to be; None where its strides are known only at run time, and of inputs."""
+    if not isinstance(n, fx.Node) or n.op == "placeholder":
+        return None
+    value = n.meta.get("val", n.meta.get("example_value"))
+    return value if isinstance(value, torch.Tensor) and _known(value) else None
+
+
+def _known(value: torch.Tensor) -> bool:
+    return all(isinstance(s, int) for s in (*value.shape, *value.stride(), value.storage_offset()))
 
 
 def _laid_out(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
-    """A copy of x with these strides; dimensions of stride 0 hold one element."""
+    """`x` with these strides, copied where an element has to move; dimensions of stride 0 hold one element."""
     sizes = x.shape
+    if all(n == 1 or own == s for n, own, s in zip(sizes, x.stride(), strides, strict=True)):
+        return x.as_strided(sizes, strides)
     for d, s in enumerate(strides):
         if s == 0 and sizes[d] > 1:
             x = x.narrow(d, 0, 1)
     out = torch.empty_strided(x.shape, strides, dtype=x.dtype)
     return out.copy_(x).expand(sizes)
+
+
+def in_memory_order(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[list[int] | None]]:
+    """A graph with its outputs permuted to be row-major, as the engine's are, and each one's order of dimensions.
+
+    None: an output is as it was (row-major, with gaps, expanded, of unknown strides, an input, no tensor).
+    """
+    orders = [_order(n) for n in gm.graph.output_node().args[0]]  # type: ignore[union-attr]
+    if any(orders):
+        gm = copied(gm)
+        output = gm.graph.output_node()
+        with gm.graph.inserting_before(output):
+            made = [_turned(gm.graph, n, o) for n, o in zip(output.args[0], orders, strict=True)]  # type: ignore[arg-type]
+        output.args = (tuple(made),)
+    return gm, orders
+
+
+def _order(n: Any) -> list[int] | None:
+    """The dimensions from the outermost in memory to the innermost; None where they are not to be permuted."""
+    value = _value(n)
+    return None if value is None or value.is_contiguous() else dense_order(value.shape, value.stride())
+
+
+def _turned(graph: fx.Graph, n: Any, order: list[int] | None) -> Any:
+    if order is None:
+        return n
+    value = _value(n)
+    assert value is not None
+    turned = graph.call_function(acc_ops.permute, (), {"input": n, "permutation": tuple(order)})
+    turned.meta = n.meta | {"val": value.permute(order)}
+    turned.meta.pop("example_value", None)
+    return turned
+
+
+def turned_back(function: Callable[..., Any], orders: list[list[int] | None]) -> Callable[..., Any]:
+    """`function` of a graph in memory order, its outputs with their dimensions as they were."""
+    backs = [o and [o.index(d) for d in range(len(o))] for o in orders]
+    if not any(backs):
+        return function
+
+    def call(*args: Any) -> list[Any]:
+        return [x if b is None else x.permute(b) for x, b in zip(function(*args), backs, strict=True)]
+
+    return call
 
 
 def with_shared_memory(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -61,7 +112,8 @@ def with_shared_memory(gm: fx.GraphModule, function: Callable[..., Any]) -> Call
             groups.setdefault(StorageWeakRef(value.untyped_storage()), []).append((k, value))
     views: list[tuple[int, int, tuple[int, ...], tuple[int, ...], int]] = []
     for group in (g for g in groups.values() if len(g) > 1):
-        whole = [k for k, v in group if v.nbytes == v.untyped_storage().nbytes() and _dense(v)]
+        full = [(k, v) for k, v in group if v.nbytes == v.untyped_storage().nbytes()]
+        whole = [k for k, v in full if dense_order(v.shape, v.stride()) is not None]
         if not whole or len({v.dtype for _, v in group}) > 1:
             logger.warning("a graph runs in torch: its outputs share memory, which none of them holds whole")
             return gm.forward
@@ -77,80 +129,3 @@ def with_shared_memory(gm: fx.GraphModule, function: Callable[..., Any]) -> Call
         return results
 
     return sharing
-
-
-def _known(value: torch.Tensor) -> bool:
-    return all(isinstance(s, int) for s in (*value.shape, *value.stride(), value.storage_offset()))
-
-
-def _dense(value: torch.Tensor) -> bool:
-    """Whether the elements lie together, each in a place of its own."""
-    order = sorted(range(value.ndim), key=lambda d: (value.stride(d), value.shape[d]))
-    return value.permute(order[::-1]).is_contiguous()
-
-
-def in_memory_order(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[Layout]]:
-    """A graph with its outputs permuted to be row-major, and what gives each its own strides back."""
-    outputs = gm.graph.output_node().args[0]
-    layouts = [_layout(n) for n in outputs]  # type: ignore[union-attr]
-    if any(layout.order for layout in layouts):
-        gm = copied(gm)
-        output = gm.graph.output_node()
-        with gm.graph.inserting_before(output):
-            pairs = zip(output.args[0], layouts, strict=True)  # type: ignore[arg-type]
-            made = [_turned(gm.graph, n, layout.order) for n, layout in pairs]
-        output.args = (tuple(made),)
-    return gm, layouts
-
-
-@dataclass(frozen=True)
-class Layout:
-    """An output's place in memory: `order` of its dimensions, or `strides` where it has gaps or is expanded.
-
-    An order of no dimensions: row-major. Both None: unknown strides, an input, no tensor.
-    """
-
-    order: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
-
-    def of(self, x: torch.Tensor) -> torch.Tensor:
-        """What the graph gave, laid out so; a piece that runs in torch may have given another order."""
-        if self.order is not None:
-            x = x.contiguous()
-            return x.permute([self.order.index(d) for d in range(x.ndim)]) if self.order else x
-        return x if self.strides is None else _laid_out(x, self.strides)
-
-
-def _turned(graph: fx.Graph, n: Any, order: tuple[int, ...] | None) -> Any:
-    if not order:
-        return n
-    turned = graph.call_function(acc_ops.permute, (), {"input": n, "permutation": order})
-    turned.meta = n.meta | {"val": _value(n).permute(order)}
-    turned.meta.pop("example_value", None)
-    return turned
-
-
-def _value(n: fx.Node) -> Any:
-    return n.meta.get("example_value", n.meta.get("val"))
-
-
-def _layout(n: Any) -> Layout:
-    value = _value(n) if isinstance(n, fx.Node) and n.op != "placeholder" else None
-    if not isinstance(value, torch.Tensor) or not _known(value):
-        return Layout()
-    if value.is_contiguous() or not value.numel():
-        return Layout(order=())
-    if not _dense(value):
-        return Layout(strides=tuple(value.stride()))
-    return Layout(order=tuple(sorted(range(value.ndim), key=lambda d: (-value.stride(d), -value.shape[d]))))
-
-
-def with_layouts(function: Callable[..., Any], layouts: list[Layout]) -> Callable[..., Any]:
-    """`function`, whose outputs are laid out so."""
-    if all(layout == Layout() for layout in layouts):
-        return function
-
-    def call(*args: Any) -> tuple[Any, ...]:
-        return tuple(layout.of(x) for x, layout in zip(function(*args), layouts, strict=True))
-
-    return call

@@ -136,7 +136,7 @@ def unfold(b: Builder, input: Value, dimension: int, size: int, step: int) -> Va
     return b.permute(windows, [*(k for k in range(rank(input) + 1) if k != d + 1), d + 1])
 
 
-def _dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
+def dense_order(sizes: Sequence[int], strides: Sequence[int]) -> list[int] | None:
     """The dimensions in the order in which they fill memory without gaps; None where they do not."""
     order = sorted(range(len(sizes)), key=lambda d: (sizes[d] > 1, -strides[d]))
     step = 1
@@ -153,14 +153,14 @@ def as_strided(
 ) -> Value:
     """Elements by their place in memory, where torch has them: the traced value says it."""
     traced = b.node.all_input_nodes[0].meta.get("val") if b.node is not None else None
-    order = _dense_order(traced.shape, traced.stride()) if isinstance(traced, torch.Tensor) else None
+    order = dense_order(traced.shape, traced.stride()) if isinstance(traced, torch.Tensor) else None
     if traced is None or order is None:
         raise UnsupportedError("as_strided of a tensor that has gaps in memory, or whose strides are not known")
     flat = b.view(b.permute(input, order), [math.prod(lens(input))])
     first = 0 if storage_offset is None else storage_offset - int(traced.storage_offset())
     if 0 in size:
         return b.full(0, dtype_of(input), size)
-    wanted = _dense_order(size, stride)
+    wanted = dense_order(size, stride)
     if wanted is not None and first == 0 and math.prod(size) == traced.numel():
         back = sorted(range(len(size)), key=wanted.__getitem__)
         return b.permute(b.view(flat, [size[d] for d in wanted]), back)
