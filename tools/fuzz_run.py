@@ -92,4 +92,3 @@ def argument(shape: migraphx.shape, rng: Rng) -> np.ndarray:
             edges = np.array([n % 2**64 for n in NUMBERS], np.uint64).astype(dtype)
             return np.where(wild, rng.choice(edges, lens), rng.integers(0, 4, lens).astype(dtype))
         return np.where(wild, rng.choice(np.array([*NUMBERS, *FLOATS], np.float64), lens), made).astype(dtype)
-

@@ -120,8 +120,8 @@ def positive(text: str) -> int:
     return int(text)
 
 
-def tolerance(text: str) -> float:
-    """A number from 0 on; infinity allows everything."""
+def from_zero(text: str) -> float:
+    """A number from 0 on, infinity too."""
     try:
         value = float(text)
     except ValueError:

@@ -5,7 +5,7 @@ from argparse import ArgumentParser, Namespace
 from collections import Counter
 from pathlib import Path
 
-from migraphx.driver.options import tolerance
+from migraphx.driver.options import from_zero
 from migraphx.driver.result import Exit, Result
 from migraphx.driver.statistics import ALPHA, TEST, THRESHOLD, Comparison, compare
 from migraphx.driver.terminal import coloured, milliseconds, table
@@ -17,9 +17,9 @@ SHOWN = 20  # instructions
 def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("before", metavar="A.json", help="the report to compare with")
     parser.add_argument("after", metavar="B.json", help="the report to judge")
-    parser.add_argument("--alpha", type=tolerance, default=ALPHA, help=f"level of significance (default: {ALPHA:g})")
+    parser.add_argument("--alpha", type=from_zero, default=ALPHA, help=f"level of significance (default: {ALPHA:g})")
     least = f"least change of the median that counts (default: {THRESHOLD})"
-    parser.add_argument("--threshold", type=tolerance, default=THRESHOLD, help=least)
+    parser.add_argument("--threshold", type=from_zero, default=THRESHOLD, help=least)
     parser.epilog = "Test: " + TEST.format(alpha=ALPHA, threshold=THRESHOLD)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import migraphx
 from migraphx.driver.data import generate
 from migraphx.driver.model import quantized, read_model, target_of
-from migraphx.driver.options import add_compile, add_data, add_input, compile_options, tolerance
+from migraphx.driver.options import add_compile, add_data, add_input, compile_options, from_zero
 from migraphx.driver.result import Exit, Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.terminal import coloured, note
@@ -22,9 +22,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_data(parser)
     add_compile(parser)
     group = parser.add_argument_group("comparison (with --fp16 ..., both run the program in that precision)")
-    group.add_argument("--rms-tol", type=tolerance, help="root mean square (default: 0.001; 0.08 of narrow floats)")
-    group.add_argument("--atol", type=tolerance, help="absolute difference (default: 0.001; 0.04 of narrow floats)")
-    group.add_argument("--rtol", type=tolerance, help="relative difference (default: 0.001; 0.04 of narrow floats)")
+    group.add_argument("--rms-tol", type=from_zero, help="root mean square (default: 0.001; 0.08 of narrow floats)")
+    group.add_argument("--atol", type=from_zero, help="absolute difference (default: 0.001; 0.04 of narrow floats)")
+    group.add_argument("--rtol", type=from_zero, help="relative difference (default: 0.001; 0.04 of narrow floats)")
     group.add_argument("--ref-use-double", action="store_true", help="ref computes floats in double precision")
     how = group.add_mutually_exclusive_group()
     how.add_argument("--per-instruction", "-i", action="store_true", help="each instruction on its own")
