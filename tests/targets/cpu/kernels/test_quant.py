@@ -93,7 +93,8 @@ TYPES = ["int8", "uint8", "bf16"]
 def test_dot(library, type):
     needs(library, type)
     rng = np.random.default_rng(0)
-    for m, n, k in ((1, 5, 4), (7, 33, 12), (40, 70, 64), (33, 100, 260), (130, 31, 4000), (65, 64, 128), (3, 1, 3600)):
+    for m, n, k in ((1, 5, 4), (7, 33, 12), (40, 70, 64), (33, 100, 260), (130, 31, 4000), (65, 64, 128), (3, 1, 3600),
+                    (80, 5, 0)):  # fmt: skip
         a, b = aligned(random(rng, type, m, k)), random(rng, "bf16" if type == "bf16" else "int8", k, n)
         if type != "bf16":
             a[0], b[:, 0] = np.iinfo(type).max, -128  # the largest sums

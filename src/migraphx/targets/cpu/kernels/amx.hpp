@@ -77,17 +77,17 @@ struct TileRows {
 
 // ---- splitting ----------------------------------------------------------------------------------
 
-// 16 pairs (u, v) as bf16, their parts PART bytes apart.
-template <int PARTS> MGX_INLINE void split_pairs(vec<float> u, vec<float> v, char* to) {
+// 16 pairs (u, v) as N bf16 parts, PART bytes apart.
+template <int N> MGX_INLINE void split_pairs(vec<float> u, vec<float> v, char* to) {
     using U = vec<uint32_t>;
     constexpr uint32_t HIGH = 0xffff0000u;
-    for (int part = 0; part < PARTS - 1; ++part) {
+    for (int part = 0; part < N - 1; ++part) {
         const U a = (bit_cast<U>(u) + 0x8000u) & HIGH, b = (bit_cast<U>(v) + 0x8000u) & HIGH;
         store(reinterpret_cast<uint32_t*>(to + part * PART), (a >> 16) | b);
         u -= bit_cast<vec<float>>(a);
         v -= bit_cast<vec<float>>(b);
     }
-    store(reinterpret_cast<uint32_t*>(to + (PARTS - 1) * PART), (bit_cast<U>(u) >> 16) | (bit_cast<U>(v) & HIGH));
+    store(reinterpret_cast<uint32_t*>(to + (N - 1) * PART), (bit_cast<U>(u) >> 16) | (bit_cast<U>(v) & HIGH));
 }
 
 // `depth` elements of a row, padded with zeros to whole chunks; `to` is the row's place in the first chunk.

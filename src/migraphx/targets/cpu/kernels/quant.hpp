@@ -37,8 +37,9 @@ template <class S> struct Word {
 template <class S> struct sum_of { using type = int32_t; };
 template <> struct sum_of<bf16> { using type = float; };
 template <class S> using sum_t = typename sum_of<S>::type;
+template <class S> using WordEngine = Engine<sum_t<S>, Word<S>, sum_t<S>>;
 
-inline constexpr int64_t quant_panel(int64_t words) {
+inline constexpr int64_t word_panel(int64_t words) {
     return (1 + ceil_div(words, TILE_WORDS) * TILE_WORDS) * NR;
 }
 
@@ -97,10 +98,8 @@ template <> struct Products<float, Word<bf16>> {
 
 #if defined(MGX_AMX)
 
-template <class S> using QuantEngine = Engine<sum_t<S>, Word<S>, sum_t<S>>;
-
-inline constexpr int64_t QUANT_TILE = 32 * 64;  // bytes of the A tiles of 32 rows
-inline constexpr int64_t QUANT_A = AMX_A, QUANT_ROWS = AMX_ROWS;  // of one block: in AMX_SCRATCH
+inline constexpr int64_t WORD_TILE = 32 * 64;  // bytes of the A tiles of 32 rows
+inline constexpr int64_t WORD_A = AMX_A, WORD_ROWS = AMX_ROWS;  // of one block: in AMX_SCRATCH
 
 // What a product fetches of the next panel meanwhile: `lines` lines of cache for each tile of depth.
 struct NextPanel {
@@ -120,7 +119,7 @@ MGX_NOINLINE void multiply_words(const char* a, const sum_t<S>* b, int64_t tiles
         asm volatile("tdpbusd %%tmm" B ", %%tmm" A ", %%tmm" C : : : "memory")
     const int64_t row = NR * sizeof(int32_t), line = 64;
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : : :);
-    for (int64_t i = 0; i < tiles; ++i, a += QUANT_TILE, b += TILE_WORDS * NR) {
+    for (int64_t i = 0; i < tiles; ++i, a += WORD_TILE, b += TILE_WORDS * NR) {
         for (const char* end = next.at + next.lines * 64; next.at < end; next.at += 64)
             __builtin_prefetch(next.at, 0, 2);
         asm volatile("tileloadd (%0,%2,1), %%tmm6\n\ttileloadd 64(%0,%2,1), %%tmm7\n\t"
@@ -143,19 +142,19 @@ MGX_NOINLINE void multiply_words(const char* a, const sum_t<S>* b, int64_t tiles
 
 // Rows of A, their segments one behind the other, as [32 rows][tile of depth][row][64 bytes].
 template <class S>
-void tile_rows(const QuantEngine<S>& e, Range rows, int64_t group, const Word<S>** table, char* to) {
+void tile_rows(const WordEngine<S>& e, Range rows, int64_t group, const Word<S>** table, char* to) {
     const int64_t depth = e.segs * e.kc * 4, tiles = ceil_div(depth, 64), segment = e.kc * 4;
     for (int64_t r0 = 0, n; r0 < rows.size(); r0 += n) {
         n = least(ROW_BLOCK, rows.size() - r0);
         e.pointers(e.source, rows.begin + r0, {1, n, 0}, table);
         for (int64_t i = 0; i < n; ++i) {
             const int64_t r = r0 + i;
-            char* row = to + r / 32 * tiles * QUANT_TILE + r % 32 * 64;
+            char* row = to + r / 32 * tiles * WORD_TILE + r % 32 * 64;
             for (int64_t s = 0, at = 0; s < e.segs; ++s) {
                 const char* x = reinterpret_cast<const char*>(table[s * n + i] + group * e.group_step);
                 for (int64_t k = 0, m; k < segment; k += m, at += m) {
                     m = least(segment - k, 64 - at % 64);
-                    char* place = row + at / 64 * QUANT_TILE + at % 64;
+                    char* place = row + at / 64 * WORD_TILE + at % 64;
                     if (m == 64)
                         store(place, load<64>(x + k));
                     else
@@ -163,18 +162,18 @@ void tile_rows(const QuantEngine<S>& e, Range rows, int64_t group, const Word<S>
                 }
             }
             if constexpr (same_v<S, bf16>)  // zeros of the weights would not hide NaN
-                __builtin_memset(row + (tiles - 1) * QUANT_TILE + (depth - 1) % 64 + 1, 0, tiles * 64 - depth);
+                __builtin_memset(row + (tiles - 1) * WORD_TILE + (depth - 1) % 64 + 1, 0, tiles * 64 - depth);
         }
     }
 }
 
-// What lies past the depth in A's last tile is multiplied by the weights' zeros.
-template <class S> MGX_NOINLINE void amx_words(const Grid& grid, const QuantEngine<S>& e, char* scratch) {
+// What lies past the depth in A's last tile is multiplied by the weights' zeros; in bf16 it is zero too.
+template <class S> MGX_NOINLINE void amx_words(const Grid& grid, const WordEngine<S>& e, char* scratch) {
     char* a = scratch + fma_scratch(e.segs);
     auto* tile = reinterpret_cast<sum_t<S>*>(scratch);
     auto* table = reinterpret_cast<const Word<S>**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
     const int64_t tiles = ceil_div(e.segs * e.kc, TILE_WORDS), per_group = ceil_div(e.cols, NR);
-    const int64_t most = least(QUANT_ROWS, QUANT_A / (tiles * QUANT_TILE) * 32);
+    const int64_t most = least(WORD_ROWS, WORD_A / (tiles * WORD_TILE) * 32);
     const int64_t total = grid.rows.size(), blocks = ceil_div(total, most);
     TileRows shape;
     for (int64_t i = 0; i < blocks; ++i) {
@@ -190,7 +189,7 @@ template <class S> MGX_NOINLINE void amx_words(const Grid& grid, const QuantEngi
                 const int n = int(least(32, rows.size() - r));
                 shape.set(n < 16 ? n : 16, n < 16 ? 0 : n - 16);
                 const auto run = n > 16 ? multiply_words<S, true> : multiply_words<S, false>;
-                run(a + r / 32 * tiles * QUANT_TILE, e.b + p * e.panel, tiles, tile, {ahead, lines});
+                run(a + r / 32 * tiles * WORD_TILE, e.b + p * e.panel, tiles, tile, {ahead, lines});
                 e.finish(e.epi, e.row0 + rows.begin + r, e.col0 + group * e.cols + col, n, cols, NR, tile);
             }
         }
@@ -200,13 +199,13 @@ template <class S> MGX_NOINLINE void amx_words(const Grid& grid, const QuantEngi
 #endif
 
 template <class S>
-MGX_NOINLINE void run_engine(const Team& team, Engine<sum_t<S>, Word<S>, sum_t<S>> e, char* scratch) {
+MGX_NOINLINE void run_engine(const Team& team, WordEngine<S> e, char* scratch) {
     const int64_t words = e.segs * e.kc;
     e.b += NR;  // past the first row
-    e.panel = quant_panel(words);
+    e.panel = word_panel(words);
     const Grid grid = divide(team, e.rows, e.groups * ceil_div(e.cols, NR), words);
 #if defined(MGX_AMX)
-    const bool fits = ceil_div(words, TILE_WORDS) * QUANT_TILE <= QUANT_A;
+    const bool fits = words > 0 && ceil_div(words, TILE_WORDS) * WORD_TILE <= WORD_A;
     if (fits && grid.rows.size() > 0 && grid.panels.size() > 0 && e.rows >= 8 && amx_ready())
         return amx_words(grid, e, scratch);
 #endif
