@@ -16,6 +16,7 @@ from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.convolution import conv
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.matmul import gemm
+from migraphx.onnx.normalization import inverse_deviation, statistics
 from migraphx.onnx.registry import converter
 from migraphx.ops.composites import swapped
 from migraphx.ops.composites_activation import scaled
@@ -91,12 +92,6 @@ def simplified_layer_normalization(
     return y, inverse_deviation(b, b.cast(x, element_type(stash_type)), axes, epsilon)
 
 
-def inverse_deviation(b: OnnxBuilder, x: Value, axes: Sequence[int], epsilon: float) -> Value:
-    """1 / sqrt(mean(x^2) + epsilon)"""
-    square = b.reduce_mean(b.mul(x, x), axes=axes)
-    return b.rsqrt(b.add(square, b.full(epsilon, square)))
-
-
 def skipped(b: OnnxBuilder, x: Value, skip: Value, bias: Value | None) -> Value:
     """x + skip + bias; skip {B, S, H} may have no B, or one of 1."""
     if skip.shape.ndim > x.shape.ndim:
@@ -111,11 +106,8 @@ def skip_layer_normalization(
 ) -> tuple[Value, ...]:
     """The norm of the sum; mean and 1 / deviation {..., 1} in float; the sum."""
     total = skipped(b, x, skip, bias)
-    y, axes = b.layer_norm(total, gamma, beta, epsilon=epsilon), (x.shape.ndim - 1,)
-    wide = b.cast(total, "float")
-    mean = b.reduce_mean(wide, axes=axes)
-    centred = b.sub(wide, b.broadcast_to(mean, wide.shape.lens))
-    return y, mean, inverse_deviation(b, centred, axes, epsilon), total
+    y = b.layer_norm(total, gamma, beta, epsilon=epsilon)
+    return y, *statistics(b, b.cast(total, "float"), (x.shape.ndim - 1,), epsilon), total
 
 
 @converter("SkipSimplifiedLayerNormalization", domain=MICROSOFT)

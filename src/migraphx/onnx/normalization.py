@@ -80,11 +80,19 @@ def layer_normalization(
     y = b.layer_norm(x, scale, bias, axes=axes, epsilon=epsilon)
     if not b.wants(1) and not b.wants(2):
         return y
-    wide = b.cast(x, element_type(stash_type))
-    mean = b.reduce_mean(wide, axes=axes)
-    d = b.sub(wide, b.broadcast_to(mean, x.shape.lens))
-    variance = b.reduce_mean(b.mul(d, d), axes=axes)
-    return y, mean, b.rsqrt(b.add(variance, b.full(epsilon, variance)))
+    return y, *statistics(b, b.cast(x, element_type(stash_type)), axes, epsilon)
+
+
+def statistics(b: OnnxBuilder, x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value]:
+    """The mean of x, and 1 / sqrt(variance + epsilon)."""
+    mean = b.reduce_mean(x, axes=axes)
+    return mean, inverse_deviation(b, b.sub(x, b.broadcast_to(mean, x.shape.lens)), axes, epsilon)
+
+
+def inverse_deviation(b: OnnxBuilder, x: Value, axes: Sequence[int], epsilon: float) -> Value:
+    """1 / sqrt(mean(x^2) + epsilon)"""
+    square = b.reduce_mean(b.mul(x, x), axes=axes)
+    return b.rsqrt(b.add(square, b.full(epsilon, square)))
 
 
 @converter("RMSNormalization")
