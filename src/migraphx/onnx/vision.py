@@ -180,8 +180,8 @@ def max_roi_pool(
     y = b.gather(x, places, axis=0)
     y = largest(b, b.unsqueeze(in_column, axes=(1, 2)), b.unsqueeze(y, axes=(3,)), 4)
     y = largest(b, b.unsqueeze(in_row, axes=(1, 4)), b.unsqueeze(y, axes=(2,)), 3)
-    found = (b.reduce_any(v, axes=(2,)) for v in (in_row, in_column))
-    some = b.logical_and(*b.common(next(found), b.transpose(next(found), permutation=(0, 2, 1))))
+    found, across = (b.reduce_any(v, axes=(2,)) for v in (in_row, in_column))
+    some = b.logical_and(*b.common(found, b.transpose(across, permutation=(0, 2, 1))))
     return b.where(b.broadcast_to(b.unsqueeze(some, axes=(1,)), y.shape.lens), y, b.full(0.0, y))
 
 
