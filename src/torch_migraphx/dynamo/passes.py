@@ -11,14 +11,13 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.fx.fx2mgx import described, is_python
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_acc_op, normalize
 from torch_migraphx.fx.tracer.acc_tracer.decompositions import DECOMPOSITIONS
-from torch_migraphx.fx.tracer.acc_tracer.functionalize import functionalize
+from torch_migraphx.fx.tracer.acc_tracer.functionalize import changed_by, functionalize, storages
 from torch_migraphx.fx.tracer.acc_tracer.proxies import AccTraceError
 from torch_migraphx.lower import copied, no_collection
 
@@ -55,12 +54,12 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
             n.meta["val"] = n.meta["example_value"]
         if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
             graph.erase_node(n)  # no gradients are computed in any case
-    memory = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in _storages(n)}
+    memory = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in storages(n)}
     shared = set(memory)  # the engine's outputs share none
     for n in dict.fromkeys(n for n in tree_leaves(graph.output_node().args) if isinstance(n, fx.Node)):
-        if n.op != "placeholder" and _storages(n) & shared:
+        if n.op != "placeholder" and storages(n) & shared:
             raise NeedsAot(f"the output {described(n)} shares memory with an input or another output")
-        shared |= _storages(n)
+        shared |= storages(n)
     for n in graph.nodes:
         if n.op not in ("call_function", "call_method"):
             continue
@@ -68,7 +67,7 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         if bound.get("training") is True or bound.get("train") is True:
             raise NeedsAot(f"{described(n)} behaves as in training")
         if _in_place(n, bound):
-            if _storages(n.args[0]) & memory:
+            if storages(changed_by(n)) & memory:
                 raise NeedsAot(f"{described(n)} writes to an input of the graph")
             if n.target in RESHAPES_IN_PLACE or _widens(n):
                 raise NeedsAot(f"{described(n)} keeps a type, or changes a shape, that the graph does not show")
@@ -146,13 +145,6 @@ def _widens(n: fx.Node) -> bool:
     return any(torch.promote_types(own, other) != own for other in others)
 
 
-def _storages(n: Any) -> set[StorageWeakRef]:
-    if not isinstance(n, fx.Node):
-        return set()
-    tensors = (t for t in tree_leaves(n.meta.get("val")) if isinstance(t, torch.Tensor))
-    return {StorageWeakRef(t.untyped_storage()) for t in tensors}
-
-
 def _fake_mode(graph: fx.Graph) -> FakeTensorMode:
     for n in graph.nodes:
         for t in tree_leaves(n.meta.get("val")):
@@ -179,7 +171,7 @@ class _Values(FakeTensorProp):
 
     def run_node(self, n: fx.Node) -> Any:
         value = super().run_node(n)
-        if isinstance(value, int | float | bool):
+        if isinstance(value, int | float):
             n.meta["val"] = value
         return value
 
@@ -196,7 +188,7 @@ def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         n.meta.setdefault("val", x)
     for n in list(gm.graph.nodes):
         value = n.meta.get("val")
-        if n.op in ("placeholder", "call_function", "call_method") and isinstance(value, int | float | bool):
+        if n.op in ("placeholder", "call_function", "call_method") and isinstance(value, int | float):
             for user in list(n.users):
                 user.args = map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
                 user.kwargs = map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)

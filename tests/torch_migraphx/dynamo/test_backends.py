@@ -282,7 +282,13 @@ def from_a_number(x):
     return (x * 2).copy_(x.shape[0])
 
 
-@pytest.mark.parametrize("fn", [wider, turned, from_a_number])
+def by_name(x):
+    y = x * 2
+    F.relu(inplace=True, input=y)
+    return y + 1
+
+
+@pytest.mark.parametrize("fn", [wider, turned, from_a_number, by_name])
 def test_in_place_keeps_its_type_and_may_change_its_shape(fn):
     x = torch.randn(3, 3)
     with torch.no_grad():

@@ -30,8 +30,14 @@ def _tensors(node: fx.Node) -> list[torch.Tensor]:
     return [t for t in tree_leaves(node.meta.get("val")) if isinstance(t, torch.Tensor)]
 
 
-def _storages(node: fx.Node) -> set[StorageWeakRef]:
+def storages(node: fx.Node) -> set[StorageWeakRef]:
+    """The blocks of memory in which the fake tensors of `node` lie."""
     return {StorageWeakRef(t.untyped_storage()) for t in _tensors(node)}
+
+
+def changed_by(node: fx.Node) -> fx.Node:
+    """What an operation in place changes: its first input, by place or by name."""
+    return node.all_input_nodes[0]
 
 
 def _same_view(a: Any, b: Any) -> bool:
@@ -53,11 +59,10 @@ def functionalize(graph: fx.Graph) -> None:
     mutating = [n for n in graph.nodes if n.meta.get("mutates")]
     owners = _owners(graph) if mutating else {}
     for node in mutating:
-        target = node.args[0] if node.args else next(iter(node.kwargs.values()))
-        assert isinstance(target, fx.Node)
-        if not _storages(target) & _storages(node):
+        target = changed_by(node)
+        if not storages(target) & storages(node):
             _refuse(node, "changes a tensor, which it does not return,")
-        aliases = dict.fromkeys(n for memory in _storages(target) for n in owners[memory] if n < node)
+        aliases = dict.fromkeys(n for memory in storages(target) for n in owners[memory] if n < node)
         for alias in aliases:
             _redirect(alias, target, node)
 
@@ -66,7 +71,7 @@ def _owners(graph: fx.Graph) -> dict[StorageWeakRef, list[fx.Node]]:
     """The nodes whose values lie in each block of memory."""
     owners: dict[StorageWeakRef, list[fx.Node]] = defaultdict(list)
     for node in graph.nodes:
-        for memory in _storages(node):
+        for memory in storages(node):
             owners[memory].append(node)
     return owners
 
