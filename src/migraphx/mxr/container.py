@@ -17,6 +17,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from migraphx.ir import dtype as dtypes
+
 ALIGNMENT = 64
 MAX_HEADER = 256 << 20
 DTYPES: dict[str, np.dtype] = {
@@ -43,7 +45,7 @@ DTYPES: dict[str, np.dtype] = {
     "MGX_U4": np.dtype(ml_dtypes.uint4),
     "MGX_I2": np.dtype(ml_dtypes.int2),
     "MGX_U2": np.dtype(ml_dtypes.uint2),
-    "MGX_F4X2": np.dtype([("codes", np.uint8)]),
+    "MGX_F4X2": dtypes.NUMPY_TYPES["fp4x2"],
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
