@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +13,7 @@ import migraphx
 from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
 from migraphx.ir.text import parse_program, program_text
 from migraphx.targets.common.constants import Constants
+from migraphx.targets.common.dynamic import Whole
 from migraphx.targets.cpu.target import CpuTarget
 from tests.tolerances import assert_close
 
@@ -202,6 +204,22 @@ def test_sizes_that_depend_on_data(target):
             np.testing.assert_array_equal(np.array(got), wanted)
     if target == "cpu":
         assert [s.kernel for s in executable(p).steps].count("host") == 4
+        parts = list(compiled_parts(executable(p)._whole))
+        assert len(parts) > 1 and any(e._idle for e in parts)
+        executable(p).release()
+        assert not any(e._idle for e in parts)
+
+
+def compiled_parts(part: Any) -> Iterator[Any]:
+    """What is compiled of a dynamic program, behind its cuts too."""
+    for _, stage in part.stages.items():
+        if isinstance(stage, Whole):
+            yield stage.executable
+            continue
+        if stage.before:
+            yield stage.before.executable
+        if stage.rest:
+            yield from compiled_parts(stage.rest)
 
 
 def test_values_decide_shapes():

@@ -48,7 +48,7 @@ class Kept(Generic[Made]):
     """The last `cap` things made, by key. Each is made once, however many threads ask for it."""
 
     def __init__(self, cap: int) -> None:
-        self.cap = max(cap, 1)
+        self.cap = cap
         self._made: OrderedDict[Hashable, Future[Made]] = OrderedDict()
         self._lock = Lock()
 
@@ -100,7 +100,7 @@ class DynamicExecutable:
         self.parameters, self.outputs, self.threads = dict(parameters), list(outputs), options.num_threads or threads
         self._whole = _Part(target, program, options, {})
         self._last: list[Stage] = []
-        self._ready: list[Whole] = []
+        self._ready: list[Stage] = []
 
     @classmethod
     def of(cls, target: Compiler, program: Program, options: CompileOptions, threads: int) -> DynamicExecutable:
@@ -136,6 +136,7 @@ class DynamicExecutable:
             return results
         passed: list[Stage] = []
         values = stage.run(arrays, passed)
+        self._keep_ready(stage)
         self._last = passed
         taken = {id(a) for a in arrays.values()}
         results = [Argument.of(np.array(v, order="C") if id(v) in taken else np.ascontiguousarray(v)) for v in values]
@@ -146,18 +147,16 @@ class DynamicExecutable:
             np.copyto(place.array, made.array)
         return outputs
 
-    def _keep_ready(self, stage: Whole) -> None:
+    def _keep_ready(self, stage: Stage) -> None:
         """Other lengths give back their memory: there may be hundreds, as where a sequence grows."""
         if self._ready[:1] != [stage]:
             ready = [stage, *(s for s in self._ready if s is not stage)]
             for old in ready[READY:]:
-                old.executable.release()
+                old.release()
             self._ready = ready[:READY]
 
     def release(self) -> None:
-        for _, stage in self._whole.stages.items():
-            if isinstance(stage, Whole):
-                stage.executable.release()
+        self._whole.release()
 
     def share_weights(self, others: Iterable[Executable]) -> None:
         """Those of its lengths are shared already; those of others are packed for other programs."""
@@ -256,6 +255,10 @@ class _Part:
     def keep(self, lens: Lens, stage: Stage) -> None:
         self.stages.get(self._key(lens, {}), lambda: stage)
 
+    def release(self) -> None:
+        for _, stage in self.stages.items():
+            stage.release()
+
     def _key(self, lens: Lens, values: Arrays) -> Hashable:
         return tuple(lens.values()), tuple(fingerprint(values[n]) for n in self.known)
 
@@ -298,6 +301,9 @@ class Whole:
 
     def profile(self, arrays: Arrays, runs: int) -> list[float]:
         return self.executable.profile(arguments(self.executable, arrays), runs)
+
+    def release(self) -> None:
+        self.executable.release()
 
 
 class Cut:
@@ -369,6 +375,11 @@ class Cut:
             feeds = {n: values(i) for n, i in self.cut.feeds.items()}
             seconds += self.rest.stage_for(feeds).profile(feeds, runs)
         return seconds
+
+    def release(self) -> None:
+        for part in (self.before, self.rest):
+            if part is not None:
+                part.release()
 
 
 Stage = Whole | Cut
