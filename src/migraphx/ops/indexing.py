@@ -16,6 +16,11 @@ from migraphx.ops.movement import axis_of, keep_layout
 INDEX_TYPES = dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
 
 
+def check_indices(op: Operation, inputs: Sequence[Shape], indices: Shape) -> None:
+    """ShapeError unless they are integers of whole bytes."""
+    op.require(indices.type in INDEX_TYPES, inputs, "indices must be integers of 8 bits or more")
+
+
 def from_front(op: Operation, indices: np.ndarray, length: int) -> np.ndarray:
     """int64 indices counted from the front; IndexError names the first that is out of [-length, length)."""
     indices = indices.astype(np.int64)
@@ -42,7 +47,7 @@ class Gather(Operation, name="gather"):
 
     def infer(self, *inputs: Shape) -> Shape:
         data, indices = inputs
-        self.require(indices.type in INDEX_TYPES, inputs, "indices must be integers of 8 bits or more")
+        check_indices(self, inputs, indices)
         axis = axis_of(self, self.axis, data.ndim, inputs)
         return Shape(data.type, data.lens[:axis] + indices.lens + data.lens[axis + 1 :])
 
@@ -63,7 +68,7 @@ class GatherNd(Operation, name="gathernd"):
     def infer(self, *inputs: Shape) -> Shape:
         data, indices = inputs
         b = self.batch_dims
-        self.require(indices.type in INDEX_TYPES, inputs, "indices must be integers of 8 bits or more")
+        check_indices(self, inputs, indices)
         self.require(0 <= b < min(data.ndim, indices.ndim), inputs, "batch_dims is not below both ranks")
         self.require(data.lens[:b] == indices.lens[:b], inputs, "batch lens differ")
         depth = indices.lens[-1]
@@ -87,7 +92,7 @@ class GatherElements(Operation, name="gather_elements"):
 
     def infer(self, *inputs: Shape) -> Shape:
         data, indices = inputs
-        self.require(indices.type in INDEX_TYPES, inputs, "indices must be integers of 8 bits or more")
+        check_indices(self, inputs, indices)
         axis = axis_of(self, self.axis, data.ndim, inputs)
         fits = data.ndim == indices.ndim and all(
             i <= n for d, (i, n) in enumerate(zip(indices.lens, data.lens, strict=True)) if d != axis
@@ -133,7 +138,7 @@ class Scatter(Operation):
 
     def infer(self, *inputs: Shape) -> Shape:
         data, indices, updates = inputs
-        self.require(indices.type in INDEX_TYPES, inputs, "indices must be integers of 8 bits or more")
+        check_indices(self, inputs, indices)
         self.require(data.type == updates.type, inputs, "data and updates differ in type")
         axis = axis_of(self, self.axis, data.ndim, inputs)
         fits = indices.lens == updates.lens and indices.ndim == data.ndim and all(
@@ -185,7 +190,7 @@ class ScatterNd(Operation):
 
     def infer(self, *inputs: Shape) -> Shape:
         data, indices, updates = inputs
-        self.require(indices.type in INDEX_TYPES, inputs, "indices must be integers of 8 bits or more")
+        check_indices(self, inputs, indices)
         self.require(data.type == updates.type, inputs, "data and updates differ in type")
         depth = indices.lens[-1] if indices.ndim else 0
         self.require(1 <= depth <= data.ndim, inputs, f"index tuples of {depth} do not fit the rank")
@@ -244,7 +249,7 @@ class OneHot(Operation, name="onehot"):
 
     def infer(self, *inputs: Shape) -> Shape:
         indices, values = inputs
-        self.require(indices.type in INDEX_TYPES, inputs, "indices must be integers of 8 bits or more")
+        check_indices(self, inputs, indices)
         self.require(values.lens == (2,), inputs, "values must be of lens {2}")
         self.require(self.depth >= 0, inputs, "depth must not be negative")
         axis = axis_of(self, self.axis, indices.ndim + 1, inputs)

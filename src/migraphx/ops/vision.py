@@ -12,7 +12,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.operation import Operation
 from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ops.convolution import both_sides, check_padding, check_windows, window_lens, windows
-from migraphx.ops.indexing import INDEX_TYPES
+from migraphx.ops.indexing import check_indices
 from migraphx.ops.movement import keep_layout
 
 COORDINATES = (
@@ -103,9 +103,9 @@ class Resize(Operation, name="resize"):
         n, out = lens[axis], self.out_lens(lens)[axis]
         scale = self.scales[axis] if self.scales else out / n
         how = self.coordinate_transformation_mode
-        whole = bool(self.scales) and self.mode == "nearest" and how != "half_pixel_symmetric"
-        i = np.arange(out, dtype=np.float32 if whole else np.float64)  # scales are floats: 4 / 1.3333334 is meant as 3
-        scale = np.float32(scale) if whole else scale
+        single = bool(self.scales) and self.mode == "nearest" and how != "half_pixel_symmetric"
+        i = np.arange(out, dtype=np.float32 if single else np.float64)  # scales are floats: 4 / 1.3333334 is meant as 3
+        scale = np.float32(scale) if single else scale
         step = (lambda v: v / scale) if self.scales else (lambda v: v * n / out)  # the latter is exact
         last = n * scale - 1 if self.scales else out - 1  # of a length that may be no whole number
         if how == "align_corners":
@@ -217,7 +217,8 @@ class RoiAlign(Operation, name="roialign"):
         right = x.ndim == 4 and rois.ndim == 2 and rois.lens[1:] == (4,) and images.lens == rois.lens[:1]
         self.require(right, inputs, "needs x {N, C, H, W}, rois {rois, 4}, images {rois}")
         self.require(min(x.lens[2:]) >= 1, inputs, "the images are empty")
-        self.require(x.type in dtypes.FLOATS and images.type in INDEX_TYPES, inputs, "types do not fit")
+        self.require(x.type in dtypes.FLOATS, inputs, "takes floats")
+        check_indices(self, inputs, images)
         self.require(min(self.output_height, self.output_width) >= 1, inputs, "the output is empty")
         right = 0 <= self.sampling_ratio <= self.MOST_SAMPLES
         self.require(right, inputs, f"sampling_ratio is not in 0 .. {self.MOST_SAMPLES}")
