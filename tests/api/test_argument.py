@@ -236,6 +236,11 @@ def test_created_values_that_the_type_changes() -> None:
     with pytest.raises(ValueError, match="takes one value, got 2"):
         migraphx.fill_argument(migraphx.shape("int64"), [1, 2])  # type: ignore[arg-type]
     assert migraphx.create_argument(migraphx.shape("int64", [1]), [2**63 - 1]).tolist() == [2**63 - 1]
+    for values in ([2**63 + 1, 1], [2**64 - 1, np.int64(0)]):  # NumPy makes floats of such lists
+        assert migraphx.create_argument(migraphx.shape("uint64", [2]), values).tolist() == values
+    for values in ([2**63 + 1, -1], [2**63 + 1, 1.5]):
+        with pytest.raises(ValueError, match="a value is no uint64"):
+            migraphx.create_argument(migraphx.shape("uint64", [2]), values)
     assert migraphx.fill_argument(migraphx.shape("half", [1]), 1e9).tolist() == [np.inf]
 
 

@@ -124,6 +124,10 @@ def argument_from_pointer(shape: shape, address: int) -> argument:
 def create_argument(s: shape, values: Any) -> argument:
     """An argument of shape `s` filled with `values` in row-major order; ValueError where it cannot hold one of them."""
     impl, given = _memory("create_argument", s), np.asarray(values)
+    if impl.type == "uint64" and given.dtype == np.float64 and not isinstance(values, np.ndarray):
+        exact = np.asarray(values, object)  # beside small integers NumPy rounds those that int64 does not hold
+        if all(hasattr(v, "__index__") and v >= 0 for v in exact.flat):
+            given = exact.astype(np.uint64)
     if given.size != impl.elements:
         raise ValueError(f"create_argument: {given.size} values for {s}, which holds {impl.elements}")
     return _filled(impl, given.reshape(impl.lens))
