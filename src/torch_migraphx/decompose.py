@@ -16,7 +16,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
 
 from torch_migraphx.fx.converter_registry import CONVERTERS
-from torch_migraphx.fx.converters import __all__ as CONVERTER_FAMILIES
 from torch_migraphx.fx.fx2mgx import described, refusal
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
@@ -25,12 +24,12 @@ aten = torch.ops.aten
 KEPT = (aten.native_dropout.default,)
 """Has no converter, and stays whole all the same: it draws its numbers as eager does."""
 GETITEM = (getitem, acc_ops.getitem)
+"""Take one of several results."""
 
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """torch's core ATen table without what has a converter, which stays whole."""
-    assert CONVERTER_FAMILIES  # imported for their effect: they fill CONVERTERS
     return {op: fn for op, fn in core_aten_decompositions().items() if op not in CONVERTERS and op not in KEPT}
 
 

@@ -21,11 +21,10 @@ from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
 import migraphx
-from torch_migraphx.decompose import decompose
+from torch_migraphx.decompose import GETITEM, decompose
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.fx2mgx import MGXInterpreter, described, origin_of
 from torch_migraphx.fx.mgx_module import MGXModule
-from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.partition import Piece, partition, piece_text
 
@@ -193,13 +192,13 @@ def _in_pieces(
 def _keep_with_producer(graph: fx.Graph, refused: dict[fx.Node, str]) -> None:
     """A node that gives several values and what takes them apart run in one place: only tensors cross."""
     for n in graph.nodes:
-        if n.target not in (getitem, acc_ops.getitem):
+        if n.target not in GETITEM:
             continue
         producer = n.all_input_nodes[0]
         if isinstance(producer.meta.get("val"), tuple | list) and n in refused:
             refused.setdefault(producer, refused[n])
     for n in graph.nodes:
-        if n.target in (getitem, acc_ops.getitem):
+        if n.target in GETITEM:
             producer = n.all_input_nodes[0]
             if producer in refused and isinstance(producer.meta.get("val"), tuple | list):
                 refused.setdefault(n, "")
@@ -278,10 +277,14 @@ def _write_numbers(gm: fx.GraphModule, survey: Survey) -> None:
     for n in list(gm.graph.nodes):
         value = survey.env.get(n)
         if n.op in ("placeholder", "call_function") and isinstance(value, int | float) and n not in survey.refused:
-            for user in list(n.users):
-                user.args = map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
-                user.kwargs = map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)
+            write_number(n, value)
     gm.graph.eliminate_dead_code()
+
+
+def write_number(n: fx.Node, value: int | float) -> None:
+    """Let all who read `n` have its value instead."""
+    for user in list(n.users):
+        user.args, user.kwargs = map_arg((user.args, user.kwargs), lambda a: value if a is n else a)
 
 
 def _log(pieces: Sequence[Piece], refused: Mapping[fx.Node, str]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves
 
@@ -19,7 +18,7 @@ from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_
 from torch_migraphx.fx.tracer.acc_tracer.decompositions import DECOMPOSITIONS
 from torch_migraphx.fx.tracer.acc_tracer.functionalize import changed_by, functionalize, storages
 from torch_migraphx.fx.tracer.acc_tracer.proxies import AccTraceError
-from torch_migraphx.lower import copied, no_collection
+from torch_migraphx.lower import copied, no_collection, write_number
 
 IN_PLACE_OPERATORS = frozenset(
     {
@@ -189,9 +188,7 @@ def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     for n in list(gm.graph.nodes):
         value = n.meta.get("val")
         if n.op in ("placeholder", "call_function", "call_method") and isinstance(value, int | float):
-            for user in list(n.users):
-                user.args = map_arg(user.args, lambda a, n=n, value=value: value if a is n else a)
-                user.kwargs = map_arg(user.kwargs, lambda a, n=n, value=value: value if a is n else a)
+            write_number(n, value)
     for n in reversed(gm.graph.nodes):  # other dead code may change tensors
         tensors = any(isinstance(t, torch.Tensor) for t in tree_leaves(n.meta.get("val")))
         if n.op in ("call_function", "call_method") and not n.users and not tensors:
