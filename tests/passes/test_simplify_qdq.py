@@ -37,12 +37,14 @@ def test_products_of_integers(case: str, word: str):
     assert {name for name in ("dot", "quant_dot") if left[name]} == {word}
 
 
-def test_a_table_is_dequantized_where_it_is_read():
+@pytest.mark.parametrize(("codes", "indices"), [(CODES, [3, 1]), (CODES, 2), (CODES[0], [3, 1]), (CODES[0], 2)])
+def test_a_table_is_dequantized_where_it_is_read(codes: np.ndarray, indices: int | list[int]):
     def build(b: Builder, i: Value) -> Value:
         parts = (np.array([0.5], np.float32), np.array([3], np.int8))
-        table = b.dequantizelinear(b.literal(CODES), *(b.broadcast_to(b.literal(p), (4, 4)) for p in parts))
+        table = b.dequantizelinear(b.literal(codes), *(b.broadcast_to(b.literal(p), codes.shape) for p in parts))
         return b.gather(table, i, axis=0)
 
-    program = program_of(build, i=Shape("int64", (2,)))
-    checked(program, [simplify_qdq], {"i": np.array([3, 1])})
+    values = np.array(indices)
+    program = program_of(build, i=Shape.of(values))
+    checked(program, [simplify_qdq], {"i": values})
     assert [i.shape.type for i in program.main if i.name in ("gather", "dequantizelinear")] == ["int8", "float"]

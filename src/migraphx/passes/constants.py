@@ -70,6 +70,6 @@ def folded(b: Builder, name: str, *constants: Instruction) -> Instruction:
 
 def broadcast_literal(b: Builder, value: np.ndarray, lens: Sequence[int]) -> Instruction:
     """A literal as `lens`, stored without leading dimensions of length 1."""
-    while value.ndim > 1 and value.shape[0] == 1:
+    while value.ndim > min(1, len(lens)) and value.shape[0] == 1:
         value = value[0]
     return b.broadcast_to(b.literal(value), lens)

@@ -9,7 +9,7 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of, without_repeats
+from migraphx.passes.constants import broadcast_literal, compact, computed, scalar_of, without_repeats
 from migraphx.passes.integer_products import along, fits, integer_product
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
@@ -89,7 +89,7 @@ def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | No
         y = y.inputs[0]
     if y.name != "dequantizelinear":
         return None
-    codes, scale, *zeros = (_known(i) for i in y.inputs)
+    codes, scale, *zeros = (computed(i, levels=1) for i in y.inputs)
     if codes is None or scale is None or codes.dtype not in (np.int8, np.uint8) or (zeros and zeros[0] is None):
         return None
     point = np.zeros(1, codes.dtype) if not zeros or zeros[0] is None else zeros[0]
@@ -104,15 +104,6 @@ def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | No
     if groups > 1 and not fits(codes, point):
         return None
     return Weights(codes, point, scale, lens)
-
-
-def _known(ins: Instruction) -> np.ndarray | None:
-    """A constant, or constants quantized."""
-    if is_constant(ins):
-        return value_of(ins)
-    if ins.name == "quantizelinear" and all(map(is_constant, ins.inputs)):
-        return ins.op.compute(*map(value_of, ins.inputs))
-    return None
 
 
 def _product(b: Builder, ins: Instruction, given: Sequence[Instruction], weights: Weights) -> Instruction:
