@@ -1,6 +1,7 @@
 """What the importer does around the converters: shapes, constants, origins, functions, branches, loops."""
 
 import inspect
+import pickle
 
 import numpy as np
 import onnx
@@ -256,6 +257,14 @@ def test_converters_take_every_attribute_of_their_schemas():
         missing = set(schema.attributes) - {p.name for p in parameters} - LEGACY
         odd += [f"{schema.name}-{schema.since_version}: {', '.join(sorted(missing))}"] if missing else []
     assert not odd, odd
+
+
+def test_a_buffer_takes_the_options_of_a_file():
+    of_file, of_buffer = (
+        [*inspect.signature(f).parameters.values()][1:] for f in (migraphx.parse_onnx, migraphx.parse_onnx_buffer)
+    )
+    assert of_file == of_buffer
+    assert pickle.loads(pickle.dumps(migraphx.parse_onnx_buffer)) is migraphx.parse_onnx_buffer  # for pools of processes
 
 
 def test_operator_names():

@@ -76,18 +76,23 @@ def parse_onnx(
     return _program(read_from(external_data_path), options, print_program_on_error)
 
 
-def _from_memory(parse: Callable[Concatenate[Any, Given], program]) -> Callable[Concatenate[bytes, Given], program]:
-    def parse_onnx_buffer(onnx_buffer: bytes, *args: Given.args, **named: Given.kwargs) -> program:
-        """As `parse_onnx`, from a serialized ModelProto; external data needs `external_data_path`."""
-        return parse(Serialized(onnx_buffer), *args, **named)
+def _with_options_of(
+    parse: Callable[Concatenate[Any, Given], program],
+) -> Callable[[Callable[..., program]], Callable[Concatenate[bytes, Given], program]]:
+    """The signature of a function that hands its keywords on, for readers and type checkers."""
 
-    source, *options = signature(parse).parameters.values()
-    taken = [source.replace(name="onnx_buffer", annotation="bytes"), *options]
-    parse_onnx_buffer.__signature__ = signature(parse).replace(parameters=taken)  # type: ignore[attr-defined]
-    return parse_onnx_buffer
+    def stated(function: Callable[..., program]) -> Callable[Concatenate[bytes, Given], program]:
+        (source, *_), (_, *options) = (signature(f).parameters.values() for f in (function, parse))
+        function.__signature__ = signature(parse).replace(parameters=[source, *options])  # type: ignore[attr-defined]
+        return function
+
+    return stated
 
 
-parse_onnx_buffer = _from_memory(parse_onnx)
+@_with_options_of(parse_onnx)
+def parse_onnx_buffer(onnx_buffer: bytes, *args: Any, **named: Any) -> program:
+    """As `parse_onnx`, from a serialized ModelProto; external data needs `external_data_path`."""
+    return parse_onnx(Serialized(onnx_buffer), *args, **named)
 
 
 def get_onnx_operators() -> list[str]:
