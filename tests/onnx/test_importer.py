@@ -264,7 +264,7 @@ def test_a_buffer_takes_the_options_of_a_file():
         [*inspect.signature(f).parameters.values()][1:] for f in (migraphx.parse_onnx, migraphx.parse_onnx_buffer)
     )
     assert of_file == of_buffer
-    assert pickle.loads(pickle.dumps(migraphx.parse_onnx_buffer)) is migraphx.parse_onnx_buffer  # for pools of processes
+    assert pickle.loads(pickle.dumps(migraphx.parse_onnx_buffer)) is migraphx.parse_onnx_buffer  # for process pools
 
 
 def test_operator_names():
