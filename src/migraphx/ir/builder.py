@@ -61,7 +61,10 @@ class Builder:
         return self.module.add_literal(array, self.origin)
 
     def full(self, value: float | bool, like: Instruction) -> Instruction:
-        """A constant of `like`'s type, broadcast to its lens; ValueError where an integer type cannot hold it."""
+        """A constant of `like`'s type, broadcast to its lens.
+
+        Integers wrap, as sums and products of them do; a float that an integer type cannot hold is a ValueError.
+        """
         lens, type = like.shape.lens, like.shape.type
         if isinstance(value, float) and type in dtypes.INTEGERS:
             low, high = dtypes.limits(type)

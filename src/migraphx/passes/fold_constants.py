@@ -12,8 +12,8 @@ from migraphx.passes.rewrite import remove_unused, substitute
 
 KEPT = frozenset({"multibroadcast", "broadcast", "scalar", "layout"})
 SMALL = 1 << 20  # bytes: a literal up to here may grow out of nothing, as a mask or a table of positions does
-GROWTH = 2  # beyond that a result is at most so many times as large as the literals that it is made of,
-DEQUANTIZED = 4  # and bytes may become floats: what could be computed as integers is no more dequantized then
+GROWTH = 2  # beyond that a result is at most so many times as large as the literals that it is made of
+DEQUANTIZED = 4  # as GROWTH, where bytes become floats: passes before this one took what could stay integers
 
 
 def fold_constants(module: Module) -> None:

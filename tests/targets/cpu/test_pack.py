@@ -20,7 +20,7 @@ PACKED = {
     "conv": lambda: pack_conv(np.ones((70, 8, 3, 3), np.float32), 2),
     "winograd": lambda: pack_winograd(np.ones((70, 16, 3, 3), np.float32)),
     "depthwise": lambda: pack_depthwise(np.ones((70, 1, 3, 3), np.float32)),
-    "quads": lambda: pack_words(np.ones((1, 64, 70), np.int8)),
+    "words": lambda: pack_words(np.ones((1, 64, 70), np.int8)),
     "int4": lambda: pack_int4_panels(np.ones((64, 70), np.int8)),
 }
 
