@@ -109,6 +109,8 @@ def test_no_dynamic_dimension(arguments: tuple, error: type[Exception], words: s
         ({"dyn_dims": [3]}, TypeError, "dyn_dims must be a sequence of shape.dynamic_dimension"),
         ({"dyn_dims": dynamic_dimension(1, 4)}, TypeError, "dyn_dims must be a sequence of shape.dynamic_dimension"),
         ({"lens": [2, 3], "strides": [3, 1], "permutation": [0, 1]}, ValueError, "not both"),
+        ({"lens": [3], "dyn_dims": [dynamic_dimension(1, 4)]}, ValueError, "dyn_dims or lens .*, not both"),
+        ({"strides": [1], "dyn_dims": [dynamic_dimension(1, 4)]}, ValueError, "dyn_dims or lens .*, not both"),
     ],
 )
 def test_refused(arguments: dict, error: type[Exception], words: str) -> None:

@@ -83,6 +83,8 @@ class shape:
         name = given.removesuffix("_type")
         if strides is not None and permutation is not None:
             raise ValueError("shape: give strides or a permutation, not both")
+        if dyn_dims and (tuple(lens) != (1,) or strides is not None or permutation is not None):
+            raise ValueError("shape: give dyn_dims or lens (with strides or a permutation), not both")
         if dyn_dims:
             self._impl = Shape(name, dyn_dims=_ranges(dyn_dims))
         elif permutation is not None:
