@@ -79,6 +79,7 @@ class AccRewritingTracer(fx.Tracer):
         tensors = [*root.named_buffers(), *root.named_parameters()]
         self._attribute_names = {id(t): name for name, t in reversed(tensors)}
         self._constants = {}
+        self._thread = threading.get_ident()
         random_state = torch.random.get_rng_state()
         graph = super().trace(root, concrete_args)
         if not torch.equal(random_state, torch.random.get_rng_state()):
@@ -97,18 +98,23 @@ class AccRewritingTracer(fx.Tracer):
         hooks = [*m._forward_hooks.values(), *m._forward_pre_hooks.values()]
         return any(getattr(hook, "__module__", None) not in TRACED_HOOKS for hook in hooks)
 
+    @property
+    def _idle(self) -> bool:
+        """Whether what runs is not traced: a leaf, or another thread, which fx's patches of nn.Module reach too."""
+        return self._paused or threading.get_ident() != self._thread
+
     def call_module(
         self, m: nn.Module, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Run a module; one outside the traced model (another thread's) runs as if nobody traced."""
-        if self._paused or (self.submodule_paths is not None and m not in self.submodule_paths):
+        """Run a module; one outside the traced model runs as if nobody traced."""
+        if self._idle or (self.submodule_paths is not None and m not in self.submodule_paths):
             return forward(*args, **kwargs)
         return super().call_module(m, forward, args, kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """A parameter or buffer of the model as a proxy, the same at each access."""
         name = self._attribute_names.get(id(attr_val))
-        if name is None or self._paused:
+        if name is None or self._idle:
             return attr_val
         if name not in parameter_proxy_cache:
             parameter_proxy_cache[name] = self.proxy(self.create_arg(attr_val))

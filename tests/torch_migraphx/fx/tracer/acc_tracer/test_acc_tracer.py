@@ -229,6 +229,22 @@ def test_other_threads_may_run_and_trace_models() -> None:
     assert graphs == [GRAPH] * 4
 
 
+def test_another_thread_may_run_the_model_that_is_traced() -> None:
+    layer, x, answers = nn.Linear(4, 3), torch.randn(2, 4), []
+
+    def meanwhile(y):
+        thread = threading.Thread(target=lambda: answers.append(layer(x)))
+        thread.start()
+        thread.join()
+        return layer(y)
+
+    model = Call(meanwhile)
+    model.layer = layer
+    gm = trace(model, [x])
+    assert acc_names(gm) == ["linear"]
+    assert isinstance(answers[0], torch.Tensor) and answers[0].equal(layer(x))
+
+
 # ---- leaves
 
 
