@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -179,7 +180,11 @@ def channels_last(x: Lowered, view: View, origin: str) -> View:
     want = (step, 1, *reversed(steps))
     if all(m <= 1 or s == w for m, s, w in zip(view.lens, view.strides, want, strict=True)) and pixel >= c:
         return replace(view, strides=want)
-    rank = len(view.lens)
-    copy = x.temporary(permuted(view.type, view.lens, (0, *range(2, rank), 1)))
+    copy = image(x, view.type, view.lens)
     x.copy(view, copy, origin)
-    return replace(copy, strides=(c * int(np.prod(spatial)), 1, *copy.strides[2:]))
+    return copy
+
+
+def image(x: Lowered, type: str, lens: Sequence[int]) -> View:
+    """New memory {N, C, spatial...} whose channels are innermost."""
+    return x.temporary(permuted(type, lens, (0, *range(2, len(lens)), 1)))

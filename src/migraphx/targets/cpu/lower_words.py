@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from migraphx.ir.shape import Shape, permuted
+from migraphx.ir.shape import Shape
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.gen_contract import Epilogue, Window
 from migraphx.targets.cpu.gen_quant import word_conv_call, word_gemm_call
 from migraphx.targets.cpu.lower import Lowered
-from migraphx.targets.cpu.lower_views import channels_last, fill
+from migraphx.targets.cpu.lower_views import channels_last, fill, image
 from migraphx.targets.cpu.pack import pack_word_conv, pack_words
 
 
@@ -44,14 +43,14 @@ def word_convolution(
     label: str, origin: str,
 ) -> None:  # fmt: skip
     """`source` {N, C, spatial...} with constant weights {OC, IC / g, spatial...}; groups are of whole words."""
-    group, rank = attributes["group"], len(source.lens)
+    group = attributes["group"]
     source = channels_last(x, source, origin)
     n, c, *spatial = source.lens
     each = 4 // source.itemsize
     if c % each or source.strides[-1] % each:
-        wide = x.temporary(permuted(source.type, (n, -(-c // each) * each, *spatial), (0, *range(2, rank), 1)))
+        wide = image(x, source.type, (n, -(-c // each) * each, *spatial))
         _copy_padded(x, source, wide, 1, origin)
-        source = replace(wide, strides=(prod(wide.lens[1:]), 1, *wide.strides[2:]))
+        source = wide
     steps = (attributes["stride"], attributes["dilation"], attributes["padding"])
     window = Window.of(spatial, epilogue.write.lens[2:], weights.shape[2:], *steps)
     packed = x.packed((*key, "word convolution", group), lambda: pack_word_conv(weights, group))
