@@ -141,7 +141,7 @@ def test_operators_that_move_elements_move_strings() -> None:
 @pytest.mark.parametrize(
     ("op", "inputs", "words"),
     [("Concat", ["n", "x"], "tensors and tensors of strings"), ("Gather", ["n", "x"], "input 1 is a tensor of strings"),
-     ("Expand", ["n", "x"], "input 1 is a tensor of strings")],
+     ("Expand", ["n", "x"], "input 1 is a tensor of strings"), ("Reshape", ["n", "x"], "shape is a tensor of strings")],
 )  # fmt: skip
 def test_strings_are_no_numbers(op: str, inputs: list[str], words: str) -> None:
     node = helper.make_node(op, inputs, ["y"], **({"axis": 0} if op in ("Concat", "Gather") else {}))

@@ -16,7 +16,7 @@ from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Parameter, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension
-from migraphx.onnx.graph import Graph, Node, OnnxError
+from migraphx.onnx.graph import Graph, Node, OnnxError, Strings
 
 LARGEST = 2**28  # elements; what is larger is not computed while reading
 SMALL = 1024  # elements; larger constants are left to the compiler, which keeps one copy
@@ -112,6 +112,8 @@ class OnnxBuilder(Builder):
 
     def ints(self, x: Any, what: str) -> tuple[int, ...] | None:
         """Integers given by an attribute or by a constant input; None where there are none."""
+        if isinstance(x, Strings):
+            raise OnnxError(f"its {what} is a tensor of strings")
         if isinstance(x, Instruction):
             if x.shape.elements > MOST_NUMBERS:
                 raise OnnxError(f"its {what} has {x.shape.elements} elements")
