@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -18,6 +19,8 @@ from migraphx.targets.cpu.lower_views import channels_last
 from migraphx.targets.cpu.scalar import COMPUTE_TYPES, constant_text
 
 IMAGES = ("float", "half", "bf16")
+Taps = tuple[np.ndarray, np.ndarray]
+"""Indices {taps, out} along an axis and their weights."""
 
 
 @lowers("resize")
@@ -25,42 +28,37 @@ def resize(x: Lowered, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, Resize)
     view = x.view(ins.inputs[0])
-    taps = [op.taps(view.lens, d) for d in range(len(view.lens))]
-    changed = [d for d, t in enumerate(taps) if t is not None]
-    if not changed:
+    taps = {d: t for d in range(len(view.lens)) if (t := op.taps(view.lens, d)) is not None}
+    if not taps:
         x.copy(view, x.result(ins), ins.origin)
-    elif len(view.lens) == 4 and changed == [2, 3] and view.type in IMAGES:
+    elif len(view.lens) == 4 and [*taps] == [2, 3] and view.type in IMAGES:
         source, write = channels_last(x, view, ins.origin), x.result(ins)
-        indices, weights = zip(*(_samples(x, ins, d, view.type) for d in changed), strict=True)
+        indices, weights = zip(*(_samples(x, ins, d, t, view.type) for d, t in taps.items()), strict=True)
         epilogue = Epilogue(None, (None,), write, (0, 2, 3), 1)
         x.call(resize_call(source, indices, weights, epilogue, ins.origin))
     else:
-        _axis_by_axis(x, ins, view, changed)
+        _axis_by_axis(x, ins, view, taps)
 
 
-def _samples(x: Lowered, ins: Instruction, axis: int, type: str) -> tuple[np.ndarray, View]:
+def _samples(x: Lowered, ins: Instruction, axis: int, taps: Taps, type: str) -> tuple[np.ndarray, View]:
     """Indices and weights along an axis, each {out, taps}."""
-    assert isinstance(ins.op, Resize)
-    lens = ins.inputs[0].shape.lens
-    taps = ins.op.taps(lens, axis)
-    assert taps is not None
     wide = np.float64 if type == "double" else np.float32
-    key = ("resize", ins.op, lens, axis, wide)
+    key = ("resize", ins.op, ins.inputs[0].shape.lens, axis, wide)
     return taps[0].T, x.packed(key, lambda: np.ascontiguousarray(taps[1].T, wide))
 
 
-def _axis_by_axis(x: Lowered, ins: Instruction, view: View, changed: list[int]) -> None:
+def _axis_by_axis(x: Lowered, ins: Instruction, view: View, taps: Mapping[int, Taps]) -> None:
     """One kernel an axis, in the order of memory; sums in between are not rounded to the element's type."""
     order = ins.shape.permutation  # as the result lies
     source = x.standard(view.transposed(order), ins.origin)
     nearest = ins.op.attributes()["mode"] == "nearest"
     between = source.type if nearest else COMPUTE_TYPES[source.type]
     result = x.result(ins).transposed(order)
-    for n, axis in enumerate(changed):
-        at, last = order.index(axis), n + 1 == len(changed)
+    for n, axis in enumerate(taps):
+        at, last = order.index(axis), n + 1 == len(taps)
         lens = (*source.lens[:at], ins.shape.lens[axis], *source.lens[at + 1 :])
         write = result if last and result.standard else x.temporary(Shape(view.type if last else between, lens))
-        index, weight = _samples(x, ins, axis, view.type)
+        index, weight = _samples(x, ins, axis, taps[axis], view.type)
         outer, length, inner = around(source.lens, at)
         numbers = (outer, length, lens[at], inner, *index.ravel())
         head = f"resample<{index.shape[1]}>(t, Resample{{a[0], a[1], a[2], a[3]}}, p0, a + 4, p1, p2);"
