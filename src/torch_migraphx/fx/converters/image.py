@@ -31,11 +31,10 @@ def pool(
     ceil_mode: bool, **more: Any,
 ) -> Value:
     lengths = spread(kernel, n)
-    steps = lengths if not stride else spread(stride, n)
     return batched(
         b, x, n,
         lambda v: b.pooling(
-            v, mode=mode, padding=spread(padding, n), stride=steps, lengths=lengths,
+            v, mode=mode, padding=spread(padding, n), stride=spread(stride or lengths, n), lengths=lengths,
             dilations=spread(dilation, n), ceil_mode=ceil_mode, **more,
         ),
     )  # fmt: skip
@@ -60,7 +59,7 @@ def _avg_pool(n: int) -> Callable[..., Value]:
             include = {"count_include_pad": count_include_pad}
             return pool(b, input, n, "average", kernel_size, stride, padding, 1, ceil_mode, **include)
         mean = pool(b, input, n, "average", kernel_size, stride, padding, 1, ceil_mode, count_include_pad=False)
-        ones = torch.ones(1, *lens(input)[-n:])
+        ones = torch.ones(1, *lens(input)[-n:], dtype=torch.float64)
         eager: Any = {2: F.avg_pool2d, 3: F.avg_pool3d}[n]
         counts = eager(ones, kernel_size, stride, padding, ceil_mode, divisor_override=1)[0]
         return b.pointwise("mul", mean, b.literal(counts / divisor_override), dtype=dtype_of(input))
@@ -83,7 +82,7 @@ def _max_pool_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
     ) -> tuple[Value, Value]:
         y = pool(b, input, n, "max", kernel_size, stride, padding, dilation, ceil_mode)
         lengths = spread(kernel_size, n)
-        steps = lengths if not stride else spread(stride, n)
+        steps = spread(stride or lengths, n)
         taps = [
             torch.arange(out)[:, None] * step - pad + torch.arange(k) * apart
             for out, k, step, pad, apart in zip(
@@ -117,8 +116,8 @@ def _indices(b: Builder, x: Value, taps: Sequence[torch.Tensor]) -> Value:
     return b.view(read, [*outer, *(len(places) for places in taps)])
 
 
-for _n, _op in ((2, aten.max_pool2d_with_indices.default), (3, aten.max_pool3d_with_indices.default)):
-    converter(_op)(_max_pool_with_indices(_n))
+converter(aten.max_pool2d_with_indices.default)(_max_pool_with_indices(2))
+converter(aten.max_pool3d_with_indices.default)(_max_pool_with_indices(3))
 
 
 # ---- adaptive pooling ----

@@ -121,7 +121,15 @@ BY_TARGET: dict[str, list[Sample]] = {  # converters that are made in a loop, by
     **each(["bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "__xor__"], INT_PAIRS),
     **each(["logical_and", "logical_or", "logical_xor"], [*BOOL_PAIRS, {"input": f(3, 4), "other": i(4)}]),
     **{f"max_pool{n}d": s for n, s in POOL.items()},
-    **{f"avg_pool{n}d": [*s, s[0] | {"count_include_pad": False}] for n, s in POOL.items()},
+    "avg_pool1d": [*POOL[1], POOL[1][0] | {"count_include_pad": False}],
+    **{
+        f"avg_pool{n}d": [
+            *POOL[n],
+            POOL[n][0] | {"count_include_pad": False},
+            POOL[n][-1] | {"input": POOL[n][-1]["input"].double(), "divisor_override": 3},
+        ]
+        for n in (2, 3)
+    },
     **{
         f"{p}adaptive_{w}_pool{n}d": [{"input": f(2, 3, *(7, 6, 4)[:n]), "output_size": s} for s in sizes]
         for p in ("", "_")
