@@ -81,7 +81,7 @@ def _index(b: Builder, item: Any) -> Value:
 
 
 def pick(b: Builder, x: Value, picks: dict[int, Value]) -> Value:
-    """x indexed by tensors, broadcast together; their dimensions go where they are, or to the front if apart."""
+    """x indexed by tensors, broadcast together."""
     dims = sorted(picks)
     if len(dims) == 1:
         return b.gather(x, picks[dims[0]], axis=dims[0])
@@ -94,11 +94,15 @@ def pick(b: Builder, x: Value, picks: dict[int, Value]) -> Value:
         index = b.where(b.pointwise("less", index, 0), b.pointwise("add", index, own[d]), index)
         index = index if step == 1 else b.pointwise("mul", index, step)
         flat, step = index if flat is None else b.add(flat, index), step * own[d]
-    together = dims == list(range(dims[0], dims[-1] + 1))
-    at = dims[0] if together else 0
+    at = _place(dims)
     order = [*rest[:at], *dims, *rest[at:]]
     packed = b.view(b.permute(x, order), [*(own[d] for d in rest[:at]), step, *(own[d] for d in rest[at:])])
     return b.gather(packed, flat, axis=at)
+
+
+def _place(dims: list[int]) -> int:
+    """Where the dimensions of indices for `dims` (in order) go: where they are, or to the front if apart."""
+    return dims[0] if dims[-1] - dims[0] < len(dims) else 0
 
 
 @converter(aten.index.Tensor, aten._unsafe_index.Tensor)
@@ -169,10 +173,10 @@ def scatter_reduce(
     dtype, x = dtype_of(input), input
     if dtype == torch.bool:
         raise UnsupportedError("scatter_reduce of bool")
-    limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
-    low, high = (-math.inf, math.inf) if dtype.is_floating_point else (limits.min, limits.max)
-    neutral = {"sum": 0, "mean": 0, "prod": 1, "amax": low, "amin": high}[reduce]
-    word = {"sum": "add", "mean": "add", "prod": "mul", "amax": "max", "amin": "min"}[reduce]
+    whole = None if dtype.is_floating_point else torch.iinfo(dtype)
+    low, high = (whole.min, whole.max) if whole else (-math.inf, math.inf)
+    words = {"sum": ("add", 0), "mean": ("add", 0), "prod": ("mul", 1), "amax": ("max", low), "amin": ("min", high)}
+    word, neutral = words[reduce]
     if not include_self:
         x = _scatter(b, "scatter_none", x, dim, index, neutral)
     x = _scatter(b, f"scatter_{word}", x, dim, index, src)
@@ -180,8 +184,7 @@ def scatter_reduce(
         return x
     counts = _scatter(b, "scatter_add", b.full(int(include_self), torch.int64, lens(x)), dim, index, 1)
     counts = b.pointwise("max", counts, 1)
-    divide = "div" if dtype.is_floating_point else "floor_divide"
-    return b.pointwise(divide, x, counts, dtype=dtype)
+    return b.pointwise("floor_divide" if whole else "div", x, counts, dtype=dtype)
 
 
 def _scatter(b: Builder, operator: str, x: Value, dim: int, index: Value, src: Operand) -> Value:
@@ -245,7 +248,7 @@ def diagonal_scatter(
     written = columns - rows == offset
     if not written.any():
         return input
-    source = (rows.minimum(columns) + written * 0).clamp(0, lens(src)[-1] - 1)
+    source = rows.minimum(columns).clamp(0, lens(src)[-1] - 1)
     spread = b.gather(b.cast(src, dtype_of(input)), b.literal(source), axis=rank(src) - 1)  # {..., rows, columns}
     rest = [d for d in range(rank(input)) if d not in (first, second)]
     order = [*rest, first, second]
@@ -275,7 +278,7 @@ def masked_scatter(b: Builder, input: Value, mask: Value, source: Value) -> Valu
     flat = b.view(b.expand(mask, sizes), [count])
     which = b.pointwise("sub", b.prefix_scan_sum(b.cast(flat, torch.int64), axis=0), 1)
     values = b.view(source, [math.prod(lens(source))])
-    # Below 0 nothing is taken; above, where the mask takes more than there is, the gather says so.
+    # What is not masked takes the first element, which nobody reads; the gather refuses a source that is too short.
     taken = b.gather(values, b.where(flat, which, b.full(0, torch.int64, [count])), axis=0)
     return b.where(b.expand(mask, sizes), b.view(taken, sizes), b.expand(input, sizes))
 
@@ -293,7 +296,7 @@ def _replaced(b: Builder, x: Value, middle: Value, dim: int, start: int, end: in
 def index_put(
     b: Builder, input: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
 ) -> Value:
-    """Of indices apart from one another the values' dimensions for them come first, else where they are."""
+    """The values are broadcast to the shape of input[indices]."""
     only = indices[0] if len(indices) == 1 else None
     if only is not None and dtype_of(only) in (torch.bool, torch.uint8):
         return _put_where(b, input, only, values, accumulate)
@@ -303,7 +306,7 @@ def index_put(
     sizes = torch.broadcast_shapes(*(lens(i) for i in places))
     columns = [b.unsqueeze(b.expand(b.cast(i, torch.int64), sizes), axes=[len(sizes)]) for i in places]
     tuples = columns[0] if len(columns) == 1 else b.concat(*columns, axis=len(sizes))
-    at, n = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0, len(sizes)
+    at, n = _place(dims), len(sizes)
     wide = [*(own[d] for d in rest[:at]), *sizes, *(own[d] for d in rest[at:])]
     updates = b.expand(b.cast(values, dtype_of(input)), wide)
     updates = b.permute(updates, [*range(at, at + n), *range(at), *range(at + n, len(wide))])

@@ -19,7 +19,7 @@ from torch_migraphx.fx.builder import (
     rank,
 )
 from torch_migraphx.fx.converter_registry import converter, named
-from torch_migraphx.fx.converters.reduction import sort
+from torch_migraphx.fx.converters.reduction import max_dim_reduce, sort
 
 aten = torch.ops.aten
 
@@ -75,9 +75,7 @@ def median_along(b: Builder, input: Value, dim: int, keepdim: bool = False) -> t
     values, indices = _at(b, sort(b, input, d), d, (n - 1) // 2, keepdim)
     if not dtype_of(input).is_floating_point:
         return values, indices
-    largest, first = b.reduce_max(input, axes=[d]), b.argmax(input, axis=d)
-    if not keepdim:
-        largest, first = b.squeeze(largest, axes=[d]), b.squeeze(first, axes=[d])
+    largest, first = max_dim_reduce(b, input, d, keepdim)
     broken = b.isnan(largest)
     return b.where(broken, largest, values), b.where(broken, first, indices)
 

@@ -57,10 +57,9 @@ def interpolate(
         factors = [float(s) for s in ([scale_factor] * n if isinstance(scale_factor, int | float) else scale_factor)]
         size = [math.floor(k * s) for k, s in zip(lens(input)[2:], factors, strict=True)]
         scales = [None] * n if recompute_scale_factor else list(factors)
-    if antialias:
-        wanted = [size] * n if isinstance(size, int) else list(size)
-        return antialiased(b, input, wanted, scales, mode, bool(align_corners))
     sizes = spread(size, n)
+    if antialias:
+        return antialiased(b, input, sizes, scales, mode, bool(align_corners))
     if mode == "area":
         return adaptive(b, input, n, "average", sizes)
     return resized(b, input, sizes, scales, mode, bool(align_corners))

@@ -223,9 +223,7 @@ def triu(b: Builder, input: Value, diagonal: int = 0) -> Value:
 @converter(acc_ops.tile, named(aten.repeat.default, repeats="dims"), aten.tile.default)
 def tile(b: Builder, input: Value, dims: Sequence[int]) -> Value:
     if 0 in dims:
-        own = (1,) * (len(dims) - rank(input)) + lens(input)
-        times = (1,) * (rank(input) - len(dims)) + tuple(dims)
-        return b.full(0, dtype_of(input), [n * k for n, k in zip(own, times, strict=True)])
+        return b.full(0, dtype_of(input), torch.empty(lens(input), device="meta").tile(dims).shape)
     return b.tile(input, repeats=list(dims)) if any(n != 1 for n in dims) or len(dims) > rank(input) else input
 
 
