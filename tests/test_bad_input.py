@@ -192,6 +192,17 @@ TABLE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
         {"onnx": "input 'x' is there twice"}
         | dict.fromkeys(("mxr", "json", "text"), "already has a parameter 'x'"),
     ),
+    "a module's name that is taken": (
+        {"onnx": "names one graph", "mxr": mxr(X, header=lambda text: text[:-1] + ", " + text[1:]),
+         "json": json.dumps({"version": 7, "modules": json.loads(upstream(X))["modules"] * 2}).encode(),
+         "text": f'module: "main"\n{text(X)}' * 2},
+        dict.fromkeys(("mxr", "json", "text"), "module 'main'.*(twice|taken)"),
+    ),
+    "lines of no module": (
+        {"onnx": "has no lines", "mxr": "has no lines", "json": "has no lines",
+         "text": text(X) + f'module: "main"\n{text(X)}'},
+        {"text": "before the first module"},
+    ),
     "an unknown operator": (
         {"onnx": onnx_model(("Relux", ["x"], "y", {})), **everywhere(X, RELU | {"op": "relux"})},
         {"onnx": "Relux: 1 nodes, the first n0"} | dict.fromkeys(("mxr", "json", "text"), "relux"),

@@ -118,7 +118,14 @@ def program_text(program: Program, full: bool = False, origins: bool = False) ->
 def parse_program(text: str) -> Program:
     """Read what `program_text` prints; elided literals (`{ ... }`) are zeros. TextError names a bad line."""
     chunks = re.split(r'^module: "([^"]*)"$', text, flags=re.M)
-    bodies = dict(zip(chunks[1::2], chunks[2::2], strict=True)) if len(chunks) > 1 else {"main": text}
+    bodies: dict[str, str] = {}
+    for name, body in zip(chunks[1::2], chunks[2::2], strict=True):
+        if name in bodies:
+            raise TextError(f"module {name!r} is there twice")
+        bodies[name] = body
+    if bodies and chunks[0].strip():
+        raise TextError(f"{chunks[0].strip()[:MOST_SHOWN]!r} stands before the first module")
+    bodies = bodies or {"main": text}
     reader = _Reader(Program(), bodies)
     for name in bodies:
         if name not in reader.program.modules:

@@ -77,14 +77,18 @@ def memory(value: np.ndarray, shape: Shape) -> np.ndarray:
 def load(modules: list[dict[str, Any]], tensors: dict[str, np.ndarray]) -> Program:
     """The program that `dump` gave; FileError names the instruction that cannot be read."""
     program = Program()
+    lines: dict[str, list[dict[str, Any]]] = {}
     for m in modules:
+        if m["name"] in lines:
+            raise FileError(f"module {m['name']!r} is there twice")
+        lines[m["name"]] = m["instructions"]
         if m["name"] not in program.modules:
             program.create_module(m["name"])
     ids: dict[str, Instruction] = {}
     # A module may use values of the module that holds it: outer ones first, their inner modules when they are due.
-    state = _Loading(program, {m["name"]: m["instructions"] for m in modules}, tensors, ids)
-    for m in modules:
-        state.module(m["name"])
+    state = _Loading(program, lines, tensors, ids)
+    for name in lines:
+        state.module(name)
     return program
 
 
