@@ -142,6 +142,13 @@ def test_options_out_of_range(options: dict[str, int]) -> None:
         migraphx.load_buffer(container.to_bytes(tensors, metadata | {"compiled": json.dumps(whole)}))
 
 
+def test_a_target_that_is_not_there_names_the_file() -> None:
+    tensors, metadata = container.from_bytes(migraphx.save_buffer(compiled()))
+    whole = json.loads(metadata["compiled"]) | {"target": "abacus"}
+    with pytest.raises(container.FileError, match="buffer: unknown target 'abacus'"):
+        migraphx.load_buffer(container.to_bytes(tensors, metadata | {"compiled": json.dumps(whole)}))
+
+
 def test_tensors_that_are_not_aligned() -> None:
     """Kernels expect elements at multiples of their size."""
     data = migraphx.save_buffer(compiled())

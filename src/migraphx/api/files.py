@@ -110,13 +110,6 @@ def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str
     return tensors, metadata
 
 
-def _options(given: dict[str, Any]) -> CompileOptions:
-    try:
-        return CompileOptions.of(**given)
-    except ValueError as error:
-        raise container.FileError(str(error)) from None
-
-
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
     """Errors of what a file holds name the file."""
@@ -126,6 +119,8 @@ def _reading(name: str) -> Iterator[None]:
         raise type(error)(f"{name}: {error}") from None
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError) as error:
         raise container.FileError(f"{name}: malformed ({error!r})") from None
+    except ValueError as error:
+        raise container.FileError(f"{name}: {error}") from None
 
 
 def _place(array: np.ndarray) -> tuple[Any, ...]:
@@ -148,7 +143,7 @@ def _assemble(tensors: dict[str, np.ndarray], metadata: dict[str, str], trust_co
         return made
     with _reading(name):
         compiled = json.loads(metadata["compiled"])
-        made._options = _options(compiled["options"])
+        made._options = CompileOptions.of(**compiled["options"])
         target = get_target(compiled["target"])
         own = {n: tensors[t] for n, t in compiled["tensors"].items()}
         made._executable = target.restore(compiled["data"], own, trust_code, lambda: made._impl.clone(), made._options)
