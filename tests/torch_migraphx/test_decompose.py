@@ -1,7 +1,6 @@
 """What has no converter is taken apart by torch, in either tracer's graph."""
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,17 +8,8 @@ import torch
 from torch import nn
 
 from tests.tolerances import assert_close
+from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import Call
 from torch_migraphx.fx import lower_to_mgx
-
-
-class Call(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x):
-        return self.function(x)
-
 
 PARTS = {
     "several results": lambda x: x.relu().kthvalue(2).values + x.median(1).indices,

@@ -316,18 +316,10 @@ def test_axes_of_a_scalar():
         same(compiled(lambda x: x.movedim(0, -1) + 1)(torch.tensor(2.0)), torch.tensor(3.0))
 
 
-def test_outputs_have_the_strides_of_eager():
-    """What can be viewed in eager can be viewed here."""
-
-    def fn(x):
-        return torch.relu(x).transpose(1, 2), x * 2, (x + 1).permute(2, 0, 1).exp(), (x * 3).expand(2, 2, 3, 4)
-
+def test_a_function_of_tensors_gives_one_of_numbers_too():
     with torch.no_grad():
-        for x in (torch.randn(2, 3, 4), torch.randn(2, 4, 3).transpose(1, 2)):
-            torch._dynamo.reset()  # not for any strides
-            got, want = compiled(fn)(x), fn(x)
-            same(got, want)
-            assert [g.stride() for g in got[:3]] == [w.stride() for w in want[:3]]
+        number, _ = compiled(lambda x: (torch.add(x.dim(), 2), x + 1))(torch.randn(3, 5))
+    same(number, torch.tensor(4))
 
 
 def test_changes_in_place_of_any_length():

@@ -26,11 +26,11 @@ WHOLE = "bucketize floor_divide prod remainder scatter_add searchsorted sum unfo
 @pytest.fixture(scope="module")
 def database() -> list[Any]:
     """OpInfo imports expecttest for a base class of torch's own tests, which is not needed here."""
-    if "expecttest" not in sys.modules:
-        stand_in: Any = ModuleType("expecttest")
-        stand_in.TestCase = TestCase
-        sys.modules["expecttest"] = stand_in
-    from torch.testing._internal.common_methods_invocations import op_db
+    stand_in: Any = ModuleType("expecttest")
+    stand_in.TestCase = TestCase
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "expecttest", stand_in)
+        from torch.testing._internal.common_methods_invocations import op_db
 
     return op_db
 
