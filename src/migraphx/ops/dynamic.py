@@ -172,10 +172,11 @@ class Unique(Operation, name="unique"):
         self.require(right, inputs, "axis must be one of the input's, or none")
         axis = self.axis[0] % x.ndim if self.axis else None
         length = x.elements if axis is None else x.lens[axis]
-        found = DynamicDimension(min(1, length), length)
-        dims = [found] if axis is None else [*x.lens[:axis], found, *x.lens[axis + 1 :]]
-        places = Shape.of_dims("int64", [found])
-        return Shape.tuple_of([Shape.of_dims(x.type, dims), places, Shape("int64", (length,)), places])
+        found = DynamicDimension(min(1, length), length)  # a range, even of one length: NumPy runs it, not a kernel
+        dims = tuple(found if d == axis else DynamicDimension(n, n) for d, n in enumerate(x.lens))
+        values = Shape(x.type, dyn_dims=(found,) if axis is None else dims)
+        places = Shape("int64", dyn_dims=(found,))
+        return Shape.tuple_of([values, places, Shape("int64", (length,)), places])
 
     def compute(self, *args: np.ndarray) -> Value:
         (x,) = args

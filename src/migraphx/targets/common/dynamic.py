@@ -100,7 +100,6 @@ class DynamicExecutable:
         self.parameters, self.outputs, self.threads = dict(parameters), list(outputs), options.num_threads or threads
         self._whole = _Part(target, program, options, {})
         self._last: list[Stage] = []
-        self._ready: list[Stage] = []
 
     @classmethod
     def of(cls, target: Compiler, program: Program, options: CompileOptions, threads: int) -> DynamicExecutable:
@@ -132,11 +131,11 @@ class DynamicExecutable:
             self._last = [stage]
             _check_places(outputs, stage.executable.outputs)
             results = stage.executable.run(arguments(stage.executable, arrays), outputs)
-            self._keep_ready(stage)
+            self._whole.keep_ready(stage)
             return results
         passed: list[Stage] = []
         values = stage.run(arrays, passed)
-        self._keep_ready(stage)
+        self._whole.keep_ready(stage)
         self._last = passed
         taken = {id(a) for a in arrays.values()}
         results = [Argument.of(np.array(v, order="C") if id(v) in taken else np.ascontiguousarray(v)) for v in values]
@@ -146,14 +145,6 @@ class DynamicExecutable:
         for place, made in zip(outputs, results, strict=True):
             np.copyto(place.array, made.array)
         return outputs
-
-    def _keep_ready(self, stage: Stage) -> None:
-        """Other lengths give back their memory: there may be hundreds, as where a sequence grows."""
-        if self._ready[:1] != [stage]:
-            ready = [stage, *(s for s in self._ready if s is not stage)]
-            for old in ready[READY:]:
-                old.release()
-            self._ready = ready[:READY]
 
     def release(self) -> None:
         self._whole.release()
@@ -243,6 +234,7 @@ class _Part:
         self.target, self.options, self.known = target, options, known
         self._program = program
         self.stages: Kept[Stage] = Kept(options.max_specialisations)
+        self._ready: list[Stage] = []
 
     @cached_property
     def program(self) -> Program:
@@ -254,6 +246,14 @@ class _Part:
 
     def keep(self, lens: Lens, stage: Stage) -> None:
         self.stages.get(self._key(lens, {}), lambda: stage)
+
+    def keep_ready(self, stage: Stage) -> None:
+        """It ran: other lengths give back their memory. There may be hundreds, as where a sequence grows."""
+        if self._ready[:1] != [stage]:
+            ready = [stage, *(s for s in self._ready if s is not stage)]
+            for old in ready[READY:]:
+                old.release()
+            self._ready = ready[:READY]
 
     def release(self) -> None:
         for _, stage in self.stages.items():
@@ -334,7 +334,9 @@ class Cut:
         late: Sequence[np.ndarray] = []
         if self.rest is not None:
             feeds = {n: values(i) for n, i in self.cut.feeds.items()}
-            late = self.rest.stage_for(feeds).run(feeds, passed)
+            stage = self.rest.stage_for(feeds)
+            late = stage.run(feeds, passed)
+            self.rest.keep_ready(stage)
         return self._gathered(values, late)
 
     def _gathered(self, values: Callable[[Instruction], Any], late: Sequence[np.ndarray]) -> list[np.ndarray]:
