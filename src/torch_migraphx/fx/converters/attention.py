@@ -54,7 +54,7 @@ def scores_logsumexp(
 ) -> Value:
     """log(sum(exp(query @ key.T * scale + mask))) over the keys; dead code unless a backward reads it."""
     n = len(lens(query))
-    wide = torch.float64 if dtype_of(query) == torch.float64 else torch.float32
+    wide = torch.promote_types(dtype_of(query), torch.float32)
     turned = b.permute(key, [*range(n - 2), n - 1, n - 2])
     factor = lens(query)[-1] ** -0.5 if scale is None else scale
     scores = b.cast(b.pointwise("mul", b.matmul(query, turned), factor), wide)

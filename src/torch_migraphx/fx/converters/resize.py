@@ -73,7 +73,7 @@ def antialiased(
     own = dtype_of(x)
     if eager is None or not own.is_floating_point or len(sizes) != 2:
         raise UnsupportedError(f"{mode} interpolation with antialias of {own}")
-    wide = torch.float64 if own == torch.float64 else torch.float32
+    wide = torch.promote_types(own, torch.float32)
     weights = [
         eager(torch.eye(n, dtype=wide)[None, None], [out, n], align_corners, scale, None)[0, 0]
         for n, out, scale in zip(lens(x)[2:], sizes, scales, strict=True)
