@@ -144,7 +144,8 @@ def test_operators_that_move_elements_move_strings() -> None:
      ("Expand", ["n", "x"], "input 1 is a tensor of strings"), ("Reshape", ["n", "x"], "shape is a tensor of strings")],
 )  # fmt: skip
 def test_strings_are_no_numbers(op: str, inputs: list[str], words: str) -> None:
-    node = helper.make_node(op, inputs, ["y"], **({"axis": 0} if op in ("Concat", "Gather") else {}))
+    attributes: dict[str, Any] = {"axis": 0} if op in ("Concat", "Gather") else {}
+    node = helper.make_node(op, inputs, ["y"], **attributes)
     with pytest.raises(OnnxError, match=f"{op}.*{words}"):
         backend.RefBackend.run_model(with_input([node], WORDS[0], "y", n=np.arange(5)), [WORDS[0]])
 

@@ -247,9 +247,8 @@ def winograd_call(x: View, packed: View, window: Window, epilogue: Epilogue, ori
     numbers = (n, c, epilogue.write.lens[1], 1, x.strides[-1], *window.numbers)
     fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
     head = f"winograd(t, {fill}, p0, p1, epi, scratch);"
-    scratch, operands = f"winograd_scratch({fill})", (x, packed)
-    return contract(head, scratch, "winograd.hpp", operands, numbers, epilogue, "convolution", origin, engine(*operands))
-
+    scratch, views = f"winograd_scratch({fill})", (x, packed)
+    return contract(head, scratch, "winograd.hpp", views, numbers, epilogue, "convolution", origin, engine(*views))
 
 
 def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
