@@ -16,7 +16,7 @@ from migraphx.targets.cpu.calls import Call, Instances, Kernel
 
 MOST_VIEWS = 256  # as in program.hpp
 MOST_KERNELS = 50  # of one source: sources compile side by side, and the headers cost as much as two kernels do
-FEW_KERNELS, ENOUGH_PARTS = 5, 4  # so few are one source; more are so many sources
+FEW_KERNELS, ENOUGH_PARTS = 5, 4  # a source of its own is worth it for so many, up to so many sources
 HEAD, STEP, PLACE, MOVE = 2, 4, 4, 4  # words of a table's parts, as in program.hpp
 NO_KERNEL = -1
 

@@ -16,8 +16,7 @@ def words(a: View) -> str:
 def word_engine(type: str) -> Instances:
     """The engine for products of words of this type."""
     word = STORAGE_TYPES[type]
-    types = f"const Team&, Engine<sum_t<{word}>, Word<{word}>, sum_t<{word}>>, char*"
-    return Instances("quant.hpp", (f"void run_engine<{word}>({types})",))
+    return Instances("quant.hpp", (f"void run_engine<{word}>(const Team&, WordEngine<{word}>, char*)",))
 
 
 def word_gemm_call(
@@ -50,4 +49,5 @@ def int4_gemm_call(
     zeros = "p3" if len(packed) == 3 else "nullptr"
     head = f"int4_gemm(t, Int4Gemm{{a[0], a[1], a[2], a[3], a[4]}}, p0, p1, p2, {zeros}, epi, scratch, a[5]);"
     views, numbers = (a, *packed), (*sizes, int(fast))
-    return contract(head, "int4_scratch(a[2])", "int4.hpp", views, numbers, epilogue, "dot_int4", origin, engine(a, a))
+    whole = engine(a, a)  # for many rows the weights become floats, panel by panel
+    return contract(head, "int4_scratch(a[2])", "int4.hpp", views, numbers, epilogue, "dot_int4", origin, whole)

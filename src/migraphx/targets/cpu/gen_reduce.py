@@ -68,6 +68,11 @@ class _Reduction:
     waiting: Instruction | None = None  # the value that stands in the output until a later stage needs it
 
     @property
+    def out(self) -> int:
+        """The number of the output's view."""
+        return len(self.views) - 1
+
+    @property
     def rowwise(self) -> bool:
         """Vectors run along the reduced elements; else across rows, each lane a row of its own."""
         along, across = self.reduced.strides[self.lead][-1], self.kept.strides[self.lead][-1]
@@ -129,8 +134,7 @@ class _Reduction:
         reductions = [i for i in self.module if i.name in REDUCERS]
         for stage in range(1, max(self.level[i] for i in reductions) + 1):
             self._stage([i for i in reductions if self.level[i] == stage], row)
-        (result,) = self.module.outputs
-        out = len(self.views) - 1
+        (result,), out = self.module.outputs, self.out
         if self.full_output:
             inner = row.inner()
             value = self._value(result, row, inner, {})
@@ -183,7 +187,7 @@ class _Reduction:
         elif isinstance(ins.op, Literal):
             name = scope.bind(literal_text(ins))
         elif ins is self.waiting:
-            name = scope.bind(self._load_view(len(self.views) - 1, self._at(len(self.views) - 1)))
+            name = scope.bind(self._load_view(self.out, self._at(self.out)))
         else:
             name = apply(ins, [self._value(i, row, inner, done) for i in ins.inputs], scope.bind)
         if self.varies[ins]:
@@ -203,8 +207,7 @@ class _Reduction:
         return load_text(k, nest.strides[k][-1], f"s{k}", at, "i")
 
     def _store(self, value: str) -> str:
-        out = len(self.views) - 1
-        nest, _ = self._vector_loop()
+        nest, out = self._vector_loop()[0], self.out
         return store_text(out, nest.strides[out][-1], f"s{out}", self._at(out), "i", value)
 
     # ---- the value that waits in the output ----
