@@ -79,6 +79,11 @@ class Layout:
     def size(self) -> int:
         return self.first_weight + self.weights
 
+    def names(self) -> list[str]:
+        """What each entry is."""
+        kinds = ("input", self.inputs), ("output", self.outputs), ("weight", self.weights)
+        return ["arena", "status", *(f"{kind} {k}" for kind, count in kinds for k in range(count))]
+
 
 def numbered(calls: Sequence[Call]) -> dict[Kernel, int]:
     """The kernels of the calls, each with its number."""
@@ -134,6 +139,28 @@ def steps_in(table: np.ndarray) -> int:
 def sizes_in(table: np.ndarray) -> list[int]:
     """Bytes that every entry of the pointer table must at least hold."""
     return table[HEAD : HEAD + int(table[1])].tolist()
+
+
+def table_text(table: np.ndarray, layout: Layout) -> list[str]:
+    """A table in lines for people: the buffers' bytes, then each step with its numbers and its views."""
+    sizes, names = sizes_in(table), layout.names()
+    lines = ["bytes: " + ", ".join(f"{name} {size}" for name, size in zip(names, sizes, strict=True))]
+    start = HEAD + len(sizes)
+    steps = table[start : start + STEP * steps_in(table)].reshape(-1, STEP).tolist()
+    for n, (kernel, numbers, places, count) in enumerate(steps):
+        found = table[places : places + PLACE * count].reshape(-1, PLACE).tolist()
+        values = table[numbers : found[0][2] if found else places].tolist()  # moves or places follow the numbers
+        what = f"k{kernel}" if kernel != NO_KERNEL else ("if", "jump", "loop", "again", "number")[values[0]]
+        lines.append(f"step {n}: {what} ({', '.join(map(str, values))})")
+        lines += [f"    p{k}: {_place_text(table, names, place)}" for k, place in enumerate(found)]
+    return lines
+
+
+def _place_text(table: np.ndarray, names: Sequence[str], place: Sequence[int]) -> str:
+    entry, offset, at, count = place
+    moves = table[at : at + MOVE * count].reshape(-1, MOVE).tolist()
+    terms = [f"((trip {slot} + {phase}) & {mask}) * {step}" for slot, phase, mask, step in moves]
+    return " + ".join([names[entry], *([str(offset)] if offset else []), *terms])
 
 
 def _parts(names: dict[Kernel, str]) -> list[str]:
