@@ -14,7 +14,7 @@ from migraphx.ir.builder import COMPOSITES
 from migraphx.ir.operation import OPERATIONS
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
-from migraphx.targets.cpu.lower import LOWERINGS
+from migraphx.targets.common.lowering import LOWERINGS
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
 
 REWRITTEN = {

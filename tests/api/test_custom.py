@@ -9,7 +9,7 @@ import pytest
 
 import migraphx
 from migraphx.ir.operation import ShapeError
-from migraphx.targets.cpu.lower import UnsupportedOperator
+from migraphx.targets.common.lowering import UnsupportedOperator
 from migraphx.targets.cpu.toolchain import CompilerError
 from tests.tolerances import assert_close
 

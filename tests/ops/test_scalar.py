@@ -13,7 +13,7 @@ import torch
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ops.scalar import VOCABULARY, NumpyScalar
-from migraphx.targets.cpu.scalar import COMPUTE_TYPES, STORAGE_TYPES, CppScalar, constant_text
+from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, CppScalar, constant_text
 from tests.targets.cpu.kernels.harness import compile_snippet, pointer
 from tests.tolerances import EXACT, WORDS
 

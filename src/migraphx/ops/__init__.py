@@ -1,57 +1,7 @@
 """The operators; importing this package declares them all."""
 
-from migraphx.ops import (
-    caches,
-    composites,
-    composites_activation,
-    composites_einsum,
-    composites_norm,
-    composites_sampling,
-    composites_signal,
-    composites_special,
-    control,
-    convolution,
-    dynamic,
-    fused,
-    group,
-    indexing,
-    linalg,
-    matmul,
-    memory,
-    movement,
-    pointwise,
-    pooling,
-    quantize,
-    random,
-    recurrent,
-    reduce,
-    vision,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "caches",
-    "composites",
-    "composites_activation",
-    "composites_einsum",
-    "composites_norm",
-    "composites_sampling",
-    "composites_signal",
-    "composites_special",
-    "control",
-    "convolution",
-    "dynamic",
-    "fused",
-    "group",
-    "indexing",
-    "linalg",
-    "matmul",
-    "memory",
-    "movement",
-    "pointwise",
-    "pooling",
-    "quantize",
-    "random",
-    "recurrent",
-    "reduce",
-    "vision",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

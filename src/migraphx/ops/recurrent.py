@@ -16,7 +16,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation, RunModule, Value
 from migraphx.ir.shape import Shape
-from migraphx.ops.composites_activation import scaled, shifted
+from migraphx.ops.composites.activation import scaled, shifted
 
 Function = Callable[[Builder, Instruction], Instruction]
 DIRECTIONS = ("forward", "reverse", "bidirectional")

@@ -7,7 +7,7 @@ from migraphx.ir.operation import OPERATIONS
 from migraphx.ir.shape import Shape
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
-from migraphx.targets.cpu.scalar import STORAGE_TYPES
+from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES
 from tests.targets.cpu.side_by_side import Case, check
 
 ROUNDED = {"tan", "pow", "fmod", "mod"}  # NaN and inf beside finite values are test_scalar's matter

@@ -17,8 +17,8 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.passes.manager import run_passes
+from migraphx.targets.common.lowering import lower
 from migraphx.targets.cpu.codegen import HEAD, PLACE, STEP, Layout, generate, numbered, table_of
-from migraphx.targets.cpu.lower import lower
 from migraphx.targets.cpu.target import PASSES
 
 FOLDER = Path(__file__).parent / "golden"

@@ -18,49 +18,20 @@ from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.call import LOOP, Call
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
+from migraphx.targets.common.lowering import Lowered, lower
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.views import Buffer
-from migraphx.targets.cpu import (
-    lower_control,
-    lower_custom,
-    lower_indexing,
-    lower_kernels,
-    lower_quantize,
-    lower_random,
-    lower_regions,
-    lower_resize,
-    lower_scatter,
-    lower_spatial,
-    lower_transposed,
-    lower_views,
-)
-from migraphx.targets.cpu.calls import LOOP, Call
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
-from migraphx.targets.cpu.lower import Lowered, lower
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import build
 
 log = logging.getLogger(__name__)
-
-_REGISTERED = (  # imported for the lowerings they declare
-    lower_control,
-    lower_custom,
-    lower_indexing,
-    lower_kernels,
-    lower_quantize,
-    lower_random,
-    lower_regions,
-    lower_resize,
-    lower_scatter,
-    lower_spatial,
-    lower_transposed,
-    lower_views,
-)
 
 PASSES: list[Pass] = [
     *optimize,

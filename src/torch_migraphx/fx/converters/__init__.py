@@ -1,35 +1,7 @@
 """The converters, one file a family; importing this package registers them all."""
 
-from torch_migraphx.fx.converters import (
-    activation,
-    attention,
-    convolution,
-    creation,
-    image,
-    indexing,
-    matmul,
-    normalization,
-    order,
-    pointwise,
-    recurrent,
-    reduction,
-    resize,
-    shape,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "activation",
-    "attention",
-    "convolution",
-    "creation",
-    "image",
-    "indexing",
-    "matmul",
-    "normalization",
-    "order",
-    "pointwise",
-    "recurrent",
-    "reduction",
-    "resize",
-    "shape",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

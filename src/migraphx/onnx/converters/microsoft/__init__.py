@@ -1,0 +1,1 @@
+"""ONNX Runtime's own operators: the domain com.microsoft."""

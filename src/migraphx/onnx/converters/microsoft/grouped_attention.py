@@ -1,0 +1,158 @@
+"""ONNX Runtime's GroupQueryAttention (domain com.microsoft), and its caches of keys and values in integers.
+
+Names of lengths: B batch, S queries, T all keys, N heads, H size of a head.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.converters.microsoft.attention import (
+    added,
+    attended,
+    heads,
+    joined,
+    lengthened,
+    masked_scores,
+    past_keys,
+    rotated,
+    visible,
+    written,
+)
+from migraphx.onnx.converters.microsoft.fused import MICROSOFT
+from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.registry import converter
+from migraphx.ops.composites.products import shared_heads, split
+
+Value = Instruction
+
+
+@converter("GroupQueryAttention", domain=MICROSOFT)
+def group_query_attention(
+    b: OnnxBuilder, query: Value, key: Value | None, value: Value | None, past_key: Value | None,
+    past_value: Value | None, seqlens: Value, total_length: Value, cos: Value | None = None,
+    sin: Value | None = None, position_ids: Value | None = None, attention_bias: Value | None = None,
+    head_sink: Value | None = None, k_scale: Value | None = None, v_scale: Value | None = None,
+    q_norm: Value | None = None, k_norm: Value | None = None, *,
+    num_heads: int, kv_num_heads: int, do_rotary: int = 0, rotary_interleaved: int = 0, scale: float = 0.0,
+    local_window_size: int = -1, softcap: float = 0.0, smooth_softmax: int = 0, qk_output: int = 0, causal: int = 1,
+    qk_norm_epsilon: float = 1e-6, kv_cache_bit_width: int = 0, k_quant_type: str = "NONE", v_quant_type: str = "NONE",
+) -> tuple[Value | None, ...]:
+    """Attention in which groups of heads share keys and values, which the cache {B, N, T, H} keeps.
+
+    seqlens {B} are the keys of each item less one, `total_length` the most of them. Queries are the last keys of
+    their item; where there is no past, the first. `local_window_size`: how many keys a query sees. Without new
+    keys (a length of 0) the past is all. q_norm and k_norm {H} are the weights of RMS norms over heads.
+    """
+    q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
+    batch, _, length, _ = q.shape.lens
+    total = int(b.number(total_length, "total_sequence_length"))
+    last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
+    starts = b.full(0, last) if total == length else b.add(last, b.full(1 - length, last))
+    places = b.add(*b.common(starts, b.literal(np.arange(length)[None])))
+    q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
+    if do_rotary:
+        if cos is None or sin is None:
+            raise OnnxError("do_rotary needs cos_cache and sin_cache")
+        at = places if position_ids is None else b.broadcast_to(position_ids, (batch, length))
+        q, k = (x if 0 in x.shape.lens else rotated(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
+    held, presents = [past_key, past_value], [None, None]
+    keys = max(total, past_keys(past_key, past_value))
+    codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
+    if k.shape.lens[2]:
+        new = (code.narrow(b, x) for code, x in zip(codes, (k, v), strict=True))
+        held = presents = [written(b, past, x, starts, keys) for past, x in zip(held, new, strict=True)]
+    k, v = (code.wide(b, x, q) for code, x in zip(codes, held, strict=True))
+    bias = [] if attention_bias is None else [lengthened(b, attention_bias, keys)]
+    simple = not (softcap or smooth_softmax or qk_output or b.wants(3) or head_sink is not None)
+    if simple and causal and total == length == keys and local_window_size < 0:
+        return joined(b, attended(b, q, k, v, bias, scale, first=0)), *presents
+    seen = visible(b, places if causal else last, keys, local_window_size)
+    mask = added(b, seen, -math.inf, q)
+    if simple:
+        return joined(b, attended(b, q, k, v, [mask, *bias], scale)), *presents
+    scores = masked_scores(b, q, k, bias, scale, softcap)
+    weights = sunk(b, b.add(*b.common(scores, mask)), head_sink, bool(smooth_softmax))
+    y = joined(b, b.matmul(weights, shared_heads(b, q, v)))
+    if not b.wants(3):
+        return y, *presents
+    shown = weights if qk_output == 2 else b.where(b.broadcast_to(seen, scores.shape.lens), scores, b.full(0.0, scores))
+    return y, *presents, b.slice(shown, axes=(3,), starts=(0,), ends=(total,))
+
+
+def grouped(
+    b: OnnxBuilder, query: Value, key: Value | None, value: Value | None, num_heads: int, kv_heads: int
+) -> list[Value]:
+    """q {B, N, S, H}, k and v {B, Nkv, S, H}, from three inputs or from one that holds them side by side."""
+    if key is not None and value is not None:
+        return [heads(b, query, num_heads), heads(b, key, kv_heads), heads(b, value, kv_heads)]
+    size = query.shape.lens[2] // (num_heads + 2 * kv_heads)
+    parts = split(b, query, sizes=(num_heads * size, kv_heads * size, kv_heads * size), axis=2)
+    return [heads(b, p, n) for p, n in zip(parts, (num_heads, kv_heads, kv_heads), strict=True)]
+
+
+# ---- scores ----
+
+
+def sunk(b: OnnxBuilder, scores: Value, sink: Value | None, smooth: bool) -> Value:
+    """The weights of scores and of one more that has no value: sink {N}, or 0 where `smooth`."""
+    if sink is None and not smooth:
+        return b.softmax(scores, axis=3)
+    *outer, keys = scores.shape.lens
+    extra = b.literal(np.zeros(1, scores.shape.numpy_dtype))
+    if sink is not None:
+        extra = b.reshape(b.cast(sink, scores.shape.type), dims=(1, outer[1], 1, 1))
+    weights = b.softmax(b.concat(scores, b.broadcast_to(extra, (*outer, 1)), axis=3), axis=3)
+    return b.slice(weights, axes=(3,), starts=(0,), ends=(keys,))
+
+
+# ---- caches in integers ----
+
+
+@dataclass(frozen=True)
+class Cache:
+    """How a cache holds numbers: as they are where there is no scale, else in `bits` bits, 8 or 4 (two a byte, the
+    first in the lower half, 8 added)."""
+
+    scale: Value | None
+    bits: int
+
+    def narrow(self, b: OnnxBuilder, x: Value) -> Value:
+        """{B, N, L, H} as the cache holds it."""
+        if self.scale is None:
+            return x
+        half = 1 << (self.bits - 1)
+        wide = b.cast(x, "float")
+        codes = b.clamp(b.nearbyint(b.div(wide, self.spread(b, wide))), -half, half - 1)
+        if self.bits == 8:
+            return b.cast(codes, "int8")
+        return b.pack_int4(b.cast(b.add(codes, b.full(half, codes)), "uint8"), axis=3)
+
+    def wide(self, b: OnnxBuilder, x: Value | None, like: Value) -> Value:
+        """What the cache holds, in the type of `like`."""
+        if x is None:
+            raise OnnxError("there are neither keys nor past ones")
+        if self.scale is None:
+            return x
+        codes = b.cast(x if self.bits == 8 else b.unpack_int4(x, axis=3), "float")
+        codes = codes if self.bits == 8 else b.sub(codes, b.full(8.0, codes))
+        return b.cast(b.mul(codes, self.spread(b, codes)), like.shape.type)
+
+    def spread(self, b: OnnxBuilder, like: Value) -> Value:
+        """The scale, one number or {1, N, 1, H}, in the lens of `like`."""
+        assert self.scale is not None
+        return b.broadcast_to(b.cast(self.scale, "float"), like.shape.lens)
+
+
+def cache(scale: Value | None, how: str, bits: int) -> Cache:
+    """OnnxError for what is not 8 or 4 bits with a scale."""
+    if how == "NONE":
+        return Cache(None, 0)
+    if how not in ("PER_TENSOR", "PER_CHANNEL") or bits not in (4, 8) or scale is None:
+        raise OnnxError(f"a cache of {bits} bits quantized {how}, scale {scale and scale.shape}, is not supported")
+    return Cache(scale, bits)

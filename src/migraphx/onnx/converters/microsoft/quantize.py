@@ -1,0 +1,200 @@
+"""ONNX Runtime's quantized operators (domain com.microsoft).
+
+Elementwise ones are the real operator between dequantizelinear and quantizelinear; products stay integer sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.converters.microsoft.fused import MICROSOFT, biased, channels_behind, channels_first
+from migraphx.onnx.converters.standard.convolution import Lens
+from migraphx.onnx.converters.standard.matmul import matmul_integer
+from migraphx.onnx.converters.standard.pooling import average_pool
+from migraphx.onnx.converters.standard.quantize import dequantize_linear, qlinear_conv, quantize_linear, requantized
+from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.registry import converter, register
+from migraphx.ops.composites.activation import scaled
+from migraphx.ops.macros import spread
+
+Value = Instruction
+
+
+@converter("QuantizeLinear", domain=MICROSOFT)
+def quantize(b: OnnxBuilder, x: Value, scale: Value, zero: Value | None = None, *, axis: int = 1) -> Value:
+    """As the standard's, with 16-bit integers in every opset."""
+    return quantize_linear(b, x, scale, zero, axis=axis)
+
+
+@converter("DequantizeLinear", domain=MICROSOFT)
+def dequantize(b: OnnxBuilder, x: Value, scale: Value, zero: Value | None = None, *, axis: int = 1) -> Value:
+    """As the standard's, with 16-bit integers in every opset."""
+    return dequantize_linear(b, x, scale, zero, axis=axis)
+
+
+# ---- elementwise ----
+
+
+def binary(name: str) -> Callable[..., Value]:
+    def convert(
+        b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, y: Value, y_scale: Value,
+        y_zero: Value | None, scale: Value, zero: Value | None = None,
+    ) -> Value:  # fmt: skip
+        real = b.common(dequantize(b, x, x_scale, x_zero), dequantize(b, y, y_scale, y_zero))
+        return like(b, x, getattr(b, name)(*real), scale, zero)
+
+    return convert
+
+
+register("QLinearAdd", binary("add"), domain=MICROSOFT)
+register("QLinearMul", binary("mul"), domain=MICROSOFT)
+
+
+def like(b: OnnxBuilder, x: Value, real: Value, scale: Value, zero: Value | None) -> Value:
+    """`real` quantized to x's type."""
+    parts = [spread(b, real, v, 1, 0) for v in (scale, zero)]
+    return b.instruction("quantizelinear", [real, *[p for p in parts if p is not None]], out_type=x.shape.type)
+
+
+@converter("QLinearWhere", domain=MICROSOFT)
+def where(
+    b: OnnxBuilder, condition: Value, x: Value, x_scale: Value, x_zero: Value, y: Value, y_scale: Value,
+    y_zero: Value, scale: Value, zero: Value,
+) -> Value:
+    """x where the condition holds, else y; all three broadcast."""
+    lens = np.broadcast_shapes(condition.shape.lens, x.shape.lens, y.shape.lens)
+    real = dequantize(b, x, x_scale, x_zero), dequantize(b, y, y_scale, y_zero)
+    return like(b, x, b.where(*(b.broadcast_to(v, lens) for v in (condition, *real))), scale, zero)
+
+
+@converter("QLinearSigmoid", domain=MICROSOFT)
+def sigmoid(
+    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None
+) -> Value:
+    return like(b, x, b.sigmoid(dequantize(b, x, x_scale, x_zero)), scale, zero)
+
+
+@converter("QLinearLeakyRelu", domain=MICROSOFT)
+def leaky_relu(
+    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
+    alpha: float = 0.01,
+) -> Value:
+    return like(b, x, b.leaky_relu(dequantize(b, x, x_scale, x_zero), alpha=alpha), scale, zero)
+
+
+@converter("QLinearSoftmax", domain=MICROSOFT)
+def softmax(
+    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
+    opset: int, axis: int = -1,
+) -> Value:
+    """Before opset 13 of the standard, over all dimensions from `axis` on."""
+    real, axis = dequantize(b, x, x_scale, x_zero), axis_in(axis, x.shape.ndim)
+    if opset >= 13:
+        return like(b, x, b.softmax(real, axis=axis), scale, zero)
+    rows = b.softmax(b.flatten(real, axis=axis), axis=1)
+    return like(b, x, b.reshape(rows, dims=x.shape.lens), scale, zero)
+
+
+@converter("QLinearConcat", domain=MICROSOFT)
+def concat(b: OnnxBuilder, scale: Value, zero: Value, *parts: Value, axis: int) -> Value:
+    """parts: x, its scale, its zero point, for each input."""
+    if len(parts) % 3 or not parts:
+        raise OnnxError(f"takes x, scale and zero point for each input, got {len(parts)} of them")
+    real = [dequantize(b, *parts[k : k + 3]) for k in range(0, len(parts), 3)]
+    return like(b, parts[0], b.concat(*real, axis=axis_in(axis, real[0].shape.ndim)), scale, zero)
+
+
+# ---- pooling and convolution ----
+
+
+@converter("QLinearAveragePool", domain=MICROSOFT)
+def qlinear_average_pool(
+    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
+    kernel_shape: Lens, auto_pad: str = "NOTSET", channels_last: int = 0, **attributes: Any,
+) -> Value:
+    real = dequantize(b, x, x_scale, x_zero)
+    real = channels_first(b, real) if channels_last else real
+    y = average_pool(b, real, auto_pad=auto_pad, kernel_shape=kernel_shape, **attributes)
+    return like(b, x, channels_behind(b, y) if channels_last else y, scale, zero)
+
+
+@converter("QLinearGlobalAveragePool", domain=MICROSOFT)
+def qlinear_global_average_pool(
+    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
+    channels_last: int = 0,
+) -> Value:
+    axes = tuple(range(1, x.shape.ndim - 1) if channels_last else range(2, x.shape.ndim))
+    return like(b, x, b.reduce_mean(dequantize(b, x, x_scale, x_zero), axes=axes), scale, zero)
+
+
+@converter("QLinearReduceMean", domain=MICROSOFT)
+def qlinear_reduce_mean(
+    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
+    axes: Sequence[int] | None = None, keepdims: int = 1,
+) -> Value:
+    ndim = x.shape.ndim
+    places = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
+    y = b.reduce_mean(dequantize(b, x, x_scale, x_zero), axes=places)
+    return like(b, x, y if keepdims else b.squeeze(y, axes=places), scale, zero)
+
+
+@converter("QLinearConv", domain=MICROSOFT)
+def conv(b: OnnxBuilder, x: Value, *rest: Value, channels_last: int = 0, **attributes: Any) -> Value:
+    """As the standard's; with `channels_last`, x {N, H, W, C} and w {M, C / group, kH, kW}."""
+    attributes = {"auto_pad": "NOTSET", "group": 1} | attributes
+    y = qlinear_conv(b, channels_first(b, x) if channels_last else x, *rest, **attributes)
+    return channels_behind(b, y) if channels_last else y
+
+
+# ---- products ----
+
+
+def product_scale(b: OnnxBuilder, x_scale: Value, y_scale: Value) -> Value:
+    """What integer sums stand for; scales are one number, or one a column of y."""
+    return b.mul(*b.common(b.cast(x_scale, "float"), b.cast(y_scale, "float")))
+
+
+@converter("MatMulIntegerToFloat", domain=MICROSOFT)
+def matmul_integer_to_float(
+    b: OnnxBuilder, x: Value, y: Value, x_scale: Value, y_scale: Value, x_zero: Value | None = None,
+    y_zero: Value | None = None, bias: Value | None = None,
+) -> Value:
+    """(x - x_zero) @ (y - y_zero) * x_scale * y_scale + bias"""
+    sums = matmul_integer(b, x, y, x_zero, y_zero)
+    factor = b.broadcast_to(product_scale(b, x_scale, y_scale), sums.shape.lens)
+    return biased(b, b.mul(b.cast(sums, "float"), factor), bias)
+
+
+@converter("QGemm", domain=MICROSOFT)
+def qgemm(
+    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value, y: Value, y_scale: Value, y_zero: Value,
+    c: Value | None = None, scale: Value | None = None, zero: Value | None = None, *,
+    alpha: float = 1.0, transA: int = 0, transB: int = 0,
+) -> Value:
+    """alpha * x @ y + c, c in int32 of scale alpha * x_scale * y_scale; a float where `scale` is absent."""
+    x = b.transpose(x, permutation=(1, 0)) if transA else x
+    y = b.transpose(y, permutation=(1, 0)) if transB else y
+    sums = biased(b, matmul_integer(b, x, y, x_zero, y_zero), c)
+    factor = product_scale(b, x_scale, y_scale)
+    factor = b.mul(factor, b.full(alpha, factor))
+    if scale is not None and zero is not None:
+        return requantized(b, sums, factor, scale, zero)
+    return b.mul(b.cast(sums, "float"), b.broadcast_to(factor, sums.shape.lens))
+
+
+@converter("DynamicQuantizeMatMul", domain=MICROSOFT)
+def dynamic_quantize_matmul(
+    b: OnnxBuilder, x: Value, y: Value, y_scale: Value, y_zero: Value | None = None, bias: Value | None = None
+) -> Value:
+    """x quantized by its own range, then MatMulIntegerToFloat."""
+    zeros = b.literal(np.zeros((1,) * x.shape.ndim, np.float32))
+    low, high = (b.min(b.reduce_min(x, axes=()), zeros), b.max(b.reduce_max(x, axes=()), zeros))
+    scale = scaled(b, b.sub(high, low), 1 / 255)
+    zero = b.cast(b.clamp(b.nearbyint(b.div(b.neg(low), scale)), 0.0, 255.0), "uint8")
+    codes = quantize(b, x, scale, zero)
+    return matmul_integer_to_float(b, codes, y, scale, y_scale, zero, y_zero, bias)

@@ -1,0 +1,1 @@
+"""Classical machine learning: the domain ai.onnx.ml."""

@@ -1,0 +1,101 @@
+"""Quantized numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.converters.standard.convolution import conv_integer, with_bias
+from migraphx.onnx.converters.standard.matmul import matmul_integer
+from migraphx.onnx.graph import element_type
+from migraphx.onnx.registry import converter
+from migraphx.ops.macros import spread
+
+Value = Instruction
+
+
+@converter("QuantizeLinear")
+def quantize_linear(
+    b: OnnxBuilder,
+    x: Value,
+    scale: Value,
+    zero: Value | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+    precision: int = 0,
+    saturate: int = 1,
+) -> Value:
+    type = element_type(output_dtype) if output_dtype else zero.shape.type if zero is not None else "uint8"
+    wide = x if x.shape.type == scale.shape.type or x.shape.type == "double" else b.cast(x, "float")
+    inputs = [wide, spread(b, x, scale, axis, block_size), spread(b, x, zero, axis, block_size)]
+    inputs[1] = b.cast(inputs[1], wide.shape.type)
+    if not saturate and type.startswith("fp8"):  # to NaN or infinity; fp8 has no zero points but 0
+        return b.convert(b.div(*inputs[:2]), target_type=type)
+    return b.instruction("quantizelinear", [i for i in inputs if i is not None], out_type=type)
+
+
+@converter("DequantizeLinear")
+def dequantize_linear(
+    b: OnnxBuilder,
+    x: Value,
+    scale: Value,
+    zero: Value | None = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Value:
+    inputs = [x, spread(b, x, scale, axis, block_size), spread(b, x, zero, axis, block_size)]
+    y = b.instruction("dequantizelinear", [i for i in inputs if i is not None])
+    return b.cast(y, element_type(output_dtype)) if output_dtype else y
+
+
+def requantized(b: OnnxBuilder, sums: Value, factor: Value, scale: Value, zero: Value) -> Value:
+    """Integer sums that stand for sums * factor, as the type of `zero`."""
+    real = b.mul(b.cast(sums, "float"), b.broadcast_to(factor, sums.shape.lens))
+    parts = [spread(b, real, v, 1, 0) for v in (b.cast(scale, "float"), zero)]
+    return b.instruction(
+        "quantizelinear", [real, *[p for p in parts if p is not None]], out_type=zero.shape.type
+    )
+
+
+@converter("QLinearMatMul")
+def qlinear_matmul(
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value,
+    y: Value,
+    y_scale: Value,
+    y_zero: Value,
+    scale: Value,
+    zero: Value,
+) -> Value:
+    """The product of two quantized matrices, quantized."""
+    factor = b.mul(*b.common(b.cast(x_scale, "float"), b.cast(y_scale, "float")))
+    return requantized(b, matmul_integer(b, x, y, x_zero, y_zero), factor, scale, zero)
+
+
+@converter("QLinearConv")
+def qlinear_conv(
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value,
+    w: Value,
+    w_scale: Value,
+    w_zero: Value,
+    scale: Value,
+    zero: Value,
+    bias: Value | None = None,
+    **attributes: Any,
+) -> Value:
+    """A convolution of quantized numbers, quantized; w_scale is one number or one a channel."""
+    sums = with_bias(b, conv_integer(b, x, w, x_zero, w_zero, **attributes), bias)
+    factor = b.mul(*b.common(x_scale, w_scale))
+    if factor.shape.elements > 1:
+        factor = b.reshape(factor, dims=(-1, *(1,) * (x.shape.ndim - 2)))
+    return requantized(b, sums, factor, scale, zero)

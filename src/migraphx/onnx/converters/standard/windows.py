@@ -1,0 +1,155 @@
+"""Windows taken apart and put together: col2im, unpooling, the places of maxima, deformable convolution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+from itertools import product
+
+import numpy as np
+
+from migraphx.ir.module import Instruction
+from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.converters.standard.convolution import check_kernel, windows, with_bias
+from migraphx.onnx.converters.standard.movement import padded
+from migraphx.onnx.graph import OnnxError
+from migraphx.onnx.registry import converter
+from migraphx.ops.composites.products import bound
+from migraphx.ops.composites.sampling import picked, taps
+
+Value = Instruction
+Lens = Sequence[int]
+
+
+def places(out: Lens, kernel: Lens, strides: Lens, dilations: Lens, before: Lens) -> list[np.ndarray]:
+    """By dimension: where each tap of each window lies on the input, {taps, windows}; outside it too."""
+    taps_at = np.indices(tuple(kernel)).reshape(len(kernel), -1)
+    windows_at = np.indices(tuple(out)).reshape(len(out), -1)
+    dims = zip(taps_at, windows_at, strides, dilations, before, strict=True)
+    return [t[:, None] * d + w * s - p for t, w, s, d, p in dims]
+
+
+@converter("Col2Im", since=18)
+def col2im(
+    b: OnnxBuilder,
+    x: Value,
+    image_shape: Value,
+    block_shape: Value,
+    *,
+    dilations: Lens | None = None,
+    pads: Lens | None = None,
+    strides: Lens | None = None,
+) -> Value:
+    """x {N, C * taps, windows} added where the windows lie on an image {N, C, image_shape...}."""
+    image, block = b.ints(image_shape, "image_shape") or (), b.ints(block_shape, "block_shape") or ()
+    both, step, dilation = windows(image, block, strides, dilations, pads, "NOTSET")
+    rank = len(image)
+    whole = [n + both[d] + both[rank + d] for d, n in enumerate(image)]
+    dims = zip(whole, block, step, dilation, strict=True)
+    out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in dims]
+    count, taps_count = math.prod(out), math.prod(block)
+    if min(out) < 1 or x.shape.lens[2] != count or x.shape.lens[1] % taps_count:
+        raise OnnxError(f"blocks {block} on an image {image} make {taps_count} taps, {count} windows")
+    at = places(out, block, step, dilation, (0,) * rank)
+    index = np.ravel_multi_index(at, whole).reshape(-1)  # type: ignore[call-overload]
+    lens = (x.shape.lens[0], x.shape.lens[1] // taps_count)
+    empty = b.multibroadcast(b.literal(np.zeros(1), x.shape.type), out_lens=(*lens, math.prod(whole)))
+    wide = b.multibroadcast(b.literal(index.astype(np.int64)), out_lens=(*lens, len(index)))
+    summed = b.scatter_add(empty, wide, b.reshape(x, dims=(*lens, len(index))), axis=2)
+    cut = [0, 0, *(-p for p in both[:rank]), 0, 0, *(-p for p in both[rank:])]
+    return padded(b, b.reshape(summed, dims=(*lens, *whole)), cut, "constant", 0.0)
+
+
+@converter("MaxUnpool")
+def max_unpool(
+    b: OnnxBuilder,
+    x: Value,
+    indices: Value,
+    output_shape: Value | None = None,
+    *,
+    kernel_shape: Lens,
+    pads: Lens | None = None,
+    strides: Lens | None = None,
+) -> Value:
+    """x at the places that MaxPool found them, 0 elsewhere. `output_shape` may add zeros behind."""
+    both, step, _ = windows(x.shape.lens[2:], kernel_shape, strides, None, pads, "NOTSET")
+    rank = len(step)
+    dims = zip(x.shape.lens[2:], kernel_shape, step, both[:rank], both[rank:], strict=True)
+    lens = (*x.shape.lens[:2], *((n - 1) * s - before - behind + k for n, k, s, before, behind in dims))
+    empty = b.multibroadcast(b.literal(np.zeros(1), x.shape.type), out_lens=(math.prod(lens),))
+    flat = (b.reshape(v, dims=(-1,)) for v in (indices, x))
+    y = b.reshape(b.scatter_none(empty, *flat, axis=0), dims=lens)
+    wanted = b.ints(output_shape, "output_shape") or lens
+    more = [w - n for w, n in zip(wanted, lens, strict=True)]
+    return padded(b, y, [0] * len(lens) + more, "constant", 0.0)
+
+
+def argmax_places(
+    b: OnnxBuilder, x: Value, out: Lens, kernel: Lens, window: tuple[Lens, Lens, Lens], column_major: bool
+) -> Value:
+    """Where each window of x {N, C, spatial...} has its maximum, as a place in all of x: int64 {N, C, out...}."""
+    n, c, *lens = x.shape.lens
+    both, strides, dilations = window
+    at = np.stack(places(out, kernel, strides, dilations, both[: len(lens)]))  # {rank, taps, windows}
+    bounds = np.array(lens).reshape(-1, 1, 1)
+    inside = ((at >= 0) & (at < bounds)).all(0)
+    size = math.prod(lens)
+    clipped = np.clip(at, 0, bounds - 1)
+    source = np.where(inside, np.ravel_multi_index(list(clipped), lens), size)  # type: ignore[call-overload]
+    order = "F" if column_major else "C"
+    found = np.ravel_multi_index(list(clipped), lens, order=order)  # type: ignore[call-overload]
+    flat = b.reshape(x, dims=(n, c, size))
+    outside = b.literal(np.array([bound(x.shape.type, -1)]), x.shape.type)
+    flat = b.concat(flat, b.multibroadcast(outside, out_lens=(n, c, 1)), axis=2)
+    values = b.gather(flat, b.literal(source.T.astype(np.int64)), axis=2)
+    best = b.reshape(b.argmax(values, axis=3), dims=(n, c, -1))
+    rows = np.arange(source.shape[1], dtype=np.int64) * source.shape[0]
+    row = b.add(best, b.multibroadcast(b.literal(rows), out_lens=best.shape.lens))
+    spot = b.gather(b.literal(found.T.reshape(-1).astype(np.int64)), row, axis=0)
+    base = b.literal((np.arange(n * c, dtype=np.int64) * size).reshape(n, c, 1))
+    return b.reshape(b.add(spot, b.multibroadcast(base, out_lens=spot.shape.lens)), dims=(n, c, *out))
+
+
+@converter("DeformConv")
+def deform_conv(
+    b: OnnxBuilder,
+    x: Value,
+    w: Value,
+    offset: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    group: int,
+    offset_group: int,
+    dilations: Lens | None = None,
+    kernel_shape: Lens | None = None,
+    pads: Lens | None = None,
+    strides: Lens | None = None,
+) -> Value:
+    """A convolution each of whose taps is moved by an offset, between elements too (1703.06211, 1811.11168).
+
+    offset {N, offset_group * taps * rank, out...}; mask {N, offset_group * taps, out...} multiplies the taps.
+    """
+    check_kernel(w, kernel_shape)
+    n, c, *lens = x.shape.lens
+    kernel, out, rank = w.shape.lens[2:], offset.shape.lens[2:], len(lens)
+    both, step, dilation = windows(lens, kernel, strides, dilations, pads, "NOTSET")
+    count, size = math.prod(kernel), math.prod(out)
+    if offset.shape.lens[1] != offset_group * count * rank or c % offset_group:
+        raise OnnxError(f"offset must have {offset_group} * {count * rank} channels, has {offset.shape.lens[1]}")
+    moves = b.reshape(offset, dims=(n * offset_group, count, rank, size))
+    columns = []
+    for d, base in enumerate(places(out, kernel, step, dilation, both[:rank])):
+        move = b.reshape(b.slice(moves, axes=(2,), starts=(d,), ends=(d + 1,)), dims=(n * offset_group, count, size))
+        at = b.add(move, b.broadcast_to(b.literal(base, x.shape.type), move.shape.lens))
+        columns.append(taps(b, b.reshape(at, dims=(n * offset_group, -1)), "linear"))
+    parts = b.reshape(x, dims=(n * offset_group, c // offset_group, *lens))
+    values = reduce(b.add, (picked(b, parts, corner, "zeros", True) for corner in product(*columns)))
+    if mask is not None:
+        factor = b.reshape(mask, dims=(n * offset_group, 1, count * size))
+        values = b.mul(values, b.broadcast_to(factor, values.shape.lens))
+    rows = b.reshape(values, dims=(n, group, c // group * count, size))
+    weights = b.reshape(w, dims=(group, w.shape.lens[0] // group, -1))
+    y = b.dot(b.multibroadcast(weights, out_lens=(n, *weights.shape.lens)), rows)
+    return with_bias(b, b.reshape(y, dims=(n, w.shape.lens[0], *out)), bias)

@@ -1,0 +1,190 @@
+"""Operators that only look at memory in another way, and those that copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.shape import Shape, permuted
+from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit.pointwise import pointwise_call
+
+
+@lowers("transpose")
+def transpose(x: Lowered, ins: Instruction) -> None:
+    x.views[ins] = x.view(ins.inputs[0]).transposed(ins.op.attributes()["permutation"])
+
+
+@lowers("multibroadcast", "broadcast", "scalar")
+def broadcast(x: Lowered, ins: Instruction) -> None:
+    view, lens = x.view(ins.inputs[0]), ins.shape.lens
+    if ins.name == "broadcast":  # the input's dimensions start at `axis`
+        axis = ins.op.attributes()["axis"]
+        tail = len(lens) - axis - len(view.lens)
+        view = replace(view, lens=view.lens + (1,) * tail, strides=view.strides + (0,) * tail)
+    x.views[ins] = view.expanded(lens)
+
+
+@lowers("squeeze", "unsqueeze", "reshape", "flatten", "reshape_lazy")
+def reshape(x: Lowered, ins: Instruction) -> None:
+    view = x.view(ins.inputs[0])
+    same = view.reshaped(ins.shape.lens)
+    if same is None:
+        same = x.standard(view, ins.origin).reshaped(ins.shape.lens)
+        assert same is not None
+    x.views[ins] = same
+
+
+@lowers("as_shape", "load")
+def other_shape(x: Lowered, ins: Instruction) -> None:
+    """The input's memory, seen as another shape."""
+    view, want = x.standard(x.view(ins.inputs[0]), ins.origin), ins.shape
+    start = view.offset * view.itemsize + ins.op.attributes().get("offset", 0)
+    size = want.numpy_dtype.itemsize
+    x.views[ins] = replace(view, type=want.type, lens=want.lens, strides=want.strides, offset=start // size)
+
+
+@lowers("identity")
+def identity(x: Lowered, ins: Instruction) -> None:
+    x.views[ins] = x.view(ins.inputs[0])
+
+
+@lowers("slice")
+def slice_(x: Lowered, ins: Instruction) -> None:
+    attributes = ins.op.attributes()
+    view = x.view(ins.inputs[0])
+    for axis, start, end in zip(attributes["axes"], attributes["starts"], attributes["ends"], strict=True):
+        n = view.lens[axis]
+        begin, stop = (min(max(p + n if p < 0 else p, 0), n) for p in (start, end))
+        view = view.sliced(axis, begin, max(stop, begin))
+    x.views[ins] = view
+
+
+@lowers("step")
+def step(x: Lowered, ins: Instruction) -> None:
+    view = x.view(ins.inputs[0])
+    for axis, size in zip(ins.op.attributes()["axes"], ins.op.attributes()["steps"], strict=True):
+        view = view.sliced(axis, 0, view.lens[axis], size)
+    x.views[ins] = view
+
+
+@lowers("reverse")
+def reverse(x: Lowered, ins: Instruction) -> None:
+    view = x.view(ins.inputs[0])
+    for axis in ins.op.attributes()["axes"]:
+        view = view.reversed(axis)
+    x.copy(view, x.result(ins), ins.origin)
+
+
+@lowers("contiguous", "layout")
+def contiguous(x: Lowered, ins: Instruction) -> None:
+    """A copy, unless the value lies in the wanted order already."""
+    view, want = x.view(ins.inputs[0]), ins.shape
+    lies = all(n <= 1 or s == w for n, s, w in zip(want.lens, view.strides, want.strides, strict=True))
+    if lies and ins not in x._output_views:
+        x.views[ins] = view
+    else:
+        x.copy(view, x.result(ins), ins.origin)
+
+
+@lowers("concat")
+def concat(x: Lowered, ins: Instruction) -> None:
+    """Nothing where every input was computed in its place, or lies where the others are; else copies."""
+    axis = ins.op.attributes()["axis"]
+    parts = [x.view(i) for i in ins.inputs]
+    joined = None if ins in x.views or ins in x._output_views else _side_by_side(parts, axis)
+    if joined is not None:
+        x.views[ins] = joined
+        return
+    whole, start = x.result(ins), 0
+    for i, part in zip(ins.inputs, parts, strict=True):
+        place = whole.sliced(axis, start, start + part.lens[axis])
+        if x.homes.get(i, (None,))[0] is not ins:
+            x.copy(part, place, ins.origin)
+        start += part.lens[axis]
+
+
+def _side_by_side(parts: list[View], axis: int) -> View | None:
+    """The parts as one view, where they follow each other in one buffer."""
+    first, at = parts[0], parts[0].offset
+    for p in parts:
+        same = (p.buffer, p.strides, p.moves, p.offset) == (first.buffer, first.strides, first.moves, at)
+        if not same or p.buffer.kind != "arena":
+            return None
+        at += p.lens[axis] * p.strides[axis]
+    lens = list(first.lens)
+    lens[axis] = sum(p.lens[axis] for p in parts)
+    return replace(first, lens=tuple(lens))
+
+
+@lowers("pad")
+def pad(x: Lowered, ins: Instruction) -> None:
+    """Fill, then copy the input into the middle; reflect and edge copy slabs, dimension by dimension."""
+    attributes = ins.op.attributes()
+    pads, rank = attributes["pads"], len(ins.shape.lens)
+    view, whole = x.view(ins.inputs[0]), x.result(ins)
+    middle = whole
+    for d in range(rank):
+        before, after = pads[d], pads[rank + d]
+        view = view.sliced(d, max(0, -before), view.lens[d] - max(0, -after))
+        middle = middle.sliced(d, max(0, before), middle.lens[d] - max(0, after))
+    if attributes["mode"] == "constant":
+        fill(x, whole, attributes["value"], ins.origin)
+        x.copy(view, middle, ins.origin)
+        return
+    x.copy(view, middle, ins.origin)
+    grown = middle
+    for d in range(rank):
+        before, after = max(0, pads[d]), max(0, pads[rank + d])
+        grown = _grow(x, grown, d, before, after, attributes["mode"] == "reflect", ins.origin)
+
+
+def _grow(x: Lowered, inner: View, d: int, before: int, after: int, reflect: bool, origin: str) -> View:
+    """Fill `before` and `after` rows round the inner view along d from the rows inside; returns the larger view."""
+    n, step = inner.lens[d], inner.strides[d]
+    lens = tuple(n + before + after if k == d else m for k, m in enumerate(inner.lens))
+    grown = replace(inner, lens=lens, offset=inner.offset - before * step)
+
+    def edge(at: int, count: int) -> View:
+        row = inner.sliced(d, at, at + 1)
+        return row.expanded([count if k == d else m for k, m in enumerate(row.lens)])
+
+    first = inner.sliced(d, 1, before + 1).reversed(d) if reflect else edge(0, before)
+    last = inner.sliced(d, n - 1 - after, n - 1).reversed(d) if reflect else edge(n - 1, after)
+    for rows, at in ((first, 0), (last, before + n)):
+        if rows.lens[d]:
+            x.copy(rows, grown.sliced(d, at, at + rows.lens[d]), origin)
+    return grown
+
+
+def fill(x: Lowered, write: View, value: float, origin: str = "") -> None:
+    """Every element of `write` becomes `value`."""
+    body = Module("fill")
+    literal = body.add_literal(np.array([value]).astype(Shape(write.type).numpy_dtype))
+    body.add_return([literal])
+    x.call(pointwise_call(body, [], write, origin))
+
+
+def channels_last(x: Lowered, view: View, origin: str) -> View:
+    """`view` {N, C, spatial...} where pixels follow each other and channels are innermost; else such a copy."""
+    _, c, *spatial = view.lens
+    pixel = view.strides[-1] if spatial[-1] > 1 else max(c, 1)
+    steps, step = [], pixel
+    for size in reversed(spatial):
+        steps.append(step)
+        step *= size
+    want = (step, 1, *reversed(steps))
+    if all(m <= 1 or s == w for m, s, w in zip(view.lens, view.strides, want, strict=True)) and pixel >= c:
+        return replace(view, strides=want)
+    copy = image(x, view.type, view.lens)
+    x.copy(view, copy, origin)
+    return copy
+
+
+def image(x: Lowered, type: str, lens: Sequence[int]) -> View:
+    """New memory {N, C, spatial...} whose channels are innermost."""
+    return x.temporary(permuted(type, lens, (0, *range(2, len(lens)), 1)))

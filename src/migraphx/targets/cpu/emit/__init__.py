@@ -1,0 +1,1 @@
+"""C++ text: the words of pointwise bodies, kernels and calls of them."""

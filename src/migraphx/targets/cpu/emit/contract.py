@@ -1,0 +1,292 @@
+"""Dots and convolutions with their epilogues: shells round gemm.hpp, conv.hpp and depthwise.hpp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Module
+from migraphx.targets.common.call import Call, Instances, Kernel
+from migraphx.targets.common.views import View, loops
+from migraphx.targets.cpu.emit.body import Scope, load_text, pointers, pointwise_body, store_text
+from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
+
+SHORT = 4  # words, most of an epilogue whose code is written once for every register of a tile
+SIMPLE = frozenset({"abs", "add", "clip", "div", "max", "min", "mul", "neg", "recip", "relu", "sub"})
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What is done to a result in registers, and where it goes.
+
+    `module`: a pointwise body, or None to store the result as it is. `reads`: the views of its parameters, None
+    for the one that stands for the result. Rows of the matrix are the elements of `row_dims` in order, its
+    columns those of `col_dim`; all views have the lens of `write`.
+    """
+
+    module: Module | None
+    reads: tuple[View | None, ...]
+    write: View
+    row_dims: tuple[int, ...]
+    col_dim: int
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return tuple(v for v in self.reads if v is not None)
+
+    @property
+    def words(self) -> list[str]:
+        """The operators of the body."""
+        return [i.name for i in self.module if not i.name.startswith("@")] if self.module else []
+
+
+def accumulator(type: str) -> str:
+    """The C++ type in which products of this type are summed: integers wrap, and wide enough ones wrap alike."""
+    if type in dtypes.INTEGERS:
+        return type + "_t" if type in ("uint32", "int64", "uint64") else "int32_t"
+    return "double" if type == "double" else "float"
+
+
+@dataclass
+class _Numbers:
+    """The numbers of a call from a[first] on, each a constant: stores might change `a` for all a compiler knows."""
+
+    first: int
+    values: list[int] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def bind(self, value: int) -> str:
+        at = self.first + len(self.values)
+        self.values.append(value)
+        self.lines.append(f"const int64_t e{at} = a[{at}];")
+        return f"e{at}"
+
+
+def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[str], list[int]]:
+    """The C++ that defines `epi`, and the numbers it reads from a[number] on.
+
+    Its views are pointers p<first>, p<first + 1>, ...; the last one is written.
+    """
+    numbers = _Numbers(number)
+    setup: list[str] = []
+    scope = Scope()
+    acc_type = cpp_type(COMPUTE_TYPES, epilogue.write.type)
+    names: list[str] = []
+    k = first
+    for position, view in enumerate(epilogue.reads):
+        if view is None:
+            names.append(_sum_text(epilogue, position))
+            continue
+        step, at = _place(view, epilogue, k, numbers, setup)
+        names.append(scope.bind(load_text(k, view.strides[epilogue.col_dim], step, at, "col")))
+        k += 1
+    value = "acc"
+    if epilogue.module is not None:
+        value = pointwise_body(epilogue.module, dict(zip(epilogue.module.parameters, names, strict=True)), scope)
+    else:
+        value = scope.bind(f"mgx::cast<{acc_type}>(acc)")
+    step, at = _place(epilogue.write, epilogue, k, numbers, setup)
+    scope.lines.append(store_text(k, epilogue.write.strides[epilogue.col_dim], step, at, "col", value))
+    short = len(epilogue.words) <= SHORT and SIMPLE.issuperset(epilogue.words)
+    kind = "ShortEpilogue" if short else "Epilogue"
+    lines = [  # inlined always: g++ 12 misaligns the stack of a function that takes vectors of doubles
+        *numbers.lines,
+        f"const auto epi = {kind}{{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {{",
+        *(f"    {line}" for line in (*setup, *scope.lines)),
+        "}};",
+    ]
+    return lines, numbers.values
+
+
+def _sum_text(epilogue: Epilogue, position: int) -> str:
+    """The sums as the body's parameter at `position` takes them: narrow integers are summed in wider ones."""
+    if epilogue.module is None:
+        return "acc"
+    type = [*epilogue.module.parameters.values()][position].shape.type
+    own = cpp_type(COMPUTE_TYPES, type)
+    return "acc" if own == accumulator(type) else f"mgx::cast<{own}>(acc)"
+
+
+def _place(view: View, epilogue: Epilogue, k: int, numbers: _Numbers, setup: list[str]) -> tuple[str, str]:
+    """The texts of a view's step along the columns, where that is neither 0 nor 1, and of its offset at `row`."""
+    step = view.strides[epilogue.col_dim]
+    step_text = "" if step in (0, 1) else numbers.bind(step)
+    nest = loops([view], None, epilogue.row_dims)
+    (strides,) = nest.strides
+    if not any(strides):
+        return step_text, "0"
+    if nest.rank == 1:
+        return step_text, f"row * {numbers.bind(strides[0])}"
+    setup.append(f"int64_t q{k} = row, r{k} = 0;")
+    for d in reversed(range(1, nest.rank)):
+        n = numbers.bind(nest.lens[d])
+        setup.append(f"r{k} += q{k} % {n} * {numbers.bind(strides[d])}; q{k} /= {n};")
+    setup.append(f"r{k} += q{k} * {numbers.bind(strides[0])};")
+    return step_text, f"r{k}"
+
+
+def contract(
+    head: str,
+    scratch: str,
+    header: str,
+    operands: Sequence[View],
+    numbers: Sequence[int],
+    epilogue: Epilogue,
+    label: str,
+    origin: str,
+    instances: Instances | None = None,
+) -> Call:
+    """A call of `head(t, ..., p0, p1, epi, scratch)`."""
+    views = (*operands, *epilogue.views, epilogue.write)
+    lines, more = epilogue_lines(epilogue, len(operands), len(numbers))
+    label = " ".join((label, *epilogue.words))
+    body = "\n    ".join([*pointers(views), *lines, head])
+    text = (
+        f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"
+        f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
+    )
+    kernel = Kernel(text, (header, "access.hpp", "math.hpp"), scratch=True, instances=instances)
+    return Call(kernel, views[:-1], (epilogue.write,), (*numbers, *more), label, origin)
+
+
+def engine(a: View, b: View) -> Instances:
+    """The engine for products of these types: most of a program's code, and the same in all."""
+    types = f"{accumulator(a.type)}, {STORAGE_TYPES[a.type]}, {STORAGE_TYPES[b.type]}"
+    grid = f"void run_grid<{types}>(const Grid&, const Engine<{types}>&, char*)"
+    micro = f"void run_micro<{types}>(int, int, const Micro<{types}>&)"
+    return Instances("gemm.hpp", (grid, micro))
+
+
+def gemm_call(
+    a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, fast: bool, origin: str = ""
+) -> Call:
+    """Rows of `a` times weights packed ahead; sizes: m, n, k, elements between rows. `fast` as in gemm.hpp."""
+    head = f"gemm<{accumulator(a.type)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, p0, p1, epi, scratch, a[4]);"
+    numbers = (*sizes, int(fast))
+    return contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin, engine(a, packed))
+
+
+def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
+    """Batches of a {.., M, K} times b {.., K, N}, both as they lie; at most four batch dimensions."""
+    batch = a.lens[:-2]
+    nest = loops([a, b], None, range(len(batch)))
+    if nest.rank > 4:
+        raise ValueError(f"dot: more than four batch dimensions that cannot be merged: {batch}")
+    pad = 4 - nest.rank
+    steps = [(0,) * pad + s for s in nest.strides]
+    numbers = (
+        a.lens[-2], b.lens[-1], a.lens[-1], *((1,) * pad + nest.lens),
+        *steps[0], a.strides[-2], a.strides[-1], *steps[1], b.strides[-2], b.strides[-1],
+    )  # fmt: skip
+    fill = (
+        "BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], "
+        "{a[13], a[14], a[15], a[16]}, a[17], a[18]}"
+    )
+    head = f"batched_dot<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch);"
+    scratch = f"dot_scratch({fill}, {a.itemsize}, {b.itemsize})"
+    return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin, engine(a, b))
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution's or pooling's geometry, its spatial dimensions padded to three with leading ones."""
+
+    size: tuple[int, ...]  # input
+    out: tuple[int, ...]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    pad: tuple[int, ...]  # before the first element
+
+    @classmethod
+    def of(
+        cls,
+        size: Sequence[int],
+        out: Sequence[int],
+        kernel: Sequence[int],
+        stride: Sequence[int],
+        dilation: Sequence[int],
+        pad: Sequence[int],
+    ) -> Window:
+        lead = 3 - len(size)
+        ones, zeros = (1,) * lead, (0,) * lead
+        return cls(
+            (*ones, *size), (*ones, *out), (*ones, *kernel), (*ones, *stride), (*ones, *dilation),
+            (*zeros, *pad[: len(size)]),
+        )  # fmt: skip
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        return (*self.size, *self.out, *self.kernel, *self.stride, *self.dilation, *self.pad)
+
+
+def window_text(first: int) -> str:
+    """Six braces of three numbers from a[first] on, as Window.numbers gives them."""
+    return ", ".join(f"{{a[{k}], a[{k + 1}], a[{k + 2}]}}" for k in range(first, first + 18, 3))
+
+
+def conv_call(
+    x: View, packed: View, window: Window, group: int, epilogue: Epilogue, fast: bool, origin: str = ""
+) -> Call:
+    """`x` {N, C, spatial...} in channels-last memory; weights packed ahead. `fast` as in gemm.hpp."""
+    n, c, *_ = x.lens
+    oc = epilogue.write.lens[1]
+    numbers = (n, c, oc, group, x.strides[-1], *window.numbers, int(fast))
+    fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
+    head = f"conv<{accumulator(x.type)}>(t, {fill}, p0, p1, epi, scratch, a[23]);"
+    scratch = f"conv_scratch({fill}, {x.itemsize})"
+    return contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin, engine(x, packed))
+
+
+def winograd_call(x: View, packed: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
+    """A 3x3 convolution of stride 1 by Winograd's F(4x4, 3x3); weights transformed and packed ahead."""
+    n, c, *_ = x.lens
+    numbers = (n, c, epilogue.write.lens[1], 1, x.strides[-1], *window.numbers)
+    fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
+    head = f"winograd(t, {fill}, p0, p1, epi, scratch);"
+    scratch, views = f"winograd_scratch({fill})", (x, packed)
+    return contract(head, scratch, "winograd.hpp", views, numbers, epilogue, "convolution", origin, engine(*views))
+
+
+def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
+    """A convolution of each channel with its own filter; `weights` {spatial..., C}."""
+    n, c, *_ = x.lens
+    numbers = (n, c, x.strides[-1], *window.numbers)
+    special = window.stride[2] in (1, 2) and window.dilation[2] == 1 and window.kernel[2] in (3, 5, 7)
+    shape = (window.kernel[2], window.stride[2]) if special else (0, 0)
+    fill = f"Depthwise{{a[0], a[1], a[2], {window_text(3)}}}"
+    head = f"depthwise<{shape[0]}, {shape[1]}>(t, {fill}, p0, p1, epi);"
+    return contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, "depthwise", origin)
+
+
+def pool_call(kind: str, x: View, window: Window, extra: tuple[int, ...], epilogue: Epilogue, origin: str = "") -> Call:
+    """Pooling of `x` {N, C, spatial...} with contiguous channels; `kind` is a struct of pooling.hpp.
+
+    `extra`: padding behind each of three axes, whether padding counts, the order of a norm.
+    """
+    n, c, *_ = x.lens
+    steps = (0,) * (3 - len(x.strides[2:])) + x.strides[2:]
+    numbers = (n, c, x.strides[0], *steps, *window.numbers, *extra)
+    fill = (
+        f"Pool{{a[0], a[1], a[2], {{a[3], a[4], a[5]}}, {window_text(6)}, {{a[24], a[25], a[26]}}, 0, "
+        "a[27] != 0, double(a[28])}"
+    )
+    return contract(
+        f"pool<{kind}>(t, {fill}, p0, epi);", "0", "pooling.hpp", (x,), numbers, epilogue, "pooling", origin
+    )
+
+
+def resize_call(
+    x: View, indices: Sequence[np.ndarray], weights: Sequence[View], epilogue: Epilogue, origin: str = ""
+) -> Call:
+    """Both axes of `x` {N, C, H, W} with contiguous channels; indices and weights {out, taps} of H, then of W."""
+    n, c, *_ = x.lens
+    numbers = (n, c, *epilogue.write.lens[2:], x.strides[0], *x.strides[2:], 0, 0)
+    fill = "Resize{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}"
+    head = f"resize<{indices[0].shape[1]}>(t, {fill}, p0, {{a + a[7], p1}}, {{a + a[8], p2}}, epi);"
+    call = contract(head, "0", "resize.hpp", (x, *weights), numbers, epilogue, "resize", origin)
+    end, (rows, columns) = len(call.numbers), (i.ravel().tolist() for i in indices)
+    return replace(call, numbers=(*numbers[:7], end, end + len(rows), *call.numbers[9:], *rows, *columns))

@@ -1,0 +1,112 @@
+"""Pointwise kernels and copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from migraphx.ir.module import Module
+from migraphx.targets.common.call import Call, Kernel, function
+from migraphx.targets.common.views import Loops, View, loops
+from migraphx.targets.cpu.emit.body import Scope, indented, load_text, pointers, pointwise_body, store_text
+from migraphx.targets.cpu.emit.scalar import NARROW
+
+SHORT_ROW = 8
+PIECE = 2048  # elements of a row that one thread takes at a time: long enough to amortise, short enough to share
+
+
+def pointwise_call(module: Module, reads: Sequence[View], write: View, origin: str = "") -> Call:
+    """One pass over `write.lens`, computing the module's body."""
+
+    def body(names: Sequence[str], scope: Scope) -> str:
+        return pointwise_body(module, dict(zip(module.parameters, names, strict=True)), scope)
+
+    words = [i.name for i in module if not i.name.startswith("@")]
+    return _call(body, reads, write, " ".join(words), origin)
+
+
+def copy_call(read: View, write: View, origin: str = "") -> Call:
+    """Copy one view into another of equal lens and type; narrow types as the bits that they are."""
+    read, write = (replace(v, type=f"uint{8 * v.itemsize}") if v.type in NARROW else v for v in (read, write))
+    if _three_planes(read, write):
+        return _interleave_call(read, write, origin)
+    return _call(lambda names, scope: names[0], [read], write, "copy", origin)
+
+
+def _three_planes(read: View, write: View) -> bool:
+    """Whether this is an image of three planes that becomes one of pixels, as interleave.hpp has it."""
+    nest = loops((read, write), lead=0)
+    planes, pixels = nest.lens[-2:] if nest.rank > 1 else (0, 0)
+    return (
+        planes == 3 and nest.rank <= 3 and pixels >= SHORT_ROW and read.itemsize == 4
+        and nest.strides[0][-1] == 1 and nest.strides[1][-2:] == (1, 3)
+    )  # fmt: skip
+
+
+def _interleave_call(read: View, write: View, origin: str) -> Call:
+    nest = loops((read, write), lead=0)
+    images, (x_image, y_image) = (nest.lens[0], [s[0] for s in nest.strides]) if nest.rank == 3 else (1, (0, 0))
+    sizes = (images, nest.lens[-1], x_image, nest.strides[0][-2], y_image)
+    line = (
+        "interleave(t, Interleave{a[0], a[1], a[2], a[3], a[4]}, reinterpret_cast<const uint32_t*>(p[0]), "
+        "reinterpret_cast<uint32_t*>(p[1]));"
+    )
+    kernel = Kernel("// copy of three planes\n" + function([line]), ("interleave.hpp",))
+    return Call(kernel, (read,), (write,), sizes, "copy", origin)
+
+
+def _call(
+    body: Callable[[Sequence[str], Scope], str], reads: Sequence[View], write: View, label: str, origin: str
+) -> Call:
+    views = (*reads, write)
+    nest = loops(views, lead=_lead(views))
+    return Call(_kernel(body, views, nest, label), tuple(reads), (write,), numbers(nest), label, origin)
+
+
+def _lead(views: Sequence[View]) -> int:
+    """The view that is walked in memory order: the one written, unless its rows are shorter than a vector
+    and an input has long ones (an image whose channels become the innermost dimension)."""
+    written = len(views) - 1
+    length = [loops(views, lead=k).lens[-1] for k in (written, 0)]
+    return 0 if length[0] < SHORT_ROW <= length[1] else written
+
+
+def numbers(nest: Loops) -> tuple[int, ...]:
+    """A loop nest as kernels read it: lens, then each view's strides."""
+    return (*nest.lens, *(s for strides in nest.strides for s in strides))
+
+
+def _kernel(body: Callable[[Sequence[str], Scope], str], views: Sequence[View], nest: Loops, label: str) -> Kernel:
+    rank, count = nest.rank, len(views)
+    row, scope = Scope(), Scope()
+    names = []
+    for k, strides in enumerate(nest.strides[:-1]):
+        text = load_text(k, strides[-1], f"s{k}", f"o[{k}]", "i")
+        if strides[-1] == 0:
+            row.count, name = row.count + 1, f"c{k}"
+            row.lines.append(f"const auto {name} = {text};")
+            names.append(name)
+        else:
+            names.append(scope.bind(text))
+    result = body(names, scope)
+    last = count - 1
+    scope.lines.append(store_text(last, nest.strides[-1][-1], f"s{last}", f"o[{last}]", "i", result))
+    steps = [
+        f"const int64_t s{k} = a[{rank * (2 + k) - 1}];" for k, s in enumerate(nest.strides) if s[-1] not in (0, 1)
+    ]
+    return Kernel(
+        f"// {label}\n"
+        + function(
+            [
+                *pointers(views),
+                *steps,
+                f"for_rows<{rank}, {count}>(t, a, {PIECE}, [&](const int64_t* o, int64_t begin, int64_t end) {{",
+                *(f"    {line}" for line in row.lines),
+                "    for_lanes(begin, end, [&](int64_t i, auto n) {",
+                "        " + indented(scope.lines, 2),
+                "    });",
+                "});",
+            ]
+        ),
+        ("loops.hpp", "math.hpp"),
+    )

@@ -1,0 +1,245 @@
+"""Operators that compute: pointwise, reductions, dots, convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import operation
+from migraphx.ir.shape import Shape, permuted
+from migraphx.targets.common.lower_views import channels_last, fill
+from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.views import View, loops
+from migraphx.targets.cpu.emit.contract import (
+    Epilogue,
+    Window,
+    conv_call,
+    depthwise_call,
+    dot_call,
+    gemm_call,
+    winograd_call,
+)
+from migraphx.targets.cpu.emit.pointwise import pointwise_call
+from migraphx.targets.cpu.emit.reduce import reduce_call
+from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
+from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd, panel
+from migraphx.targets.cpu.toolchain import amx, bf16_words
+
+MANY_ROWS = {"half": 8, "bf16": 32}
+AMX_LEAST_DEPTH = 64  # of amx.hpp
+
+
+@lowers("pointwise")
+def pointwise(x: Lowered, ins: Instruction) -> None:
+    x.call(pointwise_call(ins.modules[0], x.reads(ins), x.result(ins), ins.origin))
+
+
+@lowers("fused_reduce")
+def fused_reduce(x: Lowered, ins: Instruction) -> None:
+    axes = ins.op.attributes()["axes"]
+    (module,) = ins.modules
+    reads, write = x.reads(ins), x.result(ins)
+    for body, of, to, over in _in_two_steps(x, module, axes, reads, write):
+        x.call(reduce_call(body, over, of, to, ins.origin))
+
+
+STEP_ELEMENTS = 1 << 16  # from so many elements on a reduction of columns is shared by rows
+STEP_LINES = 8
+
+
+def _in_two_steps(
+    x: Lowered, module: Module, axes: Sequence[int], reads: Sequence[View], write: View
+) -> Iterator[tuple[Module, Sequence[View], View, Sequence[int]]]:
+    """Bodies, what they read and write, and their axes.
+
+    One reduction over the pixels of a channels-last image is one of its lines, then one of the lines' results: its
+    threads take lines, as those did that wrote the image, and few channels occupy them all.
+    """
+    words = [i for i in module if not i.name.startswith("@")]
+    view, long = reads[0], [a for a in axes if reads[0].lens[a] > 1]
+    along = min((view.strides[a] for a in long), default=0)
+    across = min((s for d, s in enumerate(view.strides) if d not in axes and view.lens[d] > 1), default=0)
+    outer = max(long, key=lambda a: view.strides[a], default=0)
+    suits = len(words) == 1 and len(long) > 1 and across == 1 < along and view.type in ("float", "double")
+    if not (suits and view.elements >= STEP_ELEMENTS and view.lens[outer] >= STEP_LINES):
+        yield module, reads, write, axes
+        return
+    name, inner = words[0].name, tuple(a for a in axes if a != outer)
+    lens = tuple(1 if a in inner else n for a, n in enumerate(view.lens))
+    order = tuple(sorted(range(len(lens)), key=lambda d: -view.strides[d]))
+    lines = x.temporary(permuted(view.type, lens, order))
+    yield _reduction(name, view, inner), reads, lines, inner
+    yield _reduction(name, lines, (outer,)), (lines,), write, (outer,)
+
+
+def _reduction(name: str, view: View, axes: Sequence[int]) -> Module:
+    body = Module(name)
+    value = body.add_parameter("x0", Shape(view.type, view.lens))
+    body.add_return([body.add_instruction(operation(name, axes=tuple(axes)), [value])])
+    return body
+
+
+@lowers("group")
+def group(x: Lowered, ins: Instruction) -> None:
+    """A dot or convolution with its epilogue."""
+    (module,) = ins.modules
+    anchor, finish = (i for i in module if not i.name.startswith("@"))
+    outer = dict(zip(module.parameters.values(), ins.inputs, strict=True))
+    write = x.result(ins)
+    reads = tuple(None if i is anchor else x.view(outer[i]) for i in finish.inputs)
+    operands = [outer[i] for i in anchor.inputs]
+    CONTRACTIONS[anchor.name](x, anchor, operands, finish.modules[0], reads, write, ins.origin)
+
+
+@lowers("dot")
+def dot(x: Lowered, ins: Instruction) -> None:
+    any_dot(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+
+
+@lowers("convolution")
+def convolution(x: Lowered, ins: Instruction) -> None:
+    any_convolution(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+
+
+def any_dot(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    rank = len(write.lens)
+    epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
+    a, constant = x.view(operands[0]), x.constant(operands[1])
+    matrix = None if constant is None else shared_matrix(constant[0])
+    if matrix is not None:
+        if a.type == "bf16" and bf16_words():
+            word_dot(x, a, matrix, epilogue, "dot", origin)
+            return
+        rows, name = loops([a], None, range(rank - 1)), "dot"
+        if rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
+            k, n = matrix.shape
+            if widens(a, rows.lens[0]) and not (x.fast_math and splits(a, k, 1)):
+                a, name = as_floats(x, a, origin), "float dot"
+                rows = loops([a], None, range(rank - 1))
+            key = x.identity(matrix), name  # the same for any number of batches
+            packed = x.packed(key, lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False)))
+            sizes = (rows.lens[0], n, k, rows.strides[0][0])
+            x.call(gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
+            return
+    x.call(dot_call(a, x.view(operands[1]), epilogue, origin))
+
+
+def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
+    """The matrix {K, N} that all batches of a dot have of weights {.., K, N}; None where they differ or are none."""
+    batches = weights.shape[:-2]
+    shared = all(n == 1 or (n and s == 0) for n, s in zip(batches, weights.strides[:-2], strict=True))
+    return weights[(0,) * len(batches)] if shared else None
+
+
+def widens(view: View, rows: int) -> bool:
+    """Whether narrow floats become floats first, which are quicker to multiply, from so many rows on."""
+    return view.type in MANY_ROWS and rows >= MANY_ROWS[view.type]
+
+
+def splits(view: View, depth: int, group: int) -> bool:
+    """Whether amx.hpp takes many rows of half as they are."""
+    return view.type == "half" and depth >= AMX_LEAST_DEPTH and group == 1 and amx()
+
+
+def as_floats(x: Lowered, view: View, origin: str) -> View:
+    """A copy, in the same order: what is read many times is widened once."""
+    order = sorted(range(len(view.lens)), key=lambda d: -view.strides[d])
+    wide = x.temporary(permuted("float", view.lens, order))
+    x.convert(view, wide, origin)
+    return wide
+
+
+def any_convolution(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    attributes = anchor.op.attributes()
+    rank = len(write.lens)
+    source = channels_last(x, x.view(operands[0]), origin)
+    weights = operands[1].shape.lens
+    constant = x.constant(operands[1])
+    epilogue = Epilogue(module, reads, write, (0, *range(2, rank)), 1)
+    window = Window.of(
+        source.lens[2:],
+        write.lens[2:],
+        weights[2:],
+        attributes["stride"],
+        attributes["dilation"],
+        attributes["padding"],
+    )
+    n_groups = attributes["group"]
+    if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
+        x.call(depthwise_call(source, _depthwise_weights(x, operands[1], origin), window, epilogue, origin))
+        return
+    if constant is not None and source.type == "bf16" and bf16_words() and whole_words(constant[0], n_groups):
+        word_convolution(x, source, *constant, attributes, epilogue, "convolution", origin)
+        return
+    depth = int(np.prod(weights[1:]))
+    many = widens(source, source.lens[0] * int(np.prod(window.out)))
+    if many and constant is not None and not (x.fast_math and splits(source, depth, n_groups)):
+        source = channels_last(x, as_floats(x, source, origin), origin)
+        constant = constant[0].astype(np.float32), (*constant[1], "float")
+    if constant is None:
+        packed = packed_at_run_time(x, split(x.view(operands[1]), 0, weights[0] // n_groups), origin)
+        x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
+    elif x.fast_math and _suits_winograd(source, constant[0], window, n_groups):
+        value, key = constant
+        transformed = x.packed((*key, "winograd"), lambda: pack_winograd(value))
+        x.call(winograd_call(source, transformed, window, epilogue, origin))
+    else:
+        value, key = constant
+        packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups))
+        x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
+
+
+def _depthwise_weights(x: Lowered, weights: Instruction, origin: str) -> View:
+    """{spatial..., C}."""
+    constant = x.constant(weights)
+    if constant is not None:
+        value, key = constant
+        return x.packed((*key, "depthwise"), lambda: pack_depthwise(value))
+    view = x.view(weights).sliced(1, 0, 1)
+    return x.standard(view.transposed((*range(2, len(view.lens)), 0, 1)), origin)
+
+
+def split(view: View, d: int, inner: int) -> View:
+    """Dimension d as two, the inner one of this length."""
+    lens = (*view.lens[:d], view.lens[d] // inner, inner, *view.lens[d + 1 :])
+    return replace(view, lens=lens, strides=(*view.strides[:d], view.strides[d] * inner, *view.strides[d:]))
+
+
+def packed_at_run_time(x: Lowered, weights: View, origin: str) -> View:
+    """Weights {group, OC / group, IC / group, spatial...} that are not constant, packed as pack_conv does."""
+    group, ocg, icg, *kernel = weights.lens
+    nr, rank = panel(), len(weights.lens)
+    whole, panels = ocg // nr, -(-ocg // nr)
+    out = x.temporary(Shape(weights.type, (group, panels, *kernel, icg, nr)))
+    if whole < panels:
+        fill(x, out, 0, origin)
+        last = weights.sliced(1, whole * nr, ocg)
+        last = split(last, 1, ocg - whole * nr).transposed((0, 1, *range(4, rank + 1), 3, 2))
+        place = out.sliced(1, whole, panels).sliced(rank, 0, ocg - whole * nr)
+        x.copy(last, place, origin)
+    if whole:
+        panels_of = split(weights.sliced(1, 0, whole * nr), 1, nr)
+        x.copy(panels_of.transposed((0, 1, *range(4, rank + 1), 3, 2)), out.sliced(1, 0, whole), origin)
+    return out
+
+
+def _suits_winograd(x: View, weights: np.ndarray, window: Window, group: int) -> bool:
+    """Whether winograd.hpp can take it and is expected to beat conv.hpp: its winograd_wins, and finite weights."""
+    plain = window.kernel == (1, 3, 3) and window.stride == window.dilation == (1, 1, 1)
+    plain = plain and window.pad[0] == 0 and window.size[0] == window.out[0] and group == 1 and x.type == "float"
+    oc, ic, *_ = weights.shape
+    tiles = x.lens[0] * window.out[0] * -(-window.out[1] // 4) * -(-window.out[2] // 4)
+    return plain and tiles >= 16 and ic >= 16 and oc >= 16 and bool(np.isfinite(weights).all())
+
+
+CONTRACTIONS = {"dot": any_dot, "convolution": any_convolution}

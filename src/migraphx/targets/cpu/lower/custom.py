@@ -1,0 +1,55 @@
+"""Users' operators, whose C++ body is called on parts of the output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from migraphx.ir.module import Instruction
+from migraphx.ops.custom import CustomOperation
+from migraphx.targets.common.call import Call, Kernel, function
+from migraphx.targets.common.lowering import CUSTOM, Lowered, lowers
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, constant_text
+
+
+@lowers(CUSTOM)
+def custom(x: Lowered, ins: Instruction) -> None:
+    op = ins.op
+    assert isinstance(op, CustomOperation)
+    reads = tuple(x.standard(v, ins.origin) for v in x.reads(ins))
+    x.row_major(ins, lambda out: x.call(_call(op, reads, out, ins.origin)))
+
+
+def _call(op: CustomOperation, reads: tuple[View, ...], out: View, origin: str) -> Call:
+    names = [*(f"in{k}" for k in range(len(reads))), "out"]
+    lines, at = [], 0
+    for k, (name, view) in enumerate(zip(names, (*reads, out), strict=True)):
+        type = STORAGE_TYPES[view.type] if name == "out" else f"const {STORAGE_TYPES[view.type]}"
+        lines.append(f"[[maybe_unused]] {type}* const {name} = reinterpret_cast<{type}*>(p[{k}]);")
+        lines.append(f"[[maybe_unused]] const int64_t* const {name}_lens = a + {at};")
+        at += len(view.lens)
+    lines += [_constant(op, key, value) for key, value in op.attributes().items()]
+    lines.append(f"const Range mine = t.share(a[{at}], 64);")
+    lines.append("[[maybe_unused]] const int64_t begin = mine.begin, end = mine.end;")
+    lines.append("{\n" + op.cpp.replace("$", "$$") + "\n}")
+    numbers = (*(n for v in (*reads, out) for n in v.lens), out.elements)
+    kernel = Kernel(f"// {op.name}\n" + function(lines), ("vec.hpp", *op.includes))
+    return Call(kernel, reads, (out,), numbers, op.name, origin)
+
+
+def _constant(op: CustomOperation, key: str, value: Any) -> str:
+    """An attribute as a C++ constant of its name."""
+    if isinstance(value, bool):
+        text = f"const bool {key} = {str(value).lower()};"
+    elif isinstance(value, int):
+        text = f"const int64_t {key} = {constant_text(value)};"
+    elif isinstance(value, float):
+        text = f"const double {key} = {constant_text(value)};"
+    elif isinstance(value, str):
+        octal = "".join(f"\\{byte:03o}" for byte in value.encode())  # a file may bring it: it must not end the literal
+        text = f'const char* const {key} = "{octal}";'
+    elif isinstance(value, tuple) and all(isinstance(v, int) for v in value):
+        text = f"const int64_t {key}[] = {{{', '.join(map(str, value)) or '0'}}};"
+    else:
+        raise ValueError(f"{op.name}: the C++ body cannot have the attribute {key}={value!r}")
+    return "[[maybe_unused]] " + text.replace("$", "$$")

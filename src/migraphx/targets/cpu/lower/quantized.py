@@ -1,0 +1,171 @@
+"""Narrow types: products of 8-bit integers, bits seen as another type, two numbers a byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.shape import Shape
+from migraphx.ops.quantize import UnpackInt4
+from migraphx.targets.common.lowering import Lowered, UnsupportedOperator, lowers
+from migraphx.targets.common.views import View, loops
+from migraphx.targets.cpu.emit.contract import Epilogue
+from migraphx.targets.cpu.emit.pointwise import pointwise_call
+from migraphx.targets.cpu.emit.quantized import int4_gemm_call
+from migraphx.targets.cpu.lower.contractions import CONTRACTIONS, any_convolution, any_dot, shared_matrix
+from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
+from migraphx.targets.cpu.pack import pack_dot, pack_int4_panels
+
+# ---- products -------------------------------------------------------------------------------------------------------
+
+
+@lowers("quant_dot")
+def quant_dot(x: Lowered, ins: Instruction) -> None:
+    any_quant_dot(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+
+
+@lowers("quant_convolution")
+def quant_convolution(x: Lowered, ins: Instruction) -> None:
+    any_quant_convolution(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+
+
+def any_quant_dot(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    """By quant.hpp where the weights are constant int8, else as a dot of wider integers."""
+    a, constant, rank = x.view(operands[0]), x.constant(operands[1]), len(write.lens)
+    matrix = None if constant is None else shared_matrix(constant[0])
+    if matrix is None or matrix.dtype != np.int8:
+        any_dot(x, anchor, operands, module, reads, write, origin)
+        return
+    epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
+    word_dot(x, a, matrix, epilogue, "quant_dot", origin)
+
+
+def any_quant_convolution(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    """By quant.hpp where the weights are constant int8 and groups are of whole quads, else in wider integers."""
+    constant, attributes = x.constant(operands[1]), anchor.op.attributes()
+    if constant is None or constant[0].dtype != np.int8 or not whole_words(constant[0], attributes["group"]):
+        any_convolution(x, anchor, operands, module, reads, write, origin)
+        return
+    epilogue = Epilogue(module, reads, write, (0, *range(2, len(write.lens))), 1)
+    word_convolution(x, x.view(operands[0]), *constant, attributes, epilogue, "quant_convolution", origin)
+
+
+@lowers("dot_int4")
+def dot_int4(x: Lowered, ins: Instruction) -> None:
+    any_dot_int4(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
+
+
+def any_dot_int4(
+    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
+    reads: tuple[View | None, ...], write: View, origin: str,
+) -> None:  # fmt: skip
+    a, rank = x.view(operands[0]), len(write.lens)
+    constants = [c for i in operands[1:] if (c := x.constant(i)) is not None]
+    if len(constants) < len(operands) - 1:
+        raise UnsupportedOperator(f"dot_int4 -> {anchor.shape}: weights and scales must be constants ({origin})")
+    codes, scales, *zeros = constants
+    rows = loops([a], None, range(rank - 1))
+    if rows.rank > 1 or a.strides[-1] != 1:
+        a = x.standard(a, origin)
+        rows = loops([a], None, range(rank - 1))
+    unpacked = UnpackInt4(axis=0).compute
+    packed = (
+        x.packed((*codes[1], "int4"), lambda: pack_int4_panels(unpacked(codes[0]))),
+        *(x.packed((*key, "dot"), lambda of=value: pack_dot(of)) for value, key in (scales, *zeros)),
+    )
+    k, n = a.lens[-1], write.lens[-1]
+    sizes = (rows.lens[0], n, k, rows.strides[0][0], k // scales[0].shape[0])
+    epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
+    x.call(int4_gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
+
+
+CONTRACTIONS["dot_int4"] = any_dot_int4
+CONTRACTIONS["quant_dot"] = any_quant_dot
+CONTRACTIONS["quant_convolution"] = any_quant_convolution
+
+
+# ---- the same bits as another type, two numbers a byte --------------------------------------------------------------
+
+Body = Callable[..., Instruction]
+
+
+@lowers("bit_cast")
+def bit_cast(x: Lowered, ins: Instruction) -> None:
+    x.views[ins] = replace(x.view(ins.inputs[0]), type=ins.shape.type)
+
+
+def apply(x: Lowered, body: Body, reads: Sequence[View], write: View, origin: str) -> None:
+    """One pointwise kernel whose body is written on a builder."""
+    module = Module("packing")
+    b = Builder(module)
+    inputs = [module.add_parameter(f"x{n}", Shape(v.type, (1,))) for n, v in enumerate(reads)]
+    module.add_return([body(b, *inputs)])
+    x.call(pointwise_call(module, reads, write, origin))
+
+
+def halves(view: View, axis: int) -> tuple[View, View]:
+    """Its even and its odd elements along an axis."""
+    axis %= len(view.lens)
+    return view.sliced(axis, 0, view.lens[axis], 2), view.sliced(axis, 1, view.lens[axis], 2)
+
+
+def joined(b: Builder, low: Instruction, high: Instruction) -> Instruction:
+    """A byte of two 4-bit codes."""
+    low, high = (b.bitwise_and(v, b.full(15, v)) for v in (low, high))
+    return b.bitwise_or(low, b.mul(high, b.full(16, high)))
+
+
+@lowers("pack_int4")
+def pack_int4(x: Lowered, ins: Instruction) -> None:
+    low, high = dtypes.limits("int4" if ins.shape.type == "int8" else "uint4")
+
+    def body(b: Builder, *pair: Instruction) -> Instruction:
+        codes = (b.cast(b.min(b.max(v, b.full(low, v)), b.full(high, v)), "uint8") for v in pair)
+        return b.cast(joined(b, *codes), ins.shape.type)
+
+    apply(x, body, halves(x.view(ins.inputs[0]), ins.op.attributes()["axis"]), x.result(ins), ins.origin)
+
+
+@lowers("unpack_int4")
+def unpack_int4(x: Lowered, ins: Instruction) -> None:
+    """A 4-bit type's conversion drops the high bits, and extends the sign of what is left."""
+    narrow = "int4" if ins.shape.type == "int8" else "uint4"
+    packed = replace(x.view(ins.inputs[0]), type="uint8")
+    low, high = halves(x.result(ins), ins.op.attributes()["axis"])
+    apply(x, lambda b, v: b.cast(b.cast(v, narrow), ins.shape.type), [packed], low, ins.origin)
+    apply(x, lambda b, v: b.cast(b.cast(_upper(b, v), narrow), ins.shape.type), [packed], high, ins.origin)
+
+
+def _upper(b: Builder, byte: Instruction) -> Instruction:
+    return b.div(byte, b.full(16, byte))
+
+
+@lowers("pack_fp4")
+def pack_fp4(x: Lowered, ins: Instruction) -> None:
+    source = x.view(ins.inputs[0])
+    narrow = x.temporary(Shape("fp4e2m1fn", source.lens))
+    x.convert(source, narrow, ins.origin)
+    codes = replace(narrow, type="uint8")
+    bytes = replace(x.result(ins), type="uint8")
+    apply(x, joined, halves(codes, ins.op.attributes()["axis"]), bytes, ins.origin)
+
+
+@lowers("unpack_fp4")
+def unpack_fp4(x: Lowered, ins: Instruction) -> None:
+    packed, axis = replace(x.view(ins.inputs[0]), type="uint8"), ins.op.attributes()["axis"]
+    codes = x.temporary(Shape("uint8", ins.shape.lens))
+    low, high = halves(codes, axis)
+    apply(x, lambda b, v: b.bitwise_and(v, b.full(15, v)), [packed], low, ins.origin)
+    apply(x, _upper, [packed], high, ins.origin)
+    x.convert(replace(codes, type="fp4e2m1fn"), x.result(ins), ins.origin)

@@ -1,0 +1,102 @@
+"""Regions of interest, boxes that overlap, windows as rows, determinants."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.ops.vision import Im2col, NonMaxSuppression, RoiAlign
+from migraphx.targets.common.lower_views import fill
+from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit.scalar import constant_text
+from migraphx.targets.cpu.lower.indexing import described, simple_call
+
+
+@lowers("roialign")
+def roialign(x: Lowered, ins: Instruction) -> None:
+    op = ins.op
+    assert isinstance(op, RoiAlign)
+    data, rois, images = (x.standard(v, ins.origin) for v in x.reads(ins))
+    check = x.check(f"{described(ins)}: the image of a region is not one of {data.lens[0]}")
+    x.check(f"{described(ins)}: the samples of a bin of a region, or NaN, are more than {op.MOST_SAMPLES}")  # check + 1
+    numbers = (rois.lens[0], *data.lens, op.output_height, op.output_width, op.sampling_ratio, check, op.MOST_SAMPLES)
+    half, largest = op.coordinate_transformation_mode == "half_pixel", op.mode == "max"
+    flags = f"{constant_text(op.spatial_scale)}, {str(half).lower()}, {str(largest).lower()}"
+    fields = ", ".join(f"a[{k}]" for k in range(len(numbers)))
+    head = f"roi_align(t, RoiAlign{{{fields}, {flags}}}, p0, p1, p2, p3, p4);"
+
+    def write(out: View) -> None:
+        reads, writes = (data, rois, images), (out, x.status)
+        x.call(simple_call(head, reads, writes, numbers, ins.name, ins.origin, "regions.hpp"))
+
+    x.row_major(ins, write)
+
+
+@lowers("nonmaxsuppression")
+def non_max_suppression(x: Lowered, ins: Instruction) -> None:
+    """With as many rows as there may be: where the rows are those found, it runs on the host."""
+    op = ins.op
+    assert isinstance(op, NonMaxSuppression)
+    reads = [x.standard(v, ins.origin) for v in x.reads(ins)]
+    numbers = reads[1].lens
+    fields = f"a[0], a[1], a[2], {str(op.center_point_box).lower()}"
+    head = f"suppress(t, Suppression{{{fields}}}, p0, p1, p2, p3, p4, p5, scratch);"
+
+    def write(out: View) -> None:
+        scratch = "a[2] * int64_t(sizeof(regions::Box))"
+        x.call(simple_call(head, reads, (out,), numbers, ins.name, ins.origin, "regions.hpp", scratch))
+
+    x.row_major(ins, write)
+
+
+@lowers("im2col")
+def im2col(x: Lowered, ins: Instruction) -> None:
+    """Copies of the padded image: one view holds all windows, as the steps between them are regular."""
+    op = ins.op
+    assert isinstance(op, Im2col)
+    view, kernel = x.view(ins.inputs[0]), ins.inputs[1].shape.lens[2:]
+    before, behind = op.sides(view.lens[2:])
+    lens = (*view.lens[:2], *(n + b + e for n, b, e in zip(view.lens[2:], before, behind, strict=True)))
+    source = view
+    if any((*before, *behind)):
+        source = x.temporary(Shape(view.type, lens))
+        fill(x, source, 0, ins.origin)
+        middle = source
+        for d, (b, n) in enumerate(zip(before, view.lens[2:], strict=True), 2):
+            middle = middle.sliced(d, b, b + n)
+        x.copy(view, middle, ins.origin)
+    out = op.out_lens(view.lens[2:], kernel)
+    steps = source.strides[2:]
+    all_windows = replace(
+        source,
+        lens=(*out, view.lens[1], *kernel),
+        strides=(
+            *(s * step for s, step in zip(steps, op.stride, strict=True)),
+            source.strides[1],
+            *(s * d for s, d in zip(steps, op.dilation, strict=True)),
+        ),
+    )
+    x.row_major(ins, lambda rows: x.copy(all_windows, _apart(rows, all_windows.lens), ins.origin))
+
+
+def _apart(rows: View, lens: tuple[int, ...]) -> View:
+    """{positions, columns} as the dimensions that they are made of."""
+    seen = rows.reshaped(lens)
+    assert seen is not None and math.prod(lens) == rows.elements
+    return seen
+
+
+@lowers("det")
+def det(x: Lowered, ins: Instruction) -> None:
+    view = x.standard(x.view(ins.inputs[0]), ins.origin)
+    n = view.lens[-1]
+    numbers, head = (math.prod(view.lens[:-2]), n), "det(t, a[0], a[1], p0, p1, scratch);"
+
+    def write(out: View) -> None:
+        scratch = "a[1] * a[1] * int64_t(sizeof(double))"
+        x.call(simple_call(head, (view,), (out,), numbers, "det", ins.origin, "linalg.hpp", scratch))
+
+    x.row_major(ins, write)

@@ -1,0 +1,87 @@
+"""Resampling, axis by axis or both axes of an image at once, and normalisation over channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.ops.vision import Resize
+from migraphx.targets.common.lower_views import channels_last
+from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit.contract import Epilogue, resize_call
+from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, constant_text
+from migraphx.targets.cpu.lower.indexing import around, simple_call
+
+IMAGES = ("float", "half", "bf16")
+Taps = tuple[np.ndarray, np.ndarray]
+"""Indices {taps, out} along an axis and their weights."""
+
+
+@lowers("resize")
+def resize(x: Lowered, ins: Instruction) -> None:
+    op = ins.op
+    assert isinstance(op, Resize)
+    view = x.view(ins.inputs[0])
+    taps = {d: t for d in range(len(view.lens)) if (t := op.taps(view.lens, d)) is not None}
+    if not taps:
+        x.copy(view, x.result(ins), ins.origin)
+    elif len(view.lens) == 4 and [*taps] == [2, 3] and view.type in IMAGES:
+        source, write = channels_last(x, view, ins.origin), x.result(ins)
+        indices, weights = zip(*(_samples(x, ins, d, t, view.type) for d, t in taps.items()), strict=True)
+        epilogue = Epilogue(None, (None,), write, (0, 2, 3), 1)
+        x.call(resize_call(source, indices, weights, epilogue, ins.origin))
+    else:
+        _axis_by_axis(x, ins, view, taps)
+
+
+def _samples(x: Lowered, ins: Instruction, axis: int, taps: Taps, type: str) -> tuple[np.ndarray, View]:
+    """Indices and weights along an axis, each {out, taps}."""
+    wide = np.float64 if type == "double" else np.float32
+    key = ("resize", ins.op, ins.inputs[0].shape.lens, axis, wide)
+    return taps[0].T, x.packed(key, lambda: np.ascontiguousarray(taps[1].T, wide))
+
+
+def _axis_by_axis(x: Lowered, ins: Instruction, view: View, taps: Mapping[int, Taps]) -> None:
+    """One kernel an axis, in the order of memory; sums in between are not rounded to the element's type."""
+    order = ins.shape.permutation  # as the result lies
+    source = x.standard(view.transposed(order), ins.origin)
+    nearest = ins.op.attributes()["mode"] == "nearest"
+    between = source.type if nearest else COMPUTE_TYPES[source.type]
+    result = x.result(ins).transposed(order)
+    for n, axis in enumerate(taps):
+        at, last = order.index(axis), n + 1 == len(taps)
+        lens = (*source.lens[:at], ins.shape.lens[axis], *source.lens[at + 1 :])
+        write = result if last and result.standard else x.temporary(Shape(view.type if last else between, lens))
+        index, weight = _samples(x, ins, axis, taps[axis], view.type)
+        outer, length, inner = around(source.lens, at)
+        numbers = (outer, length, lens[at], inner, *index.ravel())
+        head = f"resample<{index.shape[1]}>(t, Resample{{a[0], a[1], a[2], a[3]}}, p0, a + 4, p1, p2);"
+        x.call(simple_call(head, (source, weight), (write,), numbers, "resize", ins.origin, "resize.hpp"))
+        source = write
+    if source.buffer is not result.buffer:
+        x.copy(source, result, ins.origin)
+
+
+@lowers("lrn")
+def lrn(x: Lowered, ins: Instruction) -> None:
+    view, attributes = x.view(ins.inputs[0]), ins.op.attributes()
+    n, c, *spatial = view.lens
+    flat = view if spatial else replace(view, lens=(n, c, 1), strides=(*view.strides, view.strides[0]))
+    source = channels_last(x, flat, ins.origin)
+    pixels = n * math.prod(spatial)
+    order = (0, *range(2, len(view.lens)), 1)
+    result = x.result(ins).transposed(order)
+    write = result if result.standard else x.temporary(Shape(view.type, result.lens))
+    numbers = (pixels, c, source.strides[-1], attributes["size"])
+    constants = ", ".join(constant_text(attributes[name]) for name in ("alpha", "beta", "bias"))
+    head = f"lrn<{COMPUTE_TYPES[view.type]}>(t, Lrn{{a[0], a[1], a[2], a[3], {constants}}}, p0, p1, scratch);"
+    scratch = "lrn_scratch(a[1], a[3])"
+    x.call(simple_call(head, (source,), (write,), numbers, "lrn", ins.origin, "lrn.hpp", scratch))
+    if write is not result:
+        x.copy(write, result, ins.origin)

@@ -1,0 +1,80 @@
+"""Operators that write at indices, and the rarer ones that read at them."""
+
+from __future__ import annotations
+
+import math
+
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.ops.indexing import Scatter, ScatterNd
+from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.lower.indexing import around, described, simple_call
+
+HOWS = {"none": "JoinReplace", "add": "JoinAdd", "mul": "JoinMul", "min": "JoinMin", "max": "JoinMax"}
+WIDER = {"half": "float", "bf16": "float"}  # what updates are summed in, to be rounded once
+
+
+def out_of_range(ins: Instruction, lens: tuple[int, ...]) -> str:
+    return f"{described(ins)}: an index is out of range for lens {{{', '.join(map(str, lens))}}}"
+
+
+@lowers(*(f"scatter_{how}" for how in HOWS), *(f"scatternd_{how}" for how in HOWS))
+def scatter(x: Lowered, ins: Instruction) -> None:
+    """Copies the data, then joins the updates."""
+    op = ins.op
+    assert isinstance(op, (Scatter, ScatterNd))
+    data = x.view(ins.inputs[0])
+    indices, updates = (x.standard(x.view(i), ins.origin) for i in ins.inputs[1:])
+    type = data.type if op.how == "none" else WIDER.get(data.type, data.type)
+
+    def write(out: View) -> None:
+        made = out if type == out.type else x.temporary(Shape(type, out.lens))
+        x.convert(data, made, ins.origin)
+        if isinstance(op, Scatter):
+            axis = op.axis % len(data.lens)
+            message = f"{described(ins)}: an index is out of range for a length of {data.lens[axis]}"
+            numbers = (len(data.lens), axis, data.lens[axis], x.check(message), *indices.lens, *made.strides)
+            head = f"scatter<{HOWS[op.how]}>(t, Scatter{{a[0], a[1], a[2], a[3], a + 4}}, p0, p1, p2, p3);"
+        else:
+            depth = indices.lens[-1]
+            tuples, inner = math.prod(indices.lens[:-1]), math.prod(data.lens[depth:])
+            numbers = (tuples, depth, inner, x.check(out_of_range(ins, data.lens[:depth])), *data.lens[:depth])
+            head = f"scatter_nd<{HOWS[op.how]}>(t, ScatterNd{{a[0], a[1], a[2], a[3], a + 4}}, p0, p1, p2, p3);"
+        if updates.elements:
+            writes = (made, x.status)
+            x.call(simple_call(head, (indices, updates), writes, numbers, ins.name, ins.origin, "scatter.hpp"))
+        if made is not out:
+            x.convert(made, out, ins.origin)
+
+    x.row_major(ins, write)
+
+
+@lowers("gathernd")
+def gathernd(x: Lowered, ins: Instruction) -> None:
+    data, indices = (x.standard(v, ins.origin) for v in x.reads(ins))
+    batch, depth = ins.op.attributes()["batch_dims"], indices.lens[-1]
+    lens = data.lens[batch : batch + depth]
+    batches, tuples = math.prod(indices.lens[:batch]), math.prod(indices.lens[batch:-1])
+    numbers = (batches, tuples, depth, math.prod(data.lens[batch + depth :]), x.check(out_of_range(ins, lens)), *lens)
+    head = "gather_nd(t, GatherNd{a[0], a[1], a[2], a[3], a[4], a + 5}, p0, p1, p2, p3);"
+    x.row_major(
+        ins,
+        lambda out: x.call(simple_call(head, (data, indices), (out, x.status), numbers, ins.name, ins.origin)),
+    )
+
+
+@lowers("onehot")
+def onehot(x: Lowered, ins: Instruction) -> None:
+    indices, values = (x.standard(v, ins.origin) for v in x.reads(ins))
+    numbers = around(ins.shape.lens, ins.op.attributes()["axis"] % len(ins.shape.lens))
+    head = "one_hot(t, a[0], a[1], a[2], p0, p1, p2);"
+    x.row_major(ins, lambda out: x.call(simple_call(head, (indices, values), (out,), numbers, ins.name, ins.origin)))
+
+
+@lowers("nonzero")
+def nonzero(x: Lowered, ins: Instruction) -> None:
+    view = x.standard(x.view(ins.inputs[0]), ins.origin)
+    numbers = (len(view.lens), *view.lens)
+    head = "non_zero(t, a[0], a + 1, p0, p1);"
+    x.row_major(ins, lambda out: x.call(simple_call(head, (view,), (out,), numbers, ins.name, ins.origin)))

@@ -1,0 +1,75 @@
+"""Attention and the operators that slide windows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from migraphx.ir.module import Instruction
+from migraphx.ops.pooling import Pooling
+from migraphx.targets.common.call import Call
+from migraphx.targets.common.lower_views import channels_last
+from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit.contract import Epilogue, Window, pool_call
+from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, constant_text, cpp_type
+from migraphx.targets.cpu.lower.indexing import simple_call
+
+
+@lowers("attention")
+def attention(x: Lowered, ins: Instruction) -> None:
+    reads = x.reads(ins)
+    q, k, v = (_last_contiguous(x, view, ins.origin) for view in reads[:3])
+    masks = reads[3:]
+    attributes = ins.op.attributes()
+    mask_steps = masks[0].strides if masks else (0, 0, 0, 0)
+    x.call(_attention_call(q, k, v, masks, x.result(ins), mask_steps, attributes, ins.origin))
+
+
+def _last_contiguous(x: Lowered, view: View, origin: str) -> View:
+    return view if view.strides[-1] == 1 or view.lens[-1] == 1 else x.standard(view, origin)
+
+
+def _attention_call(
+    q: View, k: View, v: View, masks: list[View], out: View, mask_steps: tuple[int, ...],
+    attributes: Mapping[str, Any], origin: str,
+) -> Call:  # fmt: skip
+    (batch, heads, queries, dim), (_, kv_heads, keys, value_dim) = q.lens, v.lens
+    steps = [s for view in (q, k, v, out) for s in view.strides[:3]]
+    numbers = (batch, heads, kv_heads, queries, keys, dim, value_dim, *steps, *mask_steps)
+    braces = ", ".join(f"{{a[{n}], a[{n + 1}], a[{n + 2}]}}" for n in range(7, 19, 3))
+    flags = ", ".join(str(attributes[n]).lower() for n in ("causal", "zero_rows"))
+    fill = (
+        f"Attention{{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {braces}, a[19], a[20], a[21], a[22], "
+        f"float({constant_text(attributes['scale'])}), {flags}, 0}}"
+    )
+    type = cpp_type(STORAGE_TYPES, q.type)
+    if not masks:
+        mask, last = "static_cast<const float*>(nullptr)", 3
+    elif masks[0].type == "bool":
+        mask, last = "reinterpret_cast<const uint8_t*>(p3)", 4
+    else:
+        mask, last = "p3", 4
+    head = f"attention(t, {fill}, p0, p1, p2, {mask}, p{last}, scratch);"
+    reads = (q, k, v, *masks)
+    return simple_call(
+        head, reads, (out,), numbers, "attention", origin, "attention.hpp", f"attention_scratch<{type}>({fill})"
+    )
+
+
+POOLS = {"max": "PoolMax", "average": "PoolAverage", "lpnorm": "PoolLp"}
+
+
+@lowers("pooling")
+def pooling(x: Lowered, ins: Instruction) -> None:
+    op = ins.op
+    assert isinstance(op, Pooling)
+    source, write = channels_last(x, x.view(ins.inputs[0]), ins.origin), x.result(ins)
+    lengths, stride, dilations = op.window(source.lens[2:])
+    pads = op.pads(source.lens[2:])
+    before, behind = ([p[k] for p in pads] for k in (0, 1))
+    window = Window.of(source.lens[2:], write.lens[2:], lengths, stride, dilations, before)
+    extra = (*((0,) * (3 - len(behind))), *behind, int(op.count_include_pad), op.lp_order)
+    rank = len(write.lens)
+    epilogue = Epilogue(None, (None,), write, (0, *range(2, rank)), 1)
+    x.call(pool_call(POOLS[op.mode], source, window, extra, epilogue, ins.origin))

@@ -1,0 +1,99 @@
+"""Transposed convolution: one convolution for each position of the output within a stride."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from migraphx.ir.module import Instruction
+from migraphx.ops.convolution import ConvolutionBackwards, both_sides
+from migraphx.targets.common.lower_views import channels_last, fill
+from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit.contract import Epilogue, Window, conv_call
+from migraphx.targets.cpu.lower.contractions import packed_at_run_time
+from migraphx.targets.cpu.pack import pack_conv
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The outputs first, first + stride, ... of one axis: a convolution of the input by some of the taps.
+
+    Output o sums x[i] * w[t] over i * stride + t * dilation = o + padding. For the outputs of one phase these
+    are the taps tap, tap + step, ...; taken backwards they meet inputs `dilation` apart.
+    """
+
+    first: int
+    tap: int
+    step: int
+    taps: int
+    dilation: int
+    pad: int
+
+    @classmethod
+    def of(cls, first: int, kernel: int, stride: int, dilation: int, pad: int) -> Phase:
+        common = math.gcd(stride, dilation)
+        step = stride // common
+        at = [t for t in range(min(kernel, step)) if (first + pad - t * dilation) % stride == 0]
+        if not at:
+            return cls(first, 0, step, 0, 1, 0)
+        (tap,), apart = at, dilation // common
+        taps = -(-(kernel - tap) // step)
+        return cls(first, tap, step, taps, apart, (taps - 1) * apart - (first + pad - tap * dilation) // stride)
+
+
+@lowers("convolution_backwards")
+def convolution_backwards(x: Lowered, ins: Instruction) -> None:
+    op = ins.op
+    assert isinstance(op, ConvolutionBackwards)
+    source, write = channels_last(x, x.view(ins.inputs[0]), ins.origin), x.result(ins)
+    kernel, rank = ins.inputs[1].shape.lens[2:], len(write.lens)
+    before = [p[0] for p in both_sides(op.padding, rank - 2)]
+    axes = [
+        [Phase.of(first, *numbers) for first in range(min(numbers[1], out))]
+        for out, *numbers in zip(write.lens[2:], kernel, op.stride, op.dilation, before, strict=True)
+    ]
+    for phases in product(*axes):
+        part = write
+        for d, (p, s) in enumerate(zip(phases, op.stride, strict=True)):
+            part = part.sliced(2 + d, p.first, write.lens[2 + d], s)
+        if not all(p.taps for p in phases):
+            fill(x, part, 0, ins.origin)
+            continue
+        window = Window.of(
+            source.lens[2:], part.lens[2:], [p.taps for p in phases], (1,) * len(phases),
+            [p.dilation for p in phases], [p.pad for p in phases],
+        )  # fmt: skip
+        packed = _weights(x, ins, phases, op.group)
+        epilogue = Epilogue(None, (None,), part, (0, *range(2, rank)), 1)
+        x.call(conv_call(source, packed, window, op.group, epilogue, x.fast_math, ins.origin))
+
+
+def _weights(x: Lowered, ins: Instruction, phases: Sequence[Phase], group: int) -> View:
+    """Packed weights of a phase, from {C, O / group, kernel...}: channels exchanged, taps backwards."""
+    constant = x.constant(ins.inputs[1])
+    if constant is None:
+        view = x.view(ins.inputs[1])
+        c, *strides = view.strides
+        lens = (group, view.lens[0] // group, *view.lens[1:])
+        view = replace(view, lens=lens, strides=(c * lens[1], c, *strides))
+        view = view.transposed((0, 2, 1, *range(3, len(lens))))
+        for d, p in enumerate(phases, 3):
+            view = view.sliced(d, p.tap, view.lens[d], p.step)
+            back = tuple(-s if k == d else s for k, s in enumerate(view.strides))
+            view = replace(view, strides=back, offset=view.offset + (view.lens[d] - 1) * view.strides[d])
+        return packed_at_run_time(x, view, ins.origin)
+    w, key = constant
+    taps = tuple(slice(p.tap, None, p.step) for p in phases)
+
+    def make() -> np.ndarray:
+        c, ocg, *kernel = w.shape
+        turned = w.reshape(group, c // group, ocg, *kernel).swapaxes(1, 2)
+        part = turned.reshape(group * ocg, c // group, *kernel)[(slice(None), slice(None), *taps)]
+        return pack_conv(np.flip(part, tuple(range(2, part.ndim))), group)
+
+    return x.packed((*key, "transposed", group, *((p.tap, p.step) for p in phases)), make)

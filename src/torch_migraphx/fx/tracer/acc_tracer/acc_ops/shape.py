@@ -1,0 +1,504 @@
+"""Acc operators: reshaping, reordering, slicing, joining, gathering, element types, constants."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op
+
+Ints = int | Sequence[int]
+
+
+def _spread_or_list(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Torch's `*sizes`: one by one, or as one tuple, list or torch.Size."""
+    if len(values) == 1 and isinstance(values[0], tuple | list):
+        return tuple(values[0])
+    return values
+
+
+# ---- the same elements under another shape
+
+
+@acc_op(torch.reshape)
+def reshape(*, input: Any, shape: Sequence[int]) -> Any:
+    """The elements in row-major order under `shape`, where one entry may be -1."""
+    return torch.reshape(input, tuple(shape))
+
+
+@acc_mapper("reshape", "view")
+def view_mapper(b: NodeBuilder, input: Any, *shape: Any, **named: Any) -> Any:
+    """x.view(2, 3), x.view((2, 3)), x.view(shape=...) or x.view(size=...)."""
+    sizes = _spread_or_list((*shape, *named.values()))
+    if not all(isinstance(s, int) or hasattr(s, "op") for s in sizes):
+        raise Unmappable(f"a view as {sizes} reads the bytes as another type")
+    return b(reshape, input=input, shape=sizes)
+
+
+@acc_mapper("view_as", "reshape_as")
+def view_as_mapper(b: NodeBuilder, input: Any, other: Any) -> Any:
+    """The elements of input under the shape of other."""
+    return b(reshape, input=input, shape=b.shape(other))
+
+
+@acc_op(torch.flatten, "flatten")
+def flatten(*, input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """The axes from start_dim to end_dim as one."""
+    return torch.flatten(input, start_dim, end_dim)
+
+
+@acc_mapper(torch.ravel, "ravel")
+def ravel_mapper(b: NodeBuilder, input: Any) -> Any:
+    """All axes as one."""
+    return b(flatten, input=input)
+
+
+@acc_op(torch.unflatten, "unflatten")
+def unflatten(*, input: Any, dim: int, sizes: Sequence[int]) -> Any:
+    """One axis as several; one of `sizes` may be -1."""
+    return torch.unflatten(input, dim, tuple(sizes))
+
+
+@acc_op(torch.squeeze, "squeeze")
+def squeeze(*, input: Any, dim: Any = None) -> Any:
+    """Axes of length 1 removed: those of `dim`, or all."""
+    return torch.squeeze(input) if dim is None else torch.squeeze(input, dim)
+
+
+@acc_op(torch.unsqueeze, "unsqueeze")
+def unsqueeze(*, input: Any, dim: int) -> Any:
+    """A new axis of length 1 at `dim`."""
+    return torch.unsqueeze(input, dim)
+
+
+@acc_op("contiguous")
+def contiguous(*, input: Any, memory_format: torch.memory_format = torch.contiguous_format) -> Any:
+    """The same values in row-major (or the named) order in memory."""
+    return input.contiguous(memory_format=memory_format)
+
+
+@acc_op()
+def clone(*, input: Any) -> Any:
+    """The same values in memory of their own."""
+    return torch.clone(input)
+
+
+@acc_mapper(torch.clone, "clone")
+def clone_mapper(b: NodeBuilder, input: Any, *, memory_format: Any = None) -> Any:
+    """torch.clone; the memory format is no part of the values."""
+    return b(clone, input=input)
+
+
+@acc_mapper(torch.detach, "detach", "detach_", "requires_grad_")
+def identity_mapper(b: NodeBuilder, input: Any, *args: Any, **kwargs: Any) -> Any:
+    """What matters to gradients only is the identity."""
+    return input
+
+
+# ---- the same elements in another order
+
+
+@acc_op(torch.permute, dims="permutation")
+def permute(*, input: Any, permutation: Sequence[int]) -> Any:
+    """Axis i of the result is axis permutation[i] of the input."""
+    return torch.permute(input, tuple(permutation))
+
+
+@acc_mapper("permute")
+def permute_mapper(b: NodeBuilder, input: Any, *dims: Any, **named: Any) -> Any:
+    """x.permute(1, 0), x.permute((1, 0)) or x.permute(dims=(1, 0))."""
+    return b(permute, input=input, permutation=_spread_or_list((*dims, *named.values())))
+
+
+@acc_mapper(
+    *(torch.transpose, torch.swapaxes, torch.swapdims, "transpose", "swapaxes", "swapdims"),
+    axis0="dim0",
+    axis1="dim1",
+)
+def transpose_mapper(b: NodeBuilder, input: Any, dim0: int, dim1: int) -> Any:
+    """A transposition of two axes is a permutation."""
+    order = list(range(b.rank(input)))
+    if order:
+        order[dim0], order[dim1] = order[dim1], order[dim0]
+    return b(permute, input=input, permutation=tuple(order))
+
+
+@acc_mapper(torch.t, "t")
+def t_mapper(b: NodeBuilder, input: Any) -> Any:
+    """The transpose of a matrix; vectors and scalars stay."""
+    return b(permute, input=input, permutation=tuple(reversed(range(b.rank(input)))))
+
+
+@acc_mapper(torch.movedim, torch.moveaxis, "movedim", "moveaxis")
+def movedim_mapper(b: NodeBuilder, input: Any, source: Any, destination: Any) -> Any:
+    """The source axes at their destinations, the others in order."""
+    rank = b.rank(input)
+    if rank == 0:
+        return b(permute, input=input, permutation=())
+    sources = [s % rank for s in ([source] if isinstance(source, int) else source)]
+    targets = [d % rank for d in ([destination] if isinstance(destination, int) else destination)]
+    order = [axis for axis in range(rank) if axis not in sources]
+    for target, axis in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, axis)
+    return b(permute, input=input, permutation=tuple(order))
+
+
+@acc_mapper(torch.adjoint, "adjoint")
+def adjoint_mapper(b: NodeBuilder, input: Any) -> Any:
+    """The last two axes transposed; for real numbers only."""
+    if b.dtype(input).is_complex:
+        raise Unmappable("complex numbers are conjugated")
+    return transpose_mapper(b, input, -2, -1)
+
+
+@acc_mapper(getattr)
+def attribute_mapper(b: NodeBuilder, input: Any, name: str) -> Any:
+    """x.T, x.mT, x.H, x.mH, x.data, x.real."""
+    if name == "data":
+        return input
+    if b.dtype(input).is_complex:
+        raise Unmappable(f".{name} of complex numbers")
+    if name in ("T", "H"):
+        return t_mapper(b, input)
+    if name in ("mT", "mH"):
+        return transpose_mapper(b, input, -2, -1)
+    if name == "real":
+        return input
+    raise Unmappable(f"the attribute {name}")
+
+
+@acc_op(torch.roll, "roll")
+def roll(*, input: Any, shifts: Ints, dims: Any = None) -> Any:
+    """Elements moved by `shifts` along `dims`, round the end; all elements in a row without `dims`."""
+    return torch.roll(input, shifts, dims)  # type: ignore[arg-type]
+
+
+@acc_op(torch.flip)
+def flip(*, input: Any, dims: Sequence[int]) -> Any:
+    """The order along `dims` reversed."""
+    return torch.flip(input, tuple(dims))
+
+
+@acc_mapper("flip")
+def flip_mapper(b: NodeBuilder, input: Any, *dims: Any, **named: Any) -> Any:
+    """x.flip(0, 1) or x.flip((0, 1))."""
+    return b(flip, input=input, dims=_spread_or_list((*dims, *named.values())))
+
+
+# ---- repeated elements
+
+
+@acc_op(torch.broadcast_to, "broadcast_to", size="sizes", shape="sizes")
+def expand(*, input: Any, sizes: Sequence[int]) -> Any:
+    """The input broadcast to `sizes`; -1 keeps an axis."""
+    return input.expand(tuple(sizes))
+
+
+@acc_mapper("expand")
+def expand_mapper(b: NodeBuilder, input: Any, *sizes: Any, **named: Any) -> Any:
+    """x.expand(2, 3) or x.expand((2, 3))."""
+    return b(expand, input=input, sizes=_spread_or_list((*sizes, *named.values())))
+
+
+@acc_mapper("expand_as")
+def expand_as_mapper(b: NodeBuilder, input: Any, other: Any) -> Any:
+    """The input broadcast to the shape of other."""
+    return b(expand, input=input, sizes=b.shape(other))
+
+
+@acc_op(torch.tile)
+def tile(*, input: Any, dims: Sequence[int]) -> Any:
+    """The input repeated dims[i] times along axis i, axes aligned at the end."""
+    return torch.tile(input, tuple(dims))
+
+
+@acc_mapper("tile", "repeat")
+def repeat_mapper(b: NodeBuilder, input: Any, *dims: Any, **named: Any) -> Any:
+    """x.repeat(2, 3) or x.tile((2, 3))."""
+    return b(tile, input=input, dims=_spread_or_list((*dims, *named.values())))
+
+
+@acc_op()
+def repeat_interleave(*, input: Any, repeats: int, dim: int | None = None) -> Any:
+    """Each element `repeats` times in a row along `dim`, or in the flattened input."""
+    return torch.repeat_interleave(input, repeats, dim)
+
+
+@acc_mapper(torch.repeat_interleave, "repeat_interleave")
+def repeat_interleave_mapper(
+    b: NodeBuilder, input: Any, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+) -> Any:
+    """torch.repeat_interleave by one number."""
+    if not isinstance(repeats, int):
+        raise Unmappable("the repeats are data, so the shape of the result is not known")
+    return b(repeat_interleave, input=input, repeats=repeats, dim=dim)
+
+
+# ---- joining and parting
+
+
+@acc_op(torch.cat, torch.concat, torch.concatenate)
+def cat(*, tensors: Sequence[Any], dim: int = 0) -> Any:
+    """The tensors one after the other along `dim`."""
+    return torch.cat(tensors, dim)  # type: ignore[arg-type]
+
+
+@acc_op(torch.stack)
+def stack(*, tensors: Sequence[Any], dim: int = 0) -> Any:
+    """The tensors along a new axis."""
+    return torch.stack(tensors, dim)  # type: ignore[arg-type]
+
+
+@acc_mapper(torch.hstack, torch.column_stack)
+def hstack_mapper(b: NodeBuilder, tensors: Sequence[Any]) -> Any:
+    """Joined along axis 1."""
+    if min(b.rank(t) for t in tensors) < 2:
+        raise Unmappable("tensors of rank below 2")
+    return b(cat, tensors=tensors, dim=1)
+
+
+@acc_mapper(torch.vstack, torch.row_stack)
+def vstack_mapper(b: NodeBuilder, tensors: Sequence[Any]) -> Any:
+    """Joined along axis 0."""
+    if min(b.rank(t) for t in tensors) < 2:
+        raise Unmappable("tensors of rank below 2")
+    return b(cat, tensors=tensors, dim=0)
+
+
+@acc_op(torch.chunk, "chunk")
+def chunk(*, input: Any, chunks: int, dim: int = 0) -> Any:
+    """At most `chunks` parts of equal length along `dim`, the last one shorter."""
+    return torch.chunk(input, chunks, dim)
+
+
+@acc_op(
+    *(torch.split, torch.split_with_sizes, "split", "split_with_sizes"),
+    tensor="input",
+    split_size_or_sections="split_size",
+    split_sizes="split_size",
+)
+def split(*, input: Any, split_size: Ints, dim: int = 0) -> Any:
+    """Parts of length `split_size` along `dim`, or of the lengths that it lists."""
+    return torch.split(input, split_size, dim)  # type: ignore[arg-type]
+
+
+@acc_op(torch.tensor_split, "tensor_split", sections="indices_or_sections", indices="indices_or_sections")
+def tensor_split(*, input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
+    """Parts along `dim`, cut at the indices, or as many as the number says."""
+    return torch.tensor_split(input, indices_or_sections, dim)
+
+
+@acc_op(torch.unbind, "unbind")
+def unbind(*, input: Any, dim: int = 0) -> Any:
+    """The slices along `dim`, without that axis."""
+    return torch.unbind(input, dim)
+
+
+@acc_op(operator.getitem, "__getitem__")
+def getitem(*, input: Any, idx: Any) -> Any:
+    """input[idx], of a tensor or of a tuple."""
+    return input[idx]
+
+
+@acc_op()
+def slice_tensor(*, input: Any, dim: int, start: int, stop: int, step: int) -> Any:
+    """Elements start, start + step, ... before stop, along `dim`."""
+    index = [slice(None)] * input.dim()
+    index[dim] = slice(start, stop, step)
+    return input[tuple(index)]
+
+
+@acc_mapper(torch.narrow, "narrow")
+def narrow_mapper(b: NodeBuilder, input: Any, dim: int, start: Any, length: int) -> Any:
+    """`length` elements from `start` along `dim`."""
+    if not isinstance(start, int):
+        raise Unmappable("the start is data")
+    first = start % b.shape(input)[dim] if start < 0 else start
+    return b(slice_tensor, input=input, dim=dim, start=first, stop=first + length, step=1)
+
+
+@acc_op(torch.select, "select")
+def select(*, input: Any, dim: int, index: int) -> Any:
+    """One slice along `dim`, without that axis."""
+    return torch.select(input, dim, index)
+
+
+@acc_op(torch.diagonal, "diagonal")
+def diagonal(*, input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    """The diagonal of two axes, as the last axis."""
+    return torch.diagonal(input, offset, dim1, dim2)
+
+
+@acc_op(torch.tril, "tril", "tril_")
+def tril(*, input: Any, diagonal: int = 0) -> Any:
+    """0 above the diagonal."""
+    return torch.tril(input, diagonal)
+
+
+@acc_op(torch.triu, "triu", "triu_")
+def triu(*, input: Any, diagonal: int = 0) -> Any:
+    """0 below the diagonal."""
+    return torch.triu(input, diagonal)
+
+
+# ---- gathering and scattering
+
+
+@acc_op(torch.index_select, "index_select")
+def index_select(*, input: Any, dim: int, index: Any) -> Any:
+    """The slices that `index` (rank 1) lists, along `dim`."""
+    return torch.index_select(input, dim, index)
+
+
+@acc_op(torch.gather, "gather")
+def gather(*, input: Any, dim: int, index: Any) -> Any:
+    """out[i][j] = input[index[i][j]][j] for dim 0; the shape is that of index."""
+    return torch.gather(input, dim, index)
+
+
+@acc_op(torch.scatter, "scatter", "scatter_", value="src")
+def scatter(*, input: Any, dim: int, index: Any, src: Any) -> Any:
+    """out[index[i][j]][j] = src[i][j] for dim 0, else input; `src` may be a number."""
+    return torch.scatter(input, dim, index, src)
+
+
+@acc_op(torch.scatter_add, "scatter_add", "scatter_add_")
+def scatter_add(*, input: Any, dim: int, index: Any, src: Any) -> Any:
+    """out = input, with src[i][j] added at [index[i][j]][j] for dim 0."""
+    return torch.scatter_add(input, dim, index, src)
+
+
+# ---- element types and constants
+
+
+@acc_op()
+def to_dtype(*, input: Any, dtype: torch.dtype) -> Any:
+    """The values in another element type."""
+    return input.to(dtype)
+
+
+_CASTS = {
+    "float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16,
+    "long": torch.int64, "int": torch.int32, "short": torch.int16, "char": torch.int8, "byte": torch.uint8,
+    "bool": torch.bool,
+}  # fmt: skip
+
+
+def _cast(b: NodeBuilder, input: Any, dtype: torch.dtype) -> Any:
+    return input if b.dtype(input) == dtype else b(to_dtype, input=input, dtype=dtype)
+
+
+def _register_cast(method: str, dtype: torch.dtype) -> None:
+    @acc_mapper(method)
+    def cast_mapper(b: NodeBuilder, input: Any, memory_format: Any = None) -> Any:
+        return _cast(b, input, dtype)
+
+
+for _method, _dtype in _CASTS.items():
+    _register_cast(_method, _dtype)
+
+
+@acc_mapper("type_as")
+def type_as_mapper(b: NodeBuilder, input: Any, other: Any) -> Any:
+    """The values in the element type of other."""
+    return _cast(b, input, b.dtype(other))
+
+
+@acc_mapper("to", "type")
+def to_mapper(b: NodeBuilder, input: Any, *args: Any, **kwargs: Any) -> Any:
+    """x.to(dtype), x.to(device), x.to(device, dtype), x.to(other); a change of device has no acc form."""
+    before = b.value(input)
+    dtype, device = kwargs.get("dtype"), kwargs.get("device")
+    for arg in (*args, kwargs.get("other")):
+        if isinstance(arg, torch.dtype):
+            dtype = arg
+        elif isinstance(arg, torch.device | str):
+            device = arg
+        elif hasattr(arg, "op"):
+            dtype, device = b.dtype(arg), b.value(arg).device
+    if device is not None and torch.device(device).type != before.device.type:
+        raise Unmappable(f"a copy from {before.device} to {device}")
+    changed = input if dtype is None else _cast(b, input, dtype)
+    return b(clone, input=input) if changed is input and kwargs.get("copy") else changed
+
+
+@acc_op(torch.full)
+def full(*, size: Sequence[int], fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of one value."""
+    return torch.full(tuple(size), fill_value, dtype=dtype, device=device)
+
+
+@acc_op()
+def arange(*, start: Any = 0, end: Any, step: Any = 1, dtype: Any = None, device: Any = None) -> Any:
+    """start, start + step, ... before end."""
+    return torch.arange(start, end, step, dtype=dtype, device=device)
+
+
+def _full(b: NodeBuilder, like: Any, size: Any, value: Any, dtype: Any, device: Any) -> Any:
+    model = b.value(like)
+    if not isinstance(value, int | float | bool):
+        raise Unmappable("the value is data")
+    if device is not None and torch.device(device) != model.device:
+        raise Unmappable(f"a constant on {device} beside a tensor on {model.device}")
+    return b(full, size=tuple(size), fill_value=value, dtype=dtype or model.dtype, device=model.device)
+
+
+def _register_fill(like: Any, new: str, value: Any) -> None:
+    @acc_mapper(like)
+    def like_mapper(
+        b: NodeBuilder,
+        input: Any,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        layout: Any = None,
+        memory_format: Any = None,
+    ) -> Any:
+        return _full(b, input, b.shape(input), value, dtype, device)
+
+    @acc_mapper(new)
+    def new_mapper(b: NodeBuilder, input: Any, *size: Any, dtype: Any = None, device: Any = None) -> Any:
+        return _full(b, input, _spread_or_list(size), value, dtype, device)
+
+
+_register_fill(torch.zeros_like, "new_zeros", 0)
+_register_fill(torch.ones_like, "new_ones", 1)
+
+
+@acc_mapper(torch.full_like)
+def full_like_mapper(b: NodeBuilder, input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of one value under the shape of input."""
+    return _full(b, input, b.shape(input), fill_value, dtype, device)
+
+
+@acc_mapper("new_full")
+def new_full_mapper(
+    b: NodeBuilder, input: Any, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None
+) -> Any:
+    """A tensor of one value in the element type of input."""
+    return _full(b, input, size, fill_value, dtype, device)
+
+
+@acc_mapper("fill_")
+def fill_mapper(b: NodeBuilder, input: Any, value: Any) -> Any:
+    """The shape and type of input, one value."""
+    return _full(b, input, b.shape(input), value, None, None)
+
+
+@acc_mapper("zero_")
+def zero_mapper(b: NodeBuilder, input: Any) -> Any:
+    """The shape and type of input, all 0."""
+    return _full(b, input, b.shape(input), 0, None, None)
+
+
+@acc_mapper("copy_")
+def copy_mapper(b: NodeBuilder, input: Any, src: Any, non_blocking: bool = False) -> Any:
+    """The values of src under the shape and in the type of input."""
+    if isinstance(src, int | float):
+        return _full(b, input, b.shape(input), src, None, None)
+    same = b.shape(src) == b.shape(input)
+    copied = b(clone, input=src) if same else b(expand, input=src, sizes=b.shape(input))  # never src itself
+    return _cast(b, copied, b.dtype(input))
