@@ -14,7 +14,7 @@ from migraphx.ir.builder import COMPOSITES
 from migraphx.ir.operation import OPERATIONS
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
-from migraphx.targets.common.lowering import LOWERINGS
+from migraphx.targets.cpu.lower import CPU
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
 
 REWRITTEN = {
@@ -41,7 +41,7 @@ def ours(declared: Any) -> bool:
 def on_cpu(name: str) -> bool:
     """Whether the cpu target runs an operator: by a lowering of its own, inside a fused kernel, or rewritten."""
     declared = OPERATIONS[name]
-    return name in LOWERINGS or name in REWRITTEN or issubclass(declared, Pointwise | Reduction)
+    return name in CPU.operators() or name in REWRITTEN or issubclass(declared, Pointwise | Reduction)
 
 
 def row(*cells: str) -> str:

@@ -13,9 +13,9 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 import migraphx
+import torch_migraphx.fx.converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
-from torch_migraphx.fx.converters import __all__ as CONVERTER_FAMILIES
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 
@@ -24,7 +24,6 @@ FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 WORDS = {"placeholder": ["@param"], "get_attr": ["@literal"]}
 CREATE = (acc_ops.full, acc_ops.arange)
 """Make a tensor from numbers alone."""
-assert CONVERTER_FAMILIES  # imported for their effect: they fill CONVERTERS
 
 
 class UnsupportedNodes(UnsupportedError):

@@ -19,6 +19,8 @@ from migraphx.ir.shape import Shape
 from migraphx.passes.manager import run_passes
 from migraphx.targets.common.lowering import lower
 from migraphx.targets.cpu.codegen import HEAD, PLACE, STEP, Layout, generate, numbered, table_of
+from migraphx.targets.cpu.emit.emitter import CppEmitter
+from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.target import PASSES
 
 FOLDER = Path(__file__).parent / "golden"
@@ -55,7 +57,7 @@ def compiled(build: Callable[[Builder, Instruction], Instruction]) -> tuple[list
     x = program.main.add_parameter("x", Shape("float", (7, 40)))
     program.main.add_return([build(Builder(program.main), x)])
     run_passes(program, PASSES)
-    lowered = lower(program.main)
+    lowered = lower(program.main, CPU, CppEmitter())
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
     kernels = numbered(lowered.calls)
     return generate(kernels), table_of(lowered.calls, kernels, layout, [])

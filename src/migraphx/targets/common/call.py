@@ -1,48 +1,29 @@
-"""What a lowered program is made of: kernels, and calls of them."""
+"""What a lowered program is made of: calls of kernels on views."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Generic, TypeVar
 
 from migraphx.ops.cost import PICKS
 from migraphx.targets.common.views import View
 
-IF, JUMP, LOOP, AGAIN, NUMBER = range(5)  # kinds of control flow, as in program.hpp
+IF, JUMP, LOOP, AGAIN, NUMBER = range(5)  # kinds of control flow
+
+
+K = TypeVar("K")
+"""What a target's kernels are."""
 
 
 @dataclass(frozen=True)
-class Instances:
-    """Instances of a header's function templates, by their declarations: one object, which all programs share."""
-
-    header: str
-    functions: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """The C++ of one kernel, `$name` standing for its name; equal texts are one kernel.
-
-    Defines `void $name(const Team& t, char* const* p, const int64_t* a, char* scratch)`, where p points to the
-    first element of every view and a holds the call's numbers; and, where `scratch` is set,
-    `int64_t ${name}_scratch(const int64_t* a)`: bytes per thread.
-    """
-
-    text: str
-    headers: tuple[str, ...] = ()
-    scratch: bool = False
-    instances: Instances | None = None
-
-
-@dataclass(frozen=True)
-class Call:
+class Call(Generic[K]):
     """One kernel run on views: `reads` and `writes` in the order of p.
 
     Without a kernel, a step of control flow: its numbers begin with its kind, the loop's slot, and the step it goes to.
     """
 
-    kernel: Kernel | None
+    kernel: K | None
     reads: tuple[View, ...]
     writes: tuple[View, ...]
     numbers: tuple[int, ...] = ()
@@ -75,9 +56,3 @@ class Call:
 
 def _reach(view: View) -> int:
     return view.itemsize * prod(n for n, s in zip(view.lens, view.strides, strict=True) if s)
-
-
-def function(name_lines: Sequence[str]) -> str:
-    """A kernel's definition round its statements."""
-    body = "\n    ".join(line for text in name_lines for line in text.split("\n"))
-    return f"void $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"

@@ -14,32 +14,14 @@ from migraphx.ops.custom import CustomOperation
 from migraphx.passes.manager import graphs
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.constants import Constants
+from migraphx.targets.common.lowerings import Emitter, Lowerings
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.cpu.emit.pointwise import copy_call, pointwise_call
 
-Lowering = Callable[["Lowered", Instruction], None]
 CONTROL = frozenset({"if", "loop", "run_on_target"})  # compute the elements of their tuple where they are wanted
-LOWERINGS: dict[str, Lowering] = {}
-"""How each operator becomes calls; the modules lower_*.py fill it."""
-CUSTOM = "@custom"
-"""The key of every user's operator that has a C++ body."""
-
-
-def lowers(*names: str) -> Callable[[Lowering], Lowering]:
-    """Declare the lowering of operators."""
-
-    def register(fn: Lowering) -> Lowering:
-        for name in names:
-            if name in LOWERINGS:
-                raise TypeError(f"{name!r} is lowered twice")
-            LOWERINGS[name] = fn
-        return fn
-
-    return register
 
 
 class UnsupportedOperator(Unsupported):
-    """The cpu target cannot compile these instructions: names each with its origin."""
+    """A target cannot compile these instructions: names each with its origin."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +37,8 @@ class Lowered:
     """A module on its way to calls: every value's view, and the calls so far, in order."""
 
     module: Module
+    lowerings: Lowerings
+    emit: Emitter
     fast_math: bool = True
     constants: Constants | None = None  # those of other programs too, where they are shared
     calls: list[Call] = field(default_factory=list)
@@ -152,7 +136,7 @@ class Lowered:
         return len(self.checks) - 1
 
     def copy(self, read: View, write: View, origin: str = "") -> None:
-        self.call(copy_call(read, write, origin))
+        self.call(self.emit.copy(read, write, origin))
 
     def convert(self, read: View, write: View, origin: str = "") -> None:
         """Copy, into another type where they differ."""
@@ -161,7 +145,7 @@ class Lowered:
         body = Module("convert")
         value = body.add_parameter("x", Shape(read.type, (1,)))
         body.add_return([body.add_instruction(operation("convert", target_type=write.type), [value])])
-        self.call(pointwise_call(body, [read], write, origin))
+        self.call(self.emit.pointwise(body, [read], write, origin))
 
     def call(self, call: Call) -> None:
         """Append a call; one that computes no element is dropped."""
@@ -184,10 +168,12 @@ class Lowered:
         return value, (self.identity(ins.op.value), *(c.op for c in chain))
 
 
-def lower(module: Module, fast_math: bool = True, constants: Constants | None = None) -> Lowered:
+def lower(
+    module: Module, lowerings: Lowerings, emit: Emitter, fast_math: bool = True, constants: Constants | None = None
+) -> Lowered:
     """Every instruction of an optimised main module as calls; UnsupportedOperator lists what has no lowering."""
-    check(module)
-    lowered = Lowered(module, fast_math, constants)
+    check(module, lowerings)
+    lowered = Lowered(module, lowerings, emit, fast_math, constants)
     for ins in module.parameters.values():
         buffer = Buffer("input", ins.shape.bytes, len(lowered.inputs))
         lowered.inputs.append(buffer)
@@ -216,13 +202,20 @@ def lower_into(lowered: Lowered, module: Module, places: Sequence[View | None]) 
         if isinstance(ins.op, Return):
             break
         if not isinstance(ins.op, (Parameter, Literal)):
-            LOWERINGS[_key(ins)](lowered, ins)
+            lowering = lowered.lowerings.find(ins)
+            assert lowering is not None, ins.name  # `check` has looked
+            lowering(lowered, ins)
             lowered.sources += [ins] * (len(lowered.calls) - len(lowered.sources))
     for ins, place in zip(module.outputs, places, strict=True):
         view = lowered.view(ins) if place is not None else None
         if view is not None and place is not None and view != place:
             lowered.copy(view, place, ins.origin)
     lowered.sources += [None] * (len(lowered.calls) - len(lowered.sources))
+
+
+def described(ins: Instruction) -> str:
+    """An operator's name and origin, for messages."""
+    return ins.name + (f" ({ins.origin})" if ins.origin else "")
 
 
 def _free(lowered: Lowered, ins: Instruction, module: Module) -> bool:
@@ -232,19 +225,15 @@ def _free(lowered: Lowered, ins: Instruction, module: Module) -> bool:
     return not ins.op.view or (ins.name == "get_tuple_elem" and ins.inputs[0].name in CONTROL)
 
 
-def _key(ins: Instruction) -> str:
-    return CUSTOM if isinstance(ins.op, CustomOperation) and ins.op.cpp else ins.name
-
-
-def check(module: Module) -> None:
-    """UnsupportedOperator or the type error before any work is done."""
+def check(module: Module, lowerings: Lowerings) -> None:
+    """UnsupportedOperator before any work is done."""
     bad = []
     for ins in (i for m in graphs(module) for i in m):
-        if _key(ins) not in LOWERINGS and not ins.name.startswith("@"):
-            hint = " without a C++ body, `cpp`" if isinstance(ins.op, CustomOperation) else ""
+        if not ins.name.startswith("@") and lowerings.find(ins) is None:
+            hint = f" without a body for it, `{lowerings.body}`" if isinstance(ins.op, CustomOperation) else ""
             bad.append(f"{ins.name}{hint} -> {ins.shape}" + (f" ({ins.origin})" if ins.origin else ""))
     if bad:
-        raise UnsupportedOperator("the cpu target has no kernel for: " + "; ".join(dict.fromkeys(bad)))
+        raise UnsupportedOperator(f"the {lowerings.target} target has no kernel for: " + "; ".join(dict.fromkeys(bad)))
 
 
 def _drop_unread_weights(lowered: Lowered) -> None:

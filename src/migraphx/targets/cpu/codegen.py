@@ -11,8 +11,9 @@ from string import Template
 
 import numpy as np
 
-from migraphx.targets.common.call import Call, Instances, Kernel
+from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit.kernel import Instances, Kernel
 
 MOST_VIEWS = 256  # as in program.hpp
 MOST_KERNELS = 50  # of one source: sources compile side by side, and the headers cost as much as two kernels do

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from migraphx.ir.shape import Shape
-from migraphx.targets.common.call import Call, Kernel, function
+from migraphx.targets.common.call import Call
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
+from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
 from migraphx.targets.cpu.toolchain import build, lanes
 

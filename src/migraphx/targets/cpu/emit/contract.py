@@ -8,39 +8,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.module import Module
-from migraphx.targets.common.call import Call, Instances, Kernel
+from migraphx.targets.common.body import Scope, pointwise_body
+from migraphx.targets.common.call import Call
+from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.emit.body import Scope, load_text, pointers, pointwise_body, store_text
+from migraphx.targets.cpu.emit.body import CPP, load_text, pointers, store_text
+from migraphx.targets.cpu.emit.kernel import Instances, Kernel
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
 
 SHORT = 4  # words, most of an epilogue whose code is written once for every register of a tile
 SIMPLE = frozenset({"abs", "add", "clip", "div", "max", "min", "mul", "neg", "recip", "relu", "sub"})
-
-
-@dataclass(frozen=True)
-class Epilogue:
-    """What is done to a result in registers, and where it goes.
-
-    `module`: a pointwise body, or None to store the result as it is. `reads`: the views of its parameters, None
-    for the one that stands for the result. Rows of the matrix are the elements of `row_dims` in order, its
-    columns those of `col_dim`; all views have the lens of `write`.
-    """
-
-    module: Module | None
-    reads: tuple[View | None, ...]
-    write: View
-    row_dims: tuple[int, ...]
-    col_dim: int
-
-    @property
-    def views(self) -> tuple[View, ...]:
-        return tuple(v for v in self.reads if v is not None)
-
-    @property
-    def words(self) -> list[str]:
-        """The operators of the body."""
-        return [i.name for i in self.module if not i.name.startswith("@")] if self.module else []
 
 
 def accumulator(type: str) -> str:
@@ -72,7 +49,7 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
     """
     numbers = _Numbers(number)
     setup: list[str] = []
-    scope = Scope()
+    scope = Scope(CPP)
     acc_type = cpp_type(COMPUTE_TYPES, epilogue.write.type)
     names: list[str] = []
     k = first
@@ -188,39 +165,6 @@ def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
     head = f"batched_dot<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch);"
     scratch = f"dot_scratch({fill}, {a.itemsize}, {b.itemsize})"
     return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin, engine(a, b))
-
-
-@dataclass(frozen=True)
-class Window:
-    """A convolution's or pooling's geometry, its spatial dimensions padded to three with leading ones."""
-
-    size: tuple[int, ...]  # input
-    out: tuple[int, ...]
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    dilation: tuple[int, ...]
-    pad: tuple[int, ...]  # before the first element
-
-    @classmethod
-    def of(
-        cls,
-        size: Sequence[int],
-        out: Sequence[int],
-        kernel: Sequence[int],
-        stride: Sequence[int],
-        dilation: Sequence[int],
-        pad: Sequence[int],
-    ) -> Window:
-        lead = 3 - len(size)
-        ones, zeros = (1,) * lead, (0,) * lead
-        return cls(
-            (*ones, *size), (*ones, *out), (*ones, *kernel), (*ones, *stride), (*ones, *dilation),
-            (*zeros, *pad[: len(size)]),
-        )  # fmt: skip
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return (*self.size, *self.out, *self.kernel, *self.stride, *self.dilation, *self.pad)
 
 
 def window_text(first: int) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from migraphx.ir.module import Module
-from migraphx.targets.common.call import Call, Kernel, function
+from migraphx.targets.common.body import Scope, pointwise_body
+from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Loops, View, loops
-from migraphx.targets.cpu.emit.body import Scope, indented, load_text, pointers, pointwise_body, store_text
+from migraphx.targets.cpu.emit.body import CPP, indented, load_text, pointers, store_text
+from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.emit.scalar import NARROW
 
 SHORT_ROW = 8
@@ -78,7 +80,7 @@ def numbers(nest: Loops) -> tuple[int, ...]:
 
 def _kernel(body: Callable[[Sequence[str], Scope], str], views: Sequence[View], nest: Loops, label: str) -> Kernel:
     rank, count = nest.rank, len(views)
-    row, scope = Scope(), Scope()
+    row, scope = Scope(CPP), Scope(CPP)
     names = []
     for k, strides in enumerate(nest.strides[:-1]):
         text = load_text(k, strides[-1], f"s{k}", f"o[{k}]", "i")

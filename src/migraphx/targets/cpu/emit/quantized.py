@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from migraphx.targets.common.call import Call, Instances
+from migraphx.targets.common.call import Call
+from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import Epilogue, Window, accumulator, contract, engine, window_text
+from migraphx.targets.cpu.emit.contract import accumulator, contract, engine, window_text
+from migraphx.targets.cpu.emit.kernel import Instances
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES
 
 

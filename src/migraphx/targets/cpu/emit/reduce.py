@@ -13,9 +13,11 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter
 from migraphx.ops.pointwise import Pointwise
-from migraphx.targets.common.call import Call, Kernel, function
+from migraphx.targets.common.body import Scope, apply
+from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Loops, View, loops
-from migraphx.targets.cpu.emit.body import Scope, apply, indented, literal_text, load_text, pointers, store_text
+from migraphx.targets.cpu.emit.body import CPP, indented, load_text, pointers, store_text
+from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.emit.pointwise import numbers
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
 
@@ -130,7 +132,7 @@ class _Reduction:
 
     def _stages(self) -> list[str]:
         """The statements for one row (or one vector of rows)."""
-        row = Scope()
+        row = Scope(CPP)
         reductions = [i for i in self.module if i.name in REDUCERS]
         for stage in range(1, max(self.level[i] for i in reductions) + 1):
             self._stage([i for i in reductions if self.level[i] == stage], row)
@@ -185,11 +187,11 @@ class _Reduction:
         if isinstance(ins.op, Parameter):
             name = scope.bind(self._load(ins))
         elif isinstance(ins.op, Literal):
-            name = scope.bind(literal_text(ins))
+            name = scope.bind(CPP.literal(ins))
         elif ins is self.waiting:
             name = scope.bind(self._load_view(self.out, self._at(self.out)))
         else:
-            name = apply(ins, [self._value(i, row, inner, done) for i in ins.inputs], scope.bind)
+            name = apply(ins, [self._value(i, row, inner, done) for i in ins.inputs], scope)
         if self.varies[ins]:
             done[ins] = name
         else:

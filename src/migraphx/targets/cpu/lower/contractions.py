@@ -11,20 +11,14 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape, permuted
-from migraphx.targets.common.lower_views import channels_last, fill
-from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.epilogue import Window
+from migraphx.targets.common.lower.views import channels_last, fill
+from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.emit.contract import (
-    Epilogue,
-    Window,
-    conv_call,
-    depthwise_call,
-    dot_call,
-    gemm_call,
-    winograd_call,
-)
-from migraphx.targets.cpu.emit.pointwise import pointwise_call
+from migraphx.targets.cpu.emit.contract import conv_call, depthwise_call, dot_call, gemm_call, winograd_call
 from migraphx.targets.cpu.emit.reduce import reduce_call
+from migraphx.targets.cpu.lower.registry import CPU
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
 from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd, panel
 from migraphx.targets.cpu.toolchain import amx, bf16_words
@@ -33,12 +27,7 @@ MANY_ROWS = {"half": 8, "bf16": 32}
 AMX_LEAST_DEPTH = 64  # of amx.hpp
 
 
-@lowers("pointwise")
-def pointwise(x: Lowered, ins: Instruction) -> None:
-    x.call(pointwise_call(ins.modules[0], x.reads(ins), x.result(ins), ins.origin))
-
-
-@lowers("fused_reduce")
+@CPU.of("fused_reduce")
 def fused_reduce(x: Lowered, ins: Instruction) -> None:
     axes = ins.op.attributes()["axes"]
     (module,) = ins.modules
@@ -83,35 +72,11 @@ def _reduction(name: str, view: View, axes: Sequence[int]) -> Module:
     return body
 
 
-@lowers("group")
-def group(x: Lowered, ins: Instruction) -> None:
-    """A dot or convolution with its epilogue."""
-    (module,) = ins.modules
-    anchor, finish = (i for i in module if not i.name.startswith("@"))
-    outer = dict(zip(module.parameters.values(), ins.inputs, strict=True))
-    write = x.result(ins)
-    reads = tuple(None if i is anchor else x.view(outer[i]) for i in finish.inputs)
-    operands = [outer[i] for i in anchor.inputs]
-    CONTRACTIONS[anchor.name](x, anchor, operands, finish.modules[0], reads, write, ins.origin)
-
-
-@lowers("dot")
-def dot(x: Lowered, ins: Instruction) -> None:
-    any_dot(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
-
-
-@lowers("convolution")
-def convolution(x: Lowered, ins: Instruction) -> None:
-    any_convolution(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
-
-
-def any_dot(
-    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
-    reads: tuple[View | None, ...], write: View, origin: str,
-) -> None:  # fmt: skip
-    rank = len(write.lens)
-    epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
-    a, constant = x.view(operands[0]), x.constant(operands[1])
+@CPU.of_contraction("dot")
+def dot(x: Lowered, c: Contraction) -> None:
+    rank, origin = len(c.write.lens), c.origin
+    epilogue = c.epilogue(range(rank - 1), rank - 1)
+    a, constant = x.view(c.operands[0]), x.constant(c.operands[1])
     matrix = None if constant is None else shared_matrix(constant[0])
     if matrix is not None:
         if a.type == "bf16" and bf16_words():
@@ -128,7 +93,7 @@ def any_dot(
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
             x.call(gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
             return
-    x.call(dot_call(a, x.view(operands[1]), epilogue, origin))
+    x.call(dot_call(a, x.view(c.operands[1]), epilogue, origin))
 
 
 def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
@@ -156,16 +121,13 @@ def as_floats(x: Lowered, view: View, origin: str) -> View:
     return wide
 
 
-def any_convolution(
-    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
-    reads: tuple[View | None, ...], write: View, origin: str,
-) -> None:  # fmt: skip
-    attributes = anchor.op.attributes()
-    rank = len(write.lens)
-    source = channels_last(x, x.view(operands[0]), origin)
-    weights = operands[1].shape.lens
-    constant = x.constant(operands[1])
-    epilogue = Epilogue(module, reads, write, (0, *range(2, rank)), 1)
+@CPU.of_contraction("convolution")
+def convolution(x: Lowered, c: Contraction) -> None:
+    attributes, write, origin = c.anchor.op.attributes(), c.write, c.origin
+    source = channels_last(x, x.view(c.operands[0]), origin)
+    weights = c.operands[1].shape.lens
+    constant = x.constant(c.operands[1])
+    epilogue = c.epilogue((0, *range(2, len(write.lens))), 1)
     window = Window.of(
         source.lens[2:],
         write.lens[2:],
@@ -176,7 +138,7 @@ def any_convolution(
     )
     n_groups = attributes["group"]
     if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
-        x.call(depthwise_call(source, _depthwise_weights(x, operands[1], origin), window, epilogue, origin))
+        x.call(depthwise_call(source, _depthwise_weights(x, c.operands[1], origin), window, epilogue, origin))
         return
     if constant is not None and source.type == "bf16" and bf16_words() and whole_words(constant[0], n_groups):
         word_convolution(x, source, *constant, attributes, epilogue, "convolution", origin)
@@ -187,7 +149,7 @@ def any_convolution(
         source = channels_last(x, as_floats(x, source, origin), origin)
         constant = constant[0].astype(np.float32), (*constant[1], "float")
     if constant is None:
-        packed = packed_at_run_time(x, split(x.view(operands[1]), 0, weights[0] // n_groups), origin)
+        packed = packed_at_run_time(x, split(x.view(c.operands[1]), 0, weights[0] // n_groups), origin)
         x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
     elif x.fast_math and _suits_winograd(source, constant[0], window, n_groups):
         value, key = constant
@@ -240,6 +202,3 @@ def _suits_winograd(x: View, weights: np.ndarray, window: Window, group: int) ->
     oc, ic, *_ = weights.shape
     tiles = x.lens[0] * window.out[0] * -(-window.out[1] // 4) * -(-window.out[2] // 4)
     return plain and tiles >= 16 and ic >= 16 and oc >= 16 and bool(np.isfinite(weights).all())
-
-
-CONTRACTIONS = {"dot": any_dot, "convolution": any_convolution}

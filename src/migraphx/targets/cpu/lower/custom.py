@@ -6,13 +6,15 @@ from typing import Any
 
 from migraphx.ir.module import Instruction
 from migraphx.ops.custom import CustomOperation
-from migraphx.targets.common.call import Call, Kernel, function
-from migraphx.targets.common.lowering import CUSTOM, Lowered, lowers
+from migraphx.targets.common.call import Call
+from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, constant_text
+from migraphx.targets.cpu.lower.registry import CPU
 
 
-@lowers(CUSTOM)
+@CPU.of_custom
 def custom(x: Lowered, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, CustomOperation)

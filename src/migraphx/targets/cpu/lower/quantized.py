@@ -12,68 +12,47 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape
 from migraphx.ops.quantize import UnpackInt4
-from migraphx.targets.common.lowering import Lowered, UnsupportedOperator, lowers
+from migraphx.targets.common.lowering import Lowered, UnsupportedOperator
+from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.emit.contract import Epilogue
 from migraphx.targets.cpu.emit.pointwise import pointwise_call
 from migraphx.targets.cpu.emit.quantized import int4_gemm_call
-from migraphx.targets.cpu.lower.contractions import CONTRACTIONS, any_convolution, any_dot, shared_matrix
+from migraphx.targets.cpu.lower.contractions import convolution, dot, shared_matrix
+from migraphx.targets.cpu.lower.registry import CPU
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
 from migraphx.targets.cpu.pack import pack_dot, pack_int4_panels
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
 
-@lowers("quant_dot")
-def quant_dot(x: Lowered, ins: Instruction) -> None:
-    any_quant_dot(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
-
-
-@lowers("quant_convolution")
-def quant_convolution(x: Lowered, ins: Instruction) -> None:
-    any_quant_convolution(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
-
-
-def any_quant_dot(
-    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
-    reads: tuple[View | None, ...], write: View, origin: str,
-) -> None:  # fmt: skip
+@CPU.of_contraction("quant_dot")
+def quant_dot(x: Lowered, c: Contraction) -> None:
     """By quant.hpp where the weights are constant int8, else as a dot of wider integers."""
-    a, constant, rank = x.view(operands[0]), x.constant(operands[1]), len(write.lens)
+    constant, rank = x.constant(c.operands[1]), len(c.write.lens)
     matrix = None if constant is None else shared_matrix(constant[0])
     if matrix is None or matrix.dtype != np.int8:
-        any_dot(x, anchor, operands, module, reads, write, origin)
+        dot(x, c)
         return
-    epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
-    word_dot(x, a, matrix, epilogue, "quant_dot", origin)
+    word_dot(x, x.view(c.operands[0]), matrix, c.epilogue(range(rank - 1), rank - 1), "quant_dot", c.origin)
 
 
-def any_quant_convolution(
-    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
-    reads: tuple[View | None, ...], write: View, origin: str,
-) -> None:  # fmt: skip
+@CPU.of_contraction("quant_convolution")
+def quant_convolution(x: Lowered, c: Contraction) -> None:
     """By quant.hpp where the weights are constant int8 and groups are of whole quads, else in wider integers."""
-    constant, attributes = x.constant(operands[1]), anchor.op.attributes()
+    constant, attributes = x.constant(c.operands[1]), c.anchor.op.attributes()
     if constant is None or constant[0].dtype != np.int8 or not whole_words(constant[0], attributes["group"]):
-        any_convolution(x, anchor, operands, module, reads, write, origin)
+        convolution(x, c)
         return
-    epilogue = Epilogue(module, reads, write, (0, *range(2, len(write.lens))), 1)
-    word_convolution(x, x.view(operands[0]), *constant, attributes, epilogue, "quant_convolution", origin)
+    epilogue = c.epilogue((0, *range(2, len(c.write.lens))), 1)
+    word_convolution(x, x.view(c.operands[0]), *constant, attributes, epilogue, "quant_convolution", c.origin)
 
 
-@lowers("dot_int4")
-def dot_int4(x: Lowered, ins: Instruction) -> None:
-    any_dot_int4(x, ins, ins.inputs, None, (None,), x.result(ins), ins.origin)
-
-
-def any_dot_int4(
-    x: Lowered, anchor: Instruction, operands: Sequence[Instruction], module: Module | None,
-    reads: tuple[View | None, ...], write: View, origin: str,
-) -> None:  # fmt: skip
-    a, rank = x.view(operands[0]), len(write.lens)
-    constants = [c for i in operands[1:] if (c := x.constant(i)) is not None]
-    if len(constants) < len(operands) - 1:
-        raise UnsupportedOperator(f"dot_int4 -> {anchor.shape}: weights and scales must be constants ({origin})")
+@CPU.of_contraction("dot_int4")
+def dot_int4(x: Lowered, c: Contraction) -> None:
+    a, rank, origin = x.view(c.operands[0]), len(c.write.lens), c.origin
+    constants = [value for i in c.operands[1:] if (value := x.constant(i)) is not None]
+    if len(constants) < len(c.operands) - 1:
+        raise UnsupportedOperator(f"dot_int4 -> {c.anchor.shape}: weights and scales must be constants ({origin})")
     codes, scales, *zeros = constants
     rows = loops([a], None, range(rank - 1))
     if rows.rank > 1 or a.strides[-1] != 1:
@@ -84,25 +63,16 @@ def any_dot_int4(
         x.packed((*codes[1], "int4"), lambda: pack_int4_panels(unpacked(codes[0]))),
         *(x.packed((*key, "dot"), lambda of=value: pack_dot(of)) for value, key in (scales, *zeros)),
     )
-    k, n = a.lens[-1], write.lens[-1]
+    k, n = a.lens[-1], c.write.lens[-1]
     sizes = (rows.lens[0], n, k, rows.strides[0][0], k // scales[0].shape[0])
-    epilogue = Epilogue(module, reads, write, tuple(range(rank - 1)), rank - 1)
+    epilogue = c.epilogue(range(rank - 1), rank - 1)
     x.call(int4_gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
 
-
-CONTRACTIONS["dot_int4"] = any_dot_int4
-CONTRACTIONS["quant_dot"] = any_quant_dot
-CONTRACTIONS["quant_convolution"] = any_quant_convolution
 
 
 # ---- the same bits as another type, two numbers a byte --------------------------------------------------------------
 
 Body = Callable[..., Instruction]
-
-
-@lowers("bit_cast")
-def bit_cast(x: Lowered, ins: Instruction) -> None:
-    x.views[ins] = replace(x.view(ins.inputs[0]), type=ins.shape.type)
 
 
 def apply(x: Lowered, body: Body, reads: Sequence[View], write: View, origin: str) -> None:
@@ -126,7 +96,7 @@ def joined(b: Builder, low: Instruction, high: Instruction) -> Instruction:
     return b.bitwise_or(low, b.mul(high, b.full(16, high)))
 
 
-@lowers("pack_int4")
+@CPU.of("pack_int4")
 def pack_int4(x: Lowered, ins: Instruction) -> None:
     low, high = dtypes.limits("int4" if ins.shape.type == "int8" else "uint4")
 
@@ -137,7 +107,7 @@ def pack_int4(x: Lowered, ins: Instruction) -> None:
     apply(x, body, halves(x.view(ins.inputs[0]), ins.op.attributes()["axis"]), x.result(ins), ins.origin)
 
 
-@lowers("unpack_int4")
+@CPU.of("unpack_int4")
 def unpack_int4(x: Lowered, ins: Instruction) -> None:
     """A 4-bit type's conversion drops the high bits, and extends the sign of what is left."""
     narrow = "int4" if ins.shape.type == "int8" else "uint4"
@@ -151,7 +121,7 @@ def _upper(b: Builder, byte: Instruction) -> Instruction:
     return b.div(byte, b.full(16, byte))
 
 
-@lowers("pack_fp4")
+@CPU.of("pack_fp4")
 def pack_fp4(x: Lowered, ins: Instruction) -> None:
     source = x.view(ins.inputs[0])
     narrow = x.temporary(Shape("fp4e2m1fn", source.lens))
@@ -161,7 +131,7 @@ def pack_fp4(x: Lowered, ins: Instruction) -> None:
     apply(x, joined, halves(codes, ins.op.attributes()["axis"]), bytes, ins.origin)
 
 
-@lowers("unpack_fp4")
+@CPU.of("unpack_fp4")
 def unpack_fp4(x: Lowered, ins: Instruction) -> None:
     packed, axis = replace(x.view(ins.inputs[0]), type="uint8"), ins.op.attributes()["axis"]
     codes = x.temporary(Shape("uint8", ins.shape.lens))

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from migraphx.ir.module import Instruction
-from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.lower.indexing import simple_call
+from migraphx.targets.cpu.emit.indexing import simple_call
+from migraphx.targets.cpu.lower.registry import CPU
 
 
-@lowers("random_seed")
+@CPU.of("random_seed")
 def random_seed(x: Lowered, ins: Instruction) -> None:
     x.call(simple_call("random_seed(t, p0);", (), (x.result(ins),), (), ins.name, ins.origin, "random.hpp"))
 
 
-@lowers("random_uniform")
+@CPU.of("random_uniform")
 def random_uniform(x: Lowered, ins: Instruction) -> None:
     """Of its second input only the shape matters."""
     seed = x.standard(x.view(ins.inputs[0]), ins.origin)
@@ -26,7 +27,7 @@ def random_uniform(x: Lowered, ins: Instruction) -> None:
     x.row_major(ins, write)
 
 
-@lowers("multinomial")
+@CPU.of("multinomial")
 def multinomial(x: Lowered, ins: Instruction) -> None:
     sums, drawn = (x.standard(v, ins.origin) for v in x.reads(ins))
     numbers = (*sums.lens, drawn.lens[1])

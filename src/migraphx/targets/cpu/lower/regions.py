@@ -8,14 +8,15 @@ from dataclasses import replace
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.ops.vision import Im2col, NonMaxSuppression, RoiAlign
-from migraphx.targets.common.lower_views import fill
-from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.lower.views import fill
+from migraphx.targets.common.lowering import Lowered, described
 from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit.indexing import simple_call
 from migraphx.targets.cpu.emit.scalar import constant_text
-from migraphx.targets.cpu.lower.indexing import described, simple_call
+from migraphx.targets.cpu.lower.registry import CPU
 
 
-@lowers("roialign")
+@CPU.of("roialign")
 def roialign(x: Lowered, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, RoiAlign)
@@ -35,7 +36,7 @@ def roialign(x: Lowered, ins: Instruction) -> None:
     x.row_major(ins, write)
 
 
-@lowers("nonmaxsuppression")
+@CPU.of("nonmaxsuppression")
 def non_max_suppression(x: Lowered, ins: Instruction) -> None:
     """With as many rows as there may be: where the rows are those found, it runs on the host."""
     op = ins.op
@@ -52,7 +53,7 @@ def non_max_suppression(x: Lowered, ins: Instruction) -> None:
     x.row_major(ins, write)
 
 
-@lowers("im2col")
+@CPU.of("im2col")
 def im2col(x: Lowered, ins: Instruction) -> None:
     """Copies of the padded image: one view holds all windows, as the steps between them are regular."""
     op = ins.op
@@ -89,7 +90,7 @@ def _apart(rows: View, lens: tuple[int, ...]) -> View:
     return seen
 
 
-@lowers("det")
+@CPU.of("det")
 def det(x: Lowered, ins: Instruction) -> None:
     view = x.standard(x.view(ins.inputs[0]), ins.origin)
     n = view.lens[-1]

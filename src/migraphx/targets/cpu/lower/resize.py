@@ -11,19 +11,21 @@ import numpy as np
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.ops.vision import Resize
-from migraphx.targets.common.lower_views import channels_last
-from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.epilogue import Epilogue
+from migraphx.targets.common.lower.views import channels_last
+from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import Epilogue, resize_call
+from migraphx.targets.cpu.emit.contract import resize_call
+from migraphx.targets.cpu.emit.indexing import around, simple_call
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, constant_text
-from migraphx.targets.cpu.lower.indexing import around, simple_call
+from migraphx.targets.cpu.lower.registry import CPU
 
 IMAGES = ("float", "half", "bf16")
 Taps = tuple[np.ndarray, np.ndarray]
 """Indices {taps, out} along an axis and their weights."""
 
 
-@lowers("resize")
+@CPU.of("resize")
 def resize(x: Lowered, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, Resize)
@@ -68,7 +70,7 @@ def _axis_by_axis(x: Lowered, ins: Instruction, view: View, taps: Mapping[int, T
         x.copy(source, result, ins.origin)
 
 
-@lowers("lrn")
+@CPU.of("lrn")
 def lrn(x: Lowered, ins: Instruction) -> None:
     view, attributes = x.view(ins.inputs[0]), ins.op.attributes()
     n, c, *spatial = view.lens

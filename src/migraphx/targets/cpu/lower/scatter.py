@@ -7,9 +7,10 @@ import math
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.ops.indexing import Scatter, ScatterNd
-from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.lowering import Lowered, described
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.lower.indexing import around, described, simple_call
+from migraphx.targets.cpu.emit.indexing import around, simple_call
+from migraphx.targets.cpu.lower.registry import CPU
 
 HOWS = {"none": "JoinReplace", "add": "JoinAdd", "mul": "JoinMul", "min": "JoinMin", "max": "JoinMax"}
 WIDER = {"half": "float", "bf16": "float"}  # what updates are summed in, to be rounded once
@@ -19,7 +20,7 @@ def out_of_range(ins: Instruction, lens: tuple[int, ...]) -> str:
     return f"{described(ins)}: an index is out of range for lens {{{', '.join(map(str, lens))}}}"
 
 
-@lowers(*(f"scatter_{how}" for how in HOWS), *(f"scatternd_{how}" for how in HOWS))
+@CPU.of(*(f"scatter_{how}" for how in HOWS), *(f"scatternd_{how}" for how in HOWS))
 def scatter(x: Lowered, ins: Instruction) -> None:
     """Copies the data, then joins the updates."""
     op = ins.op
@@ -50,7 +51,7 @@ def scatter(x: Lowered, ins: Instruction) -> None:
     x.row_major(ins, write)
 
 
-@lowers("gathernd")
+@CPU.of("gathernd")
 def gathernd(x: Lowered, ins: Instruction) -> None:
     data, indices = (x.standard(v, ins.origin) for v in x.reads(ins))
     batch, depth = ins.op.attributes()["batch_dims"], indices.lens[-1]
@@ -64,7 +65,7 @@ def gathernd(x: Lowered, ins: Instruction) -> None:
     )
 
 
-@lowers("onehot")
+@CPU.of("onehot")
 def onehot(x: Lowered, ins: Instruction) -> None:
     indices, values = (x.standard(v, ins.origin) for v in x.reads(ins))
     numbers = around(ins.shape.lens, ins.op.attributes()["axis"] % len(ins.shape.lens))
@@ -72,7 +73,7 @@ def onehot(x: Lowered, ins: Instruction) -> None:
     x.row_major(ins, lambda out: x.call(simple_call(head, (indices, values), (out,), numbers, ins.name, ins.origin)))
 
 
-@lowers("nonzero")
+@CPU.of("nonzero")
 def nonzero(x: Lowered, ins: Instruction) -> None:
     view = x.standard(x.view(ins.inputs[0]), ins.origin)
     numbers = (len(view.lens), *view.lens)

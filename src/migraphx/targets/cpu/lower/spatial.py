@@ -8,15 +8,17 @@ from typing import Any
 from migraphx.ir.module import Instruction
 from migraphx.ops.pooling import Pooling
 from migraphx.targets.common.call import Call
-from migraphx.targets.common.lower_views import channels_last
-from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.epilogue import Epilogue, Window
+from migraphx.targets.common.lower.views import channels_last
+from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import Epilogue, Window, pool_call
+from migraphx.targets.cpu.emit.contract import pool_call
+from migraphx.targets.cpu.emit.indexing import simple_call
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, constant_text, cpp_type
-from migraphx.targets.cpu.lower.indexing import simple_call
+from migraphx.targets.cpu.lower.registry import CPU
 
 
-@lowers("attention")
+@CPU.of("attention")
 def attention(x: Lowered, ins: Instruction) -> None:
     reads = x.reads(ins)
     q, k, v = (_last_contiguous(x, view, ins.origin) for view in reads[:3])
@@ -60,7 +62,7 @@ def _attention_call(
 POOLS = {"max": "PoolMax", "average": "PoolAverage", "lpnorm": "PoolLp"}
 
 
-@lowers("pooling")
+@CPU.of("pooling")
 def pooling(x: Lowered, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, Pooling)

@@ -11,11 +11,13 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.ops.convolution import ConvolutionBackwards, both_sides
-from migraphx.targets.common.lower_views import channels_last, fill
-from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.epilogue import Epilogue, Window
+from migraphx.targets.common.lower.views import channels_last, fill
+from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import Epilogue, Window, conv_call
+from migraphx.targets.cpu.emit.contract import conv_call
 from migraphx.targets.cpu.lower.contractions import packed_at_run_time
+from migraphx.targets.cpu.lower.registry import CPU
 from migraphx.targets.cpu.pack import pack_conv
 
 
@@ -46,7 +48,7 @@ class Phase:
         return cls(first, tap, step, taps, apart, (taps - 1) * apart - (first + pad - tap * dilation) // stride)
 
 
-@lowers("convolution_backwards")
+@CPU.of("convolution_backwards")
 def convolution_backwards(x: Lowered, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, ConvolutionBackwards)

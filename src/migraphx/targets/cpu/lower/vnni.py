@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.shape import Shape
-from migraphx.targets.common.lower_views import channels_last, fill, image
+from migraphx.targets.common.epilogue import Epilogue, Window
+from migraphx.targets.common.lower.views import channels_last, fill, image
 from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.emit.contract import Epilogue, Window
 from migraphx.targets.cpu.emit.quantized import word_conv_call, word_gemm_call
 from migraphx.targets.cpu.pack import pack_word_conv, pack_words
 

@@ -9,17 +9,17 @@ import numpy as np
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape, permuted
-from migraphx.targets.common.lowering import Lowered, lowers
+from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowerings import NEUTRAL
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.pointwise import pointwise_call
 
 
-@lowers("transpose")
+@NEUTRAL.of("transpose")
 def transpose(x: Lowered, ins: Instruction) -> None:
     x.views[ins] = x.view(ins.inputs[0]).transposed(ins.op.attributes()["permutation"])
 
 
-@lowers("multibroadcast", "broadcast", "scalar")
+@NEUTRAL.of("multibroadcast", "broadcast", "scalar")
 def broadcast(x: Lowered, ins: Instruction) -> None:
     view, lens = x.view(ins.inputs[0]), ins.shape.lens
     if ins.name == "broadcast":  # the input's dimensions start at `axis`
@@ -29,7 +29,7 @@ def broadcast(x: Lowered, ins: Instruction) -> None:
     x.views[ins] = view.expanded(lens)
 
 
-@lowers("squeeze", "unsqueeze", "reshape", "flatten", "reshape_lazy")
+@NEUTRAL.of("squeeze", "unsqueeze", "reshape", "flatten", "reshape_lazy")
 def reshape(x: Lowered, ins: Instruction) -> None:
     view = x.view(ins.inputs[0])
     same = view.reshaped(ins.shape.lens)
@@ -39,7 +39,7 @@ def reshape(x: Lowered, ins: Instruction) -> None:
     x.views[ins] = same
 
 
-@lowers("as_shape", "load")
+@NEUTRAL.of("as_shape", "load")
 def other_shape(x: Lowered, ins: Instruction) -> None:
     """The input's memory, seen as another shape."""
     view, want = x.standard(x.view(ins.inputs[0]), ins.origin), ins.shape
@@ -48,12 +48,12 @@ def other_shape(x: Lowered, ins: Instruction) -> None:
     x.views[ins] = replace(view, type=want.type, lens=want.lens, strides=want.strides, offset=start // size)
 
 
-@lowers("identity")
+@NEUTRAL.of("identity")
 def identity(x: Lowered, ins: Instruction) -> None:
     x.views[ins] = x.view(ins.inputs[0])
 
 
-@lowers("slice")
+@NEUTRAL.of("slice")
 def slice_(x: Lowered, ins: Instruction) -> None:
     attributes = ins.op.attributes()
     view = x.view(ins.inputs[0])
@@ -64,7 +64,7 @@ def slice_(x: Lowered, ins: Instruction) -> None:
     x.views[ins] = view
 
 
-@lowers("step")
+@NEUTRAL.of("step")
 def step(x: Lowered, ins: Instruction) -> None:
     view = x.view(ins.inputs[0])
     for axis, size in zip(ins.op.attributes()["axes"], ins.op.attributes()["steps"], strict=True):
@@ -72,7 +72,7 @@ def step(x: Lowered, ins: Instruction) -> None:
     x.views[ins] = view
 
 
-@lowers("reverse")
+@NEUTRAL.of("reverse")
 def reverse(x: Lowered, ins: Instruction) -> None:
     view = x.view(ins.inputs[0])
     for axis in ins.op.attributes()["axes"]:
@@ -80,7 +80,7 @@ def reverse(x: Lowered, ins: Instruction) -> None:
     x.copy(view, x.result(ins), ins.origin)
 
 
-@lowers("contiguous", "layout")
+@NEUTRAL.of("contiguous", "layout")
 def contiguous(x: Lowered, ins: Instruction) -> None:
     """A copy, unless the value lies in the wanted order already."""
     view, want = x.view(ins.inputs[0]), ins.shape
@@ -91,7 +91,17 @@ def contiguous(x: Lowered, ins: Instruction) -> None:
         x.copy(view, x.result(ins), ins.origin)
 
 
-@lowers("concat")
+@NEUTRAL.of("bit_cast")
+def bit_cast(x: Lowered, ins: Instruction) -> None:
+    x.views[ins] = replace(x.view(ins.inputs[0]), type=ins.shape.type)
+
+
+@NEUTRAL.of("get_tuple_elem")
+def get_tuple_elem(x: Lowered, ins: Instruction) -> None:
+    x.views[ins] = x.tuples[ins.inputs[0]][ins.op.attributes()["index"]]
+
+
+@NEUTRAL.of("concat")
 def concat(x: Lowered, ins: Instruction) -> None:
     """Nothing where every input was computed in its place, or lies where the others are; else copies."""
     axis = ins.op.attributes()["axis"]
@@ -121,7 +131,7 @@ def _side_by_side(parts: list[View], axis: int) -> View | None:
     return replace(first, lens=tuple(lens))
 
 
-@lowers("pad")
+@NEUTRAL.of("pad")
 def pad(x: Lowered, ins: Instruction) -> None:
     """Fill, then copy the input into the middle; reflect and edge copy slabs, dimension by dimension."""
     attributes = ins.op.attributes()
@@ -166,7 +176,7 @@ def fill(x: Lowered, write: View, value: float, origin: str = "") -> None:
     body = Module("fill")
     literal = body.add_literal(np.array([value]).astype(Shape(write.type).numpy_dtype))
     body.add_return([literal])
-    x.call(pointwise_call(body, [], write, origin))
+    x.call(x.emit.pointwise(body, [], write, origin))
 
 
 def channels_last(x: Lowered, view: View, origin: str) -> View:

@@ -9,10 +9,10 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape
 from migraphx.ops.control import Loop
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, NUMBER, Call
-from migraphx.targets.common.lower_views import fill
-from migraphx.targets.common.lowering import Counter, Lowered, UnsupportedOperator, lower_into, lowers
+from migraphx.targets.common.lower.views import fill
+from migraphx.targets.common.lowering import Counter, Lowered, UnsupportedOperator, described, lower_into
+from migraphx.targets.common.lowerings import NEUTRAL
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.lower.indexing import around, described, simple_call
 
 MOST_LOOPS = 1024  # as in program.hpp
 NO_TARGET = -1
@@ -51,7 +51,7 @@ def _bind(x: Lowered, module: Module, given: Sequence[Instruction]) -> None:
         x.views[parameter] = x.view(i)
 
 
-@lowers("if")
+@NEUTRAL.of("if")
 def if_(x: Lowered, ins: Instruction) -> None:
     """Both modules compute into the same places; one of them is jumped over."""
     condition, *given = ins.inputs
@@ -125,7 +125,7 @@ def _history(x: Lowered, shape: Shape, most: int, backwards: bool, slot: int) ->
     return carried, rows.sliced(0, 0, most) if backwards else rows.sliced(0, 1, most + 1)
 
 
-@lowers("loop")
+@NEUTRAL.of("loop")
 def loop(x: Lowered, ins: Instruction) -> None:
     """Count, test, run the module's steps, again; `_trips`, `_ring` and `_history` say where its values lie."""
     op, state, body = ins.op, ins.inputs[2:], _own(x, ins.modules[0])
@@ -196,7 +196,7 @@ def _moves(x: Lowered, ins: Instruction) -> bool:
     return x.counters[ins.inputs[1]].most <= ins.inputs[0].shape.lens[ins.op.attributes()["axis"]]
 
 
-@lowers("scan_slice")
+@NEUTRAL.of("scan_slice")
 def scan_slice(x: Lowered, ins: Instruction) -> None:
     """A view where the index is the number of a loop's trip; else a gather of one row."""
     attributes, view = ins.op.attributes(), x.view(ins.inputs[0])
@@ -207,16 +207,11 @@ def scan_slice(x: Lowered, ins: Instruction) -> None:
         x.views[ins] = view.row(axis, start, x.counters[ins.inputs[1]].slot, by)
         return
     data, index = x.standard(view.reversed(axis) if backwards else view, ins.origin), x.view(ins.inputs[1])
-    outer, _, inner = around(data.lens, axis)
     check = x.check(f"{described(ins)}: an index is out of range for a length of {length}")
-    numbers, head = (outer, length, inner, 1, check), "gather(t, Gather{a[0], a[1], a[2], a[3], a[4]}, p0, p1, p2, p3);"
-    x.row_major(
-        ins,
-        lambda out: x.call(simple_call(head, (data, index), (out, x.status), numbers, "gather", ins.origin)),
-    )
+    x.row_major(ins, lambda out: x.call(x.emit.gather(data, index, out, x.status, axis, check, ins.origin)))
 
 
-@lowers("run_on_target")
+@NEUTRAL.of("run_on_target")
 def run_on_target(x: Lowered, ins: Instruction) -> None:
     """Here: whatever target is named, the program has been compiled for this one."""
     module = _own(x, ins.modules[0])

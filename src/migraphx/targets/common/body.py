@@ -1,0 +1,78 @@
+"""Pointwise bodies as a target's text: statements, fresh names, operators applied to named values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.ops.pointwise import Pointwise
+
+
+class Reading(Protocol):
+    """How a target's language spells a body."""
+
+    def scalar(self, bind: Callable[[str], str]) -> Any:
+        """The scalar vocabulary (ops/scalar.py) as text; `bind` names a text."""
+        ...
+
+    def assign(self, name: str, text: str) -> str:
+        """The statement that gives a value its name."""
+        ...
+
+    def literal(self, ins: Instruction) -> str:
+        """A one-element literal."""
+        ...
+
+
+SCALAR_VIEWS = frozenset({"multibroadcast", "broadcast", "identity", "contiguous", "squeeze", "unsqueeze", "reshape"})
+"""Operators that leave a value's lanes as they are inside a fused body."""
+
+
+@dataclass
+class Scope:
+    """Statements in order, and a supply of fresh names."""
+
+    reading: Reading
+    lines: list[str] = field(default_factory=list)
+    count: int = 0
+    known: dict[str, str] = field(default_factory=dict)  # text -> name, so that nothing is computed twice
+
+    def bind(self, text: str) -> str:
+        """The name of a variable that holds `text`."""
+        if text not in self.known:
+            self.known[text] = f"v{self.count}"
+            self.lines.append(self.reading.assign(f"v{self.count}", text))
+            self.count += 1
+        return self.known[text]
+
+    def inner(self) -> Scope:
+        """A scope within this one: it sees the names here, and adds none."""
+        return Scope(self.reading, [], self.count + 1000, dict(self.known))
+
+
+def apply(ins: Instruction, arguments: Sequence[str], scope: Scope) -> str:
+    """One pointwise operator applied to named values; the name of its result. TypeError for any other operator."""
+    if ins.name in SCALAR_VIEWS:
+        return arguments[0]
+    if not isinstance(ins.op, Pointwise):
+        raise TypeError(f"{ins.name} is not pointwise")
+    return ins.op.apply(scope.reading.scalar(scope.bind), *arguments)
+
+
+def pointwise_body(module: Module, arguments: Mapping[str, str], scope: Scope) -> str:
+    """Add the statements of a `pointwise` body; returns the name of its result.
+
+    `arguments` names the value of each parameter.
+    """
+    names: dict[Instruction, str] = {}
+    for ins in module:
+        if isinstance(ins.op, Parameter):
+            names[ins] = arguments[ins.op.parameter]
+        elif isinstance(ins.op, Literal):
+            names[ins] = scope.bind(scope.reading.literal(ins))
+        elif not isinstance(ins.op, Return):
+            names[ins] = apply(ins, [names[i] for i in ins.inputs], scope)
+    return names[module.outputs[0]]

@@ -1,0 +1,56 @@
+"""What a lowered program does, step by step, and how long its memory is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from migraphx.ir.operation import Literal
+from migraphx.ir.program import Program, reachable
+from migraphx.ir.text import instruction_text, names_of
+from migraphx.ops.cost import flops
+from migraphx.runtime.executable import Step
+from migraphx.targets.common.call import LOOP, Call
+from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.plan_memory import Lifetime
+from migraphx.targets.common.views import Buffer
+
+
+def literals(program: Program) -> list[np.ndarray]:
+    """The constants of all modules."""
+    modules = reachable(program.main)
+    return [ins.op.value for module in modules for ins in module if isinstance(ins.op, Literal)]
+
+
+def steps_of(lowered: Lowered) -> list[Step]:
+    """What each call does; of several calls for one instruction, the last has its operations: the others prepare."""
+    names = names_of(lowered.module)
+    for module in lowered.inner:
+        names |= names_of(module, f"{module.name}:")
+    following = [*lowered.sources, None][1:]
+    steps = []
+    for call, ins, after in zip(lowered.calls, lowered.sources, following, strict=True):
+        text = instruction_text(ins, names) if ins is not None else "copy to an output"
+        work = flops(ins) if ins is not None and ins is not after else 0
+        steps.append(Step(text, call.label, call.origin, call.bytes, work))
+    return steps
+
+
+def lifetimes(calls: Sequence[Call]) -> list[Lifetime]:
+    """From the first call that touches an arena buffer to the last.
+
+    What comes into a loop or leaves it lives as long as the loop.
+    """
+    spans: dict[Buffer, tuple[int, int]] = {}
+    for n, call in enumerate(calls):
+        for v in call.views:
+            if v.buffer.kind == "arena":
+                first, _ = spans.get(v.buffer, (n, n))
+                spans[v.buffer] = (first, n)
+    loops = [(n, call.target - 1) for n, call in enumerate(calls) if call.flow == LOOP]
+    for begin, end in reversed(loops):  # inner ones first
+        for buffer, (first, last) in spans.items():
+            if first <= end and begin <= last and not begin <= first <= last <= end:
+                spans[buffer] = (min(first, begin), max(last, end))
+    return [Lifetime(b, *span) for b, span in spans.items()]

@@ -1,0 +1,14 @@
+"""What the shared lowerings ask of target cpu."""
+
+from __future__ import annotations
+
+from migraphx.targets.cpu.emit.indexing import gather_call
+from migraphx.targets.cpu.emit.pointwise import copy_call, pointwise_call
+
+
+class CppEmitter:
+    """The Emitter of target cpu."""
+
+    copy = staticmethod(copy_call)
+    pointwise = staticmethod(pointwise_call)
+    gather = staticmethod(gather_call)
