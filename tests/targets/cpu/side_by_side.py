@@ -1,4 +1,4 @@
-"""Many small graphs in one program, on cpu and on ref."""
+"""Many small graphs in one program, on a target and on ref."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def sample(shape: Shape, case: Case, rng: np.random.Generator) -> np.ndarray:
     return array
 
 
-def check(cases: Sequence[Case], seed: int = 0) -> None:
-    """Every case's outputs on cpu equal those on ref; all wrong ones are named."""
+def check(cases: Sequence[Case], seed: int = 0, target: str = "cpu") -> None:
+    """Every case's outputs on the target equal those on ref; all wrong ones are named."""
     rng = np.random.default_rng(seed)
     program = migraphx.program()
     main = program._impl.main
@@ -68,7 +68,7 @@ def check(cases: Sequence[Case], seed: int = 0) -> None:
     main.add_return([o for _, o in outputs])
     oracle = program.clone()
     oracle.compile(migraphx.get_target("ref"))
-    program.compile(migraphx.get_target("cpu"))
+    program.compile(migraphx.get_target(target))
     got, want = program.run(arrays), oracle.run(arrays)
     wrong = []
     for (case, _), g, w in zip(outputs, got, want, strict=True):

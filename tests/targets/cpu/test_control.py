@@ -11,8 +11,8 @@ from migraphx.ir.text import parse_program, program_text
 from migraphx.ir.verify import verify_program
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.cpu.target import CpuTarget
 from migraphx.targets.ref.evaluate import evaluate
+from migraphx.targets.registry import get_target
 from tests.tolerances import assert_close
 
 X, NUMBER, BOOL = Shape("float", (3, 4)), Shape("int64"), Shape("bool")
@@ -70,8 +70,7 @@ class Loops:
         self.outputs += b.outputs(b.run_on_target(self.x, modules=[module], target_id=1), 1)
 
 
-@pytest.fixture(scope="module")
-def loops() -> Loops:
+def all_loops() -> Loops:
     made = Loops()
     for trips, condition, directions in (
         (MOST, False, (0, 0)),
@@ -87,6 +86,11 @@ def loops() -> Loops:
     return made
 
 
+@pytest.fixture(scope="module")
+def loops() -> Loops:
+    return all_loops()
+
+
 def test_text(loops: Loops):
     verify_program(loops.program)
     text = program_text(loops.program)
@@ -94,8 +98,8 @@ def test_text(loops: Loops):
     assert program_text(loops.program.clone()) == text
 
 
-def test_answers(loops: Loops):
-    executable = CpuTarget().compile(loops.program.clone(), CompileOptions())
+def test_answers(loops: Loops, target: str = "cpu"):
+    executable = get_target(target).compile(loops.program.clone(), CompileOptions())
     rng = np.random.default_rng(1)
     for trips, limit in ((4, 5.0), (0, 100.0), (5, 2.0), (1, -1.0)):
         given = {
@@ -113,11 +117,11 @@ def test_answers(loops: Loops):
             assert_close(value, right, scale=4)
 
 
-def test_a_slice_outside_is_an_error(loops: Loops):
+def test_a_slice_outside_is_an_error(target: str = "cpu"):
     program = Program()
     rows, index = program.main.add_parameter("rows", X), program.main.add_parameter("index", NUMBER)
     program.main.add_return([Builder(program.main).scan_slice(rows, index, axis=1, direction=1)])
-    executable = CpuTarget().compile(program.clone(), CompileOptions())
+    executable = get_target(target).compile(program.clone(), CompileOptions())
     data, out = np.arange(12, dtype=np.float32).reshape(X.lens), np.zeros((3, 1), np.float32)
     for at in (1, 4):
         place = np.array([at])

@@ -22,7 +22,7 @@ def nested_concats(b, x, y, z):
     return [b.exp(first), b.abs(second), second]
 
 
-def test_movement() -> None:
+def test_movement(target: str = "cpu") -> None:
     cases = [
         Case("transpose", lambda b, x: b.transpose(x, permutation=(2, 0, 1)), (shape(3, 17, 20),)),
         Case(
@@ -51,7 +51,7 @@ def test_movement() -> None:
         Case("out_of_views", lambda b, x: [x, b.transpose(x, permutation=(1, 0)), x], (shape(4, 6),)),
         Case("literal_out", lambda b, x: [b.literal(np.arange(6, dtype=np.int64)), b.relu(x)], (shape(4, 6),)),
     ]
-    check(cases)
+    check(cases, target=target)
 
 
 def test_indexing() -> None:

@@ -20,7 +20,7 @@ def channels_last(*lens: int, type: str = "float") -> Shape:
     return permuted(type, lens, (0, *range(2, len(lens)), 1))
 
 
-def test_pointwise_layouts() -> None:
+def test_pointwise_layouts(target: str = "cpu") -> None:
     cases = [
         Case("same", lambda b, x, y: b.add(x, y), (shape(5, 37), shape(5, 37))),
         Case("long", lambda b, x: b.relu(x), (shape(20011),)),
@@ -53,7 +53,7 @@ def test_pointwise_layouts() -> None:
             (shape(5, 44), shape(5, 44)),
         ),
     ]
-    check(cases)
+    check(cases, target=target)
 
 
 @pytest.mark.parametrize("types", [FLOATS, INTEGERS])
@@ -75,7 +75,7 @@ def test_pointwise_types(types: tuple[str, ...]) -> None:
 REDUCERS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
 
 
-def test_reductions() -> None:
+def test_reductions(target: str = "cpu") -> None:
     cases = []
     for name in REDUCERS:
         for axes in ((0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)):
@@ -113,10 +113,10 @@ def test_reductions() -> None:
     for t in ("int32", "int64", "uint8", "half", "double"):
         cases.append(Case(f"sum_{t}", lambda b, x: b.reduce_sum(x, axes=(1,)), (shape(4, 50, type=t),), scale=10))
         cases.append(Case(f"max_{t}", lambda b, x: b.reduce_max(x, axes=(0,)), (shape(4, 50, type=t),)))
-    check(cases)
+    check(cases, target=target)
 
 
-def test_fused_reductions() -> None:
+def test_fused_reductions(target: str = "cpu") -> None:
     def norm(b, x, w, v):
         return b.layer_norm(x, w, v, axes=(-1,), epsilon=1e-5)
 
@@ -148,10 +148,10 @@ def test_fused_reductions() -> None:
         ),
         Case("logsumexp", lambda b, x: b.logsumexp(x, axes=(1,)), (shape(4, 100),)),
     ]
-    check(cases)
+    check(cases, target=target)
 
 
-def test_values_that_wait_in_the_output() -> None:
+def test_values_that_wait_in_the_output(target: str = "cpu") -> None:
     """Costly values that several stages need, of the output's type and of others, along rows and across them."""
 
     def twice(b, x, axis):
@@ -168,14 +168,14 @@ def test_values_that_wait_in_the_output() -> None:
         for type in ("float", "double", "half")
         for axis in (1, 2)
     ]
-    check(cases)
+    check(cases, target=target)
 
 
-def test_empty() -> None:
+def test_empty(target: str = "cpu") -> None:
     cases = [
         Case("add", lambda b, x, y: b.add(x, y), (shape(0, 4), shape(0, 4))),
         Case("sum", lambda b, x: b.reduce_sum(x, axes=(1,)), (shape(3, 0),)),
         Case("concat", lambda b, x, y: b.concat(x, y, axis=0), (shape(0, 4), shape(3, 4))),
         Case("dot", lambda b, x: b.dot(x, b.literal(np.ones((0, 4), np.float32))), (shape(3, 0),)),
     ]
-    check(cases)
+    check(cases, target=target)
