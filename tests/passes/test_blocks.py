@@ -36,7 +36,8 @@ def biased(b: Builder, x: Value) -> Value:
 def norm(b: Builder, x: Value) -> Value:
     c, t = x.shape.lens[1], x.shape.type
     variance = b.literal(rng.random(c) + 0.5, t)
-    return b.batchnorm(x, *(weights(b, c, type=t) for _ in range(3)), variance)
+    scale, bias, mean = (weights(b, c, type=t) for _ in range(3))
+    return b.batchnorm(x, scale, bias, mean, variance)
 
 
 def layer_norm(b: Builder, x: Value) -> Value:

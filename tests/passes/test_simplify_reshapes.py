@@ -1,5 +1,7 @@
 """Views: what cancels, what becomes a view, what stays."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -138,7 +140,7 @@ def test_padding_goes_into_the_convolution():
 
 @pytest.mark.parametrize("change", [{"mode": "reflect"}, {"value": 1.0}, {"pads": (0, 1, 0, 0, 0, 0, 0, 0)}])
 def test_other_padding_stays(change: dict):
-    attributes = {"pads": (0, 0, 1, 1, 0, 0, 1, 1)} | change
+    attributes: dict[str, Any] = {"pads": (0, 0, 1, 1, 0, 0, 1, 1)} | change
     channels = 4 if "pads" in change else 3
 
     def build(b: Builder, x: Value) -> Value:

@@ -83,7 +83,8 @@ def pad_of_convolution(b: Builder, x: Instruction, w: Instruction, root: Instruc
         return Refuse("it pads otherwise than with zeros round the image")
     old = attributes["padding"]
     sides = [*zip(old[:spatial], before[2:], strict=True), *zip(old[-spatial:], behind[2:], strict=True)]
-    return b.convolution(x, w, **attributes | {"padding": [p + q for p, q in sides]})
+    attributes["padding"] = [p + q for p, q in sides]
+    return b.convolution(x, w, **attributes)
 
 
 @rewrites(lambda b, x: b.one_of(REDUCTIONS, x))
@@ -305,7 +306,7 @@ def reshape_as_views(b: Builder, x: Instruction, root: Instruction) -> Answer:
     order = [d for mine, _ in parts for d in mine]
     new = [d for _, theirs in parts for d in theirs]
     flat = b.reshape(b.transpose(x, permutation=order), dims=[root.shape.lens[d] for d in new])
-    return b.transpose(flat, permutation=np.argsort(np.array(new, int)))
+    return b.transpose(flat, permutation=np.argsort(np.array(new, int)).tolist())
 
 
 @rewrites(lambda b, x: b.reshape(x))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ def shape(*lens: int, type: str = "float") -> Shape:
 
 @pytest.mark.parametrize("mode", ["avg", "max"])
 def test_roialign(mode: str) -> None:
-    def pooled(**attributes: object):
+    def pooled(**attributes: Any):
         def build(b: Builder, x: Instruction, rois: Instruction, images: Instruction) -> Instruction:
             wide = b.mul(rois, b.full(4.0, rois))  # some regions reach outside, some are empty
             inside = b.clamp(images, 0, 1)

@@ -81,7 +81,7 @@ def tile_1(b: OnnxBuilder, x: Value, tiles: Value, axis: Value) -> Value:
 @converter("Tile", since=6)
 @moves
 def tile(b: OnnxBuilder, x: Value, repeats: Value) -> Value:
-    return b.tile(x, repeats=b.ints(repeats, "repeats"))
+    return b.tile(x, repeats=b.ints(repeats, "repeats") or ())
 
 
 @converter("Concat")
