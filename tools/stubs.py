@@ -38,8 +38,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from migraphx.ir.module import Instruction, Module
 
 Value = Instruction
