@@ -105,14 +105,22 @@ def record(tree: Path, tests: Sequence[str], out: Path) -> None:
 
 
 def programs(recorded: Path) -> Programs:
-    """By name, each with the text of its sources."""
-    found = {}
-    for path in sorted(recorded.glob(FILES)):
-        for line in path.read_text().splitlines():
-            program = json.loads(line)
-            program["sources"] = [(recorded / SOURCES / key).read_text() for key in program.get("sources", ())]
-            found[program.pop("name")] = program
+    """By name, each with the text of its sources; those of a test that are equal are one: threads may make it twice."""
+    lines = [line for path in sorted(recorded.glob(FILES)) for line in path.read_text().splitlines()]
+    found: dict[str, dict[str, Any]] = {}
+    known: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for program in map(json.loads, lines):
+        name = program.pop("name")
+        program["sources"] = [(recorded / SOURCES / key).read_text() for key in program.get("sources", ())]
+        test = known[test_of(name)]
+        if program not in test:
+            test.append(program)
+            found[name] = program
     return found
+
+
+def test_of(name: str) -> str:
+    return name.rpartition(" #")[0]
 
 
 # ---- comparing ----
@@ -141,7 +149,7 @@ def pairs(then: Programs, now: Programs) -> Iterator[tuple[str, str]]:
     by_test: dict[str, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
     for side, found in enumerate((then, now)):
         for name in sorted(found, key=lambda n: int(n.rpartition("#")[2])):
-            by_test[name.rpartition(" #")[0]][side].append(name)
+            by_test[test_of(name)][side].append(name)
     for old, new in by_test.values():
         for name in old[:]:
             twin = next((n for n in new if now[n] == then[name]), None)

@@ -15,13 +15,13 @@ from migraphx.targets.cpu.pack import (
 )
 
 PACKED = {
-    "dot": lambda: pack_dot(np.ones((300, 70), np.float32)),
-    "double": lambda: pack_dot(np.ones((300, 70))),
-    "conv": lambda: pack_conv(np.ones((70, 8, 3, 3), np.float32), 2),
-    "winograd": lambda: pack_winograd(np.ones((70, 16, 3, 3), np.float32)),
+    "dot": lambda: pack_dot(np.ones((300, 70), np.float32), 32),
+    "double": lambda: pack_dot(np.ones((300, 70)), 32),
+    "conv": lambda: pack_conv(np.ones((70, 8, 3, 3), np.float32), 2, 32),
+    "winograd": lambda: pack_winograd(np.ones((70, 16, 3, 3), np.float32), 32),
     "depthwise": lambda: pack_depthwise(np.ones((70, 1, 3, 3), np.float32)),
-    "words": lambda: pack_words(np.ones((1, 64, 70), np.int8)),
-    "int4": lambda: pack_int4_panels(np.ones((64, 70), np.int8)),
+    "words": lambda: pack_words(np.ones((1, 64, 70), np.int8), 32),
+    "int4": lambda: pack_int4_panels(np.ones((64, 70), np.int8), 32),
 }
 
 

@@ -21,7 +21,7 @@ from migraphx.driver.result import Exit, Result
 from migraphx.driver.terminal import coloured, progress, quantity
 from migraphx.targets.common import cache
 from migraphx.targets.cpu.threads import available, runtime
-from migraphx.targets.cpu.toolchain import find_compiler, lanes
+from migraphx.targets.cpu.toolchain import features, find_compiler
 from migraphx.targets.registry import TARGETS
 
 PACKAGES = ("openmgx", "numpy", "ml_dtypes", "onnx", "torch")
@@ -91,7 +91,7 @@ def _processor() -> str:
 
 def _compiler() -> str:
     found = find_compiler()
-    return f"{' '.join(found.command)} ({found.version}); vectors of {lanes()} floats"
+    return f"{' '.join(found.command)} ({found.version}); vectors of {features().lanes} floats"
 
 
 def _threads() -> str:

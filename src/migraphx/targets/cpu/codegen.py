@@ -159,9 +159,11 @@ def table_text(table: np.ndarray, layout: Layout) -> list[str]:
 
 def _place_text(table: np.ndarray, names: Sequence[str], place: Sequence[int]) -> str:
     entry, offset, at, count = place
-    moves = table[at : at + MOVE * count].reshape(-1, MOVE).tolist()
-    terms = [f"((trip {slot} + {phase}) & {mask}) * {step}" for slot, phase, mask, step in moves]
-    return " + ".join([names[entry], *([str(offset)] if offset else []), *terms])
+    terms = [names[entry], *([str(offset)] if offset else [])]
+    for slot, phase, mask, step in table[at : at + MOVE * count].reshape(-1, MOVE).tolist():
+        trip = f"(trip {slot} + {phase})" if phase else f"trip {slot}"
+        terms.append(f"{trip if mask == -1 else f'({trip} & {mask})'} * {step}")
+    return " + ".join(terms)
 
 
 def _parts(names: dict[Kernel, str]) -> list[str]:

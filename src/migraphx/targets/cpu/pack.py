@@ -1,4 +1,4 @@
-"""Weights as the kernels read them; the layouts are stated in gemm.hpp and conv.hpp."""
+"""Weights as the kernels read them, in panels of NR = `nr` columns; gemm.hpp and conv.hpp state the layouts."""
 
 from __future__ import annotations
 
@@ -9,16 +9,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from migraphx.targets.cpu.threads import available
-from migraphx.targets.cpu.toolchain import lanes
 
 TILE_WORDS = 16  # quant.hpp's: the depth is padded to whole AMX tiles
 LINE = 64  # bytes of a cache line: a vector that crosses one is loaded at half the speed
 WORTH_THREADS = 1 << 20  # bytes
-
-
-def panel() -> int:
-    """Columns of one panel: NR of gemm.hpp."""
-    return 2 * lanes()
 
 
 def zeros(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
@@ -40,10 +34,9 @@ def by_panels(packed: np.ndarray, count: int, fill: Callable[[int, int], None]) 
         list(pool.map(fill, ends[:-1], ends[1:]))
 
 
-def pack_dot(b: np.ndarray) -> np.ndarray:
+def pack_dot(b: np.ndarray, nr: int) -> np.ndarray:
     """{K, N} -> {ceil(N / NR), K, NR}, zeros past N."""
     k, n = b.shape
-    nr = panel()
     panels = -(-n // nr)
     packed = zeros((panels, k, nr), b.dtype)
     whole = n // nr
@@ -58,10 +51,10 @@ def pack_dot(b: np.ndarray) -> np.ndarray:
     return packed
 
 
-def pack_conv(w: np.ndarray, group: int) -> np.ndarray:
+def pack_conv(w: np.ndarray, group: int, nr: int) -> np.ndarray:
     """{OC, IC / g, spatial...} -> {g, ceil(OC / g / NR), spatial..., IC / g, NR}, zeros past OC / g."""
     oc, icg, *spatial = w.shape
-    nr, ocg = panel(), oc // group
+    ocg = oc // group
     panels = -(-ocg // nr)
     packed = zeros((group, panels, *spatial, icg, nr), w.dtype)
     by_group = w.reshape(group, ocg, icg, *spatial)
@@ -94,10 +87,9 @@ def _winograd_transform() -> np.ndarray:
 WINOGRAD_G = _winograd_transform()
 
 
-def pack_winograd(w: np.ndarray) -> np.ndarray:
+def pack_winograd(w: np.ndarray, nr: int) -> np.ndarray:
     """{OC, IC, 3, 3} -> {36, ceil(OC / NR), IC, NR}: G w G^T, each of its 36 places packed as a dot's weights."""
     oc, ic, *_ = w.shape
-    nr = panel()
     panels = -(-oc // nr)
     padded = np.zeros((panels * nr, ic, 9), np.float32)
     padded[:oc] = w.reshape(oc, ic, 9)
@@ -116,13 +108,13 @@ def pack_depthwise(w: np.ndarray) -> np.ndarray:
     return packed
 
 
-def pack_words(w: np.ndarray) -> np.ndarray:
+def pack_words(w: np.ndarray, nr: int) -> np.ndarray:
     """int8 or bf16 {groups, depth, N} -> words {groups * ceil(N / NR), 1 + Q, NR}, as quant.hpp states.
 
     Words of int8 are int32, those of bf16 float, as their sums are.
     """
     groups, depth, n = w.shape
-    nr, each = panel(), 4 // w.itemsize
+    each = 4 // w.itemsize
     panels, words = -(-n // nr), -(-depth // (each * TILE_WORDS)) * TILE_WORDS
     packed = zeros((groups, panels, 1 + words, nr), np.int32 if w.dtype == np.int8 else np.float32)
     parts = packed.view(w.dtype).reshape(groups, panels, 1 + words, nr, each)
@@ -140,7 +132,7 @@ def pack_words(w: np.ndarray) -> np.ndarray:
     return packed.reshape(groups * panels, 1 + words, nr)
 
 
-def pack_word_conv(w: np.ndarray, group: int) -> np.ndarray:
+def pack_word_conv(w: np.ndarray, group: int, nr: int) -> np.ndarray:
     """int8 or bf16 {OC, IC / g, spatial...}, its channels padded to whole words, packed for a convolution in `group`
     groups."""
     oc, icg, *spatial = w.shape
@@ -148,13 +140,12 @@ def pack_word_conv(w: np.ndarray, group: int) -> np.ndarray:
     wide = np.zeros((oc, -(-icg // each) * each, *spatial), w.dtype)
     wide[:, :icg] = w
     depth = np.moveaxis(wide, 1, -1).reshape(group, oc // group, -1)
-    return pack_words(depth.transpose(0, 2, 1))
+    return pack_words(depth.transpose(0, 2, 1), nr)
 
 
-def pack_int4_panels(codes: np.ndarray) -> np.ndarray:
+def pack_int4_panels(codes: np.ndarray, nr: int) -> np.ndarray:
     """int8 {K, N} from -8 to 7 -> bytes {ceil(N / NR), K, NR / 2}, as int4.hpp states."""
     k, n = codes.shape
-    nr = panel()
     wide = np.full((k, -(-n // nr) * nr), 8, np.uint8)
     wide[:, :n] = (codes + np.int8(8)).view(np.uint8)
     pairs = wide.reshape(k, -1, 2, nr // 2).transpose(1, 0, 2, 3)

@@ -9,7 +9,7 @@ from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
-from migraphx.targets.cpu.toolchain import build, lanes
+from migraphx.targets.cpu.toolchain import build, features
 
 CHAINS = 12  # independent sums: enough to hide the latency of a multiply-add, few enough for 16 registers
 ROUNDS = 400_000
@@ -49,9 +49,10 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
 
     The best of some tries. AMX tiles can do more operations than this.
     """
-    buffers = [Buffer("arena", COPIED), Buffer("arena", COPIED, 1), Buffer("arena", 4096 * 4 * lanes(), 2)]
+    lanes = features().lanes
+    buffers = [Buffer("arena", COPIED), Buffer("arena", COPIED, 1), Buffer("arena", 4096 * 4 * lanes, 2)]
     source, target = (View(b, "uint8", (COPIED,), (1,)) for b in buffers[:2])
-    sink = View(buffers[2], "float", (4096 * lanes(),), (1,))
+    sink = View(buffers[2], "float", (4096 * lanes,), (1,))
     calls = [Call(MULTIPLY_ADD, (), (sink,)), Call(COPY, (source,), (target,), (COPIED,))]
     arena = plan_memory([Lifetime(b, 0, 1) for b in buffers])
     outputs: list[Shape] = []
@@ -59,5 +60,5 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
     table = table_of(calls, kernels, Layout(0, 0, 0), table_bytes(arena, (), outputs, ()))
     machine = CpuExecutable(build(generate(kernels), "peaks"), table, {}, outputs, (), arena, threads=threads)
     seconds = [machine.profile((), 1) for _ in range(TRIES)]
-    work = 2.0 * ROUNDS * CHAINS * lanes() * machine.threads
+    work = 2.0 * ROUNDS * CHAINS * lanes * machine.threads
     return work / min(s[0] for s in seconds), 2.0 * COPIED / min(s[1] for s in seconds)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
-from migraphx.targets.common.lowering import lower
+from migraphx.targets.common.lowering import Lowered, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.specialise import is_dynamic
@@ -27,7 +28,7 @@ from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.threads import available
-from migraphx.targets.cpu.toolchain import build
+from migraphx.targets.cpu.toolchain import Features, build, features
 
 log = logging.getLogger(__name__)
 
@@ -50,24 +51,16 @@ class CpuTarget:
         if is_dynamic(program):
             target = CpuTarget(Constants(lasting=lambda: literals(program)))
             return DynamicExecutable.of(target, program, options, available())
-        parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         stages = Stages()
-        with stages("passes"):
-            run_passes(program, PASSES)
-        with stages("lowering"):
-            lowered = lower(program.main, CPU, CppEmitter(), options.fast_math, self.constants)
-            arena = plan_memory(lifetimes(lowered.calls))
-        layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
-        outputs = [s.as_standard() for s in program.main.output_shapes]
-        sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
-        with stages("C++ text"):
-            kernels = numbered(lowered.calls)
-            table, sources = table_of(lowered.calls, kernels, layout, sizes), generate(kernels)
+        made = translate(program, options, features(), self.constants, stages)
         with stages("compiler or cache"):
-            library = build(sources, "program")
+            library = build(made.sources, "program")
         log.info("compiled in %s", stages)
-        steps, checks, threads = steps_of(lowered), lowered.checks, options.num_threads
-        return CpuExecutable(library, table, parameters, outputs, lowered.weights, arena, checks, threads, steps)
+        lowered, steps = made.lowered, steps_of(made.lowered)
+        return CpuExecutable(
+            library, made.table, made.parameters, made.outputs, lowered.weights, made.arena, lowered.checks,
+            options.num_threads, steps,
+        )  # fmt: skip
 
     def restore(
         self,
@@ -88,3 +81,44 @@ class CpuTarget:
             options,
             available(),
         )
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A program as C++ sources and a table of steps: what a compiler and an executable make a run of."""
+
+    lowered: Lowered
+    parameters: dict[str, Shape]
+    outputs: list[Shape]
+    arena: int  # bytes
+    layout: Layout
+    table: np.ndarray
+    sources: list[str]
+
+
+def translate(
+    program: Program,
+    options: CompileOptions,
+    features: Features,
+    constants: Constants | None = None,
+    stages: Stages | None = None,
+) -> Translation:
+    """Optimise, lower and generate: all of `compile` that needs no C++ compiler. Changes the program.
+
+    The result depends on the arguments alone, whatever the processor and its threads. UnsupportedOperator where an
+    instruction has no kernel.
+    """
+    stages = stages or Stages()
+    parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
+    with stages("passes"):
+        run_passes(program, PASSES)
+    with stages("lowering"):
+        lowered = lower(program.main, CPU, CppEmitter(features), options.fast_math, constants)
+        arena = plan_memory(lifetimes(lowered.calls))
+    layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
+    outputs = [s.as_standard() for s in program.main.output_shapes]
+    sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
+    with stages("C++ text"):
+        kernels = numbered(lowered.calls)
+        table, sources = table_of(lowered.calls, kernels, layout, sizes), generate(kernels)
+    return Translation(lowered, parameters, outputs, arena, layout, table, sources)

@@ -80,19 +80,27 @@ def instruction_set() -> str:
     return platform.machine() + "".join(wanted.values())
 
 
-def lanes() -> int:
-    """Float lanes of the vectors that the kernels will use here: vec.hpp's LANES, as the compiler sees it."""
-    return _macros(find_compiler(), extra_flags())["LANES"]
+@dataclass(frozen=True)
+class Features:
+    """All that lowering knows of the instruction set: the macros of vec.hpp.
+
+    Equal features give equal sources, tables and packed weights, on whatever machine they are made.
+    """
+
+    lanes: int  # floats of a vector: MGX_LANES
+    bf16_words: bool  # kernels multiply pairs of bf16 as they are: MGX_BF16_WORDS
+    amx: bool  # kernels are compiled for AMX: MGX_AMX
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel of packed weights: NR of engine.hpp."""
+        return 2 * self.lanes
 
 
-def bf16_words() -> bool:
-    """Whether the kernels can multiply pairs of bf16 as they are: vec.hpp's MGX_BF16_WORDS."""
-    return bool(_macros(find_compiler(), extra_flags())["BF16_WORDS"])
-
-
-def amx() -> bool:
-    """Whether the kernels are compiled for AMX: vec.hpp's MGX_AMX."""
-    return "AMX" in _macros(find_compiler(), extra_flags())
+def features() -> Features:
+    """The features of the instruction set that programs are compiled for here, as the compiler sees it."""
+    macros = _macros(find_compiler(), extra_flags())
+    return Features(macros["LANES"], bool(macros["BF16_WORDS"]), "AMX" in macros)
 
 
 @cache

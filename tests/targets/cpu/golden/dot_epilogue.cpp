@@ -1,22 +1,3 @@
-#include "program.hpp"
-
-namespace mgx {
-void k0(const Team&, char* const*, const int64_t*, char*);
-int64_t k0_scratch(const int64_t*);
-constexpr Kernel kernels[] = {
-    {k0, k0_scratch},
-};
-}  // namespace mgx
-
-extern "C" {
-int64_t mgx_scratch(const int64_t* table) { return mgx::largest_scratch(mgx::kernels, table); }
-void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
-             const mgx::OpenMP* omp, int64_t* nanoseconds) {
-    mgx::Program program{mgx::kernels, table, buffers, scratch, stride, nanoseconds, omp, {}};
-    mgx::run_program(program, threads);
-}
-}
-
 #include "gemm.hpp"
 
 namespace mgx {
@@ -52,4 +33,9 @@ int64_t k0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
 
 }  // namespace mgx
 
-// k0 [7, 24, 40, 40, 1, 24] at [[2, 0], [5, 0], [4, 0], [3, 0]]
+// bytes: arena 0, status 64, input 0 1120, output 0 672, weight 0 96, weight 1 5120
+// step 0: k0 (7, 24, 40, 40, 1, 24)
+//     p0: input 0
+//     p1: weight 1
+//     p2: weight 0
+//     p3: output 0

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from migraphx.targets.cpu.emit.indexing import gather_call
 from migraphx.targets.cpu.emit.pointwise import copy_call, pointwise_call
+from migraphx.targets.cpu.toolchain import Features
 
 
+@dataclass(frozen=True)
 class CppEmitter:
-    """The Emitter of target cpu."""
+    """The Emitter of target cpu, for one instruction set."""
+
+    features: Features
 
     copy = staticmethod(copy_call)
     pointwise = staticmethod(pointwise_call)

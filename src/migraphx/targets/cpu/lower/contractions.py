@@ -18,10 +18,9 @@ from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.contract import conv_call, depthwise_call, dot_call, gemm_call, winograd_call
 from migraphx.targets.cpu.emit.reduce import reduce_call
-from migraphx.targets.cpu.lower.registry import CPU
+from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
-from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd, panel
-from migraphx.targets.cpu.toolchain import amx, bf16_words
+from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd
 
 MANY_ROWS = {"half": 8, "bf16": 32}
 AMX_LEAST_DEPTH = 64  # of amx.hpp
@@ -79,17 +78,17 @@ def dot(x: Lowered, c: Contraction) -> None:
     a, constant = x.view(c.operands[0]), x.constant(c.operands[1])
     matrix = None if constant is None else shared_matrix(constant[0])
     if matrix is not None:
-        if a.type == "bf16" and bf16_words():
+        if a.type == "bf16" and features_of(x).bf16_words:
             word_dot(x, a, matrix, epilogue, "dot", origin)
             return
         rows, name = loops([a], None, range(rank - 1)), "dot"
         if rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
             k, n = matrix.shape
-            if widens(a, rows.lens[0]) and not (x.fast_math and splits(a, k, 1)):
+            if widens(a, rows.lens[0]) and not splits(x, a, k, 1):
                 a, name = as_floats(x, a, origin), "float dot"
                 rows = loops([a], None, range(rank - 1))
-            key = x.identity(matrix), name  # the same for any number of batches
-            packed = x.packed(key, lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False)))
+            nr, key = features_of(x).panel, (x.identity(matrix), name)  # the same for any number of batches
+            packed = x.packed(key, lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False), nr))
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
             x.call(gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
             return
@@ -108,9 +107,10 @@ def widens(view: View, rows: int) -> bool:
     return view.type in MANY_ROWS and rows >= MANY_ROWS[view.type]
 
 
-def splits(view: View, depth: int, group: int) -> bool:
+def splits(x: Lowered, view: View, depth: int, group: int) -> bool:
     """Whether amx.hpp takes many rows of half as they are."""
-    return view.type == "half" and depth >= AMX_LEAST_DEPTH and group == 1 and amx()
+    suits = view.type == "half" and depth >= AMX_LEAST_DEPTH and group == 1
+    return suits and x.fast_math and features_of(x).amx
 
 
 def as_floats(x: Lowered, view: View, origin: str) -> View:
@@ -136,16 +136,17 @@ def convolution(x: Lowered, c: Contraction) -> None:
         attributes["dilation"],
         attributes["padding"],
     )
-    n_groups = attributes["group"]
+    n_groups, features = attributes["group"], features_of(x)
+    nr = features.panel
     if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
         x.call(depthwise_call(source, _depthwise_weights(x, c.operands[1], origin), window, epilogue, origin))
         return
-    if constant is not None and source.type == "bf16" and bf16_words() and whole_words(constant[0], n_groups):
+    if constant is not None and source.type == "bf16" and features.bf16_words and whole_words(constant[0], n_groups):
         word_convolution(x, source, *constant, attributes, epilogue, "convolution", origin)
         return
     depth = int(np.prod(weights[1:]))
     many = widens(source, source.lens[0] * int(np.prod(window.out)))
-    if many and constant is not None and not (x.fast_math and splits(source, depth, n_groups)):
+    if many and constant is not None and not splits(x, source, depth, n_groups):
         source = channels_last(x, as_floats(x, source, origin), origin)
         constant = constant[0].astype(np.float32), (*constant[1], "float")
     if constant is None:
@@ -153,11 +154,11 @@ def convolution(x: Lowered, c: Contraction) -> None:
         x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
     elif x.fast_math and _suits_winograd(source, constant[0], window, n_groups):
         value, key = constant
-        transformed = x.packed((*key, "winograd"), lambda: pack_winograd(value))
+        transformed = x.packed((*key, "winograd"), lambda: pack_winograd(value, nr))
         x.call(winograd_call(source, transformed, window, epilogue, origin))
     else:
         value, key = constant
-        packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups))
+        packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups, nr))
         x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
 
 
@@ -180,7 +181,7 @@ def split(view: View, d: int, inner: int) -> View:
 def packed_at_run_time(x: Lowered, weights: View, origin: str) -> View:
     """Weights {group, OC / group, IC / group, spatial...} that are not constant, packed as pack_conv does."""
     group, ocg, icg, *kernel = weights.lens
-    nr, rank = panel(), len(weights.lens)
+    nr, rank = features_of(x).panel, len(weights.lens)
     whole, panels = ocg // nr, -(-ocg // nr)
     out = x.temporary(Shape(weights.type, (group, panels, *kernel, icg, nr)))
     if whole < panels:

@@ -18,7 +18,7 @@ from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.pointwise import pointwise_call
 from migraphx.targets.cpu.emit.quantized import int4_gemm_call
 from migraphx.targets.cpu.lower.contractions import convolution, dot, shared_matrix
-from migraphx.targets.cpu.lower.registry import CPU
+from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
 from migraphx.targets.cpu.pack import pack_dot, pack_int4_panels
 
@@ -58,10 +58,10 @@ def dot_int4(x: Lowered, c: Contraction) -> None:
     if rows.rank > 1 or a.strides[-1] != 1:
         a = x.standard(a, origin)
         rows = loops([a], None, range(rank - 1))
-    unpacked = UnpackInt4(axis=0).compute
+    unpacked, nr = UnpackInt4(axis=0).compute, features_of(x).panel
     packed = (
-        x.packed((*codes[1], "int4"), lambda: pack_int4_panels(unpacked(codes[0]))),
-        *(x.packed((*key, "dot"), lambda of=value: pack_dot(of)) for value, key in (scales, *zeros)),
+        x.packed((*codes[1], "int4"), lambda: pack_int4_panels(unpacked(codes[0]), nr)),
+        *(x.packed((*key, "dot"), lambda of=value: pack_dot(of, nr)) for value, key in (scales, *zeros)),
     )
     k, n = a.lens[-1], c.write.lens[-1]
     sizes = (rows.lens[0], n, k, rows.strides[0][0], k // scales[0].shape[0])

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from migraphx.targets.common.lower import NEUTRAL
+from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.lowerings import Lowerings
+from migraphx.targets.cpu.emit.emitter import CppEmitter
+from migraphx.targets.cpu.toolchain import Features
 
 CPU = Lowerings("cpu", NEUTRAL, body="cpp")
+
+
+def features_of(x: Lowered) -> Features:
+    """What the kernels that are called can use of the processor."""
+    assert isinstance(x.emit, CppEmitter)
+    return x.emit.features

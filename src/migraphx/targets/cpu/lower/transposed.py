@@ -17,7 +17,7 @@ from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.contract import conv_call
 from migraphx.targets.cpu.lower.contractions import packed_at_run_time
-from migraphx.targets.cpu.lower.registry import CPU
+from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.pack import pack_conv
 
 
@@ -96,6 +96,6 @@ def _weights(x: Lowered, ins: Instruction, phases: Sequence[Phase], group: int) 
         c, ocg, *kernel = w.shape
         turned = w.reshape(group, c // group, ocg, *kernel).swapaxes(1, 2)
         part = turned.reshape(group * ocg, c // group, *kernel)[(slice(None), slice(None), *taps)]
-        return pack_conv(np.flip(part, tuple(range(2, part.ndim))), group)
+        return pack_conv(np.flip(part, tuple(range(2, part.ndim))), group, features_of(x).panel)
 
     return x.packed((*key, "transposed", group, *((p.tap, p.step) for p in phases)), make)

@@ -14,13 +14,14 @@ from migraphx.targets.common.lower.views import channels_last, fill, image
 from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.quantized import word_conv_call, word_gemm_call
+from migraphx.targets.cpu.lower.registry import features_of
 from migraphx.targets.cpu.pack import pack_word_conv, pack_words
 
 
 def word_dot(x: Lowered, a: View, weights: np.ndarray, epilogue: Epilogue, label: str, origin: str) -> None:
     """`a` {.., M, K} times constant weights {K, N}."""
     k, n = weights.shape
-    packed = x.packed((x.identity(weights), "words"), lambda: pack_words(weights[None]))
+    packed = x.packed((x.identity(weights), "words"), lambda: pack_words(weights[None], features_of(x).panel))
     a, rows, step = _rows_of_words(x, a, origin)
     each = 4 // a.itemsize
     x.call(word_gemm_call(a, packed, (rows, n, -(-k // each), step // each), epilogue, label, origin))
@@ -53,7 +54,7 @@ def word_convolution(
         source = wide
     steps = (attributes["stride"], attributes["dilation"], attributes["padding"])
     window = Window.of(spatial, epilogue.write.lens[2:], weights.shape[2:], *steps)
-    packed = x.packed((*key, "word convolution", group), lambda: pack_word_conv(weights, group))
+    packed = x.packed((*key, "word convolution", group), lambda: pack_word_conv(weights, group, features_of(x).panel))
     x.call(word_conv_call(source, packed, window, group, epilogue, label, origin))
 
 

@@ -1,0 +1,105 @@
+#include "team.hpp"
+#include "depthwise.hpp"
+#include "access.hpp"
+#include "math.hpp"
+
+namespace mgx {
+// depthwise
+void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    const float* const p1 = reinterpret_cast<const float*>(p[1]);
+    float* const p2 = reinterpret_cast<float*>(p[2]);
+    const int64_t e21 = a[21];
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = mgx::cast<float>(acc);
+        put(p2 + row * e21 + col, v0, n);
+    }};
+    depthwise<0, 0>(t, Depthwise{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}}, p0, p1, epi);
+}
+int64_t k1_scratch(const int64_t* a) { return 0; }
+
+// depthwise
+void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    const float* const p1 = reinterpret_cast<const float*>(p[1]);
+    float* const p2 = reinterpret_cast<float*>(p[2]);
+    const int64_t e21 = a[21];
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = mgx::cast<float>(acc);
+        put(p2 + row * e21 + col, v0, n);
+    }};
+    depthwise<3, 1>(t, Depthwise{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}}, p0, p1, epi);
+}
+int64_t k2_scratch(const int64_t* a) { return 0; }
+
+// depthwise
+void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    const float* const p1 = reinterpret_cast<const float*>(p[1]);
+    float* const p2 = reinterpret_cast<float*>(p[2]);
+    const int64_t e21 = a[21];
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = mgx::cast<float>(acc);
+        put(p2 + row * e21 + col, v0, n);
+    }};
+    depthwise<5, 2>(t, Depthwise{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}}, p0, p1, epi);
+}
+int64_t k3_scratch(const int64_t* a) { return 0; }
+
+}  // namespace mgx
+
+#include "team.hpp"
+#include "loops.hpp"
+#include "math.hpp"
+
+namespace mgx {
+// copy
+void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    float* const p1 = reinterpret_cast<float*>(p[1]);
+    const int64_t s0 = a[3];
+    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
+            put(p1 + o[1] + i, v0, n);
+        });
+    });
+}
+
+}  // namespace mgx
+
+// bytes: arena 49664, status 64, input 0 14652, input 1 1332, output 0 14652, output 1 4440, output 2 5180, output 3 9324, weight 0 1332, weight 1 1332, weight 2 3700
+// step 0: k0 (99, 37, 1, 99, 37, 1)
+//     p0: input 0
+//     p1: arena
+// step 1: k1 (1, 37, 37, 1, 11, 9, 1, 7, 5, 1, 3, 3, 1, 1, 1, 1, 2, 2, 0, 0, 0, 37)
+//     p0: arena
+//     p1: weight 0
+//     p2: arena + 38656
+// step 2: k2 (1, 37, 37, 1, 11, 9, 1, 11, 9, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1, 37)
+//     p0: arena
+//     p1: weight 1
+//     p2: arena + 14656
+// step 3: k3 (1, 37, 37, 1, 11, 9, 1, 6, 5, 1, 5, 5, 1, 2, 2, 1, 1, 1, 0, 2, 2, 37)
+//     p0: arena
+//     p1: weight 2
+//     p2: arena + 43840
+// step 4: k0 (9, 37, 1, 9, 37, 1)
+//     p0: input 1
+//     p1: arena + 48320
+// step 5: k2 (1, 37, 37, 1, 11, 9, 1, 9, 7, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 37)
+//     p0: arena
+//     p1: arena + 48320
+//     p2: arena + 29312
+// step 6: k0 (37, 99, 1, 37, 99, 1)
+//     p0: arena + 14656
+//     p1: output 0
+// step 7: k0 (37, 30, 1, 37, 30, 1)
+//     p0: arena + 43840
+//     p1: output 1
+// step 8: k0 (37, 35, 1, 37, 35, 1)
+//     p0: arena + 38656
+//     p1: output 2
+// step 9: k0 (37, 63, 1, 37, 63, 1)
+//     p0: arena + 29312
+//     p1: output 3

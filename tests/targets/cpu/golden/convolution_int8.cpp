@@ -1,0 +1,120 @@
+#include "quant.hpp"
+
+namespace mgx {
+template void run_engine<int8_t>(const Team&, WordEngine<int8_t>, char*);
+}  // namespace mgx
+
+#include "gemm.hpp"
+
+namespace mgx {
+template void run_grid<int32_t, int8_t, int8_t>(const Grid&, const Engine<int32_t, int8_t, int8_t>&, char*);
+template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, int8_t, int8_t>&);
+}  // namespace mgx
+
+#include "team.hpp"
+#include "quant.hpp"
+#include "access.hpp"
+#include "math.hpp"
+#include "conv.hpp"
+
+namespace mgx {
+extern template void run_engine<int8_t>(const Team&, WordEngine<int8_t>, char*);
+extern template void run_grid<int32_t, int8_t, int8_t>(const Grid&, const Engine<int32_t, int8_t, int8_t>&, char*);
+extern template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, int8_t, int8_t>&);
+// quant_convolution relu
+void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);
+    const int32_t* const p1 = reinterpret_cast<const int32_t*>(p[1]);
+    int32_t* const p2 = reinterpret_cast<int32_t*>(p[2]);
+    const int64_t e23 = a[23];
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = mgx::fill(acc, 0);
+        const auto v1 = mgx::max(acc, v0);
+        put(p2 + row * e23 + col, v1, n);
+    }};
+    conv<int32_t>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, reinterpret_cast<const Word<int8_t>*>(p0), p1, epi, scratch);
+}
+int64_t k2_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 4); }
+
+// convolution
+void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);
+    const int8_t* const p1 = reinterpret_cast<const int8_t*>(p[1]);
+    int32_t* const p2 = reinterpret_cast<int32_t*>(p[2]);
+    const int64_t e24 = a[24];
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = mgx::cast<int32_t>(acc);
+        put(p2 + row * e24 + col, v0, n);
+    }};
+    conv<int32_t>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, p0, p1, epi, scratch, a[23]);
+}
+int64_t k3_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 1); }
+
+}  // namespace mgx
+
+#include "team.hpp"
+#include "loops.hpp"
+#include "math.hpp"
+
+namespace mgx {
+// copy
+void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);
+    int8_t* const p1 = reinterpret_cast<int8_t*>(p[1]);
+    const int64_t s1 = a[8];
+    for_rows<3, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            const auto v0 = fetch(p0 + o[0] + i, n);
+            put_strided(p1 + o[1] + i * s1, s1, v0, n);
+        });
+    });
+}
+
+// copy
+void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);
+    int8_t* const p1 = reinterpret_cast<int8_t*>(p[1]);
+    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            const auto v0 = fetch(p0 + o[0] + i, n);
+            put(p1 + o[1] + i, v0, n);
+        });
+    });
+}
+
+// copy
+void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const int32_t* const p0 = reinterpret_cast<const int32_t*>(p[0]);
+    int32_t* const p1 = reinterpret_cast<int32_t*>(p[1]);
+    const int64_t s0 = a[5];
+    for_rows<3, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
+            put(p1 + o[1] + i, v0, n);
+        });
+    });
+}
+
+}  // namespace mgx
+
+// bytes: arena 5312, status 64, input 0 420, output 0 3360, output 1 1440, weight 0 4224, weight 1 1728
+// step 0: k0 (2, 6, 35, 210, 35, 1, 210, 1, 6)
+//     p0: input 0
+//     p1: arena + 4864
+// step 1: k1 (70, 6, 6, 1, 8, 1)
+//     p0: arena + 4864
+//     p1: arena + 3392
+// step 2: k2 (2, 2, 12, 1, 2, 1, 7, 5, 1, 7, 5, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1, 12)
+//     p0: arena + 3392
+//     p1: weight 0
+//     p2: arena
+// step 3: k3 (2, 6, 12, 3, 6, 1, 7, 5, 1, 5, 3, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 12)
+//     p0: arena + 4864
+//     p1: weight 1
+//     p2: arena + 3392
+// step 4: k4 (2, 12, 35, 420, 1, 12, 420, 35, 1)
+//     p0: arena
+//     p1: output 0
+// step 5: k4 (2, 12, 15, 180, 1, 12, 180, 15, 1)
+//     p0: arena + 3392
+//     p1: output 1

@@ -1,0 +1,63 @@
+#include "gemm.hpp"
+
+namespace mgx {
+template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
+template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+}  // namespace mgx
+
+#include "team.hpp"
+#include "winograd.hpp"
+#include "access.hpp"
+#include "math.hpp"
+
+namespace mgx {
+extern template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
+extern template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+// convolution relu
+void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    const float* const p1 = reinterpret_cast<const float*>(p[1]);
+    float* const p2 = reinterpret_cast<float*>(p[2]);
+    const int64_t e23 = a[23];
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = mgx::fill(acc, 0);
+        const auto v1 = mgx::max(acc, v0);
+        put(p2 + row * e23 + col, v1, n);
+    }};
+    winograd(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, p0, p1, epi, scratch);
+}
+int64_t k1_scratch(const int64_t* a) { return winograd_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}); }
+
+}  // namespace mgx
+
+#include "team.hpp"
+#include "loops.hpp"
+#include "math.hpp"
+
+namespace mgx {
+// copy
+void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    float* const p1 = reinterpret_cast<float*>(p[1]);
+    const int64_t s0 = a[3];
+    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
+            put(p1 + o[1] + i, v0, n);
+        });
+    });
+}
+
+}  // namespace mgx
+
+// bytes: arena 43904, status 64, input 0 25088, output 0 18816, weight 0 147456
+// step 0: k0 (196, 32, 1, 196, 32, 1)
+//     p0: input 0
+//     p1: arena
+// step 1: k1 (1, 32, 24, 1, 32, 1, 14, 14, 1, 14, 14, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1, 24)
+//     p0: arena
+//     p1: weight 0
+//     p2: arena + 25088
+// step 2: k0 (24, 196, 1, 24, 196, 1)
+//     p0: arena + 25088
+//     p1: output 0

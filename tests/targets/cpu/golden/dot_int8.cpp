@@ -1,0 +1,62 @@
+#include "quant.hpp"
+
+namespace mgx {
+template void run_engine<uint8_t>(const Team&, WordEngine<uint8_t>, char*);
+}  // namespace mgx
+
+#include "gemm.hpp"
+
+namespace mgx {
+template void run_grid<int32_t, int8_t, int8_t>(const Grid&, const Engine<int32_t, int8_t, int8_t>&, char*);
+template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, int8_t, int8_t>&);
+}  // namespace mgx
+
+#include "team.hpp"
+#include "quant.hpp"
+#include "access.hpp"
+#include "math.hpp"
+#include "gemm.hpp"
+
+namespace mgx {
+extern template void run_engine<uint8_t>(const Team&, WordEngine<uint8_t>, char*);
+extern template void run_grid<int32_t, int8_t, int8_t>(const Grid&, const Engine<int32_t, int8_t, int8_t>&, char*);
+extern template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, int8_t, int8_t>&);
+// quant_dot convert
+void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const uint8_t* const p0 = reinterpret_cast<const uint8_t*>(p[0]);
+    const int32_t* const p1 = reinterpret_cast<const int32_t*>(p[1]);
+    float* const p2 = reinterpret_cast<float*>(p[2]);
+    const int64_t e4 = a[4];
+    const auto epi = Epilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = mgx::cast<float>(acc);
+        put(p2 + row * e4 + col, v0, n);
+    }};
+    gemm<int32_t>(t, Gemm{a[0], a[1], a[2], a[3]}, reinterpret_cast<const Word<uint8_t>*>(p0), p1, epi, scratch);
+}
+int64_t k0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
+
+// dot
+void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);
+    const int8_t* const p1 = reinterpret_cast<const int8_t*>(p[1]);
+    int32_t* const p2 = reinterpret_cast<int32_t*>(p[2]);
+    const int64_t e19 = a[19];
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = mgx::cast<int32_t>(acc);
+        put(p2 + row * e19 + col, v0, n);
+    }};
+    batched_dot<int32_t>(t, BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, p0, p1, epi, scratch);
+}
+int64_t k1_scratch(const int64_t* a) { return dot_scratch(BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, 1, 1); }
+
+}  // namespace mgx
+
+// bytes: arena 0, status 64, input 0 168, input 1 45, input 2 63, output 0 1120, output 1 140, weight 0 4352
+// step 0: k0 (7, 40, 6, 6, 40)
+//     p0: input 0
+//     p1: weight 0
+//     p2: output 0
+// step 1: k1 (5, 7, 9, 1, 1, 1, 1, 0, 0, 0, 0, 9, 1, 0, 0, 0, 0, 7, 1, 7)
+//     p0: input 1
+//     p1: input 2
+//     p2: output 1
