@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-_OURS = str(Path(__file__).resolve().parents[2]) + os.sep  # torch_migraphx
-_TORCH = str(Path(torch.__file__).resolve().parent) + os.sep  # the separator: torchvision is not torch
+# Frames name their files as they were imported, so links are not followed.
+_OURS = str(Path(__file__).parents[2]) + os.sep  # torch_migraphx
+_TORCH = str(Path(torch.__file__).parent) + os.sep  # the separator: torchvision is not torch
 
 
 def _is_user_file(name: str) -> bool:
