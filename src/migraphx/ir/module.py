@@ -44,6 +44,14 @@ class Instruction:
     def literal(self) -> np.ndarray | None:
         return self.op.value if isinstance(self.op, Literal) else None
 
+    @property
+    def flops(self) -> int:
+        """Operations of one run, a multiply and an add counted as two; 0 while a size is not known."""
+        shapes = [i.shape for i in self.inputs]
+        if any(s.dynamic for s in (*shapes, self.shape)):
+            return 0
+        return self.op.flops(shapes, self.shape, self.modules)
+
     def __repr__(self) -> str:
         return f"<{self.name} -> {self.shape}>"
 

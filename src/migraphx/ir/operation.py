@@ -47,11 +47,22 @@ class Operation:
 
     name: ClassVar[str] = ""
     arity: ClassVar[int | None] = None  # None: any number of inputs
-    view: ClassVar[bool] = False  # the output is the input's own memory, seen through other strides
     _defaults: ClassVar[dict[str, Any]] = {}  # of the attributes, by name; MISSING where one must be given
+
+    # Traits: what passes, targets and reports ask an operation, instead of keeping lists of names.
+    pure: ClassVar[bool] = True  # equal inputs give equal outputs, and nothing else happens
+    can_fail: ClassVar[bool] = False  # refuses some values of its inputs when it runs, such as indices out of range
     deferred: ClassVar[bool] = False  # stands for what it expands to: it must be expanded before a target compiles it
     takes_dynamic: ClassVar[bool] = False  # `infer` is given dynamic shapes as they are
-    pure: ClassVar[bool] = True  # equal inputs give equal outputs, and nothing else happens
+    view: ClassVar[bool] = False  # the output is the input's own memory, seen through other strides
+    data_movement: ClassVar[bool] = False  # every element of the output is an element of an input, whatever its value
+    gathers: ClassVar[bool] = False  # reads no more elements of its first input than it gives
+    commutative: ClassVar[bool] = False  # its two inputs may change places
+    idempotent: ClassVar[bool] = False  # of one input: f(f(x)) is f(x)
+    contraction: ClassVar[bool] = False  # sums products of its inputs: a dot, a convolution, attention
+    takes_epilogue: ClassVar[bool] = False  # its kernels compute a `pointwise` that follows before they store
+    spatial: ClassVar[bool] = False  # slides over images {N, C, spatial...}; its kernels want channels innermost
+    fused: ClassVar[bool] = False  # its module is the body of one kernel
 
     def __init_subclass__(cls, /, name: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -120,6 +131,19 @@ class Operation:
         """
         return NotImplemented
 
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        """Operations of one run on static shapes, a multiply and an add counted as two; moving data counts as none."""
+        return 0
+
+    def bytes_accessed(self, inputs: Sequence[Shape], output: Shape) -> int:
+        """What one run on these inputs, each a value of its own, reads and writes; a view does neither."""
+        if self.view:
+            return 0
+        read = [s.bytes for s in inputs]
+        if self.gathers:
+            read[0] = min(read[0], output.bytes)
+        return sum(read) + output.bytes
+
     def attributes(self) -> dict[str, Any]:
         return {key: self.__dict__[key] for key in self._defaults}
 
@@ -137,6 +161,11 @@ class Operation:
 
     def same_type(self, inputs: Sequence[Shape]) -> None:
         self.require(all(s.type == inputs[0].type for s in inputs), inputs, "inputs differ in type")
+
+
+def operators(holds: Callable[[type[Operation]], bool]) -> tuple[str, ...]:
+    """The names of all operators declared so far of which this holds."""
+    return tuple(name for name, cls in OPERATIONS.items() if holds(cls))
 
 
 def declaration(name: str) -> type[Operation]:

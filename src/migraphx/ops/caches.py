@@ -21,6 +21,7 @@ class ConcatPastPresent(Operation, name="concat_past_present"):
     """
 
     arity = 3
+    data_movement = True
     kv_num_heads: int = 0
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -51,6 +52,7 @@ class GqaRotaryEmbedding(Operation, name="gqa_rotary_embedding"):
     """
 
     arity = 4
+    can_fail = True
     num_heads: int = 1
     kv_num_heads: int = 1
     interleaved: bool = False

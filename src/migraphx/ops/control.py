@@ -123,6 +123,9 @@ class ScanSlice(Operation, name="scan_slice"):
     """
 
     arity = 2
+    can_fail = True
+    data_movement = True
+    gathers = True
     axis: int = 0
     direction: int = 0
 

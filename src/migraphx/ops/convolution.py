@@ -9,6 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Module
 from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape
 from migraphx.ops.matmul import QUANTIZED, product_type
@@ -61,6 +62,9 @@ class ConvolutionBase(Operation):
     """Attributes, shape rule and answer that the forward convolutions share."""
 
     arity = 2
+    contraction = True
+    takes_epilogue = True
+    spatial = True
     padding: tuple[int, ...] = (0, 0)
     stride: tuple[int, ...] = (1, 1)
     dilation: tuple[int, ...] = (1, 1)
@@ -82,6 +86,9 @@ class ConvolutionBase(Operation):
         lens = window_lens(x.lens[2:], w.lens[2:], padding, self.stride, self.dilation)
         self.require(min((*lens, *w.lens[2:])) >= 1, inputs, "the kernel exceeds the padded input")
         return keep_layout(x, (x.lens[0], w.lens[0], *lens), self.out_type(inputs))
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        return 2 * output.elements * math.prod(inputs[1].lens[1:])
 
     def correlate(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
         """The answer in the inputs' own type: im2col, then one matrix product a group."""
@@ -132,6 +139,8 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
     """
 
     arity = 2
+    contraction = True
+    spatial = True
     padding: tuple[int, ...] = (0, 0)
     stride: tuple[int, ...] = (1, 1)
     dilation: tuple[int, ...] = (1, 1)
@@ -149,6 +158,9 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
         lens = self.out_lens(x.lens[2:], w.lens[2:])
         self.require(min((*lens, *x.lens[2:], *w.lens[2:])) >= 1, inputs, "the output is empty")
         return keep_layout(x, (x.lens[0], w.lens[1] * self.group, *lens), type)
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        return 2 * inputs[0].elements * math.prod(inputs[1].lens[1:])
 
     def out_lens(self, lens: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:
         padding = both_sides(self.padding, len(lens))

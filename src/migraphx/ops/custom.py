@@ -20,6 +20,7 @@ class CustomOperation(Operation):
     inputs as `in0`, `in1` ..., their lens as `in0_lens` ..., `out_lens`, all row-major, and the attributes by name.
     """
 
+    can_fail: ClassVar[bool] = True  # for all that is known: its `compute` may raise
     cpp: ClassVar[str] = ""
     includes: ClassVar[tuple[str, ...]] = ("cmath",)
 

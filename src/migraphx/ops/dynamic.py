@@ -67,6 +67,8 @@ class BroadcastWithDims(Operation, name="broadcast_with_dims"):
     """x as the lens that the second input holds, by NumPy's rules (ONNX Expand)."""
 
     arity = 2
+    can_fail = True
+    data_movement = True
 
     def infer(self, *inputs: Shape) -> Shape:
         x, dims = inputs
@@ -86,6 +88,7 @@ class BroadcastForDot(Operation, name="broadcast_for_dot"):
     """The first input with the outer dimensions that both inputs share as batches of a dot; the last two stay."""
 
     arity = 2
+    data_movement = True
     deferred: ClassVar[bool] = True
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -108,6 +111,7 @@ class ReshapeLazy(Operation, name="reshape_lazy"):
     """As `reshape` (upstream: where it is a view)."""
 
     arity = 1
+    data_movement = True
     deferred: ClassVar[bool] = True
     dims: tuple[int, ...] = ()
 
@@ -128,6 +132,7 @@ class DynamicRange(Operation, name="dynamic_range"):
     """start, start + delta, ... up to limit, which is left out (ONNX Range). The three inputs have one element."""
 
     arity = 3
+    can_fail = True
 
     def infer(self, *inputs: Shape) -> Shape:
         self.same_type(inputs)
@@ -194,6 +199,7 @@ class Fill(Operation, name="fill"):
     """One value, the first input, in every place of a value shaped like the second (upstream: written into it)."""
 
     arity = 2
+    data_movement = True
     deferred: ClassVar[bool] = True
 
     def infer(self, *inputs: Shape) -> Shape:

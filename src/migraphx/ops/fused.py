@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,11 @@ class FusedPointwise(Operation, name="pointwise"):
 
     The module's parameters x0, x1, ... have shape (type, {1}, {0}), as have all its instructions; one output.
     """
+
+    fused = True
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        return output.elements * sum(i.flops for i in modules[0])
 
     def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
         self.require(len(modules) == 1, inputs, "takes one module")
@@ -41,7 +47,11 @@ class FusedReduce(Operation, name="fused_reduce"):
     exactly `axes` and multibroadcasts back to the full lens; one output, of full or of reduced lens.
     """
 
+    fused = True
     axes: tuple[int, ...] = ()
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        return sum(i.flops for i in modules[0])
 
     def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
         self.require(len(modules) == 1, inputs, "takes one module")
@@ -71,6 +81,7 @@ class Attention(Operation, name="attention"):
     memory as {B, Lq, H, Dv}.
     """
 
+    contraction = True
     scale: float = 1.0
     causal: bool = False
     zero_rows: bool = False
@@ -89,6 +100,10 @@ class Attention(Operation, name="attention"):
             right = mask.type in dtypes.FLOATS | {"bool"}
             self.require(right, inputs, f"does not take a mask of {mask.type}")
         return permuted(q.type, (b, h, lq, dv), (0, 2, 1, 3))
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        q, k, v = (s.lens for s in inputs[:3])
+        return 2 * math.prod(q[:3]) * k[2] * (q[3] + v[3])
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         q, k, v = (a.astype(np.float64) for a in args[:3])

@@ -15,7 +15,11 @@ class Group(Operation, name="group"):
     `tag` says which kind: `epilogue` is a dot or convolution and the pointwise that follows.
     """
 
+    fused = True
     tag: str = "epilogue"
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        return sum(i.flops for i in modules[0])
 
     def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
         self.require(len(modules) == 1, inputs, "takes one module")

@@ -43,6 +43,9 @@ class Gather(Operation, name="gather"):
     """
 
     arity = 2
+    can_fail = True
+    data_movement = True
+    gathers = True
     axis: int = 0
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -63,6 +66,9 @@ class GatherNd(Operation, name="gathernd"):
     """
 
     arity = 2
+    can_fail = True
+    data_movement = True
+    gathers = True
     batch_dims: int = 0
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -88,6 +94,9 @@ class GatherElements(Operation, name="gather_elements"):
     """data at indices[...] along `axis`, else at the same place (ONNX GatherElements, aten::gather)."""
 
     arity = 2
+    can_fail = True
+    data_movement = True
+    gathers = True
     axis: int = 0
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -134,6 +143,7 @@ class Scatter(Operation):
 
     how: ClassVar[str]
     arity = 3
+    can_fail = True
     axis: int = 0
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -187,6 +197,7 @@ class ScatterNd(Operation):
 
     how: ClassVar[str]
     arity = 3
+    can_fail = True
 
     def infer(self, *inputs: Shape) -> Shape:
         data, indices, updates = inputs

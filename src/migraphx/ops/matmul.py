@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Module
 from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape
 
@@ -30,7 +31,17 @@ def product_lens(op: Operation, inputs: Sequence[Shape]) -> tuple[int, ...]:
     return (*a.lens[:-1], b.lens[-1])
 
 
-class Dot(Operation, name="dot"):
+class Product(Operation):
+    """Base of the matrix products: of the first input's last dimension."""
+
+    contraction = True
+    takes_epilogue = True
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        return 2 * output.elements * inputs[0].lens[-1]
+
+
+class Dot(Product, name="dot"):
     """Matrix product of the last two dimensions; batch dimensions are equal (ONNX MatMul, aten::bmm)."""
 
     arity = 2
@@ -44,7 +55,7 @@ class Dot(Operation, name="dot"):
         return np.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False)).astype(a.dtype, copy=False)
 
 
-class QuantDot(Operation, name="quant_dot"):
+class QuantDot(Product, name="quant_dot"):
     """Matrix product of 8-bit integers, summed in int32 (ONNX MatMulInteger without zero points)."""
 
     arity = 2

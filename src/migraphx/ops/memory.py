@@ -16,6 +16,7 @@ class Allocate(Operation, name="allocate"):
     Upstream leaves its contents open; here they are 0.
     """
 
+    can_fail = True
     shape: Shape = NOTHING
     buf_type: str = "half"
 

@@ -38,6 +38,24 @@ def shared_layout(inputs: Sequence[Shape], lens: Sequence[int]) -> Shape:
     return permuted(first.type, lens, first.permutation if shared else range(len(lens)))
 
 
+class Broadcasting(Operation):
+    """Base of what repeats elements, without a copy: strides of 0."""
+
+    arity = 1
+    view = True
+    data_movement = True
+
+
+class Reshaping(Operation):
+    """Base of what gives the elements, in row-major order, other lens."""
+
+    arity = 1
+    data_movement = True
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        return args[0].reshape(self.infer(Shape("float", args[0].shape)).lens)
+
+
 # ---- views ----
 
 
@@ -46,6 +64,7 @@ class Transpose(Operation, name="transpose"):
 
     arity = 1
     view = True
+    data_movement = True
     permutation: tuple[int, ...] = ()
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -59,11 +78,9 @@ class Transpose(Operation, name="transpose"):
         return args[0].transpose(self.permutation)
 
 
-class Multibroadcast(Operation, name="multibroadcast"):
+class Multibroadcast(Broadcasting, name="multibroadcast"):
     """The input as `out_lens` by NumPy's rules, with strides of 0 (ONNX Expand, aten::expand)."""
 
-    arity = 1
-    view = True
     out_lens: tuple[int, ...] = ()
     out_dyn_dims: tuple[int, ...] = ()
 
@@ -80,11 +97,9 @@ class Multibroadcast(Operation, name="multibroadcast"):
         return np.broadcast_to(args[0], self.out_lens)
 
 
-class Broadcast(Operation, name="broadcast"):
+class Broadcast(Broadcasting, name="broadcast"):
     """The input's dimensions become out_lens[axis:axis + rank], all others are broadcast."""
 
-    arity = 1
-    view = True
     axis: int = 0
     out_lens: tuple[int, ...] = ()
 
@@ -101,11 +116,9 @@ class Broadcast(Operation, name="broadcast"):
         return np.broadcast_to(args[0].reshape(args[0].shape + (1,) * behind), self.out_lens)
 
 
-class Scalar(Operation, name="scalar"):
+class Scalar(Broadcasting, name="scalar"):
     """One element as every element of `scalar_bcst_dims`; all strides are 0."""
 
-    arity = 1
-    view = True
     scalar_bcst_dims: tuple[int, ...] = ()
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -116,10 +129,9 @@ class Scalar(Operation, name="scalar"):
         return np.broadcast_to(args[0].reshape(()), self.scalar_bcst_dims)
 
 
-class Squeeze(Operation, name="squeeze"):
+class Squeeze(Reshaping, name="squeeze"):
     """Drop dimensions of length 1: those in `axes`, or all if it is empty (ONNX Squeeze, aten::squeeze)."""
 
-    arity = 1
     view = True
     axes: tuple[int, ...] = ()
 
@@ -130,17 +142,13 @@ class Squeeze(Operation, name="squeeze"):
         kept = [d for d in range(x.ndim) if (d not in axes if axes else x.lens[d] != 1)]
         return Shape(x.type, tuple(x.lens[d] for d in kept), tuple(x.strides[d] for d in kept))
 
-    def compute(self, *args: np.ndarray) -> np.ndarray:
-        return args[0].squeeze(self.axes or None)
 
-
-class Unsqueeze(Operation, name="unsqueeze"):
+class Unsqueeze(Reshaping, name="unsqueeze"):
     """Add dimensions at `axes` of the output (ONNX Unsqueeze, aten::unsqueeze).
 
     Where `steps` is given, the new dimension has that length and is split off the one behind it.
     """
 
-    arity = 1
     view = True
     axes: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
@@ -171,15 +179,13 @@ class Unsqueeze(Operation, name="unsqueeze"):
                 old[0] = (rest, stride)
         return [n for n, _ in new], [s for _, s in new]
 
-    def compute(self, *args: np.ndarray) -> np.ndarray:
-        return args[0].reshape(self.infer(Shape("float", args[0].shape)).lens)
-
 
 class Slice(Operation, name="slice"):
     """Elements starts[k] <= i < ends[k] along axes[k]; negative bounds count from the end (ONNX Slice)."""
 
     arity = 1
     view = True
+    data_movement = True
     axes: tuple[int, ...] = ()
     starts: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
@@ -211,6 +217,7 @@ class Step(Operation, name="step"):
 
     arity = 1
     view = True
+    data_movement = True
     axes: tuple[int, ...] = ()
     steps: tuple[int, ...] = ()
 
@@ -232,13 +239,12 @@ class Step(Operation, name="step"):
 # ---- copies ----
 
 
-class Reshape(Operation, name="reshape"):
+class Reshape(Reshaping, name="reshape"):
     """The elements in row-major order as `dims`; 0 copies a length, one -1 is inferred (ONNX Reshape).
 
     Where the input is empty and copying lengths does not fit, 0 means 0. The output is row-major.
     """
 
-    arity = 1
     dims: tuple[int, ...] = ()
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -254,14 +260,10 @@ class Reshape(Operation, name="reshape"):
                 return Shape(x.type, lens)
         self.refuse(inputs, f"{x.elements} elements do not fit dims")
 
-    def compute(self, *args: np.ndarray) -> np.ndarray:
-        return args[0].reshape(self.infer(Shape("float", args[0].shape)).lens)
 
-
-class Flatten(Operation, name="flatten"):
+class Flatten(Reshaping, name="flatten"):
     """Two dimensions: the product of those before `axis`, the product of the others (ONNX Flatten)."""
 
-    arity = 1
     axis: int = 1
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -270,14 +272,12 @@ class Flatten(Operation, name="flatten"):
         axis = self.axis + x.ndim if self.axis < 0 else self.axis
         return Shape(x.type, (math.prod(x.lens[:axis]), math.prod(x.lens[axis:])))
 
-    def compute(self, *args: np.ndarray) -> np.ndarray:
-        return args[0].reshape(self.infer(Shape("float", args[0].shape)).lens)
-
 
 class Contiguous(Operation, name="contiguous"):
     """The same values in row-major order (aten::contiguous)."""
 
     arity = 1
+    data_movement = True
 
     def infer(self, *inputs: Shape) -> Shape:
         return Shape(inputs[0].type, inputs[0].lens)
@@ -290,6 +290,7 @@ class Layout(Operation, name="layout"):
     """The same values; `permutation` lists the dimensions from the outermost in memory to the innermost."""
 
     arity = 1
+    data_movement = True
     permutation: tuple[int, ...] = ()
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -307,6 +308,7 @@ class Reverse(Operation, name="reverse"):
     """The elements in opposite order along `axes` (aten::flip)."""
 
     arity = 1
+    data_movement = True
     axes: tuple[int, ...] = ()
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -320,6 +322,7 @@ class Reverse(Operation, name="reverse"):
 class Concat(Operation, name="concat"):
     """The inputs one after another along `axis` (ONNX Concat, aten::cat)."""
 
+    data_movement = True
     axis: int = 0
 
     def infer(self, *inputs: Shape) -> Shape:

@@ -14,9 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Module
 from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape, elementwise
-from migraphx.ops.scalar import NumpyScalar
+from migraphx.ops.scalar import Cost, NumpyScalar, WordCosts
 
 ANY = dtypes.COMPUTED
 NUMBERS = ANY - {"bool"}
@@ -36,6 +37,17 @@ class Pointwise(Operation):
     def apply(self, s: Any, *args: Any) -> Any:
         """The body read by `s`."""
         return type(self).body(s, *args, **self.attributes())
+
+    @property
+    def costs(self) -> frozenset[Cost]:
+        """What the words of the body cost."""
+        words = WordCosts()
+        self.apply(words, *[None] * (self.arity or 0))
+        return frozenset(words.found)
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        """One an element, whatever the function takes."""
+        return output.elements
 
     def result_type(self, types: Sequence[str]) -> str:
         return self.result or types[-1]
@@ -80,12 +92,13 @@ class Converting(Pointwise):
 
 
 def pointwise(
-    accepts: frozenset[str], result: str | None = None, base: type[Pointwise] = Pointwise
+    accepts: frozenset[str], result: str | None = None, base: type[Pointwise] = Pointwise, **traits: bool
 ) -> Callable[[Callable[..., Any]], type[Pointwise]]:
     """Declare an elementwise operator from its body.
 
     Positional parameters after `s` are the inputs, keyword-only ones the attributes; the docstring is the
-    meaning. `accepts` holds the types of the inputs; `result` is the result's type where it is not theirs.
+    meaning. `accepts` holds the types of the inputs; `result` is the result's type where it is not theirs;
+    `traits` are those of Operation (commutative, idempotent).
     """
 
     def declare(body: Callable[..., Any]) -> type[Pointwise]:
@@ -101,6 +114,7 @@ def pointwise(
             "arity": len(inputs),
             "accepts": accepts,
             "result": result,
+            **traits,
         }
         for p in parameters:
             if p.kind is p.KEYWORD_ONLY and p.name not in inherited:
@@ -116,7 +130,7 @@ def pointwise(
 # ---- arithmetic ----
 
 
-@pointwise(NUMBERS)
+@pointwise(NUMBERS, commutative=True)
 def add(s, x, y):
     """x + y"""
     return s.add(x, y)
@@ -128,7 +142,7 @@ def sub(s, x, y):
     return s.sub(x, y)
 
 
-@pointwise(ANY)
+@pointwise(ANY, commutative=True)
 def mul(s, x, y):
     """x * y; of bools: both"""
     return s.mul(x, y)
@@ -158,20 +172,20 @@ def pow(s, x, y):
     return s.pow(x, y)
 
 
-@pointwise(NUMBERS)
+@pointwise(NUMBERS, commutative=True)
 def sqdiff(s, x, y):
     """(x - y)^2"""
     d = s.sub(x, y)
     return s.mul(d, d)
 
 
-@pointwise(ANY)
+@pointwise(ANY, commutative=True)
 def max(s, x, y):
     """The larger of x and y; NaN if either is"""
     return s.max(x, y)
 
 
-@pointwise(ANY)
+@pointwise(ANY, commutative=True)
 def min(s, x, y):
     """The smaller of x and y; NaN if either is"""
     return s.min(x, y)
@@ -189,13 +203,13 @@ def neg(s, x):
     return s.neg(x)
 
 
-@pointwise(NUMBERS)
+@pointwise(NUMBERS, idempotent=True)
 def abs(s, x):
     """|x|"""
     return s.abs(x)
 
 
-@pointwise(NUMBERS)
+@pointwise(NUMBERS, idempotent=True)
 def sign(s, x):
     """-1, 0 or 1; 0 for NaN"""
     return s.sign(x)
@@ -333,25 +347,25 @@ def erf(s, x):
 # ---- rounding ----
 
 
-@pointwise(FLOATS)
+@pointwise(FLOATS, idempotent=True)
 def floor(s, x):
     """The largest whole number not above x"""
     return s.floor(x)
 
 
-@pointwise(FLOATS)
+@pointwise(FLOATS, idempotent=True)
 def ceil(s, x):
     """The smallest whole number not below x"""
     return s.ceil(x)
 
 
-@pointwise(FLOATS)
+@pointwise(FLOATS, idempotent=True)
 def trunc(s, x):
     """x without its fraction"""
     return s.trunc(x)
 
 
-@pointwise(FLOATS)
+@pointwise(FLOATS, idempotent=True)
 def nearbyint(s, x):
     """The nearest whole number, ties to even (ONNX Round)"""
     return s.nearbyint(x)
@@ -360,7 +374,7 @@ def nearbyint(s, x):
 # ---- activations ----
 
 
-@pointwise(NUMBERS)
+@pointwise(NUMBERS, idempotent=True)
 def relu(s, x):
     """max(x, 0)"""
     return s.max(x, s.const(x, 0))
@@ -393,7 +407,7 @@ def prelu(s, x, slope):
 # ---- comparison and logic ----
 
 
-@pointwise(ANY, "bool")
+@pointwise(ANY, "bool", commutative=True)
 def equal(s, x, y):
     """x == y, as bool"""
     return s.equal(x, y)
@@ -423,19 +437,19 @@ def isinf(s, x):
     return s.isinf(x)
 
 
-@pointwise(ANY, "bool")
+@pointwise(ANY, "bool", commutative=True)
 def logical_and(s, x, y):
     """Whether x and y are both other than 0, as bool"""
     return s.logical_and(x, y)
 
 
-@pointwise(ANY, "bool")
+@pointwise(ANY, "bool", commutative=True)
 def logical_or(s, x, y):
     """Whether x or y is other than 0, as bool"""
     return s.logical_or(x, y)
 
 
-@pointwise(ANY, "bool")
+@pointwise(ANY, "bool", commutative=True)
 def logical_xor(s, x, y):
     """Whether exactly one of x and y is other than 0, as bool"""
     return s.logical_xor(x, y)
@@ -447,19 +461,19 @@ def not_(s, x):
     return s.logical_not(x)
 
 
-@pointwise(BITS)
+@pointwise(BITS, commutative=True)
 def bitwise_and(s, x, y):
     """x & y"""
     return s.bitwise_and(x, y)
 
 
-@pointwise(BITS)
+@pointwise(BITS, commutative=True)
 def bitwise_or(s, x, y):
     """x | y"""
     return s.bitwise_or(x, y)
 
 
-@pointwise(BITS)
+@pointwise(BITS, commutative=True)
 def bitwise_xor(s, x, y):
     """x ^ y"""
     return s.bitwise_xor(x, y)
@@ -503,6 +517,7 @@ class Identity(Operation, name="identity"):
 
     arity = 1
     view = True
+    data_movement = True
 
     def infer(self, *inputs: Shape) -> Shape:
         return inputs[0]

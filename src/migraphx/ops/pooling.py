@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Module
 from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape
 from migraphx.ops.convolution import both_sides, check_padding, check_windows, windows
@@ -26,6 +28,7 @@ class Pooling(Operation, name="pooling"):
 
     MODES: ClassVar[tuple[str, ...]] = ("max", "average", "lpnorm")
     arity = 1
+    spatial = True
     mode: str = "average"
     padding: tuple[int, ...] = (0, 0)
     padding_mode: int = 0
@@ -74,6 +77,10 @@ class Pooling(Operation, name="pooling"):
             return room // s + 1
         out = -(-room // s) + 1
         return out - 1 if (out - 1) * s >= n + before else out
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        lengths, *_ = self.window(inputs[0].lens[2:])
+        return output.elements * math.prod(lengths)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         (x,) = args

@@ -9,6 +9,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape, elementwise, permuted
+from migraphx.ops.matmul import Product
 
 QUANTIZED = frozenset({"fp8e4m3fn", "fp8e4m3fnuz", "fp8e5m2", "fp8e5m2fnuz", "fp4e2m1fn", "int16", "uint16", "int32"})
 QUANTIZED |= {"int8", "uint8", *dtypes.NARROW_INTEGERS}
@@ -185,7 +186,7 @@ class UnpackFp4(Packing, name="unpack_fp4"):
         return narrow.astype(np.float32).astype(dtypes.to_numpy("fp8e4m3fn"))
 
 
-class DotInt4(Operation, name="dot_int4"):
+class DotInt4(Product, name="dot_int4"):
     """x {.., K} times weights of 4 bits {K, N}: codes of pack_int4 along K {K / 2, N}, scales {blocks, N}.
 
     A column's K / blocks codes of a block share a scale, and a zero point where there are zeros, int8 {blocks, N}

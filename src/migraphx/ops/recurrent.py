@@ -345,6 +345,7 @@ class ShiftOutput(Sequences, name="rnn_var_sl_shift_output"):
 class LastOutput(Sequences, name="rnn_var_sl_last_output"):
     """x {T, D, N, H}, as rnn_var_sl_shift_output gives it: each direction's last step, {D, N, H}."""
 
+    data_movement = True
     direction: str = "forward"
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -366,6 +367,7 @@ class LastState(Operation):
     """Base of what takes the last step of each direction of x {T, D, N, H}: {D, N, H}."""
 
     arity = 1
+    data_movement = True
     direction: str = "forward"
 
     def infer(self, *inputs: Shape) -> Shape:

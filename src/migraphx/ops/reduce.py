@@ -5,11 +5,13 @@ Sums and products of floats are accumulated in double and rounded once; integers
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Module
 from migraphx.ir.operation import Operation, Value
 from migraphx.ir.shape import Shape, elementwise
 from migraphx.ops.movement import axes_of, axis_of, keep_layout
@@ -40,6 +42,9 @@ class Reduction(Operation):
         self.require(self.of_nothing or not empty, inputs, "no elements to choose from")
         lens = [1 if d in axes else n for d, n in enumerate(x.lens)]
         return keep_layout(x, lens)
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        return inputs[0].elements
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         (x,) = args
@@ -137,6 +142,9 @@ class AlongAxis(Operation):
         self.require(x.type in dtypes.FLOATS, inputs, f"does not take {x.type}")
         axis_of(self, self.axis, x.ndim, inputs)
         return elementwise(x.type, [x])
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+        return output.elements
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         (x,) = args

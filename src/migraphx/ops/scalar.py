@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,28 @@ VOCABULARY: dict[str, tuple[int, str]] = {
     "const": (2, "const(a, value): a constant of a's type."),
 }
 
+
+
+class Cost(Enum):
+    """What a word costs on vectors, an element of memory being read or written in as much time as an addition."""
+
+    ARITHMETIC = "one instruction, no slower than a load"
+    MASK = "a few instructions, no slower than a load: a bool or another type has vectors of another width"
+    DIVISION = "one instruction, several times slower than a load"
+    FUNCTION = "dozens of instructions: a polynomial, or a loop"
+
+
+COSTS: dict[str, Cost] = {
+    **dict.fromkeys(("const", "add", "sub", "mul", "neg", "abs", "max", "min"), Cost.ARITHMETIC),
+    **dict.fromkeys(("floor", "ceil", "trunc", "nearbyint"), Cost.ARITHMETIC),
+    **dict.fromkeys(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), Cost.ARITHMETIC),
+    **dict.fromkeys(("where", "cast", "equal", "less", "greater", "isnan", "isinf", "sign"), Cost.MASK),
+    **dict.fromkeys(("logical_and", "logical_or", "logical_xor", "logical_not"), Cost.MASK),
+    **dict.fromkeys(("shift_left", "shift_right"), Cost.MASK),
+    **dict.fromkeys(("div", "recip", "sqrt", "rsqrt"), Cost.DIVISION),
+}
+"""Of the words that are no FUNCTION."""
+
 Array = np.ndarray
 
 
@@ -149,6 +172,18 @@ def cast(a: Array, type: str) -> Array:
         wide = np.dtype(np.uint64) if target == np.uint64 else np.dtype(np.int64)
         return a.astype(wide).astype(target)
     return a.astype(target).astype(dtypes.accumulator(type))
+
+
+class WordCosts:
+    """The reading that asks what the words of a body cost."""
+
+    def __init__(self) -> None:
+        self.found: set[Cost] = set()
+
+    def __getattr__(self, word: str) -> Callable[..., None]:
+        if word not in VOCABULARY:
+            raise AttributeError(f"no scalar word {word!r}")
+        return lambda *operands: self.found.add(COSTS.get(word, Cost.FUNCTION))
 
 
 class NumpyScalar:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Generic, TypeVar
 
-from migraphx.ops.cost import PICKS
 from migraphx.targets.common.views import View
 
 IF, JUMP, LOOP, AGAIN, NUMBER = range(5)  # kinds of control flow
@@ -29,6 +28,7 @@ class Call(Generic[K]):
     numbers: tuple[int, ...] = ()
     label: str = ""
     origin: str = ""
+    gathers: bool = False  # reads no more of its first operand than it writes
 
     @property
     def views(self) -> tuple[View, ...]:
@@ -49,7 +49,7 @@ class Call(Generic[K]):
         """What the call reads and writes: every operand once, a broadcast one as far as it reaches."""
         seen = {(v.buffer, v.offset, v.lens, v.strides): v for v in self.views if v.buffer.kind != "status"}
         sizes = [_reach(v) for v in seen.values()]
-        if self.label in PICKS:
+        if self.gathers:
             sizes[0] = min(sizes[0], _reach(self.writes[0]))
         return sum(sizes)
 

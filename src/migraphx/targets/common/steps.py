@@ -9,7 +9,6 @@ import numpy as np
 from migraphx.ir.operation import Literal
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.text import instruction_text, names_of
-from migraphx.ops.cost import flops
 from migraphx.runtime.executable import Step
 from migraphx.targets.common.call import LOOP, Call
 from migraphx.targets.common.lowering import Lowered
@@ -32,7 +31,7 @@ def steps_of(lowered: Lowered) -> list[Step]:
     steps = []
     for call, ins, after in zip(lowered.calls, lowered.sources, following, strict=True):
         text = instruction_text(ins, names) if ins is not None else "copy to an output"
-        work = flops(ins) if ins is not None and ins is not after else 0
+        work = ins.flops if ins is not None and ins is not after else 0
         steps.append(Step(text, call.label, call.origin, call.bytes, work))
     return steps
 

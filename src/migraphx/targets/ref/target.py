@@ -12,7 +12,6 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
-from migraphx.ops.cost import PICKS, flops
 from migraphx.passes.manager import Pass
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.executable import Executable, Step
@@ -36,7 +35,7 @@ class RefExecutable:
     def steps(self) -> list[Step]:
         names = names_of(self.program.main)
         working = filter(_works, self.program.main)
-        return [Step(instruction_text(i, names), i.name, i.origin, _bytes(i), flops(i)) for i in working]
+        return [Step(instruction_text(i, names), i.name, i.origin, _bytes(i), i.flops) for i in working]
 
     def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
         arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
@@ -81,12 +80,10 @@ def _works(ins: Instruction) -> bool:
 
 
 def _bytes(ins: Instruction) -> int:
-    """What an instruction reads and writes; a view does neither."""
-    shapes = [] if ins.op.view else [*(i.shape for i in dict.fromkeys(ins.inputs)), ins.shape]
-    sizes = [s.bytes for s in shapes if not s.dyn_dims]
-    if ins.name in PICKS and len(sizes) == len(shapes):
-        sizes[0] = min(sizes[0], ins.shape.bytes)
-    return sum(sizes)
+    """What an instruction reads and writes, where its sizes are known."""
+    inputs = [i.shape for i in dict.fromkeys(ins.inputs)]
+    known = not any(s.dynamic for s in (*inputs, ins.shape))
+    return ins.op.bytes_accessed(inputs, ins.shape) if known else 0
 
 
 class RefTarget:

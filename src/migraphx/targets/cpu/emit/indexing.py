@@ -12,9 +12,9 @@ from migraphx.targets.cpu.emit.kernel import CppCall, Kernel
 
 def simple_call(
     head: str, reads: Sequence[View], writes: Sequence[View], numbers: Sequence[int], label: str, origin: str,
-    header: str = "indexing.hpp", scratch: str = "",
+    header: str = "indexing.hpp", scratch: str = "", gathers: bool = False,
 ) -> CppCall:  # fmt: skip
-    """A call of one template on row-major views: `head` is its C++ text."""
+    """A call of one template on row-major views: `head` is its C++ text; `gathers` as in Call."""
     body = "\n    ".join([*pointers((*reads, *writes), len(writes)), head])
     text = (
         f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"
@@ -22,7 +22,7 @@ def simple_call(
     if scratch:
         text += f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
     kernel = Kernel(text, (header,), scratch=bool(scratch))
-    return CppCall(kernel, tuple(reads), tuple(writes), tuple(map(int, numbers)), label, origin)
+    return CppCall(kernel, tuple(reads), tuple(writes), tuple(map(int, numbers)), label, origin, gathers)
 
 
 def around(lens: Sequence[int], axis: int) -> tuple[int, int, int]:
@@ -36,4 +36,5 @@ def gather_call(
     """One row of row-major data along an axis."""
     outer, length, inner = around(data.lens, axis)
     head = "gather(t, Gather{a[0], a[1], a[2], a[3], a[4]}, p0, p1, p2, p3);"
-    return simple_call(head, (data, index), (write, status), (outer, length, inner, 1, check), "gather", origin)
+    numbers = (outer, length, inner, 1, check)
+    return simple_call(head, (data, index), (write, status), numbers, "gather", origin, gathers=True)

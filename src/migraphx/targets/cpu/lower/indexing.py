@@ -26,7 +26,8 @@ def gather(x: Lowered, ins: Instruction) -> None:
     def write(out: View) -> None:
         numbers = (outer, length, inner, count, x.check(message))
         head = f"{ins.name}(t, Gather{{a[0], a[1], a[2], a[3], a[4]}}, p0, p1, p2, p3);"
-        x.call(simple_call(head, (data, indices), (out, x.status), numbers, ins.name, ins.origin))
+        writes = (out, x.status)
+        x.call(simple_call(head, (data, indices), writes, numbers, ins.name, ins.origin, gathers=True))
 
     x.row_major(ins, write)
 

@@ -61,7 +61,9 @@ def gathernd(x: Lowered, ins: Instruction) -> None:
     head = "gather_nd(t, GatherNd{a[0], a[1], a[2], a[3], a[4], a + 5}, p0, p1, p2, p3);"
     x.row_major(
         ins,
-        lambda out: x.call(simple_call(head, (data, indices), (out, x.status), numbers, ins.name, ins.origin)),
+        lambda out: x.call(
+            simple_call(head, (data, indices), (out, x.status), numbers, ins.name, ins.origin, gathers=True)
+        ),
     )
 
 
