@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation, Parameter, Return
-from migraphx.passes.rewrite import COMMUTATIVE, remove_unused
+from migraphx.passes.rewrite import remove_unused
 
 
 def common_subexpressions(module: Module) -> None:
@@ -40,7 +40,7 @@ def common_subexpressions(module: Module) -> None:
         if isinstance(ins.op, (Parameter, Return)) or ins.modules or not ins.op.pure:
             continue
         inputs = tuple(number.get(i, -id(i)) for i in ins.inputs)  # negative: of an enclosing module
-        if ins.name in COMMUTATIVE:
+        if ins.op.commutative:
             inputs = tuple(sorted(inputs))
         same = first.setdefault((ins.op, inputs), ins)
         if same is not ins:

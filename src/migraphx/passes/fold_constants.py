@@ -7,10 +7,10 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.ops.movement import Broadcasting, Layout
 from migraphx.passes.constants import is_constant, value_of, without_repeats
 from migraphx.passes.rewrite import remove_unused, substitute
 
-KEPT = frozenset({"multibroadcast", "broadcast", "scalar", "layout"})
 SMALL = 1 << 20  # bytes: a literal up to here may grow out of nothing, as a mask or a table of positions does
 GROWTH = 2  # beyond that a result is at most so many times as large as the literals that it is made of
 DEQUANTIZED = 4  # as GROWTH, where bytes become floats: passes before this one took what could stay integers
@@ -53,7 +53,7 @@ def fold_constants(module: Module) -> None:
 def _foldable(ins: Instruction) -> bool:
     if isinstance(ins.op, (Literal, Parameter, Return)) or not ins.op.pure or ins.modules:
         return False
-    if ins.name in KEPT or ins.shape.sub_shapes or ins.shape.dynamic or not ins.users:
+    if isinstance(ins.op, (Broadcasting, Layout)) or ins.shape.sub_shapes or ins.shape.dynamic or not ins.users:
         return False
     if not all(i.owner is ins.owner and is_constant(i) for i in ins.inputs):
         return False

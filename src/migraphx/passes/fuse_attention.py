@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ops.movement import Broadcasting, Reshaping
 from migraphx.passes.constants import compact, is_constant, scalar_of
 from migraphx.passes.grouping import axes_of
 from migraphx.passes.rewrite import Refuse, rewrite, rewrites
@@ -17,7 +18,6 @@ from migraphx.passes.rewrite import Refuse, rewrite, rewrites
 VERY_NEGATIVE = -1e4  # a score this low has weight 0 beside any other
 LEVELLING = -1e30  # added to scores it makes all equal, as those are that a finite `low` has replaced
 ROUNDS_AWAY = -1e9  # what is added to a score this low is lost
-VIEWS = ("transpose", "reshape", "squeeze", "unsqueeze")
 
 
 @dataclass(frozen=True)
@@ -166,13 +166,13 @@ def swapped(b: Builder, x: Instruction) -> Instruction:
 
 
 def unscaled(b: Builder, x: Instruction) -> tuple[Instruction, float]:
-    """`x` as (y, s) where x = y * s, looking through views; s is 1 where nothing is found."""
+    """`x` as (y, s) where x = y * s, looking through data movement; s is 1 where nothing is found."""
     if x.name == "mul":
         for inner, factor in (x.inputs, x.inputs[::-1]):
             number = scalar_of(factor)
             if number is not None:
                 return inner, float(number)
-    if x.name in VIEWS and len(x.users) == 1:
+    if x.op.data_movement and len(x.inputs) == len(x.users) == 1:
         inner, scale = unscaled(b, x.inputs[0])
         if scale != 1.0:
             return b.instruction(x.name, [inner], **x.op.attributes()), scale
@@ -282,7 +282,7 @@ def attention_of_seen_rows(
 
 def without_broadcasts(x: Instruction) -> Instruction:
     """What `x` is broadcast from."""
-    while x.name in ("multibroadcast", "unsqueeze", "squeeze", "reshape"):
+    while isinstance(x.op, (Broadcasting, Reshaping)):
         x = x.inputs[0]
     return x
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ops.fused import Attention
+from migraphx.ops.movement import Reshaping
 from migraphx.passes.constants import compact, is_constant
 from migraphx.passes.rewrite import remove_unused, substitute
-
-VIEWS = frozenset({"slice", "reshape", "transpose", "squeeze", "unsqueeze", "attention"})
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,16 @@ def fuse_dots(module: Module) -> None:
     for ins in module:
         if ins.name == "dot":
             linear = read_linear(ins)
-            if linear and all(u.name in VIEWS for u in linear.result.users):
+            if linear and all(map(_takes_strides, linear.result.users)):
                 sharing.setdefault(ins.inputs[0], []).append(linear)
     for x, linears in sharing.items():
         if len(linears) > 1:
             _fuse(module, x, linears)
+
+
+def _takes_strides(ins: Instruction) -> bool:
+    """Whether it reads a part of a wider product as well as a product of its own."""
+    return ins.op.view or isinstance(ins.op, (Reshaping, Attention))
 
 
 def _fuse(module: Module, x: Instruction, linears: list[Linear]) -> None:

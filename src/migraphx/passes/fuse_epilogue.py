@@ -5,8 +5,6 @@ from __future__ import annotations
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
 
-ANCHORS = ("dot", "convolution", "quant_dot", "quant_convolution", "dot_int4")
-
 
 def fuse_epilogue(module: Module) -> None:
     """Put a dot or convolution and the pointwise that is its only user into one group.
@@ -51,7 +49,7 @@ def fuse_epilogue(module: Module) -> None:
     order = {ins: n for n, ins in enumerate(module)}
     for ins in module:
         if ins.name == "pointwise":
-            anchors = [i for i in ins.inputs if i.name in ANCHORS and len(i.users) == 1 and i.owner is module]
+            anchors = [i for i in ins.inputs if i.op.takes_epilogue and len(i.users) == 1 and i.owner is module]
             if anchors and ins.inputs.count(anchors[-1]) == 1:
                 _fuse(module, max(anchors, key=order.__getitem__), ins)
 

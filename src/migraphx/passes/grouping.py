@@ -16,13 +16,12 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape
+from migraphx.ops.movement import Multibroadcast
+from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.reduce import Reduction
 from migraphx.passes.constants import scalar_of
-from migraphx.passes.pointwise_ops import POINTWISE, WITH_EPILOGUE
 from migraphx.passes.rewrite import remove_unused, substitute
 
-REDUCTIONS = frozenset(
-    {"reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod", "reduce_any", "reduce_all"}
-)
 MOST = 100  # members of a group
 
 
@@ -80,13 +79,13 @@ class Grouping:
         for n, ins in enumerate(self.module):
             self.position[ins] = n
             behind = [self.nearest[i] for i in ins.inputs if i in self.nearest and inner(i)]
-            if ins.name in REDUCTIONS:
+            if isinstance(ins.op, Reduction):
                 self.nearest[ins] = (0, ins)
-            elif behind and (ins.name in POINTWISE or ins.name == "multibroadcast"):
+            elif behind and isinstance(ins.op, (Pointwise, Multibroadcast)):
                 steps, reduction = min(behind, key=lambda found: found[0])
                 self.nearest[ins] = (steps + 1, reduction)
-            elif ins.name in POINTWISE and any(
-                (i.name in WITH_EPILOGUE and len(i.users) == 1) or i in self.epilogues for i in ins.inputs
+            elif isinstance(ins.op, Pointwise) and any(
+                (i.op.takes_epilogue and len(i.users) == 1) or i in self.epilogues for i in ins.inputs
             ):
                 self.epilogues.add(ins)
 
@@ -96,7 +95,7 @@ class Grouping:
         for ins in reversed(list(self.module)):
             if ins in taken or ins.owner is not self.module or not ins.users:
                 continue
-            if ins.name not in POINTWISE and ins.name not in REDUCTIONS:
+            if not isinstance(ins.op, (Pointwise, Reduction)):
                 continue
             group = self._with_reductions(ins) or Group(ins, self._grow(ins, self._same_lens(ins)))
             inside = set(group.members)
@@ -116,23 +115,23 @@ class Grouping:
             if len(kept) == len(members):
                 break
             members = kept
-        return Group(root, members, frame) if any(m.name in REDUCTIONS for m in members) else None
+        return Group(root, members, frame) if any(isinstance(m.op, Reduction) for m in members) else None
 
     def _fits(self, ins: Instruction, frame: Frame) -> bool:
-        if ins.name in REDUCTIONS:
+        if isinstance(ins.op, Reduction):
             return axes_of(ins) == frame.axes and ins.inputs[0].shape.lens == frame.full
         if ins.name == "multibroadcast":
             small = ins.inputs[0]
             there_and_back = ins.shape.lens == frame.full and small.shape.lens == frame.reduced
             return there_and_back and small in self.nearest
-        if ins.name not in POINTWISE or ins in self.epilogues:
+        if not isinstance(ins.op, Pointwise) or ins in self.epilogues:
             return False
         if ins in self.nearest and Frame.of(self.nearest[ins][1]) != frame:
             return False  # the end of another reduction's kernel
         return ins.shape.lens in (frame.full, frame.reduced)
 
     def _same_lens(self, root: Instruction) -> Callable[[Instruction], bool]:
-        return lambda ins: ins.name in POINTWISE and ins.shape.lens == root.shape.lens
+        return lambda ins: isinstance(ins.op, Pointwise) and ins.shape.lens == root.shape.lens
 
     def _grow(self, root: Instruction, fits: Callable[[Instruction], bool]) -> list[Instruction]:
         """The root and whatever fits and only members use; converts that widen may have other users.
@@ -161,7 +160,7 @@ class Grouping:
 
 def inner(ins: Instruction) -> bool:
     """Whether all users might be in one kernel with it."""
-    return all(u.name in POINTWISE or u.name in REDUCTIONS or u.name == "multibroadcast" for u in ins.users)
+    return all(isinstance(u.op, (Pointwise, Reduction, Multibroadcast)) for u in ins.users)
 
 
 def widens(ins: Instruction) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape, permuted
-from migraphx.passes.pointwise_ops import POINTWISE
+from migraphx.ops.movement import Concat
+from migraphx.ops.pointwise import Pointwise
 from migraphx.passes.rewrite import refresh
 from migraphx.passes.shapes import same_memory
 
-SPATIAL = frozenset({"convolution", "quant_convolution", "convolution_backwards", "pooling", "resize"})
-MEETING = POINTWISE | {"concat"}  # give their inputs' layout where all share it
 RANKS = (3, 4, 5)
 
 
@@ -63,8 +62,8 @@ def layout(module: Module) -> None:
     for ins in module:
         if ins.shape.ndim not in RANKS or not ins.inputs:
             continue
-        wanted = ins.inputs[:1] if ins.name in SPATIAL else _those_in_other_order(ins, flow)
-        if ins.name in SPATIAL or any(i in flow for i in ins.inputs):
+        wanted = ins.inputs[:1] if ins.op.spatial else _those_in_other_order(ins, flow)
+        if ins.op.spatial or any(i in flow for i in ins.inputs):
             flow.add(ins)
         if not any(_other_order(i) for i in wanted):
             continue
@@ -75,7 +74,7 @@ def layout(module: Module) -> None:
 
 def _those_in_other_order(ins: Instruction, flow: set[Instruction]) -> list[Instruction]:
     """The inputs to lay out because another input is channels-last; broadcast ones have no say."""
-    if ins.name not in MEETING:
+    if not isinstance(ins.op, (Pointwise, Concat)):  # these give their inputs' layout where all share it
         return []
     if not any(i in flow and not _other_order(i) and not i.shape.standard for i in ins.inputs):
         return []

@@ -19,7 +19,6 @@ from migraphx.passes.shapes import same_memory
 log = logging.getLogger(__name__)
 Pass = Callable[[Module], None]
 Trace = Callable[[str, Program], None]
-BODIES = frozenset({"group", "pointwise", "fused_reduce"})  # their module is a kernel's body, not a graph
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def graphs(module: Module) -> list[Module]:
     stack = [module]
     while stack:
         for ins in stack.pop():
-            if not ins.modules or ins.name in BODIES:
+            if ins.op.fused:
                 continue
             for m in ins.modules:
                 if m not in seen:

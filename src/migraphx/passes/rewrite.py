@@ -24,7 +24,6 @@ from migraphx.ir.operation import Parameter, Return
 from migraphx.passes.constants import is_constant
 
 log = logging.getLogger(__name__)
-COMMUTATIVE = frozenset({"add", "mul", "max", "min", "equal", "logical_and", "logical_or", "logical_xor"})
 STEPS_AN_INSTRUCTION = 100  # more rewrites than this for each instruction means that two rules fight
 
 
@@ -102,7 +101,7 @@ def match(pattern: Pattern, ins: Instruction, env: Env) -> Iterator[Env]:
             yield env
             return
         yield from _match_all(pattern.inputs, ins.inputs, env)
-        if len(ins.inputs) == 2 and ins.name in COMMUTATIVE:
+        if ins.op.commutative:
             yield from _match_all(pattern.inputs, ins.inputs[::-1], env)
         return
     name = pattern

@@ -13,7 +13,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import operation
+from migraphx.ir.operation import operation, operators
 from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of
 from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 
@@ -23,7 +23,7 @@ INFINITE = WIDE | {"half", "bf16"}
 NOT_FLOAT = Refuse("only for floats")
 OUT_OF_RANGE = Refuse("the product of the constants overflows or underflows")
 NO_BETWEEN = {"bool", *dtypes.NARROW_INTEGERS, *(t for t in dtypes.FLOATS if t.startswith("fp"))}
-IDEMPOTENT = ("relu", "abs", "floor", "ceil", "trunc", "nearbyint", "sign")
+IDEMPOTENT = operators(lambda op: op.idempotent)
 
 
 def is_float(ins: Instruction) -> bool:

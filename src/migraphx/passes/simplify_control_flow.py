@@ -10,13 +10,11 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal
 from migraphx.ops.control import Loop
+from migraphx.ops.quantize import DequantizeLinear, UnpackInt4
 from migraphx.passes.constants import is_constant, scalar_of
-from migraphx.passes.pointwise_ops import POINTWISE
 from migraphx.passes.rewrite import remove_unused, substitute
 
 FEW_TRIPS = 4
-HOISTED = POINTWISE | {"dot", "convolution", "reshape", "contiguous", "concat", "softmax", "logsoftmax"}
-"""What may be computed once ahead of a loop that perhaps makes no trip: it cannot fail."""
 
 
 def simplify_control_flow(module: Module) -> None:
@@ -53,7 +51,7 @@ def simplify_control_flow(module: Module) -> None:
         @5 = concat[axis=0](@2,@4) -> float_type, {2, 2}, {2, 1}
         @6 = @return(@3,@5)
     """
-    for ins in [i for i in module if i.name in ("if", "loop", "group")]:
+    for ins in [i for i in module if i.modules]:
         if ins.name == "group":
             (body,) = ins.modules
             substitute(ins, module.inline(body, _bound(body, ins.inputs), ins)[0])
@@ -115,6 +113,16 @@ def _unrolled(module: Module, ins: Instruction, op: Loop, trips: int) -> list[In
     return [*state, *whole]
 
 
+def _hoistable(ins: Instruction) -> bool:
+    """Whether an instruction may be computed once ahead of a loop that perhaps makes no trip: it cannot fail.
+
+    A dequantization stays beside the product that may take its codes instead.
+    """
+    op = ins.op
+    computes = bool(ins.inputs) and not ins.modules and not is_constant(ins) and not ins.shape.dynamic
+    return computes and op.pure and not (op.can_fail or op.deferred or isinstance(op, (DequantizeLinear, UnpackInt4)))
+
+
 def _hoist(module: Module, loop: Instruction) -> None:
     """Move ahead of the loop what its body computes from values around it only."""
     (body,) = loop.modules
@@ -137,8 +145,7 @@ def _hoist(module: Module, loop: Instruction) -> None:
 
     moved = []
     for ins in body:
-        allowed = ins.inputs and not ins.modules and not is_constant(ins) and (ins.op.view or ins.name in HOISTED)
-        if allowed and all(map(fixed, ins.inputs)):
+        if _hoistable(ins) and all(map(fixed, ins.inputs)):
             substitute(ins, copied(ins))
             moved.append(ins)
     remove_unused(body, moved)

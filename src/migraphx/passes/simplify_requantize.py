@@ -10,15 +10,13 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of
 from migraphx.passes.rewrite import remove_unused
 
-MOVES = frozenset({"transpose", "reshape", "squeeze", "unsqueeze", "slice", "flatten", "contiguous", "layout"})
-
 
 def simplify_requantize(module: Module) -> None:
     """quantize(move(dequantize(codes))) -> move(codes), with one scale and one zero point on both sides.
 
-    A move is a view, a reshape or a maximum over windows; there may be several. A relu before a quantization whose
-    zero point is the least number of its type goes: saturation does the same. Maxima over windows of what is not
-    dequantized are quantized before: then they read integers.
+    A move is a data movement of one input or a maximum over windows; there may be several. A relu before a
+    quantization whose zero point is the least number of its type goes: saturation does the same. Maxima over windows
+    of what is not dequantized are quantized before: then they read integers.
 
     before:
         x = @param:x -> uint8_type, {1, 1, 2, 2}, {4, 4, 2, 1}
@@ -86,12 +84,15 @@ def _unmoved(module: Module, ins: Instruction) -> Instruction | None:
 
 
 def _gains(moves: Sequence[Instruction]) -> bool:
-    names = {m.name for m in moves}
-    return "pooling" in names and "slice" not in names
+    """Whether windows are among the moves, and nothing else that drops elements: those would be quantized in vain."""
+    kept = all(m.name == "pooling" or m.shape.elements >= m.inputs[0].shape.elements for m in moves)
+    return kept and any(m.name == "pooling" for m in moves)
 
 
 def _moves(ins: Instruction) -> bool:
-    return ins.name in MOVES or (ins.name == "pooling" and ins.op.attributes()["mode"] == "max")
+    if ins.name == "pooling":
+        return ins.op.attributes()["mode"] == "max"
+    return ins.op.data_movement and len(ins.inputs) == 1
 
 
 def _alike(dequantize: Instruction, quantize: Instruction) -> bool:

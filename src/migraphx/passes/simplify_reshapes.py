@@ -15,15 +15,19 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ops.movement import Slice
+from migraphx.ir.operation import operators
+from migraphx.ops.movement import Broadcasting, Reshaping, Slice, Transpose
+from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.reduce import Reduction
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of
-from migraphx.passes.pointwise_ops import POINTWISE, WITH_EPILOGUE
 from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
 from migraphx.passes.shapes import same_memory
 
 Answer = Instruction | Refuse
-RESHAPES = ("reshape", "flatten", "squeeze", "unsqueeze")
-REDUCTIONS = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_min", "reduce_prod")
+POINTWISE = operators(lambda op: issubclass(op, Pointwise))
+RESHAPES = operators(lambda op: issubclass(op, Reshaping))
+BROADCASTS = operators(lambda op: issubclass(op, Broadcasting))
+REDUCTIONS = operators(lambda op: issubclass(op, Reduction))
 
 
 # ---- what does nothing ----
@@ -35,9 +39,9 @@ def no_operation(b: Builder, x: Instruction) -> Answer:
     return x
 
 
-@rewrites(lambda b, x: b.one_of(("reshape", "flatten", "multibroadcast", "broadcast", "slice"), x))
+@rewrites(lambda b, x: b.one_of((*RESHAPES, *BROADCASTS, "slice", "step"), x))
 def same_lens(b: Builder, x: Instruction, root: Instruction) -> Answer:
-    """reshape, slice, broadcast to the lens that x has -> x"""
+    """reshape, slice, step, broadcast to the lens that x has -> x"""
     return x if x.shape.lens == root.shape.lens else Refuse("other lens")
 
 
@@ -371,8 +375,8 @@ def takes_epilogue(x: Instruction, levels: int = 8) -> bool:
     """Whether `x` is a dot, a convolution ..., or pointwise operators behind one: what follows might join it."""
     if len(x.users) > 1 or not levels:
         return False
-    behind = x.name in POINTWISE and any(takes_epilogue(i, levels - 1) for i in x.inputs)
-    return x.name in WITH_EPILOGUE or behind
+    behind = isinstance(x.op, Pointwise) and any(takes_epilogue(i, levels - 1) for i in x.inputs)
+    return x.op.takes_epilogue or behind
 
 
 @rewrites(lambda b: b.one_of(POINTWISE, ...))
@@ -382,7 +386,7 @@ def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
     A constant takes part where it is one number, or varies along dimensions that the view keeps apart. Another
     input takes part where its inverse view is free and x, not it, can take the operator as an epilogue.
     """
-    views = [i for i in root.inputs if i.name in ("transpose", *RESHAPES) and not is_constant(i)]
+    views = [i for i in root.inputs if isinstance(i.op, (Transpose, Reshaping)) and not is_constant(i)]
     for view in views:
         if view.name == "transpose" and len(view.users) > 1:
             continue
@@ -404,7 +408,7 @@ def _from(x: Instruction, view: Instruction, levels: int = 8) -> bool:
     """
     if x is view or is_constant(x) or len(view.users) == 1:
         return True
-    return levels > 0 and x.name in POINTWISE and all(_from(i, view, levels - 1) for i in x.inputs)
+    return levels > 0 and isinstance(x.op, Pointwise) and all(_from(i, view, levels - 1) for i in x.inputs)
 
 
 def _before(b: Builder, i: Instruction, view: Instruction) -> Answer:
@@ -413,7 +417,7 @@ def _before(b: Builder, i: Instruction, view: Instruction) -> Answer:
     if order is None:
         if is_constant(i):
             return _constant_before(b, i, x.shape.lens)
-        if i.name in RESHAPES and i.inputs[0].shape.lens == x.shape.lens and i.inputs[0].shape.standard:
+        if isinstance(i.op, Reshaping) and i.inputs[0].shape.lens == x.shape.lens and i.inputs[0].shape.standard:
             return i.inputs[0]
         free = i.shape.standard and takes_epilogue(x) and not takes_epilogue(i)
         return b.reshape(i, dims=x.shape.lens) if free else Refuse("an input is not reshaped alike")
