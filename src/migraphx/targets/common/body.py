@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, Return
-from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.movement import Broadcasting, Contiguous, Reshaping
+from migraphx.ops.pointwise import Identity, Pointwise
 
 
 class Reading(Protocol):
@@ -27,7 +28,7 @@ class Reading(Protocol):
         ...
 
 
-SCALAR_VIEWS = frozenset({"multibroadcast", "broadcast", "identity", "contiguous", "squeeze", "unsqueeze", "reshape"})
+SCALAR_VIEWS = (Broadcasting, Reshaping, Identity, Contiguous)
 """Operators that leave a value's lanes as they are inside a fused body."""
 
 
@@ -55,7 +56,7 @@ class Scope:
 
 def apply(ins: Instruction, arguments: Sequence[str], scope: Scope) -> str:
     """One pointwise operator applied to named values; the name of its result. TypeError for any other operator."""
-    if ins.name in SCALAR_VIEWS:
+    if isinstance(ins.op, SCALAR_VIEWS):
         return arguments[0]
     if not isinstance(ins.op, Pointwise):
         raise TypeError(f"{ins.name} is not pointwise")

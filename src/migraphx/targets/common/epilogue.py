@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migraphx.ir.module import Module
+from migraphx.ir.operation import Literal, Operation, Parameter, Return
 from migraphx.targets.common.views import View
 
 
@@ -29,9 +30,10 @@ class Epilogue:
         return tuple(v for v in self.reads if v is not None)
 
     @property
-    def words(self) -> list[str]:
-        """The operators of the body."""
-        return [i.name for i in self.module if not i.name.startswith("@")] if self.module else []
+    def operators(self) -> list[Operation]:
+        """Those of the body."""
+        given = (Parameter, Literal, Return)
+        return [i.op for i in self.module if not isinstance(i.op, given)] if self.module else []
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,12 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, Return, Unsupported, operation
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.custom import CustomOperation
+from migraphx.ops.movement import Contiguous, Layout, Reshaping
 from migraphx.passes.manager import graphs
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.lowerings import Emitter, Lowerings
 from migraphx.targets.common.views import Buffer, View
-
-CONTROL = frozenset({"if", "loop", "run_on_target"})  # compute the elements of their tuple where they are wanted
 
 
 class UnsupportedOperator(Unsupported):
@@ -219,10 +218,10 @@ def described(ins: Instruction) -> str:
 
 
 def _free(lowered: Lowered, ins: Instruction, module: Module) -> bool:
-    """Whether an output can be computed in a place of the caller's choice."""
+    """Whether an output can be computed in a place of the caller's choice, as control flow computes its tuple."""
     if ins in lowered._output_views or ins.owner is not module or isinstance(ins.op, (Parameter, Literal)):
         return False
-    return not ins.op.view or (ins.name == "get_tuple_elem" and ins.inputs[0].name in CONTROL)
+    return not ins.op.view or (ins.name == "get_tuple_elem" and bool(ins.inputs[0].modules))
 
 
 def check(module: Module, lowerings: Lowerings) -> None:
@@ -259,7 +258,7 @@ def _prepare_homes(lowered: Lowered, module: Module) -> None:
 
 def placeable(ins: Instruction, concat: Instruction) -> bool:
     """Whether a kernel can write this value straight into a part of the concat."""
-    if isinstance(ins.op, (Parameter, Literal)) or ins.op.view or ins.name in ("reshape", "contiguous", "layout"):
+    if isinstance(ins.op, (Parameter, Literal, Reshaping, Contiguous, Layout)) or ins.op.view:
         return False
     same_order = ins.shape.permutation == concat.shape.permutation or ins.shape.elements == max(
         ins.shape.lens, default=1

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.scalar import Cost
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue, Window
@@ -16,8 +18,15 @@ from migraphx.targets.cpu.emit.body import CPP, load_text, pointers, store_text
 from migraphx.targets.cpu.emit.kernel import Instances, Kernel
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
 
-SHORT = 4  # words, most of an epilogue whose code is written once for every register of a tile
-SIMPLE = frozenset({"abs", "add", "clip", "div", "max", "min", "mul", "neg", "recip", "relu", "sub"})
+SHORT = 4  # operators, most of an epilogue whose code is written once for every register of a tile
+SIMPLE = frozenset({Cost.ARITHMETIC, Cost.DIVISION})  # an instruction a word
+
+
+def is_short(epilogue: Epilogue) -> bool:
+    """Whether an epilogue's code may be written once for every register of a tile."""
+    operators = epilogue.operators
+    simple = all(isinstance(op, Pointwise) and op.costs <= SIMPLE for op in operators)
+    return simple and len(operators) <= SHORT
 
 
 def accumulator(type: str) -> str:
@@ -67,8 +76,7 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
         value = scope.bind(f"mgx::cast<{acc_type}>(acc)")
     step, at = _place(epilogue.write, epilogue, k, numbers, setup)
     scope.lines.append(store_text(k, epilogue.write.strides[epilogue.col_dim], step, at, "col", value))
-    short = len(epilogue.words) <= SHORT and SIMPLE.issuperset(epilogue.words)
-    kind = "ShortEpilogue" if short else "Epilogue"
+    kind = "ShortEpilogue" if is_short(epilogue) else "Epilogue"
     lines = [  # inlined always: g++ 12 misaligns the stack of a function that takes vectors of doubles
         *numbers.lines,
         f"const auto epi = {kind}{{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {{",
@@ -119,7 +127,7 @@ def contract(
     """A call of `head(t, ..., p0, p1, epi, scratch)`."""
     views = (*operands, *epilogue.views, epilogue.write)
     lines, more = epilogue_lines(epilogue, len(operands), len(numbers))
-    label = " ".join((label, *epilogue.words))
+    label = " ".join((label, *(op.name for op in epilogue.operators)))
     body = "\n    ".join([*pointers(views), *lines, head])
     text = (
         f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"

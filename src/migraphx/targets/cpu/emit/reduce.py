@@ -11,8 +11,19 @@ from dataclasses import dataclass, field
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter
+from migraphx.ir.operation import Literal, Operation, Parameter
 from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.reduce import (
+    ReduceAll,
+    ReduceAny,
+    ReduceMax,
+    ReduceMean,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+    Reduction,
+)  # fmt: skip
+from migraphx.ops.scalar import Cost
 from migraphx.targets.common.body import Scope, apply
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Loops, View, loops
@@ -21,18 +32,18 @@ from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.emit.pointwise import numbers
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
 
-REDUCERS = {
-    "reduce_sum": "Sum",
-    "reduce_mean": "Sum",
-    "reduce_max": "Max",
-    "reduce_min": "Min",
-    "reduce_prod": "Prod",
-    "reduce_any": "Any",
-    "reduce_all": "All",
+REDUCERS: dict[type[Operation], str] = {
+    ReduceSum: "Sum",
+    ReduceMean: "Sum",
+    ReduceMax: "Max",
+    ReduceMin: "Min",
+    ReduceProd: "Prod",
+    ReduceAny: "Any",
+    ReduceAll: "All",
 }
+"""The struct of reduce.hpp that accumulates each reduction."""
 
-CHEAP = frozenset({"abs", "add", "clip", "convert", "max", "min", "mul", "neg", "relu", "sqdiff", "sub", "where"})
-"""Operators that cost no more than a load."""
+CHEAP = frozenset({Cost.ARITHMETIC, Cost.MASK})  # words that cost no more than a load
 
 
 def reduce_call(module: Module, axes: Sequence[int], reads: Sequence[View], write: View, origin: str = "") -> Call:
@@ -52,7 +63,7 @@ def reduce_call(module: Module, axes: Sequence[int], reads: Sequence[View], writ
 
 
 def _full_lens(module: Module) -> tuple[int, ...]:
-    reduction = next(i for i in module if i.name in REDUCERS)
+    reduction = next(i for i in module if isinstance(i.op, Reduction))
     return reduction.inputs[0].shape.lens
 
 
@@ -110,7 +121,7 @@ class _Reduction:
             if isinstance(ins.op, Parameter):
                 k = list(self.module.parameters).index(ins.op.parameter)
                 self.level[ins], self.varies[ins] = 0, any(self.reduced.strides[k])
-            elif ins.name in REDUCERS:
+            elif isinstance(ins.op, Reduction):
                 self.level[ins], self.varies[ins] = self.level[ins.inputs[0]] + 1, False
             else:
                 self.level[ins] = max((self.level[i] for i in ins.inputs), default=0)
@@ -133,7 +144,7 @@ class _Reduction:
     def _stages(self) -> list[str]:
         """The statements for one row (or one vector of rows)."""
         row = Scope(CPP)
-        reductions = [i for i in self.module if i.name in REDUCERS]
+        reductions = [i for i in self.module if isinstance(i.op, Reduction)]
         for stage in range(1, max(self.level[i] for i in reductions) + 1):
             self._stage([i for i in reductions if self.level[i] == stage], row)
         (result,), out = self.module.outputs, self.out
@@ -156,16 +167,17 @@ class _Reduction:
         before: list[str] = []
         after: list[tuple[Instruction, str]] = []
         for n, ins in enumerate(reductions):
-            reducer, acc = REDUCERS[ins.name], f"acc{self.level[ins]}_{n}"
+            reducer, acc = REDUCERS[ins.op.__class__], f"acc{self.level[ins]}_{n}"
             own = type = cpp_type(COMPUTE_TYPES, ins.inputs[0].shape.type)
             value = self._value(ins.inputs[0], row, inner, done)
-            if ins.name == "reduce_mean" and ins.shape.type in dtypes.INTEGERS:  # a mean fits where its sum does not
+            mean = isinstance(ins.op, ReduceMean)
+            if mean and ins.shape.type in dtypes.INTEGERS:  # a mean fits where its sum does not
                 type, value = "int64_t", f"mgx::cast<int64_t>({value})"
             before.append(f"auto {acc} = start_like<{reducer}, vec<{type}>>();")
             tail = "n" if self.rowwise else "Full{}"
             updates.append(f"{acc} = accumulate<{reducer}>({acc}, {value}, {tail});")
             total = f"splat<{type}>({reducer}::fold({acc}))" if self.rowwise else acc
-            if ins.name == "reduce_mean":
+            if mean:
                 total = f"{total} / {type}(product(b, {self.reduced.rank}))"
             if type != own:
                 total = f"mgx::cast<{own}>({total})"
@@ -218,7 +230,7 @@ class _Reduction:
         """The last value of this stage that later ones need, is dear to compute again, and fits the output."""
         if not self.full_output:
             return None
-        later = [i.inputs[0] for i in self.module if i.name in REDUCERS and self.level[i] > stage]
+        later = [i.inputs[0] for i in self.module if isinstance(i.op, Reduction) and self.level[i] > stage]
         needed = self._reached([*later, *self.module.outputs], done)
         type = self.views[-1].type
         fits = cpp_type(STORAGE_TYPES, type) == cpp_type(COMPUTE_TYPES, type)
@@ -238,7 +250,7 @@ class _Reduction:
 
     def _dear(self, ins: Instruction) -> bool:
         again = self._reached([ins], ())
-        return any(isinstance(i.op, Pointwise) and i.name not in CHEAP for i in again if i is not self.waiting)
+        return any(isinstance(i.op, Pointwise) and not i.op.costs <= CHEAP for i in again if i is not self.waiting)
 
     # ---- the loop over the reduced elements ----
 
