@@ -11,7 +11,7 @@ import json
 from typing import Any
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Operation
+from migraphx.ir.operation import Literal, Operation, operators
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import names_of
@@ -25,7 +25,7 @@ TYPES = (
     *("fp8e4m3fnuz", "fp8e4m3fn", "fp8e5m2", "bf16", "fp8e5m2fnuz"),
 )
 POOLING_MODES = ("average", "max", "lpnorm")
-LAYERS = ("rnn", "gru", "lstm")
+LAYERS = operators(lambda op: issubclass(op, Recurrent))
 RNN_DIRECTIONS = ("forward", "reverse", "bidirectional")
 ENUMS: dict[tuple[str, str], tuple[str, ...]] = {
     ("convert", "target_type"): TYPES,

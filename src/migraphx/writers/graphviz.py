@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from migraphx.ir.module import Instruction, Module, captured
-from migraphx.ir.operation import Literal, Parameter
+from migraphx.ir.operation import Literal, Operation, Parameter, Return
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import names_of, operation_text
 
-FILLS = {"@param": "lightblue", "@literal": "lightgrey", "@return": "lightyellow"}
+FILLS: dict[type[Operation], str] = {Parameter: "lightblue", Literal: "lightgrey", Return: "lightyellow"}
 
 
 def to_graphviz(program: Program, brief: bool = False) -> str:
@@ -45,7 +45,7 @@ def _label(ins: Instruction, brief: bool) -> str:
         parts.append(str(ins.shape))
     if not brief and ins.origin:
         parts.append(ins.origin)
-    fill = FILLS.get(ins.name)
+    fill = FILLS.get(type(ins.op))
     return f"label={_quoted(*parts)}" + (f", fillcolor={fill}" if fill else "")
 
 

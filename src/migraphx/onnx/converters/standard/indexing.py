@@ -17,6 +17,8 @@ from migraphx.onnx.moving import moves
 from migraphx.onnx.registry import converter
 
 Value = Instruction
+REDUCTIONS = ("none", "add", "mul", "min", "max")
+"""How elements that are written join those that are there: ONNX's words, and the ends of our operators' names."""
 
 
 @converter("Gather")
@@ -56,7 +58,7 @@ def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 
 def scatter_elements(
     b: OnnxBuilder, data: Value, indices: Value, updates: Value, *, axis: int, reduction: str = "none"
 ) -> Value:
-    if reduction not in ("none", "add", "mul", "min", "max"):
+    if reduction not in REDUCTIONS:
         raise OnnxError(f"reduction {reduction!r} is not supported")
     return b.instruction(
         f"scatter_{reduction}", [data, indices, updates], axis=axis_in(axis, data.shape.ndim)
@@ -67,7 +69,7 @@ def scatter_elements(
 def scatter_nd(
     b: OnnxBuilder, data: Value, indices: Value, updates: Value, *, reduction: str = "none"
 ) -> Value:
-    if reduction not in ("none", "add", "mul", "min", "max"):
+    if reduction not in REDUCTIONS:
         raise OnnxError(f"reduction {reduction!r} is not supported")
     return b.instruction(f"scatternd_{reduction}", [data, indices, updates])
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.operation import declaration
 from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
+from migraphx.ops.recurrent import Recurrent
 
 Value = Instruction
-DEFAULTS = {"rnn": 1, "gru": 2, "lstm": 3}
-"""How many activations each direction has."""
 NAMES = {
     "hardsigmoid": "hardsigmoid",
     "leakyrelu": "leaky_relu",
@@ -60,7 +60,9 @@ def layer(b: OnnxBuilder, name: str, inputs: tuple[Value | None, ...], given: di
 def functions(name: str, given: Any, direction: str) -> tuple[str, ...]:
     """ONNX's activations by our names; RNN's default names two, also for one direction."""
     lower = [str(n).lower() for n in given]
-    count = DEFAULTS[name] * (2 if direction == "bidirectional" else 1)
+    declared = declaration(name)
+    assert issubclass(declared, Recurrent)
+    count = len(declared.default) * (2 if direction == "bidirectional" else 1)
     return tuple(NAMES.get(n, n) for n in lower)[:count]
 
 

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from functools import reduce
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.operation import operators
 from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
+from migraphx.ops.movement import Contiguous, Reshaping
+from migraphx.ops.pointwise import Identity
 
 Value = Instruction
 DOMAIN = "ai.onnx.preview.training"
@@ -150,7 +153,7 @@ RULES: dict[str, Rule] = {
     "multibroadcast": lambda b, i, g: [summed_to(b, g, i.inputs[0])],
     "transpose": lambda b, i, g: [b.transpose(g, permutation=inverse(i.op.attributes()["permutation"]))],
     **dict.fromkeys(
-        ("reshape", "squeeze", "unsqueeze", "flatten", "contiguous", "identity"),
+        operators(lambda op: issubclass(op, (Reshaping, Contiguous, Identity))),
         lambda b, i, g: [b.reshape(g, dims=i.inputs[0].shape.lens)],
     ),
 }
