@@ -106,6 +106,24 @@ def test_explain_names_what_was_fused_and_its_origins() -> None:
     assert explain(model(), "ref").kernels[0].parts[0].text == "dot"
 
 
+def test_a_product_of_4_bit_weights_is_work() -> None:
+    p = Program()
+    b, x = Builder(p.main), p.main.add_parameter("x", Shape("float", (3, 8)))
+    p.main.add_return([b.dot_int4(x, b.literal(np.ones((4, 5), np.int8)), b.literal(numbers((2, 5))))])
+    for target in ("cpu", "ref"):
+        (step,) = get_target(target).compile(p, CompileOptions()).steps
+        assert step.flops == 2 * 3 * 8 * 5
+
+
+def test_a_row_of_a_scan_is_all_that_is_read() -> None:
+    p = Program()
+    x, index = p.main.add_parameter("x", Shape("float", (1000, 8))), p.main.add_parameter("i", Shape("int64", (1,)))
+    p.main.add_return([Builder(p.main).scan_slice(x, index, axis=0)])
+    for target in ("cpu", "ref"):
+        (step,) = get_target(target).compile(p, CompileOptions()).steps
+        assert step.bytes == 8 + 2 * 8 * 4
+
+
 @pytest.mark.parametrize("target", ["cpu", "ref"])
 def test_a_gather_reads_no_more_of_its_table_than_it_gives(target: str) -> None:
     p = Program()

@@ -1,7 +1,11 @@
 """What is computed once, and what is not the same though it looks so."""
 
+import numpy as np
+import pytest
+
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
 from migraphx.passes.common_subexpressions import common_subexpressions
 from tests.passes.checking import checked, program_of
 
@@ -19,3 +23,13 @@ def test_attributes_and_order_matter():
         return [b.sub(x, y), b.sub(y, x), b.softmax(x, axis=0), b.softmax(x, axis=1), b.softmax(x, axis=1)]
 
     assert checked(program_of(build, x=(2, 3), y=(2, 3)), [common_subexpressions]) == {"sub": 2, "softmax": 2}
+
+
+@pytest.mark.parametrize("name", ["bitwise_and", "sqdiff"])
+def test_either_order_of_inputs_is_one_value(name: str):
+    def build(b: Builder, x: Value, y: Value) -> list[Value]:
+        return [b.neg(b.instruction(name, pair)) for pair in ((x, y), (y, x))]
+
+    shape = Shape("int32", (3,))
+    given = {"x": np.array([6, -7, 8], np.int32), "y": np.array([3, 5, -1], np.int32)}
+    assert checked(program_of(build, x=shape, y=shape), [common_subexpressions], given) == {name: 1, "neg": 1}

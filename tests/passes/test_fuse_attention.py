@@ -300,3 +300,21 @@ def test_a_product_of_a_converted_input_is_no_attention():
         lambda b, x, v: b.dot(b.convert(x, target_type="float"), v), x=Shape("half", x.shape), v=v.shape
     )
     assert checked(program, [*SIMPLIFY, fuse_attention], {"x": x, "v": v})["dot"] == 1
+
+
+@pytest.mark.parametrize("move", ["slice", "reverse", "contiguous", "multibroadcast"])
+def test_scale_behind_data_movement(move: str):
+    """Whatever only moves elements moves scaled ones as well."""
+    attributes = {
+        "slice": {"axes": (2,), "starts": (1,), "ends": (4,)}, "reverse": {"axes": (2,)}, "contiguous": {},
+        "multibroadcast": {"out_lens": (2, 4, 5, 8)},
+    }  # fmt: skip
+
+    def build(b: Builder, q: Value, k: Value, v: Value) -> Value:
+        moved = b.instruction(move, [times(b, q, 0.5)], **attributes[move])
+        return finish(b, b.dot(moved, turned(b, k)), v)
+
+    q = (1, 4, 5, 8) if move == "multibroadcast" else SIZES["q"]
+    program = program_of(build, q=q, k=SIZES["k"], v=SIZES["v"])
+    checked(program, [fuse_attention])
+    assert attention_of(program).op.attributes()["scale"] == 0.5 and "mul" not in {i.name for i in program.main}

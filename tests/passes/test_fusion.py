@@ -96,6 +96,14 @@ def test_a_dot_keeps_its_epilogue_before_a_norm():
     assert [i.name for i in norm.inputs] == ["pointwise"]
 
 
+def test_what_follows_attention_is_no_epilogue():
+    """Its kernels take none: a residual is part of the norm behind it."""
+    def build(b: Builder, q: Value, y: Value) -> Value:
+        return b.layer_norm(b.add(b.attention(q, q, q), y), const(b, 8), const(b, 8))
+
+    assert kernels(program_of(build, q=(2, 4, 5, 8), y=(2, 4, 5, 8))) == {"attention": 1, "fused_reduce": 1}
+
+
 def test_a_dot_that_is_used_elsewhere_keeps_no_epilogue():
     def build(b: Builder, x: Value) -> list[Value]:
         y = b.dot(x, const(b, 4, 3))
@@ -167,6 +175,15 @@ def test_dots_with_epilogues_of_their_own_stay_apart():
         return b.mul(b.silu(gate), up)
 
     assert kernels(program_of(build, x=(2, 3, 4))) == {"dot": 2, "pointwise": 1}
+
+
+def test_any_view_reads_a_wider_product_as_well():
+    def build(b: Builder, x: Value) -> list[Value]:
+        gate, up = (b.linear(x, const(b, 6, 4)) for _ in range(2))
+        wide = b.multibroadcast(b.unsqueeze(up, axes=(0,)), out_lens=(2, 2, 3, 6))
+        return [b.step(gate, axes=(2,), steps=(2,)), wide]
+
+    assert checked(program_of(build, x=(2, 3, 4)), [fuse_dots])["dot"] == 1
 
 
 def test_shared_weights_stay():

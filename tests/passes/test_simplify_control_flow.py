@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.passes.simplify_control_flow import simplify_control_flow
@@ -75,3 +76,44 @@ def test_few_trips(trips):
     program = loop_program(trips)
     assert "loop" not in checked(program, [simplify_control_flow])
     assert list(program.modules) == ["main"]
+
+
+HOISTED = {
+    "reduce_mean": lambda b, x: b.reduce_mean(x, axes=(1,)),
+    "reduce_any": lambda b, x: b.reduce_any(b.isnan(x), axes=(0,)),
+    "quant_dot": lambda b, x: b.quant_dot(codes(b, x, 3, 4), codes(b, x, 4, 2)),
+    "quant_convolution": lambda b, x: b.quant_convolution(codes(b, x, 1, 2, 3, 3), codes(b, x, 4, 2, 2, 2)),
+    "dot_int4": lambda b, x: b.dot_int4(
+        b.slice(x, axes=(1,), starts=(0,), ends=(2,)), codes(b, x, 1, 3), b.literal(np.ones((1, 3), np.float32))
+    ),
+    "attention": lambda b, x: b.attention(*[b.unsqueeze(x, axes=(0, 1))] * 3),
+    "pooling": lambda b, x: b.pooling(b.unsqueeze(x, axes=(0, 1)), mode="max"),
+}
+STAYS = {
+    "gather": lambda b, x: b.gather(x, b.convert(b.reduce_max(x, axes=(0, 1)), target_type="int64"), axis=0),
+    "dequantizelinear": lambda b, x: b.dequantizelinear(b.literal(np.ones((2, 3), np.int8)), x),
+}
+
+
+def codes(b: Builder, x: Instruction, *lens: int) -> Instruction:
+    """8-bit integers that are no constants."""
+    spread = b.multibroadcast(b.slice(x, axes=(0, 1), starts=(0, 0), ends=(1, 1)), out_lens=(1, int(np.prod(lens))))
+    return b.convert(b.reshape(spread, dims=lens), target_type="int8")
+
+
+@pytest.mark.parametrize("name", [*HOISTED, *STAYS])
+def test_what_cannot_fail_is_computed_ahead_of_the_loop(name: str):
+    """Whatever it is; but an index may be out of range where no trip is made, and codes stay beside their product."""
+    program = Program()
+    main, b = program.main, Builder(program.main)
+    x, count = main.add_parameter("x", X), main.add_parameter("n", Shape("int64"))
+    body = program.create_module("body")
+    _, going = body.add_parameter("number", Shape("int64")), body.add_parameter("going", Shape("bool"))
+    state, inner = body.add_parameter("state", X), Builder(body)
+    value = (HOISTED | STAYS)[name](inner, x)
+    body.add_return([going, inner.neg(state), value])
+    made = b.loop(count, b.literal(np.array([True])), x, modules=[body], max_iterations=6)
+    main.add_return(b.outputs(made, 2))
+    given = {"x": np.array([[1, 0, 1], [0, 1, 1]], np.float32), "n": np.array([5])}
+    left = checked(program, [simplify_control_flow], given)
+    assert left[name] == (name in HOISTED)

@@ -194,3 +194,18 @@ def test_a_reshape_moves_behind_all_that_reads_it():
     program = program_of(build, x=(3, 4))
     checked(program, [simplify_reshapes])
     assert [i.name for i in program.main if i.inputs] == ["dot", "sigmoid", "mul", "reshape", "@return"]
+
+
+def test_moves_and_reductions_of_nothing_go():
+    """All reductions over dimensions of length 1, and all that gives x's lens."""
+    def build(b: Builder, x: Value) -> Value:
+        x = b.step(x, axes=(1,), steps=(1,))
+        x = b.unsqueeze(x, axes=())
+        seen = b.isnan(x)
+        for name in ("reduce_any", "reduce_all"):
+            seen = b.instruction(name, [seen], axes=(0,))
+        for name in ("sum", "mean", "max", "min", "prod"):
+            x = b.instruction(f"reduce_{name}", [x], axes=(0,))
+        return b.where(seen, x, x)
+
+    assert left_of(build, x=(1, 3)) == {"isnan": 1, "where": 1}
