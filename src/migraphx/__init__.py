@@ -12,6 +12,7 @@ from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
 from migraphx.api.module import instruction_ref, macro, module, op
 from migraphx.api.program import program
 from migraphx.api.shape import shape
+from migraphx.ir.operation import declare_late
 from migraphx.targets.target import Target as target
 
 if TYPE_CHECKING:  # the names of LATE
@@ -53,6 +54,9 @@ LATE = {
     "migraphx.api.version": {"__version__"},
 }  # fmt: skip
 """What running a saved program does not need is imported when it is first asked for: half of the import's time."""
+
+declare_late("onnx", "migraphx.onnx.deferred")
+declare_late("unknown", "migraphx.onnx.unknown")
 
 __all__ = [
     "__version__",

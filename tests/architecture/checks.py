@@ -5,7 +5,8 @@ package itself is the room `migraphx`. MAY_IMPORT says which rooms each room may
 """
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,24 +31,27 @@ MAY_IMPORT: dict[str, set[str]] = {
     "torch_migraphx": {"migraphx"},
 }
 TORCH = {"torch", "triton", "torchvision", "transformers"}
+DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
 MAY_IMPORT_TORCH = ("torch_migraphx/", "migraphx/targets/gpu/")
 
 
 @dataclass(frozen=True)
 class Import:
-    """One name that one statement reads: `target` is absolute and dotted."""
+    """One name that one statement reads, for types alone too: `target` is absolute and dotted."""
 
     target: str
     line: int
-    hidden: bool  # inside a function
-    typing_only: bool  # under `if TYPE_CHECKING:`
+    hidden: bool = False  # inside a function
+    text: bool = False  # the name of a module as a text: who has it can import it later
 
 
 def imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[Import]:
     """Every name imported in `tree`, a file of `package`."""
     inside = {id(n) for f in functions(tree) for n in ast.walk(f)}
-    typing = {id(n) for block in ast.walk(tree) if _is_type_checking(block) for n in ast.walk(block)}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
+            yield Import(node.value, node.lineno, text=True)
+            continue
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -57,11 +61,7 @@ def imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[Import]:
         else:
             continue
         for name in names:
-            yield Import(name, node.lineno, id(node) in inside, id(node) in typing)
-
-
-def _is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+            yield Import(name, node.lineno, id(node) in inside)
 
 
 def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
@@ -125,15 +125,39 @@ def sibling_target_breaches(where: Path, tree: ast.AST) -> Iterator[str]:
             yield f"{where}:{item.line}: target {parts[2]} may not import target {there[2]}"
 
 
+def circle_breaches(files: Mapping[Path, ast.AST]) -> Iterator[str]:
+    """Files that import each other, directly or by way of others: no order exists in which to read them."""
+    names = {".".join(where.with_suffix("").parts).removesuffix(".__init__"): where for where in files}
+    reads: dict[Path, set[Path]] = {}
+    for where, tree in files.items():
+        targets = (item.target for item in imports(tree, where.with_suffix("").parts[:-1]) if not item.text)
+        reads[where] = {found for t in targets if (found := _file_of(t, names))} - {where}
+    while ends := [where for where, read in reads.items() if not read & reads.keys()]:
+        for where in ends:
+            del reads[where]
+    while starts := [where for where in reads if not any(where in read for read in reads.values())]:
+        for where in starts:
+            del reads[where]
+    if reads:
+        yield f"import each other: {', '.join(map(str, reads))}"
+
+
+def _file_of(target: str, names: Mapping[str, Path]) -> Path | None:
+    """The file that an imported name is read from: a module, or the one that defines it."""
+    return names.get(target) or names.get(target.rpartition(".")[0])
+
+
 def breaches(root: Path) -> list[str]:
     """All breaches below `root`, the folder that holds the packages."""
     found: list[str] = []
+    files: dict[Path, ast.AST] = {}
     for path in sorted(root.rglob("*.py")):
         where, source = path.relative_to(root), path.read_text()
-        tree = ast.parse(source)
+        files[where] = tree = ast.parse(source)
         found += size_breaches(where, source, tree)
         found += import_breaches(where, tree, root)
         found += sibling_target_breaches(where, tree)
+    found += circle_breaches(files)
     for path in sorted(root.rglob("*.hpp")):
         found += size_breaches(path.relative_to(root), path.read_text(), ast.Module([], []))
     return found

@@ -49,6 +49,7 @@ BROKEN = {
     "migraphx/mxr/deep.py": ("def f():\n    from migraphx.ir import shape\n", "hidden import"),
     "migraphx/onnx/heavy.py": ("import torch.nn\n", "only the bridge"),
     "migraphx/ir/up.py": ("import migraphx\n", "may not import migraphx"),
+    "migraphx/ir/text.py": ("LATE = {'onnx': 'migraphx.onnx.deferred'}\n", "may not import migraphx.onnx"),
     "migraphx/targets/cpu/lower.py": ("from ..ref import target\n", "may not import target ref"),
     "torch_migraphx/inner.py": ("from migraphx.ir import Shape\n", "may not import migraphx.ir"),
     "migraphx/ir/long.py": ("def f():\n" + "    x = 1\n" * 60, "at most 60"),
@@ -65,6 +66,20 @@ def test_each_breach_is_found(name, tmp_path):
     (tmp_path / name).write_text(source)
     found = breaches(tmp_path)
     assert len(found) == 1 and message in found[0], found
+
+
+def test_circles_of_files_are_found(tmp_path):
+    """Imports for types alone too; what only leads to a circle, or comes of it, is not named."""
+    sources = {
+        "shape": "", "operation": "from migraphx.ir import shape\nif TYPE_CHECKING:\n    from .module import Module\n",
+        "module": "from migraphx.ir.dynamic import infer\n", "dynamic": "import migraphx.ir.operation\n",
+        "program": "from migraphx.ir.module import Module\n",
+    }  # fmt: skip
+    (tmp_path / "migraphx" / "ir").mkdir(parents=True)
+    for name, source in sources.items():
+        (tmp_path / "migraphx" / "ir" / f"{name}.py").write_text(source)
+    circle = ", ".join(f"migraphx/ir/{name}.py" for name in ("dynamic", "module", "operation"))
+    assert breaches(tmp_path) == [f"import each other: {circle}"]
 
 
 def test_engine_imports_without_torch_and_onnx():

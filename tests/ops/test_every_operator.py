@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from migraphx.ir.dynamic import ranges
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import OPERATIONS
+from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import UNKNOWN, Shape
 from migraphx.targets.ref.evaluate import evaluate
 from tests.ir.samples import INPUTS, add_random, plain_operators

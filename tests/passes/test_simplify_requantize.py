@@ -39,7 +39,7 @@ def test_maxima_read_integers_where_nothing_else_is_dropped(move: str, gains: bo
     """What a slice drops would be quantized in vain."""
     def build(b: Builder, x: Value) -> Value:
         pooled = b.pooling(b.sigmoid(x), mode="max", lengths=(2, 2))
-        attributes = {"slice": {"axes": (3,), "starts": (0,), "ends": (2,)}}.get(move, MOVES[move])
+        attributes: dict[str, Any] = {"slice": {"axes": (3,), "starts": (0,), "ends": (2,)}}.get(move, MOVES[move])
         return quantized(b, b.instruction(move, [pooled], **attributes))
 
     program = program_of(build, x=(1, 1, 4, 4))

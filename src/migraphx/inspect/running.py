@@ -9,10 +9,10 @@ import numpy as np
 
 from migraphx.inspect.compare import DEFAULT, Tolerance
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.dynamic import ranges
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Operation, Parameter, operation
 from migraphx.ir.program import Program
+from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.options import CompileOptions

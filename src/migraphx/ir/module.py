@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from migraphx.ir.dynamic import infer_shape
+from migraphx.ir.inference import infer_shape
 from migraphx.ir.operation import Literal, Operation, Parameter, Return, ShapeError
 from migraphx.ir.shape import Shape
 

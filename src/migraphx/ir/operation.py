@@ -2,29 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
 from difflib import get_close_matches
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
+from typing import Any, ClassVar, NoReturn, Protocol, dataclass_transform
 
 import numpy as np
 
 from migraphx.ir.shape import Shape
 
-if TYPE_CHECKING:
-    from migraphx.ir.dynamic import Site
-    from migraphx.ir.module import Module
-
 OPERATIONS: dict[str, type[Operation]] = {}
 
-DECLARED_LATE = {"onnx": "migraphx.onnx.deferred", "unknown": "migraphx.onnx.unknown"}
-"""Operators of models that were read from ONNX: a program that brings one loads the module that declares it."""
+DECLARED_LATE: dict[str, str] = {}
+"""Operators that few programs have, and the modules that declare them: a program that brings one loads its module."""
 
 Value = Any
 """What flows at run time: an ndarray, or a tuple of Values for a tuple shape."""
 
-RunModule = Callable[["Module", Sequence[Value]], list[Value]]
+
+class Typed(Protocol):
+    """What operations ask of the instructions in a module argument."""
+
+    shape: Shape
+
+    @property
+    def flops(self) -> int: ...
+
+
+class ModuleArgument(Protocol):
+    """What operations ask of their module arguments, the Modules of ir/module.py."""
+
+    name: str
+
+    def __iter__(self) -> Iterator[Typed]: ...
+
+    @property
+    def parameters(self) -> Mapping[str, Typed]: ...
+
+    @property
+    def outputs(self) -> Sequence[Typed]: ...
+
+    @property
+    def output_shapes(self) -> list[Shape]: ...
+
+
+class ExpansionContext(Protocol):
+    """What operations are told where they are expanded, by the Site of ir/expansion.py."""
+
+    origin: str
+
+    @property
+    def module(self) -> Any: ...
+
+    def known(self, x: Any, what: str) -> np.ndarray: ...
+
+
+RunModule = Callable[[Any, Sequence[Value]], list[Value]]
 """Evaluates a module argument on values for its parameters, in order of declaration."""
 
 
@@ -110,7 +144,7 @@ class Operation:
     def infer(self, *inputs: Shape) -> Shape:
         raise TypeError(f"{self.name} needs module arguments")
 
-    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[ModuleArgument]) -> Shape:
         if modules:
             self.refuse(inputs, "takes no module argument")
         if self.arity is not None and len(inputs) != self.arity:
@@ -120,10 +154,10 @@ class Operation:
     def compute(self, *args: np.ndarray) -> Value:
         raise TypeError(f"{self.name} has no value of its own")
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         return self.compute(*args)
 
-    def expand(self, site: Site, inputs: Sequence[Any]) -> Any:
+    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Any:
         """What the instruction is in `site.module` once the lengths of its inputs are known.
 
         An instruction, a tuple of them, a list for a sequence; NotImplemented where it is itself. ValueNeeded where
@@ -131,7 +165,7 @@ class Operation:
         """
         return NotImplemented
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         """Operations of one run on static shapes, a multiply and an add counted as two; moving data counts as none."""
         return 0
 
@@ -166,6 +200,11 @@ class Operation:
 def operators(holds: Callable[[type[Operation]], bool]) -> tuple[str, ...]:
     """The names of all operators declared so far of which this holds."""
     return tuple(name for name, cls in OPERATIONS.items() if holds(cls))
+
+
+def declare_late(name: str, module: str) -> None:
+    """The operator `name` is declared by the module of this dotted name, which is imported when somebody needs it."""
+    DECLARED_LATE[name] = module
 
 
 def declaration(name: str) -> type[Operation]:

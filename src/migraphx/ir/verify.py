@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from migraphx.ir.dynamic import infer_shape
+from migraphx.ir.inference import infer_shape
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, Parameter, Return
 from migraphx.ir.program import Program, reachable

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from migraphx.ir.builder import Builder
-from migraphx.ir.dynamic import infer_shape
+from migraphx.ir.inference import infer_shape
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Parameter, operation
 from migraphx.ir.program import Program

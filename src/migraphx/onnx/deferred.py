@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.dynamic import Site, ValueNeeded, between
+from migraphx.ir.expansion import Site, ValueNeeded
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Operation, RunModule, ShapeError, Value
+from migraphx.ir.operation import Operation, RunModule, Value
 from migraphx.ir.program import Program
+from migraphx.ir.ranges import hull
 from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
 from migraphx.ir.text import parse_shape
 from migraphx.onnx.builder import OnnxBuilder, Options, Scope
@@ -216,8 +217,8 @@ def _shapes_at(model: Model, options: Options, end: str) -> dict[tuple[str, str]
 
 def _between(least: Shape, most: Shape) -> Shape:
     try:
-        return between(Operation(), (), least, most)
-    except ShapeError:
+        return hull(least, most)
+    except ValueError:
         return UNKNOWN
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.dynamic import ranges
-from migraphx.ir.module import Module
-from migraphx.ir.operation import Operation, RunModule, Value
+from migraphx.ir.operation import ModuleArgument, Operation, RunModule, Value
+from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
+
+AnyModule = TypeVar("AnyModule", bound=ModuleArgument)
 
 
 def form(s: Shape) -> tuple[str, tuple[int, ...], tuple[DynamicDimension, ...]]:
@@ -34,7 +35,7 @@ class GetTupleElem(Operation, name="get_tuple_elem"):
         self.require(0 <= self.index < len(x.sub_shapes), inputs, f"no element {self.index}")
         return x.sub_shapes[self.index]
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         return args[0][self.index]
 
 
@@ -44,7 +45,7 @@ class If(Operation, name="if"):
     Further inputs are the parameters of both modules, in order. The result is a tuple.
     """
 
-    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[ModuleArgument]) -> Shape:
         self.require(len(modules) == 2, inputs, "takes two modules")
         self.require(len(inputs) > 0, inputs, "takes a condition")
         condition, *rest = inputs
@@ -57,7 +58,7 @@ class If(Operation, name="if"):
         self.require(first == second, inputs, "the modules' outputs differ in type or lens")
         return Shape.tuple_of(first)
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         condition, *rest = args
         return tuple(run(modules[0 if bool(np.all(condition)) else 1], rest))
 
@@ -75,7 +76,7 @@ class Loop(Operation, name="loop"):
     max_iterations: int = 10
     scan_output_directions: tuple[int, ...] = ()
 
-    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[ModuleArgument]) -> Shape:
         self.require(len(modules) == 1, inputs, "takes one module")
         self.require(len(inputs) >= 2, inputs, "takes the number of trips and a condition")
         self.require(self.max_iterations >= 0, inputs, "max_iterations is negative")
@@ -97,7 +98,7 @@ class Loop(Operation, name="loop"):
         gathered = [Shape.of_dims(s.type, [self.max_iterations, *ranges(s)]) for s in scans]
         return Shape.tuple_of([*given[: len(state)], *gathered])
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         trips, going, *state = args
         number, _, *carried = modules[0].parameters.values()
         shapes = modules[0].output_shapes[1 + len(carried) :]
@@ -148,14 +149,14 @@ class RunOnTarget(Operation, name="run_on_target"):
 
     target_id: int = 0
 
-    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[ModuleArgument]) -> Shape:
         self.require(len(modules) == 1, inputs, "takes one module")
         takes = [form(p.shape) for p in modules[0].parameters.values()]
         right = takes == [form(s) for s in inputs]
         self.require(right, inputs, f"module {modules[0].name!r} takes {takes}")
         return Shape.tuple_of(s.as_standard() for s in modules[0].output_shapes)
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         return tuple(run(modules[0], args))
 
 
@@ -169,7 +170,7 @@ class SelectModule(Operation, name="select_module"):
     takes_dynamic: ClassVar[bool] = True
     output_dyn_shapes: Shape = Shape.tuple_of(())
 
-    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[ModuleArgument]) -> Shape:
         if any(s.dynamic for s in inputs):
             return self.output_dyn_shapes
         chosen = pick(inputs, modules)
@@ -177,7 +178,7 @@ class SelectModule(Operation, name="select_module"):
             self.refuse(inputs, f"none of its {len(modules)} modules takes these inputs")
         return Shape.tuple_of(s.as_standard() for s in chosen.output_shapes)
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         shapes = [Shape(dtypes.from_numpy(a.dtype), a.shape) for a in args]
         chosen = pick(shapes, modules)
         if chosen is None:
@@ -186,7 +187,7 @@ class SelectModule(Operation, name="select_module"):
         return tuple(run(chosen, [by_name[n] for n in chosen.parameters]))
 
 
-def pick(inputs: Sequence[Shape], modules: Sequence[Module]) -> Module | None:
+def pick(inputs: Sequence[Shape], modules: Sequence[AnyModule]) -> AnyModule | None:
     """The first module whose parameters, by name, have the types and lens of the inputs."""
     given = [(s.type, s.lens) for s in inputs]
     for module in modules:

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.module import Module
-from migraphx.ir.operation import Operation
+from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape
 from migraphx.ops.matmul import QUANTIZED, product_type
 from migraphx.ops.movement import keep_layout
@@ -87,7 +86,7 @@ class ConvolutionBase(Operation):
         self.require(min((*lens, *w.lens[2:])) >= 1, inputs, "the kernel exceeds the padded input")
         return keep_layout(x, (x.lens[0], w.lens[0], *lens), self.out_type(inputs))
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return 2 * output.elements * math.prod(inputs[1].lens[1:])
 
     def correlate(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -159,7 +158,7 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
         self.require(min((*lens, *x.lens[2:], *w.lens[2:])) >= 1, inputs, "the output is empty")
         return keep_layout(x, (x.lens[0], w.lens[1] * self.group, *lens), type)
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return 2 * inputs[0].elements * math.prod(inputs[1].lens[1:])
 
     def out_lens(self, lens: Sequence[int], kernel: Sequence[int]) -> tuple[int, ...]:

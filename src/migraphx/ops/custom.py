@@ -8,8 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.module import Module
-from migraphx.ir.operation import Operation, RunModule, Value
+from migraphx.ir.operation import ModuleArgument, Operation, RunModule, Value
 from migraphx.ir.shape import Shape
 
 
@@ -24,7 +23,7 @@ class CustomOperation(Operation):
     cpp: ClassVar[str] = ""
     includes: ClassVar[tuple[str, ...]] = ("cmath",)
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         """The user's answer, which must be what the user's shape rule promised."""
         inputs = [Shape(dtypes.from_numpy(a.dtype), a.shape) for a in args]
         promised = self.infer_with(inputs, modules)

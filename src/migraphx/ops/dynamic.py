@@ -9,7 +9,7 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
-from migraphx.ir.dynamic import Site
+from migraphx.ir.expansion import Site
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Operation, Value, operation
 from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape

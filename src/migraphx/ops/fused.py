@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.module import Module
-from migraphx.ir.operation import Operation, RunModule, Value
+from migraphx.ir.operation import ModuleArgument, Operation, RunModule, Value
 from migraphx.ir.shape import Shape, elementwise, permuted
 from migraphx.ops.movement import axes_of, keep_layout
 
@@ -22,10 +21,10 @@ class FusedPointwise(Operation, name="pointwise"):
 
     fused = True
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return output.elements * sum(i.flops for i in modules[0])
 
-    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[ModuleArgument]) -> Shape:
         self.require(len(modules) == 1, inputs, "takes one module")
         self.require(len(inputs) > 0, inputs, "takes at least one input")
         self.same_lens(inputs)
@@ -34,7 +33,7 @@ class FusedPointwise(Operation, name="pointwise"):
         self.require(len(modules[0].outputs) == 1, inputs, "the module must have one output")
         return elementwise(modules[0].output_shapes[0].type, inputs)
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         (result,) = run(modules[0], args)
         lens = args[0].shape
         return np.broadcast_to(result, lens) if lens else np.reshape(result, lens)  # its literals have one dimension
@@ -50,10 +49,10 @@ class FusedReduce(Operation, name="fused_reduce"):
     fused = True
     axes: tuple[int, ...] = ()
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return sum(i.flops for i in modules[0])
 
-    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[ModuleArgument]) -> Shape:
         self.require(len(modules) == 1, inputs, "takes one module")
         self.require(len(inputs) > 0, inputs, "takes at least one input")
         axes_of(self, self.axes, inputs[0].ndim, inputs)
@@ -68,7 +67,7 @@ class FusedReduce(Operation, name="fused_reduce"):
             return elementwise(out.type, full)
         return keep_layout(full[0], out.lens, out.type)
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         return run(modules[0], args)[0]
 
 
@@ -101,7 +100,7 @@ class Attention(Operation, name="attention"):
             self.require(right, inputs, f"does not take a mask of {mask.type}")
         return permuted(q.type, (b, h, lq, dv), (0, 2, 1, 3))
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         q, k, v = (s.lens for s in inputs[:3])
         return 2 * math.prod(q[:3]) * k[2] * (q[3] + v[3])
 

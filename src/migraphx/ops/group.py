@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migraphx.ir.module import Module
-from migraphx.ir.operation import Operation, RunModule, Value
+from migraphx.ir.operation import ModuleArgument, Operation, RunModule, Value
 from migraphx.ir.shape import Shape
 
 
@@ -18,10 +17,10 @@ class Group(Operation, name="group"):
     fused = True
     tag: str = "epilogue"
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return sum(i.flops for i in modules[0])
 
-    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[Module]) -> Shape:
+    def infer_with(self, inputs: Sequence[Shape], modules: Sequence[ModuleArgument]) -> Shape:
         self.require(len(modules) == 1, inputs, "takes one module")
         module = modules[0]
         parameters = list(module.parameters.values())
@@ -31,5 +30,5 @@ class Group(Operation, name="group"):
         self.require(len(module.outputs) == 1, inputs, "its module must have one output")
         return module.outputs[0].shape
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         return run(modules[0], args)[0]

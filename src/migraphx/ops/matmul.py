@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.module import Module
-from migraphx.ir.operation import Operation
+from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape
 
 QUANTIZED = ("int8", "uint8")
@@ -37,7 +36,7 @@ class Product(Operation):
     contraction = True
     takes_epilogue = True
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return 2 * output.elements * inputs[0].lens[-1]
 
 

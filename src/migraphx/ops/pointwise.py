@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.module import Module
-from migraphx.ir.operation import Operation
+from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape, elementwise
 from migraphx.ops.scalar import Cost, NumpyScalar, WordCosts
 
@@ -45,7 +44,7 @@ class Pointwise(Operation):
         self.apply(words, *[None] * (self.arity or 0))
         return frozenset(words.found)
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         """One an element, whatever the function takes."""
         return output.elements
 

@@ -9,8 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.module import Module
-from migraphx.ir.operation import Operation
+from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape
 from migraphx.ops.convolution import both_sides, check_padding, check_windows, windows
 from migraphx.ops.movement import keep_layout
@@ -78,7 +77,7 @@ class Pooling(Operation, name="pooling"):
         out = -(-room // s) + 1
         return out - 1 if (out - 1) * s >= n + before else out
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         lengths, *_ = self.window(inputs[0].lens[2:])
         return output.elements * math.prod(lengths)
 

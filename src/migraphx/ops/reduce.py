@@ -11,8 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.module import Module
-from migraphx.ir.operation import Operation, Value
+from migraphx.ir.operation import ModuleArgument, Operation, Value
 from migraphx.ir.shape import Shape, elementwise
 from migraphx.ops.movement import axes_of, axis_of, keep_layout
 
@@ -43,7 +42,7 @@ class Reduction(Operation):
         lens = [1 if d in axes else n for d, n in enumerate(x.lens)]
         return keep_layout(x, lens)
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return inputs[0].elements
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
@@ -143,7 +142,7 @@ class AlongAxis(Operation):
         axis_of(self, self.axis, x.ndim, inputs)
         return elementwise(x.type, [x])
 
-    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[Module]) -> int:
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return output.elements
 
     def compute(self, *args: np.ndarray) -> np.ndarray:

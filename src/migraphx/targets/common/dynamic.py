@@ -15,10 +15,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from migraphx.ir.dynamic import ranges
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter
 from migraphx.ir.program import Program
+from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.mxr.graph import read_shape, shape_data

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from migraphx.ir.dynamic import Site, ValueNeeded
+from migraphx.ir.expansion import Site, ValueNeeded
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, Parameter, Return, operation
 from migraphx.ir.program import Program, reachable

@@ -1,0 +1,36 @@
+"""What is left to do for an instruction once the sizes of its inputs are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.program import Program
+
+
+class ValueNeeded(ValueError):
+    """An expansion must know the values of these instructions."""
+
+    def __init__(self, what: str, values: Iterable[Instruction]) -> None:
+        super().__init__(f"{what} must be known")
+        self.values = tuple(values)
+
+
+@dataclass
+class Site:
+    """Where an instruction is expanded: a module under construction, its program, and the values known so far."""
+
+    program: Program
+    module: Module
+    origin: str = ""
+    values: dict[Instruction, np.ndarray | None] = field(default_factory=dict)
+
+    def known(self, x: Instruction, what: str) -> np.ndarray:
+        """The value of a constant; ValueNeeded for anything else."""
+        value = x.literal if x.literal is not None else self.values.get(x)
+        if value is None:
+            raise ValueNeeded(what, [x])
+        return value
