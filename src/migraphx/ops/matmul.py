@@ -31,7 +31,7 @@ def product_lens(op: Operation, inputs: Sequence[Shape]) -> tuple[int, ...]:
 
 
 class Product(Operation):
-    """Base of the matrix products: of the first input's last dimension."""
+    """Base of the matrix products: they sum over the first input's last dimension."""
 
     contraction = True
     takes_epilogue = True
