@@ -14,10 +14,12 @@ from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.ops.scalar import COSTS, VOCABULARY, Cost
-from migraphx.targets.cpu.gen_reduce import REDUCERS
-from migraphx.targets.cpu.lower import LOWERINGS, lower
-from migraphx.targets.cpu.lower_kernels import CONTRACTIONS
-from migraphx.targets.cpu.target import CpuTarget  # declares the lowerings
+from migraphx.targets.common.lowering import lower
+from migraphx.targets.cpu.emit.emitter import CppEmitter
+from migraphx.targets.cpu.emit.reduce import REDUCERS
+from migraphx.targets.cpu.lower import CPU as LOWERINGS
+from migraphx.targets.cpu.target import CpuTarget
+from migraphx.targets.cpu.toolchain import Features
 from tests.ir.samples import ATTRIBUTES, INPUTS, add_random, plain_operators, random_inputs
 from tests.ops.one_operator import random
 
@@ -169,7 +171,7 @@ def test_contractions_count_multiply_adds(name: str) -> None:
 
 def test_operators_that_take_an_epilogue_are_those_that_have_such_kernels() -> None:
     taking = operators(lambda op: op.takes_epilogue)
-    assert set(taking) == set(CONTRACTIONS) and all(OPERATIONS[n].contraction for n in taking)
+    assert set(taking) == LOWERINGS.contractions() and all(OPERATIONS[n].contraction for n in taking)
 
 
 def test_reductions_have_axes_a_count_and_a_kernel() -> None:
@@ -195,7 +197,7 @@ def test_spatial_operators_keep_channels_innermost(name: str) -> None:
     assert sample(name).infer(last, *rest).permutation == (0, 2, 3, 1)
 
 
-@pytest.mark.parametrize("name", sorted({*plain_operators()} & LOWERINGS.keys() - {"get_tuple_elem", "dot_int4"}))
+@pytest.mark.parametrize("name", sorted({*plain_operators()} & LOWERINGS.operators() - {"get_tuple_elem", "dot_int4"}))
 def test_what_a_kernel_checks_can_fail(name: str) -> None:
     """That NumPy's answers raise for what can fail alone, tests/ops/test_every_operator.py says.
 
@@ -204,7 +206,8 @@ def test_what_a_kernel_checks_can_fail(name: str) -> None:
     module = Module()
     ins = add_random(module, name, np.random.default_rng(list(name.encode())))
     module.add_return([] if ins.shape.sub_shapes else [ins])
-    assert ins.op.can_fail or not lower(module).checks
+    emitter = CppEmitter(Features(lanes=8, bf16_words=False, amx=False))
+    assert ins.op.can_fail or not lower(module, LOWERINGS, emitter).checks
 
 
 # ---- the cost of words ----

@@ -7,9 +7,9 @@ import pytest
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
-from migraphx.passes.manager import run_passes
-from migraphx.targets.cpu.lower import lower
-from migraphx.targets.cpu.target import PASSES
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.cpu.target import translate
+from migraphx.targets.cpu.toolchain import Features
 from tests.passes.checking import program_of
 
 Value = Instruction
@@ -18,8 +18,8 @@ Value = Instruction
 def text_of(build: Callable[[Builder, Value], Value]) -> str:
     """The one kernel of a program on {3, 40}."""
     program = program_of(build, x=(3, 40))
-    run_passes(program, PASSES)
-    (call,) = lower(program.main).calls
+    features = Features(lanes=16, bf16_words=False, amx=False)
+    (call,) = translate(program, CompileOptions(), features).lowered.calls
     assert call.kernel is not None
     return call.kernel.text
 

@@ -112,6 +112,10 @@ class Lowerings:
         """The lowering of a dot or convolution with an epilogue."""
         return self._contractions[name]
 
+    def contractions(self) -> set[str]:
+        """The names of all dots and convolutions that may have an epilogue."""
+        return set(self._contractions)
+
     def operators(self) -> set[str]:
         """The names of all operators that have a lowering."""
         return self._operators.keys() | (self._base.operators() if self._base else set())
