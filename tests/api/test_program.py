@@ -55,10 +55,20 @@ def test_what_it_says(target: str) -> None:
         if not step:
             p.compile(migraphx.get_target(target))
     assert p == build() and repr(p) == repr(build()), "compiling changes nothing that is seen"
-    q = p.clone()
+    q = p.clone(compiled=False)
     assert q == p and not q.is_compiled()
     q.compile(migraphx.get_target("ref"))
     check(q, A, B, A + B)
+    r = p.clone()
+    assert r == p and r.is_compiled() and not build().clone().is_compiled()
+    check(r, A, B, A + B)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_clone_has_the_outputs_of_its_program_as_inputs(target: str) -> None:
+    p = build()
+    p.compile(migraphx.get_target(target), offload_copy=False)
+    assert p.clone().get_parameter_names() == ["x", "yes", "main:#output_0", "main:#output_1"]
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -212,7 +222,7 @@ def test_compiling_wrongly(target: str) -> None:
         with pytest.raises(TypeError, match=f"compile option '{option}' must be"):
             p.compile(migraphx.get_target(target), **{option: value})
     p.compile(migraphx.get_target(target))
-    with pytest.raises(RuntimeError, match="already compiled; compile a clone"):
+    with pytest.raises(RuntimeError, match="already compiled; compile clone"):
         p.compile(migraphx.get_target(target))
     with pytest.raises(ValueError, match=r"unknown target 'cpuu'.*ref, cpu.*did you mean 'cpu'"):
         migraphx.get_target("cpuu")

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +71,27 @@ def test_compiled_round_trip(tmp_path: Path, target: str) -> None:
     for a, b, c in zip(outputs(p), outputs(q), outputs(r), strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_array_equal(a, c)
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_compiled_programs_stay_so_under_the_name_of_amds_format(tmp_path: Path, target: str) -> None:
+    """AMD's own examples save and load compiled programs with format="msgpack"."""
+    p = program()
+    p.compile(migraphx.get_target(target), offload_copy=False)
+    migraphx.save(p, tmp_path / "a.mxr", format="msgpack")
+    for q in (migraphx.load(tmp_path / "a.mxr", format="msgpack"), migraphx.load(tmp_path / "a.mxr")):
+        assert q.is_compiled() and q.get_parameter_names() == ["indices", "x", "main:#output_0", "main:#output_1"]
+        buffers = [np.empty((3, 40), np.float32), np.empty((3, 24), np.float32)]
+        q.run(INPUTS | {f"main:#output_{k}": buffer for k, buffer in enumerate(buffers)})
+        for buffer, wanted in zip(buffers, outputs(p), strict=True):
+            np.testing.assert_array_equal(buffer, wanted)
+    assert migraphx.load_buffer(migraphx.save_buffer(p, "msgpack"), "msgpack").is_compiled()
+    for save in (lambda **how: migraphx.save(p, tmp_path / "b.json", **how), partial(migraphx.save_buffer, p)):
+        with pytest.raises(ValueError, match=r"'json' holds no compiled program: save clone\(compiled=False\)"):
+            save(format="json")
+    assert not (tmp_path / "b.json").exists()
+    migraphx.save(p.clone(compiled=False), tmp_path / "b.json", format="json")
+    assert migraphx.load(tmp_path / "b.json") == p
 
 
 def test_any_safetensors_reader_reads_it(tmp_path: Path) -> None:

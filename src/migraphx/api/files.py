@@ -34,9 +34,11 @@ def save(p: program, filename: str | os.PathLike[str], format: str = "mxr", *, c
     """Write a program, compiled or not.
 
     A compiled program takes its packed weights along; `code` adds the compiled object, which `load` uses only
-    where its caller says `trust_code=True`. `format` "msgpack" or "json" is AMD's, which holds the program uncompiled.
+    where its caller says `trust_code=True`. `format` "msgpack" or "json" of an uncompiled program is AMD's. AMD's files
+    cannot hold what a program was compiled to: as "msgpack", its default, a compiled program is written as "mxr",
+    which `load` tells by content; as "json" it is a ValueError.
     """
-    if format == "mxr":
+    if _is_container(p, format):
         container.write(filename, *_parts(p, code))
     else:
         container.replace_file(filename, [save_buffer(p, format, code=code)])
@@ -44,8 +46,7 @@ def save(p: program, filename: str | os.PathLike[str], format: str = "mxr", *, c
 
 def save_buffer(p: program, format: str = "mxr", *, code: bool = False) -> bytes:
     """What `save` would write."""
-    _check_format(format)
-    if format == "mxr":
+    if _is_container(p, format):
         return container.to_bytes(*_parts(p, code))
     if code:
         raise ValueError(f"format {format!r} holds no code: it is saved uncompiled")
@@ -80,6 +81,15 @@ def load_buffer(data: bytes, format: str = "mxr", *, trust_code: bool = False) -
     if is_upstream(data):
         return _from_upstream(data, "buffer")
     return _assemble(*container.from_bytes(data), trust_code, "buffer")
+
+
+def _is_container(p: program, format: str) -> bool:
+    """Whether `save` writes our own file; ValueError where the format cannot hold the program."""
+    _check_format(format)
+    if format == "json" and p.is_compiled():
+        hint = "save clone(compiled=False), or as format 'mxr', which keeps it compiled"
+        raise ValueError(f"format 'json' holds no compiled program: {hint}")
+    return format == "mxr" or p.is_compiled()
 
 
 def _check_format(format: str) -> None:

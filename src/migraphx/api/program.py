@@ -52,10 +52,16 @@ class program:
         for m in self._impl.modules.values():
             m.sort()
 
-    def clone(self) -> program:
-        """An uncompiled copy; literals share memory."""
+    def clone(self, compiled: bool = True) -> program:
+        """A copy; literals share memory.
+
+        Of a compiled program the copy is compiled too, and runs the same code. With `compiled=False` it is not, so
+        that it can be changed and compiled again.
+        """
         copy = program()
-        copy._graph = self._impl.clone
+        copy._graph = lambda: self._impl.clone()
+        if compiled:
+            copy._executable, copy._options = self._executable, self._options
         return copy
 
     # ---- asking ----
@@ -93,7 +99,7 @@ class program:
         if not hasattr(t, "compile"):
             raise TypeError(f"compile: the target must come from migraphx.get_target, got {t!r}")
         if self._executable is not None:
-            raise RuntimeError("the program is already compiled; compile a clone for another target")
+            raise RuntimeError("the program is already compiled; compile clone(compiled=False) for another target")
         self._options = CompileOptions.of(
             offload_copy=offload_copy, fast_math=fast_math, exhaustive_tune=exhaustive_tune, **more
         )

@@ -56,7 +56,7 @@ def read_model(args: Namespace) -> program:
 
 def changed(made: program, args: Namespace) -> program:
     """Trimmed, simplified, and the chosen passes run; what came compiled is to be compiled again."""
-    made = made.clone() if made.is_compiled() else made
+    made = made.clone(compiled=False) if made.is_compiled() else made
     if args.trim:
         trim(made._impl.main, args.trim)
         made._impl.drop_unused_modules()
@@ -148,7 +148,7 @@ def compiled(made: program, args: Namespace, inputs: Callable[[program], Inputs]
         if args.target in (None, own):
             note(f"Compiled already, for {own}")
             return made
-        made = made.clone()
+        made = made.clone(compiled=False)
     note("Compiling ...")
     made.compile(target, **vars(compile_options(args)))
     return made
