@@ -127,6 +127,22 @@ def test_known_index_tuples_become_a_reshape():
         migraphx.parse_onnx_buffer(outside)
 
 
+SPECIAL = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 50.0, -50.0], np.float32)
+UNARY = (
+    *("Sign", "Abs", "Neg", "Floor", "Ceil", "Round", "Relu", "LeakyRelu", "Elu", "Selu", "Celu", "HardSigmoid", "Mish"),
+    *("ThresholdedRelu", "Shrink", "Softplus", "Softsign", "Sigmoid", "Tanh", "Erf", "Exp", "Reciprocal", "IsNaN"),
+)
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_special_values(target: str) -> None:
+    """NaN, infinities and zeros through the functions of one value, all in one model."""
+    data = model([node(op, ["x"], [op]) for op in UNARY], {"x": SPECIAL}, list(UNARY))
+    for op, got, want in zip(UNARY, ours(data, {"x": SPECIAL}, target), theirs(data, {"x": SPECIAL}), strict=True):
+        assert got.dtype == want.dtype, op
+        assert_close(got, want)
+
+
 # ---- graphs in attributes, functions ----
 
 

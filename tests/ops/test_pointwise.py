@@ -18,8 +18,13 @@ from tests.tolerances import WORDS, assert_close, assert_each
 F = torch.nn.functional
 ALL_TYPES = [t for t in dtypes.NUMPY_TYPES if not t.startswith("fp") and t not in dtypes.NARROW_INTEGERS]
 
+def sign(x: torch.Tensor) -> torch.Tensor:
+    """NaN for NaN, as in NumPy and ONNX Runtime; torch.sign gives 0."""
+    return torch.where(x != x, x, torch.sign(x))
+
+
 UNARY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "abs": torch.abs, "neg": torch.neg, "sign": torch.sign, "relu": torch.relu, "not": torch.logical_not,
+    "abs": torch.abs, "neg": torch.neg, "sign": sign, "relu": torch.relu, "not": torch.logical_not,
     "asinh": torch.asinh, "atan": torch.atan, "ceil": torch.ceil, "cos": torch.cos, "cosh": torch.cosh,
     "erf": torch.erf, "exp": torch.exp, "expm1": torch.expm1, "floor": torch.floor, "isinf": torch.isinf,
     "isnan": torch.isnan, "nearbyint": torch.round, "recip": torch.reciprocal, "sigmoid": torch.sigmoid,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -30,6 +34,7 @@ def program() -> migraphx.program:
 
 
 INPUTS = {"i": np.array([0, 3, 8, 8, 1]), "x": RNG.standard_normal((5, 32)).astype(np.float32)}
+quantize_int8 = partial(migraphx.quantize_int8, t=migraphx.get_target("ref"), calibration=[INPUTS])
 
 
 @pytest.mark.parametrize("target", ["ref", "cpu"])
@@ -51,6 +56,19 @@ def test_named_operators_only() -> None:
     migraphx.quantize_fp16(p, ["dot"])
     halves = {i.name() for i in p.get_main_module() if i.shape().type_string() == "half_type"}
     assert halves == {"dot", "convert"}
+
+
+@pytest.mark.parametrize("quantize", [migraphx.quantize_fp16, migraphx.quantize_bf16, quantize_int8])
+def test_names_that_no_operator_has(quantize: Callable[..., None], caplog: pytest.LogCaptureFixture) -> None:
+    p = program()
+    with pytest.raises(ValueError, match="unknown operator 'convolutoin'; did you mean 'convolution'"):
+        quantize(p, ins_names=["dot", "convolutoin"])
+    with pytest.raises(TypeError, match="a list of operators' names, got the string 'dot'"):
+        quantize(p, ins_names="dot")
+    assert p == program()
+    with caplog.at_level(logging.WARNING):
+        quantize(p, ins_names=["convolution"])
+    assert "has no convolution" in caplog.text and p == program()
 
 
 @pytest.mark.parametrize("names", [["all"], ["mul"], ["add", "dot", "multibroadcast"]])

@@ -10,6 +10,7 @@ import numpy as np
 
 from migraphx.api.argument import generate_argument
 from migraphx.api.program import program, published
+from migraphx.ir.operation import declaration
 from migraphx.ir.program import Program
 from migraphx.quantize.fp8 import autocast
 from migraphx.quantize.int4 import BLOCK, pack_weights
@@ -21,13 +22,19 @@ log = logging.getLogger(__name__)
 
 
 def quantize_fp16(prog: program, ins_names: Sequence[str] = (ALL,)) -> None:
-    """Compute the named operators (default: all) in half precision; changes the program, which is not compiled yet."""
-    narrow(_uncompiled(prog), "half", tuple(ins_names))
+    """Compute the named operators (default: all) in half precision; changes the program, which is not compiled yet.
+
+    ValueError for a name that no operator has.
+    """
+    narrow(_uncompiled(prog), "half", _operators(prog, ins_names))
 
 
 def quantize_bf16(prog: program, ins_names: Sequence[str] = (ALL,)) -> None:
-    """Compute the named operators (default: all) in bfloat16; changes the program, which is not compiled yet."""
-    narrow(_uncompiled(prog), "bf16", tuple(ins_names))
+    """Compute the named operators (default: all) in bfloat16; changes the program, which is not compiled yet.
+
+    ValueError for a name that no operator has.
+    """
+    narrow(_uncompiled(prog), "bf16", _operators(prog, ins_names))
 
 
 def quantize_int8(
@@ -42,7 +49,7 @@ def quantize_int8(
     (arguments or arrays by name; where there are none, random ones). Constant weights have one scale an output
     channel; products of two values that are no constants stay in floats.
     """
-    _calibrated(prog, t, calibration, ins_names, "int8")
+    _calibrated(prog, t, calibration, _operators(prog, ins_names), "int8")
 
 
 def quantize_fp8(prog: program, t: Target, calibration: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -74,7 +81,18 @@ def _calibrated(
         running.compile(target)
         return [[np.asarray(a) for a in running.run(one)] for one in inputs]
 
-    quantize(impl, calibration, run, tuple(names), type)
+    quantize(impl, calibration, run, names, type)
+
+
+def _operators(prog: program, names: Sequence[str]) -> Sequence[str]:
+    """The names, which are those of operators or "all"; a warning where the program has no instruction of a name."""
+    if isinstance(names, str):
+        raise TypeError(f"ins_names must be a list of operators' names, got the string {names!r}")
+    found = {ins.name for module in prog._impl.modules.values() for ins in module}
+    for name in names:
+        if name != ALL and declaration(name).name not in found:
+            log.warning("the program has no %s: quantizing it changes nothing", name)
+    return tuple(names)
 
 
 def _uncompiled(prog: program) -> Program:

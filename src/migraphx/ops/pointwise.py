@@ -210,7 +210,7 @@ def abs(s, x):
 
 @pointwise(NUMBERS, idempotent=True)
 def sign(s, x):
-    """-1, 0 or 1; 0 for NaN"""
+    """-1, 0 or 1; NaN for NaN (ONNX Sign)"""
     return s.sign(x)
 
 

@@ -235,7 +235,7 @@ class Lrn(Operation, name="lrn"):
 
 
 class ArgExtreme(Operation):
-    """Base of argmax and argmin."""
+    """Base of argmax and argmin. `select_last_index` takes the last of equal elements, and of several NaN."""
 
     arity = 1
     axis: int = 0

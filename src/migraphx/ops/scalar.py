@@ -34,7 +34,7 @@ VOCABULARY: dict[str, tuple[int, str]] = {
     "min": (2, "The smaller; NaN if either is NaN; the sign of min(-0, 0) is not specified."),
     "neg": (1, "-a; changes the sign of 0, inf and NaN alike. Integers wrap."),
     "abs": (1, "|a|; clears the sign of -0 and -inf, NaN stays NaN. Integers wrap."),
-    "sign": (1, "-1, 0 or 1; 0 for 0 and -0; 0 for NaN, as torch.sign."),
+    "sign": (1, "-1, 0 or 1; 0 for 0 and -0; NaN gives NaN (torch.sign gives 0)."),
     "recip": (1, f"float; 1 / a. {IEEE}."),
     "sqrt": (1, "float; NaN below 0, sqrt(-0) is -0, sqrt(inf) is inf."),
     "rsqrt": (1, "float; 1 / sqrt(a): inf for 0, -inf for -0, 0 for inf, NaN below 0."),
@@ -137,11 +137,6 @@ def power(a: Array, b: Array) -> Array:
     return np.where(b < 0, inverse, raised)
 
 
-def sign(a: Array) -> Array:
-    zero = np.zeros_like(a)
-    return (a > zero).astype(a.dtype) - (a < zero).astype(a.dtype)
-
-
 def sigmoid(a: Array) -> Array:
     """Through exp(-|a|), which does not overflow."""
     e, one = np.exp(-np.abs(a)), a.dtype.type(1)
@@ -192,7 +187,7 @@ class NumpyScalar:
     add, sub, mul = staticmethod(np.add), staticmethod(np.subtract), staticmethod(np.multiply)
     div, fmod, mod, pow = staticmethod(div), staticmethod(fmod), staticmethod(mod), staticmethod(power)
     max, min = staticmethod(np.maximum), staticmethod(np.minimum)
-    neg, abs, sign = staticmethod(np.negative), staticmethod(np.abs), staticmethod(sign)
+    neg, abs, sign = staticmethod(np.negative), staticmethod(np.abs), staticmethod(np.sign)
     sqrt, exp, expm1 = staticmethod(np.sqrt), staticmethod(np.exp), staticmethod(np.expm1)
     log, log2, log1p = staticmethod(np.log), staticmethod(np.log2), staticmethod(np.log1p)
     sin, cos, tan = staticmethod(np.sin), staticmethod(np.cos), staticmethod(np.tan)

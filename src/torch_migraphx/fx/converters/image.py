@@ -95,7 +95,8 @@ def _max_pool_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
 
 
 def _indices(b: Builder, x: Value, taps: Sequence[torch.Tensor]) -> Value:
-    """Where in the flattened spatial dimensions the maximum of each window is; dead code unless it is read.
+    """Where in the flattened spatial dimensions the maximum of each window is, the first of equal ones, the last of
+    several NaN; dead code unless it is read.
 
     `taps`: for each dimension, the places that the windows read {windows, places}. Those outside the image become
     others of the window, which changes no maximum and not the first place that has it.
@@ -112,7 +113,12 @@ def _indices(b: Builder, x: Value, taps: Sequence[torch.Tensor]) -> Value:
         )
     windows = b.gather(b.view(x, [*outer, math.prod(sizes)]), b.literal(flat), axis=len(outer))
     best = b.argmax(windows, axis=len(outer) + 1)
-    read = b.gather_elements(b.expand(b.literal(flat), lens(windows)), best, axis=len(outer) + 1)
+    places = b.expand(b.literal(flat), lens(windows))
+    read = b.gather_elements(places, best, axis=len(outer) + 1)
+    if dtype_of(x).is_floating_point:  # places grow along a window, and the argmax is the first NaN
+        none = b.full(0, torch.int64, lens(windows))
+        last = b.reduce_max(b.where(b.isnan(windows), places, none), axes=[len(outer) + 1])
+        read = b.max(read, last)
     return b.view(read, [*outer, *(len(places) for places in taps)])
 
 

@@ -33,7 +33,7 @@ FLOAT_FUNCTIONS = {
 """torch's name -> the engine's: floats to floats, integers are promoted to the default type."""
 
 ROUNDINGS = ("ceil", "floor", "trunc")
-KEEPING = {"abs": "abs", "neg": "neg", "sign": "sign", "sgn": "sign"}
+KEEPING = ("abs", "neg")
 
 
 def _float_function(operator: str) -> Callable[..., Value]:
@@ -53,8 +53,6 @@ def _rounding(operator: str) -> Callable[..., Value]:
 def _keeping(operator: str) -> Callable[..., Value]:
     def convert(b: Builder, input: Value) -> Value:
         if dtype_of(input) == torch.bool:
-            if operator == "sign":
-                return input
             raise UnsupportedError(f"{operator} of bool")
         return b.pointwise(operator, input)
 
@@ -65,8 +63,8 @@ for _name, _operator in FLOAT_FUNCTIONS.items():
     converter(getattr(acc_ops, _name), getattr(aten, _name).default)(_float_function(_operator))
 for _name in ROUNDINGS:
     converter(getattr(acc_ops, _name), getattr(aten, _name).default)(_rounding(_name))
-for _name, _operator in KEEPING.items():
-    converter(getattr(acc_ops, _name), getattr(aten, _name).default)(_keeping(_operator))
+for _name in KEEPING:
+    converter(getattr(acc_ops, _name), getattr(aten, _name).default)(_keeping(_name))
 
 
 @converter(acc_ops.round, aten.round.default, aten.round.decimals)
@@ -271,6 +269,16 @@ def _without_nan(operator: str) -> Callable[..., Value]:
         return b.where(b.isnan(x), y, b.where(b.isnan(y), x, best))
 
     return convert
+
+
+@converter(acc_ops.sign, acc_ops.sgn, aten.sign.default, aten.sgn.default)
+def sign(b: Builder, input: Value) -> Value:
+    """torch's is 0 for NaN, the engine's NaN."""
+    dtype = dtype_of(input)
+    if dtype == torch.bool:
+        return input
+    y = b.sign(input)
+    return b.where(b.isnan(input), b.full(0, dtype, lens(input)), y) if dtype.is_floating_point else y
 
 
 converter(acc_ops.fmax, aten.fmax.default)(_without_nan("max"))

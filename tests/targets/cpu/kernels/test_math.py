@@ -33,7 +33,7 @@ UNARY: dict[str, Oracle] = {
     "tan": np.tan, "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
     "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf,
     "sigmoid": _sigmoid, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc,
-    "nearbyint": np.rint, "round": _round, "abs": np.abs, "sign": lambda x: np.nan_to_num(np.sign(x)),
+    "nearbyint": np.rint, "round": _round, "abs": np.abs, "sign": np.sign,
 }  # fmt: skip
 BINARY: dict[str, Oracle] = {
     "pow": np.power, "fmod": np.fmod, "max": np.maximum, "min": np.minimum, "div": np.divide,

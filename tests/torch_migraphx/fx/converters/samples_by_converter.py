@@ -35,6 +35,7 @@ from tests.torch_migraphx.fx.converters.samples import (
 
 BOUNDS = torch.tensor([-1.0, 0.5, 0.5, 0.75, 2.0])
 GRID3D = {"input": f(2, 3, 5, 4, 3), "grid": f(2, 3, 2, 3, 3, low=-1.4, high=1.4), "align_corners": False}
+SOME_NAN = f(2, 2, 7, 6).masked_fill(f(2, 2, 7, 6, low=0, high=1) < 0.4, math.nan)
 
 BY_CONVERTER: dict[str, list[Sample]] = {
     "matmul.addmv": [{"input": f(3), "mat": f(3, 4), "vec": f(4), "beta": 0.5, "alpha": 2.0}],
@@ -181,8 +182,11 @@ BY_CONVERTER: dict[str, list[Sample]] = {
         *POOL[2],
         *POOL[3],
         {"input": X4, "kernel_size": [3, 3], "stride": [1, 2], "padding": [1, 1], "dilation": [2, 1]},
+        {"input": SOME_NAN, "kernel_size": 2},
+        {"input": SOME_NAN, "kernel_size": 3, "stride": 2, "padding": 1},
     ],
     "image.adaptive_max_pool_with_indices": [
+        {"input": SOME_NAN, "output_size": [3, 4]},
         {"input": f(2, 3, 7, 6), "output_size": [3, 4]},
         {"input": f(3, 7, 6, 5), "output_size": [7, 2, 3]},
     ],

@@ -172,7 +172,8 @@ def hard_sigmoid(b: OnnxBuilder, x: Value, *, alpha: float, beta: float) -> Valu
 
 @converter("ThresholdedRelu")
 def thresholded_relu(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
-    return b.threshold(x, threshold=alpha, value=0.0)
+    """x above alpha, else 0: for NaN too, which torch's threshold keeps."""
+    return b.where(b.greater(x, b.full(alpha, x)), x, b.full(0.0, x))
 
 
 @converter("Gelu")
@@ -192,8 +193,9 @@ def softplus(b: OnnxBuilder, x: Value) -> Value:
 
 @converter("Shrink")
 def shrink(b: OnnxBuilder, x: Value, *, lambd: float, bias: float) -> Value:
+    """0 for NaN, which torch's softshrink keeps."""
     if x.shape.type in dtypes.FLOATS:
-        return b.softshrink(x, lambd=lambd, bias=bias)
+        return b.where(b.isnan(x), b.full(0.0, x), b.softshrink(x, lambd=lambd, bias=bias))
     return b.cast(b.softshrink(b.cast(x, "float"), lambd=lambd, bias=bias), x.shape.type)
 
 

@@ -45,18 +45,20 @@ template <class T, class I> void gather_elements(const Team& t, const Gather& g,
     }
 }
 
-// The index of the largest (or smallest) along the middle of [outer][length][inner]; NaN wins. LAST: of equals the last.
+// The index of the largest (or smallest) along the middle of [outer][length][inner]; NaN wins. LAST: of equals, and
+// of several NaN, the last.
 template <bool LARGEST, bool LAST, class T, class I>
 void arg_extreme(const Team& t, int64_t outer, int64_t length, int64_t inner, const T* x, I* out) {
     const Range mine = t.share(outer * inner);
     for (int64_t u = mine.begin; u < mine.end; ++u) {
         const T* row = x + u / inner * length * inner + u % inner;
-        int64_t best = 0;
-        auto top = scalar_of(row[0]);
-        for (int64_t k = 1; k < length && top == top; ++k) {
+        int64_t best = LAST ? length - 1 : 0;
+        auto top = scalar_of(row[best * inner]);
+        for (int64_t n = 1; n < length && top == top; ++n) {
+            const int64_t k = LAST ? length - 1 - n : n;
             const auto v = scalar_of(row[k * inner]);
             const bool better = LARGEST ? v > top : v < top;
-            if (better || v != v || (LAST && v == top)) best = k, top = v;
+            if (better || v != v) best = k, top = v;
         }
         out[u] = I(best);
     }

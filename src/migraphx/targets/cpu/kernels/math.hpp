@@ -8,7 +8,7 @@
 //   V sin(V) cos(V) tan(V) asin(V) acos(V) atan(V) sinh(V) cosh(V) tanh(V) asinh(V) acosh(V) atanh(V) erf(V)
 //   V sigmoid(V)    1 / (1 + e^-x)     V gelu_erf(V)    x/2 (1 + erf(x / sqrt 2)), rounded as that formula is
 //   V floor(V) ceil(V) trunc(V) nearbyint(V) (half to even) round(V) (half away from 0)   any T
-//   V abs(V) sign(V) (0 for NaN, as torch)                                                any T
+//   V abs(V) sign(V) (NaN for NaN)                                                        any T
 //   V max(V, V) min(V, V)   NaN if either is NaN                                          any T
 //   V div(V, V)    float: /; integers truncate toward zero, x / 0 is 0, MIN / -1 is MIN    any T
 //   V fmod(V, V)   sign of the dividend (C);  integers: x % 0 is 0                         any T
@@ -113,7 +113,7 @@ template <class V> MGX_INLINE V abs(V x) {
 }
 template <class V> MGX_INLINE V sign(V x) {
     const V zero{}, one = fill<V>(1), minus = fill<V>(lane_t<V>(-1));
-    return (x > zero) ? one : (x < zero) ? minus : zero;
+    return (x > zero) ? one : (x < zero) ? minus : x + zero;  // NaN stays NaN, -0 becomes 0
 }
 // Written as comparisons, of which a compiler makes two where b is constant; the instruction, which gives a where
 // either is NaN, is one, but none derives it.
