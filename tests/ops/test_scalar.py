@@ -21,7 +21,8 @@ TORCH: dict[str, Callable[..., torch.Tensor]] = {
     "add": torch.add, "sub": torch.sub, "mul": torch.mul, "fmod": torch.fmod, "mod": torch.remainder,
     "div": lambda a, b: a / b if a.is_floating_point() else torch.div(a, b, rounding_mode="trunc"),
     "pow": torch.pow, "max": torch.maximum, "min": torch.minimum, "neg": torch.neg, "abs": torch.abs,
-    "sign": lambda a: torch.where(a != a, a, torch.sign(a)), "recip": torch.reciprocal, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "exp": torch.exp,
+    "sign": lambda a: torch.where(a != a, a, torch.sign(a)),  # torch's own is 0 for NaN
+    "recip": torch.reciprocal, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "exp": torch.exp,
     "expm1": torch.expm1, "log": torch.log, "log2": torch.log2, "log1p": torch.log1p, "sin": torch.sin,
     "cos": torch.cos, "tan": torch.tan, "asin": torch.asin, "acos": torch.acos, "atan": torch.atan,
     "sinh": torch.sinh, "cosh": torch.cosh, "tanh": torch.tanh, "asinh": torch.asinh, "acosh": torch.acosh,

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import metadata
-from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
@@ -36,6 +35,7 @@ from migraphx.driver.verbs import (
     verify,
 )
 from migraphx.ir.operation import Unsupported
+from migraphx.mxr.container import replace_file
 from migraphx.targets.cpu.toolchain import CompilerError
 
 log = logging.getLogger("migraphx")
@@ -180,7 +180,7 @@ def fail(error: Exception, code: Exit, as_json: bool) -> int:
 def write(content: bytes, path: str | None) -> None:
     """To a file, or to standard output: there as text where that is no stream of bytes (a notebook, a test)."""
     if path:
-        Path(path).write_bytes(content)
+        replace_file(path, [content])
         return
     stream = getattr(sys.stdout, "buffer", None)
     if stream is None:

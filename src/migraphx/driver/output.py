@@ -41,5 +41,9 @@ def check_writable(path: str | None) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a folder", path)
     if not folder.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
-    if not os.access(path if Path(path).exists() else folder, os.W_OK):
-        raise PermissionError(errno.EACCES, "must not be written to", path)
+    written = [path] if Path(path).exists() else []
+    if not written or Path(path).is_file():  # which is replaced by one that is written beside it
+        written.append(os.path.dirname(os.path.realpath(path)))
+    for place in written:
+        if not os.access(place, os.W_OK):
+            raise PermissionError(errno.EACCES, "must not be written to", place)

@@ -6,9 +6,11 @@ bytes without a hole. Alignment comes from filler tensors named `__pad_<n>`.
 
 from __future__ import annotations
 
+import errno
 import json
 import mmap
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -83,13 +85,34 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metad
 
 
 def replace_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
-    """Write a file of these parts; it appears under its name only when it is whole."""
-    target = Path(path)
-    fresh = target.with_name(f"{target.name}.{os.getpid()}.new")
+    """Write a file of these parts; it appears under its name only when it is whole and on the disk.
+
+    Until then, and where writing fails, a file that was there stays as it was. A link stays a link, a file keeps its
+    mode; pipes and devices are written directly. OSError names the file.
+    """
     try:
-        with open(fresh, "wb") as out:
-            for part in parts:
-                out.write(part)
+        _replace_file(Path(path), parts)
+    except OSError as error:
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), os.fspath(path)) from error
+
+
+def _replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
+    old = path.stat() if path.exists() else None
+    if old and not stat.S_ISREG(old.st_mode):
+        with open(path, "wb") as out:
+            out.writelines(parts)
+        return
+    if old and not os.access(path, os.W_OK):  # renaming would ask the folder alone
+        raise PermissionError(errno.EACCES, "must not be written to")
+    target = Path(os.path.realpath(path))
+    fresh = target.with_name(f".{os.urandom(8).hex()}.openmgx")
+    try:
+        with open(fresh, "xb") as out:
+            if old:
+                os.chmod(fresh, stat.S_IMODE(old.st_mode))
+            out.writelines(parts)
+            out.flush()
+            os.fsync(out.fileno())
         os.replace(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)

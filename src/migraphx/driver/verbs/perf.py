@@ -22,6 +22,7 @@ from migraphx.driver.running import data_at_fault
 from migraphx.driver.statistics import described, summary_lines
 from migraphx.driver.terminal import milliseconds, note, quantity
 from migraphx.inspect import Report, chrome_trace, measure_runs
+from migraphx.mxr.container import replace_file
 from migraphx.targets.common.progress import progress
 
 PROCESSES = 5
@@ -53,7 +54,7 @@ def run(args: Namespace) -> Result:
         runs = [seconds for share in others for seconds in another_process(args, share)]
     report = replace(report, runs=(*report.runs, *runs), processes=(own, *others))
     if args.trace:
-        Path(args.trace).write_text(json.dumps(chrome_trace(report)))
+        replace_file(args.trace, [json.dumps(chrome_trace(report)).encode()])
     found = described(report.runs)
     lines = [*_instructions(report, args.detailed), "", "Summary:", *_kernels(report), "", *_machine(report), ""]
     data = {"verb": "perf", "file": args.file, "batch": args.batch, "statistics": found, **report.to_dict()}
