@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
+import tempfile
 import time
 from argparse import SUPPRESS
+from types import SimpleNamespace
 
 import pytest
 
 import migraphx
 from migraphx.driver.main import VERBS, build_parser
+from migraphx.driver.verbs import doctor
 from migraphx.ir.operation import DECLARED_LATE, OPERATIONS
 from migraphx.targets.common import cache
 from tests.driver.driving import drive, small
@@ -51,6 +55,48 @@ def test_doctor(capsys, monkeypatch, tmp_path):
     assert "cache: " in drive(capsys, "doctor").out
 
 
+@pytest.mark.parametrize("compiler", ["false", "true", "echo"])
+def test_doctor_says_that_a_compiler_is_none(compiler, capsys, monkeypatch, tmp_path):
+    """GNU's false prints its licence when it is asked for its version."""
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", compiler)
+    monkeypatch.setattr(doctor, "CHECKS", {what: doctor.CHECKS[what] for what in ("compiler", "target cpu")})
+    answer = drive(capsys, "doctor", "--json")
+    for finding in answer.data["findings"]:
+        assert finding["fault"] and "no working C++ compiler" in finding["found"], finding
+        assert f"`{compiler}`" in finding["found"] and "Copyright" not in finding["found"]
+
+
+def test_doctor_judges_the_cache_as_a_run_does(capsys, monkeypatch, tmp_path):
+    home = tmp_path / "cache"
+    monkeypatch.setenv("OPENMGX_CACHE", str(home))
+    monkeypatch.setattr(doctor, "CHECKS", {"cache": doctor.CHECKS["cache"]})
+    before = os.umask(0)
+    try:
+        assert drive(capsys, "doctor").code == 0
+    finally:
+        os.umask(before)
+    assert cache.lookup("0" * 40, ".so") is None and stat.S_IMODE(home.stat().st_mode) == 0o700
+    home.chmod(0o770)
+    answer = drive(capsys, "doctor")
+    assert answer.code == 1 and "others may write to it" in answer.out
+    home.chmod(0o700)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    assert "is full" in drive(capsys, "doctor").out
+
+
+def test_doctor_on_the_temporary_folder(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(doctor, "CHECKS", {"temporary folder": doctor.CHECKS["temporary folder"]})
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    answer = drive(capsys, "doctor")
+    assert answer.code == 0 and str(tmp_path) in answer.out
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path.parent))
+    assert f"TMPDIR={tmp_path} cannot be written to" in drive(capsys, "doctor").out
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    assert "is full" in drive(capsys, "doctor").out
+
+
 @pytest.fixture
 def store(tmp_path, monkeypatch):
     """A cache of three objects, used now, 10 and 100 days ago, the last two and something foreign."""
@@ -80,6 +126,13 @@ def test_cache_prune_by_age_damage_and_size(store, capsys):
     assert held() == {"1"}
     drive(capsys, "cache", "prune", "--max-size", 0)
     assert held() == set()
+
+
+def test_cache_prunes_what_is_dated_in_the_future(store, capsys):
+    """A clock that was wrong: nobody knows how long they are unused, and nothing else would ever remove them."""
+    for path, ahead in zip(sorted(store.glob("*.so")), (0, 3600, 86400 * 500), strict=True):
+        os.utime(path, (time.time() + ahead,) * 2)
+    assert len(drive(capsys, "cache", "prune", "--json").data["removed"]) == 1 and held() == {"0", "1"}
 
 
 def test_cache_clear_leaves_what_is_not_ours(store, capsys):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,6 +150,20 @@ def test_code_of_a_file_runs_only_with_trust(tmp_path: Path) -> None:
     assert not trusted.returncode, trusted.stderr
     want = np.array(p.run(INPUTS | {"x": np.zeros((3, 24), np.float32)})[1]).sum()
     assert float(trusted.stdout) == pytest.approx(want, rel=tolerance(np.float32).rtol)
+
+
+def test_trust_in_a_file_without_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """It says so, and compiles; where it can't, for want of a compiler, the error says that."""
+    p = compiled()
+    migraphx.save(p, tmp_path / "a.mxr")
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "fresh"))
+    q = migraphx.load(tmp_path / "a.mxr", trust_code=True)
+    assert re.search(r"a\.mxr: it was saved without code=True and holds no code.*compiling it again", caplog.text)
+    assert "cannot be used" not in caplog.text, "a cache that is not there yet is no fault"
+    for a, b in zip(outputs(p), outputs(q), strict=True):
+        np.testing.assert_array_equal(a, b)
+    alone = load_elsewhere(tmp_path / "a.mxr", tmp_path / "empty", trust_code=True)
+    assert alone.returncode and "holds no code" in alone.stderr and "needs a C++ compiler" in alone.stderr
 
 
 @pytest.mark.parametrize("cut", [0, 5, 8, 200, -1])

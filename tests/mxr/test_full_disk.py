@@ -44,8 +44,9 @@ def drive(model: Path, *words: str) -> None:
     assert not code
 
 
+FORMATS = ("mxr", "msgpack", "json")
 WRITERS: dict[str, Callable[[Path, str], None]] = {
-    **{f: lambda m, path, f=f: migraphx.save(migraphx.parse_onnx(m), path, format=f) for f in ("mxr", "msgpack", "json")},
+    **{f: lambda m, path, f=f: migraphx.save(migraphx.parse_onnx(m), path, format=f) for f in FORMATS},
     "argument": lambda m, path: migraphx.argument(np.ones(LEAST, np.float32)).save(path),
     "driver": lambda m, path: drive(m, "read", "--text", "--output", path),
     "trace": lambda m, path: drive(m, "perf", "--ref", "--iterations", "1", "--trace", path),

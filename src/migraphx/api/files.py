@@ -65,7 +65,8 @@ def load(filename: str | os.PathLike[str], format: str = "mxr", *, trust_code: b
     """Read a `.mxr` file; weights stay in the mapped file. AMD's uncompiled msgpack and JSON files are read too.
 
     A program that was saved compiled comes back compiled: by code from the local cache, by code of the file
-    only with `trust_code`, else by compiling again. What the file is says its content, whatever `format`.
+    only with `trust_code`, else by compiling again, with a warning where `trust_code` was of no use. What the file is
+    says its content, whatever `format`.
     """
     _check_format(format)
     with open(filename, "rb") as file:
@@ -156,8 +157,14 @@ def _assemble(tensors: dict[str, np.ndarray], metadata: dict[str, str], trust_co
         made._options = CompileOptions.of(**compiled["options"])
         target = get_target(compiled["target"])
         own = {n: tensors[t] for n, t in compiled["tensors"].items()}
-        made._executable = target.restore(compiled["data"], own, trust_code, lambda: made._impl.clone(), made._options)
-    if made._executable is None:
+        coded = any(n.split(".")[-1] == "code" for n in own)
+        trust = trust_code and coded
+        made._executable = target.restore(compiled["data"], own, trust, lambda: made._impl.clone(), made._options)
+    if made._executable is None and trust_code:
+        why = "its code is for another processor" if coded else "it was saved without code=True and holds no code"
+        log.warning("%s: %s, which trust_code would use; compiling it again", name, why)
+    elif made._executable is None:
         log.info("%s: its code is not in the local cache; compiling it again", name)
+    if made._executable is None:
         made._executable = target.compile(made._impl.clone(), made._options)
     return made

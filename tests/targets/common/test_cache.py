@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -92,8 +93,19 @@ def test_a_folder_that_others_write_to_is_not_used(
     else:
         home.chmod({"group": 0o770, "world": 0o1777}[whose])
     assert lookup(KEY, ".so") is None
-    make = Make()
-    elsewhere = obtain(KEY, ".so", make)
+    make, key = Make(), digest("an object", whose)
+    elsewhere = obtain(key, ".so", make)
     assert make.times == 1 and elsewhere.parent not in (home, planted.parent)
     assert elsewhere.parent.stat().st_mode & 0o777 == 0o700
-    assert "what it holds is run" in caplog.text
+    assert obtain(key, ".so", make) == elsewhere and make.times == 1, "it is there as long as the process is"
+    assert len(caplog.records) == 1 and "what it holds is run" in caplog.text, "one warning a process"
+
+
+def test_what_was_left_half_written_goes(home: Path) -> None:
+    home.mkdir(0o700)
+    left, beside = home / f"{KEY}.so.123.new", home / f"{digest('another')}.so.124.new"
+    for path, age in ((left, 7200), (beside, 60), (home / "mine.new", 7200)):
+        path.write_bytes(b"half")
+        os.utime(path, (time.time() - age,) * 2)
+    obtain(digest("a third"), ".so", Make())
+    assert {p.name for p in home.glob("*.new")} == {beside.name, "mine.new"}

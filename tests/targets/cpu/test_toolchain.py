@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -149,6 +151,30 @@ def test_full_disk(
     p.compile(migraphx.get_target("cpu"))
     answer(p)
     assert "its disk is full" in caplog.text and not list(cache.glob("*.so"))
+
+
+def test_a_full_temporary_folder_is_named(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The compiler's own temporary files lie there, and the cache is not to blame."""
+    full = tmp_path / "full-c++"
+    failing = 'case "$*" in *" -c "*) echo "$TMPDIR: no space left" >&2; exit 1;; esac'
+    full.write_text(f'#!/bin/sh\n{failing}\nexec g++ "$@"\n')
+    full.chmod(0o755)
+    monkeypatch.setenv("CXX", str(full))
+    usage, place = shutil.disk_usage, tempfile.gettempdir()
+
+    def free(path: str | Path) -> SimpleNamespace:
+        return SimpleNamespace(free=1000 if str(path).startswith(f"{place}/openmgx-") else usage(path).free)
+
+    monkeypatch.setattr(shutil, "disk_usage", free)
+    said = f"the temporary folder {place} is full; .*TMPDIR\n{place}/openmgx-.*no space"
+    with pytest.raises(CompilerError, match=said):
+        program(35).compile(migraphx.get_target("cpu"))
+    monkeypatch.setattr("migraphx.targets.cpu.toolchain.scratch", lambda: tmp_path / "not there")
+    with pytest.raises(CompilerError, match=f"the temporary folder {place} cannot be used: .*not there"):
+        program(35).compile(migraphx.get_target("cpu"))
+    assert not caplog.records
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals")

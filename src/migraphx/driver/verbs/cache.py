@@ -17,7 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "action",
         choices=("ls", "prune", "clear"),
-        help="ls: list; prune: remove what is damaged, old, or over the size; clear: remove everything",
+        help="ls: list; prune: remove what is damaged, old, dated in the future, or over the size; clear: remove all",
     )
     parser.add_argument(
         "--older-than", type=natural, default=30, metavar="DAYS", help="prune: unused for so long (default: 30)"
@@ -36,8 +36,9 @@ def run(args: Namespace) -> Result:
 
 def outdated(found: list[Entry], days: int, megabytes: int | None) -> list[Entry]:
     """Of entries with the longest unused first, those to remove."""
-    oldest = time.time() - days * DAY
-    gone = [e for e in found if not e.whole or e.used < oldest]
+    now = time.time()
+    oldest, latest = now - days * DAY, now + DAY  # a later date tells nothing of when it was used
+    gone = [e for e in found if not e.whole or not oldest <= e.used <= latest]
     kept = [e for e in found if e not in gone]
     excess = sum(e.bytes for e in kept) - (megabytes * 10**6 if megabytes is not None else float("inf"))
     for entry in kept:

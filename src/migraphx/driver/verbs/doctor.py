@@ -102,15 +102,26 @@ def _threads() -> str:
 
 
 def _cache() -> str:
-    home = cache.folder()
-    home.mkdir(parents=True, exist_ok=True)
+    home = cache.usable_folder()
     with tempfile.TemporaryFile(dir=home) as file:
         file.write(b"doctor")
     held = cache.entries()
     damaged = sum(not e.whole for e in held)
     free = shutil.disk_usage(home).free
     size = quantity(sum(e.bytes for e in held), "B")
+    if free < cache.SPACE:
+        raise OSError(f"the disk of {home} is full: {quantity(free, 'B')} free, {size} in the cache")
     return f"{home}, {len(held)} entries ({damaged} damaged), {size}; {quantity(free, 'B')} free"
+
+
+def _temporary() -> str:
+    folder = tempfile.gettempdir()
+    free, wanted = shutil.disk_usage(folder).free, os.environ.get("TMPDIR")
+    if free < cache.SPACE:
+        raise OSError(f"{folder} is full: {quantity(free, 'B')} free; make room, or name another folder in TMPDIR")
+    if wanted and not os.path.samefile(wanted, folder):
+        raise OSError(f"TMPDIR={wanted} cannot be written to, and {folder} is used instead")
+    return f"{folder}, {quantity(free, 'B')} free"
 
 
 def _gpu() -> str:
@@ -149,6 +160,7 @@ CHECKS: dict[str, Callable[[], str]] = {
     "compiler": _compiler,
     "threads": _threads,
     "cache": _cache,
+    "temporary folder": _temporary,
     "gpu": _gpu,
     "environment": _environment,
     **{f"target {name}": _target(name) for name in TARGETS if name != "gpu"},

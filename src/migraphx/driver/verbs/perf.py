@@ -24,6 +24,7 @@ from migraphx.driver.terminal import milliseconds, note, quantity
 from migraphx.inspect import Report, chrome_trace, measure_runs
 from migraphx.mxr.container import replace_file
 from migraphx.targets.common.progress import progress
+from migraphx.targets.common.scratch import scratch
 
 PROCESSES = 5
 
@@ -70,7 +71,7 @@ def shares(runs: int, processes: int) -> list[int]:
 def another_process(args: Namespace, runs: int) -> list[float]:
     """Seconds of each run of the same command in a process of its own; RuntimeError with what it said if it fails."""
     command = [sys.executable, "-m", "migraphx.driver", *args.words, "--json", "--runs-only", "--iterations", str(runs)]
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=scratch()) as folder:
         answer = Path(folder) / "runs.json"
         command += ["--output", str(answer), "--trace", os.devnull]  # of an option that is there twice, the last counts
         done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False)

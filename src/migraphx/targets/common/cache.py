@@ -6,16 +6,20 @@ somebody else, or that others may write to, is not used at all. Keys may come fr
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
 import re
 import shutil
-import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import get_ident
+
+from migraphx.targets.common.scratch import scratch
 
 try:
     import fcntl
@@ -25,6 +29,7 @@ except ImportError:  # not a POSIX system: two processes may compile the same th
 log = logging.getLogger(__name__)
 MAGIC = b"openmgx object 1\n"
 SPACE = 4 << 20  # bytes: a compiler that fails with less may have failed for that
+ABANDONED = 3600.0  # seconds: no compilation takes so long
 KEY = re.compile(r"[0-9a-f]{40}")
 OURS = re.compile(rf"{KEY.pattern}\.")  # how the names of our files begin; others in the folder are not touched
 
@@ -50,12 +55,12 @@ def obtain(key: str, suffix: str, make: Callable[[Path], object]) -> Path:
     """The path of the object `key`; `make(path)` writes it where the cache does not hold it whole.
 
     Two processes that need the same object wait for each other. A damaged entry is made anew. Where the folder
-    cannot be written, is not the user's own or is full, the object goes to a temporary folder, with a warning.
+    cannot be written, is not the user's own or is full, the object goes to a temporary folder that ends with the
+    process, with a warning.
     """
     home = folder()
     try:
-        home.mkdir(0o700, parents=True, exist_ok=True)
-        _refuse_others(home)
+        home = usable_folder()
         with _locked(home / f"{key}.lock"):
             path = home / f"{key}{suffix}"
             if not _whole(path):
@@ -64,11 +69,31 @@ def obtain(key: str, suffix: str, make: Callable[[Path], object]) -> Path:
     except OSError as error:
         if isinstance(error, ChildProcessError) and shutil.disk_usage(home).free > SPACE:
             raise
-        why = "its disk is full" if isinstance(error, ChildProcessError) else error
-        log.warning("the cache folder %s cannot be used (%s); compiling into a temporary folder", home, why)
-        scratch = Path(tempfile.mkdtemp(prefix="openmgx-")) / f"{key}{suffix}"
-        make(scratch)
-        return scratch
+        _warn(home, "its disk is full" if isinstance(error, ChildProcessError) else error.strerror or str(error))
+    path = scratch() / f"{key}{suffix}"
+    if not path.exists():
+        fresh = path.with_name(f"{path.name}.{get_ident()}.new")
+        make(fresh)
+        os.replace(fresh, path)  # an object that another thread put there stays mapped
+    return path
+
+
+def usable_folder() -> Path:
+    """The folder, made where it is missing; OSError says why it is not used."""
+    home = folder()
+    home.mkdir(0o700, parents=True, exist_ok=True)
+    _refuse_others(home)
+    return home
+
+
+_warned: set[tuple[Path, str]] = set()
+
+
+def _warn(home: Path, why: str) -> None:
+    """Once a process: every object that is compiled or looked up would say the same."""
+    level = logging.DEBUG if (home, why) in _warned else logging.WARNING
+    _warned.add((home, why))
+    log.log(level, "the cache folder %s cannot be used (%s); compiling into a temporary folder", home, why)
 
 
 def lookup(key: str, suffix: str) -> Path | None:
@@ -78,8 +103,10 @@ def lookup(key: str, suffix: str) -> Path | None:
     path = folder() / f"{key}{suffix}"
     try:
         _refuse_others(path.parent)
+    except FileNotFoundError:  # nothing was compiled yet
+        return None
     except OSError as error:
-        log.warning("the cache folder %s is not read: %s", path.parent, error)
+        _warn(path.parent, error.strerror or str(error))
         return None
     return path if _whole(path) else None
 
@@ -125,7 +152,17 @@ def remove(entry: Entry) -> None:
             path.unlink(missing_ok=True)
 
 
+@functools.cache
+def _remove_abandoned(home: Path) -> None:
+    """What processes that were killed left half-written; once a process."""
+    for path in home.glob("*.new"):
+        with suppress(OSError):  # another process removed it
+            if OURS.match(path.name) and abs(time.time() - path.stat().st_mtime) > ABANDONED:
+                path.unlink()
+
+
 def _fill(path: Path, make: Callable[[Path], object]) -> None:
+    _remove_abandoned(path.parent)
     fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         make(fresh)

@@ -13,14 +13,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from migraphx.targets.common.cache import digest, obtain
+from migraphx.targets.common.cache import SPACE, digest, obtain
 from migraphx.targets.common.progress import progress
+from migraphx.targets.common.scratch import scratch
 from migraphx.targets.cpu.threads import available
 
 log = logging.getLogger(__name__)
@@ -44,6 +46,7 @@ HELP = (
     "install g++ (Debian: apt install g++; Fedora: dnf install gcc-c++) or clang++, "
     "or `pip install openmgx[compiler]`, or name a compiler in CXX"
 )
+MAKE_ROOM = "make room there, or name another folder in TMPDIR"
 
 
 class CompilerError(ChildProcessError):
@@ -113,7 +116,7 @@ def _macros(compiler: Compiler, extra: tuple[str, ...]) -> dict[str, int]:
     def ask(path: Path) -> None:
         found = re.findall(r"^#define MGX_(\w+) (\d+)$", _call(command), re.M)
         if not {"LANES", "BF16_WORDS"} <= dict(found).keys():
-            raise CompilerError(f"`{shlex.join(command)}` did not say how wide vectors are")
+            raise _no_compiler(compiler.command, "its preprocessor does not say how wide vectors are")
         path.write_text(json.dumps({name: int(value) for name, value in found}))
 
     return json.loads(obtain(key, ".json", ask).read_text())
@@ -136,12 +139,25 @@ def _find(cxx: str, path: str) -> Compiler:
     candidates: list[tuple[str, ...]] = [tuple(shlex.split(cxx))] if cxx else [("g++",), ("clang++",)]
     if not cxx and importlib.util.find_spec("ziglang"):
         candidates.append((sys.executable, "-m", "ziglang", "c++"))
+    broken = []
     for command in candidates:
         if shutil.which(command[0], path=path):
-            shown = _call([*command, "--version"])
-            return Compiler(command, shown.splitlines()[0] if shown else " ".join(command))
+            try:
+                shown = _call([*command, "--version"])
+            except CompilerError as error:
+                broken.append(_no_compiler(command, str(error)))
+            else:
+                return Compiler(command, shown.splitlines()[0] if shown else " ".join(command))
+    if broken:
+        raise broken[0]
     tried = ", ".join(c[0] for c in candidates)
     raise CompilerError(f"the cpu target needs a C++ compiler and found none (tried {tried}): {HELP}")
+
+
+def _no_compiler(command: Sequence[str], why: str) -> CompilerError:
+    """That a command is there and is no working compiler."""
+    named = "CXX names" if os.environ.get("CXX") else "the compiler found is"
+    return CompilerError(f"{named} `{shlex.join(command)}`, which is no working C++ compiler: {why}; {HELP}")
 
 
 def build(sources: Sequence[str], name: str) -> Path:
@@ -173,26 +189,55 @@ def _compile(
 ) -> None:
     """Each source is an object of its own in the cache: many are those of other programs too."""
     log.info("compiling %s: %d sources with %s", name, len(sources), compiler.version)
-    with tempfile.TemporaryDirectory(prefix="openmgx-") as folder:
+    with _temporary_folder() as folder:
 
         def one(k: int) -> Path:
             source = Path(folder, f"part{k}.cpp")
-            source.write_text(sources[k])
-            command = [*compiler.command, *flags, f"-I{KERNELS}", "-c", str(source), "-o"]
-            return obtain(digest(*made_by, sources[k]), ".o", lambda path: _call([*command, str(path)]))
+            with _blaming_temporary_folder():
+                source.write_text(sources[k])
+            arguments = [*flags, f"-I{KERNELS}", "-c", str(source)]
+            return obtain(digest(*made_by, sources[k]), ".o", lambda o: _make(compiler, arguments, o, folder))
 
         with progress(f"compiling {name}"):
             with ThreadPoolExecutor(max_workers=available()) as pool:
                 objects = list(pool.map(one, range(len(sources))))
-            _call([*compiler.command, "-shared", "-o", str(out), *map(str, objects), "-lm"])
+            _make(compiler, ["-shared", *map(str, objects), "-lm"], out, folder)
 
 
-def _call(command: Sequence[str]) -> str:
+def _make(compiler: Compiler, arguments: Sequence[str], out: Path, temporary: str) -> None:
+    _call([*compiler.command, *arguments, "-o", str(out)], temporary)
+    if not out.exists():
+        raise _no_compiler(compiler.command, "it writes no object")
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    with _blaming_temporary_folder():
+        return tempfile.TemporaryDirectory(dir=scratch())
+
+
+@contextmanager
+def _blaming_temporary_folder() -> Iterator[None]:
+    """OSErrors are of the temporary folder: they say so, and not what the cache could do about it."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+        yield
+    except OSError as error:
+        raise CompilerError(f"{_temporary_name()} cannot be used: {error}; {MAKE_ROOM}") from None
+
+
+def _temporary_name() -> str:
+    return f"the temporary folder {tempfile.tempdir or os.environ.get('TMPDIR') or '/tmp'}"
+
+
+def _call(command: Sequence[str], temporary: str | None = None) -> str:
+    """What a command prints; `temporary` is where it puts its temporary files. CompilerError where it fails."""
+    env = os.environ | ({"TMPDIR": temporary} if temporary else {})
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False, env=env)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompilerError(f"`{shlex.join(command)}` could not be run: {error}; {HELP}") from None
     if done.returncode:
-        message = (done.stderr or done.stdout).strip()[-4000:]
+        message = done.stderr.strip()[-4000:] or "(it said nothing on standard error)"
+        if temporary and shutil.disk_usage(temporary).free < SPACE:
+            raise CompilerError(f"{_temporary_name()} is full; {MAKE_ROOM}\n{message}")
         raise CompilerError(f"`{shlex.join(command)}` failed with exit code {done.returncode}:\n{message}")
     return done.stdout
