@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from migraphx.api.argument import generate_argument
+from migraphx.api.inputs import random_inputs
 from migraphx.api.program import program, published
 from migraphx.ir.operation import declaration
 from migraphx.ir.program import Program
@@ -74,7 +74,7 @@ def _calibrated(
     if not calibration:
         log.warning("no calibration data: ranges are those of random inputs")
         shapes = prog.get_parameter_shapes()
-        calibration = [{name: generate_argument(s, seed) for name, s in shapes.items()} for seed in range(2)]
+        calibration = [random_inputs(prog, shapes, seed) for seed in range(2)]
 
     def run(observed: Program, inputs: Sequence[Mapping[str, Any]]) -> list[list[np.ndarray]]:
         running = published(observed)

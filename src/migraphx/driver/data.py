@@ -12,19 +12,24 @@ import numpy as np
 
 import migraphx
 from migraphx.api.argument import argument
+from migraphx.api.inputs import random_inputs
 from migraphx.api.program import OUTPUT_PREFIX, program
 from migraphx.api.shape import shape
 from migraphx.driver import dims
 from migraphx.driver.model import Inputs
 from migraphx.driver.result import UsageError
+from migraphx.ir.dtype import INTEGERS
 
 
 def generate(made: program, args: Namespace) -> Inputs:
-    """A value for every input, the same at every call; UsageError names an input that does not exist or fit."""
+    """A value for every input, the same at every call; UsageError names an input that does not exist or fit.
+
+    Integers that become indices are drawn from the range of what they index.
+    """
     shapes = {n: s for n, s in made.get_parameter_shapes().items() if not n.startswith(OUTPUT_PREFIX)}
     lens = dims.lens("--input-dim", args.input_dim)
     static = {n: static_shape(n, s, lens.get(n), args.batch) for n, s in shapes.items()}
-    made_of: dict[str, Any] = {n: partial(migraphx.generate_argument, seed=k) for k, n in enumerate(static)}
+    made_of: dict[str, Any] = {}
     for value, names in ((0, args.fill0), (1, args.fill1)):
         made_of |= {n: partial(migraphx.fill_argument, value=value) for n in names}
     made_of |= {n: partial(_loaded, Path(f)) for n, f in dims.one_each("--load-arg", args.load_arg, str).items()}
@@ -33,7 +38,14 @@ def generate(made: program, args: Namespace) -> Inputs:
             near = get_close_matches(name, static, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(static) or 'none'}"
             raise UsageError(f"the program has no input {name!r}; {hint}")
-    return {name: made_of[name](s) for name, s in static.items()}
+    given = {name: make(static[name]) for name, make in made_of.items()}
+    return (random_inputs(made, static) if len(given) < len(static) else {}) | given
+
+
+def drawn(args: Namespace, inputs: Inputs) -> list[str]:
+    """The integer inputs whose values nobody chose."""
+    chosen = {*args.fill0, *args.fill1, *dims.one_each("--load-arg", args.load_arg, str)}
+    return [name for name, a in inputs.items() if a.shape.type in INTEGERS and name not in chosen]
 
 
 def static_shape(name: str, s: shape, lens: list[int] | None, batch: int) -> shape:

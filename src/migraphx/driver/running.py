@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import migraphx
 from migraphx.api.program import program
+from migraphx.driver.data import drawn
 from migraphx.driver.model import Inputs
 from migraphx.driver.result import RunError
 from migraphx.driver.terminal import progress
 
 
 @contextmanager
-def data_at_fault() -> Iterator[None]:
+def data_at_fault(args: Namespace, inputs: Inputs) -> Iterator[None]:
     """An IndexError of a run is about the inputs' values; anywhere else it would be an error of ours."""
     try:
         yield
     except IndexError as error:
-        raise RunError(str(error)) from error
+        names = drawn(args, inputs)
+        hint = f"; {', '.join(names)}: random values; try --fill0 {names[0]}, or --load-arg" if names else ""
+        raise RunError(f"{error}{hint}") from error
 
 
 def prepared(made: program, inputs: Inputs) -> dict[str, Any]:
@@ -34,7 +38,7 @@ def prepared(made: program, inputs: Inputs) -> dict[str, Any]:
 def timed(made: program, params: dict[str, Any], iterations: int) -> list[float]:
     """Seconds of each of so many runs, after one that is not counted."""
     seconds = []
-    with data_at_fault(), progress("running", iterations) as bar:
+    with progress("running", iterations) as bar:
         made.run(params)
         for _ in range(iterations):
             start = time.perf_counter()

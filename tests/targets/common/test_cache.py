@@ -106,6 +106,6 @@ def test_what_was_left_half_written_goes(home: Path) -> None:
     left, beside = home / f"{KEY}.so.123.new", home / f"{digest('another')}.so.124.new"
     for path, age in ((left, 7200), (beside, 60), (home / "mine.new", 7200)):
         path.write_bytes(b"half")
-        os.utime(path, (time.time() - age,) * 2)
+        os.utime(path, (time.time() - age, time.time() - age))
     obtain(digest("a third"), ".so", Make())
     assert {p.name for p in home.glob("*.new")} == {beside.name, "mine.new"}

@@ -50,7 +50,7 @@ def run(args: Namespace) -> Result:
         return Result("", {"runs": measure_runs(executable_of(made), arrays, args.iterations)})
     own, *others = shares(args.iterations, args.processes)
     note("Running performance report ...")
-    with data_at_fault(), progress("measuring"):
+    with data_at_fault(args, inputs), progress("measuring"):
         report = migraphx.performance_report(made, inputs, own)
         runs = [seconds for share in others for seconds in another_process(args, share)]
     report = replace(report, runs=(*report.runs, *runs), processes=(own, *others))

@@ -29,7 +29,7 @@ def run(args: Namespace) -> Result:
     note("Allocating params ...")
     inputs = generate(made, args)
     params = prepared(made, inputs)
-    with data_at_fault():
+    with data_at_fault(args, inputs):
         outputs = made.run(params)
     if args.json:
         return Result("", {"outputs": [_described(np.asarray(o), str(o.get_shape())) for o in outputs]})

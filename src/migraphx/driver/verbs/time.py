@@ -7,7 +7,7 @@ from migraphx.driver.data import generate
 from migraphx.driver.model import compiled, read_model
 from migraphx.driver.options import add_compile, add_data, add_input, add_iterations
 from migraphx.driver.result import Result
-from migraphx.driver.running import prepared, timed
+from migraphx.driver.running import data_at_fault, prepared, timed
 from migraphx.driver.statistics import described, summary_lines
 
 
@@ -20,6 +20,8 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> Result:
     made = compiled(read_model(args), args, partial(generate, args=args))
-    seconds = timed(made, prepared(made, generate(made, args)), args.iterations)
+    inputs = generate(made, args)
+    with data_at_fault(args, inputs):
+        seconds = timed(made, prepared(made, inputs), args.iterations)
     found = described(seconds)
     return Result("\n".join(summary_lines(found, args.batch)), {"batch": args.batch, **found, "runs": seconds})

@@ -45,7 +45,7 @@ def run(args: Namespace) -> Result:
     allowed = replace(tolerance_of(made._impl), **{k: v for k, v in given.items() if v is not None})
     mode = next((how for name, how in MODES.items() if getattr(args, name)), _whole)
     options = {"double": args.ref_use_double, **vars(compile_options(args))}
-    with data_at_fault(), progress("verifying"):
+    with data_at_fault(args, inputs), progress("verifying"):
         passed, lines, data = mode(made, target, inputs, allowed, **options)
     verdict = coloured("agrees with ref", "good") if passed else coloured("DIFFERS from ref", "bad")
     within = f"rms {allowed.rms:g}, absolute {allowed.atol:g}, relative {allowed.rtol:g}"
