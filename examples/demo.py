@@ -8,6 +8,7 @@
 import statistics
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,10 @@ def load_encoder(folder: Path) -> tuple[Encoder, tuple[Tensor, Tensor], Any]:
     tokens = torch.tensor([row.ids for row in rows]), torch.tensor([row.attention_mask for row in rows])
     path = str(folder / "minilm.onnx")
     names = ["input_ids", "attention_mask"]
-    torch.onnx.export(encoder, tokens, path, input_names=names, dynamo=True, verbose=False)
+    with warnings.catch_warnings():  # torch.export copies trees by a class that torch has deprecated
+        warnings.filterwarnings("ignore", ".*LeafSpec.* is deprecated", FutureWarning)
+        # The engine optimizes. The exporter's optimizer would only log that it cannot fold a GatherElements.
+        torch.onnx.export(encoder, tokens, path, input_names=names, dynamo=True, verbose=False, optimize=False)
     program = migraphx.parse_onnx(path)
     program.compile(migraphx.get_target("cpu"))
     return encoder, tokens, program

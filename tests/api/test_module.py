@@ -48,6 +48,28 @@ def test_building_and_asking(capsys: pytest.CaptureFixture[str]) -> None:
     assert "@2 = add(x,@0) -> float_type, {2, 3}, {3, 1}" in repr(m)
 
 
+RAMP = np.arange(6, dtype=np.float32).reshape(2, 3)
+RECORDS = np.zeros((2, 3), [("a", "i1"), ("b", "f4")])
+RECORDS["b"] = RAMP
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+@pytest.mark.parametrize(
+    "array", [RAMP.astype(">f4"), RAMP[::-1], RAMP[:, ::-1].T, RECORDS["b"], RAMP.astype(">f4")[:, ::-1]]
+)
+def test_literals_of_any_layout(array: np.ndarray, target: str) -> None:
+    """As inputs of a run may be: foreign byte order, negative strides, strides between elements."""
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", shape("float", list(array.shape)))
+    c = m.add_literal(array)
+    np.testing.assert_array_equal(c.get_literal(), array)
+    m.add_return([m.add_instruction(op("add"), [x, c])])
+    p.compile(migraphx.get_target(target))
+    for q in (p, migraphx.load_buffer(migraphx.save_buffer(p))):
+        np.testing.assert_array_equal(q.run({"x": array})[0], 2 * array)
+
+
 def test_macros() -> None:
     m = main_module()
     x = m.add_parameter("x", shape("float", [2, 3]))

@@ -6,6 +6,30 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import DynamicDimension, Shape, elementwise, permuted, standard_strides
 
 
+@pytest.mark.parametrize(
+    ("type", "lens", "strides"),
+    [
+        ("float", (2**31, 2**31), None),
+        ("double", (2**60,), None),
+        ("float", (2, 2), (2**62, 1)),
+        ("int8", (3, 2), (2**62, 1)),
+        ("float", (2**62, 0), None),  # which NumPy refuses too
+        ("int8", (2**64, 0), None),
+    ],
+)
+def test_more_bytes_than_an_address_counts(
+    type: str, lens: tuple[int, ...], strides: tuple[int, ...] | None
+) -> None:
+    with pytest.raises(ValueError, match=r"shape: more than 2\*\*63 (bytes|elements) in"):
+        Shape(type, lens, strides)  # type: ignore[arg-type]
+
+
+def test_as_many_bytes_as_an_address_counts() -> None:
+    assert Shape("double", (2**59,)).bytes == 2**62
+    assert Shape("float", (2**31, 2**31), (0, 0)).bytes == 4
+    assert Shape("int8", (2**62,)).bytes == 2**62
+
+
 def test_strides_default_to_row_major():
     assert Shape("float", (2, 3, 4)).strides == (12, 4, 1)
     assert Shape("float", (2, 0, 4)).strides == standard_strides((2, 0, 4)) == (4, 4, 1)

@@ -14,7 +14,7 @@ from migraphx.api.argument import argument, as_array, publish
 from migraphx.api.module import module, name_of
 from migraphx.api.shape import shape, wrap
 from migraphx.ir.program import Program
-from migraphx.ir.shape import UNKNOWN, Shape
+from migraphx.ir.shape import UNKNOWN, Shape, native
 from migraphx.ir.text import program_text
 from migraphx.ir.verify import verify_program
 from migraphx.runtime.argument import Argument
@@ -220,9 +220,7 @@ def _check_symbols(parameters: Mapping[str, Shape], inputs: Sequence[Argument]) 
 
 def _native(name: str, value: Any) -> np.ndarray:
     try:
-        array = as_array(value)
-        if array.dtype.byteorder == ">" or any(s < 0 or s % array.itemsize for s in array.strides):
-            array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))
+        array = native(as_array(value))
         Shape.of(array)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise type(error)(f"input {name!r}: {error}") from None

@@ -10,7 +10,7 @@ import numpy as np
 
 from migraphx.ir.inference import infer_shape
 from migraphx.ir.operation import Literal, Operation, Parameter, Return, ShapeError
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, native
 
 
 class Instruction:
@@ -128,8 +128,9 @@ class Module:
         return self._link(Instruction(Parameter(name), (), shape), None if last else self._first)
 
     def add_literal(self, value: Any, origin: str = "") -> Instruction:
-        """`value`: anything that NumPy reads as an array; it is not copied, and must not change later."""
-        array = np.asarray(value).view()
+        """`value`: anything that NumPy reads as an array; it must not change later, since it is copied only where its
+        byte order is not this machine's or a stride is negative."""
+        array = native(np.asarray(value)).view()
         array.flags.writeable = False
         return self._link(Instruction(Literal(array), (), Shape.of(array), origin=origin), self._first)
 

@@ -66,7 +66,8 @@ class Shape:
         lens = () if self.dyn_dims or self.type == "tuple" else tuple(int(n) for n in self.lens)
         if any(n < 0 for n in lens):
             raise ValueError(f"shape: negative length in {lens}")
-        if math.prod(lens) >> 63:
+        count = math.prod(lens) or math.prod(n or 1 for n in lens)  # beside one of 0 NumPy counts the other lengths too
+        if count >> 63:
             raise ValueError(f"shape: more than 2**63 elements in {lens}")
         given = self.strides if self.strides is not None else standard_strides(lens)
         strides = () if self.dyn_dims or self.type == "tuple" else tuple(int(s) for s in given)
@@ -76,6 +77,14 @@ class Shape:
             raise ValueError(f"shape: negative stride in {strides}")
         object.__setattr__(self, "lens", lens)
         object.__setattr__(self, "strides", strides)
+        if count >> 31 or max(strides, default=0) >> 24:  # less never gets so far
+            self._check_bytes()
+
+    def _check_bytes(self) -> None:
+        """ValueError where memory for the shape has more bytes than an address can count."""
+        reach = sum((max(n, 1) - 1) * s for n, s in zip(self.lens, self.strides, strict=True))
+        if (1 + reach) * self.numpy_dtype.itemsize >> 63:
+            raise ValueError(f"shape: more than 2**63 bytes in {self}")
 
     @classmethod
     def of(cls, array: np.ndarray) -> Shape:
@@ -196,6 +205,13 @@ def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:
     if packed and all(s.strides == packed[0].strides for s in packed):
         return Shape(type, lens, packed[0].strides)
     return Shape(type, lens)
+
+
+def native(array: np.ndarray) -> np.ndarray:
+    """The array itself, or a copy where no shape can state its byte order or its strides."""
+    if array.dtype.isnative and all(s >= 0 and s % array.itemsize == 0 for s in array.strides):
+        return array
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("="))
 
 
 def strided(flat: np.ndarray, shape: Shape) -> np.ndarray:

@@ -41,11 +41,12 @@ def _made() -> tuple[Path, BinaryIO]:
     handle = open(folder / LOCK, "wb")  # noqa: SIM115  # open as long as the process lives
     if fcntl is not None:
         fcntl.flock(handle, fcntl.LOCK_EX)
-    atexit.register(_remove_own, os.getpid(), folder)
+    atexit.register(_remove_own, os.getpid(), folder, handle)
     return folder, handle
 
 
-def _remove_own(pid: int, folder: Path) -> None:
+def _remove_own(pid: int, folder: Path, handle: BinaryIO) -> None:
+    handle.close()
     if os.getpid() == pid:  # not in a child that was forked
         shutil.rmtree(folder, ignore_errors=True)
 
