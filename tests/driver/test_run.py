@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 
 import migraphx
+from migraphx.api.inputs import random_inputs
 from tests.driver.driving import drive, small, wanted
 from tests.onnx.one_node import model
 from tests.tolerances import assert_close
@@ -107,6 +108,67 @@ def test_an_index_out_of_range_is_the_inputs_fault(capsys, tmp_path):
     for target in ("--cpu", "--ref"):
         answer = drive(capsys, "run", path, target, "--load-arg", "@i", tmp_path / "i.npy")
         assert answer.code == 3 and "9" in answer.err
+
+
+def embeddings(folder, *, difference=False):
+    """Words, kinds and positions of {batch, tokens}, as a BERT adds them; kinds by what is not followed, on request."""
+    lens = (7, ["batch", "tokens"])
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["narrow"], to=6),
+        helper.make_node("Gather", ["words", "narrow"], ["w"]),
+        helper.make_node("Sub", ["type_ids", "ids" if difference else "none"], ["k"]),
+        helper.make_node("Gather", ["kinds", "k"], ["t"]),
+        helper.make_node("CumSum", ["mask", "one"], ["count"]),
+        helper.make_node("Gather", ["places", "count"], ["p"]),
+        helper.make_node("Sum", ["w", "t", "p"], ["s"]),
+        helper.make_node("MatMul", ["s", "dense"], ["y"]),
+    ]
+    rng = np.random.default_rng(6)
+    sizes = {"words": 300, "kinds": 2, "places": 12, "dense": 4}
+    constants = {n: rng.standard_normal((k, 4)).astype(np.float32) for n, k in sizes.items()}
+    constants |= {"none": np.array(0), "one": np.array(1)}
+    path = folder / "embeddings.onnx"
+    path.write_bytes(model(nodes, {"ids": lens, "type_ids": lens, "mask": lens}, ["y"], constants))
+    return path
+
+
+BATCH = ("--input-dim", "@ids", 2, 5, "@type_ids", 2, 5, "@mask", 2, 5)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("verify",),
+        ("verify", "--per-instruction"),
+        ("run", "--ref", "--int8"),
+        ("time", "--ref", "-n", 2),
+        ("perf", "--ref", "-n", 2),
+        ("run", "--ref", "--dyn-input-dim", "@ids", "[{min:1,max:4},{min:1,max:8}]"),
+    ],
+)
+def test_random_indices_are_in_range(words, capsys, tmp_path):
+    answer = drive(capsys, words[0], embeddings(tmp_path), *words[1:], *BATCH)
+    assert answer.code == 0, answer.err
+
+
+def test_random_indices_reach_the_whole_range(tmp_path):
+    p = migraphx.parse_onnx(embeddings(tmp_path), map_input_dims={n: [9, 6] for n in ("ids", "type_ids", "mask")})
+    made = random_inputs(p, p.get_parameter_shapes())
+    found = {name: (a.array.min(), a.array.max()) for name, a in made.items()}
+    assert found["type_ids"] == (0, 1) and found["mask"] == (0, 1)
+    assert 0 <= found["ids"][0] < 50 and 250 < found["ids"][1] < 300
+    q = random_inputs(p, p.get_parameter_shapes())
+    assert all(np.array_equal(made[name], q[name]) for name in made)
+    migraphx.quantize_int8(p, migraphx.get_target("ref"))  # which calibrates with random inputs
+
+
+def test_indices_that_nobody_can_draw(capsys, tmp_path):
+    """The message names the inputs and what helps."""
+    path = embeddings(tmp_path, difference=True)
+    for verb in ("run", "time", "verify", "perf"):
+        answer = drive(capsys, verb, path, "--ref", *BATCH)
+        assert answer.code == 3 and "ids, type_ids" in answer.err and "--fill0 ids" in answer.err, answer.err
+    assert drive(capsys, "run", path, "--ref", *BATCH, "--fill0", "ids", "type_ids").code == 0
 
 
 def test_time(file, capsys):
