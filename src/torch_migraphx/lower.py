@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 import migraphx
 from torch_migraphx.decompose import GETITEM, decompose
+from torch_migraphx.fx.border import first_not_held, not_held, opaque
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.fx2mgx import MGXInterpreter, described, origin_of
 from torch_migraphx.fx.mgx_module import MGXModule
@@ -36,10 +37,16 @@ CONVERSION_REFUSES = (NotImplementedError, ValueError, IndexError)
 
 
 class Unknown:
-    """The value of a node that runs in torch: a number, or a tensor whose shape depends on data."""
+    """The value of a node that stays in torch: a number, or a tensor that the engine cannot hold.
 
-    def __init__(self, node: fx.Node) -> None:
-        self.node = node
+    `unseen`: what is computed from it may be anything, whatever its fake value says.
+    """
+
+    def __init__(self, node: fx.Node, why: str = "or its shape, depends on data", unseen: bool = False) -> None:
+        self.node, self.why, self.unseen = node, why, unseen
+
+    def __str__(self) -> str:
+        return f"%{self.node.name}{',' if self.why.startswith('or') else ''} {self.why}"
 
 
 class PieceRefused(Exception):
@@ -69,14 +76,20 @@ class Survey(MGXInterpreter):
         fx.Interpreter.run(self, *self.inputs, enable_io_processing=False)
         return self.program
 
+    def outside(self, x: torch.Tensor, why: str) -> Unknown:
+        return Unknown(self.node, why, unseen=bool(opaque(x)))
+
     def run_node(self, n: fx.Node) -> Any:
         if not n.op.startswith("call_"):
             return super().run_node(n)
         first = len(self.builder.words)
         try:
-            unknown = [self.env[i].node.name for i in n.all_input_nodes if isinstance(self.env[i], Unknown)]
+            unknown = self._unknown(n)
             if unknown:
-                raise UnsupportedError(f"%{unknown[0]}, or its shape, depends on data")
+                raise UnsupportedError(str(unknown[0]))
+            why = first_not_held(n.meta.get("val"))
+            if why:
+                raise UnsupportedError(f"what it gives {why}")
             return super().run_node(n)
         except CONVERSION_REFUSES as error:  # logged with the piece
             return self._refuse(n, str(error) or type(error).__name__)
@@ -90,7 +103,12 @@ class Survey(MGXInterpreter):
         self.refused[n] = why
         if self.verbose_log:
             logger.info("%s is not converted: %s", described(n), why)
+        if any(u.unseen for u in self._unknown(n)):
+            return Unknown(n, unseen=True)
         return self._stand_in(n, n.meta.get("val"), n.name)
+
+    def _unknown(self, n: fx.Node) -> list[Unknown]:
+        return [value for i in n.all_input_nodes if isinstance(value := self.env[i], Unknown)]
 
     def blamed(self, nodes: Iterable[fx.Node], target: str, error: Exception) -> dict[fx.Node, str]:
         """Those of `nodes` that became what the target names in its refusal; all where it names nothing.
@@ -110,11 +128,14 @@ class Survey(MGXInterpreter):
         if isinstance(val, tuple | list):
             return tuple(self._stand_in(n, v, f"{name}_{k}") for k, v in enumerate(val))
         if isinstance(val, torch.Tensor):
+            why = not_held(val)
+            if why:
+                return Unknown(n, why)
             try:
                 sizes = [int(s) for s in val.shape]
-                shape = migraphx.shape(type_name(val.dtype), sizes)
-            except (UnsupportedError, RuntimeError):
+            except RuntimeError:
                 return Unknown(n)
+            shape = migraphx.shape(type_name(val.dtype), sizes)
             return self.main.add_parameter(f"refused:{name}", shape)
         by_data = isinstance(val, torch.SymInt | torch.SymFloat | torch.SymBool)
         return Unknown(n) if by_data or (val is None and n.users) else val

@@ -12,6 +12,7 @@ import torch
 from functorch.compile import default_partition
 from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.exc import TorchDynamoException
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
@@ -21,6 +22,8 @@ from torch_migraphx.decompose import decompositions
 from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.strides import in_memory_order, turned_back, with_shared_memory, with_strides
+from torch_migraphx.fx.border import not_held, opaque
+from torch_migraphx.fx.fx2mgx import described
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.lower import lower
 from torch_migraphx.options import Options
@@ -37,6 +40,8 @@ def migraphx_backend(
     forward runs in the engine, the backward in torch.
     """
     chosen = _options(options, other)
+    if _untraceable(gm, example_inputs):
+        return gm.forward
     if needs_gradient(example_inputs):
         return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
     try:
@@ -50,7 +55,10 @@ def migraphx_aot_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
     """Compile a graph of Dynamo's through AOTAutograd, forward and backward."""
-    return _autograd(gm, example_inputs, _options(options, other), backward_in_engine=True)
+    chosen = _options(options, other)
+    if _untraceable(gm, example_inputs):
+        return gm.forward
+    return _autograd(gm, example_inputs, chosen, backward_in_engine=True)
 
 
 def migraphx_pretraced_backend(
@@ -71,12 +79,13 @@ def needs_gradient(inputs: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
 
 
-def _refuse_other_devices(inputs: Sequence[Any]) -> None:
-    elsewhere = {x.device.type for x in inputs if isinstance(x, torch.Tensor)} - {"cpu"}
-    if elsewhere:
-        raise NotImplementedError(
-            f"an input of the graph is on {', '.join(sorted(elsewhere))}; this version compiles for the CPU"
-        )
+def _untraceable(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+    """Whether an input is of a kind that torch cannot trace: the graph runs in torch, which the log says."""
+    for n, x in zip(_placeholders(gm), inputs, strict=True):
+        if isinstance(x, torch.Tensor) and (why := opaque(x)):
+            logger.warning("a graph runs in torch: %s %s", described(n), why)
+            return True
+    return False
 
 
 def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
@@ -111,8 +120,8 @@ def _runner(
     patience: int = 3,
 ) -> Runner:
     """Compiled now where the sizes are known and the weights are at hand, else at the first call."""
-    _refuse_other_devices(inputs)
     symbolic = is_symbolic(gm)
+    constants = {k for k in constants if isinstance(inputs[k], torch.Tensor) and not not_held(inputs[k])}
     made: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # for other sizes
 
     def build(args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
@@ -151,7 +160,6 @@ def _programs(lowered: nn.Module) -> list[migraphx.program]:
 def _autograd(
     gm: fx.GraphModule, inputs: Sequence[Any], options: Options, backward_in_engine: bool
 ) -> Callable[..., Any]:
-    _refuse_other_devices(inputs)
     forward = partial(_forward, options=options)
     backward = partial(_backward_in_engine, options=options) if backward_in_engine else _backward
     compile_ = aot_autograd(
@@ -161,7 +169,14 @@ def _autograd(
         decompositions=decompositions(),
         partition_fn=default_partition,
     )
-    return compile_(gm, inputs)
+    try:
+        return compile_(gm, inputs)
+    except TorchDynamoException:  # by which Dynamo steers
+        raise
+    except Exception as error:  # AOTAutograd traces less than Dynamo, and raises whatever its parts do
+        why = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+        logger.warning("a graph runs in torch: AOTAutograd cannot trace it: %s", why)
+        return gm.forward
 
 
 def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves
 
+from torch_migraphx.fx.border import foreign
 from torch_migraphx.fx.fx2mgx import described, is_python
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_acc_op, normalize
@@ -53,6 +54,7 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
             n.meta["val"] = n.meta["example_value"]
         if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
             graph.erase_node(n)  # no gradients are computed in any case
+    _check_plain(graph)
     memory = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in storages(n)}
     shared = set(memory)  # the engine's outputs share none
     for n in dict.fromkeys(n for n in tree_leaves(graph.output_node().args) if isinstance(n, fx.Node)):
@@ -85,6 +87,18 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         why = unmapped[0].meta.get("acc_unmapped", "has no acc operator")
         raise NeedsAot(f"{described(unmapped[0])}: {why}")
     return gm
+
+
+def _check_plain(graph: fx.Graph) -> None:
+    """NeedsAot where values are of classes or layouts that AOTAutograd takes apart, or gradients are asked for."""
+    for n in graph.nodes:
+        for value in (x for x in tree_leaves(n.meta.get("val")) if isinstance(x, torch.Tensor)):
+            if why := foreign(value):
+                raise NeedsAot(f"{described(n)} {why}")
+    for n in graph.output_node().all_input_nodes:
+        value = n.meta.get("val")
+        if n.op.startswith("call_") and isinstance(value, torch.Tensor) and value.requires_grad:
+            raise NeedsAot(f"{described(n)} is computed with gradients inside the graph")
 
 
 def _traced_again(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
@@ -160,9 +174,13 @@ def is_symbolic(gm: fx.GraphModule) -> bool:
         value = n.meta.get("val", n.meta.get("example_value"))
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             return True
-        if isinstance(value, torch.Tensor) and any(not isinstance(s, int) for s in (*value.shape, *value.stride())):
+        if isinstance(value, torch.Tensor) and any(not isinstance(s, int) for s in _lengths(value)):
             return True
     return False
+
+
+def _lengths(value: torch.Tensor) -> tuple[Any, ...]:
+    return tuple(value.shape) if foreign(value) else (*value.shape, *value.stride())
 
 
 class _Values(FakeTensorProp):
@@ -175,14 +193,25 @@ class _Values(FakeTensorProp):
         return value
 
 
+def fake_of(x: Any, mode: FakeTensorMode) -> Any:
+    """A fake tensor for `x` alone, whatever it is a view of; a number as it is."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    if foreign(x):
+        return mode.from_tensor(x)
+    with mode:
+        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+
+
 def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     """A copy in which every size is the number that it is for these inputs."""
     gm = copied(gm)
     for n in gm.graph.nodes:
         for key in ("val", "example_value", "tensor_meta"):
             n.meta.pop(key, None)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
     with torch.no_grad():
-        _Values(gm, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*inputs)
+        _Values(gm, mode).propagate_dont_convert_inputs(*(fake_of(x, mode) for x in inputs))
     for n, x in zip([n for n in gm.graph.nodes if n.op == "placeholder"], inputs, strict=True):
         n.meta.setdefault("val", x)
     for n in list(gm.graph.nodes):

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from torch_migraphx.fx.border import foreign
 from torch_migraphx.fx.converters.shape import dense_order
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.lower import copied
@@ -40,6 +41,8 @@ def _value(n: Any) -> torch.Tensor | None:
 
 
 def _known(value: torch.Tensor) -> bool:
+    if foreign(value):
+        return False
     return all(isinstance(s, int) for s in (*value.shape, *value.stride(), value.storage_offset()))
 
 

@@ -50,6 +50,8 @@ def dtype_of(x: Operand) -> torch.dtype:
     """The torch dtype of a value; of a number, the one torch gives it."""
     if isinstance(x, Value):
         return DTYPES[x.shape().type_string().removesuffix("_type")]
+    if isinstance(x, complex):
+        raise UnsupportedError(f"{x} is complex, a type that the engine does not have")
     return torch.bool if isinstance(x, bool) else torch.int64 if isinstance(x, int) else torch.get_default_dtype()
 
 

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 import migraphx
 import torch_migraphx.fx.converters  # noqa: F401  # fills CONVERTERS
+from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
@@ -136,18 +137,27 @@ class MGXInterpreter(fx.Interpreter):
         return result
 
     def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if self.node.name in self.constants:
-            next(self.args_iter, None)
-            return self.constant(self.constants[self.node.name])
         sample = super().placeholder(target, args, kwargs)
-        if not isinstance(sample, torch.Tensor):
-            return sample
+        value = self.constants.get(self.node.name, sample)
+        if not isinstance(value, torch.Tensor):
+            return value
+        if why := not_held(value):
+            return self.outside(value, why)
+        if self.node.name in self.constants:
+            return self.constant(value)
         self._names.append(str(target))
         return self.main.add_parameter(str(target), shape_of(sample, standard=True))
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = self.fetch_attr(target)
-        return self.constant(value) if isinstance(value, torch.Tensor) else value
+        if not isinstance(value, torch.Tensor):
+            return value
+        why = not_held(value)
+        return self.outside(value, why) if why else self.constant(value)
+
+    def outside(self, x: torch.Tensor, why: str) -> Any:
+        """What stands for the input or weight `x`, which the engine cannot hold."""
+        raise UnsupportedError(f"{described(self.node)}: it {why}")
 
     def constant(self, tensor: torch.Tensor) -> Value:
         """One literal for each tensor, however often it is read."""

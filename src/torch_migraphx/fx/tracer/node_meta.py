@@ -8,6 +8,8 @@ import torch
 from torch import fx
 from torch.fx.passes.shape_prop import TensorMetadata
 
+from ..border import foreign
+
 
 def copy_origin(old: fx.Node, new: fx.Node) -> None:
     """Give `new` the source line and the module path of `old`."""
@@ -17,8 +19,8 @@ def copy_origin(old: fx.Node, new: fx.Node) -> None:
 
 
 def tensor_metadata(value: Any) -> Any:
-    """torch.fx's TensorMetadata of a tensor, or of each tensor of a tuple or list (None in between)."""
-    if isinstance(value, torch.Tensor):
+    """torch.fx's TensorMetadata of a strided tensor, or of each one of a tuple or list (None in between)."""
+    if isinstance(value, torch.Tensor) and not foreign(value):
         return TensorMetadata(
             shape=value.shape,
             dtype=value.dtype,

@@ -11,6 +11,7 @@ from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
+from ...border import foreign
 from .proxies import AccTraceError
 
 logger = logging.getLogger(__name__)
@@ -31,8 +32,8 @@ def _tensors(node: fx.Node) -> list[torch.Tensor]:
 
 
 def storages(node: fx.Node) -> set[StorageWeakRef]:
-    """The blocks of memory in which the fake tensors of `node` lie."""
-    return {StorageWeakRef(t.untyped_storage()) for t in _tensors(node)}
+    """The blocks of memory in which the fake tensors of `node` lie, as far as they have some of their own."""
+    return {StorageWeakRef(t.untyped_storage()) for t in _tensors(node) if not foreign(t)}
 
 
 def changed_by(node: fx.Node) -> fx.Node:

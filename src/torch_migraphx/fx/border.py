@@ -1,0 +1,66 @@
+"""What the engine can hold: asked of every tensor that comes to its border (inputs, weights, constants, results).
+
+The engine reads memory by address, so an address must be that of strided elements of a type that it knows. What it
+cannot hold stays in torch, with the operators that read it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._pytree import tree_leaves
+
+from torch_migraphx.fx.builder import TYPES
+
+DEVICES = frozenset({"cpu"})
+"""Where the engine's targets can read memory."""
+PLAIN = torch._C._disabled_torch_dispatch_impl
+"""What a class of tensors has in place of operators of its own."""
+
+
+def opaque(x: torch.Tensor) -> str:
+    """Why no fake tensor can stand for `x`, so that nothing that reads it can be traced; "" where one can."""
+    if x.is_quantized:
+        return f"is quantized ({x.dtype})"
+    if x.layout is torch._mkldnn or (x.is_nested and type(x).__torch_dispatch__ is PLAIN):
+        return f"has the layout {x.layout}" + (", nested" if x.is_nested else "")
+    return ""
+
+
+def foreign(x: torch.Tensor) -> str:
+    """Why `x` is not plain, strided memory of its own; "" where it is. Strides and storage may be asked of no other."""
+    kind = type(x)
+    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+        return "belongs to a transform of torch.func"
+    if kind.__torch_dispatch__ is not PLAIN and not isinstance(x, FakeTensor):
+        return f"is a {kind.__name__}, a tensor with operators of its own"
+    if x.layout is not torch.strided:
+        return f"has the layout {x.layout}"
+    return opaque(x)
+
+
+def not_held(x: torch.Tensor) -> str:
+    """Why the engine cannot hold `x`, real or fake; "" where it can."""
+    why = foreign(x)
+    if why:
+        return why
+    if x.dtype not in TYPES:
+        return f"is {x.dtype}, a type that the engine does not have"
+    if x.device.type not in DEVICES:
+        return f"is on {x.device.type}; the engine compiles for {', '.join(sorted(DEVICES))}"
+    return "" if isinstance(x, FakeTensor) or _has_memory(x) else "has no memory"
+
+
+def _has_memory(x: torch.Tensor) -> bool:
+    """Whether the elements of a strided tensor are there: those of a freed or imaginary storage are not."""
+    try:
+        return x.numel() == 0 or x.untyped_storage().data_ptr() != 0
+    except RuntimeError:
+        return False
+
+
+def first_not_held(value: Any) -> str:
+    """Why the engine cannot hold one of the tensors of a nested value; "" where it can hold them all."""
+    return next(filter(None, (not_held(x) for x in tree_leaves(value) if isinstance(x, torch.Tensor))), "")
