@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 import migraphx
 from torch_migraphx.decompose import GETITEM, decompose
-from torch_migraphx.fx.border import first_not_held, not_held, opaque
+from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.fx2mgx import MGXInterpreter, described, origin_of
 from torch_migraphx.fx.mgx_module import MGXModule
@@ -37,16 +37,10 @@ CONVERSION_REFUSES = (NotImplementedError, ValueError, IndexError)
 
 
 class Unknown:
-    """The value of a node that stays in torch: a number, or a tensor that the engine cannot hold.
+    """The value of a node that stays in torch: a number, or a tensor that the engine cannot hold."""
 
-    `unseen`: what is computed from it may be anything, whatever its fake value says.
-    """
-
-    def __init__(self, node: fx.Node, why: str = "or its shape, depends on data", unseen: bool = False) -> None:
-        self.node, self.why, self.unseen = node, why, unseen
-
-    def __str__(self) -> str:
-        return f"%{self.node.name}{',' if self.why.startswith('or') else ''} {self.why}"
+    def __init__(self, node: fx.Node, why: str = "") -> None:
+        self.why = f"%{node.name} {why}" if why else f"%{node.name}, or its shape, depends on data"
 
 
 class PieceRefused(Exception):
@@ -77,18 +71,17 @@ class Survey(MGXInterpreter):
         return self.program
 
     def outside(self, x: torch.Tensor, why: str) -> Unknown:
-        return Unknown(self.node, why, unseen=bool(opaque(x)))
+        return Unknown(self.node, why)
 
     def run_node(self, n: fx.Node) -> Any:
         if not n.op.startswith("call_"):
             return super().run_node(n)
         first = len(self.builder.words)
         try:
-            unknown = self._unknown(n)
+            unknown = [value for i in n.all_input_nodes if isinstance(value := self.env[i], Unknown)]
             if unknown:
-                raise UnsupportedError(str(unknown[0]))
-            why = first_not_held(n.meta.get("val"))
-            if why:
+                raise UnsupportedError(unknown[0].why)
+            if why := first_not_held(n.meta.get("val")):
                 raise UnsupportedError(f"what it gives {why}")
             return super().run_node(n)
         except CONVERSION_REFUSES as error:  # logged with the piece
@@ -103,12 +96,7 @@ class Survey(MGXInterpreter):
         self.refused[n] = why
         if self.verbose_log:
             logger.info("%s is not converted: %s", described(n), why)
-        if any(u.unseen for u in self._unknown(n)):
-            return Unknown(n, unseen=True)
         return self._stand_in(n, n.meta.get("val"), n.name)
-
-    def _unknown(self, n: fx.Node) -> list[Unknown]:
-        return [value for i in n.all_input_nodes if isinstance(value := self.env[i], Unknown)]
 
     def blamed(self, nodes: Iterable[fx.Node], target: str, error: Exception) -> dict[fx.Node, str]:
         """Those of `nodes` that became what the target names in its refusal; all where it names nothing.
@@ -128,8 +116,7 @@ class Survey(MGXInterpreter):
         if isinstance(val, tuple | list):
             return tuple(self._stand_in(n, v, f"{name}_{k}") for k, v in enumerate(val))
         if isinstance(val, torch.Tensor):
-            why = not_held(val)
-            if why:
+            if why := not_held(val):
                 return Unknown(n, why)
             try:
                 sizes = [int(s) for s in val.shape]

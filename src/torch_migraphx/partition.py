@@ -107,7 +107,8 @@ def is_ordered(node: fx.Node) -> bool:
 def piece_text(piece: Piece, why: Callable[[fx.Node], str], origin: Callable[[fx.Node], str], most: int = 5) -> str:
     """What a piece computes, from which lines, and why it is where it is."""
     chosen = [n for n in piece.nodes if why(n)] or list(piece.nodes)
-    names = list(dict.fromkeys(target_name(n.target) for n in chosen))
+    called = [f"module {n.target}" if n.op == "call_module" else target_name(n.target) for n in chosen]
+    names = list(dict.fromkeys(called))
     lines = list(dict.fromkeys(filter(None, map(origin, chosen))))
     reasons = list(dict.fromkeys(filter(None, map(why, chosen))))
     more = [f"{', '.join(v[:most])}{', ...' if len(v) > most else ''}" for v in (names, lines)]

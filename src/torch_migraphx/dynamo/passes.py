@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves
 
-from torch_migraphx.fx.border import foreign
+from torch_migraphx.fx.border import fake_of, foreign
 from torch_migraphx.fx.fx2mgx import described, is_python
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_acc_op, normalize
@@ -191,16 +191,6 @@ class _Values(FakeTensorProp):
         if isinstance(value, int | float):
             n.meta["val"] = value
         return value
-
-
-def fake_of(x: Any, mode: FakeTensorMode) -> Any:
-    """A fake tensor for `x` alone, whatever it is a view of; a number as it is."""
-    if not isinstance(x, torch.Tensor):
-        return x
-    if foreign(x):
-        return mode.from_tensor(x)
-    with mode:
-        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
 
 
 def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:

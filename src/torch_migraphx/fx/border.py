@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.fx.builder import TYPES
@@ -35,7 +35,7 @@ def foreign(x: torch.Tensor) -> str:
     if torch._C._functorch.is_functorch_wrapped_tensor(x):
         return "belongs to a transform of torch.func"
     if kind.__torch_dispatch__ is not PLAIN and not isinstance(x, FakeTensor):
-        return f"is a {kind.__name__}, a tensor with operators of its own"
+        return f"is of the class {kind.__name__}, which has operators of its own"
     if x.layout is not torch.strided:
         return f"has the layout {x.layout}"
     return opaque(x)
@@ -59,6 +59,16 @@ def _has_memory(x: torch.Tensor) -> bool:
         return x.numel() == 0 or x.untyped_storage().data_ptr() != 0
     except RuntimeError:
         return False
+
+
+def fake_of(x: Any, mode: FakeTensorMode) -> Any:
+    """A fake tensor for `x` alone, whatever it is a view of; what is no tensor as it is."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    if foreign(x):
+        return mode.from_tensor(x)
+    with mode:
+        return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
 
 
 def first_not_held(value: Any) -> str:

@@ -183,7 +183,8 @@ class MGXInterpreter(fx.Interpreter):
         raise UnsupportedError(f"Tensor.{target}: the graph is not normalized to acc or ATen operators")
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
-        raise UnsupportedError(f"module {target}: the graph is not normalized to acc or ATen operators")
+        why = self.node.meta.get("acc_unmapped")
+        raise UnsupportedError(why or f"module {target}: the graph is not normalized to acc or ATen operators")
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         nodes = [n for n in tree_leaves(self.node.args[0]) if n is not None]

@@ -8,8 +8,10 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
 
+from torch_migraphx.fx.border import DEVICES, foreign, opaque
 from torch_migraphx.fx.tools.accuracy import AccuracyError, difference, limit
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
@@ -61,14 +63,21 @@ def lower_to_mgx(
 
 
 def refuse_other_devices(module: nn.Module, inputs: Sequence[Any]) -> None:
-    """Raise where a weight or an input is not on the CPU."""
-    tensors = [*module.parameters(), *module.buffers(), *tree_leaves(inputs)]
-    elsewhere = {t.device.type for t in tensors if isinstance(t, torch.Tensor)} - {"cpu"}
-    if elsewhere:
+    """Raise where none of the weights, or none of the inputs, is where the engine can read it."""
+    for tensors in (tensors_of(module, ()), tensors_of(None, inputs)):
+        elsewhere = {t.device.type for t in tensors}
+        if not elsewhere or elsewhere & DEVICES:
+            continue
         raise NotImplementedError(
             f"the model or its inputs are on {', '.join(sorted(elsewhere))}; this version compiles for the CPU: "
             "move them with .cpu()"
         )
+
+
+def tensors_of(module: nn.Module | None, inputs: Sequence[Any]) -> list[torch.Tensor]:
+    """The weights of `module`, and the tensors of `inputs`."""
+    weights = [] if module is None else [*module.parameters(), *module.buffers()]
+    return [*weights, *(x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor))]
 
 
 def _trace(
@@ -78,13 +87,32 @@ def _trace(
     tracer_base_cls: type[fx.Tracer],
     leaf_modules: Collection[type[nn.Module]],
 ) -> fx.GraphModule:
-    if use_aten:
-        return aten_tracer.trace(module, inputs)
+    why = next(filter(None, map(opaque, tensors_of(module, inputs))), "")
+    if why:
+        return _in_torch(module, inputs, f"an input or a weight {why}")
+    if not use_aten:
+        try:
+            return acc_tracer.trace(module, inputs, tracer_base_cls=tracer_base_cls, leaf_modules=leaf_modules)
+        except acc_tracer.AccTraceError as error:
+            logger.warning("%s; tracing by torch.export instead", str(error).replace("\n", " "))
     try:
-        return acc_tracer.trace(module, inputs, tracer_base_cls=tracer_base_cls, leaf_modules=leaf_modules)
-    except acc_tracer.AccTraceError as error:
-        logger.warning("%s; tracing by torch.export instead", str(error).replace("\n", " "))
         return aten_tracer.trace(module, inputs)
+    except aten_tracer.AtenTraceError as error:
+        # control flow on data is for torch.compile, which compiles what lies between
+        if error.__cause__ is None or isinstance(error.__cause__, GuardOnDataDependentSymNode):
+            raise
+        return _in_torch(module, inputs, str(error))
+
+
+def _in_torch(module: nn.Module, inputs: Sequence[Any], why: str) -> fx.GraphModule:
+    """A graph of one call of all of `module`: of what torch cannot trace, nothing can be compiled."""
+    graph = fx.Graph()
+    call = graph.call_module("model", tuple(graph.placeholder(f"input_{k}") for k in range(len(inputs))))
+    call.meta = {"val": None, "acc_unmapped": " ".join(why.split())}
+    graph.output(call)
+    root = nn.Module()
+    root.add_module("model", inference_copy(module))
+    return fx.GraphModule(root, graph, class_name=type(module).__name__)
 
 
 def with_output_class(gm: fx.GraphModule, output_class: type | None) -> fx.GraphModule:
@@ -110,7 +138,7 @@ def check_accuracy(module: nn.Module, lowered: nn.Module, inputs: Sequence[Any],
         raise AccuracyError(f"eager gives {len(wanted)} outputs, the compiled module {len(given)}")
     failures = []
     for (path, w), (_, g) in zip(wanted, given, strict=True):
-        if not isinstance(w, torch.Tensor):
+        if not isinstance(w, torch.Tensor) or w.is_meta or foreign(w):  # only torch computes those
             continue
         most, error = limit(w.dtype, options.lower_precision), difference(g, w)
         if not error <= most:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import migraphx
+from torch_migraphx.fx.border import PLAIN, not_held
 from torch_migraphx.fx.builder import DTYPES
 
 OUTPUT = "main:#output_"
@@ -33,6 +34,7 @@ class Input:
             and x.shape == self.size
             and x.is_cpu
             and x.layout is torch.strided
+            and type(x).__torch_dispatch__ is PLAIN
         )
 
     def laid_out(self, x: torch.Tensor) -> torch.Tensor:
@@ -46,10 +48,11 @@ class Input:
 
     def refuse(self, x: Any, at: int) -> None:
         """Raise for an input that does not fit, saying what it is and what it must be."""
-        want = f"{self.dtype} {list(self.size)} on the CPU"
+        want = f"{self.dtype} {list(self.size)} on the CPU, in memory"
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"input {at} ({self.name!r}) must be a tensor, {want}; got a {type(x).__name__}")
-        got = f"{x.dtype} {list(x.shape)} on {x.device}" + ("" if x.layout is torch.strided else f", {x.layout}")
+        why = not_held(x)
+        got = f"{x.dtype} {list(x.shape)} on {x.device}" + (f", which {why}" if why else "")
         error = TypeError if x.dtype is not self.dtype else ValueError
         raise error(f"input {at} ({self.name!r}) must be {want}; got {got}")
 
@@ -123,7 +126,10 @@ class MGXModule(nn.Module):
             if spec.strides or not x.is_contiguous() or x.is_neg():
                 x = spec.laid_out(x)
                 alive.append(x)
-            addresses.append(x.data_ptr())
+            address = x.data_ptr()
+            if not address and x.numel():  # freed, or never there
+                spec.refuse(x, at)
+            addresses.append(address)
         results = [torch.empty_strided(size, strides, dtype=dtype) for size, strides, dtype in self._outputs]
         torch.get_num_threads()  # brings what torch.set_num_threads said to this thread's OpenMP
         program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results])

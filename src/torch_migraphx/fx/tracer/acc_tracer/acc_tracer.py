@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
+from ...border import fake_of
 from ..inference_copy import inference_copy
 from ..node_meta import set_value
 from ..origin import current_origin, error_origin
@@ -39,7 +40,9 @@ __all__ = ["AccRewritingTracer", "AccTraceError", "acc_ops", "trace"]
 logger = logging.getLogger(__name__)
 
 # What fake tensors can't answer; the node is kept and its shape is unknown.
-_UNKNOWN = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException)
+_UNKNOWN = (
+    DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException, NotImplementedError
+)  # fmt: skip
 
 # Hooks by which transformers' models collect what their own forward reads or returns: part of the trace.
 TRACED_HOOKS = ("transformers.utils.output_capturing",)
@@ -142,9 +145,7 @@ class AccRewritingTracer(fx.Tracer):
             if not isinstance(sample, int | float | str | None):
                 raise AccTraceError(f"input {name!r} is a {type(sample).__name__}, not a tensor or a number")
             return sample
-        with self.fake_mode:
-            fake = torch.empty_strided(sample.shape, sample.stride(), dtype=sample.dtype, device=sample.device)
-        set_value(node, fake)
+        self._describe(node, sample, alone=True)
         return self.proxy(node)
 
     def create_arg(self, a: Any) -> Any:
@@ -157,15 +158,13 @@ class AccRewritingTracer(fx.Tracer):
             name = self._attribute_names.get(id(a))
             node = self.create_node("get_attr", name, (), {}) if name else super().create_arg(a)
             assert isinstance(node, fx.Node)
-            set_value(node, self._fake_constant(a))
+            self._describe(node, a, alone=a.is_inference())  # it counts no versions, so no fake shows a change
             self._constants[id(a)] = (a, 0 if a.is_inference() else a._version, node)
         return self._constants[id(a)][-1]
 
-    def _fake_constant(self, a: torch.Tensor) -> torch.Tensor:
-        if a.is_inference():  # it counts no versions, so no fake of it could show a change in place
-            with self.fake_mode:
-                return torch.empty_strided(a.shape, a.stride(), dtype=a.dtype, device=a.device)
-        return self.fake_mode.from_tensor(a)
+    def _describe(self, node: fx.Node, x: torch.Tensor, alone: bool) -> None:
+        """Give `node` a fake value for `x`, of memory of its own where it stands `alone`."""
+        set_value(node, fake_of(x, self.fake_mode) if alone else self.fake_mode.from_tensor(x))
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         """A node that knows its line in the user's source."""
@@ -191,6 +190,8 @@ class AccRewritingTracer(fx.Tracer):
             raise AccTraceError("a symbolic trace does not keep autocast regions; use torch.compile")
         if target in ("as_strided", torch.as_strided):
             raise AccTraceError("as_strided: acc operators say nothing of memory; use the ATen tracer or torch.compile")
+        if target in (torch.autograd.grad, torch.autograd.backward, "backward"):
+            raise AccTraceError("forward computes gradients; use torch.compile")
         if kind == "call_function":
             decomposition = DECOMPOSITIONS.get(target)
             if decomposition is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ def trace(mod: nn.Module, sample_inputs: Sequence[Any]) -> fx.GraphModule:
     if not isinstance(sample_inputs, tuple | list):
         raise TypeError(f"sample_inputs is a list of inputs, not a {type(sample_inputs).__name__}")
     try:
-        with torch.no_grad(), warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings(), _transforms_closed():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, of one of its parts about another
             exported = export(inference_copy(mod), tuple(sample_inputs), strict=False).run_decompositions({})
     except Exception as error:  # the model's own code ran: whatever it raised is raised again, with its line
@@ -50,6 +51,16 @@ def trace(mod: nn.Module, sample_inputs: Sequence[Any]) -> fx.GraphModule:
         where = f"\n  {origin}" if origin else ""
         raise AtenTraceError(f"{type(mod).__name__} can't be exported: {error}{where}") from error
     return _Unlift(exported, type(mod).__name__).graph_module()
+
+
+@contextmanager
+def _transforms_closed() -> Iterator[None]:
+    """An export that fails inside a transform of torch.func leaves it open, and all that follows would run in it."""
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
 
 
 class _Unlift:
