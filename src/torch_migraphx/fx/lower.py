@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -131,8 +132,10 @@ def with_output_class(gm: fx.GraphModule, output_class: type | None) -> fx.Graph
 def check_accuracy(module: nn.Module, lowered: nn.Module, inputs: Sequence[Any], options: Options) -> None:
     """AccuracyError where `lowered` and the eager model in inference form differ too much on `inputs`."""
     with torch.no_grad():
-        want = inference_copy(module)(*_fresh(inputs))
-        got = lowered(*_fresh(inputs))
+        with _state_kept(module):
+            want = inference_copy(module)(*_fresh(inputs))
+        with _state_kept(module):
+            got = lowered(*_fresh(inputs))
     wanted, given = (tree_flatten_with_path(x)[0] for x in (want, got))
     if len(wanted) != len(given):
         raise AccuracyError(f"eager gives {len(wanted)} outputs, the compiled module {len(given)}")
@@ -146,6 +149,18 @@ def check_accuracy(module: nn.Module, lowered: nn.Module, inputs: Sequence[Any],
             failures.append(f"{name} is off by {error:.3g} of its largest element, at most {most:.3g} is allowed")
     if failures:
         raise AccuracyError("; ".join(failures) + " (suppress_accuracy_check=True skips this check)")
+
+
+@contextmanager
+def _state_kept(module: nn.Module) -> Iterator[None]:
+    """Undo what a run writes to buffers: observers and caches do so in eval() too, and each run has to find them alike."""
+    kept = [(b, b.detach().clone()) for b in module.buffers() if not (b.is_inference() or b.is_meta or foreign(b))]
+    try:
+        yield
+    finally:
+        for b, value in kept:
+            if not torch.equal(b, value):  # fake quantizers write what no version counts
+                b.resize_(value.shape).copy_(value)
 
 
 def _fresh(inputs: Sequence[Any]) -> list[Any]:

@@ -49,11 +49,21 @@ def attention_cpu(
     return y, scores_logsumexp(b, query, key, attn_mask, is_causal, scale)
 
 
+def with_heads(b: Builder, key: Value, heads: int) -> Value:
+    """`key` {N, own, length, size} with each of its heads `heads / own` times in a row, as grouped queries read it."""
+    *batch, own, length, size = lens(key)
+    if own == heads:
+        return key
+    repeated = b.expand(b.view(key, [*batch, own, 1, length, size]), [*batch, own, heads // own, length, size])
+    return b.view(repeated, [*batch, heads, length, size])
+
+
 def scores_logsumexp(
     b: Builder, query: Value, key: Value, mask: Value | None, is_causal: bool, scale: float | None
 ) -> Value:
     """log(sum(exp(query @ key.T * scale + mask))) over the keys; dead code unless a backward reads it."""
     n = len(lens(query))
+    key = with_heads(b, key, lens(query)[-3])
     wide = torch.promote_types(dtype_of(query), torch.float32)
     turned = b.permute(key, [*range(n - 2), n - 1, n - 2])
     factor = lens(query)[-1] ** -0.5 if scale is None else scale

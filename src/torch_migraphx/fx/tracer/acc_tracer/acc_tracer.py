@@ -47,6 +47,8 @@ _UNKNOWN = (
 # Hooks by which transformers' models collect what their own forward reads or returns: part of the trace.
 TRACED_HOOKS = ("transformers.utils.output_capturing",)
 
+OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
+
 # fx patches nn.Module while it traces.
 _trace_lock = threading.RLock()
 
@@ -95,8 +97,8 @@ class AccRewritingTracer(fx.Tracer):
     # ---- what fx asks a tracer
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Leaf: the caller's leaf modules, scripted modules, and modules whose hooks would be lost."""
-        if isinstance(m, (torch.jit.ScriptModule, *self._leaf_modules)):
+        """Leaf: the caller's leaf modules, scripted modules, observers, and modules whose hooks would be lost."""
+        if isinstance(m, (torch.jit.ScriptModule, *self._leaf_modules)) or _is_observer(m):
             return True
         hooks = [*m._forward_hooks.values(), *m._forward_pre_hooks.values()]
         return any(getattr(hook, "__module__", None) not in TRACED_HOOKS for hook in hooks)
@@ -267,6 +269,11 @@ class _Replay(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         self._tracer._replayed = n
         return super().run_node(n)
+
+
+def _is_observer(m: nn.Module) -> bool:
+    """Whether `m` is an observer or a fake quantizer of torch's, which read data and keep a state."""
+    return any(c.__module__.startswith(OBSERVERS) for c in type(m).__mro__)
 
 
 def _is_plain(value: Any) -> bool:
