@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.operation import ShapeError
 from migraphx.ir.shape import Shape
 from tests.ops.one_operator import NUMBERS, apply, infer, random, tensor
@@ -36,6 +37,43 @@ def test_dot_of_any_strides():
 def test_dot_sums_narrow_floats_in_float():
     ones = np.ones((1, 4096), np.float16)
     assert apply("dot", ones, ones.T)[0, 0] == 4096  # half alone would stop at 2048
+
+
+def cancelling(columns: int, type: str) -> tuple[np.ndarray, np.ndarray]:
+    """x {1, K} and y {K, columns} of whole numbers whose products cancel, but for a few small ones.
+
+    Products go up to 2^40: a sum in float loses what remains, a sum in double loses nothing, in whatever order.
+    """
+    rng, high = np.random.default_rng(6), {"float": 2**20, "half": 2**11, "bf16": 2**8}[type]
+    x, y = rng.integers(high // 2, high, 96), rng.integers(high // 2, high, (96, columns))
+    order = rng.permutation(200)
+    x = np.concatenate([x, -x, rng.integers(0, 3, 8)])[order][None]
+    y = np.concatenate([y, y, rng.integers(0, 3, (8, columns))])[order]
+    return x.astype(dtypes.to_numpy(type)), y.astype(dtypes.to_numpy(type))
+
+
+@pytest.mark.parametrize("type", ["float", "half", "bf16"])
+@pytest.mark.parametrize("name", ["dot", "convolution", "convolution_backwards"])
+def test_sums_of_products_are_exact_in_any_order(name, type):
+    """NumPy's BLAS adds in another order, with or without multiply-adds, on each processor."""
+    x, y = cancelling(9, type)
+    want = x.astype(np.int64) @ y.astype(np.int64)
+    if name == "dot":
+        got = apply(name, x, y)
+    else:
+        weights = y.T if name == "convolution" else y
+        got = apply(name, x[..., None, None], weights[..., None, None])[..., 0, 0]
+    np.testing.assert_array_equal(got.astype(np.int64), want)
+
+
+def test_other_sums_are_exact_in_any_order():
+    big = 2.0**25
+    x = np.array([[[big, 1, 1, -big]]], np.float32)
+    assert apply("pooling", x, mode="average", lengths=(4,), stride=(1,), padding=(0,), dilations=(1,)) == 0.5
+    zero, at = np.zeros(1, np.float32), np.zeros(4, np.int64)
+    assert apply("scatter_add", zero, at, x.reshape(4)) == 2
+    codes = np.array([[0x11], [0x11]], np.int8)  # four ones
+    assert apply("dot_int4", x[0], codes, np.ones((1, 1), np.float32)) == 2
 
 
 def test_nan_and_infinity_propagate():

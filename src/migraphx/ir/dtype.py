@@ -70,6 +70,15 @@ def accumulator(name: str) -> np.dtype:
     return np.dtype(np.float32) if name in NARROW_FLOATS else to_numpy(NARROW_INTEGERS.get(name, name))
 
 
+def wide(array: np.ndarray) -> np.ndarray:
+    """The array in the type in which `ref` sums: floats in double, the rest in that of `accumulator`.
+
+    A sum in double that is rounded once hardly depends on the order in which some processor's BLAS adds.
+    """
+    name = from_numpy(array.dtype)
+    return array.astype(np.float64 if name in FLOATS else accumulator(name), copy=False)
+
+
 def limits(name: str) -> tuple[float, float]:
     """The lowest and the largest finite number of a type."""
     info = ml_dtypes.iinfo(to_numpy(name)) if name in INTEGERS else ml_dtypes.finfo(to_numpy(name))

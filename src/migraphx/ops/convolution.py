@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape
-from migraphx.ops.matmul import QUANTIZED, product_type
+from migraphx.ops.matmul import QUANTIZED, product, product_type
 from migraphx.ops.movement import keep_layout
 
 
@@ -89,8 +89,8 @@ class ConvolutionBase(Operation):
     def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         return 2 * output.elements * math.prod(inputs[1].lens[1:])
 
-    def correlate(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        """The answer in the inputs' own type: im2col, then one matrix product a group."""
+    def correlate(self, x: np.ndarray, w: np.ndarray, type: np.typing.DTypeLike) -> np.ndarray:
+        """The answer, summed in the wide type of `w`: im2col, then one matrix product a group."""
         spatial, g = x.ndim - 2, self.group
         padded = np.pad(x, [(0, 0), (0, 0), *both_sides(self.padding, spatial)])
         view = windows(padded, w.shape[2:], self.stride, self.dilation)
@@ -100,7 +100,7 @@ class ConvolutionBase(Operation):
         order = (1, 2, *range(3 + spatial, view.ndim), 0, *range(3, 3 + spatial))
         taps = math.prod(w.shape[1:])
         columns = view.transpose(order).reshape(g, taps, n * math.prod(out))
-        sums = np.matmul(w.reshape(g, w.shape[0] // g, taps), columns)
+        sums = product(w.reshape(g, w.shape[0] // g, taps), columns, type)
         return np.moveaxis(sums.reshape(w.shape[0], n, *out), 1, 0)
 
 
@@ -115,8 +115,7 @@ class Convolution(ConvolutionBase, name="convolution"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, w = args
-        wide = dtypes.accumulator(dtypes.from_numpy(x.dtype))
-        return self.correlate(x.astype(wide), w.astype(wide)).astype(x.dtype)
+        return self.correlate(x, w, x.dtype)
 
 
 class QuantConvolution(ConvolutionBase, name="quant_convolution"):
@@ -127,8 +126,8 @@ class QuantConvolution(ConvolutionBase, name="quant_convolution"):
         return "int32"
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
-        x, w = (a.astype(np.float64) for a in args)  # exact: products below 2^16, sums below 2^53
-        return self.correlate(x, w).astype(np.int64).astype(np.int32)
+        x, w = args
+        return self.correlate(x, w.astype(np.float64), np.int64).astype(np.int32)  # exact: sums are below 2^53
 
 
 class ConvolutionBackwards(Operation, name="convolution_backwards"):
@@ -167,16 +166,15 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
         return tuple((n - 1) * s + d * (k - 1) + 1 - sum(p) for n, k, p, s, d in dims)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
-        x, w = args
-        wide = dtypes.accumulator(dtypes.from_numpy(x.dtype))
+        type, (x, w) = args[0].dtype, map(dtypes.wide, args)
         spatial, g = x.ndim - 2, self.group
         # what each input element adds: {g, O / g, kernel..., n, spatial...}
-        weights = w.astype(wide).reshape(g, w.shape[0] // g, math.prod(w.shape[1:])).swapaxes(1, 2)
-        pixels = np.moveaxis(x.astype(wide), 0, 1).reshape(g, w.shape[0] // g, x.size // max(x.shape[1], 1))
+        weights = w.reshape(g, w.shape[0] // g, math.prod(w.shape[1:])).swapaxes(1, 2)
+        pixels = np.moveaxis(x, 0, 1).reshape(g, w.shape[0] // g, x.size // max(x.shape[1], 1))
         parts = np.matmul(weights, pixels).reshape(g * w.shape[1], *w.shape[2:], x.shape[0], *x.shape[2:])
         dims = zip(x.shape[2:], w.shape[2:], self.stride, self.dilation, strict=True)
         reach = ((n - 1) * s + d * (k - 1) + 1 for n, k, s, d in dims)
-        full = np.zeros((g * w.shape[1], x.shape[0], *reach), wide)
+        full = np.zeros((g * w.shape[1], x.shape[0], *reach), x.dtype)
         for tap in np.ndindex(*w.shape[2:]):
             firsts = [t * d for t, d in zip(tap, self.dilation, strict=True)]
             spans = zip(firsts, x.shape[2:], self.stride, strict=True)
@@ -185,4 +183,4 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
             )
         kept = zip(both_sides(self.padding, spatial), full.shape[2:], strict=True)
         cut = full[(slice(None), slice(None), *(slice(before, n - behind) for (before, behind), n in kept))]
-        return np.moveaxis(cut, 0, 1).astype(x.dtype)
+        return np.moveaxis(cut, 0, 1).astype(type)

@@ -127,12 +127,12 @@ def element_places(
 
 
 def combine(how: str, data: np.ndarray, places: Any, updates: np.ndarray) -> np.ndarray:
-    """A copy of `data` with `updates` at `places`, one after another; narrow floats are rounded once."""
+    """A copy of `data` with `updates` at `places`, one after another; floats are rounded once."""
     if how == "none":
         out = data.copy()
         out[places] = updates
         return out
-    out = data.astype(dtypes.accumulator(dtypes.from_numpy(data.dtype)))
+    out = np.array(dtypes.wide(data))
     ufunc = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[how]
     ufunc.at(out, places, updates.astype(out.dtype))
     return out.astype(data.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape
 
 QUANTIZED = ("int8", "uint8")
+WIDE = 1 << 20  # elements of a second factor that are widened at a time
 MULTIPLIED = dtypes.FLOATS | dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
 
 
@@ -28,6 +30,17 @@ def product_lens(op: Operation, inputs: Sequence[Shape]) -> tuple[int, ...]:
     op.require(a.lens[:-2] == b.lens[:-2], inputs, "batch lens differ")
     op.require(a.lens[-1] == b.lens[-2], inputs, f"the inner lens {a.lens[-1]} and {b.lens[-2]} differ")
     return (*a.lens[:-1], b.lens[-1])
+
+
+def product(a: np.ndarray, b: np.ndarray, type: np.typing.DTypeLike) -> np.ndarray:
+    """a {..., M, K} times b {..., K, N}, summed in the wide type of `a` and rounded once to `type`."""
+    a = dtypes.wide(a)
+    out = np.empty((*a.shape[:-1], b.shape[-1]), type)
+    columns = max(WIDE // max(math.prod(b.shape[:-1]), 1), 64)
+    with np.errstate(all="ignore"):
+        for n in range(0, b.shape[-1], columns):
+            out[..., n : n + columns] = np.matmul(a, b[..., n : n + columns].astype(a.dtype, copy=False))
+    return out
 
 
 class Product(Operation):
@@ -50,8 +63,7 @@ class Dot(Product, name="dot"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         a, b = args
-        wide = dtypes.accumulator(dtypes.from_numpy(a.dtype))
-        return np.matmul(a.astype(wide, copy=False), b.astype(wide, copy=False)).astype(a.dtype, copy=False)
+        return product(a, b, a.dtype)
 
 
 class QuantDot(Product, name="quant_dot"):
@@ -64,5 +76,5 @@ class QuantDot(Product, name="quant_dot"):
         return Shape("int32", product_lens(self, inputs))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
-        a, b = (x.astype(np.float64) for x in args)  # exact: products below 2^16, sums below 2^53
-        return np.matmul(a, b).astype(np.int64).astype(np.int32)
+        a, b = args
+        return product(a.astype(np.float64), b, np.int64).astype(np.int32)  # exact: sums are below 2^53

@@ -83,15 +83,15 @@ class Pooling(Operation, name="pooling"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         (x,) = args
-        wide = x.astype(dtypes.accumulator(dtypes.from_numpy(x.dtype)))
         if self.mode == "max":
-            view = self._windows(wide, lowest(wide.dtype))
+            comparable = x.astype(dtypes.accumulator(dtypes.from_numpy(x.dtype)), copy=False)
+            view = self._windows(comparable, lowest(comparable.dtype))
             return view.max(tuple(range(x.ndim, view.ndim))).astype(x.dtype)
-        view = self._windows(wide, 0)
+        view = self._windows(dtypes.wide(x), 0)
         taps = tuple(range(x.ndim, view.ndim))
         if self.mode == "lpnorm":
             return ((np.abs(view) ** self.lp_order).sum(taps) ** (1 / self.lp_order)).astype(x.dtype)
-        return (view.sum(taps) / self._counts(x.shape[2:]).astype(wide.dtype)).astype(x.dtype)
+        return (view.sum(taps) / self._counts(x.shape[2:])).astype(x.dtype)
 
     def _windows(self, x: np.ndarray, fill: float, behind: float | None = None) -> np.ndarray:
         """All windows of {N, C, spatial...}; `fill` is the padding, `behind` what lies beyond it."""

@@ -208,8 +208,8 @@ class DotInt4(Product, name="dot_int4"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, codes, scales, *zeros = args
-        wide = UnpackInt4(axis=0).compute(codes).astype(np.float32)
-        block = wide.shape[0] // scales.shape[0]
+        weights = UnpackInt4(axis=0).compute(codes).astype(np.float64)
+        block = len(weights) // len(scales)
         if zeros:
-            wide -= np.repeat(zeros[0], block, 0)
-        return x @ (wide * np.repeat(scales, block, 0))
+            weights -= np.repeat(zeros[0], block, 0)
+        return np.matmul(dtypes.wide(x), weights * np.repeat(scales, block, 0)).astype(x.dtype)

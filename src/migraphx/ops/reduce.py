@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.dtype import wide
 from migraphx.ir.operation import ModuleArgument, Operation, Value
 from migraphx.ir.shape import Shape, elementwise
 from migraphx.ops.movement import axes_of, axis_of, keep_layout
@@ -18,11 +19,6 @@ from migraphx.ops.movement import axes_of, axis_of, keep_layout
 ANY = dtypes.COMPUTED
 NUMBERS = ANY - {"bool"}
 BOOL = frozenset({"bool"})
-
-
-def wide(x: np.ndarray) -> np.ndarray:
-    """Floats as double, integers and bool as they are."""
-    return x.astype(np.float64) if dtypes.from_numpy(x.dtype) in dtypes.FLOATS else x
 
 
 class Reduction(Operation):

@@ -125,7 +125,7 @@ class Resize(Operation, name="resize"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         (x,) = args
-        y = x if self.mode == "nearest" else x.astype(dtypes.accumulator(dtypes.from_numpy(x.dtype)))
+        y = x if self.mode == "nearest" else dtypes.wide(x)
         for axis in range(x.ndim):
             taps = self.taps(x.shape, axis)
             if taps is None:
@@ -228,12 +228,11 @@ class RoiAlign(Operation, name="roialign"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, rois, images = args
-        wide = dtypes.accumulator(dtypes.from_numpy(x.dtype))
-        pooled = np.zeros((len(rois), x.shape[1], self.output_height, self.output_width), wide)
-        for n, (roi, image) in enumerate(zip(rois.astype(wide), images, strict=True)):
+        pooled = np.zeros((len(rois), x.shape[1], self.output_height, self.output_width))
+        for n, (roi, image) in enumerate(zip(dtypes.wide(rois), images, strict=True)):
             if not 0 <= image < len(x):
                 raise IndexError(f"roialign: image {image} of region {n} is not one of {len(x)}")
-            pooled[n] = self._pool(x[image].astype(wide), roi)
+            pooled[n] = self._pool(dtypes.wide(x[image]), roi)
         return pooled.astype(x.dtype)
 
     def _pool(self, x: np.ndarray, roi: np.ndarray) -> np.ndarray:
