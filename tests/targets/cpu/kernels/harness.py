@@ -1,22 +1,22 @@
 """Compile a C++ snippet against the kernel headers and call it on NumPy arrays with guard zones.
 
 A snippet is a translation unit: it includes the headers it tests and exports `extern "C"` functions.
-`compile_snippet` gives a `ctypes.CDLL`; the object is removed with the process. Both instruction sets are
+`compile_snippet` gives a `ctypes.CDLL`; the object stays in the cache of compiled objects. Both instruction sets are
 built from the same text: `ISAS` lists those that this machine can run.
 """
 
 from __future__ import annotations
 
-import atexit
 import ctypes
-import shutil
 import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from migraphx.targets.common.cache import digest, obtain
+from migraphx.targets.cpu.toolchain import instruction_set
 
 ROOT = Path(__file__).resolve().parents[4]
 KERNELS = ROOT / "src" / "migraphx" / "targets" / "cpu" / "kernels"
@@ -45,23 +45,19 @@ ISAS = _isas()
 
 
 @cache
-def _folder() -> Path:
-    path = Path(tempfile.mkdtemp(prefix="mgx-kernels-"))
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return path
-
-
-@cache
 def compile_snippet(source: str, isa: str = "native") -> ctypes.CDLL:
-    """Build `source` for `isa` (a key of ISAS); the compiler's words are the error where it fails."""
-    stem = f"{abs(hash((source, isa)))}"
-    text, so = _folder() / f"{stem}.cpp", _folder() / f"{stem}.so"
-    text.write_text(source)
-    command = ["g++", *FLAGS, *ISAS[isa], f"-I{KERNELS}", str(text), "-o", str(so)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{done.stderr[:4000]}")
-    return ctypes.CDLL(str(so))
+    """Build `source` for `isa` (a key of ISAS), once for all processes; the compiler's words are the error."""
+    command = ["g++", *FLAGS, *ISAS[isa], f"-I{KERNELS}", "-x", "c++", "-", "-o"]
+
+    def build(path: Path) -> None:
+        done = subprocess.run([*command, str(path)], input=source, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(command)}\n{done.stderr[:4000]}")
+
+    version = subprocess.run(["g++", "--version"], capture_output=True, text=True, check=True).stdout
+    headers = (p.read_text() for p in sorted(KERNELS.glob("*.hpp")))
+    key = digest("snippet", version, instruction_set(), *command, *headers, source)
+    return ctypes.CDLL(str(obtain(key, ".so", build)))
 
 
 def aligned(array: np.ndarray, offset: int = 0) -> np.ndarray:
