@@ -21,7 +21,7 @@ from tools import sanitize
 from tools.mutate import FLOATS, NUMBERS, Rng, pick
 
 MOST_ELEMENTS = 1 << 22  # of a value; larger programs are not run
-STUCK = 240  # seconds by the clock, after which generated code that does not return ends the process
+STUCK = 3600  # seconds by the clock, after which generated code that does not return ends the process
 OURS = (str(Path(migraphx.__file__).parent), "<string>")
 
 

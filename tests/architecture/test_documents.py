@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import HANG
+
 PROJECT = Path(__file__).parents[2]
 
 
@@ -16,5 +18,5 @@ def test_blocks_run(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", (PROJECT / name).read_text(), re.M | re.S)
     assert blocks
     monkeypatch.setenv("PYTHONPATH", str(PROJECT / "src"))
-    done = subprocess.run([sys.executable, "-c", "".join(blocks)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", "".join(blocks)], capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.models import import_transformers, randomize, torchvision_model
+from benchmarks.models import import_transformers, randomize
+from tests.shallow import shallow
 from tests.tolerances import MODEL_ERROR, TRAINED, assert_each
 from torch_migraphx.fx import lower_to_mgx
 
@@ -73,9 +74,9 @@ MODELS = {
     "bert": (bert, lambda: [tokens(), mask()]),
     "llama": (llama, lambda: [tokens()]),
     "t5": (t5, lambda: [tokens(), tokens()]),
-    "resnet18": (lambda: torchvision_model("resnet18"), lambda: [torch.randn(PICTURE)]),
-    "mobilenet_v3_small": (lambda: torchvision_model("mobilenet_v3_small"), lambda: [torch.randn(PICTURE)]),
-    "shufflenet_v2_x0_5": (lambda: torchvision_model("shufflenet_v2_x0_5"), lambda: [torch.randn(PICTURE)]),
+    "resnet18": (lambda: shallow("resnet18"), lambda: [torch.randn(PICTURE)]),
+    "mobilenet_v3_small": (lambda: shallow("mobilenet_v3_small"), lambda: [torch.randn(PICTURE)]),
+    "shufflenet_v2_x0_5": (lambda: shallow("shufflenet_v2_x0_5"), lambda: [torch.randn(PICTURE)]),
     "patches": (Patches, lambda: [torch.randn(2, 4, 11, 9)]),
 }
 

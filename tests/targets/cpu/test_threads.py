@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from migraphx.targets.cpu import threads
+from tests.limits import HANG
 
 PROGRAM = """
 import multiprocessing, os, sys, threading
@@ -37,7 +38,7 @@ def again():
 def forked(work):
     child = multiprocessing.get_context("fork").Process(target=work)
     child.start()
-    child.join(20)
+    child.join({hang})
     assert child.exitcode == 0, child.exitcode
 """
 
@@ -45,10 +46,10 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 
 def run(body: str, first: str = "", threads: int = 2, prefix: tuple[str, ...] = (), **environment: str) -> str:
-    script = PROGRAM.format(first=first, threads=threads) + body
+    script = PROGRAM.format(first=first, threads=threads, hang=HANG) + body
     given = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
     command = [*prefix, sys.executable, "-c", script]
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=HANG, check=False)
     assert not done.returncode, done.stderr
     return done.stdout
 

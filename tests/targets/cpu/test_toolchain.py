@@ -21,6 +21,7 @@ import migraphx
 from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape
 from migraphx.targets.cpu.toolchain import CompilerError, find_compiler
+from tests.limits import HANG
 from tests.tolerances import assert_close, relative_error, tolerance
 
 SCRIPT = """
@@ -98,7 +99,7 @@ def test_one_source_is_not_its_own_part(cache: Path) -> None:
     script = f"from migraphx.targets.cpu.toolchain import build\nprint(build([{source!r}], 'f'))"
     env = {**os.environ, "PYTHONPATH": pythonpath()}
     done = subprocess.run(
-        [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=HANG, check=True
     )
     assert ctypes.CDLL(done.stdout.strip()).f() == 3
 
@@ -182,7 +183,7 @@ def test_a_full_temporary_folder_is_named(
 def test_a_compilation_that_is_ended(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, end: int) -> None:
     """What it leaves behind is never taken for an object."""
     slow = tmp_path / "slow-c++"
-    slow.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) touch {tmp_path}/linking; sleep 60;; esac\nexec g++ "$@"\n')
+    slow.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) touch {tmp_path}/linking; sleep 900;; esac\nexec g++ "$@"\n')
     slow.chmod(0o755)
     # jobs in the background ignore it
     heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
@@ -193,10 +194,10 @@ def test_a_compilation_that_is_ended(tmp_path: Path, cache: Path, monkeypatch: p
         assert running.poll() is None, running.stderr and running.stderr.read()
         time.sleep(0.05)
     os.killpg(running.pid, end)
-    assert running.wait(60)
+    assert running.wait(HANG)
     assert not list(cache.glob("*.so"))
     slow.write_text('#!/bin/sh\nexec g++ "$@"\n')
-    subprocess.run(command, check=True, env=environment, timeout=120)
+    subprocess.run(command, check=True, env=environment, timeout=HANG)
     assert len(list(cache.glob("*.so"))) == 1
 
 
@@ -204,7 +205,7 @@ def test_two_processes_compile_the_same_model(cache: Path) -> None:
     command = [sys.executable, "-c", SCRIPT.format(n=77)]
     environment = os.environ | {"PYTHONPATH": pythonpath()}
     running = [subprocess.Popen(command, env=environment) for _ in range(3)]
-    assert [p.wait(120) for p in running] == [0, 0, 0]
+    assert [p.wait(HANG) for p in running] == [0, 0, 0]
     assert len(list(cache.glob("*.so"))) == 1
     assert not list(cache.glob("*.new"))
 

@@ -1,4 +1,4 @@
-"""The models that OpenMGX is measured by, traced both ways: eager's answer, and only known operators."""
+"""The models that OpenMGX is measured by, of few layers, traced both ways: eager's answer, only known operators."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ import torch
 from torch import fx, nn
 
 from benchmarks.models import Field, import_torchvision, randomize
+from tests.shallow import shallow
 from tests.tolerances import MODEL_ERROR, relative_error
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import acc_names
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
@@ -25,12 +26,10 @@ SMALL = {
 
 
 def picture(name: str) -> tuple[nn.Module, list[torch.Tensor]]:
-    """A torchvision model with random statistics, and the smallest picture that it takes."""
-    options: dict[str, Any] = {"image_size": 32} if name == "vit_b_16" else {}
+    """A torchvision model of few layers with random statistics, and a small picture."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = getattr(import_torchvision().models, name)(weights=None, **options)
-        return randomize(model), [torch.randn(1, 3, 32, 32)]
+        return randomize(shallow(name)), [torch.randn(1, 3, 32, 32)]
 
 
 def language(name: str) -> tuple[nn.Module, list[torch.Tensor]]:
