@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q -c requirements/constraints.txt
+INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
 .PHONY: demo test conformance bench lint
 
@@ -27,11 +28,12 @@ lint: $(STAMP)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m pyright
 
-# torch goes first and by itself, so that nothing else chooses its build.
+# torch goes first and by itself, so that nothing else chooses its build; torchvision's build is of the same index.
 $(STAMP): pyproject.toml requirements/constraints.txt requirements/no-deps.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) torch $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
-	$(PIP) --no-deps -r requirements/no-deps.txt
+	$(PIP) torch $(INDEX)
+	$(PIP) --no-deps -r requirements/no-deps.txt $(INDEX)
 	$(PIP) setuptools
 	$(PIP) --no-build-isolation -e ".[torch,dev,bench]"
+	@$(BIN)/python -c "import torchvision" 2>/dev/null || echo "torchvision is of another build than torch: see README.md"
 	touch $@
