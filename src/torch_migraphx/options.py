@@ -31,6 +31,14 @@ class Options:
     save_subgraph_programs: bool = field(
         default=False, metadata={"help": "write each piece's program to mgx_<n>.mxr in the working folder"}
     )
+    frozen: bool = field(
+        default=False,
+        metadata={
+            "help": "torch.compile: the weights never change after the first call, so that no call looks whether they "
+            "did; writes to them, and other memory given to them, are not seen (lower_to_mgx always keeps the weights "
+            "that it was given)"
+        },
+    )
     verbose_log: bool = field(default=False, metadata={"help": "log every node with what it became"})
 
     def __post_init__(self) -> None:

@@ -135,7 +135,7 @@ def _runner(
         made.add(lowered)
         return with_strides(known, turned_back(lowered.forward, orders))
 
-    runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic, patience)
+    runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic, patience, options.frozen)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
     if at_hand and not symbolic:
         runner.prepare(inputs)

@@ -7,76 +7,70 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from operator import attrgetter, itemgetter
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 import torch
 
-from torch_migraphx.dynamo.samples import Samples
+from torch_migraphx.dynamo.write_tracking import Watch, is_plain
 
 logger = logging.getLogger(__name__)
 
 Function = Callable[..., Any]
 Build = Callable[[Sequence[Any], frozenset[int]], Function]
+Key = tuple[int, ...]
 
-VERSION = attrgetter("_version")
 MOST_FORMS = 64
 
 
 @dataclass(frozen=True)
-class Compiled:
-    """One compiled form, and the state of the weights that are compiled in."""
+class Weights:
+    """Tensors that are compiled in, and the compiled forms that have them, by sizes."""
 
-    call: Function
-    weights: list[weakref.ref[torch.Tensor]]
-    state: list[int]
-    samples: Samples
-    alive: list[torch.Tensor]  # the weights' memory, which must not be given to other tensors
+    tensors: list[Callable[[], torch.Tensor | None]]
+    watch: Watch | None
+    forms: OrderedDict[Any, Function] = field(default_factory=OrderedDict)
 
-    def fits(self, weights: Sequence[torch.Tensor]) -> bool:
-        """Whether the weights are as they were compiled in."""
-        return state_of(weights) == self.state and bool(self.samples)  # in this order: no read of memory that is gone
+    def clean(self) -> bool:
+        """Whether they are as they were compiled in."""
+        return self.watch is None or self.watch.clean()
 
-    def changed(self, weights: Sequence[torch.Tensor]) -> set[int]:
-        """Which of the weights are not."""
-        now, n = state_of(weights), len(weights)
-        places = {k % n for k in range(2 * n) if self.state[k] != now[k]}
-        return places or self.samples.changed()
-
-    @property
-    def replaced(self) -> set[int]:
-        """Which of the weights are gone: where one is, nothing will ask for this form again."""
-        return {k for k, w in enumerate(self.weights) if w() is None}
-
-
-def state_of(tensors: Sequence[torch.Tensor]) -> list[int]:
-    """Where the tensors' memory is and how often torch wrote to it; writes through `.data` or NumPy are not counted."""
-    try:
-        versions = list(map(VERSION, tensors))
-    except RuntimeError:  # tensors made in inference mode count no versions
-        versions = [-1 if t.is_inference() else t._version for t in tensors]
-    versions.extend(map(torch.Tensor.data_ptr, tensors))
-    return versions
+    def replaced(self, key: Key, now: Sequence[torch.Tensor], at: Key) -> set[int]:
+        """Which of them are gone or, where `now` are the same objects, have other memory: nothing will ask for them."""
+        mine = [t() for t in self.tensors]
+        gone = {k for k, t in enumerate(mine) if t is None}
+        if gone or any(a is not b for a, b in zip(mine, now, strict=True)):
+            return gone
+        return {k for k, (a, b) in enumerate(zip(key, at, strict=True)) if a != b}
 
 
 class Runner:
     """Calls what `build(inputs, constants)` makes.
 
-    `names` are the graph's inputs; the values of those at the places `constants` are compiled in. There is one compiled
-    form for each set of these tensors (modules that share their code share a Runner) and, with `symbolic` sizes, for
-    each set of sizes. Every call checks that the tensors are in the state that was compiled in, else compiles again:
-    torch counts its own writes; of others (`.data`, NumPy) those to whole tensors show in samples. Weights that changed
-    more than `patience` times become inputs. May be called from several threads.
+    `names` are the graph's inputs; the values of those at the places `constants` are compiled in, save what is no plain
+    tensor. There is one compiled form for each set of these tensors (modules that share their code share a Runner)
+    and, with `symbolic` sizes, for each set of sizes. Every call checks that the tensors have the memory and the
+    elements that were compiled in, else compiles again; weights that changed more than `patience` times become inputs.
+    With `frozen` it checks nothing: which tensors they are decides alone. May be called from several threads.
     """
 
     def __init__(
-        self, build: Build, names: Sequence[str], constants: Collection[int], symbolic: bool, patience: int = 3
+        self,
+        build: Build,
+        names: Sequence[str],
+        constants: Collection[int],
+        symbolic: bool,
+        patience: int = 3,
+        frozen: bool = False,
     ) -> None:
-        self._build, self._names, self._symbolic, self._patience = build, list(names), symbolic, patience
+        self._build, self._names, self._symbolic = build, list(names), symbolic
+        self._patience, self._frozen = patience, frozen
         self._lock = threading.RLock()
-        self._forms: OrderedDict[Any, Compiled] = OrderedDict()
+        self._weights: OrderedDict[Key, Weights] = OrderedDict()
         self._rebuilds = 0
+        self._said = False
+        self._identity: Callable[[torch.Tensor], int] = id if frozen else torch.Tensor.data_ptr
         self._fix(constants)
 
     def _fix(self, constants: Collection[int]) -> None:
@@ -87,57 +81,93 @@ class Runner:
         self._pick: Callable[[Sequence[Any]], tuple[Any, ...]] = pick
 
     def __call__(self, *args: Any) -> Any:
-        weights = self._pick(args)
-        form = self._forms.get(self._key(args, weights))
-        if form is None or not form.fits(weights):
-            form = self.prepare(args)
-        return form.call(*args)
+        if self._weights:  # else it is not known yet whether they have addresses
+            known = self._weights.get(tuple(map(self._identity, self._pick(args))))
+            if known is not None:
+                form = known.forms.get(self._sizes(args))
+                if form is not None and known.clean():
+                    return form(*args)
+        return self.prepare(args)(*args)
 
-    def _key(self, args: Sequence[Any], weights: Sequence[torch.Tensor]) -> Any:
-        which = tuple(map(id, weights))
-        if not self._symbolic:
-            return which
-        return which, tuple([tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args])
+    def _sizes(self, args: Sequence[Any]) -> Any:
+        return self._symbolic and tuple([tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args])
 
-    def prepare(self, args: Sequence[Any]) -> Compiled:
+    def prepare(self, args: Sequence[Any]) -> Function:
         """Compile for these inputs, unless another thread has just done so."""
         with self._lock:
-            weights = self._pick(args)
-            old = self._forms.get(self._key(args, weights))
-            if old is not None and old.fits(weights):
-                return old
-            self._note_changes(old, weights)
-            weights = self._pick(args)
-            alive = [t.detach() for t in weights]
-            state = state_of(weights)
-            samples = Samples(alive)
-            call = self._build(args, self.constants)
-            form = Compiled(call, list(map(weakref.ref, weights)), state, samples, alive)
-            self._forms[self._key(args, weights)] = form
-            if len(self._forms) > MOST_FORMS:
-                self._forms.popitem(last=False)
-                logger.warning("more than %d shapes or modules share a graph; the oldest is forgotten", MOST_FORMS)
-            return form
+            strange = {k for k in self.constants if not is_plain(args[k])}
+            if strange:
+                logger.info("no plain tensors, so not compiled in: %s", self._named(strange))
+                self._fix(self.constants - strange)
+                self._weights.clear()
+            key = tuple(map(self._identity, self._pick(args)))
+            known = self._weights.get(key)
+            if known is None:
+                self._drop_replaced(key, self._pick(args))
+            else:
+                changed = known.watch.changed() if known.watch is not None else set()
+                form = None if changed else known.forms.get(self._sizes(args))
+                if form is not None:
+                    return form
+                if changed:
+                    del self._weights[key]
+                    self._changed(changed)
+            return self._compiled(args)
 
-    def _note_changes(self, old: Compiled | None, weights: Sequence[torch.Tensor]) -> None:
-        """Weights were written or replaced since they were compiled in."""
-        if old is not None:
-            self._changed(old.changed(weights))
-            return
-        gone = {key: form.replaced for key, form in self._forms.items() if form.replaced}
-        for key in gone:
-            del self._forms[key]
+    def _compiled(self, args: Sequence[Any]) -> Function:
+        tensors = self._pick(args)
+        key = tuple(map(self._identity, tensors))
+        known = self._weights.get(key)
+        if known is None:
+            known = self._weights[key] = self._held(tensors)
+        form = self._build(args, self.constants)
+        known.forms[self._sizes(args)] = form
+        if sum(len(w.forms) for w in self._weights.values()) > MOST_FORMS:
+            self._forget_oldest()
+        return form
+
+    def _held(self, tensors: Sequence[torch.Tensor]) -> Weights:
+        """The tensors, watched from now on: what is compiled afterwards can't miss a write."""
+        if self._frozen:
+            return Weights([lambda t=t: t for t in tensors], None)
+        watch = Watch(tensors) if tensors else None
+        if watch is not None and watch.compared and not self._said:
+            self._said = True
+            logger.warning(
+                "each call compares %.1f MB of weights with a copy, since %s; options={'frozen': True} says that they "
+                "do not change, and ends this", watch.compared / 1e6, watch.why_compared,
+            )  # fmt: skip
+        return Weights(list(map(weakref.ref, tensors)), watch)
+
+    def _forget_oldest(self) -> None:
+        key, oldest = next(iter(self._weights.items()))
+        if oldest.forms:
+            oldest.forms.popitem(last=False)
+        if not oldest.forms:
+            del self._weights[key]
+        logger.warning("more than %d shapes or modules share a graph; the oldest is forgotten", MOST_FORMS)
+
+    def _drop_replaced(self, key: Key, tensors: Sequence[torch.Tensor]) -> None:
+        """Forget forms of weights that are gone: where this is not the first call, they were changed."""
+        found = {} if self._frozen else {k: w.replaced(k, tensors, key) for k, w in self._weights.items()}
+        gone = {k: places for k, places in found.items() if places}
+        for k in gone:
+            del self._weights[k]
         if gone:
             self._changed(set.union(*gone.values()))
 
     def _changed(self, places: Collection[int]) -> None:
         """After a few changes, what changes becomes an input."""
-        changed = [self._names[self._at[k]] for k in sorted(places)]
+        inputs = {self._at[k] for k in places}
+        what = self._named(inputs)
         self._rebuilds += 1
-        what = ", ".join(changed[:5]) + (f" and {len(changed) - 5} more" if len(changed) > 5 else "")
         if self._rebuilds == 1 and self._patience:
             logger.warning("weights changed since they were compiled in (%s); compiling again", what)
         if self._rebuilds > self._patience:
             logger.warning("weights change (%s); from now on they are inputs of the compiled program", what)
-            self._fix(self.constants - {self._at[k] for k in places})
-            self._forms.clear()
+            self._fix(self.constants - inputs)
+            self._weights.clear()
+
+    def _named(self, inputs: Collection[int]) -> str:
+        names = [self._names[k] for k in sorted(inputs)]
+        return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

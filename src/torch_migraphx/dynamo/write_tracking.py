@@ -1,0 +1,306 @@
+"""Sees every write to the memory of weights: by torch, `.data`, NumPy, other threads, other processes.
+
+Pages that lie wholly in weights are tracked by the kernel where it can (`written_pages.py`). What is left is compared
+with a copy: small weights, the ends of large ones, memory that other processes can write, everything where the
+kernel can't help.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import threading
+import weakref
+import zlib
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+from torch_migraphx.dynamo.written_pages import PAGE, Range, WrittenPages
+
+logger = logging.getLogger(__name__)
+
+SMALL = 4 * PAGE  # bytes: less is compared sooner than the kernel is asked about it
+LARGE = 1 << 16  # bytes: less is compared in one go with others
+MOST_RANGES = 8192  # a range costs two of the 65,530 mappings that Linux allows a process
+
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+
+
+def is_plain(t: Any) -> bool:
+    """Whether `t` is a tensor whose address and strides say where on this machine its elements are."""
+    if type(t) not in (torch.Tensor, nn.Parameter) or t.layout is not torch.strided or not t.is_cpu:
+        return False
+    if is_functorch_wrapped_tensor(t) or torch._is_functional_tensor(t):  # type: ignore[attr-defined]
+        return False
+    begin, end = extent(t)
+    memory = t.untyped_storage()
+    return begin == end or memory.data_ptr() <= begin <= end <= memory.data_ptr() + memory.nbytes()
+
+
+def extent(t: torch.Tensor) -> Range:
+    """The bytes from the first element of a plain tensor to the last; there may be others' between them."""
+    begin = t.data_ptr()
+    if not t.numel():
+        return begin, begin
+    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+    return begin, begin + (last + 1) * t.element_size()
+
+
+def _bytes(begin: int, end: int) -> Any:
+    return (ctypes.c_char * (end - begin)).from_address(begin)
+
+
+def _digest(t: torch.Tensor) -> int:
+    """A checksum of the elements. It is asked of what was written, whether it was written with what was there."""
+    begin, end = extent(t)
+    if end - begin <= t.nbytes:
+        return zlib.crc32(_bytes(begin, end))
+    strides = [s * t.element_size() for s in t.stride()]
+    elements = np.ndarray((*t.shape, t.element_size()), np.uint8, _bytes(begin, end), 0, (*strides, 1))
+    return zlib.crc32(elements.tobytes())
+
+
+def _digests(tensors: Sequence[torch.Tensor]) -> list[int]:
+    """Not by torch's operators: after a fork its threads are no more, and it would wait for them."""
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        return list(pool.map(_digest, tensors))
+
+
+def _united(ranges: Iterable[Range]) -> list[Range]:
+    """Sorted ranges that neither overlap nor touch."""
+    united: list[Range] = []
+    for begin, end in sorted(ranges):
+        if united and begin <= united[-1][1]:
+            united[-1] = united[-1][0], max(end, united[-1][1])
+        elif begin < end:
+            united.append((begin, end))
+    return united
+
+
+def _shared() -> list[Range]:
+    """The mappings of this process that others can write to."""
+    with open("/proc/self/maps") as lines:
+        fields = [line.split(None, 2)[:2] for line in lines]
+    spans = [span.split("-") for span, mode in fields if mode[3] == "s"]
+    return _united((int(begin, 16), int(end, 16)) for begin, end in spans)
+
+
+def _overlaps(ranges: Sequence[Range], begin: int, end: int) -> bool:
+    """Whether one of the sorted ranges has a byte of [begin, end)."""
+    at = bisect_left(ranges, (end,)) - 1
+    return begin < end and at >= 0 and ranges[at][1] > begin
+
+
+class Tracker:
+    """What the watches of a process share: the kernel's tracking, and a lock for all but the question."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.pages: WrittenPages | None = None
+        self.why_none = ""
+        self._open()
+        self.watches: weakref.WeakSet[Watch] = weakref.WeakSet()
+        self._gone: deque[list[Range]] = deque()
+
+    def _open(self) -> None:
+        try:
+            self.pages = WrittenPages()
+        except OSError as error:  # everything is compared
+            self.pages, self.why_none = None, f"this system can't track writes ({error})"
+
+    def add(self, watch: Watch, ranges: Iterable[Range]) -> None:
+        """Register and protect those of the ranges that the kernel can track, and give them to `watch`."""
+        self.watches.add(watch)
+        pages = self.pages
+        if pages is None:
+            return
+        self._release_gone()
+        others = self._used()
+        for begin, end in list(ranges)[: max(0, MOST_RANGES - len(others))]:
+            watch.ranges.append((begin, end))
+            try:
+                for part in _without(begin, end, others):
+                    pages.register(*part)
+                self.sweep([(begin, end)])
+            except OSError as error:  # special memory, or too many mappings
+                logger.debug("pages %#x to %#x can't be tracked: %s", begin, end, error)
+                watch.ranges.pop()
+        weakref.finalize(watch, self._gone.append, watch.ranges).atexit = False
+
+    def _used(self) -> list[Range]:
+        return _united(r for w in self.watches for r in w.ranges)
+
+    def sweep(self, ranges: Iterable[Range]) -> None:
+        """Tell all watches which pages of the ranges were written, then protect these pages.
+
+        In this order: a thread that finds them protected finds the word of it too.
+        """
+        assert self.pages is not None
+        for span in ranges:
+            regions = self.pages.written(*span)
+            for watch in self.watches:
+                watch.note(regions)
+            for region in regions:
+                self.pages.protect(*region)
+
+    def _release_gone(self) -> None:
+        """Unregister what only watches had that are gone."""
+        while self._gone:
+            ranges, used = self._gone.popleft(), self._used()
+            for part in (p for r in ranges for p in _without(*r, used)):
+                with suppress(OSError):  # the memory is gone too
+                    if self.pages is not None:
+                        self.pages.unregister(*part)
+
+    def forked(self) -> None:
+        """In the child of a fork nothing is registered, and locks may be held by threads that are no more."""
+        self.lock = threading.RLock()
+        self._open()
+        self._gone.clear()
+        for watch in self.watches:
+            watch.lost = True
+
+
+def _without(begin: int, end: int, used: Sequence[Range]) -> Iterator[Range]:
+    for b, e in used:
+        if b < end and e > begin:
+            if begin < b:
+                yield begin, b
+            begin = e
+    if begin < end:
+        yield begin, end
+
+
+@cache
+def tracker() -> Tracker:
+    """The process's own."""
+    made = Tracker()
+    os.register_at_fork(after_in_child=made.forked)
+    return made
+
+
+class Watch:
+    """Whether plain tensors have the elements that they had when it was made.
+
+    The tensors' memory stays alive with it, and must be where it was at each question. From the moment when it
+    is made every write counts: what is derived from the tensors afterwards is out of date when `clean` is false.
+    """
+
+    def __init__(self, tensors: Sequence[torch.Tensor], owner: Tracker | None = None) -> None:
+        self._tracker = owner or tracker()
+        self.tensors = [t.detach() for t in tensors]
+        self.ranges: list[Range] = []  # of pages that the kernel tracks
+        self.lost = False  # as after a fork
+        self.stale = False  # once and for all
+        self._written: set[int] = set()  # places of tensors whose pages were written, says another watch or this one
+        spans = sorted((*extent(t), k) for k, t in enumerate(self.tensors))
+        self._spans = [(begin, end, k) for begin, end, k in spans if begin < end]
+        with self._tracker.lock:
+            self._arm()
+            self._written.clear()
+            self._digests = _digests(self.tensors)
+
+    def _arm(self) -> None:
+        """Have writes noted: by the kernel first, then by copies."""
+        shared = _shared()
+        private = [s[:2] for s in self._spans if not _overlaps(shared, *s[:2])]
+        inner = [(-(-begin // PAGE) * PAGE, end // PAGE * PAGE) for begin, end in _united(private)]
+        self.ranges = []
+        self._tracker.add(self, [(begin, end) for begin, end in inner if end - begin >= SMALL])
+        pages = self._tracker.pages
+        self._queries = pages and (pages, [pages.query(*r) for r in self.ranges])
+        pieces = [p for s in _united(s[:2] for s in self._spans) for p in _without(*s, self.ranges)]
+        self._small = [(begin, end) for begin, end in pieces if end - begin < LARGE]
+        self._large = [(begin, end) for begin, end in pieces if end - begin >= LARGE]
+        self._views = [memoryview(_bytes(*p)).cast("B") for p in self._small]
+        self._copy()
+
+    def _copy(self) -> None:
+        self._kept = b"".join(self._views)
+        sizes = [end - begin for begin, end in self._large]
+        self._kept_large = [
+            (ctypes.c_char * n).from_buffer_copy(_bytes(*p)) for n, p in zip(sizes, self._large, strict=True)
+        ]
+        self._comparisons = [begin for begin, _ in self._large], list(map(ctypes.addressof, self._kept_large)), sizes
+
+    @property
+    def compared(self) -> int:
+        """Bytes that every question reads, those of small pieces left out."""
+        return sum(self._comparisons[2])
+
+    @property
+    def why_compared(self) -> str:
+        return self._tracker.why_none or "other processes can write to them, or their memory is of a special kind"
+
+    def clean(self) -> bool:
+        """Whether nothing was written; false also where what was written is equal, which `changed` tells."""
+        if self.lost or self.stale or self._pages_written():
+            return False
+        return (
+            not self._written  # after the question above: see Tracker.sweep
+            and b"".join(self._views) == self._kept
+            and not (self._large and any(map(_memcmp, *self._comparisons)))
+        )
+
+    def _pages_written(self) -> bool:
+        if self._queries is None:
+            return False
+        pages, queries = self._queries
+        try:
+            return pages.any_written(queries)
+        except OSError:  # the registration is lost: somebody closed the file
+            self.lost = True
+            return True
+
+    def note(self, regions: Sequence[Range]) -> None:
+        """These pages were written."""
+        if regions:
+            self._written.update(k for begin, end, k in self._spans if _overlaps(regions, begin, end))
+
+    def changed(self) -> set[int]:
+        """The places of tensors that have other elements now; where there are none it is `clean` from here on."""
+        with self._tracker.lock:
+            places = self._suspects()
+            now = _digests([self.tensors[k] for k in places])
+            changed = {k for k, d in zip(places, now, strict=True) if d != self._digests[k]}
+            self.stale = self.stale or bool(changed)
+            self._written.clear()
+            return changed
+
+    def _suspects(self) -> list[int]:
+        """Which tensors have to be looked at. What is written from now on will be noted again."""
+        if not self.lost and self._queries is not None:
+            try:
+                self._tracker.sweep(self.ranges)
+            except OSError:
+                self.lost = True
+        if self.lost:
+            self.lost = False
+            self._arm()
+            return list(range(len(self.tensors)))
+        suspects = self._written | self._differing()
+        self._copy()
+        return sorted(suspects)
+
+    def _differing(self) -> set[int]:
+        """The places of tensors with pieces that are not equal to their copies."""
+        found, at = [], 0
+        for piece, view in zip(self._small, self._views, strict=True):
+            if view != self._kept[at : at + len(view)]:
+                found.append(piece)
+            at += len(view)
+        found += [p for p, *c in zip(self._large, *self._comparisons, strict=True) if _memcmp(*c)]
+        found.sort()
+        return {k for begin, end, k in self._spans if _overlaps(found, begin, end)}

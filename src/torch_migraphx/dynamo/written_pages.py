@@ -1,0 +1,121 @@
+"""Which pages of this process were written: userfaultfd's write protection in asynchronous mode and PAGEMAP_SCAN.
+
+Linux 6.7 or newer, see Documentation/admin-guide/mm/{userfaultfd,pagemap}.rst. The kernel itself lets a write to a
+protected page pass and notes it, whoever writes: threads, system calls, debuggers. Containers often forbid userfaultfd.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import platform
+import struct
+from collections.abc import Sequence
+from itertools import repeat
+
+PAGE = mmap.PAGESIZE
+Range = tuple[int, int]
+"""Addresses: the first, and the one behind the last."""
+
+USERFAULTFD = {"x86_64": 323, "aarch64": 282}  # numbers of the system call
+USER_MODE_ONLY = 1  # needs no privilege; asynchronous faults of the kernel's own writes pass all the same
+API = 0xAA
+FEATURES = 1 << 13 | 1 << 15  # WP_UNPOPULATED: pages that are not there yet too; WP_ASYNC
+MODE_WRITE_PROTECT = 2
+
+WRITTEN = 2  # PAGE_IS_WRITTEN
+PROTECT = 1  # PM_SCAN_WP_MATCHING
+CHECK = 2  # PM_SCAN_CHECK_WPASYNC: EPERM where a page is not registered, rather than "written"
+MOST_REGIONS = 512  # a call
+
+
+def _ioctl_number(direction: int, kind: int, number: int, size: int) -> int:
+    return direction << 30 | size << 16 | kind << 8 | number
+
+
+UFFDIO_API = _ioctl_number(3, API, 0x3F, 24)
+UFFDIO_REGISTER = _ioctl_number(3, API, 0, 32)
+UFFDIO_WRITEPROTECT = _ioctl_number(3, API, 6, 24)
+UFFDIO_UNREGISTER = _ioctl_number(2, API, 1, 16)
+PAGEMAP_SCAN = _ioctl_number(3, ord("f"), 16, 96)
+
+
+def _userfaultfd() -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = USERFAULTFD.get(platform.machine(), -1)
+    fd = libc.syscall(number, os.O_CLOEXEC | USER_MODE_ONLY) if number > 0 else -1
+    if fd < 0:
+        code = ctypes.get_errno() or errno.ENOSYS
+        raise OSError(code, f"userfaultfd: {os.strerror(code)}")
+    return fd
+
+
+class WrittenPages:
+    """Pages that are registered here are asked about by `any_written` and `written`.
+
+    Valid in the process that made it, not in its forks. Raises OSError where the system has no such thing, and from
+    every method where a page is not registered (any more).
+    """
+
+    def __init__(self) -> None:
+        self._fd, self._pagemap = _userfaultfd(), -1
+        try:
+            self._request(UFFDIO_API, API, FEATURES, 0)
+            self._pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
+            self._found = (ctypes.c_uint64 * (3 * MOST_REGIONS))()
+            self._scan(0, 0, 0)  # ENOTTY where the kernel lacks it
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for fd in (self._fd, self._pagemap):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._pagemap = -1
+
+    def _request(self, number: int, *words: int) -> None:
+        fcntl.ioctl(self._fd, number, struct.pack(f"{len(words)}Q", *words))
+
+    def register(self, begin: int, end: int) -> None:
+        """Of pages that are not registered: have them protected, also those that are not in memory yet."""
+        self._request(UFFDIO_REGISTER, begin, end - begin, MODE_WRITE_PROTECT, 0)
+        self._request(UFFDIO_WRITEPROTECT, begin, end - begin, 1)
+
+    def unregister(self, begin: int, end: int) -> None:
+        self._request(UFFDIO_UNREGISTER, begin, end - begin)
+
+    def query(self, begin: int, end: int) -> bytearray:
+        """What `any_written` asks of a range. The answer's region is written to a place that nobody reads."""
+        return self._argument(CHECK, begin, end, 1)
+
+    def _argument(self, flags: int, begin: int, end: int, regions: int) -> bytearray:
+        most_pages = 1 if regions == 1 else 0
+        where = ctypes.addressof(self._found)
+        words = (96, flags, begin, end, 0, where, regions, most_pages, 0, WRITTEN, 0, WRITTEN)
+        return bytearray(struct.pack("12Q", *words))
+
+    def any_written(self, queries: Sequence[bytearray]) -> bool:
+        """Whether a page of the ranges was written since it was protected. May be called from several threads."""
+        return any(map(fcntl.ioctl, repeat(self._pagemap), repeat(PAGEMAP_SCAN), queries))
+
+    def written(self, begin: int, end: int) -> list[Range]:
+        """The pages of a range that were written. One thread at a time, as the methods below."""
+        return self._scan(CHECK, begin, end)
+
+    def protect(self, begin: int, end: int) -> None:
+        """From now on no page of the range counts as written, until somebody writes to it again."""
+        self._scan(CHECK | PROTECT, begin, end)
+
+    def _scan(self, flags: int, begin: int, end: int) -> list[Range]:
+        regions: list[Range] = []
+        while True:
+            argument = self._argument(flags, begin, end, MOST_REGIONS)
+            count = fcntl.ioctl(self._pagemap, PAGEMAP_SCAN, argument)
+            regions += [(self._found[3 * k], self._found[3 * k + 1]) for k in range(count)]
+            begin = struct.unpack_from("Q", argument, 32)[0]
+            if begin >= end or not count:
+                return regions
