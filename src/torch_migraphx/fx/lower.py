@@ -153,7 +153,7 @@ def check_accuracy(module: nn.Module, lowered: nn.Module, inputs: Sequence[Any],
 
 @contextmanager
 def _state_kept(module: nn.Module) -> Iterator[None]:
-    """Undo what a run writes to buffers: observers and caches do so in eval() too, and each run must find them alike."""
+    """Undo what a run writes to buffers: observers and caches do so in eval() too, and runs must find them alike."""
     kept = [(b, b.detach().clone()) for b in module.buffers() if not (b.is_inference() or b.is_meta or foreign(b))]
     try:
         yield
