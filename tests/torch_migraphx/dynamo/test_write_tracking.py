@@ -5,9 +5,9 @@ import ctypes
 import errno
 import logging
 import os
-import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from torch_migraphx.dynamo import write_tracking, written_pages
 from torch_migraphx.dynamo.write_tracking import PAGE, Tracker, Watch, is_plain
 from torch_migraphx.dynamo.written_pages import WrittenPages
 
-OPTIONS: dict[str, Any] = {"target": "ref"}
 X = torch.randn(2, 128)
 
 
@@ -48,6 +47,8 @@ def way(request, monkeypatch):
     torch._dynamo.reset()
     yield made
     torch._dynamo.reset()
+    if made.pages is not None:  # memory has one userfaultfd
+        made.pages.close()
 
 
 class Net(nn.Module):
@@ -62,12 +63,13 @@ class Net(nn.Module):
         self.scale: torch.Tensor
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = torch.relu(self.large(x))
+        y = self.large(x)
         return (self.small(y) + self.tied(y) * 2) * self.scale
 
 
 def compiled(model: Any, **options: Any) -> Any:
-    return torch.compile(model, backend="migraphx", options=OPTIONS | options)
+    """By target cpu, which packs weights; ref reads them where they are."""
+    return torch.compile(model, backend="migraphx", options=options)
 
 
 def same(fast: Any, model: Any, x: torch.Tensor = X) -> None:
@@ -111,23 +113,22 @@ WRITES = {
     "buffer": lambda m: m.scale[2:3].mul_(3),
     "address": lambda m: setattr(m.large.weight, "data", m.large.weight.data * 2),
     "object": lambda m: setattr(m.small, "bias", nn.Parameter(torch.ones(8))),
-    "set": lambda m: m.small.bias.data.set_(torch.randn(8)),
+    "set": lambda m: m.small.bias.set_(torch.randn(8)),
     "shared": lambda m: m.large.weight.share_memory_(),
 }
 
 
 def test_every_write_is_seen(way):
+    model = Net()
+    fast = compiled(model)
     with torch.no_grad():
-        for name, write in WRITES.items():
-            torch._dynamo.reset()
-            model = Net()
-            fast = compiled(model)
-            same(fast, model)
+        for n, (name, write) in enumerate(WRITES.items()):
+            if n % 3 == 0:  # within the patience
+                torch._dynamo.reset()
             same(fast, model)
             before = model(X)
             write(model)
             assert name == "shared" or not torch.equal(before, model(X)), name
-            same(fast, model)
             same(fast, model)
 
 
@@ -169,8 +170,7 @@ def test_frozen_does_not_look(way, monkeypatch):
     before = copy.deepcopy(model)
     fast = compiled(model, frozen=True)
     same(fast, model)
-    model.large.weight.data.clamp_(-0.01, 0.01)
-    model.small.bias.data = torch.ones(8)
+    model.large.weight.data = torch.ones(256, 128)
     same(fast, before)
 
 
@@ -191,26 +191,29 @@ def test_frozen_modules_that_share_their_code():
     same(fast, model)
 
 
+def in_child(work: Callable[[], Any]) -> int:
+    """The exit code of a fork that does it."""
+    pid = os.fork()
+    if not pid:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as error:
+            print(error, file=sys.stderr)
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def test_other_processes_write(way):
     """Into memory that is shared with them."""
     model = Net()
     model.large.weight.share_memory_()
     fast = compiled(model)
     same(fast, model)
-    code = "import sys, mmap; mmap.mmap(int(sys.argv[1]), 131072)[70000:70004] = b'\\0\\0\\x80\\x42'"
-    storage: Any = model.large.weight.untyped_storage()
-    with open(written_to := shared_file(storage.data_ptr()), "r+b") as f:
-        subprocess.run([sys.executable, "-c", code, str(f.fileno())], check=True, pass_fds=[f.fileno()])
-    assert written_to and model.large.weight.reshape(-1)[17500] == 64
+    address = model.large.weight.data_ptr()
+    assert in_child(lambda: ctypes.memset(address + 70000, 0x42, 4)) == 0
+    assert model.large.weight.reshape(-1)[17500] == float.fromhex("0x1.848484p+5")
     same(fast, model)
-
-
-def shared_file(address: int) -> str:
-    """A path to what is mapped there, whose own name is deleted."""
-    with open("/proc/self/maps") as lines:
-        spans = [line.split()[0] for line in lines]
-    found = next(s for s in spans if int(s.split("-")[0], 16) <= address < int(s.split("-")[1], 16))
-    return f"/proc/self/map_files/{found}"
 
 
 def test_weights_in_a_mapped_file(way, tmp_path):
@@ -255,19 +258,6 @@ def test_threads_that_write_while_others_call(way):
     stop.set()
     others.join()
     assert not failures
-
-
-def in_child(work) -> int:
-    """The exit code of a fork that does it."""
-    pid = os.fork()
-    if not pid:
-        try:
-            work()
-            os._exit(0)
-        except BaseException as error:
-            print(error, file=sys.stderr)
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def test_forks(way):
@@ -406,6 +396,7 @@ def test_the_way_is_lost(way):
     assert watch.clean()
     weight[127, 100] += 1
     assert not watch.clean() and watch.changed() == {0}
+    way.pages._fd = way.pages._pagemap = -1
 
 
 def test_what_is_compared_is_said_once(way, caplog):
