@@ -170,7 +170,7 @@ class Tracker:
         self._open()
         self._gone.clear()
         for watch in self.watches:
-            watch.lost = True
+            watch.lost, watch.ranges = True, []
 
 
 def _without(begin: int, end: int, used: Sequence[Range]) -> Iterator[Range]:
@@ -248,11 +248,11 @@ class Watch:
         """Whether nothing was written; false also where what was written is equal, which `changed` tells."""
         if self.lost or self.stale or self._pages_written():
             return False
-        return (
-            not self._written  # after the question above: see Tracker.sweep
-            and b"".join(self._views) == self._kept
-            and not (self._large and any(map(_memcmp, *self._comparisons)))
-        )
+        if b"".join(self._views) != self._kept or (self._large and any(map(_memcmp, *self._comparisons))):
+            return False
+        # Another thread may have protected and copied anew what was written: it notes that before, and clears the note
+        # after it has said whether anything changed. So these are read last, in this order.
+        return not (self._written or self.stale or self.lost)
 
     def _pages_written(self) -> bool:
         if self._queries is None:
@@ -277,6 +277,7 @@ class Watch:
             changed = {k for k, d in zip(places, now, strict=True) if d != self._digests[k]}
             self.stale = self.stale or bool(changed)
             self._written.clear()
+            self.lost = False
             return changed
 
     def _suspects(self) -> list[int]:
@@ -287,12 +288,12 @@ class Watch:
             except OSError:
                 self.lost = True
         if self.lost:
-            self.lost = False
             self._arm()
             return list(range(len(self.tensors)))
-        suspects = self._written | self._differing()
+        self._written |= self._differing()
+        suspects = sorted(self._written)
         self._copy()
-        return sorted(suspects)
+        return suspects
 
     def _differing(self) -> set[int]:
         """The places of tensors with pieces that are not equal to their copies."""

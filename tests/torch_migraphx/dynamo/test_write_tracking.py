@@ -191,6 +191,16 @@ def test_frozen_modules_that_share_their_code():
     same(fast, model)
 
 
+@pytest.mark.parametrize("sizes", [(3,), (256, 1024)])
+def test_no_call_slips_through_while_another_looks(way, monkeypatch, sizes):
+    """Between the new copy and the answer the old form must not run."""
+    weight, heard = torch.randn(sizes), []
+    watch, digests = Watch([weight], way), write_tracking._digests
+    monkeypatch.setattr(write_tracking, "_digests", lambda tensors: (heard.append(watch.clean()), digests(tensors))[1])
+    weight.view(-1)[-2] += 1
+    assert watch.changed() == {0} and heard == [False] and not watch.clean()
+
+
 def in_child(work: Callable[[], Any]) -> int:
     """The exit code of a fork that does it."""
     pid = os.fork()
