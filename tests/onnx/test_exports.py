@@ -9,6 +9,7 @@ from torch import nn
 
 import migraphx
 from benchmarks.models import import_torchvision, import_transformers, randomize
+from tests.shallow import shallow
 from tests.tolerances import MODEL_ERROR, relative_error
 
 TOKENS = 12
@@ -32,13 +33,8 @@ class First(nn.Module):
         return self.model(x, return_dict=False, **self.arguments)[0]
 
 
-def vision(name, **options):
-    return getattr(import_torchvision().models, name)(weights=None, **options), torch.randn(1, 3, 64, 64)
-
-
-def resnet():
-    models = import_torchvision().models.resnet
-    return models.ResNet(models.BasicBlock, [1, 1, 1, 1], num_classes=10), torch.randn(1, 3, 64, 64)
+def vision(name):
+    return lambda: (shallow(name), torch.randn(1, 3, 64, 64))
 
 
 def transformer():
@@ -73,8 +69,8 @@ GPT2 = {
     "intermediate_size": "n_inner",
 }
 MODELS = {
-    "resnet": resnet,
-    "mobilenet": lambda: vision("mobilenet_v3_small", num_classes=10),
+    "resnet": vision("resnet18"),
+    "mobilenet": vision("mobilenet_v3_small"),
     "vit": transformer,
     "swin": swin,
     "bert": language("BertConfig", "BertModel"),
