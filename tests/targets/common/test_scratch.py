@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.limits import HANG
+
 SCRIPT = """
 import os, sys
 from migraphx.targets.common.scratch import scratch
@@ -37,7 +39,7 @@ def start(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], Path]:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG)
     assert not process.returncode
 
 
@@ -53,10 +55,10 @@ def test_what_a_killed_process_left_goes_later(tmp_path: Path) -> None:
     living, kept = start(tmp_path)
     killed, left = start(tmp_path)
     killed.send_signal(signal.SIGKILL)
-    killed.communicate(timeout=60)
+    killed.communicate(timeout=HANG)
     fresh, young = start(tmp_path)
     fresh.send_signal(signal.SIGKILL)
-    fresh.communicate(timeout=60)
+    fresh.communicate(timeout=HANG)
     foreign = tmp_path / "openmgx-mine"
     foreign.mkdir()
     for folder in (kept, left):
