@@ -95,8 +95,10 @@ def _dependencies(nodes: Sequence[fx.Node]) -> dict[fx.Node, set[fx.Node]]:
 
 
 def is_ordered(node: fx.Node) -> bool:
-    """Whether a node draws random numbers or changes its inputs, so that it must keep its turn."""
+    """Whether a node draws random numbers, changes its inputs or waits for other processes: it must keep its turn."""
     if isinstance(node.target, torch._ops.OpOverload):
+        if node.target.namespace == "_c10d_functional":
+            return True
         return torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable
     if node.op == "call_module":
         return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
@@ -16,7 +17,7 @@ from torch_migraphx.fx.builder import TYPES
 
 DEVICES = frozenset({"cpu"})
 """Where the engine's targets can read memory."""
-PLAIN = torch._C._disabled_torch_dispatch_impl
+PLAIN: Any = torch._C._disabled_torch_dispatch_impl
 """What a class of tensors has in place of operators of its own."""
 
 
@@ -31,8 +32,8 @@ def opaque(x: torch.Tensor) -> str:
 
 def foreign(x: torch.Tensor) -> str:
     """Why `x` is not plain, strided memory of its own; "" where it is. Strides and storage may be asked of no other."""
-    kind = type(x)
-    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+    kind: Any = type(x)
+    if is_functorch_wrapped_tensor(x):
         return "belongs to a transform of torch.func"
     if kind.__torch_dispatch__ is not PLAIN and not isinstance(x, FakeTensor):
         return f"is of the class {kind.__name__}, which has operators of its own"

@@ -29,6 +29,28 @@ def module(fn, *inputs):
 X, Y = torch.randn(3, 4), torch.randn(4)
 
 
+class Empty(torch.Tensor):
+    """A wrapper without memory."""
+
+    @staticmethod
+    def __new__(cls, x):
+        return torch.Tensor._make_wrapper_subclass(cls, x.shape, dtype=x.dtype)
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args, kwargs=None):
+        raise NotImplementedError(func)
+
+    def __repr__(self):
+        return "Empty"
+
+
+def freed():
+    """A tensor whose memory was given back, as sharding does it."""
+    x = X.clone()
+    x.untyped_storage().resize_(0)
+    return x
+
+
 @pytest.fixture
 def both():
     return module(lambda x, y: (x + y, x * y), X, Y)
@@ -52,6 +74,8 @@ def test_outputs_are_new_and_row_major(both):
         ((X[None], Y), ValueError, r"got torch.float32 \[1, 3, 4\]"),
         ((X.to_sparse(), Y), ValueError, "sparse"),
         ((X.to("meta"), Y), ValueError, "on meta"),
+        ((freed(), Y), ValueError, "which has no memory"),
+        ((Empty(X), Y), ValueError, "class Empty, which has operators of its own"),
         ((X.clone().requires_grad_(), Y), RuntimeError, "requires a gradient"),
     ],
 )

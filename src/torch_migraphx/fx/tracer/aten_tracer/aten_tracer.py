@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
 from torch.export import ExportedProgram, export
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec
 from torch.utils._pytree import tree_unflatten
@@ -56,11 +57,11 @@ def trace(mod: nn.Module, sample_inputs: Sequence[Any]) -> fx.GraphModule:
 @contextmanager
 def _transforms_closed() -> Iterator[None]:
     """An export that fails inside a transform of torch.func leaves it open, and all that follows would run in it."""
-    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+    depth = get_dynamic_layer_stack_depth()
     try:
         yield
     finally:
-        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        pop_dynamic_layer_stack_and_undo_to_depth(depth)
 
 
 class _Unlift:
