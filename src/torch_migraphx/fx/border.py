@@ -17,26 +17,30 @@ from torch_migraphx.fx.builder import TYPES
 
 DEVICES = frozenset({"cpu"})
 """Where the engine's targets can read memory."""
-PLAIN: Any = torch._C._disabled_torch_dispatch_impl
-"""What a class of tensors has in place of operators of its own."""
+MKLDNN: torch.layout = vars(torch)["_mkldnn"]
+
+
+def has_own_operators(x: torch.Tensor) -> bool:
+    """Whether the class of `x` answers torch's operators itself: its elements are wherever it keeps them."""
+    kind: Any = type(x)
+    return kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
 
 
 def opaque(x: torch.Tensor) -> str:
     """Why no fake tensor can stand for `x`, so that nothing that reads it can be traced; "" where one can."""
     if x.is_quantized:
         return f"is quantized ({x.dtype})"
-    if x.layout is torch._mkldnn or (x.is_nested and type(x).__torch_dispatch__ is PLAIN):
+    if x.layout is MKLDNN or (x.is_nested and not has_own_operators(x)):
         return f"has the layout {x.layout}" + (", nested" if x.is_nested else "")
     return ""
 
 
 def foreign(x: torch.Tensor) -> str:
     """Why `x` is not plain, strided memory of its own; "" where it is. Strides and storage may be asked of no other."""
-    kind: Any = type(x)
     if is_functorch_wrapped_tensor(x):
         return "belongs to a transform of torch.func"
-    if kind.__torch_dispatch__ is not PLAIN and not isinstance(x, FakeTensor):
-        return f"is of the class {kind.__name__}, which has operators of its own"
+    if has_own_operators(x) and not isinstance(x, FakeTensor):
+        return f"is of the class {type(x).__name__}, which has operators of its own"
     if x.layout is not torch.strided:
         return f"has the layout {x.layout}"
     return opaque(x)

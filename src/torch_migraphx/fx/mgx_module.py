@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import migraphx
-from torch_migraphx.fx.border import PLAIN, not_held
+from torch_migraphx.fx.border import has_own_operators, not_held
 from torch_migraphx.fx.builder import DTYPES
 
 OUTPUT = "main:#output_"
@@ -34,7 +34,7 @@ class Input:
             and x.shape == self.size
             and x.is_cpu
             and x.layout is torch.strided
-            and type(x).__torch_dispatch__ is PLAIN
+            and not has_own_operators(x)
         )
 
     def laid_out(self, x: torch.Tensor) -> torch.Tensor:
