@@ -133,3 +133,32 @@ def test_a_body_that_takes_too_many_inputs():
 def test_more_trips_than_the_limit():
     with pytest.raises(ValueError, match="makes 6 trips, limit_max_iterations is 5"):
         migraphx.parse_onnx_buffer(onnx.parser.parse_model(HEAD + GATHERED).SerializeToString(), limit_max_iterations=5)
+
+
+@pytest.mark.parametrize(
+    ("trips", "options", "made"),
+    [
+        (None, {"max_loop_iterations": 7}, 7),
+        (None, {"limit_max_iterations": 5}, 5),
+        (None, {"max_loop_iterations": 7, "limit_max_iterations": 5}, 5),
+        (2**63 - 1, {"max_loop_iterations": 7, "limit_max_iterations": 6}, 6),
+        (9, {"max_loop_iterations": 7}, 9),
+    ],
+)
+def test_bounds_of_a_loop_without_end(trips, options, made):
+    text = f"""
+net (float[3,4] x, bool go) => (float[3,4] y) {{
+  most = Constant <value = int64 {{{trips or 0}}}> ()
+  one = Constant <value = float {{1.0}}> ()
+  y = Loop ({'""' if trips is None else "most"}, go, x) <body = b (int64 i, bool c, float[3,4] v)
+      => (bool more, float[3,4] w) {{
+    more = Identity (c)
+    w = Add (v, one)
+  }}>
+}}
+"""
+    model = onnx.parser.parse_model(HEAD + text).SerializeToString()
+    for target in ("ref", "cpu"):
+        p = migraphx.parse_onnx_buffer(model, **options)
+        p.compile(migraphx.get_target(target))
+        assert_close(np.array(p.run({"x": X, "go": np.array(True)})[0]), X + np.float32(made))

@@ -35,8 +35,8 @@ def parse_onnx(
     map_input_dims: Mapping[str, Any] | None = None,
     skip_unknown_operators: bool = False,
     print_program_on_error: bool = False,
-    max_loop_iterations: int = 10,
-    limit_max_iterations: int = 65535,
+    max_loop_iterations: int | None = None,
+    limit_max_iterations: int | None = None,
     dim_params: Mapping[str, Dim] | None = None,
     use_debug_symbols: bool = False,
     external_data_path: str = "",
@@ -52,10 +52,13 @@ def parse_onnx(
     (in place of `default_dim_value`). Nodes whose lengths are known only in a run stay nodes of ONNX in the program
     (operator `onnx`), which the target converts for the lengths that arrive. Operators that are not supported are
     all listed in one error, unless `skip_unknown_operators`: then the program can be read but not run.
-    `max_loop_iterations` bounds a Loop without trip count that must be unrolled; a Loop that states more trips than
-    `limit_max_iterations` is refused. `use_debug_symbols` adds the exporter's source lines
-    to instructions' origins. External data must lie inside `external_data_path`, by default the model's folder.
-    `output_names` returns these values of the graph instead of its outputs.
+    A Loop without a trip count makes as many trips as its condition wants, at most `max_loop_iterations` where that
+    is given (upstream's always stop, by default after 10 trips); without it, one that must be unrolled and makes more
+    than 10 trips is an error. A Loop that states more trips than `limit_max_iterations` (65535 where it is not given)
+    is refused; where it is given, it also bounds a Loop without a trip count, or with the largest int64 for one.
+    `use_debug_symbols` adds the exporter's source lines to instructions' origins. External data must lie inside
+    `external_data_path`, by default the model's folder. `output_names` returns these values of the graph instead of
+    its outputs.
 
     Weights are views of the mapped file (copies where they are not aligned): it must not be written to while
     the program is in use. OnnxError (a ValueError) names the file and the node; FileNotFoundError.

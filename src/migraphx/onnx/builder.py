@@ -37,8 +37,8 @@ class Options:
     dim_params: Mapping[str, int | DynamicDimension] = field(default_factory=dict)
     output_names: tuple[str, ...] = ()
     skip_unknown_operators: bool = False
-    max_loop_iterations: int = 10
-    limit_max_iterations: int = 65535
+    max_loop_iterations: int | None = None
+    limit_max_iterations: int | None = None
     use_debug_symbols: bool = False
     dynamic: bool = False  # lengths and values that are not known are left to the run
 

@@ -46,7 +46,8 @@ class OnnxNode(Operation, name="onnx"):
     def expand(self, site: Site, inputs: Sequence[Any]) -> Any:
         data = json.loads(self.node)
         node = Node(**decoded(data["node"]))
-        options = Options(max_loop_iterations=data["max_loop_iterations"], dynamic=True)
+        most, limit = data["max_loop_iterations"], data.get("limit_max_iterations")
+        options = Options(max_loop_iterations=most, limit_max_iterations=limit, dynamic=True)
         functions = {(f["domain"], f["name"]): Function(**decoded(f["body"])) for f in data["functions"]}
         importer = Importer(Model(Graph("", []), functions), options, site.program)
         b = OnnxBuilder(
@@ -141,6 +142,7 @@ class Left:
             "node": encoded(vars(kept), b.bindings),
             "names": names,
             "max_loop_iterations": b.options.max_loop_iterations,
+            "limit_max_iterations": b.options.limit_max_iterations,
             "functions": [
                 {"domain": domain, "name": name, "body": encoded(vars(self.functions[domain, name]), None)}
                 for domain, name in called(node, self.functions)

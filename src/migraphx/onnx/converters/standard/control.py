@@ -18,6 +18,8 @@ from migraphx.onnx.registry import converter
 Value = Instruction
 MOST_TRIPS = 2**16  # of a loop that is unrolled
 UNBOUNDED = 2**63 - 1
+MOST_GUESSED = 10  # trips of a loop that is unrolled without a trip count, where max_loop_iterations does not say
+MOST_STATED = 65535  # trips that a loop may state, where limit_max_iterations does not say
 
 
 def module_of(b: OnnxBuilder, stem: str, write: Callable[[OnnxBuilder], Sequence[Any]]) -> Module:
@@ -63,11 +65,10 @@ def loop(
     b: OnnxBuilder, trips: Value | None = None, condition: Value | None = None, *state: Any, body: Graph
 ) -> tuple[Any, ...]:
     """A `loop`; unrolled where what it carries changes its shape, or where everything is known now."""
-    count = None if trips is None else b.constant(trips)
+    trips = bounded(b, trips)
+    count = b.constant(trips)
     length = None if count is None else max(0, int(count.reshape(-1)[0]))
-    if length is not None and b.options.limit_max_iterations < length < UNBOUNDED:
-        raise OnnxError(f"makes {length} trips, limit_max_iterations is {b.options.limit_max_iterations}")
-    trips = b.literal(np.array(UNBOUNDED)) if trips is None else trips
+    length = None if length == UNBOUNDED else length
     condition = b.literal(np.array(True)) if condition is None else condition
     made = as_module(b, condition, state, body)
     if made is None:
@@ -86,6 +87,20 @@ def loop(
         discard(b, made)
         return unrolled(b, trips, condition, state, body)
     return tuple(b.outputs(ins, len(state) + gathers))
+
+
+def bounded(b: OnnxBuilder, trips: Value | None) -> Value:
+    """The number of trips; for a Loop without one, what the options say, else UNBOUNDED."""
+    most, limit = b.options.max_loop_iterations, b.options.limit_max_iterations
+    known = UNBOUNDED if trips is None else b.constant(trips)
+    length = None if known is None else int(np.reshape(known, -1)[0])
+    if trips is not None and length != UNBOUNDED:
+        allowed = MOST_STATED if limit is None else limit
+        if length is not None and length > allowed:
+            raise OnnxError(f"makes {length} trips, limit_max_iterations is {allowed}")
+        return trips
+    given = [n for n in (most if trips is None else None, limit) if n is not None]
+    return b.literal(np.array(min(given, default=UNBOUNDED), np.int64))
 
 
 def as_module(b: OnnxBuilder, condition: Value, state: Sequence[Any], body: Graph) -> Module | None:
@@ -122,9 +137,10 @@ def unrolled(b: OnnxBuilder, trips: Value, condition: Value, state: Sequence[Any
     count, going = int(b.number(trips, "trip count")), bool(b.number(condition, "condition"))
     if UNBOUNDED > count > MOST_TRIPS:
         raise OnnxError(f"makes {count} trips, at most {MOST_TRIPS} are unrolled")
+    guessed = MOST_GUESSED if b.options.max_loop_iterations is None else b.options.max_loop_iterations
     values, scans, k = list(state), [], 0
     while going and k < count:
-        if count == UNBOUNDED and k == b.options.max_loop_iterations:
+        if count == UNBOUNDED and k == guessed:
             raise OnnxError(f"loops more than max_loop_iterations={k} times")
         given = [b.literal(np.array(k, np.int64)), b.literal(np.array(going)), *values]
         going_value, *outputs = b.subgraph(body, given)
