@@ -19,6 +19,7 @@ from migraphx.ir.program import Program
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.argument import Argument, Memory
+from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, Call
@@ -121,7 +122,9 @@ class InterpretedExecutable:
         self.calls, self.checks, self.arena_bytes = lowered.calls, lowered.checks, arena
         self.weights = [_bytes(Argument.of(w)) for w in lowered.weights]
 
-    def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
+    def run(
+        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+    ) -> Sequence[Argument]:
         results = outputs if outputs is not None else [Argument.empty(s) for s in self.outputs]
         status = np.zeros(8, np.int64)
         memory = {
@@ -131,15 +134,17 @@ class InterpretedExecutable:
             "output": list(map(_bytes, results)),
             "weight": self.weights,
         }
-        self._interpret(memory)
+        self._interpret(memory, deadline)
         if status[0]:
             raise IndexError(f"{self.checks[status[0] - 1]}: found {status[1]}")
         return results
 
-    def _interpret(self, memory: dict[str, list[np.ndarray]]) -> None:
+    def _interpret(self, memory: dict[str, list[np.ndarray]], deadline: Deadline | None) -> None:
         trips: dict[int, int] = {}
         at = 0
         while at < len(self.calls):
+            if deadline is not None:
+                deadline.check()
             call = self.calls[at]
             if call.flow == LOOP:
                 trips[call.numbers[1]] = 0
@@ -169,9 +174,9 @@ class InterpretedExecutable:
         arrays[0][...] = trips[slot]
         return at + 1
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
         places = [Argument(s, p) for s, p in zip(self.outputs, outputs, strict=True)]
-        self.run([Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)], places)
+        self.run([Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)], places, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         return [0.0] * len(self.steps)

@@ -18,6 +18,7 @@ from migraphx.ir.shape import UNKNOWN, Shape, native
 from migraphx.ir.text import program_text
 from migraphx.ir.verify import verify_program
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.target import Target
@@ -109,35 +110,43 @@ class program:
                 raise ValueError(f"the program returns a tuple, of {output.name}: return its get_tuple_elem instead")
         self._executable = t.compile(self._impl.clone(), self._options)
 
-    def run(self, params: Mapping[str, Any]) -> list[argument]:
+    def run(self, params: Mapping[str, Any], timeout: float | None = None) -> list[argument]:
         """Run once on named inputs (arguments, arrays, CPU tensors).
 
         An input of the right type and lens but other strides is copied to the strides expected, and one element is
         one element whether it has a dimension or none; any other difference, a missing and an unknown name are errors.
+
+        TimeoutError where the run takes longer than `timeout` seconds. A signal whose Python handler raises, such as
+        Ctrl-C, ends a run of the main thread with what it raised. Either takes about a tenth of a second at most;
+        output memory that was given is then undefined, and the program can be run again.
         """
         executable = self._executable
         if executable is None:
             raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
         if not isinstance(params, Mapping):
             raise TypeError(f"run: params must map names to values, got a {type(params).__name__}")
+        deadline = None if timeout is None else Deadline(timeout)
         inputs = [_bind(n, s, params) for n, s in executable.parameters.items()]
         _check_symbols(executable.parameters, inputs)
         outputs = None
         if len(params) != len(inputs):  # more: outputs, or names that the program does not have
             outputs = _given_outputs(executable, params)
             _refuse_overlap(inputs, outputs)
-        return [publish(a) for a in executable.run(inputs, outputs)]
+        return [publish(a) for a in executable.run(inputs, outputs, deadline)]
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], timeout: float | None = None) -> None:
         """Run on memory at these addresses, in the order of the parameters and of the outputs: for callers that have
-        checked shapes, types and strides themselves, and who keep the memory alive. Nothing is checked here."""
+        checked shapes, types and strides themselves, and who keep the memory alive. Nothing is checked here.
+        `timeout` and signals: as in `run`."""
         if self._executable is None:
             raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
-        self._executable.run_at(inputs, outputs)
+        self._executable.run_at(inputs, outputs, None if timeout is None else Deadline(timeout))
 
-    def run_async(self, params: Mapping[str, Any], stream: Any = None, stream_type: str = "") -> list[argument]:
+    def run_async(
+        self, params: Mapping[str, Any], stream: Any = None, stream_type: str = "", timeout: float | None = None
+    ) -> list[argument]:
         """As `run`: on the CPU there is no stream to wait on, the results are ready when it returns."""
-        return self.run(params)
+        return self.run(params, timeout)
 
     # ---- showing ----
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.deadline import Deadline
 
 
 @dataclass(frozen=True)
@@ -39,15 +40,18 @@ class Executable(Protocol):
         """The kernel calls of one run, in order."""
         ...
 
-    def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
+    def run(
+        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+    ) -> Sequence[Argument]:
         """Run once.
 
         `inputs` follow `parameters`, have exactly their shapes and are not written. `outputs`, where given, are
-        filled and returned; else new ones are made.
+        filled and returned; else new ones are made. A signal handler that raises ends the run, TimeoutError the run
+        that goes on behind the deadline, both within a tenth of a second; the outputs are then undefined.
         """
         ...
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
         """As `run`, on memory at these addresses; what lies there is the caller's word, nothing is checked."""
         ...
 

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import cached_property
 from itertools import islice, product
 from threading import Lock
@@ -23,8 +23,10 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.mxr.graph import read_shape, shape_data
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.host import compute, lasting
 from migraphx.targets.common.specialise import Specialised, Split, is_leaf, specialise, split, static_part
 
 log = logging.getLogger(__name__)
@@ -59,7 +61,23 @@ class Kept(Generic[Made]):
         with self._lock:
             return [(k, f.result()) for k, f in self._made.items() if f.done() and not f.exception()]
 
-    def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
+    def get(self, key: Hashable, make: Callable[[], Made], deadline: Deadline | None = None) -> Made:
+        """What was made for the key, or is made now; TimeoutError where another thread makes it beyond the deadline."""
+        while True:
+            future, mine = self._future(key)
+            if mine:
+                self._fill(key, future, make)
+            try:
+                return future.result(None if deadline is None or mine else deadline.left)
+            except CancelledError:
+                continue  # a signal ended the thread that made it
+            except TimeoutError:
+                if deadline is None or future.done():
+                    raise
+                raise deadline.error() from None
+
+    def _future(self, key: Hashable) -> tuple[Future[Made], bool]:
+        """What is or will be there for the key, and whether the caller must make it."""
         with self._lock:
             future = self._made.get(key)
             mine = future is None
@@ -68,15 +86,19 @@ class Kept(Generic[Made]):
                 while len(self._made) > self.cap:
                     self._made.popitem(last=False)
             self._made.move_to_end(key)
-        if mine:
-            try:
-                future.set_result(make())
-            except BaseException as error:
-                with self._lock:
-                    if self._made.get(key) is future:
-                        del self._made[key]
-                future.set_exception(error)
-        return future.result()
+            return future, mine
+
+    def _fill(self, key: Hashable, future: Future[Made], make: Callable[[], Made]) -> None:
+        try:
+            future.set_result(make())
+        except BaseException as error:
+            with self._lock:
+                if self._made.get(key) is future:
+                    del self._made[key]
+            if not isinstance(error, Exception):  # a KeyboardInterrupt is this thread's alone
+                future.cancel()
+                raise
+            future.set_exception(error)
 
 
 class DynamicExecutable:
@@ -124,17 +146,20 @@ class DynamicExecutable:
         """For how many lengths of its inputs the program is compiled now."""
         return len(self._whole.stages)
 
-    def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
+    def run(
+        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+    ) -> Sequence[Argument]:
         arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
-        stage = self._whole.stage_for(arrays)
+        stage = self._whole.stage_for(arrays, deadline)
         if isinstance(stage, Whole):
             self._last = [stage]
             _check_places(outputs, stage.executable.outputs)
-            results = stage.executable.run(arguments(stage.executable, arrays), outputs)
+            results = stage.executable.run(arguments(stage.executable, arrays), outputs, deadline)
             self._whole.keep_ready(stage)
             return results
         passed: list[Stage] = []
-        values = stage.run(arrays, passed)
+        arrays = {n: lasting(a) for n, a in zip(self.parameters, inputs, strict=True)}
+        values = stage.run(arrays, passed, deadline)
         self._whole.keep_ready(stage)
         self._last = passed
         taken = {id(a) for a in arrays.values()}
@@ -152,7 +177,7 @@ class DynamicExecutable:
     def share_weights(self, others: Iterable[Executable]) -> None:
         """Those of its lengths are shared already; those of others are packed for other programs."""
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
         raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
@@ -241,8 +266,8 @@ class _Part:
         """Of a file it is read when there is something to compile."""
         return self._program()
 
-    def stage(self, lens: Lens, values: Arrays) -> Stage:
-        return self.stages.get(self._key(lens, values), lambda: self._compiled(lens, values))
+    def stage(self, lens: Lens, values: Arrays, deadline: Deadline | None = None) -> Stage:
+        return self.stages.get(self._key(lens, values), lambda: self._compiled(lens, values), deadline)
 
     def keep(self, lens: Lens, stage: Stage) -> None:
         self.stages.get(self._key(lens, {}), lambda: stage)
@@ -262,8 +287,9 @@ class _Part:
     def _key(self, lens: Lens, values: Arrays) -> Hashable:
         return tuple(lens.values()), tuple(fingerprint(values[n]) for n in self.known)
 
-    def stage_for(self, arrays: Arrays) -> Stage:
-        return self.stage({n: a.shape for n, a in arrays.items()}, {n: np.array(arrays[n]) for n in self.known})
+    def stage_for(self, arrays: Arrays, deadline: Deadline | None = None) -> Stage:
+        lens, values = {n: a.shape for n, a in arrays.items()}, {n: np.array(arrays[n]) for n in self.known}
+        return self.stage(lens, values, deadline)
 
     def _compiled(self, lens: Lens, values: Arrays) -> Stage:
         start = time.perf_counter()
@@ -295,9 +321,9 @@ class Whole:
     def steps(self) -> Sequence[Step]:
         return self.executable.steps
 
-    def run(self, arrays: Arrays, passed: list[Stage]) -> list[np.ndarray]:
+    def run(self, arrays: Arrays, passed: list[Stage], deadline: Deadline | None) -> list[np.ndarray]:
         passed.append(self)
-        return [r.array for r in self.executable.run(arguments(self.executable, arrays), None)]
+        return [r.array for r in self.executable.run(arguments(self.executable, arrays), None, deadline)]
 
     def profile(self, arrays: Arrays, runs: int) -> list[float]:
         return self.executable.profile(arguments(self.executable, arrays), runs)
@@ -328,14 +354,14 @@ class Cut:
     def steps(self) -> list[Step]:
         return [*(self.before.steps if self.before else ()), *self.host_steps]
 
-    def run(self, arrays: Arrays, passed: list[Stage]) -> list[np.ndarray]:
+    def run(self, arrays: Arrays, passed: list[Stage], deadline: Deadline | None) -> list[np.ndarray]:
         passed.append(self)
-        values = self._values(arrays)
+        values = self._values(arrays, deadline)
         late: Sequence[np.ndarray] = []
         if self.rest is not None:
             feeds = {n: values(i) for n, i in self.cut.feeds.items()}
-            stage = self.rest.stage_for(feeds)
-            late = stage.run(feeds, passed)
+            stage = self.rest.stage_for(feeds, deadline)
+            late = stage.run(feeds, passed, deadline)
             self.rest.keep_ready(stage)
         return self._gathered(values, late)
 
@@ -352,11 +378,11 @@ class Cut:
     def _is_late(self, ins: Instruction) -> bool:
         return not (is_leaf(ins) or ins in self.cut.wanted or ins in self.cut.host)
 
-    def _values(self, arrays: Arrays) -> Callable[[Instruction], Any]:
+    def _values(self, arrays: Arrays, deadline: Deadline | None = None) -> Callable[[Instruction], Any]:
         """What the compiled part and then the host make of the inputs; by instruction."""
         found: dict[Instruction, Any] = {}
         if self.before is not None:
-            found = dict(zip(self.cut.wanted, self.before.run(arrays, []), strict=True))
+            found = dict(zip(self.cut.wanted, self.before.run(arrays, [], deadline), strict=True))
 
         def value(ins: Instruction) -> Any:
             if isinstance(ins.op, Parameter):
@@ -364,7 +390,7 @@ class Cut:
             return ins.op.value if isinstance(ins.op, Literal) else found[ins]
 
         for ins in self.cut.host:
-            found[ins] = ins.op.compute_with([value(i) for i in ins.inputs], ins.modules, _no_modules)
+            found[ins] = compute(ins, [value(i) for i in ins.inputs], _no_modules, deadline)
         return value
 
     def profile(self, arrays: Arrays, runs: int) -> list[float]:

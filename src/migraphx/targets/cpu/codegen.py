@@ -18,8 +18,9 @@ from migraphx.targets.cpu.emit.kernel import Instances, Kernel
 MOST_VIEWS = 256  # as in program.hpp
 MOST_KERNELS = 50  # of one source: sources compile side by side, and the headers cost as much as two kernels do
 FEW_KERNELS, ENOUGH_PARTS = 5, 4  # a source of its own is worth it for so many, up to so many sources
-HEAD, STEP, PLACE, MOVE = 2, 4, 4, 4  # words of a table's parts, as in program.hpp
+HEAD, STEP, PLACE, MOVE = 2, 5, 4, 4  # words of a table's parts, as in program.hpp
 NO_KERNEL = -1
+ABI = "2"  # of objects and tables: counts on when what `mgx_run` takes or what a table holds changes
 
 MAIN = Template("""\
 #include "program.hpp"
@@ -34,9 +35,9 @@ constexpr Kernel kernels[] = {
 extern "C" {
 int64_t mgx_scratch(const int64_t* table) { return mgx::largest_scratch(mgx::kernels, table); }
 void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
-             const mgx::OpenMP* omp, int64_t* nanoseconds) {
+             const mgx::OpenMP* omp, int64_t* nanoseconds, mgx::Stop* stop) {
     mgx::Program program{mgx::kernels, table, buffers, scratch, stride, nanoseconds, omp, {}};
-    mgx::run_program(program, threads);
+    mgx::run_program(program, threads, stop);
 }
 }
 """)
@@ -109,13 +110,16 @@ def _main(names: dict[Kernel, str]) -> str:
     return MAIN.substitute(declarations="\n".join(declarations), kernels="\n    ".join(entries) or "{nullptr, nullptr}")
 
 
-def table_of(calls: Sequence[Call], kernels: dict[Kernel, int], layout: Layout, sizes: Sequence[int]) -> np.ndarray:
-    """The words of program.hpp's table; `sizes`: bytes that every entry of the pointer table must at least hold."""
+def table_of(
+    calls: Sequence[Call], kernels: dict[Kernel, int], layout: Layout, sizes: Sequence[int], work: Sequence[int]
+) -> np.ndarray:
+    """The words of program.hpp's table; `sizes`: bytes that every entry of the pointer table must at least hold;
+    `work`: about how many nanoseconds each call takes one thread."""
     start = HEAD + len(sizes)
     steps: list[int] = []
     rest: list[int] = []
     base = start + STEP * len(calls)
-    for call in calls:
+    for call, nanoseconds in zip(calls, work, strict=True):
         if len(call.views) > MOST_VIEWS:
             raise ValueError(f"{call.label}: {len(call.views)} operands in one kernel; at most {MOST_VIEWS}")
         numbers = base + len(rest)
@@ -128,13 +132,19 @@ def table_of(calls: Sequence[Call], kernels: dict[Kernel, int], layout: Layout, 
             rest += (layout.entry(v), offset, moves, len(v.moves))
             moves += MOVE * len(v.moves)
         number = NO_KERNEL if call.kernel is None else kernels[call.kernel]
-        steps += (number, numbers, places, len(call.views))
+        steps += (number, numbers, places, len(call.views), nanoseconds)
     return np.array([len(calls), len(sizes), *sizes, *steps, *rest], np.int64)
 
 
 def steps_in(table: np.ndarray) -> int:
     """How many steps a table has."""
     return int(table[0])
+
+
+def steps_words(table: np.ndarray) -> np.ndarray:
+    """The steps {steps, 5}: kernel, numbers, places, count, work, as in program.hpp."""
+    start = HEAD + int(table[1])
+    return table[start : start + STEP * steps_in(table)].reshape(-1, STEP)
 
 
 def sizes_in(table: np.ndarray) -> list[int]:

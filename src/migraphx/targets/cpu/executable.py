@@ -13,10 +13,12 @@ import numpy as np
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.executable import Executable, Step
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.constants import content
-from migraphx.targets.cpu.codegen import Layout, sizes_in, steps_in
+from migraphx.targets.cpu.codegen import ABI, Layout, sizes_in, steps_in
+from migraphx.targets.cpu.stop import Stop
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
 from migraphx.targets.cpu.toolchain import instruction_set
 
@@ -36,6 +38,8 @@ class _State:
         self.table = (ctypes.c_void_p * executable.layout.size)()
         self.scratch_pointer = address(self.scratch)
         self.status = np.zeros(8, np.int64)
+        self.stop = Stop()
+        self.stop_pointer = ctypes.addressof(self.stop)
         self.table[0] = address(self.arena)
         self.table[1] = address(self.status)
         for k, w in enumerate(executable.weights):
@@ -81,7 +85,7 @@ class CpuExecutable:
         self._library.mgx_scratch.restype, self._library.mgx_scratch.argtypes = ctypes.c_int64, [pointer]
         self.scratch_stride = -(-self._library.mgx_scratch(self._table_pointer) // ALIGNMENT) * ALIGNMENT
         self._run = self._library.mgx_run
-        self._run.argtypes = [pointer, pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer]
+        self._run.argtypes = [pointer, pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer, pointer]
         self._run.restype = None
         found = runtime()
         self._openmp = _OpenMP(found.parallel, found.thread_num, found.num_threads)
@@ -96,13 +100,15 @@ class CpuExecutable:
         if len(have) != len(need) or any(h < n for h, n in zip(have, need, strict=True)):
             raise ValueError(f"{self.library_path.name} was compiled for buffers of other sizes than this program's")
 
-    def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
+    def run(
+        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+    ) -> Sequence[Argument]:
         results = outputs if outputs is not None else [Argument.empty(s) for s in self.outputs]
-        self.run_at([a.pointer for a in inputs], [a.pointer for a in results])
+        self.run_at([a.pointer for a in inputs], [a.pointer for a in results], deadline)
         return results
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        self._call([*inputs, *outputs], None)
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
+        self._call([*inputs, *outputs], None, deadline)
 
     def release(self) -> None:
         self._idle.clear()
@@ -129,27 +135,31 @@ class CpuExecutable:
             self._call(addresses, address(spent))
         return [float(n) * 1e-9 / runs for n in spent]
 
-    def _call(self, addresses: Sequence[int], nanoseconds: int | None) -> None:
+    def _call(self, addresses: Sequence[int], nanoseconds: int | None, deadline: Deadline | None = None) -> None:
         threads = self.requested_threads or min(self.threads, self._allowed())
-        if threads > 1 and pool_is_lost():
-            call_with_pool(self._call_native, addresses, nanoseconds, threads)
-        else:
-            self._call_native(addresses, nanoseconds, threads)
-
-    def _call_native(self, addresses: Sequence[int], nanoseconds: int | None, threads: int) -> None:
         try:
             state = self._idle.pop()  # list.pop and append are atomic
         except IndexError:
             state = _State(self)
-        table = state.table
-        table[2 : 2 + len(addresses)] = addresses
-        scratch, stride = state.scratch_pointer, self.scratch_stride
-        self._run(self._table_pointer, table, scratch, stride, threads, self._openmp_pointer, nanoseconds)
+        state.table[2 : 2 + len(addresses)] = addresses
+        if threads > 1 and pool_is_lost():
+            call_with_pool(self._call_native, state, nanoseconds, threads, deadline, stop=state.stop.ask)
+        else:
+            self._call_native(state, nanoseconds, threads, deadline)
         failed, found = (int(n) for n in state.status[:2]) if self.checks else (0, 0)
         state.status[0] = 0
-        self._idle.append(state)
+        self._idle.append(state)  # not behind a run that was ended: its state may be told so late
         if failed:
             raise IndexError(f"{self.checks[failed - 1]}: found {found}")
+
+    def _call_native(self, state: _State, nanoseconds: int | None, threads: int, deadline: Deadline | None) -> None:
+        state.stop.begin(deadline)
+        self._run(
+            self._table_pointer, state.table, state.scratch_pointer, self.scratch_stride, threads,
+            self._openmp_pointer, nanoseconds, state.stop_pointer,
+        )  # fmt: skip
+        if state.stop.reason:
+            state.stop.finish(deadline)
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `restore` needs: JSON data and named tensors; `code` is the compiled object, `table.code` its table.
@@ -162,7 +172,7 @@ class CpuExecutable:
         data = {
             "object": self.library_path.stem,
             "table": key,
-            "machine": digest(instruction_set()),
+            "machine": _machine(),
             "arena_bytes": self.arena_bytes,
             "checks": self.checks,
             "parameters": [[n, s.type, s.lens, s.strides] for n, s in self.parameters.items()],
@@ -183,7 +193,7 @@ def restore(
     An object of the cache is code that was compiled here, a table one that was made here; the file only names them,
     and the table says how large the buffers must be.
     """
-    if data["machine"] != digest(instruction_set()):
+    if data["machine"] != _machine():
         return None
     library, table = lookup(data["object"], ".so"), _kept_table(data["table"], data["object"])
     if trust_code and library is None:
@@ -198,6 +208,11 @@ def restore(
     steps = [Step(*fields) for fields in data["steps"]]
     arena, checks = int(data["arena_bytes"]), data["checks"]
     return CpuExecutable(library, table, shapes, outputs, weights, arena, checks, threads, steps)
+
+
+def _machine() -> str:
+    """What code must have been made for to be run here."""
+    return digest(instruction_set(), ABI)
 
 
 def table_key(object: str, words: bytes) -> str:

@@ -57,7 +57,7 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
     arena = plan_memory([Lifetime(b, 0, 1) for b in buffers])
     outputs: list[Shape] = []
     kernels = numbered(calls)
-    table = table_of(calls, kernels, Layout(0, 0, 0), table_bytes(arena, (), outputs, ()))
+    table = table_of(calls, kernels, Layout(0, 0, 0), table_bytes(arena, (), outputs, ()), (0, 0))
     machine = CpuExecutable(build(generate(kernels), "peaks"), table, {}, outputs, (), arena, threads=threads)
     seconds = [machine.profile((), 1) for _ in range(TRIES)]
     work = 2.0 * ROUNDS * CHAINS * lanes * machine.threads

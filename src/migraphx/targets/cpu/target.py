@@ -14,7 +14,7 @@ from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
-from migraphx.runtime.executable import Executable
+from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
@@ -29,6 +29,7 @@ from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, features
+from migraphx.targets.cpu.work import nanoseconds
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +57,9 @@ class CpuTarget:
         with stages("compiler or cache"):
             library = build(made.sources, "program")
         log.info("compiled in %s", stages)
-        lowered, steps = made.lowered, steps_of(made.lowered)
         return CpuExecutable(
-            library, made.table, made.parameters, made.outputs, lowered.weights, made.arena, lowered.checks,
-            options.num_threads, steps,
+            library, made.table, made.parameters, made.outputs, made.lowered.weights, made.arena, made.lowered.checks,
+            options.num_threads, made.steps,
         )  # fmt: skip
 
     def restore(
@@ -88,6 +88,7 @@ class Translation:
     """A program as C++ sources and a table of steps: what a compiler and an executable make a run of."""
 
     lowered: Lowered
+    steps: list[Step]
     parameters: dict[str, Shape]
     outputs: list[Shape]
     arena: int  # bytes
@@ -119,6 +120,7 @@ def translate(
     outputs = [s.as_standard() for s in program.main.output_shapes]
     sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
     with stages("C++ text"):
-        kernels = numbered(lowered.calls)
-        table, sources = table_of(lowered.calls, kernels, layout, sizes), generate(kernels)
-    return Translation(lowered, parameters, outputs, arena, layout, table, sources)
+        kernels, steps = numbered(lowered.calls), steps_of(lowered)
+        work = list(map(nanoseconds, lowered.calls, lowered.sources, (s.flops for s in steps)))
+        table, sources = table_of(lowered.calls, kernels, layout, sizes, work), generate(kernels)
+    return Translation(lowered, steps, parameters, outputs, arena, layout, table, sources)

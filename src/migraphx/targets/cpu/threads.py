@@ -14,7 +14,8 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 
 log = logging.getLogger(__name__)
 CGROUPS = Path("/sys/fs/cgroup")
+HELPERS = 2  # threads of a forked process that run for its first: one more where a signal handler runs a program
 SYSTEM = ("libgomp.so.1", "libomp.so.5", "libomp.so")  # by the names that the loader knows
 
 
@@ -142,9 +144,21 @@ def pool_is_lost() -> bool:
     return _Fork.survivor == threading.get_ident()
 
 
-def call_with_pool(function: Callable[..., Any], *args: Any) -> Any:
-    """The call's result, computed by a thread whose OpenMP pool is its own."""
+def call_with_pool(function: Callable[..., Any], *args: Any, stop: Callable[[], object]) -> Any:
+    """The call's result, computed by a thread whose OpenMP pool is its own.
+
+    What a signal handler raises here ends the call there, by `stop`, before it goes on: the memory of the call is the
+    caller's.
+    """
     if _Fork.helper is None:
         log.info("this process was forked: runs of its first thread go to another one")
-        _Fork.helper = ThreadPoolExecutor(1, "openmgx-run")
-    return _Fork.helper.submit(function, *args).result()
+        _Fork.helper = ThreadPoolExecutor(HELPERS, "openmgx-run")
+    future = _Fork.helper.submit(function, *args)
+    try:
+        return future.result()
+    except BaseException:
+        stop()
+        while not future.done():
+            with suppress(BaseException):  # of further signals: the call ends in milliseconds
+                wait([future])
+        raise

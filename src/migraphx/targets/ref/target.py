@@ -14,8 +14,10 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.passes.manager import Pass
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.host import lasting
 from migraphx.targets.common.specialise import flat
 from migraphx.targets.ref.evaluate import evaluate
 
@@ -37,9 +39,11 @@ class RefExecutable:
         working = filter(_works, self.program.main)
         return [Step(instruction_text(i, names), i.name, i.origin, _bytes(i), i.flops) for i in working]
 
-    def run(self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None) -> Sequence[Argument]:
-        arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
-        values = evaluate(self.program.main, arrays)
+    def run(
+        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+    ) -> Sequence[Argument]:
+        arrays = {n: lasting(a) for n, a in zip(self.parameters, inputs, strict=True)}
+        values = evaluate(self.program.main, arrays, deadline=deadline)
         if outputs is None:
             return [Argument.of(np.array(v, order="C")) for v in flat(values)]
         results = list(outputs)
@@ -47,9 +51,9 @@ class RefExecutable:
             np.copyto(result.array, value)
         return results
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
         places = [Argument(s, p) for s, p in zip(self.outputs, outputs, strict=True)]
-        self.run([Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)], places)
+        self.run([Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)], places, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int = 1) -> list[float]:
         """NumPy's time for each instruction."""

@@ -54,7 +54,7 @@ void arg_extreme(const Team& t, int64_t outer, int64_t length, int64_t inner, co
         const T* row = x + u / inner * length * inner + u % inner;
         int64_t best = LAST ? length - 1 : 0;
         auto top = scalar_of(row[best * inner]);
-        for (int64_t n = 1; n < length && top == top; ++n) {
+        for (int64_t n = 1; n < length && top == top && !t.stopped_at(n); ++n) {
             const int64_t k = LAST ? length - 1 - n : n;
             const auto v = scalar_of(row[k * inner]);
             const bool better = LARGEST ? v > top : v < top;
@@ -74,7 +74,7 @@ template <class T> void prefix_sum(const Team& t, const Scan& s, const T* x, T* 
     for (int64_t u = mine.begin; u < mine.end; ++u) {
         const int64_t first = u / s.inner * s.length * s.inner + u % s.inner;
         compute_t<T> sum = 0;
-        for (int64_t k = 0; k < s.length; ++k) {
+        for (int64_t k = 0; k < s.length && !t.stopped_at(k); ++k) {
             const int64_t at = first + (s.reverse ? s.length - 1 - k : k) * s.inner;
             const compute_t<T> v = scalar_of(x[at]);
             out[at] = narrow_to<T>(s.exclusive ? sum : sum + v);
@@ -108,7 +108,7 @@ template <class T, class I> void topk(const Team& t, const TopK& s, const T* x, 
                 heap[at] = heap[child], heap[child] = h;
             }
         };
-        for (int64_t i = 0; i < s.length && s.k > 0; ++i) {
+        for (int64_t i = 0; i < s.length && s.k > 0 && !t.stopped_at(i); ++i) {
             if (n < s.k) {
                 int64_t at = n++;
                 heap[at] = i;
@@ -123,7 +123,7 @@ template <class T, class I> void topk(const Team& t, const TopK& s, const T* x, 
         }
         T* out = values + u / s.inner * s.k * s.inner + u % s.inner;
         I* picked = indices + u / s.inner * s.k * s.inner + u % s.inner;
-        for (int64_t at = s.k - 1; at >= 0; --at) {
+        for (int64_t at = n - 1; at >= 0 && !t.stopped_at(at); --at) {
             out[at * s.inner] = row[heap[0] * s.inner];
             picked[at * s.inner] = I(heap[0]);
             heap[0] = heap[--n];
@@ -163,11 +163,11 @@ template <class T> void non_zero(const Team& t, int64_t rank, const int64_t* len
     for (int64_t d = 0; d < rank; ++d) count *= lens[d];
     const Range mine = t.share(count, 16);
     int64_t at = 0, total = 0;  // found before this thread's part, and in all
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0; i < count && !t.stopped_at(i); ++i) {
         total += scalar_of(x[i]) != 0;
         if (i + 1 == mine.begin) at = total;
     }
-    for (int64_t i = mine.begin; i < mine.end; ++i) {
+    for (int64_t i = mine.begin; i < mine.end && !t.stopped_at(i); ++i) {
         if (!(scalar_of(x[i]) != 0)) continue;
         for (int64_t d = rank - 1, rest = i; d >= 0; rest /= lens[d], --d) out[d * count + at] = rest % lens[d];
         ++at;

@@ -126,7 +126,7 @@ MGX_NOINLINE void int4_gemm(
         np = least(most, mine.end - p);
         for (int64_t j = 0; j < np; ++j) int4_panel(g, panel(p + j), wide + j * g.k * NR);
         const Gemm part{g.m, least(np * NR, g.n - p * NR), g.k, g.lda};
-        gemm<float>(Team{0, 1, team.b}, part, a, wide, Part<Epi>{epi, p * NR}, scratch, fast);
+        gemm<float>(team.alone(), part, a, wide, Part<Epi>{epi, p * NR}, scratch, fast);
     }
 }
 

@@ -24,6 +24,7 @@ template <class T> void det(const Team& t, int64_t count, int64_t n, const T* x,
                     m[k * n + j] = m[best * n + j], m[best * n + j] = kept;
                 }
             }
+            if (n - k > 64 && t.stopped()) return;
             const double pivot = m[k * n + k];
             product *= pivot;
             if (pivot == 0) break;

@@ -8,8 +8,6 @@
 
 #include "team.hpp"
 
-#include <time.h>
-
 namespace mgx {
 
 // How a view moves with the trips of a loop: by ((trip + phase) & mask) * step bytes; `slot` is the loop's.
@@ -31,10 +29,10 @@ enum Flow : int64_t {
     NUMBER,  // write the trip's number to p[0]
 };
 
-// One kernel call: its number, the words of its numbers and of its places, how many these are. Without a kernel
-// (its number is negative), control flow.
+// One kernel call: its number, the words of its numbers and of its places, how many these are, and about how many
+// nanoseconds it takes one thread. Without a kernel (its number is negative), control flow.
 struct Step {
-    int64_t kernel, numbers, places, count;
+    int64_t kernel, numbers, places, count, work;
 };
 
 // p points to a call's views, a to its numbers.
@@ -68,13 +66,8 @@ inline const T* at(const int64_t* table, int64_t word) {
 
 inline const Step* steps_of(const int64_t* table) { return at<Step>(table, 2 + table[1]); }
 
-inline int64_t clock_now() {
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * int64_t(1000000000) + t.tv_nsec;
-}
-
-inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024;
+inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024, MOST_PARTS = 1 << 18;
+inline constexpr int64_t PART = 5'000'000;  // nanoseconds: a longer share of a step comes in parts
 
 inline char* address(const Program& g, const Place& place, const int64_t* trips) {
     int64_t offset = place.offset;
@@ -106,6 +99,17 @@ inline int64_t follow(const int64_t* a, int64_t n, char* const* p, const int64_t
     }
 }
 
+// A thread's share of a kernel's work, in parts where that is long.
+inline void run_kernel(const Program& g, const Step& s, const Team& team, char* const* p) {
+    const auto run = g.kernels[s.kernel].run;
+    const int64_t* const a = g.table + s.numbers;
+    char* const scratch = g.scratch + team.tid * g.stride;
+    int count = 1;  // a power of two: a matrix divides well among so many
+    while (count < MOST_PARTS && s.work / team.size / count > PART) count *= 2;
+    if (count == 1) return run(team, p, a, scratch);
+    for (int i = 0; i < count && !team.stopped(); ++i) run(team.part(i, count), p, a, scratch);
+}
+
 inline void run_steps(const Program& g, const Team& team) {
     char* p[MOST_VIEWS];
     int64_t trips[MOST_LOOPS];
@@ -114,7 +118,7 @@ inline void run_steps(const Program& g, const Team& team) {
     int64_t last = timed ? clock_now() : 0;
     const Step* const steps = steps_of(g.table);
     const int64_t count = g.table[0];
-    for (int64_t n = 0; n < count;) {
+    for (int64_t n = 0; n < count && !team.stopped();) {
         const Step& s = steps[n];
         const int64_t *const a = g.table + s.numbers, here = n++;
         const Place* const places = at<Place>(g.table, s.places);
@@ -124,10 +128,10 @@ inline void run_steps(const Program& g, const Team& team) {
         for (int64_t k = 0; k < s.count; ++k) p[k] = address(g, places[k], trips);
         if (flow) {
             n = follow(a, here, p, trips, team);
-            if (s.count) team.barrier();  // before what was read is written again
+            if (s.count) team.b->wait(team.caller);  // before what was read is written again
         } else {
-            g.kernels[s.kernel].run(team, p, a, g.scratch + team.tid * g.stride);
-            if (n < count || g.nanoseconds) team.barrier();
+            run_kernel(g, s, team, p);
+            team.b->wait(team.caller);  // behind the last step too: there nobody would look for a stop
         }
         if (timed) {
             const int64_t now = clock_now();
@@ -141,14 +145,16 @@ inline void run_thread(void* data) {
     Program& g = *static_cast<Program*>(data);
     const int tid = g.omp->thread_num(), size = g.omp->num_threads();
     __atomic_store_n(&g.barrier.size, size, __ATOMIC_RELAXED);  // all store the same; the runtime may grant fewer
-    run_steps(g, Team{tid, size, &g.barrier});
+    run_steps(g, Team{tid, size, &g.barrier, tid == 0});
 }
 
-inline void run_program(Program& g, int threads) {
+inline void run_program(Program& g, int threads, Stop* stop) {
+    g.barrier.stop = stop;
+    stop->begin();
     if (threads > 1 && g.omp->parallel)
         g.omp->parallel(run_thread, &g, unsigned(threads), 0);
     else
-        run_steps(g, Team{0, 1, &g.barrier});
+        run_steps(g, Team{0, 1, &g.barrier, true});
 }
 
 inline int64_t largest_scratch(const Kernel* kernels, const int64_t* table) {

@@ -55,7 +55,7 @@ template <class T> void random_seed(const Team& t, T* out) {
 template <class T, class S> void random_uniform(const Team& t, int64_t count, const S* seed, T* out) {
     if (t.tid) return;
     Twister twister{uint32_t(seed[0])};
-    for (int64_t i = 0; i < count; ++i) out[i] = narrow_to<T>(compute_t<T>(twister.uniform()));
+    for (int64_t i = 0; i < count && !t.stopped_at(i); ++i) out[i] = narrow_to<T>(compute_t<T>(twister.uniform()));
 }
 
 // out[n][s]: the first class whose cumulative weight sums[n][..] exceeds number[n][s] times the total.

@@ -123,6 +123,7 @@ void suppress(const Team& t, const Suppression& p, const T* boxes, const S* scor
             for (int64_t i = 0; i < p.boxes; ++i)
                 if (box[i].open && (best < 0 || float(scalar_of(scores[i])) > float(scalar_of(scores[best])))) best = i;
             if (best < 0) break;
+            if (t.stopped()) return;
             *row++ = u / p.classes, *row++ = u % p.classes, *row++ = best;
             box[best].open = false;
             for (int64_t i = 0; i < p.boxes; ++i) {

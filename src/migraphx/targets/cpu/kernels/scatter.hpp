@@ -76,7 +76,7 @@ void scatter_nd(const Team& t, const ScatterNd& s, const I* indices, const U* up
     int64_t slices = 1;
     for (int64_t d = 0; d < s.depth; ++d) slices *= s.lens[d];
     const Range mine = t.share(slices);
-    for (int64_t u = 0; u < s.tuples; ++u) {
+    for (int64_t u = 0; u < s.tuples && !t.stopped_at(u); ++u) {
         int64_t at = 0;
         bool inside = true;
         for (int64_t d = 0; d < s.depth; ++d) {

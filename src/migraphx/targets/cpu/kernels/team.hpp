@@ -1,11 +1,11 @@
-// The threads of one parallel region: who am I, what is my share, and a barrier.
+// The threads of one parallel region: who am I, what is my share, is the run to end, and a barrier.
 //
 // A kernel is called by every thread of the region with its own Team (same b, same size, tid 0 .. size-1),
 // works on its share, and returns without waiting; the caller puts a barrier between a kernel and the ones
 // that read its output.
 #pragma once
 
-#include <cstdint>
+#include "stop.hpp"
 
 #if defined(__linux__)
 #include <linux/futex.h>
@@ -31,18 +31,26 @@ inline Range split(int64_t total, int64_t grain, int tid, int size) {
     return {first * grain < total ? first * grain : total, end < total ? end : total};
 }
 
-// A sense-reversing barrier for `size` threads; every thread derives its sense from `phase`, so there is no
-// per-thread state to lose. Zero-initialise it (size set) before the region starts. Waiting spins for some tens of
-// microseconds, more than kernels' shares differ by, and then sleeps: where other processes want the cores, a
-// spinning thread would keep the one it waits for from running.
+// A sense-reversing barrier for `size` threads; every thread derives its sense from `phase`. Zero-initialise it (size
+// set) before the region starts. Waiting spins first, as a thread that sleeps takes tens of microseconds to come back,
+// and then sleeps: where other processes want the cores, a spinning thread keeps the one it waits for from running.
+// A run that is stopped leaves barriers as they are: whoever waits goes on, and no barrier of that run counts any more.
 struct alignas(64) Barrier {
     int size = 1;
+    Stop* stop = nullptr;  // where not null: what ends the run
     alignas(64) int arrived = 0;
     alignas(64) int phase = 0;
     int sleepers = 0;
     static constexpr int SPINS = 1024;
+    static constexpr int64_t SLEEP = 20'000'000;  // ns at most, to look at `stop`
 
-    void wait() {
+    bool stopped(bool caller) const {
+        if (!stop) return false;
+        if (caller) stop->look();
+        return stop->set();
+    }
+
+    void wait(bool caller) {
         const int all = __atomic_load_n(&size, __ATOMIC_RELAXED);  // threads that start late may still be storing it
         if (all == 1) return;
         const int now = __atomic_load_n(&phase, __ATOMIC_ACQUIRE);
@@ -50,19 +58,28 @@ struct alignas(64) Barrier {
             __atomic_store_n(&arrived, 0, __ATOMIC_RELAXED);
             __atomic_store_n(&phase, now + 1, __ATOMIC_SEQ_CST);
             if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST)) wake();
-            return;
+        } else if (!spin(now)) {
+            __atomic_add_fetch(&sleepers, 1, __ATOMIC_SEQ_CST);
+            while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == now && !stopped(caller)) sleep(now);
+            __atomic_sub_fetch(&sleepers, 1, __ATOMIC_RELAXED);
         }
+    }
+
+private:
+    // Whether phase `now` ended meanwhile.
+    bool spin(int now) const {
         for (int spins = 0; spins < SPINS; ++spins) {
-            if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) != now) return;
+            if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) != now) return true;
             pause();
         }
-        __atomic_add_fetch(&sleepers, 1, __ATOMIC_SEQ_CST);
-        while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == now) sleep(now);
-        __atomic_sub_fetch(&sleepers, 1, __ATOMIC_RELAXED);
+        return false;
     }
 
 #if defined(__linux__)
-    void sleep(int now) { syscall(SYS_futex, &phase, FUTEX_WAIT_PRIVATE, now, nullptr, nullptr, 0); }
+    void sleep(int now) {
+        const timespec most{0, SLEEP};
+        syscall(SYS_futex, &phase, FUTEX_WAIT_PRIVATE, now, &most, nullptr, 0);
+    }
     void wake() { syscall(SYS_futex, &phase, FUTEX_WAKE_PRIVATE, 1 << 30, nullptr, nullptr, 0); }
 #else
     void sleep(int) { sched_yield(); }
@@ -81,9 +98,19 @@ struct alignas(64) Barrier {
 struct Team {
     int tid, size;
     Barrier* b;
+    bool caller = false;  // the thread that called the run
 
-    void barrier() const { b->wait(); }
     Range share(int64_t total, int64_t grain = 1) const { return split(total, grain, tid, size); }
+
+    // As the i-th of `count` parts of this thread's share: shares of a team that is `count` times as large.
+    Team part(int i, int count) const { return {tid + i * size, size * count, b, caller}; }
+    // As a team of its own, which takes all.
+    Team alone() const { return {0, 1, b, caller}; }
+
+    // Whether the run is to end, and the kernel may leave its share undone. Steps that are known to be long come in
+    // parts, between which this is asked; a kernel itself asks where work is not divided.
+    bool stopped() const { return b->stopped(caller); }
+    bool stopped_at(int64_t turn) const { return (turn & 0xffff) == 0xffff && stopped(); }
 };
 
 }  // namespace mgx

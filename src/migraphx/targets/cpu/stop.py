@@ -1,0 +1,55 @@
+"""What ends a native run early: a deadline, a signal, or another thread. stop.hpp says how it works.
+
+ctypes gives Python's lock away for the length of a run, and Python calls signal handlers in its main thread only, with
+the lock. So a run that the main thread called asks the interpreter now and then whether a signal came.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+from migraphx.runtime.deadline import Deadline
+
+TIMEOUT, SIGNAL, ASKED = 1, 2, 3  # reasons, as in stop.hpp
+_NAMES = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
+
+
+class _Python(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in _NAMES]
+
+
+_python = _Python(*(ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p) for name in _NAMES))
+_address = ctypes.addressof(_python)
+_restore = ctypes.PYFUNCTYPE(None, *(ctypes.c_void_p,) * 3)(("PyErr_Restore", ctypes.pythonapi))
+
+
+class Stop(ctypes.Structure):
+    """One for each run, as in stop.hpp. A run that was ended has a `reason`."""
+
+    _fields_ = [
+        ("timeout", ctypes.c_int64),
+        ("python", ctypes.c_void_p),
+        ("reason", ctypes.c_int64),
+        ("error", ctypes.c_void_p * 3),
+        ("deadline", ctypes.c_int64),
+        ("next", ctypes.c_int64),
+    ]
+
+    def begin(self, deadline: Deadline | None) -> None:
+        """In the thread that will run."""
+        self.timeout = -1 if deadline is None else deadline.nanoseconds
+        main = threading.get_ident() == threading.main_thread().ident
+        self.python = _address if main else None
+
+    def ask(self) -> None:
+        """End the run; from any thread, also before it begins."""
+        self.reason = ASKED
+
+    def finish(self, deadline: Deadline | None) -> None:
+        """Raise what ended the run: TimeoutError, what a signal handler raised, InterruptedError."""
+        if self.reason == SIGNAL:
+            _restore(*self.error)
+        if self.reason == TIMEOUT and deadline is not None:
+            raise deadline.error()
+        raise InterruptedError("the run was told to end")
