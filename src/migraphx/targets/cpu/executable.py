@@ -21,6 +21,7 @@ from migraphx.targets.cpu.codegen import ABI, Layout, sizes_in, steps_in
 from migraphx.targets.cpu.stop import Stop
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
 from migraphx.targets.cpu.toolchain import instruction_set
+from migraphx.targets.cpu.work import threads_worth
 
 ALIGNMENT = 64
 
@@ -76,7 +77,7 @@ class CpuExecutable:
         self.arena_bytes = arena_bytes
         self.checks = list(checks)
         self.requested_threads = threads
-        self.threads = threads or available()
+        self.threads = threads or threads_worth(table, available())
         self.layout = Layout(len(parameters), len(outputs), len(weights))
         self._library = ctypes.CDLL(str(library))
         self._check_sizes()

@@ -9,6 +9,7 @@ from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
+from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import build, features
 
 CHAINS = 12  # independent sums: enough to hide the latency of a multiply-add, few enough for 16 registers
@@ -58,7 +59,8 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
     outputs: list[Shape] = []
     kernels = numbered(calls)
     table = table_of(calls, kernels, Layout(0, 0, 0), table_bytes(arena, (), outputs, ()), (0, 0))
-    machine = CpuExecutable(build(generate(kernels), "peaks"), table, {}, outputs, (), arena, threads=threads)
+    object, threads = build(generate(kernels), "peaks"), threads or available()
+    machine = CpuExecutable(object, table, {}, outputs, (), arena, threads=threads)
     seconds = [machine.profile((), 1) for _ in range(TRIES)]
     work = 2.0 * ROUNDS * CHAINS * lanes * machine.threads
     return work / min(s[0] for s in seconds), 2.0 * COPIED / min(s[1] for s in seconds)

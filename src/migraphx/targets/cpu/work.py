@@ -1,14 +1,18 @@
-"""About how long calls take.
+"""About how long calls take, and how many threads a program is worth.
 
-The figures are rough: between half and ten times what processors of these years take. They decide into how many parts
-a long step is divided, so that a run can be ended between them.
+The figures are rough: between half and ten times what processors of these years take. They decide two things that need
+no more: whether work is so little that a second thread costs more than it saves, and into how many parts a long step
+is divided, so that a run can be ended between them.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from migraphx.ir.module import Instruction
 from migraphx.ops.custom import CustomOperation
-from migraphx.targets.common.call import Call
+from migraphx.targets.common.call import LOOP, Call
+from migraphx.targets.cpu.codegen import steps_words
 
 # On one thread, in nanoseconds or per nanosecond.
 CALL = 200.0
@@ -18,6 +22,10 @@ DEAR = {"roialign": 50.0, "multinomial": 50.0, "lrn": 20.0, "topk": 10.0}  # an 
 CUSTOM = 50.0  # an element of a user's operator: nobody knows
 
 INDIVISIBLE = 5e6  # at most, where each part would read the whole again: program.hpp makes no parts of so little
+
+SHARE = 50e3  # nanoseconds of work that are worth a thread: waking one takes about as long
+BARRIER = 5e3  # what a step of several threads loses; where other processes want their cores, far more
+TRIPS = 1000  # of a loop, at most, as far as they count here
 
 
 def nanoseconds(call: Call, ins: Instruction | None, flops: int) -> int:
@@ -38,3 +46,14 @@ def nanoseconds(call: Call, ins: Instruction | None, flops: int) -> int:
 
 def _multiplies(ins: Instruction) -> bool:
     return ins.op.contraction or (ins.name == "group" and any(i.op.contraction for i in ins.modules[0]))
+
+
+def threads_worth(table: np.ndarray, most: int) -> int:
+    """How many threads, 1 to `most`, run the program of this table fastest."""
+    steps = steps_words(table)
+    times = np.ones(len(steps))
+    for n, (kernel, numbers, *_) in enumerate(steps):
+        if kernel < 0 and table[numbers] == LOOP:
+            times[n + 1 : table[numbers + 2]] *= min(table[numbers + 3], TRIPS)
+    divided = (steps[:, -1] - BARRIER * (steps[:, 0] >= 0)) @ times
+    return min(most, max(1, int(divided / SHARE)))
