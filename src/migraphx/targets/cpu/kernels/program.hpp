@@ -112,6 +112,7 @@ inline void run_kernel(const Program& g, const Step& s, const Team& team, char* 
 
 inline void run_steps(const Program& g, const Team& team) {
     char* p[MOST_VIEWS];
+    Patience patience;
     int64_t trips[MOST_LOOPS];
     trips[0] = 0;  // what steps without a loop name
     const bool timed = g.nanoseconds && team.tid == 0;
@@ -128,10 +129,10 @@ inline void run_steps(const Program& g, const Team& team) {
         for (int64_t k = 0; k < s.count; ++k) p[k] = address(g, places[k], trips);
         if (flow) {
             n = follow(a, here, p, trips, team);
-            if (s.count) team.b->wait(team.caller);  // before what was read is written again
+            if (s.count) team.b->wait(patience, team.caller);  // before what was read is written again
         } else {
             run_kernel(g, s, team, p);
-            team.b->wait(team.caller);  // behind the last step too: there nobody would look for a stop
+            team.b->wait(patience, team.caller);  // behind the last step too: there nobody would look for a stop
         }
         if (timed) {
             const int64_t now = clock_now();

@@ -31,6 +31,20 @@ inline Range split(int64_t total, int64_t grain, int tid, int size) {
     return {first * grain < total ? first * grain : total, end < total ? end : total};
 }
 
+// How long one thread spins at barriers before it sleeps, from what it has seen in this run.
+struct Patience {
+    static constexpr int64_t LEAST = 5'000, FIRST = 50'000, MOST = 2'000'000;  // ns
+    int64_t limit = MOST, left = 0;  // left: when it left the last barrier
+
+    // Threads have like shares: the others need about as long as this one did, unless they lost their cores.
+    int64_t spin(int64_t now) const {
+        const int64_t own = left && now - left > FIRST ? now - left : FIRST;
+        return own < limit ? own : limit;
+    }
+    void late(int64_t spun) { limit = spun / 2 > LEAST ? spun / 2 : LEAST; }
+    void in_time() { limit = limit * 2 < MOST ? limit * 2 : MOST; }
+};
+
 // A sense-reversing barrier for `size` threads; every thread derives its sense from `phase`. Zero-initialise it (size
 // set) before the region starts. Waiting spins first, as a thread that sleeps takes tens of microseconds to come back,
 // and then sleeps: where other processes want the cores, a spinning thread keeps the one it waits for from running.
@@ -41,7 +55,7 @@ struct alignas(64) Barrier {
     alignas(64) int arrived = 0;
     alignas(64) int phase = 0;
     int sleepers = 0;
-    static constexpr int SPINS = 1024;
+    static constexpr int PAUSES = 16;             // between two looks at the clock
     static constexpr int64_t SLEEP = 20'000'000;  // ns at most, to look at `stop`
 
     bool stopped(bool caller) const {
@@ -50,7 +64,7 @@ struct alignas(64) Barrier {
         return stop->set();
     }
 
-    void wait(bool caller) {
+    void wait(Patience& patience, bool caller) {
         const int all = __atomic_load_n(&size, __ATOMIC_RELAXED);  // threads that start late may still be storing it
         if (all == 1) return;
         const int now = __atomic_load_n(&phase, __ATOMIC_ACQUIRE);
@@ -58,20 +72,26 @@ struct alignas(64) Barrier {
             __atomic_store_n(&arrived, 0, __ATOMIC_RELAXED);
             __atomic_store_n(&phase, now + 1, __ATOMIC_SEQ_CST);
             if (__atomic_load_n(&sleepers, __ATOMIC_SEQ_CST)) wake();
-        } else if (!spin(now)) {
+        } else if (const int64_t came = clock_now(), limit = patience.spin(came); spin(now, came + limit)) {
+            patience.in_time();
+        } else {
+            patience.late(limit);
             __atomic_add_fetch(&sleepers, 1, __ATOMIC_SEQ_CST);
             while (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) == now && !stopped(caller)) sleep(now);
             __atomic_sub_fetch(&sleepers, 1, __ATOMIC_RELAXED);
         }
+        patience.left = clock_now();
     }
 
 private:
-    // Whether phase `now` ended meanwhile.
-    bool spin(int now) const {
-        for (int spins = 0; spins < SPINS; ++spins) {
-            if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) != now) return true;
-            pause();
-        }
+    // Whether phase `now` ended before this time.
+    bool spin(int now, int64_t until) const {
+        do {
+            for (int k = 0; k < PAUSES; ++k) {
+                if (__atomic_load_n(&phase, __ATOMIC_ACQUIRE) != now) return true;
+                pause();
+            }
+        } while (clock_now() < until && !stopped(false));
         return false;
     }
 
