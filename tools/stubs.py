@@ -15,7 +15,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-import migraphx.onnx  # noqa: F401  # declares the operators of models
+import migraphx.onnx.deferred  # noqa: F401  # declares the operators of models
 from migraphx.ir import builder
 from migraphx.ir.builder import COMPOSITES
 from migraphx.ir.operation import OPERATIONS, Operation
