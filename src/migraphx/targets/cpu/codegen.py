@@ -153,16 +153,14 @@ def sizes_in(table: np.ndarray) -> list[int]:
 
 
 def table_text(table: np.ndarray, layout: Layout) -> list[str]:
-    """A table in lines for people: the buffers' bytes, then each step with its numbers and its views."""
+    """A table in lines for people: the buffers' bytes, then each step with its numbers, its work and its views."""
     sizes, names = sizes_in(table), layout.names()
     lines = ["bytes: " + ", ".join(f"{name} {size}" for name, size in zip(names, sizes, strict=True))]
-    start = HEAD + len(sizes)
-    steps = table[start : start + STEP * steps_in(table)].reshape(-1, STEP).tolist()
-    for n, (kernel, numbers, places, count) in enumerate(steps):
+    for n, (kernel, numbers, places, count, work) in enumerate(steps_words(table).tolist()):
         found = table[places : places + PLACE * count].reshape(-1, PLACE).tolist()
         values = table[numbers : found[0][2] if found else places].tolist()  # moves or places follow the numbers
         what = f"k{kernel}" if kernel != NO_KERNEL else ("if", "jump", "loop", "again", "number")[values[0]]
-        lines.append(f"step {n}: {what} ({', '.join(map(str, values))})")
+        lines.append(f"step {n}: {what} ({', '.join(map(str, values))}), {work} ns")
         lines += [f"    p{k}: {_place_text(table, names, place)}" for k, place in enumerate(found)]
     return lines
 

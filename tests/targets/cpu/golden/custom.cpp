@@ -22,6 +22,6 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }  // namespace mgx
 
 // bytes: arena 0, status 64, input 0 96, output 0 96
-// step 0: k0 (3, 8, 3, 8, 24)
+// step 0: k0 (3, 8, 3, 8, 24), 1409 ns
 //     p0: input 0
 //     p1: output 0

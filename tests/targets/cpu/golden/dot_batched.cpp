@@ -33,7 +33,7 @@ int64_t k0_scratch(const int64_t* a) { return dot_scratch(BatchedDot{a[0], a[1],
 }  // namespace mgx
 
 // bytes: arena 0, status 64, input 0 6336, input 1 4032, input 2 1848, output 0 1848
-// step 0: k0 (7, 11, 24, 1, 1, 1, 6, 0, 0, 0, 168, 24, 1, 0, 0, 0, 264, 1, 24, 11, 11)
+// step 0: k0 (7, 11, 24, 1, 1, 1, 6, 0, 0, 0, 168, 24, 1, 0, 0, 0, 264, 1, 24, 11, 11), 1129 ns
 //     p0: input 1
 //     p1: input 0
 //     p2: input 2

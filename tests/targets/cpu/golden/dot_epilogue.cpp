@@ -34,7 +34,7 @@ int64_t k0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
 }  // namespace mgx
 
 // bytes: arena 0, status 64, input 0 1120, output 0 672, weight 0 96, weight 1 5120
-// step 0: k0 (7, 24, 40, 40, 1, 24)
+// step 0: k0 (7, 24, 40, 40, 1, 24), 688 ns
 //     p0: input 0
 //     p1: weight 1
 //     p2: weight 0

@@ -52,11 +52,11 @@ int64_t k1_scratch(const int64_t* a) { return dot_scratch(BatchedDot{a[0], a[1],
 }  // namespace mgx
 
 // bytes: arena 0, status 64, input 0 168, input 1 45, input 2 63, output 0 1120, output 1 140, weight 0 4352
-// step 0: k0 (7, 40, 6, 6, 40)
+// step 0: k0 (7, 40, 6, 6, 40), 619 ns
 //     p0: input 0
 //     p1: weight 0
 //     p2: output 0
-// step 1: k1 (5, 7, 9, 1, 1, 1, 1, 0, 0, 0, 0, 9, 1, 0, 0, 0, 0, 7, 1, 7)
+// step 1: k1 (5, 7, 9, 1, 1, 1, 1, 0, 0, 0, 0, 9, 1, 0, 0, 0, 0, 7, 1, 7), 218 ns
 //     p0: input 1
 //     p1: input 2
 //     p2: output 1

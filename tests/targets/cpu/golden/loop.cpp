@@ -106,39 +106,39 @@ void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }  // namespace mgx
 
 // bytes: arena 576, status 64, input 0 288, input 1 48, output 0 48, output 1 288, output 2 288, weight 0 1
-// step 0: k0 (72, 1)
+// step 0: k0 (72, 1), 214 ns
 //     p0: arena + 48
-// step 1: k0 (72, 1)
+// step 1: k0 (72, 1), 214 ns
 //     p0: output 2
-// step 2: k1 (1, 0, 0)
+// step 2: k1 (1, 0, 0), 200 ns
 //     p0: weight 0
 //     p1: arena + 512
-// step 3: k2 (12, 1, 1)
+// step 3: k2 (12, 1, 1), 204 ns
 //     p0: input 1
 //     p1: arena
-// step 4: loop (2, 0, 11, 6, 0, 1)
+// step 4: loop (2, 0, 11, 6, 0, 1), 0 ns
 //     p0: arena + 512 + (trip 0 & 1) * 1
-// step 5: number (4, 0, -1)
+// step 5: number (4, 0, -1), 0 ns
 //     p0: arena + 384
-// step 6: k3 (12, 1, 1, 1)
+// step 6: k3 (12, 1, 1, 1), 209 ns
 //     p0: arena + trip 0 * 48
 //     p1: input 0 + 240 + trip 0 * -48
 //     p2: arena + 48 + trip 0 * 48
-// step 7: k4 (1, 0, 0)
+// step 7: k4 (1, 0, 0), 200 ns
 //     p0: arena + 384
 //     p1: arena + 448
-// step 8: k5 (1, 0, 0)
+// step 8: k5 (1, 0, 0), 200 ns
 //     p0: arena + 448
 //     p1: arena + 512 + ((trip 0 + 1) & 1) * 1
-// step 9: k6 (12, 1, 0, 1)
+// step 9: k6 (12, 1, 0, 1), 206 ns
 //     p0: arena + 48 + trip 0 * 48
 //     p1: arena + 448
 //     p2: output 2 + 240 + trip 0 * -48
-// step 10: again (3, 0, 5, 6, 0, 1)
+// step 10: again (3, 0, 5, 6, 0, 1), 0 ns
 //     p0: arena + 512 + (trip 0 & 1) * 1
-// step 11: k2 (12, 1, 1)
+// step 11: k2 (12, 1, 1), 204 ns
 //     p0: arena + trip 0 * 48
 //     p1: output 0
-// step 12: k2 (72, 1, 1)
+// step 12: k2 (72, 1, 1), 228 ns
 //     p0: arena + 48
 //     p1: output 1

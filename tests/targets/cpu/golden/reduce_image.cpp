@@ -62,12 +62,12 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }  // namespace mgx
 
 // bytes: arena 8192, status 64, input 0 262144, input 1 180, output 0 256, output 1 20
-// step 0: k0 (32, 64, 2048, 1, 64, 1, 32, 64, 0)
+// step 0: k0 (32, 64, 2048, 1, 64, 1, 32, 64, 0), 13716 ns
 //     p0: input 0
 //     p1: arena
-// step 1: k1 (64, 1, 1, 32, 64, 0)
+// step 1: k1 (64, 1, 1, 32, 64, 0), 7176 ns
 //     p0: arena
 //     p1: output 0
-// step 2: k2 (5, 9, 1, 9, 1, 0)
+// step 2: k2 (5, 9, 1, 9, 1, 0), 214 ns
 //     p0: input 1
 //     p1: output 1
