@@ -184,7 +184,8 @@ GROUPED = [
     Case("GroupQueryAttention", [f(2, 1, 64), f(2, 0, 32), f(2, 0, 32), f(2, 2, 7, 16), f(2, 2, 7, 16),
                                  np.array([6, 3], np.int32), np.array(7, np.int32), *angles(16, 8)], (0,), (6,),
          {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}),
-    *(replace(gqa(1, 8, [6, 3], 7, local_window_size=4, softcap=2.0, qk_output=o), outputs=(0, 1, 2, 3), floats=True)
+    # of equal lengths: behind an item's own, ONNX Runtime leaves its fourth output as memory was
+    *(replace(gqa(1, 8, [6, 6], 7, local_window_size=4, softcap=2.0, qk_output=o), outputs=(0, 1, 2, 3), floats=True)
       for o in (1, 2)),
 ]
 
