@@ -236,11 +236,11 @@ def norm(g: Graph, x: Instruction) -> Any:
         return getattr(g.b, f"{kind}_norm")(x, *weights, axes=(-1,), epsilon=0.1)
     need(x.shape.ndim >= 2)
     c = x.shape.lens[1]
-    weights = [g.weight(type, c) for _ in range(2)]
+    scale, bias = (g.weight(type, c) for _ in range(2))
     if kind == "group":
         groups = g.pick([k for k in range(1, c + 1) if c % k == 0] or [1])
-        return g.b.group_norm(x, *weights, num_groups=groups, epsilon=0.1)
-    return g.b.batchnorm(x, *weights, g.weight(type, c), g.b.abs(g.weight(type, c)), epsilon=0.1)
+        return g.b.group_norm(x, scale, bias, num_groups=groups, epsilon=0.1)
+    return g.b.batchnorm(x, scale, bias, g.weight(type, c), g.b.abs(g.weight(type, c)), epsilon=0.1)
 
 
 # ---- contractions and windows ----
