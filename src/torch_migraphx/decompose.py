@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cache
 from operator import getitem
@@ -11,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._decomp import core_aten_decompositions
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
@@ -18,19 +18,27 @@ from torch.fx.node import map_arg
 from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.fx2mgx import described, refusal
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+from torch_migraphx.log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 aten = torch.ops.aten
-KEPT = (aten.native_dropout.default,)
-"""Has no converter, and stays whole all the same: it draws its numbers as eager does."""
 GETITEM = (getitem, acc_ops.getitem)
 """Take one of several results."""
 
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """torch's core ATen table without what has a converter, which stays whole."""
-    return {op: fn for op, fn in core_aten_decompositions().items() if op not in CONVERTERS and op not in KEPT}
+    """torch's core ATen table without what stays whole: operators with a converter, and those that draw random numbers.
+
+    The parts of the latter would draw others than eager does.
+    """
+    table = core_aten_decompositions()
+    return {op: fn for op, fn in table.items() if op not in CONVERTERS and not draws(op)}
+
+
+def draws(op: Any) -> bool:
+    """Whether an operator draws random numbers."""
+    return isinstance(op, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
 
 
 def decompose(gm: fx.GraphModule) -> None:
@@ -63,9 +71,11 @@ def _traced(n: fx.Node) -> fx.GraphModule | None:
             return getattr(args[0], str(n.target))(*args[1:], **kwargs)
         return n.target(*args, **kwargs)  # type: ignore[operator]
 
-    try:
-        with torch.no_grad():
-            return make_fx(functionalize(call), decompositions())(*(i.meta["val"] for i in inputs))
+    values = [i.meta["val"] for i in inputs]
+    fake = next((x.fake_mode for x in values if isinstance(x, FakeTensor)), None)
+    try:  # on fake tensors only: what has no tensor among its inputs would run, and draw random numbers
+        with torch.no_grad(), fake or FakeTensorMode(allow_non_fake_inputs=True):
+            return make_fx(functionalize(call), decompositions())(*values)
     except Exception as error:  # whatever torch raises where it has no fake form: the node stays, and is logged
         logger.debug("%s is not taken apart: %s", described(n), error)
         return None

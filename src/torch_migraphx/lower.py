@@ -24,16 +24,22 @@ import migraphx
 from torch_migraphx.decompose import GETITEM, decompose
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
-from torch_migraphx.fx.fx2mgx import MGXInterpreter, described, origin_of
+from torch_migraphx.fx.fx2mgx import MGXInterpreter, described, origin_of, refusal
 from torch_migraphx.fx.mgx_module import MGXModule
+from torch_migraphx.log import get_logger
 from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.partition import Piece, partition, piece_text
+from torch_migraphx.random_state import same_random_state
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 TARGET_REFUSES = (ValueError, NotImplementedError)
 """What a target raises for instructions that it has no kernel for."""
 CONVERSION_REFUSES = (NotImplementedError, ValueError, IndexError)
 """What converters and shape rules raise on purpose; anything else is a bug, which the log shows."""
+
+
+class FallbackError(UnsupportedError):
+    """With `fallback="error"`: what would run in torch, and why, one line for each."""
 
 
 class Unknown:
@@ -81,6 +87,8 @@ class Survey(MGXInterpreter):
             unknown = [value for i in n.all_input_nodes if isinstance(value := self.env[i], Unknown)]
             if unknown:
                 raise UnsupportedError(unknown[0].why)
+            if n.op != "call_function":
+                raise UnsupportedError(refusal(n))
             if why := first_not_held(n.meta.get("val")):
                 raise UnsupportedError(f"what it gives {why}")
             return super().run_node(n)
@@ -151,17 +159,20 @@ def no_collection() -> Iterator[None]:
 
 
 @no_collection()
+@same_random_state()
 def lower(
     gm: fx.GraphModule, inputs: Sequence[Any], options: Options, constants: Collection[int] = ()
 ) -> fx.GraphModule:
     """A module that computes what `gm` does; `gm` itself is not changed.
 
     `inputs` are samples (real or fake tensors, numbers) for the placeholders. Those at the places `constants` are
-    compiled in: the module still takes them, and does not read them.
+    compiled in: the module still takes them, and does not read them. FallbackError where something would have to run
+    in torch and the options say that this is an error.
     """
     gm = copied(gm)
     gm.graph.eliminate_dead_code()
     with_values(gm, inputs)
+    _take_outputs_apart(gm.graph)
     decompose(gm)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
@@ -183,18 +194,51 @@ def _in_pieces(
     while True:
         _keep_with_producer(gm.graph, survey.refused)
         pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
-        if not any(p.engine for p in pieces):
-            _log(pieces, survey.refused)
-            gm.recompile()
-            return gm
+        result = gm
         try:
-            result = _cut(gm, pieces, options, fixed)
+            if any(p.engine for p in pieces):
+                result = _cut(gm, pieces, options, fixed)
+            else:
+                gm.recompile()
         except PieceRefused as refusal:
             nodes = pieces[refusal.piece].nodes
             survey.refused.update(survey.blamed(nodes, options.target, refusal.error))
             continue
-        _log(pieces, survey.refused)
+        if options.fallback == "error":
+            raise FallbackError(_listed(gm.graph, survey.refused))
+        _log(_name(gm), pieces, survey.refused)
         return result
+
+
+def _listed(graph: fx.Graph, refused: Mapping[fx.Node, str]) -> str:
+    """Everything that would run in torch, with the reasons; what only has to stay with it is left out."""
+    of = sum(n.op.startswith("call_") for n in graph.nodes)
+    lines = [f"  {described(n)}: {refused[n]}" for n in graph.nodes if refused.get(n)]
+    return f"{len(lines)} of {of} nodes would run in torch, and fallback='error' forbids it:\n" + "\n".join(lines)
+
+
+def _name(gm: fx.GraphModule) -> str:
+    """What a log line calls the model: its class, where the tracer knows it."""
+    name = type(gm).__name__
+    return "a compiled graph" if name == "GraphModule" else name
+
+
+def _take_outputs_apart(graph: fx.Graph) -> None:
+    """Where a node of several values is returned as it is, return the values one by one."""
+    output = graph.output_node()
+
+    def parts(n: fx.Node, value: Any) -> Any:
+        if not isinstance(value, tuple | list):
+            return n
+        made = []
+        for k, v in enumerate(value):
+            one = graph.call_function(getitem, (n, k))
+            one.meta = {**{key: n.meta[key] for key in ("stack_trace",) if key in n.meta}, "val": v}
+            made.append(parts(one, v))
+        return tuple(made)
+
+    with graph.inserting_before(output):
+        output.args = map_arg(output.args, lambda n: parts(n, n.meta.get("val")))
 
 
 def _keep_with_producer(graph: fx.Graph, refused: dict[fx.Node, str]) -> None:
@@ -274,7 +318,9 @@ def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModu
         single = len(survey.engine_outputs) == 1
         for k, n in enumerate(survey.engine_outputs):
             new[n] = call if single else graph.call_function(getitem, (call, k))
-    logger.info("all %d nodes run in the engine", sum(n.op.startswith("call_") for n in gm.graph.nodes))
+    count = sum(n.op.startswith("call_") for n in gm.graph.nodes)
+    if count:
+        logger.info("all %d nodes of %s run in the engine", count, _name(gm))
     graph.output(map_arg(survey.result, lambda n: new[n] if n in new else survey.env[n]))
     graph._codegen = copy.deepcopy(gm.graph._codegen)
     return fx.GraphModule(root, graph, class_name=type(gm).__name__)
@@ -295,14 +341,14 @@ def write_number(n: fx.Node, value: int | float) -> None:
         user.args, user.kwargs = map_arg((user.args, user.kwargs), lambda a: value if a is n else a)
 
 
-def _log(pieces: Sequence[Piece], refused: Mapping[fx.Node, str]) -> None:
+def _log(name: str, pieces: Sequence[Piece], refused: Mapping[fx.Node, str]) -> None:
     for k, piece in enumerate(pieces):
         place = "the engine" if piece.engine else "torch"
         text = piece_text(piece, lambda n: refused.get(n, ""), origin_of)
         if not piece.engine and not any(n in refused for n in piece.nodes):
             text += ": too little for a piece of its own in the engine"
         level = logging.INFO if piece.engine else logging.WARNING
-        logger.log(level, "piece %d of %d runs in %s: %s", k + 1, len(pieces), place, text)
+        logger.log(level, "piece %d of %d of %s runs in %s: %s", k + 1, len(pieces), name, place, text)
 
 
 def _cut(

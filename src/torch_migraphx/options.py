@@ -6,13 +6,17 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
 
+import migraphx
+
 PRECISIONS = {"fp32": None, "fp16": "quantize_fp16", "bf16": "quantize_bf16"}
 """The values of `lower_precision`, and the function of migraphx that does it."""
+FALLBACKS = ("torch", "error")
+"""The values of `fallback`."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a graph becomes a module."""
+    """How a graph becomes a module. ValueError where an option has no such value, or the target is unknown."""
 
     target: str = field(default="cpu", metadata={"help": "the engine's target: cpu, or ref (slow, the meaning)"})
     lower_precision: str = field(
@@ -40,8 +44,15 @@ class Options:
         },
     )
     verbose_log: bool = field(default=False, metadata={"help": "log every node with what it became"})
+    fallback: str = field(
+        default="torch",
+        metadata={"help": "what the engine can't take runs in torch; with error, FallbackError lists it instead"},
+    )
 
     def __post_init__(self) -> None:
+        migraphx.get_target(self.target)  # an unknown one is an error before anything is lowered for it
+        if self.fallback not in FALLBACKS:
+            raise ValueError(f"fallback is {' or '.join(FALLBACKS)}; got {self.fallback!r}")
         if self.lower_precision not in PRECISIONS:
             raise ValueError(f"lower_precision is {', '.join(PRECISIONS)}; got {self.lower_precision!r}")
 

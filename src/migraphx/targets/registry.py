@@ -26,7 +26,7 @@ def get_target(name: str) -> Target:
     if name not in TARGETS:
         if name == "gpu":
             raise Unsupported(f"this build has no target gpu; it has {', '.join(TARGETS)}")
-        near = get_close_matches(str(name), TARGETS, 1)
+        near = get_close_matches(str(name).lower(), TARGETS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"unknown target {name!r}: this build has {', '.join(TARGETS)}{hint}")
     return TARGETS[name]()

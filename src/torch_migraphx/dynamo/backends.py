@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
@@ -12,7 +12,9 @@ import torch
 from functorch.compile import default_partition
 from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.callback import CallbackArgs, callback_handler, on_compile_end
 from torch._dynamo.exc import TorchDynamoException
+from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
@@ -21,14 +23,17 @@ import migraphx
 from torch_migraphx.decompose import decompositions
 from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
-from torch_migraphx.dynamo.strides import in_memory_order, turned_back, with_shared_memory, with_strides
+from torch_migraphx.dynamo.strides import in_memory_order, shared_memory, turned_back, with_strides
 from torch_migraphx.fx.border import not_held, opaque
 from torch_migraphx.fx.fx2mgx import described
 from torch_migraphx.fx.mgx_module import MGXModule
-from torch_migraphx.lower import lower
+from torch_migraphx.log import get_logger
+from torch_migraphx.lower import FallbackError, lower
 from torch_migraphx.options import Options
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
+KEPT_BY_DYNAMO = re.compile(r"\b(RNN|LSTM|GRU)\b|torch[./]jit")
+"""What Dynamo says of modules that it can't trace: recurrent ones and scripted ones."""
 
 
 def migraphx_backend(
@@ -40,7 +45,7 @@ def migraphx_backend(
     forward runs in the engine, the backward in torch.
     """
     chosen = _options(options, other)
-    if _untraceable(gm, example_inputs):
+    if _untraceable(gm, example_inputs, chosen):
         return gm.forward
     if needs_gradient(example_inputs):
         return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
@@ -56,7 +61,7 @@ def migraphx_aot_backend(
 ) -> Callable[..., Any]:
     """Compile a graph of Dynamo's through AOTAutograd, forward and backward."""
     chosen = _options(options, other)
-    if _untraceable(gm, example_inputs):
+    if _untraceable(gm, example_inputs, chosen):
         return gm.forward
     return _autograd(gm, example_inputs, chosen, backward_in_engine=True)
 
@@ -69,6 +74,7 @@ def migraphx_pretraced_backend(
 
 
 def _options(options: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Options:
+    _listen()
     if other:
         raise TypeError(f"the migraphx backends take options={{...}}, not {', '.join(map(repr, other))}")
     return Options.of(**(options or {}))
@@ -79,11 +85,11 @@ def needs_gradient(inputs: Sequence[Any]) -> bool:
     return torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in inputs)
 
 
-def _untraceable(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+def _untraceable(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> bool:
     """Whether an input is of a kind that torch cannot trace: the graph runs in torch, which the log says."""
     for n, x in zip(_placeholders(gm), inputs, strict=True):
         if isinstance(x, torch.Tensor) and (why := opaque(x)):
-            logger.warning("a graph runs in torch: %s %s", described(n), why)
+            _falls_back(options, f"a graph runs in torch: {described(n)} {why}")
             return True
     return False
 
@@ -118,22 +124,29 @@ def _runner(
     constants: set[int],
     normalized: Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule] = lambda gm, inputs: gm,
     patience: int = 3,
+    sharing: bool = False,
 ) -> Runner:
-    """Compiled now where the sizes are known and the weights are at hand, else at the first call."""
+    """Compiled now where the sizes are known and the weights are at hand, else at the first call.
+
+    With `sharing`, outputs of a graph of symbolic sizes share memory where the graph says so.
+    """
     symbolic = is_symbolic(gm)
     constants = {k for k in constants if isinstance(inputs[k], torch.Tensor) and not not_held(inputs[k])}
     made: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # for other sizes
 
     def build(args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
+        def of_numbers(known: fx.GraphModule) -> Callable[..., Any]:
+            graph, orders = in_memory_order(known)
+            lowered = lower(normalized(graph, args), args, options, fixed)
+            share_weights(lowered, made)
+            made.add(lowered)
+            return with_strides(known, turned_back(lowered.forward, orders))
+
         with _disable_current_modes(), torch.no_grad():
             if not symbolic:
                 return lower(gm, args, options, fixed).forward
             known = concrete(gm, args)
-            graph, orders = in_memory_order(known)
-            lowered = lower(normalized(graph, args), args, options, fixed)
-        share_weights(lowered, made)
-        made.add(lowered)
-        return with_strides(known, turned_back(lowered.forward, orders))
+            return with_shared_memory(known, of_numbers, options) if sharing else of_numbers(known)
 
     runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic, patience, options.frozen)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
@@ -161,7 +174,7 @@ def _autograd(
     gm: fx.GraphModule, inputs: Sequence[Any], options: Options, backward_in_engine: bool
 ) -> Callable[..., Any]:
     forward = partial(_forward, options=options)
-    backward = partial(_backward_in_engine, options=options) if backward_in_engine else _backward
+    backward = partial(_backward_in_engine if backward_in_engine else _backward, options=options)
     compile_ = aot_autograd(
         fw_compiler=forward,
         bw_compiler=backward,
@@ -171,11 +184,11 @@ def _autograd(
     )
     try:
         return compile_(gm, inputs)
-    except TorchDynamoException:  # by which Dynamo steers
+    except (TorchDynamoException, FallbackError):  # by the former Dynamo steers
         raise
     except Exception as error:  # AOTAutograd traces less than Dynamo, and raises whatever its parts do
         why = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
-        logger.warning("a graph runs in torch: AOTAutograd cannot trace it: %s", why)
+        _falls_back(options, f"a graph runs in torch: AOTAutograd cannot trace it: {why}")
         return gm.forward
 
 
@@ -187,8 +200,22 @@ def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Cal
 
 def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """A graph without gradients."""
-    runner = _runner(gm, inputs, options, _unwritten_weights(gm))
-    return make_boxed_func(with_shared_memory(gm, with_strides(gm, runner)))
+    def in_engine(whole: fx.GraphModule) -> Callable[..., Any]:
+        return with_strides(whole, _runner(whole, inputs, options, _unwritten_weights(gm), sharing=is_symbolic(gm)))
+
+    return make_boxed_func(in_engine(gm) if is_symbolic(gm) else with_shared_memory(gm, in_engine, options))
+
+
+def with_shared_memory(
+    gm: fx.GraphModule, compiled: Callable[[fx.GraphModule], Callable[..., Any]], options: Options
+) -> Callable[..., Any]:
+    """What `compiled` makes of `gm`, with outputs that share memory as those of `gm` do."""
+    shared = shared_memory(gm)
+    if shared is None:
+        _falls_back(options, "a graph runs in torch: its outputs share memory, which none of its values holds whole")
+        return gm.forward
+    whole, sharing = shared
+    return sharing(compiled(whole))
 
 
 def _unwritten_weights(gm: fx.GraphModule) -> set[int]:
@@ -205,11 +232,45 @@ def _backward_in_engine(gm: fx.GraphModule, inputs: Sequence[Any], options: Opti
     return make_boxed_func(with_strides(gm, _runner(gm, inputs, options, set())))
 
 
-def _backward(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-    _say_backward()
+def _backward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    what = (
+        "gradients are computed by torch: the backward of a graph compiled by 'migraphx' is not compiled "
+        "(torch.no_grad() asks for none, backend='migraphx_aot' compiles it)"
+    )
+    _falls_back(options, what, _say)
     return make_boxed_func(gm.forward)
 
 
+# ---- what does not run in the engine ----
+
+
+def _falls_back(options: Options, what: str, say: Callable[[str], None] = logger.warning) -> None:
+    """Log that something runs in torch; FallbackError where the options forbid it."""
+    if options.fallback == "error":
+        raise FallbackError(what)
+    say(what)
+
+
 @cache
-def _say_backward() -> None:
-    logger.warning("gradients are computed by torch: the backward of a graph compiled by 'migraphx' is not compiled")
+def _say(what: str) -> None:
+    """Log a warning, once."""
+    logger.warning(what)
+
+
+def _say_what_dynamo_keeps(_: CallbackArgs) -> None:
+    """Log the modules that Dynamo runs in eager torch, where no backend sees them: its counters name them."""
+    for reason in [*counters["unimplemented"], *counters["graph_break"]]:
+        if KEPT_BY_DYNAMO.search(reason):
+            context = re.search(r"Developer debug context: (.*)", reason)
+            module = context[1] if context else "a module"
+            more = ", unless torch._dynamo.config.allow_rnn is set" if "allow_rnn" in reason else ""
+            _say(f"torch.compile runs {module} and its surroundings in eager torch{more}: {reason.splitlines()[0]}")
+
+
+def _listen() -> None:
+    """Be told of every compilation of Dynamo's, those too that give no graph; its reset() forgets who listens."""
+    if _say_what_dynamo_keeps not in callback_handler.end_callbacks:
+        on_compile_end(_say_what_dynamo_keeps)
+
+
+_listen()  # this file is imported when torch.compile is first asked for one of its backends

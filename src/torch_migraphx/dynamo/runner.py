@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections import OrderedDict
@@ -14,8 +13,9 @@ from typing import Any
 import torch
 
 from torch_migraphx.dynamo.write_tracking import Watch, is_plain
+from torch_migraphx.log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Function = Callable[..., Any]
 Build = Callable[[Sequence[Any], frozenset[int]], Function]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,8 +14,6 @@ from torch_migraphx.fx.border import foreign
 from torch_migraphx.fx.converters.shape import dense_order
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.lower import copied
-
-logger = logging.getLogger(__name__)
 
 
 def with_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,33 +100,84 @@ def turned_back(function: Callable[..., Any], orders: list[list[int] | None]) ->
     return call
 
 
-def with_shared_memory(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, whose outputs share memory with one another where those of `gm` do: a write to one shows in all.
+@dataclass(frozen=True)
+class _View:
+    """An output as a view of another output, or of an input, by its place."""
 
-    One output of a group has to hold all of the memory; else the graph runs in torch, which the log says.
+    base: int
+    of_input: bool
+    size: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int  # from where the base begins
+
+    def of(self, args: Sequence[Any], results: Sequence[Any]) -> torch.Tensor:
+        base = args[self.base] if self.of_input else results[self.base]
+        return base.as_strided(self.size, self.strides, base.storage_offset() + self.offset)
+
+
+Sharing = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def shared_memory(gm: fx.GraphModule) -> tuple[fx.GraphModule, Sharing] | None:
+    """Outputs that share memory with one another or with an input, where those of `gm` do: a write shows in all.
+
+    A graph that gives each block of memory whole and once, and what makes a function that does so into one that gives
+    the outputs of `gm`, views of those blocks. None where no value of the graph holds such a block whole.
     """
-    nodes = gm.graph.output_node().args[0]
-    groups: dict[StorageWeakRef, list[tuple[int, torch.Tensor]]] = {}
-    for k, n in enumerate(nodes):  # type: ignore[arg-type]
-        value = n.meta.get("val") if isinstance(n, fx.Node) else None
-        if isinstance(value, torch.Tensor) and _known(value):
-            groups.setdefault(StorageWeakRef(value.untyped_storage()), []).append((k, value))
-    views: list[tuple[int, int, tuple[int, ...], tuple[int, ...], int]] = []
-    for group in (g for g in groups.values() if len(g) > 1):
-        full = [(k, v) for k, v in group if v.nbytes == v.untyped_storage().nbytes()]
-        whole = [k for k, v in full if dense_order(v.shape, v.stride()) is not None]
-        if not whole or len({v.dtype for _, v in group}) > 1:
-            logger.warning("a graph runs in torch: its outputs share memory, which none of them holds whole")
-            return gm.forward
-        others = [(k, v) for k, v in group if k != whole[0]]
-        views += [(k, whole[0], tuple(v.shape), v.stride(), int(v.storage_offset())) for k, v in others]
+    nodes = list(gm.graph.output_node().args[0])  # type: ignore[arg-type]
+    inputs = {n: k for k, n in enumerate(n for n in gm.graph.nodes if n.op == "placeholder")}
+    groups: dict[StorageWeakRef, list[int]] = {}
+    for k, n in enumerate(nodes):
+        value = _promised(n)
+        if value is not None and n not in inputs:
+            groups.setdefault(StorageWeakRef(value.untyped_storage()), []).append(k)
+    given, views = list(nodes), {}
+    for memory, group in groups.items():
+        base = _whole(gm.graph, memory, [nodes[k] for k in group])
+        if base is None and len(group) > 1:
+            return None
+        if base is None or (base not in inputs and len(group) == 1):
+            continue
+        start, place = base.meta["val"].storage_offset(), inputs.get(base, len(given))
+        if base not in inputs:
+            given.append(base)
+        for k in group:
+            value = nodes[k].meta["val"]
+            offset = int(value.storage_offset() - start)
+            views[k] = _View(place, base in inputs, tuple(value.shape), value.stride(), offset)
+            given[k] = None
     if not views:
-        return function
+        return gm, lambda function: function
 
-    def sharing(*args: Any) -> list[Any]:
-        results = list(function(*args))
-        for k, base, shape, stride, offset in views:
-            results[k] = results[base].as_strided(shape, stride, results[base].storage_offset() + offset)
-        return results
+    def sharing(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any) -> list[Any]:
+            results = list(function(*args))
+            return [views[k].of(args, results) if k in views else results[k] for k in range(len(nodes))]
 
-    return sharing
+        return call
+
+    whole = copied(gm)
+    new = dict(zip(gm.graph.nodes, whole.graph.nodes, strict=True))
+    whole.graph.output_node().args = (tuple(new[n] if isinstance(n, fx.Node) else n for n in given),)
+    whole.graph.eliminate_dead_code()
+    whole.recompile()
+    return whole, sharing
+
+
+def _promised(n: Any) -> torch.Tensor | None:
+    """The tensor of known strides that a node gives."""
+    value = n.meta.get("val") if isinstance(n, fx.Node) else None
+    return value if isinstance(value, torch.Tensor) and _known(value) else None
+
+
+def _whole(graph: fx.Graph, memory: StorageWeakRef, group: Sequence[fx.Node]) -> fx.Node | None:
+    """The first node that holds a block of memory whole, in the type of all of a group; None where there is none."""
+    dtypes = {n.meta["val"].dtype for n in group}
+    for n in graph.nodes:
+        value = _promised(n)
+        if value is None or StorageWeakRef(value.untyped_storage()) != memory or {value.dtype} != dtypes:
+            continue
+        full = value.nbytes == value.untyped_storage().nbytes()
+        if n.op == "placeholder" or (full and dense_order(value.shape, value.stride()) is not None):
+            return n
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import operator
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +18,9 @@ from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
+from torch_migraphx.log import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 WORDS = {"placeholder": ["@param"], "get_attr": ["@literal"]}
 CREATE = (acc_ops.full, acc_ops.arange)
@@ -70,6 +70,8 @@ def refusal(node: fx.Node) -> str:
         return ""
     if node.op == "call_function" and (node.target in CONVERTERS or is_python(node.target)):
         return ""
+    if node.op == "call_module" and not node.meta.get("acc_unmapped"):
+        return f"module {node.target} stays whole (a leaf module, a scripted one, or hooks)"
     return node.meta.get("acc_unmapped") or f"{target_name(node.target)} has no converter"
 
 
@@ -188,17 +190,22 @@ class MGXInterpreter(fx.Interpreter):
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         nodes = [n for n in tree_leaves(self.node.args[0]) if n is not None]
-        strange = [n for n in nodes if not isinstance(n, fx.Node) or not isinstance(self.env[n], Value)]
-        if strange:
-            raise UnsupportedError(f"the graph returns {strange[0]!r}, which is no tensor of the engine")
+        for n in nodes:
+            values = tree_leaves(self.env[n]) if isinstance(n, fx.Node) else []
+            if not values or not all(isinstance(v, Value) for v in values):
+                raise UnsupportedError(f"the graph returns {n!r}, which is no tensor of the engine")
         self.give(nodes)
         return args[0]
 
     def give(self, nodes: Iterable[fx.Node]) -> None:
-        """End the program, which returns these nodes' values."""
-        nodes = list(nodes)
-        self._output_names = [n.name for n in nodes]
-        self.main.add_return([self.env[n] for n in nodes])
+        """End the program, which returns these nodes' values; a node of several gives `name_0`, `name_1`, ..."""
+        values: list[Value] = []
+        for n in nodes:
+            own = tree_leaves(self.env[n])
+            one = isinstance(self.env[n], Value)
+            self._output_names += [n.name] if one else [f"{n.name}_{k}" for k in range(len(own))]
+            values += own
+        self.main.add_return(values)
 
 
 def is_number(x: Any) -> bool:

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Collection, Iterator, Sequence
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from operator import getitem
 from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.export import ExportedProgram
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils._pytree import keystr, tree_flatten_with_path, tree_leaves
+from torch.utils._pytree import (
+    keystr,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+)
 
 from torch_migraphx.fx.border import DEVICES, foreign, opaque
+from torch_migraphx.fx.lowered import TENSOR, Inputs, LoweredModule, Outputs
 from torch_migraphx.fx.tools.accuracy import AccuracyError, difference, limit
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
+from torch_migraphx.fx.tracer.structure import Structure, known, plain
+from torch_migraphx.log import get_logger
 from torch_migraphx.lower import lower
 from torch_migraphx.options import Options
+from torch_migraphx.random_state import same_random_state
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def lower_to_mgx(
-    module: nn.Module,
-    input: Sequence[Any],
+    module: nn.Module | Callable[..., Any] | ExportedProgram,
+    input: Any = None,
     *,
+    kwargs: Mapping[str, Any] | None = None,
     lower_precision: str = "fp32",
     min_acc_module_size: int = 10,
     use_aten: bool = False,
@@ -37,15 +52,21 @@ def lower_to_mgx(
     leaf_modules: Collection[type[nn.Module]] = (),
     target: str = "cpu",
     exhaustive_tune: bool = False,
-) -> fx.GraphModule:
-    """Compile `module` in inference form for inputs of the shapes and types of the samples `input`.
+    fallback: str = "torch",
+) -> LoweredModule:
+    """Compile `module` in inference form for inputs of the shapes and types of the samples.
 
-    The module is neither changed nor moved; one in training mode is compiled as its `eval()` would run. Later changes
-    of its weights are not seen. Unless suppressed, the result is compared with eager on the samples: AccuracyError
-    names the output and its error. `use_aten` traces by torch.export instead of symbolically; a model that the
-    symbolic tracer can't follow takes that road as well, and the log says why.
+    `module` is a module, a function of tensors, or what torch.export gave; `input` is the list of its positional
+    arguments (anything else is the only one), `kwargs` are those by keyword; both may hold lists and dicts of tensors.
+    An exported program brings its own samples. What is called must be nested as the samples are; numbers among them are
+    compiled in. The answer is nested as eager's.
+
+    The module is neither changed nor moved; one in training mode is compiled as its `eval()` would run, modules that a
+    function calls as they are. Later changes of weights are not seen. Unless suppressed, the result is compared with
+    eager on the samples: AccuracyError names the output and its error. `use_aten` traces by torch.export instead of
+    symbolically; a model that the symbolic tracer can't follow takes that road as well, and the log says why. With
+    `fallback="error"` FallbackError lists what would run in torch. How a result is saved: see LoweredModule.
     """
-    inputs = list(input) if isinstance(input, tuple | list) else [input]
     options = Options.of(
         lower_precision=str(getattr(lower_precision, "value", lower_precision)).lower(),
         min_acc_module_size=min_acc_module_size,
@@ -53,19 +74,85 @@ def lower_to_mgx(
         save_subgraph_programs=save_subgraph_programs,
         target=target,
         exhaustive_tune=exhaustive_tune,
+        fallback=fallback,
     )
-    refuse_other_devices(module, inputs)
-    traced = _trace(module, inputs, use_aten, tracer_base_cls, leaf_modules)
-    lowered = lower(traced, inputs, options)
-    lowered = with_output_class(lowered, traced.meta.get("output_class"))
-    if not suppress_accuracy_check:
-        check_accuracy(module, lowered, inputs, options)
+    call = Call.of(module, input, kwargs)
+    refuse_other_devices(call)
+    with same_random_state():
+        traced = _trace(call, use_aten, tracer_base_cls, leaf_modules)
+        lowered = finished(lower(traced, call.leaves, options), call, traced.meta["structure"])
+        if not suppress_accuracy_check:
+            check_accuracy(call, lowered, options)
     return lowered.eval()
 
 
-def refuse_other_devices(module: nn.Module, inputs: Sequence[Any]) -> None:
+@dataclass(frozen=True)
+class Call:
+    """A model and the samples of one call of it."""
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    exported: ExportedProgram | None = None
+
+    @classmethod
+    def of(cls, module: Any, input: Any, kwargs: Mapping[str, Any] | None) -> Call:
+        args = () if input is None else tuple(input) if isinstance(input, tuple | list) else (input,)
+        given = dict(kwargs or {})
+        if isinstance(module, ExportedProgram):
+            if input is None and not given and module.example_inputs is not None:
+                args, given = module.example_inputs
+            return cls(module.module(), tuple(args), dict(given), module)
+        if not isinstance(module, nn.Module):
+            module = _module_of(module)
+        return cls(module, args, _in_order(module.forward, given))
+
+    @property
+    def leaves(self) -> list[Any]:
+        return tree_leaves((self.args, self.kwargs))
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        return [x for x in self.leaves if isinstance(x, torch.Tensor)]
+
+    @property
+    def weights(self) -> list[torch.Tensor]:
+        return [*self.module.parameters(), *self.module.buffers()]
+
+    def eager(self) -> nn.Module:
+        """The module in inference form; an exported program is what it was exported as."""
+        return self.module if self.exported is not None else inference_copy(self.module)
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The arguments by the names of the parameters, in order."""
+        positional = acc_tracer.input_names(self.module.forward, None, len(self.args), self.kwargs)
+        return dict(zip(positional, self.args, strict=True)) | self.kwargs
+
+
+def _module_of(function: Callable[..., Any]) -> nn.Module:
+    """A module whose forward is a function."""
+    if not callable(function):
+        raise TypeError(f"a model is a module, a function or an ExportedProgram; got a {type(function).__name__}")
+    name = getattr(function, "__name__", "")
+    module = type(name if name.isidentifier() else "Function", (nn.Module,), {})()
+    try:
+        inspect.signature(function)
+        module.forward = function
+    except ValueError:  # torch's own functions have none
+        module.forward = lambda *args, **kwargs: function(*args, **kwargs)
+    return module.eval()
+
+
+def _in_order(forward: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments in the order of the signature."""
+    first = [name for name in inspect.signature(forward).parameters if name in kwargs]
+    return {name: kwargs[name] for name in (*first, *(n for n in kwargs if n not in first))}
+
+
+def refuse_other_devices(call: Call) -> None:
     """Raise where none of the weights, or none of the inputs, is where the engine can read it."""
-    for tensors in (tensors_of(module, ()), tensors_of(None, inputs)):
+    for tensors in (call.weights, call.tensors):
         elsewhere = {t.device.type for t in tensors}
         if not elsewhere or elsewhere & DEVICES:
             continue
@@ -75,68 +162,96 @@ def refuse_other_devices(module: nn.Module, inputs: Sequence[Any]) -> None:
         )
 
 
-def tensors_of(module: nn.Module | None, inputs: Sequence[Any]) -> list[torch.Tensor]:
-    """The weights of `module`, and the tensors of `inputs`."""
-    weights = [] if module is None else [*module.parameters(), *module.buffers()]
-    return [*weights, *(x for x in tree_leaves(inputs) if isinstance(x, torch.Tensor))]
-
-
 def _trace(
-    module: nn.Module,
-    inputs: Sequence[Any],
+    call: Call,
     use_aten: bool,
     tracer_base_cls: type[fx.Tracer],
     leaf_modules: Collection[type[nn.Module]],
 ) -> fx.GraphModule:
-    why = next(filter(None, map(opaque, tensors_of(module, inputs))), "")
+    """A graph of the samples' leaves."""
+    why = next(filter(None, map(opaque, [*call.weights, *call.tensors])), "")
     if why:
-        return _in_torch(module, inputs, f"an input or a weight {why}")
+        return _in_torch(call, f"an input or a weight {why}")
+    if call.exported is not None:
+        return _trace_exported(call.exported, call)
     if not use_aten:
         try:
-            return acc_tracer.trace(module, inputs, tracer_base_cls=tracer_base_cls, leaf_modules=leaf_modules)
+            return acc_tracer.trace(
+                call.module,
+                call.args,
+                sample_kwargs=call.kwargs,
+                tracer_base_cls=tracer_base_cls,
+                leaf_modules=leaf_modules,
+            )
         except acc_tracer.AccTraceError as error:
             logger.warning("%s; tracing by torch.export instead", str(error).replace("\n", " "))
     try:
-        return aten_tracer.trace(module, inputs)
+        return aten_tracer.trace(call.module, call.args, call.kwargs)
     except aten_tracer.AtenTraceError as error:
         # control flow on data is for torch.compile, which compiles what lies between
         if error.__cause__ is None or isinstance(error.__cause__, GuardOnDataDependentSymNode):
             raise
-        return _in_torch(module, inputs, str(error))
+        return _in_torch(call, str(error))
 
 
-def _in_torch(module: nn.Module, inputs: Sequence[Any], why: str) -> fx.GraphModule:
-    """A graph of one call of all of `module`: of what torch cannot trace, nothing can be compiled."""
+def _in_torch(call: Call, why: str) -> fx.GraphModule:
+    """A graph of one call of all of the module: of what torch cannot trace, nothing can be compiled."""
     graph = fx.Graph()
-    call = graph.call_module("model", tuple(graph.placeholder(f"input_{k}") for k in range(len(inputs))))
-    call.meta = {"val": None, "acc_unmapped": " ".join(why.split())}
-    graph.output(call)
+    leaves = [graph.placeholder(f"input_{k}") for k in range(len(call.leaves))]
+    args, kwargs = tree_unflatten(leaves, tree_structure((call.args, call.kwargs)))
+    node = graph.call_module("model", args, kwargs)
+    node.meta = {"val": None, "acc_unmapped": " ".join(why.split())}
+    graph.output(node)
     root = nn.Module()
-    root.add_module("model", inference_copy(module))
-    return fx.GraphModule(root, graph, class_name=type(module).__name__)
-
-
-def with_output_class(gm: fx.GraphModule, output_class: type | None) -> fx.GraphModule:
-    """Return the model's own class where it is one derived from dict (transformers' ModelOutput)."""
-    if output_class is None or output_class is dict or not issubclass(output_class, dict):
-        return gm
-    output = gm.graph.output_node()
-    if isinstance(output.args[0], dict):
-        with gm.graph.inserting_before(output):
-            made = gm.graph.call_function(output_class, (), output.args[0])
-        output.args = (made,)
-        gm.recompile()
+    root.add_module("model", call.eager())
+    gm = fx.GraphModule(root, graph, class_name=type(call.module).__name__)
+    gm.meta["structure"] = Structure.of(node)
     return gm
 
 
-def check_accuracy(module: nn.Module, lowered: nn.Module, inputs: Sequence[Any], options: Options) -> None:
-    """AccuracyError where `lowered` and the eager model in inference form differ too much on `inputs`."""
+def _trace_exported(exported: ExportedProgram, call: Call) -> fx.GraphModule:
+    """Sizes that are symbols in an exported program become those of the samples."""
+    if exported.range_constraints:
+        return aten_tracer.trace(call.module, call.args, call.kwargs)
+    return aten_tracer.unlifted(exported, "ExportedProgram")
+
+
+def finished(gm: fx.GraphModule, call: Call, structure: Structure) -> LoweredModule:
+    """A module that is called as the model is, and answers as it does, of a graph of leaves."""
+    root = nn.Module()
+    for name, part in (*gm.named_children(), *gm.named_parameters(recurse=False), *gm.named_buffers(recurse=False)):
+        setattr(root, name, part)
+    graph = fx.Graph()
+    given = call.named
+    placeholders = {name: graph.placeholder(name) for name in given}
+    leaves: list[Any] = list(placeholders.values())
+    if not all(isinstance(x, torch.Tensor) for x in given.values()):
+        names = acc_tracer.leaf_names(tree_flatten_with_path(given)[0])
+        expected = [TENSOR if isinstance(x, torch.Tensor) else x for x in call.leaves]
+        root.add_module("inputs", Inputs(Structure.of((call.args, call.kwargs)), names, expected))
+        args, kwargs = tuple(leaves[: len(call.args)]), {name: placeholders[name] for name in call.kwargs}
+        taken = graph.call_module("inputs", (args, kwargs))
+        leaves = [graph.call_function(getitem, (taken, k)) for k in range(len(expected))]
+    old = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    values = dict(zip(old, leaves, strict=True))
+    result = graph.graph_copy(gm.graph, values)
+    if tree_structure(plain(result)) != structure.spec:
+        root.add_module("outputs", Outputs(structure))
+        result = graph.call_module("outputs", (tree_leaves(plain(result)),))
+    graph.output(result)
+    return LoweredModule(root, graph, class_name=type(gm).__name__)
+
+
+def check_accuracy(call: Call, lowered: nn.Module, options: Options) -> None:
+    """AccuracyError where `lowered` and the eager model in inference form differ too much on the samples."""
     with torch.no_grad():
-        with _state_kept(module):
-            want = inference_copy(module)(*_fresh(inputs))
-        with _state_kept(module):
-            got = lowered(*_fresh(inputs))
-    wanted, given = (tree_flatten_with_path(x)[0] for x in (want, got))
+        with same_random_state(), _state_kept(call.module):
+            args, kwargs = _fresh((call.args, call.kwargs))
+            want = call.eager()(*args, **kwargs)
+        with _state_kept(call.module):
+            args, kwargs = _fresh((call.args, call.kwargs))
+            got = lowered(*args, **kwargs)
+    wanted, given = (tree_flatten_with_path(known(x))[0] for x in (want, got))
     if len(wanted) != len(given):
         raise AccuracyError(f"eager gives {len(wanted)} outputs, the compiled module {len(given)}")
     failures = []
@@ -163,6 +278,6 @@ def _state_kept(module: nn.Module) -> Iterator[None]:
                 b.resize_(value.shape).copy_(value)
 
 
-def _fresh(inputs: Sequence[Any]) -> list[Any]:
+def _fresh(inputs: Any) -> Any:
     """Copies, in case the model writes to its inputs."""
-    return [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in inputs]
+    return tree_map(lambda x: x.detach().clone() if isinstance(x, torch.Tensor) else x, inputs)

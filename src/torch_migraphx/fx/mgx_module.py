@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from torch import nn
 import migraphx
 from torch_migraphx.fx.border import has_own_operators, not_held
 from torch_migraphx.fx.builder import DTYPES
+from torch_migraphx.log import get_logger
 
+logger = get_logger(__name__)
 OUTPUT = "main:#output_"
 
 
@@ -57,7 +59,31 @@ class Input:
         raise error(f"input {at} ({self.name!r}) must be {want}; got {got}")
 
 
-class MGXModule(nn.Module):
+class ForInference(nn.Module):
+    """A module that was compiled for inference, for one device and its types; says so where it is asked to change."""
+
+    _told = False
+
+    def train(self, mode: bool = True) -> Any:
+        """Stays in inference mode; says so, once, where another is asked for."""
+        if mode and not self._told:
+            self._told = True
+            logger.warning(
+                "train() has no effect on a compiled %s, which runs as in eval(): train the model it was lowered from, "
+                "or use torch.compile(model, backend='migraphx')",
+                type(self).__name__,
+            )
+        return super().train(False)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """`.to()`, `.half()` and the like: RuntimeError where they would change the type or device of a program."""
+        for module in self.modules():
+            if isinstance(module, MGXModule):
+                module.refuse_change(fn)
+        return super()._apply(fn, recurse)
+
+
+class MGXModule(ForInference):
     """Runs a program on tensors, without copying them. Compiled at construction; may be called from many threads.
 
     `input_names` gives the order of the inputs. Returns a tensor, or a tuple where the program has several outputs;
@@ -72,8 +98,9 @@ class MGXModule(nn.Module):
         target: str = "cpu",
         exhaustive_tune: bool = False,
     ) -> None:
-        """Without a program, an empty module whose state `load_state_dict` fills."""
+        """Without a program, an empty module whose state `load_state_dict` fills. ValueError for an unknown target."""
         super().__init__()
+        migraphx.get_target(target)
         self.program = program
         self.input_names, self.output_names = tuple(input_names), tuple(output_names)
         self.target, self.exhaustive_tune = target, exhaustive_tune
@@ -134,6 +161,21 @@ class MGXModule(nn.Module):
         torch.get_num_threads()  # brings what torch.set_num_threads said to this thread's OpenMP
         program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results])
         return results[0] if len(results) == 1 else tuple(results)
+
+    def refuse_change(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Raise where `fn`, by which a module's tensors are changed, gives them another type or device."""
+        if self.program is None:
+            return
+        types = {spec.dtype for spec in self._inputs} | {dtype for _, _, dtype in self._outputs}
+        for dtype in {t for t in types if t.is_floating_point} or {torch.float32}:
+            made = fn(torch.zeros(1, dtype=dtype))
+            if not made.is_cpu:
+                raise RuntimeError(f"a compiled program cannot move to {made.device.type}: it was compiled for the CPU")
+            if made.dtype != dtype:
+                raise RuntimeError(
+                    f"a program that was compiled for {dtype} cannot change to {made.dtype}: change the model, or say "
+                    "lower_precision='fp16' or 'bf16', and lower it again"
+                )
 
     def extra_repr(self) -> str:
         return f"inputs={list(self.input_names)}, target={self.target!r}"

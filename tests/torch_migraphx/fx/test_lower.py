@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import fx, nn
 
+import migraphx
 import torch_migraphx
 from tests.tolerances import assert_close
 from torch_migraphx import lower
@@ -17,6 +18,7 @@ from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.fx2mgx import UnsupportedNodes
 from torch_migraphx.fx.tools.accuracy import AccuracyError
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+from torch_migraphx.lower import FallbackError
 from torch_migraphx.options import Options
 
 
@@ -77,10 +79,10 @@ def test_few_pieces_and_a_line_for_each(use_aten, caplog):
     with caplog.at_level(logging.INFO):
         fast = lower_to_mgx(model, [x], target="ref", use_aten=use_aten)
     assert len(pieces(fast)) == 2 and not list(fast.parameters())
-    lines = [r for r in caplog.records if r.message.startswith("piece")]
+    lines = [r for r in caplog.records if r.message.startswith("OpenMGX: piece")]
     assert len(lines) == 3 and [r.levelno for r in lines].count(logging.WARNING) == 1
     (odd,) = [r.message for r in lines if "runs in torch" in r.message]
-    assert "svd" in odd and "test_lower.py" in odd and "no" in odd
+    assert "piece 2 of 3 of Odd" in odd and "svd" in odd and "test_lower.py" in odd and "no" in odd
     with torch.no_grad():
         got, want = fast(x), model(x)
     assert got[1] == want[1]
@@ -183,11 +185,51 @@ def test_options_and_devices():
     model, x = nn.Linear(4, 4), torch.randn(2, 4)
     with pytest.raises(ValueError, match="lower_precision"):
         lower_to_mgx(model, [x], lower_precision="fp12")
+    with pytest.raises(ValueError, match="fallback is torch or error"):
+        lower_to_mgx(model, [x], fallback="eager")
     with pytest.raises(NotImplementedError, match="meta"):
         lower_to_mgx(nn.Linear(4, 4, device="meta"), [x])
     with pytest.raises(TypeError, match="did you mean 'lower_precision'"):
         Options.of(lower_precison="fp16")
     assert torch_migraphx.Options().target == "cpu"
+
+
+@pytest.mark.parametrize("target", ["cppu", "CPU"])
+def test_an_unknown_target_is_an_error_at_once(target):
+    model, x = nn.Linear(4, 4), torch.randn(2, 4)
+    for call in (
+        lambda: lower_to_mgx(model, [x], target=target),
+        lambda: MGXModule(target=target),
+        lambda: migraphx.get_target(target),
+        lambda: torch_migraphx.Options(target=target),
+    ):
+        with pytest.raises(ValueError, match="did you mean 'cpu'"):
+            call()
+
+
+def test_what_would_run_in_torch_as_one_error():
+    class Both(nn.Module):
+        def forward(self, x):
+            return torch.linalg.svdvals(x @ x.T) + torch.linalg.eigvalsh(x).relu(), x.mode(0)
+
+    x = torch.randn(4, 4)
+    with pytest.raises(FallbackError, match="3 of 9 nodes would run in torch") as raised:
+        lower_to_mgx(Both(), [x], target="ref", fallback="error")
+    text = str(raised.value)
+    assert all(name in text for name in ("svdvals", "eigvalsh", "mode", "test_lower.py", "has no"))
+    assert "relu" not in text
+    assert lower_to_mgx(Net().eval(), [X], target="ref", fallback="error")(X).shape == (2, 5)
+
+
+def test_the_reason_is_the_real_one(caplog):
+    class Spectrum(nn.Module):
+        def forward(self, x):
+            return torch.view_as_real(torch.fft.fft(x) * 2)
+
+    with caplog.at_level(logging.WARNING):
+        lower_to_mgx(Spectrum(), [torch.randn(3, 4)], target="ref")
+    assert "torch.complex64, a type that the engine does not have" in caplog.text
+    assert "depends on data" not in caplog.text
 
 
 def test_unsupported_nodes_are_listed_before_conversion():
@@ -220,10 +262,10 @@ def test_verbose_log_has_a_line_for_each_node(caplog):
     with caplog.at_level(logging.INFO):
         lower_to_mgx(Net().eval(), [X], target="ref", verbose_log=True)
     lines = [r.message for r in caplog.records if " became " in r.message]
-    (conv,) = [m for m in lines if m.startswith("%conv2d")]
+    (conv,) = [m for m in lines if m.startswith("OpenMGX: %conv2d")]
     assert "acc_ops.conv2d" in conv and "test_lower.py" in conv and "became convolution" in conv
     assert conv.endswith("-> float_type, {2, 8, 6, 6}, {288, 36, 6, 1}")
-    assert any(m.startswith("%head_weight = constant head.weight") and "became @literal -> float" in m for m in lines)
+    assert any("%head_weight = constant head.weight" in m and "became @literal -> float" in m for m in lines)
     caplog.clear()
     lower_to_mgx(Net().eval(), [X], target="ref")
     assert not [r for r in caplog.records if " became " in r.message]

@@ -7,9 +7,9 @@ tensors, which cost no compute and no memory.
 from __future__ import annotations
 
 import inspect
-import logging
+import re
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,12 +21,23 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
 )
 from torch.fx.node import map_arg
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import (
+    KeyPath,
+    keystr,
+    tree_flatten_with_path,
+    tree_leaves,
+    tree_map,
+    tree_structure,
+    tree_unflatten,
+)
+
+from torch_migraphx.log import get_logger
 
 from ...border import fake_of
 from ..inference_copy import inference_copy
 from ..node_meta import set_value
 from ..origin import current_origin, error_origin
+from ..structure import Structure, known, plain
 
 # The operators register themselves when their module is imported.
 from . import acc_ops
@@ -34,18 +45,16 @@ from .acc_normalizer import OpAndTarget, normalize
 from .decompositions import DECOMPOSITIONS, helpers_that_take_proxies
 from .functionalize import functionalize, mutated_by, tensor_versions
 from .proxies import AccProxy, AccTraceError
+from .root_hooks import RootHooks, hooked, is_traced, with_hooks
 
 __all__ = ["AccRewritingTracer", "AccTraceError", "acc_ops", "trace"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # What fake tensors can't answer; the node is kept and its shape is unknown.
 _UNKNOWN = (
     DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException, NotImplementedError
 )  # fmt: skip
-
-# Hooks by which transformers' models collect what their own forward reads or returns: part of the trace.
-TRACED_HOOKS = ("transformers.utils.output_capturing",)
 
 OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 
@@ -60,18 +69,24 @@ class _Unknown(Exception):
 class AccRewritingTracer(fx.Tracer):
     """Traces into every module, apart from leaf modules and modules with hooks, with concrete shapes.
 
-    `sample_inputs` stand for the leading arguments of forward; the others take their defaults.
+    `sample_inputs` stand for the leading arguments of forward, `sample_kwargs` for those of their names; the others
+    take their defaults.
     """
 
     proxy_buffer_attributes = True
 
-    def __init__(self, sample_inputs: Sequence[Any] = (), leaf_modules: Collection[type] = ()) -> None:
+    def __init__(
+        self,
+        sample_inputs: Sequence[Any] = (),
+        leaf_modules: Collection[type] = (),
+        sample_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self.output_class: type | None = None
+        self.structure: Structure | None = None
         self._paused = False
         self._replayed: fx.Node | None = None
-        self._samples = tuple(sample_inputs)
+        self._samples, self._kwargs = tuple(sample_inputs), dict(sample_kwargs or {})
         self._leaf_modules = tuple(leaf_modules)
         self._attribute_names: dict[int, str] = {}
         self._constants: dict[int, tuple[torch.Tensor, int, fx.Node]] = {}
@@ -98,10 +113,10 @@ class AccRewritingTracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Leaf: the caller's leaf modules, scripted modules, observers, and modules whose hooks would be lost."""
-        if isinstance(m, (torch.jit.ScriptModule, *self._leaf_modules)) or _is_observer(m):
+        if isinstance(m, (torch.jit.ScriptModule, RootHooks, *self._leaf_modules)) or _is_observer(m):
             return True
         hooks = [*m._forward_hooks.values(), *m._forward_pre_hooks.values()]
-        return any(getattr(hook, "__module__", None) not in TRACED_HOOKS for hook in hooks)
+        return any(not is_traced(hook) for hook in hooks)
 
     @property
     def _idle(self) -> bool:
@@ -128,17 +143,28 @@ class AccRewritingTracer(fx.Tracer):
     def create_args_for_root(
         self, root_fn: Callable[..., Any], is_module: bool, concrete_args: Any = None
     ) -> tuple[Callable[..., Any], list[Any]]:
-        """One placeholder for each sample input, named as forward's parameter."""
+        """One placeholder for each tensor or number of the sample inputs, named as forward's parameter."""
         graph = self.root.graph if isinstance(self.root, fx.GraphModule) else None
-        names = _input_names(root_fn, graph, len(self._samples))
-        inputs = [self._input(name, sample) for name, sample in zip(names, self._samples, strict=True)]
+        forward = getattr(self.root, "forward", root_fn)  # the module's own, which may be an instance's
+        positional = input_names(forward, graph, len(self._samples), self._kwargs)
+        samples = dict(zip([*positional, *self._kwargs], [*self._samples, *self._kwargs.values()], strict=True))
+        found, _ = tree_flatten_with_path(samples)
+        inputs = [self._input(name, leaf) for name, (_, leaf) in zip(leaf_names(found), found, strict=True)]
+        spec = tree_structure((self._samples, self._kwargs))
 
-        def run(*args):  # fx would print annotations as those of the graph
-            out = root_fn(*args) if graph is None else _Replay(self).run(*args[1:])
-            self.output_class = type(out)
-            return out
+        def run(*inputs):  # fx would print annotations as those of the graph
+            if graph is not None:
+                return self._result(_Replay(self).run(*inputs))
+            args, kwargs = tree_unflatten(inputs, spec)
+            return self._result(with_hooks(self.root, forward, args, kwargs))
 
-        return run, [self.root, *inputs]
+        return run, inputs
+
+    def _result(self, out: Any) -> Any:
+        """What the model returns, in plain containers; several values of one node are taken apart."""
+        out = known(tree_map(_taken_apart, out))
+        self.structure = Structure(tree_structure(out))
+        return plain(out)
 
     def _input(self, name: str, sample: Any) -> Any:
         """The proxy of one input; a sample that is no tensor is a constant of the trace."""
@@ -276,6 +302,14 @@ def _is_observer(m: nn.Module) -> bool:
     return any(c.__module__.startswith(OBSERVERS) for c in type(m).__mro__)
 
 
+def _taken_apart(value: Any) -> Any:
+    """A proxy of several tensors as a container of proxies, of the class that eager gives."""
+    if not isinstance(value, AccProxy) or not isinstance(value.value, tuple | list):
+        return value
+    parts = [_taken_apart(value[k]) for k in range(len(value.value))]  # type: ignore[index]
+    return tree_unflatten(parts, tree_structure(value.value, is_leaf=lambda x: x is not value.value))
+
+
 def _is_plain(value: Any) -> bool:
     """Whether `value` holds no tensor."""
     return not any(isinstance(v, torch.Tensor) for v in tree_leaves(value))
@@ -292,20 +326,38 @@ def _is_known(function: Any) -> bool:
     return module.split(".")[0] in ("torch", "_operator", "operator", "builtins", "math", "torch_migraphx")
 
 
-def _input_names(forward: Callable[..., Any], graph: fx.Graph | None, count: int) -> list[str]:
-    """The names of the first `count` inputs of a graph, or of a forward method, which may end in *args."""
+def input_names(
+    forward: Callable[..., Any], graph: fx.Graph | None, count: int, kwargs: Collection[str] = ()
+) -> list[str]:
+    """The names of the first `count` inputs of a graph, or of a function, which may end in *args.
+
+    Raises AccTraceError where it takes less, or needs more than these and `kwargs`.
+    """
     if graph is not None:
         return [str(n.target) for n in graph.nodes if n.op == "placeholder"]
     names: list[str] = []
-    for parameter in list(inspect.signature(forward).parameters.values())[1:]:
+    for parameter in inspect.signature(forward).parameters.values():
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             names += [f"{parameter.name}_{i}" for i in range(count - len(names))]
-        elif parameter.kind is not inspect.Parameter.VAR_KEYWORD and len(names) < count:
+        elif parameter.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.KEYWORD_ONLY):
+            continue
+        elif len(names) < count:
             names.append(parameter.name)
-        elif parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty:
+        elif parameter.default is parameter.empty and parameter.name not in kwargs:
             raise AccTraceError(f"forward needs the input {parameter.name!r}; {count} sample inputs are given")
     if len(names) < count:
         raise AccTraceError(f"forward takes {len(names)} inputs; {count} sample inputs are given")
+    return names
+
+
+def leaf_names(leaves: Sequence[tuple[KeyPath, Any]]) -> list[str]:
+    """A name for each leaf of a dict of inputs: `x`, or `x_0` and `x_key` for what is inside `x`."""
+    names: list[str] = []
+    for path, _ in leaves:
+        name = re.sub(r"\W+", "_", keystr(path)).strip("_")
+        while name in names:
+            name += "_"
+        names.append(name)
     return names
 
 
@@ -318,13 +370,16 @@ def trace(
     leaf_modules: Collection[type] | None = None,
     tracer_base_cls: type[fx.Tracer] = fx.Tracer,
     acc_normalization_allowlist: Collection[OpAndTarget] | None = None,
+    sample_kwargs: Mapping[str, Any] | None = None,
 ) -> fx.GraphModule:
     """Trace `mod` to acc operators, in inference form; `mod` itself is left as it is.
 
-    The result takes `sample_inputs` in order. Its nodes are placeholder, get_attr, call_function on acc
-    operators with keyword arguments, and output; what has no acc operator stays a torch function or method,
-    and leaf modules (`leaf_modules`, `leaf_module_list`, modules with hooks) stay call_module. Each node
-    carries `meta["val"]` (fake tensor), `meta["tensor_meta"]` and `stack_trace`. Weights are shared.
+    The result takes the leaves (see torch.utils._pytree) of `sample_inputs` and `sample_kwargs` in order, and gives
+    what `mod` gives in plain tuples, lists and dicts; `meta["structure"]` is the structure of `mod`'s own answer. Its
+    nodes are placeholder, get_attr, call_function on acc operators with keyword arguments, and output; what has no acc
+    operator stays a torch function or method, and leaf modules (`leaf_modules`, `leaf_module_list`, modules with
+    hooks, the hooks of `mod` itself) stay call_module. Each node carries `meta["val"]` (fake tensor),
+    `meta["tensor_meta"]` and `stack_trace`. Weights are shared.
 
     `tracer_base_cls` may add leaf modules of its own; `acc_normalization_allowlist` limits normalization to
     these (op, target) pairs. Raises AccTraceError, which names the line of the model, where control flow
@@ -332,11 +387,11 @@ def trace(
     """
     if not isinstance(sample_inputs, tuple | list):
         raise TypeError(f"sample_inputs is a list of inputs, not a {type(sample_inputs).__name__}")
-    root = inference_copy(mod)
+    root = hooked(inference_copy(mod))
     tracer_cls = AccRewritingTracer
     if tracer_base_cls is not fx.Tracer:
         tracer_cls = _with_leaf_rule_of(tracer_base_cls)
-    tracer = tracer_cls(sample_inputs, (*(leaf_module_list or ()), *(leaf_modules or ())))
+    tracer = tracer_cls(sample_inputs, (*(leaf_module_list or ()), *(leaf_modules or ())), sample_kwargs)
     try:
         with _trace_lock, torch.inference_mode(False), torch.no_grad(), helpers_that_take_proxies():
             graph = tracer.trace(root)
@@ -351,7 +406,7 @@ def trace(
     plain = fx.Graph()  # without this tracer, which pickle would call again, without sample inputs
     plain.output(plain.graph_copy(graph, {}))
     gm = fx.GraphModule(root, plain, class_name=type(mod).__name__)
-    gm.meta["output_class"] = tracer.output_class
+    gm.meta["structure"] = tracer.structure
     return gm
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from typing import Any
 
@@ -11,10 +10,12 @@ from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
+from torch_migraphx.log import get_logger
+
 from ...border import foreign
 from .proxies import AccTraceError
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def mutated_by(node: fx.Node, versions: dict[fx.Node, list[int]]) -> bool:

@@ -6,9 +6,8 @@ linear, layer_norm, scaled_dot_product_attention, gelu, softmax and embedding st
 
 from __future__ import annotations
 
-import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,13 +16,16 @@ from torch import fx, nn
 from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
 from torch.export import ExportedProgram, export
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec
-from torch.utils._pytree import tree_unflatten
+from torch.utils._pytree import tree_map, tree_unflatten
+
+from torch_migraphx.log import get_logger
 
 from ..inference_copy import inference_copy
 from ..node_meta import copy_origin, set_value
 from ..origin import error_origin
+from ..structure import Structure, plain
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 # Checked once, by the trace itself: shapes, types and devices of the graph are fixed.
 _STATIC_CHECKS = {torch.ops.aten._assert_tensor_metadata.default}
@@ -33,20 +35,24 @@ class AtenTraceError(RuntimeError):
     """The model can't be exported; the message names the line of the model that is in the way."""
 
 
-def trace(mod: nn.Module, sample_inputs: Sequence[Any]) -> fx.GraphModule:
+def trace(
+    mod: nn.Module, sample_inputs: Sequence[Any], sample_kwargs: Mapping[str, Any] | None = None
+) -> fx.GraphModule:
     """Export `mod` to ATen, in inference form; `mod` itself is left as it is.
 
-    The result takes `sample_inputs` in order and gives what `mod` gives, a dict in place of a class derived
-    from it (`meta["output_class"]` keeps the class). Parameters, buffers and constants are get_attr nodes
-    under their names in `mod`, and shared with it. Each node carries `meta["val"]`, `meta["tensor_meta"]` and
-    `stack_trace`. Raises AtenTraceError where the control flow depends on data or a buffer is changed.
+    The result takes the leaves (see torch.utils._pytree) of the inputs in order and gives what `mod` gives, in plain
+    tuples, lists and dicts; `meta["structure"]` is the structure of `mod`'s own answer. Parameters, buffers and
+    constants are get_attr nodes under their names in `mod`, and shared with it. Each node carries `meta["val"]`,
+    `meta["tensor_meta"]` and `stack_trace`. Raises AtenTraceError where the control flow depends on data or a buffer
+    is changed.
     """
     if not isinstance(sample_inputs, tuple | list):
         raise TypeError(f"sample_inputs is a list of inputs, not a {type(sample_inputs).__name__}")
     try:
         with torch.no_grad(), warnings.catch_warnings(), _transforms_closed():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, of one of its parts about another
-            exported = export(inference_copy(mod), tuple(sample_inputs), strict=False).run_decompositions({})
+            args, kwargs = _all_different((tuple(sample_inputs), dict(sample_kwargs or {})))
+            exported = export(inference_copy(mod), args, kwargs, strict=False).run_decompositions({})
     except Exception as error:  # the model's own code ran: whatever it raised is raised again, with its line
         origin = error_origin(error)
         where = f"\n  {origin}" if origin else ""
@@ -62,6 +68,27 @@ def _transforms_closed() -> Iterator[None]:
         yield
     finally:
         pop_dynamic_layer_stack_and_undo_to_depth(depth)
+
+
+def _all_different(inputs: Any) -> Any:
+    """Inputs with a copy of each tensor that occurs again: torch.export would take both for one input."""
+    seen: set[int] = set()
+
+    def copied(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        again = id(x) in seen
+        seen.add(id(x))
+        return x.clone() if again else x
+
+    return tree_map(copied, inputs)
+
+
+def unlifted(exported: ExportedProgram, name: str) -> fx.GraphModule:
+    """What `trace` gives, of a program that has been exported already, for sizes that are no symbols."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return _Unlift(exported.run_decompositions({}), name).graph_module()
 
 
 class _Unlift:
@@ -83,10 +110,10 @@ class _Unlift:
         for node in old_nodes:
             if node.op not in ("placeholder", "output") and node.target not in _STATIC_CHECKS:
                 self._copy(node)
-        output_class = self._output(old_nodes[-1])
+        structure = self._output(old_nodes[-1])
         self._graph.eliminate_dead_code()
         gm = fx.GraphModule(self._attributes, self._graph, class_name=self._name)
-        gm.meta["output_class"] = output_class
+        gm.meta["structure"] = structure
         return gm.eval()
 
     def _input(self, node: fx.Node, spec: InputSpec) -> None:
@@ -121,18 +148,14 @@ class _Unlift:
         copy_origin(old, new)
         set_value(new, old.meta.get("val"))
 
-    def _output(self, output: fx.Node) -> type:
-        """Return what the model returns, and its class."""
+    def _output(self, output: fx.Node) -> Structure:
+        """Return what the model returns, and its structure."""
         specs = self._exported.graph_signature.output_specs
         values = list(self._user_outputs(zip(output.args[0], specs, strict=True)))  # type: ignore[arg-type]
         spec = self._exported.call_spec.out_spec
         assert spec is not None
-        result = tree_unflatten(values, spec)
-        output_class = type(result)
-        if isinstance(result, fx.Node):
-            output_class = torch.Tensor
-        self._graph.output(_plain(result))
-        return output_class
+        self._graph.output(plain(tree_unflatten(values, spec)))
+        return Structure(spec)
 
     def _user_outputs(self, pairs: Iterator[tuple[Any, OutputSpec]]) -> Iterator[Any]:
         for value, spec in pairs:
@@ -144,11 +167,3 @@ class _Unlift:
             else:
                 raise AtenTraceError(f"{self._name} changes {spec.target} in place ({spec.kind.name})")
 
-
-def _plain(value: Any) -> Any:
-    """`value` with classes derived from dict as dicts."""
-    if isinstance(value, dict):
-        return {k: _plain(v) for k, v in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_plain(v) for v in value)
-    return value

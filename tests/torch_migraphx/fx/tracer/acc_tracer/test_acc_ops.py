@@ -339,7 +339,7 @@ MODULES = [
     ("interpolate", 4, nn.Upsample(scale_factor=2)),
     ("pixel_shuffle", 4, nn.PixelShuffle(2)),
     ("pad", 4, nn.ZeroPad2d(1)),
-    ("lstm getitem getitem", 3, nn.LSTM(4, 2)),
+    ("lstm getitem getitem getitem getitem", 3, nn.LSTM(4, 2)),
     ("gru getitem getitem", 3, nn.GRU(4, 2, bidirectional=True)),
     ("rnn_tanh getitem getitem", 3, nn.RNN(4, 2)),
     ("rnn_relu getitem getitem", 3, nn.RNN(4, 2, nonlinearity="relu")),

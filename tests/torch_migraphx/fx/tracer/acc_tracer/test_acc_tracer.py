@@ -15,6 +15,7 @@ from torch import fx, nn
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import Call, acc_names, same_answer, traced_names
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_tracer import AccTraceError, trace
+from torch_migraphx.fx.tracer.structure import Structure
 
 
 class MyModule(nn.Module):
@@ -187,12 +188,25 @@ def test_errors_of_the_model_name_their_line() -> None:
     [
         ([], "needs the input 'x'"),
         ([1.0, 2.0], "forward takes 1 inputs; 2"),
-        ([[1]], "not a tensor or a number"),
+        ([object()], "not a tensor or a number"),
     ],
 )
 def test_wrong_sample_inputs(inputs: list[Any], message: str) -> None:
     with pytest.raises(AccTraceError, match=message):
         trace(MyModule(), inputs)
+
+
+def test_lists_and_dicts_of_inputs_are_taken_apart() -> None:
+    class Nested(nn.Module):
+        def forward(self, pair, by_name, *, scale=None):
+            return {"max": (pair[0] + by_name["a"]).max(1), "rest": [pair[1] * scale]}
+
+    x, y = torch.randn(2, 3), torch.randn(3)
+    gm = trace(Nested(), [(x, y), {"a": y}], sample_kwargs={"scale": x})
+    assert [n.target for n in gm.graph.nodes if n.op == "placeholder"] == ["pair_0", "pair_1", "by_name_a", "scale"]
+    got = gm(x, y, y, x)
+    assert torch.equal(got["max"][1], (x + y).max(1).indices) and torch.equal(got["rest"][0], y * x)
+    assert gm.meta["structure"].spec == Structure.of(Nested()((x, y), {"a": y}, scale=x)).spec
 
 
 def test_sample_inputs_must_be_a_list() -> None:
@@ -215,7 +229,7 @@ def test_constants_among_the_inputs_and_defaults() -> None:
 def test_outputs_keep_their_structure() -> None:
     gm = trace(Call(lambda x: {"a": (x + 1, None), "b": [x]}), [torch.ones(2)])
     out = gm(torch.ones(2))
-    assert set(out) == {"a", "b"} and out["a"][1] is None and gm.meta["output_class"] is dict
+    assert set(out) == {"a", "b"} and out["a"][1] is None and gm.meta["structure"].spec.type is dict
 
 
 def test_other_threads_may_run_and_trace_models() -> None:

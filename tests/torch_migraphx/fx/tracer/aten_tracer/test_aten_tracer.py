@@ -138,5 +138,16 @@ def test_outputs_keep_their_structure() -> None:
     function = Call(lambda x: {"a": (x + 1, None), "b": [x, 3]})
     gm = trace(function, [torch.ones(2)])
     out = gm(torch.ones(2))
-    assert out["a"][1] is None and out["b"][1] == 3 and gm.meta["output_class"] is dict
+    assert out["a"][1] is None and out["b"][1] == 3 and gm.meta["structure"].spec.type is dict
     same_answer(gm, function, [torch.randn(2)])
+
+
+def test_a_tensor_given_twice_is_two_inputs() -> None:
+    x, y = torch.randn(3), torch.randn(3)
+    gm = trace(Difference(), [x, x])
+    assert torch.equal(gm(x, y), x - 2 * y)
+
+
+class Difference(nn.Module):
+    def forward(self, a, b):
+        return a - 2 * b
