@@ -17,12 +17,14 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from benchmarks.machine import describe, measure_floors
+from migraphx.targets.cpu.emit.structs import Conv
 
 HEADERS = Path(__file__).parents[2] / "src" / "migraphx" / "targets" / "cpu" / "kernels"
 FLAGS = ["-O3", "-std=c++20", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
@@ -143,13 +145,13 @@ def measure_conv(lib: ctypes.CDLL, case: tuple[int, ...], threads: int, seconds:
     want = torch.conv2d(tx.double(), tw.double(), None, stride, pad).permute(0, 2, 3, 1).numpy()
     out = aligned(np.full(want.shape, np.nan, np.float32))
     high, wide = want.shape[1:3]
-    spatial = [1, size, size, 1, high, wide, 1, kernel, kernel, 1, stride, stride, 1, 1, 1, 0, pad, pad]
-    numbers = [1, ic, oc, 1, ic, *spatial]
+    window = (1, size, size), (1, high, wide), (1, kernel, kernel), (1, stride, stride), (1, 1, 1), (0, pad, pad)
+    numbers = [1, ic, oc, 1, ic, *chain(*window)]
     sizes, flops = (ctypes.c_int64 * len(numbers))(*numbers), 2e-9 * want.size * ic * kernel**2
     theirs = flops / best(torch_conv(tx, tw, stride, pad), seconds)
     direct = pack(w.transpose(2, 3, 1, 0).reshape(kernel**2 * ic, oc), lib.columns())
     runs = [("conv", lib.run_conv, direct, lib.conv_bytes(sizes))]
-    if lib.winograd_bytes(sizes):
+    if Conv(1, ic, oc, 1, ic, *window).suits_winograd:
         u = np.einsum("ai,ocij,bj->abco", PLACES, w, PLACES).reshape(36, ic, oc)
         runs.append(("winograd", lib.run_winograd, pack(u, lib.columns()), lib.winograd_bytes(sizes)))
     for name, call, weights, scratch_bytes in runs:

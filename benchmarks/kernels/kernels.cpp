@@ -28,7 +28,7 @@ template <class F> static void parallel(int threads, char* scratch, int64_t byte
 extern "C" {
 int columns() { return NR; }
 int64_t conv_bytes(const Conv* c) { return round64(conv_scratch(*c, sizeof(float))); }
-int64_t winograd_bytes(const Conv* c) { return winograd_wins(*c) ? round64(winograd_scratch(*c)) : 0; }
+int64_t winograd_bytes(const Conv* c) { return round64(winograd_scratch(*c)); }
 int64_t gemm_bytes() { return GEMM_SCRATCH; }
 
 void run_gemm(const Gemm* g, const float* a, const float* b, float* c, char* scratch, int threads) {

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum, auto
 from math import prod
 from typing import Generic, TypeVar
 
 from migraphx.targets.common.views import View
 
-IF, JUMP, LOOP, AGAIN, NUMBER = range(5)  # kinds of control flow
+
+class Flow(IntEnum):
+    """Kinds of control flow; targets have numbers of their own for them."""
+
+    IF = auto()
+    JUMP = auto()
+    LOOP = auto()
+    AGAIN = auto()
+    NUMBER = auto()
+
+
+IF, JUMP, LOOP, AGAIN, NUMBER = Flow
 
 
 K = TypeVar("K")

@@ -63,7 +63,3 @@ class Window:
             (*ones, *size), (*ones, *out), (*ones, *kernel), (*ones, *stride), (*ones, *dilation),
             (*zeros, *pad[: len(size)]),
         )  # fmt: skip
-
-    @property
-    def numbers(self) -> tuple[int, ...]:
-        return (*self.size, *self.out, *self.kernel, *self.stride, *self.dilation, *self.pad)

@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from string import Template
+from typing import NamedTuple
 
 import numpy as np
 
-from migraphx.targets.common.call import Call
+from migraphx.targets.common.call import Call, Flow
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.kernel import Instances, Kernel
+from migraphx.targets.cpu.headers import constant, enumerators
 
-MOST_VIEWS = 256  # as in program.hpp
+MOST_VIEWS = constant("MOST_VIEWS", "program.hpp")
+FLOW = enumerators("Flow", "program.hpp")
 MOST_KERNELS = 50  # of one source: sources compile side by side, and the headers cost as much as two kernels do
 FEW_KERNELS, ENOUGH_PARTS = 5, 4  # a source of its own is worth it for so many, up to so many sources
-HEAD, STEP, PLACE, MOVE = 2, 5, 4, 4  # words of a table's parts, as in program.hpp
 NO_KERNEL = -1
 ABI = "2"  # of objects and tables: counts on when what `mgx_run` takes or what a table holds changes
 
@@ -57,6 +59,38 @@ namespace mgx {
 $instances
 }  // namespace mgx
 """)
+
+
+class Head(NamedTuple):
+    """What a table begins with; the words of each part are those of its struct in program.hpp."""
+
+    steps: int
+    entries: int
+
+
+class Step(NamedTuple):
+    kernel: int
+    numbers: int
+    places: int
+    count: int
+    work: int
+
+
+class Move(NamedTuple):
+    slot: int
+    phase: int
+    mask: int
+    step: int
+
+
+class Place(NamedTuple):
+    entry: int
+    offset: int
+    moves: int
+    count: int
+
+
+HEAD, STEP, PLACE, MOVE = (len(part._fields) for part in (Head, Step, Place, Move))
 
 
 @dataclass(frozen=True)
@@ -123,52 +157,56 @@ def table_of(
         if len(call.views) > MOST_VIEWS:
             raise ValueError(f"{call.label}: {len(call.views)} operands in one kernel; at most {MOST_VIEWS}")
         numbers = base + len(rest)
-        rest += call.numbers
+        rest += call.numbers if call.flow is None else (FLOW[Flow(call.flow).name], *call.numbers[1:])
         moves = base + len(rest)
-        rest += [word for v in call.views for m in v.moves for word in (m.slot, m.phase, m.mask, m.step)]
+        rest += [word for v in call.views for m in v.moves for word in Move(m.slot, m.phase, m.mask, m.step)]
         places = base + len(rest)
         for v in call.views:
             offset = v.byte_offset + (v.buffer.position if v.buffer.kind == "arena" else 0)
-            rest += (layout.entry(v), offset, moves, len(v.moves))
+            rest += Place(layout.entry(v), offset, moves, len(v.moves))
             moves += MOVE * len(v.moves)
         number = NO_KERNEL if call.kernel is None else kernels[call.kernel]
-        steps += (number, numbers, places, len(call.views), nanoseconds)
-    return np.array([len(calls), len(sizes), *sizes, *steps, *rest], np.int64)
+        steps += Step(number, numbers, places, len(call.views), nanoseconds)
+    return np.array([*Head(len(calls), len(sizes)), *sizes, *steps, *rest], np.int64)
 
 
 def steps_in(table: np.ndarray) -> int:
     """How many steps a table has."""
-    return int(table[0])
+    return _head(table).steps
+
+
+def _head(table: np.ndarray) -> Head:
+    return Head(*table[:HEAD].tolist())
 
 
 def steps_words(table: np.ndarray) -> np.ndarray:
-    """The steps {steps, 5}: kernel, numbers, places, count, work, as in program.hpp."""
-    start = HEAD + int(table[1])
+    """The steps {steps, words of a Step}."""
+    start = HEAD + _head(table).entries
     return table[start : start + STEP * steps_in(table)].reshape(-1, STEP)
 
 
 def sizes_in(table: np.ndarray) -> list[int]:
     """Bytes that every entry of the pointer table must at least hold."""
-    return table[HEAD : HEAD + int(table[1])].tolist()
+    return table[HEAD : HEAD + _head(table).entries].tolist()
 
 
 def table_text(table: np.ndarray, layout: Layout) -> list[str]:
     """A table in lines for people: the buffers' bytes, then each step with its numbers, its work and its views."""
     sizes, names = sizes_in(table), layout.names()
     lines = ["bytes: " + ", ".join(f"{name} {size}" for name, size in zip(names, sizes, strict=True))]
-    for n, (kernel, numbers, places, count, work) in enumerate(steps_words(table).tolist()):
-        found = table[places : places + PLACE * count].reshape(-1, PLACE).tolist()
-        values = table[numbers : found[0][2] if found else places].tolist()  # moves or places follow the numbers
-        what = f"k{kernel}" if kernel != NO_KERNEL else ("if", "jump", "loop", "again", "number")[values[0]]
-        lines.append(f"step {n}: {what} ({', '.join(map(str, values))}), {work} ns")
+    kinds = {number: name.lower() for name, number in FLOW.items()}
+    for n, step in enumerate(Step(*words) for words in steps_words(table).tolist()):
+        found = [Place(*p) for p in table[step.places : step.places + PLACE * step.count].reshape(-1, PLACE).tolist()]
+        values = table[step.numbers : found[0].moves if found else step.places].tolist()  # what follows the numbers
+        what = f"k{step.kernel}" if step.kernel != NO_KERNEL else kinds[values[0]]
+        lines.append(f"step {n}: {what} ({', '.join(map(str, values))}), {step.work} ns")
         lines += [f"    p{k}: {_place_text(table, names, place)}" for k, place in enumerate(found)]
     return lines
 
 
-def _place_text(table: np.ndarray, names: Sequence[str], place: Sequence[int]) -> str:
-    entry, offset, at, count = place
-    terms = [names[entry], *([str(offset)] if offset else [])]
-    for slot, phase, mask, step in table[at : at + MOVE * count].reshape(-1, MOVE).tolist():
+def _place_text(table: np.ndarray, names: Sequence[str], place: Place) -> str:
+    terms = [names[place.entry], *([str(place.offset)] if place.offset else [])]
+    for slot, phase, mask, step in table[place.moves : place.moves + MOVE * place.count].reshape(-1, MOVE).tolist():
         trip = f"(trip {slot} + {phase})" if phase else f"trip {slot}"
         terms.append(f"{trip if mask == -1 else f'({trip} & {mask})'} * {step}")
     return " + ".join(terms)

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import DTypeLike
 
+from migraphx.targets.cpu.headers import constant, real
 from migraphx.targets.cpu.threads import available
 
-TILE_WORDS = 16  # quant.hpp's: the depth is padded to whole AMX tiles
+TILE_WORDS = constant("TILE_WORDS", "quant.hpp")  # the depth is padded to whole AMX tiles
 LINE = 64  # bytes of a cache line: a vector that crosses one is loaded at half the speed
 WORTH_THREADS = 1 << 20  # bytes
 
@@ -70,7 +71,7 @@ def pack_conv(w: np.ndarray, group: int, nr: int) -> np.ndarray:
 
 def _winograd_transform() -> np.ndarray:
     """G of F(4x4, 3x3) for the points 0, p, -p, q, -q and infinity of winograd.hpp."""
-    p, q = 5 / 8, 3 / 2
+    p, q = (real(name, "winograd.hpp") for name in ("P1", "Q1"))
     i, j = 2 * p**2 * (p**2 - q**2), 2 * q**2 * (q**2 - p**2)
     return np.array(
         [

@@ -8,6 +8,7 @@ from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.emit.kernel import Kernel, function
+from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import build, features
@@ -33,11 +34,12 @@ MULTIPLY_ADD = Kernel(
     ),
     ("vec.hpp",),
 )
+COPY_NUMBERS = Numbers()
 COPY = Kernel(
     "// a copy of a large buffer\n"
     + function(
         [
-            "const Range mine = t.share(a[0], 64);",
+            f"const Range mine = t.share({COPY_NUMBERS.one(COPIED)}, 64);",
             "__builtin_memcpy(p[1] + mine.begin, p[0] + mine.begin, mine.size());",
         ]
     ),
@@ -54,7 +56,7 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
     buffers = [Buffer("arena", COPIED), Buffer("arena", COPIED, 1), Buffer("arena", 4096 * 4 * lanes, 2)]
     source, target = (View(b, "uint8", (COPIED,), (1,)) for b in buffers[:2])
     sink = View(buffers[2], "float", (4096 * lanes,), (1,))
-    calls = [Call(MULTIPLY_ADD, (), (sink,)), Call(COPY, (source,), (target,), (COPIED,))]
+    calls = [Call(MULTIPLY_ADD, (), (sink,)), Call(COPY, (source,), (target,), COPY_NUMBERS.values)]
     arena = plan_memory([Lifetime(b, 0, 1) for b in buffers])
     outputs: list[Shape] = []
     kernels = numbered(calls)

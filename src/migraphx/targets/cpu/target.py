@@ -18,7 +18,7 @@ from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
-from migraphx.targets.common.lowering import Lowered, lower
+from migraphx.targets.common.lowering import Lowered, UnsupportedOperator, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.specialise import is_dynamic
@@ -26,12 +26,14 @@ from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
+from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.work import nanoseconds
 
 log = logging.getLogger(__name__)
+MOST_LOOPS = constant("MOST_LOOPS", "program.hpp")
 
 PASSES: list[Pass] = [
     *optimize,
@@ -115,6 +117,8 @@ def translate(
         run_passes(program, PASSES)
     with stages("lowering"):
         lowered = lower(program.main, CPU, CppEmitter(features), options.fast_math, constants)
+        if lowered.slots > MOST_LOOPS:
+            raise UnsupportedOperator(f"the cpu target runs at most {MOST_LOOPS} loops in one program")
         arena = plan_memory(lifetimes(lowered.calls))
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
     outputs = [s.as_standard() for s in program.main.output_shapes]

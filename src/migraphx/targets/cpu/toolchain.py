@@ -23,11 +23,11 @@ from pathlib import Path
 from migraphx.targets.common.cache import SPACE, digest, obtain
 from migraphx.targets.common.progress import progress
 from migraphx.targets.common.scratch import scratch
+from migraphx.targets.cpu.headers import KERNELS, constant
 from migraphx.targets.cpu.threads import available
 
 log = logging.getLogger(__name__)
 
-KERNELS = Path(__file__).parent / "kernels"
 FLAGS = (
     "-std=c++20",
     "-O3",
@@ -97,7 +97,7 @@ class Features:
     @property
     def panel(self) -> int:
         """Columns of a panel of packed weights: NR of engine.hpp."""
-        return 2 * self.lanes
+        return constant("PANEL_VECTORS", "engine.hpp") * self.lanes
 
 
 def features() -> Features:

@@ -11,8 +11,8 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.ops.custom import CustomOperation
-from migraphx.targets.common.call import LOOP, Call
-from migraphx.targets.cpu.codegen import steps_words
+from migraphx.targets.common.call import Call
+from migraphx.targets.cpu.codegen import FLOW, steps_words
 
 # On one thread, in nanoseconds or per nanosecond.
 CALL = 200.0
@@ -53,7 +53,7 @@ def threads_worth(table: np.ndarray, most: int) -> int:
     steps = steps_words(table)
     times = np.ones(len(steps))
     for n, (kernel, numbers, *_) in enumerate(steps):
-        if kernel < 0 and table[numbers] == LOOP:
+        if kernel < 0 and table[numbers] == FLOW["LOOP"]:
             times[n + 1 : table[numbers + 2]] *= min(table[numbers + 3], TRIPS)
     divided = (steps[:, -1] - BARRIER * (steps[:, 0] >= 0)) @ times
     return min(most, max(1, int(divided / SHARE)))

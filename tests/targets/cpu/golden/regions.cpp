@@ -38,7 +38,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const int64_t* const p2 = reinterpret_cast<const int64_t*>(p[2]);
     float* const p3 = reinterpret_cast<float*>(p[3]);
     int64_t* const p4 = reinterpret_cast<int64_t*>(p[4]);
-    roi_align(t, RoiAlign{a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], 1.0, true, true}, p0, p1, p2, p3, p4);
+    roi_align(t, RoiAlign{a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], 1.0, true, true}, p0, p1, p2, p3, p4);
 }
 
 // 
@@ -79,7 +79,7 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }  // namespace mgx
 
 // bytes: arena 1344, status 64, input 0 1512, input 1 96, input 2 48, input 3 1280, input 4 960, input 5 672, input 6 360, input 7 384, output 0 432, output 1 5760, output 2 3168, output 3 24, weight 0 8, weight 1 4, weight 2 4
-// step 0: k0 (6, 2, 3, 9, 7, 3, 2, 0, 0, 4096), 19204 ns
+// step 0: k0 (6, 2, 3, 9, 7, 3, 2, 0, 0, 1, 4096), 19204 ns
 //     p0: input 0
 //     p1: input 1
 //     p2: input 2

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from migraphx.targets.cpu.emit.params import Numbers
+from migraphx.targets.cpu.emit.structs import Depthwise
 from tests.targets.cpu.kernels.harness import ISAS, Guarded, compile_snippet, from_bf16, pointer, to_bf16
 from tests.tolerances import assert_close
 
@@ -21,33 +23,26 @@ struct Put {  // y = conv + bias, as generated code does it
     }
 };
 template <class TX, class TW>
-void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float* y, int threads) {
+void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float* y, int kind, int threads) {
     Barrier barrier;
     barrier.size = threads;
 #pragma omp parallel num_threads(threads)
     {
         const Team t{omp_get_thread_num(), threads, &barrier};
         const Put put{y, bias, p->c};
-        const int kind = depthwise_special(*p) ? int(p->kernel[2] * 10 + p->stride[2]) : 0;
 #define KIND(K, S) else if (kind == K * 10 + S) depthwise<K, S>(t, *p, x, w, put);
         if (kind == 0) depthwise<0, 0>(t, *p, x, w, put);
         KIND(3, 1) KIND(3, 2) KIND(5, 1) KIND(5, 2) KIND(7, 1) KIND(7, 2)
     }
 }
 #define RUN(NAME, TX, TW) \
-    extern "C" void NAME(const Depthwise* p, const TX* x, const TW* w, const float* b, float* y, int n) \
-    { run(p, x, w, b, y, n); }
+    extern "C" void NAME(const Depthwise* p, const TX* x, const TW* w, const float* b, float* y, int kind, int n) \
+    { run(p, x, w, b, y, kind, n); }
 RUN(run_float, float, float)
 RUN(run_half, half, half)
 RUN(run_bf16, bf16, float)
 """
 Three = tuple[int, int, int]
-
-
-class Params(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_int64) for n in ("n", "c", "pixel")] + [
-        (n, ctypes.c_int64 * 3) for n in ("in_", "out", "kernel", "stride", "dilation", "pad")
-    ]
 
 
 def _check(
@@ -83,11 +78,11 @@ def _check(
         torch.nn.functional.pad(tx, edges), tw, torch.from_numpy(bias).double(), stride, 0, dilation, c
     ).permute(0, 2, 3, 4, 1)
     out = Guarded(tuple(want.shape), np.float32)
-    three = ctypes.c_int64 * 3
-    p = Params(n, c, c + spare, three(*size), three(*want.shape[1:4]), three(*kernel), three(*stride))
-    p.dilation, p.pad = three(*dilation), three(*before)
-    call = compile_snippet(SOURCE, isa)[f"run_{kind}"]
-    call(ctypes.byref(p), pointer(stored), pointer(weights), pointer(bias), pointer(out.array), 2)
+    params, numbers = Depthwise(n, c, c + spare, size, want.shape[1:4], kernel, stride, dilation, before), Numbers()
+    params.cpp(numbers)
+    k, s = params.special
+    p, arrays = (ctypes.c_int64 * len(numbers))(*numbers.values), (stored, weights, bias, out.array)
+    compile_snippet(SOURCE, isa)[f"run_{kind}"](p, *map(pointer, arrays), 10 * k + s, 2)
     out.check()
     assert_close(out.array, want.numpy(), np.float32, scale=float(np.prod(kernel)) ** 0.5)
 

@@ -10,11 +10,10 @@ from migraphx.ir.shape import Shape
 from migraphx.ops.control import Loop
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, NUMBER, Call
 from migraphx.targets.common.lower.views import fill
-from migraphx.targets.common.lowering import Counter, Lowered, UnsupportedOperator, described, lower_into
+from migraphx.targets.common.lowering import Counter, Lowered, described, lower_into
 from migraphx.targets.common.lowerings import NEUTRAL
 from migraphx.targets.common.views import View
 
-MOST_LOOPS = 1024  # as in program.hpp
 NO_TARGET = -1
 
 
@@ -130,8 +129,6 @@ def loop(x: Lowered, ins: Instruction) -> None:
     """Count, test, run the module's steps, again; `_trips`, `_ring` and `_history` say where its values lie."""
     op, state, body = ins.op, ins.inputs[2:], _own(x, ins.modules[0])
     assert isinstance(op, Loop)
-    if x.slots == MOST_LOOPS:
-        raise UnsupportedOperator(f"more than {MOST_LOOPS} loops in one program: {ins.origin or ins.shape}")
     slot, x.slots = x.slots, x.slots + 1
     trips = _trips(x, ins, body, slot)
     kept, gathered = body.outputs[1 : 1 + len(state)], body.outputs[1 + len(state) :]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.body import CPP, load_text, pointers, store_text
 from migraphx.targets.cpu.emit.kernel import Instances, Kernel
+from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
+from migraphx.targets.cpu.emit.structs import BatchedDot, Conv, Depthwise, Gemm, Pool, Resize
 
 SHORT = 4  # operators, most of an epilogue whose code is written once for every register of a tile
 SIMPLE = frozenset({Cost.ARITHMETIC, Cost.DIVISION})  # an instruction a word
@@ -37,26 +39,24 @@ def accumulator(type: str) -> str:
 
 
 @dataclass
-class _Numbers:
-    """The numbers of a call from a[first] on, each a constant: stores might change `a` for all a compiler knows."""
+class _Constants:
+    """Numbers of a call, each in a variable of its own: stores might change `a` for all a compiler knows."""
 
-    first: int
-    values: list[int] = field(default_factory=list)
+    numbers: Numbers
     lines: list[str] = field(default_factory=list)
 
     def bind(self, value: int) -> str:
-        at = self.first + len(self.values)
-        self.values.append(value)
-        self.lines.append(f"const int64_t e{at} = a[{at}];")
-        return f"e{at}"
+        name = f"e{len(self.numbers)}"
+        self.lines.append(f"const int64_t {name} = {self.numbers.one(value)};")
+        return name
 
 
-def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[str], list[int]]:
-    """The C++ that defines `epi`, and the numbers it reads from a[number] on.
+def epilogue_lines(epilogue: Epilogue, first: int, numbers: Numbers) -> list[str]:
+    """The C++ that defines `epi`; what it reads is added to `numbers`.
 
     Its views are pointers p<first>, p<first + 1>, ...; the last one is written.
     """
-    numbers = _Numbers(number)
+    constants = _Constants(numbers)
     setup: list[str] = []
     scope = Scope(CPP)
     acc_type = cpp_type(COMPUTE_TYPES, epilogue.write.type)
@@ -66,7 +66,7 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
         if view is None:
             names.append(_sum_text(epilogue, position))
             continue
-        step, at = _place(view, epilogue, k, numbers, setup)
+        step, at = _place(view, epilogue, k, constants, setup)
         names.append(scope.bind(load_text(k, view.strides[epilogue.col_dim], step, at, "col")))
         k += 1
     value = "acc"
@@ -74,16 +74,15 @@ def epilogue_lines(epilogue: Epilogue, first: int, number: int) -> tuple[list[st
         value = pointwise_body(epilogue.module, dict(zip(epilogue.module.parameters, names, strict=True)), scope)
     else:
         value = scope.bind(f"mgx::cast<{acc_type}>(acc)")
-    step, at = _place(epilogue.write, epilogue, k, numbers, setup)
+    step, at = _place(epilogue.write, epilogue, k, constants, setup)
     scope.lines.append(store_text(k, epilogue.write.strides[epilogue.col_dim], step, at, "col", value))
     kind = "ShortEpilogue" if is_short(epilogue) else "Epilogue"
-    lines = [  # inlined always: g++ 12 misaligns the stack of a function that takes vectors of doubles
-        *numbers.lines,
+    return [  # inlined always: g++ 12 misaligns the stack of a function that takes vectors of doubles
+        *constants.lines,
         f"const auto epi = {kind}{{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {{",
         *(f"    {line}" for line in (*setup, *scope.lines)),
         "}};",
     ]
-    return lines, numbers.values
 
 
 def _sum_text(epilogue: Epilogue, position: int) -> str:
@@ -95,21 +94,21 @@ def _sum_text(epilogue: Epilogue, position: int) -> str:
     return "acc" if own == accumulator(type) else f"mgx::cast<{own}>(acc)"
 
 
-def _place(view: View, epilogue: Epilogue, k: int, numbers: _Numbers, setup: list[str]) -> tuple[str, str]:
+def _place(view: View, epilogue: Epilogue, k: int, constants: _Constants, setup: list[str]) -> tuple[str, str]:
     """The texts of a view's step along the columns, where that is neither 0 nor 1, and of its offset at `row`."""
     step = view.strides[epilogue.col_dim]
-    step_text = "" if step in (0, 1) else numbers.bind(step)
+    step_text = "" if step in (0, 1) else constants.bind(step)
     nest = loops([view], None, epilogue.row_dims)
     (strides,) = nest.strides
     if not any(strides):
         return step_text, "0"
     if nest.rank == 1:
-        return step_text, f"row * {numbers.bind(strides[0])}"
+        return step_text, f"row * {constants.bind(strides[0])}"
     setup.append(f"int64_t q{k} = row, r{k} = 0;")
     for d in reversed(range(1, nest.rank)):
-        n = numbers.bind(nest.lens[d])
-        setup.append(f"r{k} += q{k} % {n} * {numbers.bind(strides[d])}; q{k} /= {n};")
-    setup.append(f"r{k} += q{k} * {numbers.bind(strides[0])};")
+        n = constants.bind(nest.lens[d])
+        setup.append(f"r{k} += q{k} % {n} * {constants.bind(strides[d])}; q{k} /= {n};")
+    setup.append(f"r{k} += q{k} * {constants.bind(strides[0])};")
     return step_text, f"r{k}"
 
 
@@ -118,15 +117,15 @@ def contract(
     scratch: str,
     header: str,
     operands: Sequence[View],
-    numbers: Sequence[int],
+    numbers: Numbers,
     epilogue: Epilogue,
     label: str,
     origin: str,
     instances: Instances | None = None,
 ) -> Call:
-    """A call of `head(t, ..., p0, p1, epi, scratch)`."""
+    """A call of `head(t, ..., p0, p1, epi, scratch)`, which reads `numbers` and those of the epilogue."""
     views = (*operands, *epilogue.views, epilogue.write)
-    lines, more = epilogue_lines(epilogue, len(operands), len(numbers))
+    lines = epilogue_lines(epilogue, len(operands), numbers)
     label = " ".join((label, *(op.name for op in epilogue.operators)))
     body = "\n    ".join([*pointers(views), *lines, head])
     text = (
@@ -134,7 +133,7 @@ def contract(
         f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
     )
     kernel = Kernel(text, (header, "access.hpp", "math.hpp"), scratch=True, instances=instances)
-    return Call(kernel, views[:-1], (epilogue.write,), (*numbers, *more), label, origin)
+    return Call(kernel, views[:-1], (epilogue.write,), numbers.values, label, origin)
 
 
 def engine(a: View, b: View) -> Instances:
@@ -149,8 +148,9 @@ def gemm_call(
     a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, fast: bool, origin: str = ""
 ) -> Call:
     """Rows of `a` times weights packed ahead; sizes: m, n, k, elements between rows. `fast` as in gemm.hpp."""
-    head = f"gemm<{accumulator(a.type)}>(t, Gemm{{a[0], a[1], a[2], a[3]}}, p0, p1, epi, scratch, a[4]);"
-    numbers = (*sizes, int(fast))
+    numbers = Numbers()
+    fill = Gemm(*sizes).cpp(numbers)
+    head = f"gemm<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch, {numbers.one(fast)});"
     return contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin, engine(a, packed))
 
 
@@ -160,44 +160,36 @@ def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
     nest = loops([a, b], None, range(len(batch)))
     if nest.rank > 4:
         raise ValueError(f"dot: more than four batch dimensions that cannot be merged: {batch}")
-    pad = 4 - nest.rank
-    steps = [(0,) * pad + s for s in nest.strides]
-    numbers = (
-        a.lens[-2], b.lens[-1], a.lens[-1], *((1,) * pad + nest.lens),
-        *steps[0], a.strides[-2], a.strides[-1], *steps[1], b.strides[-2], b.strides[-1],
-    )  # fmt: skip
-    fill = (
-        "BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], "
-        "{a[13], a[14], a[15], a[16]}, a[17], a[18]}"
-    )
+    numbers, pad = Numbers(), 4 - nest.rank
+    of_a, of_b = ((0,) * pad + s for s in nest.strides)
+    fill = BatchedDot(
+        a.lens[-2], b.lens[-1], a.lens[-1], (1,) * pad + nest.lens,
+        of_a, a.strides[-2], a.strides[-1], of_b, b.strides[-2], b.strides[-1],
+    ).cpp(numbers)  # fmt: skip
     head = f"batched_dot<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch);"
     scratch = f"dot_scratch({fill}, {a.itemsize}, {b.itemsize})"
     return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin, engine(a, b))
 
 
-def window_text(first: int) -> str:
-    """Six braces of three numbers from a[first] on, as Window.numbers gives them."""
-    return ", ".join(f"{{a[{k}], a[{k + 1}], a[{k + 2}]}}" for k in range(first, first + 18, 3))
-
-
-def conv_call(
-    x: View, packed: View, window: Window, group: int, epilogue: Epilogue, fast: bool, origin: str = ""
-) -> Call:
+def conv_call(x: View, packed: View, params: Conv, epilogue: Epilogue, fast: bool, origin: str = "") -> Call:
     """`x` {N, C, spatial...} in channels-last memory; weights packed ahead. `fast` as in gemm.hpp."""
-    n, c, *_ = x.lens
-    oc = epilogue.write.lens[1]
-    numbers = (n, c, oc, group, x.strides[-1], *window.numbers, int(fast))
-    fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
-    head = f"conv<{accumulator(x.type)}>(t, {fill}, p0, p1, epi, scratch, a[23]);"
+    numbers = Numbers()
+    fill = params.cpp(numbers)
+    head = f"conv<{accumulator(x.type)}>(t, {fill}, p0, p1, epi, scratch, {numbers.one(fast)});"
     scratch = f"conv_scratch({fill}, {x.itemsize})"
     return contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin, engine(x, packed))
 
 
-def winograd_call(x: View, packed: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
-    """A 3x3 convolution of stride 1 by Winograd's F(4x4, 3x3); weights transformed and packed ahead."""
+def conv_of(x: View, window: Window, group: int, epilogue: Epilogue, each: int = 1) -> Conv:
+    """The parameters of a convolution of `x`, of which `each` channels are one element to the kernel."""
     n, c, *_ = x.lens
-    numbers = (n, c, epilogue.write.lens[1], 1, x.strides[-1], *window.numbers)
-    fill = f"Conv{{a[0], a[1], a[2], a[3], a[4], {window_text(5)}}}"
+    return Conv(n, c // each, epilogue.write.lens[1], group, x.strides[-1] // each, *astuple(window))
+
+
+def winograd_call(x: View, packed: View, params: Conv, epilogue: Epilogue, origin: str = "") -> Call:
+    """A 3x3 convolution of stride 1 by Winograd's F(4x4, 3x3); weights transformed and packed ahead."""
+    numbers = Numbers()
+    fill = params.cpp(numbers)
     head = f"winograd(t, {fill}, p0, p1, epi, scratch);"
     scratch, views = f"winograd_scratch({fill})", (x, packed)
     return contract(head, scratch, "winograd.hpp", views, numbers, epilogue, "convolution", origin, engine(*views))
@@ -205,40 +197,37 @@ def winograd_call(x: View, packed: View, window: Window, epilogue: Epilogue, ori
 
 def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
     """A convolution of each channel with its own filter; `weights` {spatial..., C}."""
-    n, c, *_ = x.lens
-    numbers = (n, c, x.strides[-1], *window.numbers)
-    special = window.stride[2] in (1, 2) and window.dilation[2] == 1 and window.kernel[2] in (3, 5, 7)
-    shape = (window.kernel[2], window.stride[2]) if special else (0, 0)
-    fill = f"Depthwise{{a[0], a[1], a[2], {window_text(3)}}}"
-    head = f"depthwise<{shape[0]}, {shape[1]}>(t, {fill}, p0, p1, epi);"
+    numbers, (n, c, *_) = Numbers(), x.lens
+    params = Depthwise(n, c, x.strides[-1], *astuple(window))
+    kernel, stride = params.special
+    head = f"depthwise<{kernel}, {stride}>(t, {params.cpp(numbers)}, p0, p1, epi);"
     return contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, "depthwise", origin)
 
 
-def pool_call(kind: str, x: View, window: Window, extra: tuple[int, ...], epilogue: Epilogue, origin: str = "") -> Call:
+def pool_call(
+    kind: str, x: View, window: Window, behind: Sequence[int], count_pad: bool, order: int, epilogue: Epilogue,
+    origin: str = "",
+) -> Call:  # fmt: skip
     """Pooling of `x` {N, C, spatial...} with contiguous channels; `kind` is a struct of pooling.hpp.
 
-    `extra`: padding behind each of three axes, whether padding counts, the order of a norm.
+    `behind`: padding behind each spatial axis; `count_pad`: whether padding counts; `order` of a norm.
     """
-    n, c, *_ = x.lens
-    steps = (0,) * (3 - len(x.strides[2:])) + x.strides[2:]
-    numbers = (n, c, x.strides[0], *steps, *window.numbers, *extra)
-    fill = (
-        f"Pool{{a[0], a[1], a[2], {{a[3], a[4], a[5]}}, {window_text(6)}, {{a[24], a[25], a[26]}}, 0, "
-        "a[27] != 0, double(a[28])}"
-    )
-    return contract(
-        f"pool<{kind}>(t, {fill}, p0, epi);", "0", "pooling.hpp", (x,), numbers, epilogue, "pooling", origin
-    )
+    numbers, (n, c, *_) = Numbers(), x.lens
+    lead = (0,) * (3 - len(behind))
+    steps, pad_end = (*lead, *x.strides[2:]), (*lead, *behind)
+    sizes = (n, c, x.strides[0], steps, *astuple(window))
+    fill = Pool(*sizes, pad_end=pad_end, divisor=0, count_pad=count_pad, p=order).cpp(numbers)
+    head = f"pool<{kind}>(t, {fill}, p0, epi);"
+    return contract(head, "0", "pooling.hpp", (x,), numbers, epilogue, "pooling", origin)
 
 
 def resize_call(
     x: View, indices: Sequence[np.ndarray], weights: Sequence[View], epilogue: Epilogue, origin: str = ""
 ) -> Call:
     """Both axes of `x` {N, C, H, W} with contiguous channels; indices and weights {out, taps} of H, then of W."""
-    n, c, *_ = x.lens
-    numbers = (n, c, *epilogue.write.lens[2:], x.strides[0], *x.strides[2:], 0, 0)
-    fill = "Resize{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}"
-    head = f"resize<{indices[0].shape[1]}>(t, {fill}, p0, {{a + a[7], p1}}, {{a + a[8], p2}}, epi);"
-    call = contract(head, "0", "resize.hpp", (x, *weights), numbers, epilogue, "resize", origin)
-    end, (rows, columns) = len(call.numbers), (i.ravel().tolist() for i in indices)
-    return replace(call, numbers=(*numbers[:7], end, end + len(rows), *call.numbers[9:], *rows, *columns))
+    numbers, (n, c, *_) = Numbers(), x.lens
+    _, _, out_h, out_w = epilogue.write.lens
+    fill = Resize(n, c, out_h, out_w, x.strides[0], *x.strides[2:]).cpp(numbers)
+    rows, columns = (numbers.tail(i.ravel()) for i in indices)
+    head = f"resize<{indices[0].shape[1]}>(t, {fill}, p0, {{{rows}, p1}}, {{{columns}, p2}}, epi);"
+    return contract(head, "0", "resize.hpp", (x, *weights), numbers, epilogue, "resize", origin)

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.body import pointers
 from migraphx.targets.cpu.emit.kernel import CppCall, Kernel
+from migraphx.targets.cpu.emit.params import Numbers
+from migraphx.targets.cpu.emit.structs import Gather
 
 
 def simple_call(
-    head: str, reads: Sequence[View], writes: Sequence[View], numbers: Sequence[int], label: str, origin: str,
+    head: str, reads: Sequence[View], writes: Sequence[View], numbers: Numbers, label: str, origin: str,
     header: str = "indexing.hpp", scratch: str = "", gathers: bool = False,
 ) -> CppCall:  # fmt: skip
     """A call of one template on row-major views: `head` is its C++ text; `gathers` as in Call."""
@@ -22,7 +24,7 @@ def simple_call(
     if scratch:
         text += f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
     kernel = Kernel(text, (header,), scratch=bool(scratch))
-    return CppCall(kernel, tuple(reads), tuple(writes), tuple(map(int, numbers)), label, origin, gathers)
+    return CppCall(kernel, tuple(reads), tuple(writes), numbers.values, label, origin, gathers)
 
 
 def around(lens: Sequence[int], axis: int) -> tuple[int, int, int]:
@@ -35,6 +37,6 @@ def gather_call(
 ) -> CppCall:
     """One row of row-major data along an axis."""
     outer, length, inner = around(data.lens, axis)
-    head = "gather(t, Gather{a[0], a[1], a[2], a[3], a[4]}, p0, p1, p2, p3);"
-    numbers = (outer, length, inner, 1, check)
+    numbers = Numbers()
+    head = f"gather(t, {Gather(outer, length, inner, 1, check).cpp(numbers)}, p0, p1, p2, p3);"
     return simple_call(head, (data, index), (write, status), numbers, "gather", origin, gathers=True)

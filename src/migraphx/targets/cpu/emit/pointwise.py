@@ -11,7 +11,9 @@ from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Loops, View, loops
 from migraphx.targets.cpu.emit.body import CPP, indented, load_text, pointers, store_text
 from migraphx.targets.cpu.emit.kernel import Kernel, function
+from migraphx.targets.cpu.emit.params import Nest, Numbers
 from migraphx.targets.cpu.emit.scalar import NARROW
+from migraphx.targets.cpu.emit.structs import Interleave
 
 SHORT_ROW = 8
 PIECE = 2048  # elements of a row that one thread takes at a time: long enough to amortise, short enough to share
@@ -48,13 +50,12 @@ def _three_planes(read: View, write: View) -> bool:
 def _interleave_call(read: View, write: View, origin: str) -> Call:
     nest = loops((read, write), lead=0)
     images, (x_image, y_image) = (nest.lens[0], [s[0] for s in nest.strides]) if nest.rank == 3 else (1, (0, 0))
-    sizes = (images, nest.lens[-1], x_image, nest.strides[0][-2], y_image)
-    line = (
-        "interleave(t, Interleave{a[0], a[1], a[2], a[3], a[4]}, reinterpret_cast<const uint32_t*>(p[0]), "
-        "reinterpret_cast<uint32_t*>(p[1]));"
-    )
+    numbers = Numbers()
+    fill = Interleave(images, nest.lens[-1], x_image, nest.strides[0][-2], y_image).cpp(numbers)
+    images = "reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1])"
+    line = f"interleave(t, {fill}, {images});"
     kernel = Kernel("// copy of three planes\n" + function([line]), ("interleave.hpp",))
-    return Call(kernel, (read,), (write,), sizes, "copy", origin)
+    return Call(kernel, (read,), (write,), numbers.values, "copy", origin)
 
 
 def _call(
@@ -62,7 +63,7 @@ def _call(
 ) -> Call:
     views = (*reads, write)
     nest = loops(views, lead=_lead(views))
-    return Call(_kernel(body, views, nest, label), tuple(reads), (write,), numbers(nest), label, origin)
+    return Call(_kernel(body, views, nest, label), tuple(reads), (write,), Nest(nest, "a").numbers, label, origin)
 
 
 def _lead(views: Sequence[View]) -> int:
@@ -71,11 +72,6 @@ def _lead(views: Sequence[View]) -> int:
     written = len(views) - 1
     length = [loops(views, lead=k).lens[-1] for k in (written, 0)]
     return 0 if length[0] < SHORT_ROW <= length[1] else written
-
-
-def numbers(nest: Loops) -> tuple[int, ...]:
-    """A loop nest as kernels read it: lens, then each view's strides."""
-    return (*nest.lens, *(s for strides in nest.strides for s in strides))
 
 
 def _kernel(body: Callable[[Sequence[str], Scope], str], views: Sequence[View], nest: Loops, label: str) -> Kernel:
@@ -94,7 +90,9 @@ def _kernel(body: Callable[[Sequence[str], Scope], str], views: Sequence[View], 
     last = count - 1
     scope.lines.append(store_text(last, nest.strides[-1][-1], f"s{last}", f"o[{last}]", "i", result))
     steps = [
-        f"const int64_t s{k} = a[{rank * (2 + k) - 1}];" for k, s in enumerate(nest.strides) if s[-1] not in (0, 1)
+        f"const int64_t s{k} = {Nest(nest, 'a').stride(k, rank - 1)};"
+        for k, s in enumerate(nest.strides)
+        if s[-1] not in (0, 1)
     ]
     return Kernel(
         f"// {label}\n"

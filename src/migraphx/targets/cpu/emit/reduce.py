@@ -29,7 +29,7 @@ from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Loops, View, loops
 from migraphx.targets.cpu.emit.body import CPP, indented, load_text, pointers, store_text
 from migraphx.targets.cpu.emit.kernel import Kernel, function
-from migraphx.targets.cpu.emit.pointwise import numbers
+from migraphx.targets.cpu.emit.params import Nest, Numbers
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_type
 
 REDUCERS: dict[type[Operation], str] = {
@@ -58,8 +58,10 @@ def reduce_call(module: Module, axes: Sequence[int], reads: Sequence[View], writ
     generator = _Reduction(module, views, loops(views, lead, kept), loops(views, lead, axes), lead, write.lens == full)
     words = [i.name for i in module if not i.name.startswith("@")]
     label = " ".join(w for w in words if w != "multibroadcast")
-    call_numbers = (*numbers(generator.kept), *numbers(generator.reduced))
-    return Call(generator.kernel(label), tuple(reads), (write,), call_numbers, label, origin)
+    numbers = Numbers()
+    numbers.all(generator.outer.numbers)
+    start = numbers.all(generator.inner.numbers)
+    return Call(generator.kernel(label, start), tuple(reads), (write,), numbers.values, label, origin)
 
 
 def _full_lens(module: Module) -> tuple[int, ...]:
@@ -91,11 +93,19 @@ class _Reduction:
         along, across = self.reduced.strides[self.lead][-1], self.kept.strides[self.lead][-1]
         return not (across == 1 and along != 1) or self.kept.lens == (1,)
 
-    def kernel(self, label: str) -> Kernel:
+    @property
+    def outer(self) -> Nest:
+        return Nest(self.kept, "a")
+
+    @property
+    def inner(self) -> Nest:
+        return Nest(self.reduced, "b")
+
+    def kernel(self, label: str, start: str) -> Kernel:
+        """`start`: where the numbers of the inner nest begin."""
         self._analyse()
         count, rank = len(self.views), self.kept.rank
-        base = rank * (1 + count)
-        lines = [*pointers(self.views), f"const int64_t* const b = a + {base};", *self._steps()]
+        lines = [*pointers(self.views), f"const int64_t* const b = {start};", *self._steps()]
         inner = self._stages()
         if self.rowwise:
             lines += [
@@ -131,11 +141,10 @@ class _Reduction:
         return (self.reduced, 0) if self.rowwise else (self.kept, 1)
 
     def _steps(self) -> list[str]:
-        nest, _ = self._vector_loop()
-        array = "b" if self.rowwise else "a"
+        nest = self.inner if self.rowwise else self.outer
         return [
-            f"const int64_t s{k} = {array}[{nest.rank * (2 + k) - 1}];"
-            for k, s in enumerate(nest.strides)
+            f"const int64_t s{k} = {nest.stride(k, nest.loops.rank - 1)};"
+            for k, s in enumerate(nest.loops.strides)
             if s[-1] not in (0, 1)
         ]
 
@@ -257,14 +266,13 @@ class _Reduction:
     def _at(self, k: int) -> str:
         """Where view k stands inside the reduced loops (the vector loop apart)."""
         loops_outside = self.reduced.rank - 1 if self.rowwise else self.reduced.rank
-        terms = [f"r{d} * b[{self.reduced.rank * (1 + k) + d}]" for d in range(loops_outside)]
+        terms = [f"r{d} * {self.inner.stride(k, d)}" for d in range(loops_outside)]
         return f"o[{k}]" + "".join(f" + {t}" for d, t in enumerate(terms) if self.reduced.strides[k][d])
 
     def _loop(self, lines: Sequence[str]) -> list[str]:
-        rank = self.reduced.rank
+        ends = [self.inner.length(d) for d in range(self.reduced.rank)]
         if self.rowwise:
-            lines = [f"for_lanes(0, b[{rank - 1}], [&](int64_t i, auto n) {{", "    " + indented(lines, 1), "});"]
-            rank -= 1
-        for d in reversed(range(rank)):
-            lines = [f"for (int64_t r{d} = 0; r{d} < b[{d}]; ++r{d}) {{", "    " + indented(lines, 1), "}"]
+            lines = [f"for_lanes(0, {ends.pop()}, [&](int64_t i, auto n) {{", "    " + indented(lines, 1), "});"]
+        for d, end in reversed([*enumerate(ends)]):
+            lines = [f"for (int64_t r{d} = 0; r{d} < {end}; ++r{d}) {{", "    " + indented(lines, 1), "}"]
         return list(lines)

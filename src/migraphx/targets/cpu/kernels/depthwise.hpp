@@ -3,8 +3,8 @@
 //   depthwise<K, S>(team, params, x, w, epi)
 //     x       [n][in0][in1][in2][c], pixels `pixel` elements apart (c where dense); float, half or bf16
 //     w       [k0][k1][k2][c] dense; float, half or bf16. Sums are float.
-//     K, S    kernel[2] and stride[2] where depthwise_special(params): kernel 3, 5 or 7, stride 1 or 2, no
-//             dilation along the last axis (what neighbouring pixels share is then loaded once); else 0, 0
+//     K, S    kernel[2] and stride[2] where these are few and there is no dilation along the last axis, so that what
+//             neighbouring pixels share is loaded once (Depthwise.special of emit/structs.py says when); else 0, 0
 //     epi     row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = channel; each pair once
 //   Spatial rank is padded with leading ones. Padding at the end follows from `out`; taps outside x read
 //   zero. No scratch.
@@ -26,11 +26,6 @@ struct Depthwise {
     int64_t in[3], out[3], kernel[3], stride[3], dilation[3];
     int64_t pad[3];  // before the first element of each axis
 };
-
-inline constexpr bool depthwise_special(const Depthwise& p) {
-    const int64_t k = p.kernel[2];
-    return (p.stride[2] == 1 || p.stride[2] == 2) && p.dilation[2] == 1 && (k == 3 || k == 5 || k == 7);
-}
 
 namespace dw {
 

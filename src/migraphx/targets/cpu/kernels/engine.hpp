@@ -13,7 +13,8 @@
 
 namespace mgx {
 
-inline constexpr int NR = 2 * LANES;           // columns a panel
+inline constexpr int PANEL_VECTORS = 2;
+inline constexpr int NR = PANEL_VECTORS * LANES;  // columns a panel
 inline constexpr int64_t ROW_BLOCK = 120;      // rows of A that are worked on together (fit L2)
 inline constexpr int64_t K_BLOCK = LANES == 8 ? 320 : 768;  // depth of a pass over one block (AVX2: a panel fits L1)
 inline constexpr int64_t IN_PLACE_ROWS = 64;   // up to so many rows an unpacked B is read where it lies,

@@ -7,7 +7,7 @@
 namespace mgx {
 
 struct RoiAlign {
-    int64_t rois, images, channels, height, width, out_height, out_width, samples, check, most;
+    int64_t rois, images, channels, height, width, out_height, out_width, samples, image_check, samples_check, most;
     double scale;
     bool half, largest;  // half_pixel coordinates; the largest weighted corner instead of the mean
 };
@@ -44,14 +44,14 @@ void roi_align(const Team& t, const RoiAlign& p, const T* x, const T* rois, cons
         const auto count = [&](double length, int64_t parts) {
             if (p.samples) return p.samples;
             const double n = __builtin_ceil(length / double(parts));
-            if (!(n <= double(p.most))) return checked(n < 9e18 ? int64_t(n) : p.most, p.most, status, p.check + 1);
+            if (!(n <= double(p.most))) return checked(n < 9e18 ? int64_t(n) : p.most, p.most, status, p.samples_check);
             return n > 0 ? int64_t(n) : 0;
         };
         const int64_t ny = count(h, p.out_height), nx = count(w, p.out_width);
         const int64_t from = int64_t(image[roi]);
         const T* plane = x;
         if (from < 0 || from >= p.images)
-            checked(-1 - p.images, p.images, status, p.check);
+            checked(-1 - p.images, p.images, status, p.image_check);
         else
             plane += (from * p.channels + c) * p.height * p.width;
         double sum = 0, top = -__builtin_inf();

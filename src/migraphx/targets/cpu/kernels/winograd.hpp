@@ -5,9 +5,7 @@
 //   void winograd(const Team&, const Conv&, const float* x, const float* packed_u, const Epi&, char*);
 //       As conv of conv.hpp, for float with kernel {1, 3, 3}, stride and dilation 1, pad[0] = 0, one group;
 //       any padding and size. scratch: winograd_scratch(c) bytes per thread, 64-byte aligned.
-//   winograd_wins(c): whether it can take c and is expected to beat conv (measured: with weights that come
-//       from outside L2 it gains 2.2 to 2.9 times at 56x56 and 28x28, 1.1 to 1.3 at 14x14, and loses at 7x7,
-//       where four times as many weights serve four tiles only).
+//   When it is expected to beat conv is said where that is decided: Conv.suits_winograd of emit/structs.py.
 //   A NaN or infinity in x reaches the outputs that read it and no others, as in conv: a tile that comes out
 //   with one is computed again, directly. Weights must be finite.
 //
@@ -38,14 +36,6 @@ inline constexpr int64_t round_lanes(int64_t n) { return ceil_div(n, LANES) * LA
 
 inline constexpr int64_t winograd_tiles(const Conv& c) {
     return c.n * c.in[0] * ceil_div(c.out[1], 4) * ceil_div(c.out[2], 4);
-}
-
-inline constexpr bool winograd_wins(const Conv& c) {
-    const bool plane = c.kernel[0] == 1 && c.pad[0] == 0 && c.in[0] == c.out[0];
-    const bool able = plane && c.kernel[1] == 3 && c.kernel[2] == 3 && c.groups == 1;
-    for (int i = 0; i < 3; ++i)
-        if (c.stride[i] != 1 || c.dilation[i] != 1) return false;
-    return able && winograd_tiles(c) >= 16 && c.ic >= 16 && c.oc >= 16;
 }
 
 // Tiles a block: both intermediates within 1 MiB, but enough tiles to make the weights' way worth it.

@@ -16,14 +16,15 @@ from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.emit.contract import conv_call, depthwise_call, dot_call, gemm_call, winograd_call
+from migraphx.targets.cpu.emit.contract import conv_call, conv_of, depthwise_call, dot_call, gemm_call, winograd_call
 from migraphx.targets.cpu.emit.reduce import reduce_call
+from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
 from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd
 
 MANY_ROWS = {"half": 8, "bf16": 32}
-AMX_LEAST_DEPTH = 64  # of amx.hpp
+AMX_LEAST_DEPTH = constant("AMX_LEAST_DEPTH", "amx.hpp")
 
 
 @CPU.of("fused_reduce")
@@ -149,17 +150,18 @@ def convolution(x: Lowered, c: Contraction) -> None:
     if many and constant is not None and not splits(x, source, depth, n_groups):
         source = channels_last(x, as_floats(x, source, origin), origin)
         constant = constant[0].astype(np.float32), (*constant[1], "float")
+    params = conv_of(source, window, n_groups, epilogue)
     if constant is None:
         packed = packed_at_run_time(x, split(x.view(c.operands[1]), 0, weights[0] // n_groups), origin)
-        x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
-    elif x.fast_math and _suits_winograd(source, constant[0], window, n_groups):
+        x.call(conv_call(source, packed, params, epilogue, x.fast_math, origin))
+    elif x.fast_math and source.type == "float" and params.suits_winograd and np.isfinite(constant[0]).all():
         value, key = constant
         transformed = x.packed((*key, "winograd"), lambda: pack_winograd(value, nr))
-        x.call(winograd_call(source, transformed, window, epilogue, origin))
+        x.call(winograd_call(source, transformed, params, epilogue, origin))
     else:
         value, key = constant
         packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups, nr))
-        x.call(conv_call(source, packed, window, n_groups, epilogue, x.fast_math, origin))
+        x.call(conv_call(source, packed, params, epilogue, x.fast_math, origin))
 
 
 def _depthwise_weights(x: Lowered, weights: Instruction, origin: str) -> View:
@@ -194,12 +196,3 @@ def packed_at_run_time(x: Lowered, weights: View, origin: str) -> View:
         panels_of = split(weights.sliced(1, 0, whole * nr), 1, nr)
         x.copy(panels_of.transposed((0, 1, *range(4, rank + 1), 3, 2)), out.sliced(1, 0, whole), origin)
     return out
-
-
-def _suits_winograd(x: View, weights: np.ndarray, window: Window, group: int) -> bool:
-    """Whether winograd.hpp can take it and is expected to beat conv.hpp: its winograd_wins, and finite weights."""
-    plain = window.kernel == (1, 3, 3) and window.stride == window.dilation == (1, 1, 1)
-    plain = plain and window.pad[0] == 0 and window.size[0] == window.out[0] and group == 1 and x.type == "float"
-    oc, ic, *_ = weights.shape
-    tiles = x.lens[0] * window.out[0] * -(-window.out[1] // 4) * -(-window.out[2] // 4)
-    return plain and tiles >= 16 and ic >= 16 and oc >= 16 and bool(np.isfinite(weights).all())

@@ -10,6 +10,7 @@ from migraphx.targets.common.call import Call
 from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.kernel import Kernel, function
+from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, constant_text
 from migraphx.targets.cpu.lower.registry import CPU
 
@@ -24,19 +25,17 @@ def custom(x: Lowered, ins: Instruction) -> None:
 
 def _call(op: CustomOperation, reads: tuple[View, ...], out: View, origin: str) -> Call:
     names = [*(f"in{k}" for k in range(len(reads))), "out"]
-    lines, at = [], 0
+    lines, numbers = [], Numbers()
     for k, (name, view) in enumerate(zip(names, (*reads, out), strict=True)):
         type = STORAGE_TYPES[view.type] if name == "out" else f"const {STORAGE_TYPES[view.type]}"
         lines.append(f"[[maybe_unused]] {type}* const {name} = reinterpret_cast<{type}*>(p[{k}]);")
-        lines.append(f"[[maybe_unused]] const int64_t* const {name}_lens = a + {at};")
-        at += len(view.lens)
+        lines.append(f"[[maybe_unused]] const int64_t* const {name}_lens = {numbers.all(view.lens)};")
     lines += [_constant(op, key, value) for key, value in op.attributes().items()]
-    lines.append(f"const Range mine = t.share(a[{at}], 64);")
+    lines.append(f"const Range mine = t.share({numbers.one(out.elements)}, 64);")
     lines.append("[[maybe_unused]] const int64_t begin = mine.begin, end = mine.end;")
     lines.append("{\n" + op.cpp.replace("$", "$$") + "\n}")
-    numbers = (*(n for v in (*reads, out) for n in v.lens), out.elements)
     kernel = Kernel(f"// {op.name}\n" + function(lines), ("vec.hpp", *op.includes))
-    return Call(kernel, reads, (out,), numbers, op.name, origin)
+    return Call(kernel, reads, (out,), numbers.values, op.name, origin)
 
 
 def _constant(op: CustomOperation, key: str, value: Any) -> str:

@@ -6,6 +6,8 @@ from migraphx.ir.module import Instruction
 from migraphx.targets.common.lowering import Lowered, described
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.indexing import around, simple_call
+from migraphx.targets.cpu.emit.params import Numbers
+from migraphx.targets.cpu.emit.structs import ArgExtreme, Gather, Scan, TopK
 from migraphx.targets.cpu.lower.registry import CPU
 
 
@@ -24,9 +26,9 @@ def gather(x: Lowered, ins: Instruction) -> None:
     message = f"{described(ins)}: an index is out of range for a length of {length}"
 
     def write(out: View) -> None:
-        numbers = (outer, length, inner, count, x.check(message))
-        head = f"{ins.name}(t, Gather{{a[0], a[1], a[2], a[3], a[4]}}, p0, p1, p2, p3);"
-        writes = (out, x.status)
+        numbers = Numbers()
+        fill = Gather(outer, length, inner, count, x.check(message)).cpp(numbers)
+        head, writes = f"{ins.name}(t, {fill}, p0, p1, p2, p3);", (out, x.status)
         x.call(simple_call(head, (data, indices), writes, numbers, ins.name, ins.origin, gathers=True))
 
     x.row_major(ins, write)
@@ -37,16 +39,17 @@ def arg_extreme(x: Lowered, ins: Instruction) -> None:
     view = x.standard(x.view(ins.inputs[0]), ins.origin)
     flags = ["false", "true"]
     largest, last = ins.name == "argmax", ins.op.attributes()["select_last_index"]
-    head = f"arg_extreme<{flags[largest]}, {flags[last]}>(t, a[0], a[1], a[2], p0, p1);"
-    numbers = around(view.lens, ins.op.attributes()["axis"] % len(view.lens))
+    numbers = Numbers()
+    fill = ArgExtreme(*around(view.lens, ins.op.attributes()["axis"] % len(view.lens))).cpp(numbers)
+    head = f"arg_extreme<{flags[largest]}, {flags[last]}>(t, {fill}, p0, p1);"
     x.row_major(ins, lambda out: x.call(simple_call(head, (view,), (out,), numbers, ins.name, ins.origin)))
 
 
 @CPU.of("prefix_scan_sum")
 def prefix_sum(x: Lowered, ins: Instruction) -> None:
     view, attributes = x.standard(x.view(ins.inputs[0]), ins.origin), ins.op.attributes()
-    head = "prefix_sum(t, Scan{a[0], a[1], a[2], a[3] != 0, a[4] != 0}, p0, p1);"
-    numbers = (*around(view.lens, attributes["axis"] % len(view.lens)), attributes["exclusive"], attributes["reverse"])
+    numbers, sizes = Numbers(), around(view.lens, attributes["axis"] % len(view.lens))
+    head = f"prefix_sum(t, {Scan(*sizes, attributes['exclusive'], attributes['reverse']).cpp(numbers)}, p0, p1);"
     x.row_major(ins, lambda out: x.call(simple_call(head, (view,), (out,), numbers, ins.name, ins.origin)))
 
 
@@ -55,7 +58,8 @@ def topk(x: Lowered, ins: Instruction) -> None:
     """Leaves its two results as the parts of a tuple."""
     view, attributes = x.standard(x.view(ins.inputs[0]), ins.origin), ins.op.attributes()
     values, indices = (x.temporary(s) for s in ins.shape.sub_shapes)
-    numbers = (*around(view.lens, attributes["axis"] % len(view.lens)), attributes["k"], attributes["largest"])
-    head = "topk(t, TopK{a[0], a[1], a[2], a[3], a[4] != 0}, p0, p1, p2, scratch);"
-    x.call(simple_call(head, (view,), (values, indices), numbers, "topk", ins.origin, scratch="(a[3] + 1) * 8"))
+    numbers, sizes = Numbers(), around(view.lens, attributes["axis"] % len(view.lens))
+    fill = TopK(*sizes, attributes["k"], attributes["largest"]).cpp(numbers)
+    head, scratch = f"topk(t, {fill}, p0, p1, p2, scratch);", f"({fill['k']} + 1) * 8"
+    x.call(simple_call(head, (view,), (values, indices), numbers, "topk", ins.origin, scratch=scratch))
     x.tuples[ins] = (values, indices)

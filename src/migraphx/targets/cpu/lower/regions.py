@@ -11,8 +11,9 @@ from migraphx.ops.vision import Im2col, NonMaxSuppression, RoiAlign
 from migraphx.targets.common.lower.views import fill
 from migraphx.targets.common.lowering import Lowered, described
 from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit import structs
 from migraphx.targets.cpu.emit.indexing import simple_call
-from migraphx.targets.cpu.emit.scalar import constant_text
+from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.lower.registry import CPU
 
 
@@ -21,13 +22,28 @@ def roialign(x: Lowered, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, RoiAlign)
     data, rois, images = (x.standard(v, ins.origin) for v in x.reads(ins))
-    check = x.check(f"{described(ins)}: the image of a region is not one of {data.lens[0]}")
-    x.check(f"{described(ins)}: the samples of a bin of a region, or NaN, are more than {op.MOST_SAMPLES}")  # check + 1
-    numbers = (rois.lens[0], *data.lens, op.output_height, op.output_width, op.sampling_ratio, check, op.MOST_SAMPLES)
-    half, largest = op.coordinate_transformation_mode == "half_pixel", op.mode == "max"
-    flags = f"{constant_text(op.spatial_scale)}, {str(half).lower()}, {str(largest).lower()}"
-    fields = ", ".join(f"a[{k}]" for k in range(len(numbers)))
-    head = f"roi_align(t, RoiAlign{{{fields}, {flags}}}, p0, p1, p2, p3, p4);"
+    image = x.check(f"{described(ins)}: the image of a region is not one of {data.lens[0]}")
+    most = op.MOST_SAMPLES
+    samples = x.check(f"{described(ins)}: the samples of a bin of a region, or NaN, are more than {most}")
+    numbers = Numbers()
+    batch, channels, height, width = data.lens
+    fill = structs.RoiAlign(
+        rois=rois.lens[0],
+        images=batch,
+        channels=channels,
+        height=height,
+        width=width,
+        out_height=op.output_height,
+        out_width=op.output_width,
+        samples=op.sampling_ratio,
+        image_check=image,
+        samples_check=samples,
+        most=most,
+        scale=op.spatial_scale,
+        half=op.coordinate_transformation_mode == "half_pixel",
+        largest=op.mode == "max",
+    ).cpp(numbers)
+    head = f"roi_align(t, {fill}, p0, p1, p2, p3, p4);"
 
     def write(out: View) -> None:
         reads, writes = (data, rois, images), (out, x.status)
@@ -42,12 +58,13 @@ def non_max_suppression(x: Lowered, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, NonMaxSuppression)
     reads = [x.standard(v, ins.origin) for v in x.reads(ins)]
-    numbers = reads[1].lens
-    fields = f"a[0], a[1], a[2], {str(op.center_point_box).lower()}"
-    head = f"suppress(t, Suppression{{{fields}}}, p0, p1, p2, p3, p4, p5, scratch);"
+    numbers = Numbers()
+    batch, classes, boxes = reads[1].lens
+    fill = structs.Suppression(batch, classes, boxes, op.center_point_box).cpp(numbers)
+    head = f"suppress(t, {fill}, p0, p1, p2, p3, p4, p5, scratch);"
 
     def write(out: View) -> None:
-        scratch = "a[2] * int64_t(sizeof(regions::Box))"
+        scratch = f"{fill['boxes']} * int64_t(sizeof(regions::Box))"
         x.call(simple_call(head, reads, (out,), numbers, ins.name, ins.origin, "regions.hpp", scratch))
 
     x.row_major(ins, write)
@@ -93,11 +110,12 @@ def _apart(rows: View, lens: tuple[int, ...]) -> View:
 @CPU.of("det")
 def det(x: Lowered, ins: Instruction) -> None:
     view = x.standard(x.view(ins.inputs[0]), ins.origin)
-    n = view.lens[-1]
-    numbers, head = (math.prod(view.lens[:-2]), n), "det(t, a[0], a[1], p0, p1, scratch);"
+    numbers = Numbers()
+    fill = structs.Det(math.prod(view.lens[:-2]), view.lens[-1]).cpp(numbers)
+    head = f"det(t, {fill}, p0, p1, scratch);"
 
     def write(out: View) -> None:
-        scratch = "a[1] * a[1] * int64_t(sizeof(double))"
+        scratch = f"{fill['n']} * {fill['n']} * int64_t(sizeof(double))"
         x.call(simple_call(head, (view,), (out,), numbers, "det", ins.origin, "linalg.hpp", scratch))
 
     x.row_major(ins, write)

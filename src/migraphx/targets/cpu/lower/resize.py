@@ -17,7 +17,9 @@ from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.contract import resize_call
 from migraphx.targets.cpu.emit.indexing import around, simple_call
-from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, constant_text
+from migraphx.targets.cpu.emit.params import Numbers
+from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES
+from migraphx.targets.cpu.emit.structs import Lrn, Resample
 from migraphx.targets.cpu.lower.registry import CPU
 
 IMAGES = ("float", "half", "bf16")
@@ -62,8 +64,9 @@ def _axis_by_axis(x: Lowered, ins: Instruction, view: View, taps: Mapping[int, T
         write = result if last and result.standard else x.temporary(Shape(view.type if last else between, lens))
         index, weight = _samples(x, ins, axis, taps[axis], view.type)
         outer, length, inner = around(source.lens, at)
-        numbers = (outer, length, lens[at], inner, *index.ravel())
-        head = f"resample<{index.shape[1]}>(t, Resample{{a[0], a[1], a[2], a[3]}}, p0, a + 4, p1, p2);"
+        numbers = Numbers()
+        fill = Resample(outer, length, lens[at], inner).cpp(numbers)
+        head = f"resample<{index.shape[1]}>(t, {fill}, p0, {numbers.all(index.ravel())}, p1, p2);"
         x.call(simple_call(head, (source, weight), (write,), numbers, "resize", ins.origin, "resize.hpp"))
         source = write
     if source.buffer is not result.buffer:
@@ -80,10 +83,10 @@ def lrn(x: Lowered, ins: Instruction) -> None:
     order = (0, *range(2, len(view.lens)), 1)
     result = x.result(ins).transposed(order)
     write = result if result.standard else x.temporary(Shape(view.type, result.lens))
-    numbers = (pixels, c, source.strides[-1], attributes["size"])
-    constants = ", ".join(constant_text(attributes[name]) for name in ("alpha", "beta", "bias"))
-    head = f"lrn<{COMPUTE_TYPES[view.type]}>(t, Lrn{{a[0], a[1], a[2], a[3], {constants}}}, p0, p1, scratch);"
-    scratch = "lrn_scratch(a[1], a[3])"
+    numbers, factors = Numbers(), (attributes[name] for name in ("alpha", "beta", "bias"))
+    fill = Lrn(pixels, c, source.strides[-1], attributes["size"], *factors).cpp(numbers)
+    head = f"lrn<{COMPUTE_TYPES[view.type]}>(t, {fill}, p0, p1, scratch);"
+    scratch = f"lrn_scratch({fill['c']}, {fill['size']})"
     x.call(simple_call(head, (source,), (write,), numbers, "lrn", ins.origin, "lrn.hpp", scratch))
     if write is not result:
         x.copy(write, result, ins.origin)

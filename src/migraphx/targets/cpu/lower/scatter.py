@@ -9,7 +9,9 @@ from migraphx.ir.shape import Shape
 from migraphx.ops.indexing import Scatter, ScatterNd
 from migraphx.targets.common.lowering import Lowered, described
 from migraphx.targets.common.views import View
+from migraphx.targets.cpu.emit import structs
 from migraphx.targets.cpu.emit.indexing import around, simple_call
+from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.lower.registry import CPU
 
 HOWS = {"none": "JoinReplace", "add": "JoinAdd", "mul": "JoinMul", "min": "JoinMin", "max": "JoinMax"}
@@ -32,16 +34,19 @@ def scatter(x: Lowered, ins: Instruction) -> None:
     def write(out: View) -> None:
         made = out if type == out.type else x.temporary(Shape(type, out.lens))
         x.convert(data, made, ins.origin)
+        numbers = Numbers()
         if isinstance(op, Scatter):
             axis = op.axis % len(data.lens)
             message = f"{described(ins)}: an index is out of range for a length of {data.lens[axis]}"
-            numbers = (len(data.lens), axis, data.lens[axis], x.check(message), *indices.lens, *made.strides)
-            head = f"scatter<{HOWS[op.how]}>(t, Scatter{{a[0], a[1], a[2], a[3], a + 4}}, p0, p1, p2, p3);"
+            lens = (*indices.lens, *made.strides)
+            fill = structs.Scatter(len(data.lens), axis, data.lens[axis], x.check(message), lens).cpp(numbers)
+            head = f"scatter<{HOWS[op.how]}>(t, {fill}, p0, p1, p2, p3);"
         else:
             depth = indices.lens[-1]
             tuples, inner = math.prod(indices.lens[:-1]), math.prod(data.lens[depth:])
-            numbers = (tuples, depth, inner, x.check(out_of_range(ins, data.lens[:depth])), *data.lens[:depth])
-            head = f"scatter_nd<{HOWS[op.how]}>(t, ScatterNd{{a[0], a[1], a[2], a[3], a + 4}}, p0, p1, p2, p3);"
+            lens = data.lens[:depth]
+            fill = structs.ScatterNd(tuples, depth, inner, x.check(out_of_range(ins, lens)), lens).cpp(numbers)
+            head = f"scatter_nd<{HOWS[op.how]}>(t, {fill}, p0, p1, p2, p3);"
         if updates.elements:
             writes = (made, x.status)
             x.call(simple_call(head, (indices, updates), writes, numbers, ins.name, ins.origin, "scatter.hpp"))
@@ -57,8 +62,8 @@ def gathernd(x: Lowered, ins: Instruction) -> None:
     batch, depth = ins.op.attributes()["batch_dims"], indices.lens[-1]
     lens = data.lens[batch : batch + depth]
     batches, tuples = math.prod(indices.lens[:batch]), math.prod(indices.lens[batch:-1])
-    numbers = (batches, tuples, depth, math.prod(data.lens[batch + depth :]), x.check(out_of_range(ins, lens)), *lens)
-    head = "gather_nd(t, GatherNd{a[0], a[1], a[2], a[3], a[4], a + 5}, p0, p1, p2, p3);"
+    numbers, inner, check = Numbers(), math.prod(data.lens[batch + depth :]), x.check(out_of_range(ins, lens))
+    head = f"gather_nd(t, {structs.GatherNd(batches, tuples, depth, inner, check, lens).cpp(numbers)}, p0, p1, p2, p3);"
     x.row_major(
         ins,
         lambda out: x.call(
@@ -70,14 +75,14 @@ def gathernd(x: Lowered, ins: Instruction) -> None:
 @CPU.of("onehot")
 def onehot(x: Lowered, ins: Instruction) -> None:
     indices, values = (x.standard(v, ins.origin) for v in x.reads(ins))
-    numbers = around(ins.shape.lens, ins.op.attributes()["axis"] % len(ins.shape.lens))
-    head = "one_hot(t, a[0], a[1], a[2], p0, p1, p2);"
+    numbers, sizes = Numbers(), around(ins.shape.lens, ins.op.attributes()["axis"] % len(ins.shape.lens))
+    head = f"one_hot(t, {structs.OneHot(*sizes).cpp(numbers)}, p0, p1, p2);"
     x.row_major(ins, lambda out: x.call(simple_call(head, (indices, values), (out,), numbers, ins.name, ins.origin)))
 
 
 @CPU.of("nonzero")
 def nonzero(x: Lowered, ins: Instruction) -> None:
     view = x.standard(x.view(ins.inputs[0]), ins.origin)
-    numbers = (len(view.lens), *view.lens)
-    head = "non_zero(t, a[0], a + 1, p0, p1);"
+    numbers = Numbers()
+    head = f"non_zero(t, {structs.NonZero(len(view.lens), view.lens).cpp(numbers)}, p0, p1);"
     x.row_major(ins, lambda out: x.call(simple_call(head, (view,), (out,), numbers, ins.name, ins.origin)))

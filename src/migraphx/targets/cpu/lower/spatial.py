@@ -14,7 +14,9 @@ from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.contract import pool_call
 from migraphx.targets.cpu.emit.indexing import simple_call
-from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, constant_text, cpp_type
+from migraphx.targets.cpu.emit.params import Numbers
+from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, cpp_type
+from migraphx.targets.cpu.emit.structs import Attention, Strides
 from migraphx.targets.cpu.lower.registry import CPU
 
 
@@ -37,14 +39,28 @@ def _attention_call(
     attributes: Mapping[str, Any], origin: str,
 ) -> Call:  # fmt: skip
     (batch, heads, queries, dim), (_, kv_heads, keys, value_dim) = q.lens, v.lens
-    steps = [s for view in (q, k, v, out) for s in view.strides[:3]]
-    numbers = (batch, heads, kv_heads, queries, keys, dim, value_dim, *steps, *mask_steps)
-    braces = ", ".join(f"{{a[{n}], a[{n + 1}], a[{n + 2}]}}" for n in range(7, 19, 3))
-    flags = ", ".join(str(attributes[n]).lower() for n in ("causal", "zero_rows"))
-    fill = (
-        f"Attention{{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {braces}, a[19], a[20], a[21], a[22], "
-        f"float({constant_text(attributes['scale'])}), {flags}, 0}}"
-    )
+    numbers, (mask_batch, mask_head, mask_row, mask_key) = Numbers(), mask_steps
+    fill = Attention(
+        batch=batch,
+        heads=heads,
+        kv_heads=kv_heads,
+        queries=queries,
+        keys=keys,
+        dim=dim,
+        value_dim=value_dim,
+        q=Strides(*q.strides[:3]),
+        k=Strides(*k.strides[:3]),
+        v=Strides(*v.strides[:3]),
+        out=Strides(*out.strides[:3]),
+        mask_batch=mask_batch,
+        mask_head=mask_head,
+        mask_row=mask_row,
+        mask_key=mask_key,
+        scale=attributes["scale"],
+        causal=attributes["causal"],
+        zero_rows=attributes["zero_rows"],
+        causal_offset=0,
+    ).cpp(numbers)
     type = cpp_type(STORAGE_TYPES, q.type)
     if not masks:
         mask, last = "static_cast<const float*>(nullptr)", 3
@@ -71,7 +87,6 @@ def pooling(x: Lowered, ins: Instruction) -> None:
     pads = op.pads(source.lens[2:])
     before, behind = ([p[k] for p in pads] for k in (0, 1))
     window = Window.of(source.lens[2:], write.lens[2:], lengths, stride, dilations, before)
-    extra = (*((0,) * (3 - len(behind))), *behind, int(op.count_include_pad), op.lp_order)
-    rank = len(write.lens)
+    rank, order = len(write.lens), op.lp_order
     epilogue = Epilogue(None, (None,), write, (0, *range(2, rank)), 1)
-    x.call(pool_call(POOLS[op.mode], source, window, extra, epilogue, ins.origin))
+    x.call(pool_call(POOLS[op.mode], source, window, behind, op.count_include_pad, order, epilogue, ins.origin))

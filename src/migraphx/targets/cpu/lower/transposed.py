@@ -15,7 +15,7 @@ from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import Lowered
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import conv_call
+from migraphx.targets.cpu.emit.contract import conv_call, conv_of
 from migraphx.targets.cpu.lower.contractions import packed_at_run_time
 from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.pack import pack_conv
@@ -72,7 +72,8 @@ def convolution_backwards(x: Lowered, ins: Instruction) -> None:
         )  # fmt: skip
         packed = _weights(x, ins, phases, op.group)
         epilogue = Epilogue(None, (None,), part, (0, *range(2, rank)), 1)
-        x.call(conv_call(source, packed, window, op.group, epilogue, x.fast_math, ins.origin))
+        params = conv_of(source, window, op.group, epilogue)
+        x.call(conv_call(source, packed, params, epilogue, x.fast_math, ins.origin))
 
 
 def _weights(x: Lowered, ins: Instruction, phases: Sequence[Phase], group: int) -> View:

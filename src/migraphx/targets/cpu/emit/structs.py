@@ -1,0 +1,308 @@
+"""The parameters of every kernel, by headers: the fields of its struct there, in the same order (a test compares)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from migraphx.targets.cpu.emit.params import (
+    ConstBool,
+    ConstDouble,
+    ConstFloat,
+    ConstInt,
+    Four,
+    Params,
+    Pointer,
+    Three,
+    Whole,
+)
+
+# ---- products ----
+
+
+@dataclass(frozen=True)
+class Gemm(Params, header="gemm.hpp"):
+    m: int
+    n: int
+    k: int
+    lda: int
+
+
+@dataclass(frozen=True)
+class BatchedDot(Params, header="gemm.hpp"):
+    m: int
+    n: int
+    k: int
+    batch: Four
+    a_batch: Four
+    a_row: int
+    a_k: int
+    b_batch: Four
+    b_k: int
+    b_col: int
+
+
+@dataclass(frozen=True)
+class Int4Gemm(Params, header="int4.hpp"):
+    m: int
+    n: int
+    k: int
+    lda: int
+    block: int
+
+
+@dataclass(frozen=True)
+class Conv(Params, header="conv.hpp"):
+    n: int
+    ic: int
+    oc: int
+    groups: int
+    pixel: int
+    in_: Three
+    out: Three
+    kernel: Three
+    stride: Three
+    dilation: Three
+    pad: Three
+
+    @property
+    def suits_winograd(self) -> bool:
+        """Whether winograd.hpp can take it (of floats) and is expected to beat conv.hpp.
+
+        Measured, with weights that come from outside L2: it gains 2.2 to 2.9 times at 56x56 and 28x28, 1.1 to 1.3 at
+        14x14, and loses at 7x7, where four times as many weights serve four tiles only.
+        """
+        able = self.kernel == (1, 3, 3) and self.stride == self.dilation == (1, 1, 1) and self.groups == 1
+        plane = self.pad[0] == 0 and self.in_[0] == self.out[0]
+        tiles = self.n * self.out[0] * -(-self.out[1] // 4) * -(-self.out[2] // 4)
+        return able and plane and tiles >= 16 and self.ic >= 16 and self.oc >= 16
+
+
+@dataclass(frozen=True)
+class Depthwise(Params, header="depthwise.hpp"):
+    n: int
+    c: int
+    pixel: int
+    in_: Three
+    out: Three
+    kernel: Three
+    stride: Three
+    dilation: Three
+    pad: Three
+
+    @property
+    def special(self) -> tuple[int, int]:
+        """The kernel and the stride along a row that depthwise.hpp has code of its own for; else zeros."""
+        common = self.stride[2] in (1, 2) and self.dilation[2] == 1 and self.kernel[2] in (3, 5, 7)
+        return (self.kernel[2], self.stride[2]) if common else (0, 0)
+
+
+# ---- windows, images ----
+
+
+@dataclass(frozen=True)
+class Strides(Params, header="attention.hpp", struct="Strides"):
+    batch: int
+    head: int
+    row: int
+
+
+@dataclass(frozen=True)
+class Attention(Params, header="attention.hpp"):
+    batch: int
+    heads: int
+    kv_heads: int
+    queries: int
+    keys: int
+    dim: int
+    value_dim: int
+    q: Strides
+    k: Strides
+    v: Strides
+    out: Strides
+    mask_batch: int
+    mask_head: int
+    mask_row: int
+    mask_key: int
+    scale: ConstFloat
+    causal: ConstBool
+    zero_rows: ConstBool
+    causal_offset: ConstInt
+
+
+@dataclass(frozen=True)
+class Pool(Params, header="pooling.hpp"):
+    n: int
+    c: int
+    x_n: int
+    x_step: Three
+    in_: Three
+    out: Three
+    kernel: Three
+    stride: Three
+    dilation: Three
+    pad: Three
+    pad_end: Three
+    divisor: ConstInt
+    count_pad: bool
+    p: Whole
+
+
+@dataclass(frozen=True)
+class Resize(Params, header="resize.hpp"):
+    n: int
+    c: int
+    out_h: int
+    out_w: int
+    x_n: int
+    x_h: int
+    x_w: int
+
+
+@dataclass(frozen=True)
+class Resample(Params, header="resize.hpp"):
+    outer: int
+    length: int
+    out: int
+    inner: int
+
+
+@dataclass(frozen=True)
+class Lrn(Params, header="lrn.hpp"):
+    pixels: int
+    c: int
+    x_step: int
+    size: int
+    alpha: ConstDouble
+    beta: ConstDouble
+    bias: ConstDouble
+
+
+@dataclass(frozen=True)
+class Interleave(Params, header="interleave.hpp"):
+    n: int
+    pixels: int
+    x_image: int
+    x_plane: int
+    y_image: int
+
+
+@dataclass(frozen=True)
+class RoiAlign(Params, header="regions.hpp"):
+    rois: int
+    images: int
+    channels: int
+    height: int
+    width: int
+    out_height: int
+    out_width: int
+    samples: int
+    image_check: int
+    samples_check: int
+    most: int
+    scale: ConstDouble
+    half: ConstBool
+    largest: ConstBool
+
+
+@dataclass(frozen=True)
+class Suppression(Params, header="regions.hpp"):
+    images: int
+    classes: int
+    boxes: int
+    centered: ConstBool
+
+
+@dataclass(frozen=True)
+class Det(Params, header="linalg.hpp", function="det"):
+    count: int
+    n: int
+
+
+# ---- indices, order, random numbers ----
+
+
+@dataclass(frozen=True)
+class Gather(Params, header="indexing.hpp"):
+    outer: int
+    length: int
+    inner: int
+    count: int
+    check: int
+
+
+@dataclass(frozen=True)
+class GatherNd(Params, header="indexing.hpp"):
+    batches: int
+    tuples: int
+    depth: int
+    inner: int
+    check: int
+    lens: Pointer
+
+
+@dataclass(frozen=True)
+class Scan(Params, header="indexing.hpp"):
+    outer: int
+    length: int
+    inner: int
+    exclusive: bool
+    reverse: bool
+
+
+@dataclass(frozen=True)
+class TopK(Params, header="indexing.hpp"):
+    outer: int
+    length: int
+    inner: int
+    k: int
+    largest: bool
+
+
+@dataclass(frozen=True)
+class ArgExtreme(Params, header="indexing.hpp", function="arg_extreme"):
+    outer: int
+    length: int
+    inner: int
+
+
+@dataclass(frozen=True)
+class OneHot(Params, header="indexing.hpp", function="one_hot"):
+    outer: int
+    depth: int
+    inner: int
+
+
+@dataclass(frozen=True)
+class NonZero(Params, header="indexing.hpp", function="non_zero"):
+    rank: int
+    lens: Pointer
+
+
+@dataclass(frozen=True)
+class Scatter(Params, header="scatter.hpp"):
+    rank: int
+    axis: int
+    length: int
+    check: int
+    lens: Pointer
+
+
+@dataclass(frozen=True)
+class ScatterNd(Params, header="scatter.hpp"):
+    tuples: int
+    depth: int
+    inner: int
+    check: int
+    lens: Pointer
+
+
+@dataclass(frozen=True)
+class RandomUniform(Params, header="random.hpp", function="random_uniform"):
+    count: int
+
+
+@dataclass(frozen=True)
+class Multinomial(Params, header="random.hpp", function="multinomial"):
+    rows: int
+    classes: int
+    samples: int
