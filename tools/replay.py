@@ -47,8 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="openmgx-replay-") as scratch:
         then = programs(of_commit(args.base, args.tests, Path(scratch)))
-        here = Path(scratch, "now")
-        record(PROJECT, args.tests, here)
+        tree, here = Path(scratch, "tree"), Path(scratch, "now")
+        copy_working_tree(tree)
+        record(tree, args.tests, here)
         return report(then, programs(here))
 
 
@@ -72,6 +73,14 @@ def of_commit(name: str, tests: Sequence[str], scratch: Path) -> Path:
         shutil.copytree(scratch / "then", fresh)
         fresh.rename(kept)
     return kept
+
+
+def copy_working_tree(to: Path) -> None:
+    """The files as they are now, those that git does not know yet too: they may be edited while the tests run."""
+    for name in git("ls-files", "-z", "--cached", "--others", "--exclude-standard").decode().split("\0"):
+        if name and (PROJECT / name).is_file():
+            (to / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(PROJECT / name, to / name)
 
 
 def git(*words: str) -> bytes:
