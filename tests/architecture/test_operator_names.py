@@ -28,7 +28,6 @@ ALLOWED: dict[str, str] = {
     "add mul neg sub": "scalar words that are operators of C++",
     "bitwise_and bitwise_not bitwise_or bitwise_xor equal greater less shift_left shift_right":
         "scalar words that math.hpp calls by other names",
-    "lrn multinomial roialign topk": "about how long an element takes where neither bytes nor FLOPs tell",
 }  # fmt: skip
 """The names in a list, in order, and why they may stand there."""
 

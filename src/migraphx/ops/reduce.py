@@ -218,6 +218,10 @@ class Lrn(Operation, name="lrn"):
         self.require(self.size >= 1, inputs, "size must be positive")
         return elementwise(x.type, [x])
 
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
+        """A sum of squares, and the power of it."""
+        return output.elements * (2 * self.size + 3)
+
     def compute(self, *args: np.ndarray) -> np.ndarray:
         (x,) = args
         below = (self.size - 1) // 2
@@ -288,6 +292,10 @@ class TopK(Operation, name="topk"):
         self.require(0 <= self.k <= x.lens[axis], inputs, f"k must be at most {x.lens[axis]}")
         lens = [self.k if d == axis else n for d, n in enumerate(x.lens)]
         return Shape.tuple_of([Shape(x.type, tuple(lens)), Shape("int64", tuple(lens))])
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
+        """Comparisons, of a heap of k elements."""
+        return inputs[0].elements * 2 * max(1, self.k.bit_length())
 
     def compute(self, *args: np.ndarray) -> Value:
         (x,) = args

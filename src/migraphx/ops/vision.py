@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.operation import Operation
+from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ops.convolution import both_sides, check_padding, check_windows, window_lens, windows
 from migraphx.ops.indexing import check_indices
@@ -225,6 +225,10 @@ class RoiAlign(Operation, name="roialign"):
         right = 0 <= self.sampling_ratio <= self.MOST_SAMPLES
         self.require(right, inputs, f"sampling_ratio is not in 0 .. {self.MOST_SAMPLES}")
         return Shape(x.type, (rois.lens[0], x.lens[1], self.output_height, self.output_width))
+
+    def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
+        """Four weighted corners a sample; where the regions decide how many samples, as for two along an axis."""
+        return output.elements * (self.sampling_ratio or 2) ** 2 * 8
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, rois, images = args

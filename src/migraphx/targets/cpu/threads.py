@@ -108,7 +108,7 @@ def _loaded() -> list[str]:
     except OSError:
         return []
     found = dict.fromkeys(re.findall(r"\S*/lib[ig]?omp\S*\.so\S*", maps))
-    return sorted(found, key=lambda path: "/torch/" not in path)
+    return sorted(found, key=lambda path: "/torch/lib/" not in path)
 
 
 def _open(path: str) -> Runtime | None:

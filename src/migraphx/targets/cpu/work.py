@@ -17,8 +17,7 @@ from migraphx.targets.cpu.codegen import FLOW, steps_words
 # On one thread, in nanoseconds or per nanosecond.
 CALL = 200.0
 BYTES = 20.0
-PRODUCTS, OPERATIONS = 100.0, 10.0  # of dots and convolutions, of anything else
-DEAR = {"roialign": 50.0, "multinomial": 50.0, "lrn": 20.0, "topk": 10.0}  # an element
+PRODUCTS, OPERATIONS = 100.0, 5.0  # of dots and convolutions, of anything else
 CUSTOM = 50.0  # an element of a user's operator: nobody knows
 
 INDIVISIBLE = 5e6  # at most, where each part would read the whole again: program.hpp makes no parts of so little
@@ -35,17 +34,13 @@ def nanoseconds(call: Call, ins: Instruction | None, flops: int) -> int:
     spent = CALL + call.bytes / BYTES
     if ins is None:
         return int(spent)
-    spent += flops / (PRODUCTS if _multiplies(ins) else OPERATIONS)
-    each = CUSTOM if isinstance(ins.op, CustomOperation) else DEAR.get(ins.name, 0.0)
-    if each:
-        spent += each * max(i.shape.elements for i in (ins, *ins.inputs) if i.shape.type != "tuple")
+    multiplies = any(i.op.contraction for i in (ins, *(i for m in ins.modules for i in m)))
+    spent += flops / (PRODUCTS if multiplies else OPERATIONS)
+    if isinstance(ins.op, CustomOperation):
+        spent += CUSTOM * max(i.shape.elements for i in (ins, *ins.inputs) if i.shape.type != "tuple")
     if ins.name == "nonzero" or ins.name.startswith("scatternd_"):
         spent = min(spent, INDIVISIBLE)
     return int(spent)
-
-
-def _multiplies(ins: Instruction) -> bool:
-    return ins.op.contraction or (ins.name == "group" and any(i.op.contraction for i in ins.modules[0]))
 
 
 def threads_worth(table: np.ndarray, most: int) -> int:

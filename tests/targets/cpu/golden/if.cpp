@@ -35,13 +35,13 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 // bytes: arena 0, status 64, input 0 1, input 1 48, output 0 48, output 1 48
 // step 0: if (0, 0, 3), 0 ns
 //     p0: input 0
-// step 1: k0 (12, 1, 1), 206 ns
+// step 1: k0 (12, 1, 1), 207 ns
 //     p0: input 1
 //     p1: output 0
 // step 2: jump (1, 0, 4), 0 ns
-// step 3: k1 (12, 1, 1), 206 ns
+// step 3: k1 (12, 1, 1), 207 ns
 //     p0: input 1
 //     p1: output 0
-// step 4: k0 (12, 1, 1), 206 ns
+// step 4: k0 (12, 1, 1), 207 ns
 //     p0: input 1
 //     p1: output 1

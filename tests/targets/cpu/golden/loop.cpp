@@ -120,7 +120,7 @@ void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 //     p0: arena + 512 + (trip 0 & 1) * 1
 // step 5: number (4, 0, -1), 0 ns
 //     p0: arena + 384
-// step 6: k3 (12, 1, 1, 1), 209 ns
+// step 6: k3 (12, 1, 1, 1), 212 ns
 //     p0: arena + trip 0 * 48
 //     p1: input 0 + 240 + trip 0 * -48
 //     p2: arena + 48 + trip 0 * 48
@@ -130,7 +130,7 @@ void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 // step 8: k5 (1, 0, 0), 200 ns
 //     p0: arena + 448
 //     p1: arena + 512 + ((trip 0 + 1) & 1) * 1
-// step 9: k6 (12, 1, 0, 1), 206 ns
+// step 9: k6 (12, 1, 0, 1), 207 ns
 //     p0: arena + 48 + trip 0 * 48
 //     p1: arena + 448
 //     p2: output 2 + 240 + trip 0 * -48

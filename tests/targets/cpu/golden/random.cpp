@@ -54,13 +54,13 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 // step 1: k1 (300), 260 ns
 //     p0: arena + 1216
 //     p1: arena
-// step 2: k2 (300, 1, 1), 350 ns
+// step 2: k2 (300, 1, 1), 380 ns
 //     p0: input 0
 //     p1: arena + 1216
 // step 3: k3 (5, 60, 1, 0, 0), 320 ns
 //     p0: arena + 1216
 //     p1: arena + 2432
-// step 4: k4 (5, 60, 60), 15380 ns
+// step 4: k4 (5, 60, 60), 380 ns
 //     p0: arena + 2432
 //     p1: arena
 //     p2: output 0

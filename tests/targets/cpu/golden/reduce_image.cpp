@@ -65,9 +65,9 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 // step 0: k0 (32, 64, 2048, 1, 64, 1, 32, 64, 0), 13716 ns
 //     p0: input 0
 //     p1: arena
-// step 1: k1 (64, 1, 1, 32, 64, 0), 7176 ns
+// step 1: k1 (64, 1, 1, 32, 64, 0), 13729 ns
 //     p0: arena
 //     p1: output 0
-// step 2: k2 (5, 9, 1, 9, 1, 0), 214 ns
+// step 2: k2 (5, 9, 1, 9, 1, 0), 219 ns
 //     p0: input 1
 //     p1: output 1

@@ -136,10 +136,10 @@ void k9(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }  // namespace mgx
 
 // bytes: arena 1344, status 64, input 0 96, input 1 1188, output 0 156, output 1 208, output 2 120, output 3 96, output 4 1188, output 5 96, output 6 36
-// step 0: k0 (3, 8, 8, 1, 13, 1), 212 ns
+// step 0: k0 (3, 8, 8, 1, 13, 1), 214 ns
 //     p0: input 0
 //     p1: output 0
-// step 1: k1 (3, 5, 8, 1, 13, 1), 207 ns
+// step 1: k1 (3, 5, 8, 1, 13, 1), 209 ns
 //     p0: input 0 + 8
 //     p1: output 0 + 32
 // step 2: k2 (3, 8, 8, 1, 13, 1), 209 ns
@@ -169,10 +169,10 @@ void k9(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 // step 10: k7 (1, 99, 0, 99, 0), 318 ns
 //     p0: input 1
 //     p1: arena
-// step 11: k8 (24, 1, 1), 212 ns
+// step 11: k8 (24, 1, 1), 214 ns
 //     p0: input 0
 //     p1: output 5
-// step 12: k9 (3, 3, 8, 3, 3, 1), 204 ns
+// step 12: k9 (3, 3, 8, 3, 3, 1), 205 ns
 //     p0: input 0
 //     p1: output 6
 // step 13: k7 (1, 8, 0, 8, 0), 209 ns
