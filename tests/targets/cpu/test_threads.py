@@ -140,9 +140,15 @@ def test_a_program_without_a_runtime_runs() -> None:
     run("again()\n" + body, first)
 
 
+def test_a_folder_called_torch_is_not_torch():
+    """Environments may lie in one: every library's path has it then."""
+    other, own = "/opt/torch/scikit_learn.libs/libgomp-1.so", "/opt/torch/site-packages/torch/lib/libgomp.so.1"
+    assert threads._torch_first([other, own, other]) == [own, other]
+
+
 def test_torch_s_pool_is_taken_where_others_are_loaded_too():
     code = (
         "import sklearn.tree, torch, migraphx.targets.cpu.threads as t;"
-        "paths = t._loaded(); assert len(paths) > 1, paths; assert '/torch/' in t.runtime().path, paths"
+        "paths = t._loaded(); assert len(paths) > 1, paths; assert '/torch/lib/' in t.runtime().path, paths"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -13,7 +13,7 @@ import math
 import os
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
@@ -107,8 +107,11 @@ def _loaded() -> list[str]:
         maps = Path("/proc/self/maps").read_text()
     except OSError:
         return []
-    found = dict.fromkeys(re.findall(r"\S*/lib[ig]?omp\S*\.so\S*", maps))
-    return sorted(found, key=lambda path: "/torch/lib/" not in path)
+    return _torch_first(re.findall(r"\S*/lib[ig]?omp\S*\.so\S*", maps))
+
+
+def _torch_first(paths: Iterable[str]) -> list[str]:
+    return sorted(dict.fromkeys(paths), key=lambda path: "/torch/lib/" not in path)
 
 
 def _open(path: str) -> Runtime | None:
