@@ -32,7 +32,7 @@ from torch_migraphx.lower import FallbackError, lower
 from torch_migraphx.options import Options
 
 logger = get_logger(__name__)
-KEPT_BY_DYNAMO = re.compile(r"\b(RNN|LSTM|GRU)\b|torch[./]jit")
+KEPT_BY_DYNAMO = re.compile(r"\b(RNN|LSTM|GRU)\b|torch[./]jit|ScriptModule")
 """What Dynamo says of modules that it can't trace: recurrent ones and scripted ones."""
 
 
