@@ -13,6 +13,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ops.custom import CustomOperation
 from migraphx.targets.common.call import Call
 from migraphx.targets.cpu.codegen import FLOW, steps_words
+from migraphx.targets.cpu.emit.kernel import Kernel
 
 # On one thread, in nanoseconds or per nanosecond.
 CALL = 200.0
@@ -20,14 +21,14 @@ BYTES = 20.0
 PRODUCTS, OPERATIONS = 100.0, 5.0  # of dots and convolutions, of anything else
 CUSTOM = 50.0  # an element of a user's operator: nobody knows
 
-INDIVISIBLE = 5e6  # at most, where each part would read the whole again: program.hpp makes no parts of so little
+INDIVISIBLE = 5e6  # at most, where parts would read the same again and again: program.hpp makes none of so little
 
 SHARE = 50e3  # nanoseconds of work that are worth a thread: waking one takes about as long
 BARRIER = 5e3  # what a step of several threads loses; where other processes want their cores, far more
 TRIPS = 1000  # of a loop, at most, as far as they count here
 
 
-def nanoseconds(call: Call, ins: Instruction | None, flops: int) -> int:
+def nanoseconds(call: Call[Kernel], ins: Instruction | None, flops: int) -> int:
     """About how long a call takes one thread; `ins` is what it was lowered from."""
     if call.kernel is None:
         return 0
@@ -38,8 +39,8 @@ def nanoseconds(call: Call, ins: Instruction | None, flops: int) -> int:
     spent += flops / (PRODUCTS if multiplies else OPERATIONS)
     if isinstance(ins.op, CustomOperation):
         spent += CUSTOM * max(i.shape.elements for i in (ins, *ins.inputs) if i.shape.type != "tuple")
-    if ins.name == "nonzero" or ins.name.startswith("scatternd_"):
-        spent = min(spent, INDIVISIBLE)
+    if call.kernel.instances or ins.name == "nonzero" or ins.name.startswith("scatternd_"):
+        spent = min(spent, INDIVISIBLE)  # these kernels, the engine of products among them, look for a stop themselves
     return int(spent)
 
 

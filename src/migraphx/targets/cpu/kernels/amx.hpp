@@ -356,12 +356,12 @@ inline void multiply_piece(
 }
 
 template <class S>
-inline void amx_block(const SplitEngine<S>& e, const SplitBlock<S>& w, Range panels, TileRows& shape) {
-    const PieceOrder order(panels, w.plan.count);
+inline void amx_block(const SplitEngine<S>& e, const SplitBlock<S>& w, const Grid& grid, TileRows& shape) {
+    const PieceOrder order(grid.panels, w.plan.count);
     Piece at{0, 0, order.group(0).begin}, next = at;
     PanelSplit<S> first = panel_split(e, w, order, at, w.b[0]);
     first.pairs(first.all);
-    for (int64_t i = 0; i < order.count(); ++i, at = next) {
+    for (int64_t i = 0; i < order.count() && !grid.team.stopped(); ++i, at = next) {
         const int64_t begin = order.group(at.group).begin;
         if (at.panel == begin && (w.plan.count > 1 || i == 0)) split_rows(e, w, at.pass);
         const bool more = next.next(order);
@@ -378,7 +378,7 @@ template <class S> MGX_NOINLINE void amx_grid(const Grid& grid, const SplitEngin
     for (int64_t i = 0; i < blocks; ++i) {
         const int64_t first = grid.rows.begin;
         const Range rows{first + total * i / blocks, first + total * (i + 1) / blocks};
-        amx_block(e, SplitBlock<S>(e, scratch, rows), grid.panels, shape);
+        amx_block(e, SplitBlock<S>(e, scratch, rows), grid, shape);
     }
 }
 template <class S> inline bool amx_suits(const Grid& grid, const SplitEngine<S>& e) {

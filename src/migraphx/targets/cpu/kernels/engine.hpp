@@ -271,6 +271,7 @@ template <class T, class TA, class TB> struct Engine {
 // core, as does whoever reads the result by rows; of columns most of both comes from other cores, which counts again.
 struct Grid {
     Range rows, panels;
+    const Team& team;
 };
 inline Grid divide(const Team& team, int64_t rows, int64_t panels, int64_t depth) {
     int best = 1;
@@ -284,7 +285,7 @@ inline Grid divide(const Team& team, int64_t rows, int64_t panels, int64_t depth
         if (t < cost) cost = t, best = tm;
     }
     const int tn = team.size / best;
-    return {split(rows, 1, team.tid / tn, best), split(panels, 1, team.tid % tn, tn)};
+    return {split(rows, 1, team.tid / tn, best), split(panels, 1, team.tid % tn, tn), team};
 }
 
 // The depth in passes: whole segments together, or pieces of one segment where that is deep.
@@ -302,12 +303,15 @@ inline Passes passes(int64_t segs, int64_t kc, int64_t block = K_BLOCK, int64_t 
 
 // One block of rows times some panels. The accumulators wait in `out` between passes over the depth.
 template <class T, class TA, class TB>
-MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, Range rows, Range panels, T* out, const TA** table) {
+MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out, const TA** table) {
+    const Range rows = grid.rows, panels = grid.panels;
+    const int64_t often = rows.size() * e.segs * e.kc < 1 << 16 ? 64 : 1;  // pairs of panels from look to look
     const int64_t per_group = ceil_div(e.cols, NR);
     const Tiles parts = tiles_of(rows.size(), per_group == 1 ? MR1<T> : MR<T>);
     e.pointers(e.source, rows.begin, parts, table);
     const Passes plan = passes(e.segs, e.kc);
-    for (int64_t p = panels.begin, np; p < panels.end; p += np) {
+    for (int64_t p = panels.begin, np, turn = 1; p < panels.end; p += np, ++turn) {
+        if (turn % often == 0 && grid.team.stopped()) return;
         const int64_t group = p / per_group, first = p % per_group, col0 = e.col0 + group * e.cols;
         np = least(NP<T>, least(panels.end - p, per_group - first));
         const int64_t col = first * NR, cols = least(np * NR, e.cols - col);

@@ -56,7 +56,7 @@ MGX_NOINLINE void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* s
     for (int64_t i = 0; i < blocks; ++i) {
         const int64_t first = grid.rows.begin;
         const Range rows{first + total * i / blocks, first + total * (i + 1) / blocks};
-        run_block(e, rows, grid.panels, tiles, table);
+        run_block(e, {rows, grid.panels, grid.team}, tiles, table);
     }
 }
 
@@ -164,7 +164,7 @@ inline void dot_one(
         }
         e.source = &source;
         e.row0 = row0 + first;
-        for (int64_t p = grid.panels.begin, np; p < grid.panels.end; p += np) {
+        for (int64_t p = grid.panels.begin, np; p < grid.panels.end && !grid.team.stopped(); p += np) {
             np = least(NP<T>, grid.panels.end - p);
             const int64_t col = p * NR, width = np * NR, cols = least(width, d.n - col);
             e.col0 = col;
@@ -181,7 +181,7 @@ inline void dot_one(
                 }
                 e.b = packed, e.step = NR, e.panel = d.k * NR;
             }
-            run_grid({rows, {0, np}}, e, scratch);
+            run_grid({rows, {0, np}, grid.team}, e, scratch);
         }
     }
 }
@@ -193,10 +193,10 @@ MGX_NOINLINE void batched_dot(
     const int64_t panels = ceil_div(d.n, NR), batches = d.batch[0] * d.batch[1] * d.batch[2] * d.batch[3];
     const bool whole = batches % team.size == 0 || batches >= 4 * team.size;  // a thread takes whole batches
     const Range mine = whole ? team.share(batches) : Range{0, batches};
-    const Grid grid = whole ? Grid{{0, d.m}, {0, panels}} : divide(team, d.m, panels, d.k);
+    const Grid grid = whole ? Grid{{0, d.m}, {0, panels}, team} : divide(team, d.m, panels, d.k);
     Engine<T, TA, TB> e{
         d.m, d.n, 1, 1, d.k, 0, row_pointers<TA>, nullptr, nullptr, NR, 0, finish<T, Epi>, &epi, strips<T, TA, TB, Epi>()};
-    for (int64_t i = mine.begin; i < mine.end; ++i) {
+    for (int64_t i = mine.begin; i < mine.end && !team.stopped(); ++i) {
         const TA* ai = a;
         const TB* bi = b;
         for (int64_t axis = 3, rest = i; axis >= 0; rest /= d.batch[axis], --axis) {

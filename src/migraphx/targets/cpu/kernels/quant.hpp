@@ -179,7 +179,7 @@ template <class S> MGX_NOINLINE void amx_words(const Grid& grid, const WordEngin
     for (int64_t i = 0; i < blocks; ++i) {
         const int64_t from = grid.rows.begin;
         const Range rows{from + total * i / blocks, from + total * (i + 1) / blocks};
-        for (int64_t p = grid.panels.begin; p < grid.panels.end; ++p) {
+        for (int64_t p = grid.panels.begin; p < grid.panels.end && !grid.team.stopped(); ++p) {
             const int64_t group = p / per_group, col = p % per_group * NR;
             if (p == grid.panels.begin || (col == 0 && e.groups > 1)) tile_rows(e, rows, group, table, a);
             const int cols = int(least(NR, e.cols - col));
