@@ -58,6 +58,7 @@ def test_a_full_disk(writer: str, model: Path, tmp_path: Path, capsys: pytest.Ca
     """The file that was there is as it was, nothing else is left, and the error names the file."""
     path = tmp_path / "a"
     path.write_bytes(b"good")
+    WRITERS[writer](model, os.devnull)  # perf compiles what it measures the machine with: that is in the cache now
     with full_disk(), pytest.raises(OSError) as found:
         WRITERS[writer](model, str(path))
     assert str(path) in str(found.value) + capsys.readouterr().err
