@@ -10,8 +10,9 @@ import ctypes
 import threading
 
 from migraphx.runtime.deadline import Deadline
+from migraphx.targets.cpu.headers import enumerators
 
-TIMEOUT, SIGNAL, ASKED = 1, 2, 3  # reasons, as in stop.hpp
+REASON = enumerators("Reason", "stop.hpp")
 _NAMES = ("PyGILState_Ensure", "PyErr_CheckSignals", "PyErr_Fetch", "PyGILState_Release")
 
 
@@ -44,12 +45,12 @@ class Stop(ctypes.Structure):
 
     def ask(self) -> None:
         """End the run; from any thread, also before it begins."""
-        self.reason = ASKED
+        self.reason = REASON["ASKED"]
 
     def finish(self, deadline: Deadline | None) -> None:
         """Raise what ended the run: TimeoutError, what a signal handler raised, InterruptedError."""
-        if self.reason == SIGNAL:
+        if self.reason == REASON["SIGNAL"]:
             _restore(*self.error)
-        if self.reason == TIMEOUT and deadline is not None:
+        if self.reason == REASON["TIMEOUT"] and deadline is not None:
             raise deadline.error()
         raise InterruptedError("the run was told to end")
