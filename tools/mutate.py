@@ -173,7 +173,7 @@ def in_text(text: str, rng: Rng) -> str:
         if not words:
             return text
         at = int(rng.integers(len(words)))
-        other = (str(pick(rng, NUMBERS)), pick(rng, WORDS), pick(rng, words), pick(rng, "{}[](),;=->@:\"\\"))
+        other = (str(pick(rng, NUMBERS)), pick(rng, WORDS), pick(rng, words), pick(rng, '{}[](),;=->@:"\\'))
         words[at] = pick(rng, other)
         text = "".join(words)
     return text

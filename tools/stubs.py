@@ -32,7 +32,7 @@ ACCEPTED = {
     "tuple[str, ...]": "str | Sequence[str]",
 }
 """What `operation` makes an attribute of, by the annotation of its field."""
-HEAD = '''\
+HEAD = """\
 # Written by `python -m tools.stubs` from the declarations of the operators; a test holds it to them.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ from typing import Any
 from migraphx.ir.module import Instruction, Module
 
 Value = Instruction
-'''
+"""
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """The standard's backend interface (onnx.backend.base): `prepare`, `run_model`, `run_node`.
 
-    import migraphx.backend as backend
-    outputs = backend.prepare(onnx.load("model.onnx")).run([x])
+import migraphx.backend as backend
+outputs = backend.prepare(onnx.load("model.onnx")).run([x])
 """
 
 from __future__ import annotations
@@ -60,9 +60,7 @@ class MIGraphXRep(BackendRep):
         """The outputs of one of the compiled programs."""
         return [r.array for r in compiled.run(arrays)]
 
-    def program_for(
-        self, dims: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
-    ) -> tuple[program, list[Result]]:
+    def program_for(self, dims: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[program, list[Result]]:
         """Compile for these inputs, unless that is done; values are compiled in one after another as needed."""
         types = tuple((n, a.dtype.name, a.shape) for n, a in arrays.items())
         while True:

@@ -17,9 +17,7 @@ from migraphx.ir.shape import DynamicDimension, Shape, elementwise, permuted, st
         ("int8", (2**64, 0), None),
     ],
 )
-def test_more_bytes_than_an_address_counts(
-    type: str, lens: tuple[int, ...], strides: tuple[int, ...] | None
-) -> None:
+def test_more_bytes_than_an_address_counts(type: str, lens: tuple[int, ...], strides: tuple[int, ...] | None) -> None:
     with pytest.raises(ValueError, match=r"shape: more than 2\*\*63 (bytes|elements) in"):
         Shape(type, lens, strides)  # type: ignore[arg-type]
 

@@ -28,9 +28,7 @@ def node(op, inputs, outputs, name="it", **attributes):
 
 def test_truncated_file_at_every_length(tmp_path):
     weight = np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)
-    whole = model(
-        [node("MatMul", ["x", "w"], ["y"])], {"x": np.ones((2, 64), np.float32)}, ["y"], {"w": weight}
-    )
+    whole = model([node("MatMul", ["x", "w"], ["y"])], {"x": np.ones((2, 64), np.float32)}, ["y"], {"w": weight})
     path = tmp_path / "cut.onnx"
     for length in [*range(0, 120, 7), 500, 5000, len(whole) - 200, len(whole) - 1]:
         path.write_bytes(whole[:length])

@@ -50,27 +50,41 @@ FLOAT = [
     Case("SkipSimplifiedLayerNormalization", [X, f(1, 5, 16), W], attributes={"epsilon": 0.1}),
     Case(
         "EmbedLayerNormalization",
-        [np.array([[1, 2, 3]], np.int32), np.array([[0, 1, 1]], np.int32), f(9, 8), f(7, 8), f(2, 8), f(8), f(8),
-         np.array([[1, 1, 0]], np.int32)],
+        [
+            np.array([[1, 2, 3]], np.int32),
+            np.array([[0, 1, 1]], np.int32),
+            f(9, 8),
+            f(7, 8),
+            f(2, 8),
+            f(8),
+            f(8),
+            np.array([[1, 1, 0]], np.int32),
+        ],
         (0, 1),
     ),
     Case("FusedConv", [IMAGE, KERNEL], constants=(1,), attributes={"activation": "Relu", "pads": [1, 1, 1, 1]}),
     Case(
-        "FusedConv", [IMAGE, KERNEL, f(6), f(1, 6, 3, 2)], constants=(1, 2),
+        "FusedConv",
+        [IMAGE, KERNEL, f(6), f(1, 6, 3, 2)],
+        constants=(1, 2),
         attributes={"activation": "LeakyRelu", "activation_params": [0.2], "strides": [2, 2]},
     ),
     Case("FusedConv", [IMAGE, f(6, 2, 1, 1), f(6)], attributes={"group": 2, "activation": "Tanh"}),
     Case("FusedConv", [IMAGE, f(6, 4, 1, 1)], attributes={"activation": "Clip", "activation_params": [-0.5, 0.5]}),
-    Case("FusedConv", [IMAGE, f(6, 4, 1, 1)],
-         attributes={"activation": "HardSigmoid", "activation_params": [0.3, 0.4]}),
+    Case(
+        "FusedConv", [IMAGE, f(6, 4, 1, 1)], attributes={"activation": "HardSigmoid", "activation_params": [0.3, 0.4]}
+    ),
     Case("FusedGemm", [f(3, 4), f(4, 5), f(5)], attributes={"activation": "Relu", "alpha": 0.5, "beta": 2.0}),
     Case(
-        "FusedGemm", [f(4, 3), f(5, 4)],
+        "FusedGemm",
+        [f(4, 3), f(5, 4)],
         attributes={"transA": 1, "transB": 1, "activation": "LeakyRelu", "activation_alpha": 0.3},
     ),
     Case("FusedConv", [IMAGE, f(6, 4, 1, 1)], attributes={"activation": "HardSwish"}),
-    *(Case("FusedGemm", [f(3, 4), f(4, 5), f(5)], attributes={"activation": n, "activation_alpha": 0.4})
-      for n in ("Elu", "ThresholdedRelu")),
+    *(
+        Case("FusedGemm", [f(3, 4), f(4, 5), f(5)], attributes={"activation": n, "activation_alpha": 0.4})
+        for n in ("Elu", "ThresholdedRelu")
+    ),
     *(Case("FusedGemm", [f(3, 4), f(4, 5)], attributes={"activation": n}) for n in ("Softplus", "Softsign")),
     Case("FusedMatMul", [f(2, 3, 4), f(2, 5, 4)], attributes={"alpha": 0.25, "transB": 1}),
     Case("FusedMatMul", [f(4, 3), f(4, 5)], attributes={"transA": 1}),
@@ -84,8 +98,10 @@ def nbits(bits: int, k: int, n: int, block: int, zeros: bool, bias: bool = False
     packed = u8(n, blocks, block * bits // 8)
     zero = u8(n * -(-blocks * bits // 8)) if zeros else None
     return Case(
-        "MatMulNBits", [f(2, 3, k), packed, f(n * blocks), zero, *([None, f(n)] if bias else [])],
-        constants=(1, 2, 3, 5), attributes={"K": k, "N": n, "block_size": block, "bits": bits},
+        "MatMulNBits",
+        [f(2, 3, k), packed, f(n * blocks), zero, *([None, f(n)] if bias else [])],
+        constants=(1, 2, 3, 5),
+        attributes={"K": k, "N": n, "block_size": block, "bits": bits},
     )
 
 
@@ -121,8 +137,11 @@ ATTENTION = [
     Case("Attention", [*QKV, np.array([3, 5], np.int32)], attributes=HEADS),
     Case("Attention", [*QKV, np.array([3, 5, 1, 0], np.int32)], attributes=HEADS),
     Case("Attention", [*QKV, mask(2, 8), f(2, 2, 4, 3, 4)], (0, 1), attributes=CAUSAL),
-    Case("Attention", [QKV[0], f(16, 40), f(40), None, None, f(1, 4, 5, 5)],
-         attributes=HEADS | {"qkv_hidden_sizes": [16, 16, 8]}),
+    Case(
+        "Attention",
+        [QKV[0], f(16, 40), f(40), None, None, f(1, 4, 5, 5)],
+        attributes=HEADS | {"qkv_hidden_sizes": [16, 16, 8]},
+    ),
 ]
 Q, K, V = f(2, 5, 16), f(2, 7, 16), f(2, 7, 24)
 MULTI = [
@@ -130,15 +149,40 @@ MULTI = [
     Case("MultiHeadAttention", [Q, K, V, f(56), mask(2, 7)], (0, 1, 2), attributes=HEADS | {"scale": 0.4}),
     Case("MultiHeadAttention", [Q, K, V, None, mask(2, 5, 7), f(1, 4, 5, 7)], attributes=HEADS),
     Case("MultiHeadAttention", [Q, f(2, 5, 16), f(2, 5, 16)], attributes=CAUSAL),
-    Case("MultiHeadAttention", [Q, f(2, 5, 16), f(2, 5, 16), None, None, None, f(2, 4, 3, 4), f(2, 4, 3, 4)],
-         (0, 1, 2), attributes=CAUSAL),
+    Case(
+        "MultiHeadAttention",
+        [Q, f(2, 5, 16), f(2, 5, 16), None, None, None, f(2, 4, 3, 4), f(2, 4, 3, 4)],
+        (0, 1, 2),
+        attributes=CAUSAL,
+    ),
     Case("MultiHeadAttention", [Q, f(2, 4, 7, 4), f(2, 4, 7, 4), None, mask(2, 7)], attributes=HEADS),
     Case("MultiHeadAttention", [Q, f(2, 7, 16), f(2, 7, 16)], attributes=CAUSAL),
-    Case("MultiHeadAttention", [Q, f(2, 7, 16), f(2, 7, 16), None, mask(2, 10), None, f(2, 4, 3, 4), f(2, 4, 3, 4)],
-         (0, 1, 2, 3), attributes=CAUSAL, floats=True),
-    *(Case("MultiHeadAttention", [f(2, 1, 16), f(2, 1, 16), f(2, 1, 16), None, None, None, f(2, 4, 8, 4),
-                                  f(2, 4, 8, 4), np.array([3], np.int32)], (0, 1, 2), attributes=a)
-      for a in (HEADS, CAUSAL)),
+    Case(
+        "MultiHeadAttention",
+        [Q, f(2, 7, 16), f(2, 7, 16), None, mask(2, 10), None, f(2, 4, 3, 4), f(2, 4, 3, 4)],
+        (0, 1, 2, 3),
+        attributes=CAUSAL,
+        floats=True,
+    ),
+    *(
+        Case(
+            "MultiHeadAttention",
+            [
+                f(2, 1, 16),
+                f(2, 1, 16),
+                f(2, 1, 16),
+                None,
+                None,
+                None,
+                f(2, 4, 8, 4),
+                f(2, 4, 8, 4),
+                np.array([3], np.int32),
+            ],
+            (0, 1, 2),
+            attributes=a,
+        )
+        for a in (HEADS, CAUSAL)
+    ),
     Case("MultiHeadAttention", [Q, K, V, *[None] * 5, np.array([3], np.int32)], attributes=HEADS),
 ]
 
@@ -152,8 +196,11 @@ ROTARY = [
     Case("RotaryEmbedding", [f(2, 3, 16), np.array([2]), *angles(8, 2)]),
     Case("RotaryEmbedding", [f(2, 3, 16), RNG.integers(0, 8, (2, 3)), *angles(8, 4)], attributes={"interleaved": 1}),
     Case("RotaryEmbedding", [f(2, 4, 3, 8), RNG.integers(0, 8, (2, 3)), *angles(8, 4)]),
-    Case("RotaryEmbedding", [f(2, 3, 32), RNG.integers(0, 8, (2, 3)), *angles(8, 2)],
-         attributes={"num_heads": 4, "rotary_embedding_dim": 4}),
+    Case(
+        "RotaryEmbedding",
+        [f(2, 3, 32), RNG.integers(0, 8, (2, 3)), *angles(8, 2)],
+        attributes={"num_heads": 4, "rotary_embedding_dim": 4},
+    ),
 ]
 
 
@@ -178,15 +225,35 @@ GROUPED = [
     gqa(1, 6, [6, 5], 7, smooth_softmax=1),
     gqa(5, 0, [4, 4], 5, None, None, None, f(1, 4, 5, 5)),
     gqa(1, 6, [6, 5], 7, None, None, None, None, f(4)),
-    Case("GroupQueryAttention", [f(1, 5, 64), None, None, f(1, 2, 0, 8), f(1, 2, 0, 8), np.array([4], np.int32),
-                                 np.array(5, np.int32)], (0, 1, 2), (6,), {"num_heads": 4, "kv_num_heads": 2}),
+    Case(
+        "GroupQueryAttention",
+        [f(1, 5, 64), None, None, f(1, 2, 0, 8), f(1, 2, 0, 8), np.array([4], np.int32), np.array(5, np.int32)],
+        (0, 1, 2),
+        (6,),
+        {"num_heads": 4, "kv_num_heads": 2},
+    ),
     gqa(5, 0, [4, 4], 5, causal=0),
-    Case("GroupQueryAttention", [f(2, 1, 64), f(2, 0, 32), f(2, 0, 32), f(2, 2, 7, 16), f(2, 2, 7, 16),
-                                 np.array([6, 3], np.int32), np.array(7, np.int32), *angles(16, 8)], (0,), (6,),
-         {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1}),
+    Case(
+        "GroupQueryAttention",
+        [
+            f(2, 1, 64),
+            f(2, 0, 32),
+            f(2, 0, 32),
+            f(2, 2, 7, 16),
+            f(2, 2, 7, 16),
+            np.array([6, 3], np.int32),
+            np.array(7, np.int32),
+            *angles(16, 8),
+        ],
+        (0,),
+        (6,),
+        {"num_heads": 4, "kv_num_heads": 2, "do_rotary": 1},
+    ),
     # of equal lengths: behind an item's own, ONNX Runtime leaves its fourth output as memory was
-    *(replace(gqa(1, 8, [6, 6], 7, local_window_size=4, softcap=2.0, qk_output=o), outputs=(0, 1, 2, 3), floats=True)
-      for o in (1, 2)),
+    *(
+        replace(gqa(1, 8, [6, 6], 7, local_window_size=4, softcap=2.0, qk_output=o), outputs=(0, 1, 2, 3), floats=True)
+        for o in (1, 2)
+    ),
 ]
 
 
@@ -206,35 +273,85 @@ QIMAGE = u8(1, 4, 7, 6)
 QUANTIZED = [
     Case("QLinearAdd", [u8(3, 4), A, np.array(Z), u8(4), s(0.03), np.array(np.uint8(7)), s(0.07), np.array(Z)]),
     Case("QLinearAdd", [i8(3, 4), A, np.array(np.int8(3)), i8(3, 4), s(0.03), np.array(np.int8(-4)), s(0.07)]),
-    Case("QLinearMul", [i8(3, 4), A, np.array(np.int8(3)), i8(3, 1), s(0.03), np.array(np.int8(-4)), s(0.07),
-                        np.array(np.int8(5))]),
-    Case("QLinearWhere", [RNG.random((3, 1)) > 0.5, u8(3, 4), A, np.array(Z), u8(4), s(0.03), np.array(np.uint8(9)),
-                          s(0.04), np.array(np.uint8(7))]),
+    Case(
+        "QLinearMul",
+        [i8(3, 4), A, np.array(np.int8(3)), i8(3, 1), s(0.03), np.array(np.int8(-4)), s(0.07), np.array(np.int8(5))],
+    ),
+    Case(
+        "QLinearWhere",
+        [
+            RNG.random((3, 1)) > 0.5,
+            u8(3, 4),
+            A,
+            np.array(Z),
+            u8(4),
+            s(0.03),
+            np.array(np.uint8(9)),
+            s(0.04),
+            np.array(np.uint8(7)),
+        ],
+    ),
     Case("QLinearSigmoid", [u8(3, 40), A, np.array(Z), s(1 / 256), np.array(np.uint8(0))]),
-    Case("QLinearLeakyRelu", [i8(3, 40), A, np.array(np.int8(3)), s(0.04), np.array(np.int8(-9))],
-         attributes={"alpha": 0.2}),
-    Case("QLinearConcat", [s(0.06), np.array(Z), u8(2, 3), A, np.array(Z), u8(2, 4), s(0.03), np.array(np.uint8(9))],
-         attributes={"axis": 1}),
-    Case("QLinearAveragePool", [QIMAGE, A, np.array(Z), s(0.04), np.array(Z)],
-         attributes={"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}),
-    Case("QLinearAveragePool", [u8(1, 7, 6, 4), A, np.array(Z), s(0.04), np.array(Z)],
-         attributes={"kernel_shape": [3, 3], "channels_last": 1, "count_include_pad": 1, "pads": [1, 1, 1, 1]}),
+    Case(
+        "QLinearLeakyRelu",
+        [i8(3, 40), A, np.array(np.int8(3)), s(0.04), np.array(np.int8(-9))],
+        attributes={"alpha": 0.2},
+    ),
+    Case(
+        "QLinearConcat",
+        [s(0.06), np.array(Z), u8(2, 3), A, np.array(Z), u8(2, 4), s(0.03), np.array(np.uint8(9))],
+        attributes={"axis": 1},
+    ),
+    Case(
+        "QLinearAveragePool",
+        [QIMAGE, A, np.array(Z), s(0.04), np.array(Z)],
+        attributes={"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]},
+    ),
+    Case(
+        "QLinearAveragePool",
+        [u8(1, 7, 6, 4), A, np.array(Z), s(0.04), np.array(Z)],
+        attributes={"kernel_shape": [3, 3], "channels_last": 1, "count_include_pad": 1, "pads": [1, 1, 1, 1]},
+    ),
     Case("QLinearGlobalAveragePool", [QIMAGE, A, np.array(Z), s(0.04), np.array(Z)], attributes={"channels_last": 0}),
-    Case("QLinearGlobalAveragePool", [u8(1, 7, 6, 4), A, np.array(Z), s(0.04), np.array(Z)],
-         attributes={"channels_last": 1}),
-    Case("QLinearConv", [u8(1, 7, 6, 4), A, np.array(Z), u8(6, 4, 3, 3), s(0.02), np.array(np.uint8(128)), s(2.0),
-                         np.array(Z)], constants=(3, 4, 5), attributes={"channels_last": 1}),
-    Case("QLinearSoftmax", [u8(3, 10), A, np.array(Z), s(1 / 256), np.array(np.uint8(0))],
-         constants=(1, 2, 3, 4), attributes={"opset": 13, "axis": -1}),
+    Case(
+        "QLinearGlobalAveragePool",
+        [u8(1, 7, 6, 4), A, np.array(Z), s(0.04), np.array(Z)],
+        attributes={"channels_last": 1},
+    ),
+    Case(
+        "QLinearConv",
+        [u8(1, 7, 6, 4), A, np.array(Z), u8(6, 4, 3, 3), s(0.02), np.array(np.uint8(128)), s(2.0), np.array(Z)],
+        constants=(3, 4, 5),
+        attributes={"channels_last": 1},
+    ),
+    Case(
+        "QLinearSoftmax",
+        [u8(3, 10), A, np.array(Z), s(1 / 256), np.array(np.uint8(0))],
+        constants=(1, 2, 3, 4),
+        attributes={"opset": 13, "axis": -1},
+    ),
     Case("QuantizeLinear", [f(3, 4), A, np.array(np.uint16(1000))]),
     Case("DequantizeLinear", [RNG.integers(-900, 900, (3, 4)).astype(np.int16), A, np.array(np.int16(10))]),
 ]
 INTEGER_PRODUCTS = [
     Case("MatMulIntegerToFloat", [u8(3, 8), u8(8, 5), A, s(0.03), np.array(Z), np.array(np.uint8(3)), f(5)]),
     Case("MatMulIntegerToFloat", [u8(2, 3, 8), i8(8, 5), A, np.abs(f(5)), np.array(Z), i8(5)]),
-    Case("QGemm", [u8(3, 8), A, np.array(Z), i8(5, 8), s(0.03), np.array(np.int8(2)),
-                   RNG.integers(-900, 900, 5, np.int32), s(1.5), np.array(Z)], constants=(1, 4),
-         attributes={"transB": 1}),
+    Case(
+        "QGemm",
+        [
+            u8(3, 8),
+            A,
+            np.array(Z),
+            i8(5, 8),
+            s(0.03),
+            np.array(np.int8(2)),
+            RNG.integers(-900, 900, 5, np.int32),
+            s(1.5),
+            np.array(Z),
+        ],
+        constants=(1, 4),
+        attributes={"transB": 1},
+    ),
     Case("DynamicQuantizeMatMul", [f(3, 8), i8(8, 5), s(0.03), np.array(np.int8(2)), f(5)]),
 ]
 FAMILIES = {

@@ -52,12 +52,8 @@ def swin():
 def language(config, model, **names):
     def make():
         library = import_transformers()
-        built = getattr(library, model)(
-            getattr(library, config)(**{names.get(k, k): v for k, v in SMALL.items()})
-        )
-        return First(built, **({"use_cache": False} if "LM" in model else {})), torch.randint(
-            0, 50, (1, TOKENS)
-        )
+        built = getattr(library, model)(getattr(library, config)(**{names.get(k, k): v for k, v in SMALL.items()}))
+        return First(built, **({"use_cache": False} if "LM" in model else {})), torch.randint(0, 50, (1, TOKENS))
 
     return make
 

@@ -116,9 +116,7 @@ def test_large_constants_are_left_to_the_compiler():
 
 def test_known_index_tuples_become_a_reshape():
     rows, columns = np.indices((2, 3))
-    data = model(
-        [node("GatherND", ["x", "i"], ["y"])], {"x": X}, ["y"], {"i": np.stack([rows, columns - 3], -1)}
-    )
+    data = model([node("GatherND", ["x", "i"], ["y"])], {"x": X}, ["y"], {"i": np.stack([rows, columns - 3], -1)})
     names = [i.name() for i in migraphx.parse_onnx_buffer(data).get_main_module()]
     assert "gathernd" not in names and "gather" not in names
     np.testing.assert_array_equal(ours(data, {"x": X})[0], X)
@@ -147,9 +145,7 @@ def test_special_values(target: str) -> None:
 
 
 def branch(name, op):
-    return helper.make_graph(
-        [node(op, ["x"], [f"{name}_y"])], name, [], [onnx.ValueInfoProto(name=f"{name}_y")]
-    )
+    return helper.make_graph([node(op, ["x"], [f"{name}_y"])], name, [], [onnx.ValueInfoProto(name=f"{name}_y")])
 
 
 @pytest.mark.parametrize("condition", [True, False])

@@ -22,16 +22,12 @@ SOURCE = Path(__file__).resolve().parents[2] / "src"
 def big(dtype: type = np.float32) -> tuple[bytes, np.ndarray]:
     weight = np.random.default_rng(0).integers(0, 100, (64, 96)).astype(dtype)
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"])]
-    return model(
-        nodes, {"x": np.ones((2, 64), dtype)}, ["y"], {"w": weight, "small": np.ones(3, dtype)}
-    ), weight
+    return model(nodes, {"x": np.ones((2, 64), dtype)}, ["y"], {"w": weight, "small": np.ones(3, dtype)}), weight
 
 
 def test_engine_does_not_import_onnx():
     code = "import sys, migraphx; print('onnx' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=SOURCE, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=SOURCE, check=True)
     assert done.stdout.strip() == "False"
 
 
@@ -120,9 +116,7 @@ def test_every_type_of_tensor(kind, raw):
 
 
 def test_four_bit_tensors():
-    values = numpy_helper.from_array(
-        np.array([-8, 7, 3], np.int8).astype(helper.tensor_dtype_to_np_dtype(22)), "t"
-    )
+    values = numpy_helper.from_array(np.array([-8, 7, 3], np.int8).astype(helper.tensor_dtype_to_np_dtype(22)), "t")
     got = Tensors(None).array(values)
     assert got.dtype == NUMPY_TYPES["int4"]
     np.testing.assert_array_equal(got.astype(np.int8), [-8, 7, 3])

@@ -16,10 +16,7 @@ def onnx_answer(op_type: str, *inputs: np.ndarray | None, **attributes: Any) -> 
     graph = helper.make_graph(
         [helper.make_node(op_type, names, ["y"], **attributes)],
         "one_node",
-        [
-            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-            for n, a in given.items()
-        ],
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])

@@ -118,8 +118,10 @@ def test_attention_is_dot_softmax_dot():
 def test_a_constant_mask_needs_no_guard():
     q, k, v = randoms((2, 4, 5, 8), (2, 4, 7, 8), (2, 4, 7, 8))
     for mask in (np.tri(5, 7, dtype=np.bool_), np.zeros((5, 7), np.float32)):
+
         def write(b, *inputs, mask=mask):
             return b.scaled_dot_product_attention(*inputs, b.broadcast_to(b.literal(mask), (2, 4, 5, 7)))
+
         module, (got,) = build([q, k, v], write)
         assert "reduce_any" not in operators(module)
         want = F.scaled_dot_product_attention(tensor(q), tensor(k), tensor(v), tensor(mask))

@@ -132,8 +132,10 @@ def test_var_and_std(axes, correction, type):
     (x,) = moved((3, 4, 5), type=type)
     for name in ("var", "std"):
         for keepdims in (False, True):
+
             def write(b, x, name=name, keepdims=keepdims):
                 return getattr(b, name)(x, axes=axes, correction=correction, keepdims=keepdims)
+
             want = getattr(torch, name)(tensor(x), axes or None, correction=correction, keepdim=keepdims)
             assert_close(run([x], write), want.numpy(), x.dtype, scale=2)
 

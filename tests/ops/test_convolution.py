@@ -40,9 +40,7 @@ def rng() -> np.random.Generator:
 @pytest.mark.parametrize(("x", "w", "padding", "stride", "dilation", "group"), FORWARD)
 def test_convolution(x, w, padding, stride, dilation, group, type, rng):
     data, weights = random(rng, x, type), random(rng, w, type)
-    got = apply(
-        "convolution", data, weights, padding=padding, stride=stride, dilation=dilation, group=group
-    )
+    got = apply("convolution", data, weights, padding=padding, stride=stride, dilation=dilation, group=group)
     want = CONV[len(padding)](tensor(data), tensor(weights), None, stride, padding, dilation, group)
     assert_close(got, want.numpy(), data.dtype, scale=4)
 
@@ -51,9 +49,7 @@ def test_convolution(x, w, padding, stride, dilation, group, type, rng):
 @pytest.mark.parametrize(("x", "w", "padding", "stride", "dilation", "group"), BACKWARD)
 def test_convolution_backwards(x, w, padding, stride, dilation, group, type, rng):
     data, weights = random(rng, x, type), random(rng, w, type)
-    got = apply(
-        "convolution_backwards", data, weights, padding=padding, stride=stride, dilation=dilation, group=group
-    )
+    got = apply("convolution_backwards", data, weights, padding=padding, stride=stride, dilation=dilation, group=group)
     want = TRANSPOSED[len(padding)](tensor(data), tensor(weights), None, stride, padding, 0, group, dilation)
     assert_close(got, want.numpy(), data.dtype, scale=4)
 

@@ -152,9 +152,7 @@ def test_attention_mask(kind):
         mask[1, 0, 3, 1:] = -np.inf
         mask[0, 0, 0] = -np.inf
     got = apply("attention", q, k, v, np.broadcast_to(mask, (2, 4, 5, 7)), scale=0.3, zero_rows=True)
-    want = torch.nn.functional.scaled_dot_product_attention(
-        tensor(q), tensor(k), tensor(v), tensor(mask), scale=0.3
-    )
+    want = torch.nn.functional.scaled_dot_product_attention(tensor(q), tensor(k), tensor(v), tensor(mask), scale=0.3)
     assert_close(got, want.numpy())
     assert not got[1, :, 3].any() if kind == "bool" else not got[0, :, 0].any()
 

@@ -18,6 +18,7 @@ from tests.tolerances import WORDS, assert_close, assert_each
 F = torch.nn.functional
 ALL_TYPES = [t for t in dtypes.NUMPY_TYPES if not t.startswith("fp") and t not in dtypes.NARROW_INTEGERS]
 
+
 def sign(x: torch.Tensor) -> torch.Tensor:
     """NaN for NaN, as in NumPy and ONNX Runtime; torch.sign gives 0."""
     return torch.where(x != x, x, torch.sign(x))

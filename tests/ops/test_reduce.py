@@ -31,9 +31,7 @@ def torch_reduce(name: str, x: torch.Tensor, axes: tuple[int, ...]) -> torch.Ten
         return torch.div(x.sum(axes, keepdim=True), count, rounding_mode="trunc")
     if name in ("reduce_all", "reduce_any"):
         return getattr(torch, name[7:])(x, axes, keepdim=True)
-    return {"reduce_mean": torch.mean, "reduce_max": torch.amax, "reduce_min": torch.amin}[name](
-        x, axes, keepdim=True
-    )
+    return {"reduce_mean": torch.mean, "reduce_max": torch.amax, "reduce_min": torch.amin}[name](x, axes, keepdim=True)
 
 
 REDUCTIONS = [n for n, c in OPERATIONS.items() if issubclass(c, Reduction)]

@@ -49,8 +49,10 @@ def accepts(word: str, type: str) -> bool:
     if meaning.startswith("float"):
         return False
     if type == "bool":
-        return word in {"mul", "max", "min", "equal", "less", "greater"} or word.startswith("logical") or (
-            word.startswith("bitwise") and word != "bitwise_not"
+        return (
+            word in {"mul", "max", "min", "equal", "less", "greater"}
+            or word.startswith("logical")
+            or (word.startswith("bitwise") and word != "bitwise_not")
         )
     return True
 

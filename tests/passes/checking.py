@@ -30,8 +30,7 @@ def program_of(build: Build, **parameters: Lens | Shape) -> Program:
 def random_arguments(main: Module, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     return {
-        name: (rng.standard_normal(p.shape.lens) * 2).astype(p.shape.numpy_dtype)
-        for name, p in main.parameters.items()
+        name: (rng.standard_normal(p.shape.lens) * 2).astype(p.shape.numpy_dtype) for name, p in main.parameters.items()
     }
 
 

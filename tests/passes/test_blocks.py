@@ -77,7 +77,13 @@ def test_resnet_block():
     left = checked(p, optimize)
     del left["multibroadcast"]
     assert left == {
-        "layout": 1, "convolution": 8, "pooling": 1, "pointwise": 8, "fused_reduce": 1, "reshape": 1, "dot": 1
+        "layout": 1,
+        "convolution": 8,
+        "pooling": 1,
+        "pointwise": 8,
+        "fused_reduce": 1,
+        "reshape": 1,
+        "dot": 1,
     }
     for ins in p.main:
         if ins.name in ("convolution", "pooling"):

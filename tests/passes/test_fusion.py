@@ -98,6 +98,7 @@ def test_a_dot_keeps_its_epilogue_before_a_norm():
 
 def test_what_follows_attention_is_no_epilogue():
     """Its kernels take none: a residual is part of the norm behind it."""
+
     def build(b: Builder, q: Value, y: Value) -> Value:
         return b.layer_norm(b.add(b.attention(q, q, q), y), const(b, 8), const(b, 8))
 

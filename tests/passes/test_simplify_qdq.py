@@ -14,10 +14,15 @@ rng = np.random.default_rng(0)
 CODES = rng.integers(-100, 100, (4, 4)).astype(np.int8)
 
 
-@pytest.mark.parametrize(("case", "word"), [
-    ("scale by row", "dot"), ("scale by row of x", "dot"),
-    ("zero point", "quant_dot"), ("unsigned weights", "quant_dot"),
-])
+@pytest.mark.parametrize(
+    ("case", "word"),
+    [
+        ("scale by row", "dot"),
+        ("scale by row of x", "dot"),
+        ("zero point", "quant_dot"),
+        ("unsigned weights", "quant_dot"),
+    ],
+)
 def test_products_of_integers(case: str, word: str):
     """Only scales along the depth keep a product from being one of integers."""
     lens = (4, 1) if case == "scale by row" else (1, 4)

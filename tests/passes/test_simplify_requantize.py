@@ -37,6 +37,7 @@ def test_moves_of_codes(move: str):
 @pytest.mark.parametrize(("move", "gains"), [("transpose", True), ("reverse", True), ("slice", False), ("step", False)])
 def test_maxima_read_integers_where_nothing_else_is_dropped(move: str, gains: bool):
     """What a slice drops would be quantized in vain."""
+
     def build(b: Builder, x: Value) -> Value:
         pooled = b.pooling(b.sigmoid(x), mode="max", lengths=(2, 2))
         attributes: dict[str, Any] = {"slice": {"axes": (3,), "starts": (0,), "ends": (2,)}}.get(move, MOVES[move])

@@ -198,6 +198,7 @@ def test_a_reshape_moves_behind_all_that_reads_it():
 
 def test_moves_and_reductions_of_nothing_go():
     """All reductions over dimensions of length 1, and all that gives x's lens."""
+
     def build(b: Builder, x: Value) -> Value:
         x = b.step(x, axes=(1,), steps=(1,))
         x = b.unsqueeze(x, axes=())

@@ -33,9 +33,7 @@ class Bisection:
         return f"{where or f'{self.kind} {self.index}: {self.name}{origin}'}\n{self.report}"
 
 
-def bisect(
-    program: Program, target_name: str, inputs: Inputs, settings: Settings = DEFAULTS
-) -> Bisection:
+def bisect(program: Program, target_name: str, inputs: Inputs, settings: Settings = DEFAULTS) -> Bisection:
     """First over the target's passes, each result evaluated on `ref`, then over the optimised instructions."""
     program = with_lens_of(program, inputs)
     whole = verify_program(program, target_name, inputs, settings)

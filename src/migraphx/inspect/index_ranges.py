@@ -143,9 +143,7 @@ def _prefix_sum(ins: Instruction, range: Range) -> Ranges:
     return [(ins.inputs[0], (max(range[0], 0), range[1] / length))]
 
 
-def _arithmetic(
-    ins: Instruction, range: Range, beside: Callable[[np.ndarray], Range], each: Range
-) -> Ranges:
+def _arithmetic(ins: Instruction, range: Range, beside: Callable[[np.ndarray], Range], each: Range) -> Ranges:
     """Of one operand beside a constant, or of each of two others where the range holds 0."""
     constants = [_constant(i) for i in ins.inputs]
     others = [i for i, c in zip(ins.inputs, constants, strict=True) if c is None]

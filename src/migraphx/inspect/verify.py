@@ -57,9 +57,7 @@ class InstructionCheck:
         return all(o.passed for o in self.outputs)
 
 
-def verify_program(
-    program: Program, target_name: str, inputs: Inputs, settings: Settings = DEFAULTS
-) -> VerifyReport:
+def verify_program(program: Program, target_name: str, inputs: Inputs, settings: Settings = DEFAULTS) -> VerifyReport:
     """Run the program on the target and on `ref` and compare every output."""
     wanted = outputs_named(on_ref(program, inputs, settings.double))
     got = on_target(program, target_name, inputs, settings.compile_options)

@@ -92,9 +92,7 @@ def module_text(
     return "\n".join(instruction_text(ins, names, full, origins) for ins in module)
 
 
-def instruction_text(
-    ins: Instruction, names: dict[Instruction, str], full: bool = False, origins: bool = False
-) -> str:
+def instruction_text(ins: Instruction, names: dict[Instruction, str], full: bool = False, origins: bool = False) -> str:
     """One line: `names` has the instruction and its inputs."""
     args = f"({','.join(names[i] for i in ins.inputs)})" if ins.inputs else ""
     modules = f", [{', '.join(m.name for m in ins.modules)}]" if ins.modules else ""

@@ -61,9 +61,7 @@ class OnnxBuilder(Builder):
     inner: bool = False  # whether the node is of a graph in another node's attributes
     scope: Scope = field(default_factory=Scope)
     bindings: Mapping[str, Any] = field(default_factory=dict)  # attributes of the function that is expanded
-    values: dict[Instruction, np.ndarray | None] = field(
-        default_factory=dict
-    )  # constants, as far as asked for
+    values: dict[Instruction, np.ndarray | None] = field(default_factory=dict)  # constants, as far as asked for
 
     # ---- building ----
 
@@ -103,9 +101,7 @@ class OnnxBuilder(Builder):
         """Its value; OnnxError where it depends on the model's inputs."""
         value = self.constant(x)
         if value is None:
-            error = OnnxError(
-                f"its {what} depends on the model's inputs; it must be known when the model is read"
-            )
+            error = OnnxError(f"its {what} depends on the model's inputs; it must be known when the model is read")
             error.inputs, error.values = parameters(x), (x,)
             raise error
         return value
@@ -140,9 +136,7 @@ class OnnxBuilder(Builder):
         """The opset of the node's domain."""
         return self.node.version if self.node else 1
 
-    def subgraph(
-        self, graph: Graph, inputs: Sequence[Any] = (), into: OnnxBuilder | None = None
-    ) -> list[Any]:
+    def subgraph(self, graph: Graph, inputs: Sequence[Any] = (), into: OnnxBuilder | None = None) -> list[Any]:
         """Convert a graph of the node's attributes in place (or with another builder); its outputs."""
         assert self.runner is not None
         return self.runner.graph(replace(into or self, inner=True), graph, inputs)

@@ -131,11 +131,7 @@ class Importer:
             for name in given:
                 if name not in known:
                     near = get_close_matches(name, known, 1)
-                    hint = (
-                        f"; did you mean {near[0]!r}?"
-                        if near
-                        else f"; it has {', '.join(sorted(known)) or 'none'}"
-                    )
+                    hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(sorted(known)) or 'none'}"
                     raise ValueError(f"{what}: the model has no {name!r}{hint}")
 
     def value(self, info: ValueInfo) -> Any:
@@ -167,9 +163,7 @@ class Importer:
         if given is None and info.dims is None:
             raise OnnxError(f"input {info.name!r} has no shape: give it with map_input_dims")
         if given is not None and info.dims is not None and len(given) != len(info.dims):
-            raise OnnxError(
-                f"input {info.name!r} has {len(info.dims)} dimensions, map_input_dims gives {len(given)}"
-            )
+            raise OnnxError(f"input {info.name!r} has {len(info.dims)} dimensions, map_input_dims gives {len(given)}")
         dims = given if given is not None else info.dims or ()
         try:
             return Shape.of_dims(info.type, [self.dim(d) for d in dims])
@@ -280,16 +274,12 @@ class Importer:
             raise OnnxError(f"takes {count} inputs, got {len(inputs)}")
         return found
 
-    def expand(
-        self, b: OnnxBuilder, function: Function, inputs: Sequence[Any], attributes: dict[str, Any]
-    ) -> Any:
+    def expand(self, b: OnnxBuilder, function: Function, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """The nodes of a function in place of its call; it sees no names but its own."""
         graph = function.graph
         padded = [*inputs, *[None] * (len(graph.inputs) - len(inputs))]
         made = {*graph.inputs, *(o for n in graph.nodes for o in n.outputs)}
-        known = [
-            o for o in graph.outputs if o in made
-        ]  # the standard's bodies leave out what nobody asks for
+        known = [o for o in graph.outputs if o in made]  # the standard's bodies leave out what nobody asks for
         call = f"{b.call}/{b.node.label if b.node else ''}"
         inner = replace(b, scope=Scope(), bindings={**function.defaults, **attributes}, call=call)
         results = dict(zip(known, self.graph(inner, replace(graph, outputs=known), padded), strict=True))

@@ -134,9 +134,7 @@ class Tensors:
         except ValueError:
             raise OnnxError(f"{where}: the offset or length of its external data is no number") from None
         if min(offset, length) < 0 or offset + length > data.nbytes:
-            raise OnnxError(
-                f"{where}: bytes {offset} to {offset + length} are not in {location!r} ({data.nbytes})"
-            )
+            raise OnnxError(f"{where}: bytes {offset} to {offset + length} are not in {location!r} ({data.nbytes})")
         return data[offset : offset + length]
 
     def dense(self, sparse: Any) -> np.ndarray:
@@ -186,9 +184,7 @@ class _Reader:
             raise OnnxError(f"opset {found['']} is newer than the installed package onnx knows ({newest})")
         return found
 
-    def graph(
-        self, message: Any, opsets: dict[str, int], weights: Mapping[int, memoryview] | None = None
-    ) -> Graph:
+    def graph(self, message: Any, opsets: dict[str, int], weights: Mapping[int, memoryview] | None = None) -> Graph:
         tensors = [*message.initializer, *(s.values for s in message.sparse_initializer)]
         names = (v.name for v in (*message.input, *message.output, *tensors))
         check_texts(f"graph {message.name!r}", message.name, *names)
@@ -375,9 +371,7 @@ def standard_function(node: Node, types: list[tuple[str, tuple[int, ...]] | None
         body = onnx.FunctionProto.FromString(body)
     function = _Reader(None, {}, None).function(body)
     defaults = schema_of(node.domain, node.op, node.version)
-    return Function(
-        function.graph, dict.fromkeys(schema.attributes) | (defaults.defaults if defaults else {})
-    )
+    return Function(function.graph, dict.fromkeys(schema.attributes) | (defaults.defaults if defaults else {}))
 
 
 def _kind(schema: Any, name: str) -> int:

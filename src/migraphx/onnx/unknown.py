@@ -16,6 +16,4 @@ class Unknown(Operation, name="unknown"):
         return inputs[0] if inputs else Shape()
 
     def compute(self, *args: Value) -> Value:
-        raise NotImplementedError(
-            f"operator {self.op!r} is not supported; it was skipped when the model was read"
-        )
+        raise NotImplementedError(f"operator {self.op!r} is not supported; it was skipped when the model was read")

@@ -53,9 +53,7 @@ def fields(data: memoryview, at: int, end: int) -> Iterator[Field]:
         else:
             raise ValueError(f"damaged at byte {start}: no field is of kind {kind}")
         if at + length > end:
-            raise ValueError(
-                f"truncated: a field at byte {start} ends {at + length - end} bytes behind its message"
-            )
+            raise ValueError(f"truncated: a field at byte {start} ends {at + length - end} bytes behind its message")
         yield tag >> 3, kind, start, at, at + length
         at += length
 

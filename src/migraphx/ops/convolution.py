@@ -22,17 +22,18 @@ def both_sides(padding: Sequence[int], n: int) -> list[tuple[int, int]]:
 
 
 def window_lens(
-    lens: Sequence[int], kernel: Sequence[int], padding: Sequence[tuple[int, int]],
-    stride: Sequence[int], dilation: Sequence[int],
+    lens: Sequence[int],
+    kernel: Sequence[int],
+    padding: Sequence[tuple[int, int]],
+    stride: Sequence[int],
+    dilation: Sequence[int],
 ) -> tuple[int, ...]:
     """How many windows fit along each spatial dimension; below 1 where none does."""
     dims = zip(lens, kernel, padding, stride, dilation, strict=True)
     return tuple((n + sum(p) - d * (k - 1) - 1) // s + 1 for n, k, p, s, d in dims)
 
 
-def windows(
-    x: np.ndarray, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]
-) -> np.ndarray:
+def windows(x: np.ndarray, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> np.ndarray:
     """A view {N, C, out..., kernel...} of {N, C, spatial...}."""
     reach = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))
     view = sliding_window_view(x, reach, tuple(range(2, x.ndim)))
@@ -178,9 +179,9 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
         for tap in np.ndindex(*w.shape[2:]):
             firsts = [t * d for t, d in zip(tap, self.dilation, strict=True)]
             spans = zip(firsts, x.shape[2:], self.stride, strict=True)
-            full[(slice(None), slice(None), *(slice(f, f + (n - 1) * s + 1, s) for f, n, s in spans))] += (
-                parts[(slice(None), *tap)]
-            )
+            full[(slice(None), slice(None), *(slice(f, f + (n - 1) * s + 1, s) for f, n, s in spans))] += parts[
+                (slice(None), *tap)
+            ]
         kept = zip(both_sides(self.padding, spatial), full.shape[2:], strict=True)
         cut = full[(slice(None), slice(None), *(slice(before, n - behind) for (before, behind), n in kept))]
         return np.moveaxis(cut, 0, 1).astype(type)

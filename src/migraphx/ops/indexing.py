@@ -114,9 +114,7 @@ class GatherElements(Operation, name="gather_elements"):
         return data[element_places(self, indices, data.shape, self.axis)]
 
 
-def element_places(
-    op: Operation, indices: np.ndarray, lens: Sequence[int], axis: int
-) -> tuple[np.ndarray, ...]:
+def element_places(op: Operation, indices: np.ndarray, lens: Sequence[int], axis: int) -> tuple[np.ndarray, ...]:
     """NumPy indices of every element of `indices`, its own place but for `axis`."""
     places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
     places[axis] = from_front(op, indices, lens[axis])
@@ -151,8 +149,10 @@ class Scatter(Operation):
         check_indices(self, inputs, indices)
         self.require(data.type == updates.type, inputs, "data and updates differ in type")
         axis = axis_of(self, self.axis, data.ndim, inputs)
-        fits = indices.lens == updates.lens and indices.ndim == data.ndim and all(
-            i <= n for d, (i, n) in enumerate(zip(indices.lens, data.lens, strict=True)) if d != axis
+        fits = (
+            indices.lens == updates.lens
+            and indices.ndim == data.ndim
+            and all(i <= n for d, (i, n) in enumerate(zip(indices.lens, data.lens, strict=True)) if d != axis)
         )
         self.require(fits, inputs, f"indices and updates must be alike and fit data outside axis {axis}")
         return keep_layout(data, data.lens)

@@ -26,10 +26,16 @@ VOCABULARY: dict[str, tuple[int, str]] = {
     "mul": (2, f"a * b. Integers wrap. {IEEE}."),
     "div": (2, f"a / b. Integers truncate to zero, x / 0 is 0, lowest / -1 wraps. {IEEE}."),
     "fmod": (2, "Remainder with the sign of a; fmod(inf, b), fmod(a, 0) are NaN; integers: x fmod 0 is 0."),
-    "mod": (2, "Remainder with the sign of b; mod(inf, b), mod(a, 0) are NaN; integers: x mod 0 is 0. The "
-            "sign of a 0 is not specified."),
-    "pow": (2, "a ** b, as C's pow; pow(x, 0) and pow(1, x) are 1 even for NaN. Integers wrap; a negative "
-            "exponent gives the truncated quotient, and 0 for 0."),
+    "mod": (
+        2,
+        "Remainder with the sign of b; mod(inf, b), mod(a, 0) are NaN; integers: x mod 0 is 0. The "
+        "sign of a 0 is not specified.",
+    ),
+    "pow": (
+        2,
+        "a ** b, as C's pow; pow(x, 0) and pow(1, x) are 1 even for NaN. Integers wrap; a negative "
+        "exponent gives the truncated quotient, and 0 for 0.",
+    ),
     "max": (2, "The larger; NaN if either is NaN; the sign of max(-0, 0) is not specified."),
     "min": (2, "The smaller; NaN if either is NaN; the sign of min(-0, 0) is not specified."),
     "neg": (1, "-a; changes the sign of 0, inf and NaN alike. Integers wrap."),
@@ -77,11 +83,13 @@ VOCABULARY: dict[str, tuple[int, str]] = {
     "shift_left": (2, "integer, no bool; a << b; 0 where b is negative or at least the width of the type."),
     "shift_right": (2, "integer, no bool; a >> b, signed types keep the sign; else as shift_left."),
     "where": (3, "b where the bool a is true, else c; takes over NaN, -0 and inf unchanged."),
-    "cast": (2, "cast(a, type): a as another type. Floats truncate to integers, NaN and out of range are not "
-             "specified; bool is a != 0, so true for NaN; to floats rounds to nearest even; integers wrap."),
+    "cast": (
+        2,
+        "cast(a, type): a as another type. Floats truncate to integers, NaN and out of range are not "
+        "specified; bool is a != 0, so true for NaN; to floats rounds to nearest even; integers wrap.",
+    ),
     "const": (2, "const(a, value): a constant of a's type."),
 }
-
 
 
 class Cost(Enum):

@@ -258,9 +258,7 @@ def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instr
 
 
 @rewrites(lambda b, c, y: b.where(c, b.attention(...), b.constant("y")))
-def attention_of_seen_rows(
-    b: Builder, c: Instruction, y: Instruction, root: Instruction
-) -> Instruction | Refuse:
+def attention_of_seen_rows(b: Builder, c: Instruction, y: Instruction, root: Instruction) -> Instruction | Refuse:
     """where(any key is seen, attention(q, k, v, mask), 0) -> attention(q, k, v, mask) that gives that 0"""
     attention = root.inputs[1]
     if scalar_of(y) != 0 or len(attention.inputs) < 4 or len(attention.users) > 1:

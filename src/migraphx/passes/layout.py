@@ -85,9 +85,7 @@ def _other_order(ins: Instruction) -> bool:
     return ins.shape.ndim in RANKS and not is_channels_last(ins.shape)
 
 
-def _laid_out(
-    module: Module, x: Instruction, user: Instruction, made: dict[Instruction, Instruction]
-) -> Instruction:
+def _laid_out(module: Module, x: Instruction, user: Instruction, made: dict[Instruction, Instruction]) -> Instruction:
     if not _other_order(x):
         return x
     if x not in made:

@@ -113,9 +113,7 @@ def match(pattern: Pattern, ins: Instruction, env: Env) -> Iterator[Env]:
         yield {**env, name: ins}  # type: ignore[dict-item]
 
 
-def _match_all(
-    patterns: Sequence[Pattern], inputs: Sequence[Instruction], env: Env
-) -> Iterator[Env]:
+def _match_all(patterns: Sequence[Pattern], inputs: Sequence[Instruction], env: Env) -> Iterator[Env]:
     if len(patterns) != len(inputs):
         return
     if not patterns:

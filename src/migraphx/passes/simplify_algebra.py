@@ -123,9 +123,7 @@ def _only_along(value: np.ndarray, axis: int) -> bool:
 
 
 @rewrites(lambda b, x, w, a: b.mul(b.once(b.convolution(x, b.constant("w"))), b.constant("a")))
-def scale_of_convolution(
-    b: Builder, x: Instruction, w: Instruction, a: Instruction, root: Instruction
-) -> Answer:
+def scale_of_convolution(b: Builder, x: Instruction, w: Instruction, a: Instruction, root: Instruction) -> Answer:
     """convolution(x, w) * a -> convolution(x, w * a), a a constant for each output channel"""
     scale = compact(a)
     if not _only_along(scale, 1):
@@ -137,9 +135,7 @@ def scale_of_convolution(
 
 
 @rewrites(lambda b, x, w, a: b.convolution(b.once(b.mul(x, b.constant("a"))), b.constant("w")))
-def scale_before_convolution(
-    b: Builder, x: Instruction, w: Instruction, a: Instruction, root: Instruction
-) -> Answer:
+def scale_before_convolution(b: Builder, x: Instruction, w: Instruction, a: Instruction, root: Instruction) -> Answer:
     """convolution(x * a, w) -> convolution(x, w * a), a a constant for each input channel"""
     scale = compact(a)
     if not _only_along(scale, 1):
@@ -321,12 +317,34 @@ def where_not(b: Builder, c: Instruction, x: Instruction, y: Instruction) -> Ans
 
 
 RULES: list[Rule] = [
-    mul_by_one, add_of_zero, logical_of_neutral,  # first: what goes away needs no other rule
-    mul_of_mul, add_of_add, add_of_biased, mul_of_add, sub_of_constant, div_by_constant,
-    scale_of_convolution, scale_before_convolution, scale_of_dot, scale_of_left_dot, scale_before_dot,
-    pow_of_whole, idempotent, neg_of_neg, extreme_of_same, convert_to_same, convert_of_convert, isnan_of_convert,
-    recip_of_sqrt, one_by, div_by_sqrt, div_by_broadcast_sqrt,
-    where_known, where_same, where_not,
+    mul_by_one,
+    add_of_zero,
+    logical_of_neutral,  # first: what goes away needs no other rule
+    mul_of_mul,
+    add_of_add,
+    add_of_biased,
+    mul_of_add,
+    sub_of_constant,
+    div_by_constant,
+    scale_of_convolution,
+    scale_before_convolution,
+    scale_of_dot,
+    scale_of_left_dot,
+    scale_before_dot,
+    pow_of_whole,
+    idempotent,
+    neg_of_neg,
+    extreme_of_same,
+    convert_to_same,
+    convert_of_convert,
+    isnan_of_convert,
+    recip_of_sqrt,
+    one_by,
+    div_by_sqrt,
+    div_by_broadcast_sqrt,
+    where_known,
+    where_same,
+    where_not,
 ]
 
 

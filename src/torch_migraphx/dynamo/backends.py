@@ -100,11 +100,7 @@ def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
 
 def _static_inputs(gm: fx.GraphModule) -> set[int]:
     """Which inputs Dynamo marked as parameters and buffers."""
-    return {
-        k
-        for k, n in enumerate(_placeholders(gm))
-        if "_dynamo_static_input_type" in n.meta.get("tensor_dict", {})
-    }
+    return {k for k, n in enumerate(_placeholders(gm)) if "_dynamo_static_input_type" in n.meta.get("tensor_dict", {})}
 
 
 def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -200,6 +196,7 @@ def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Cal
 
 def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """A graph without gradients."""
+
     def in_engine(whole: fx.GraphModule) -> Callable[..., Any]:
         return with_strides(whole, _runner(whole, inputs, options, _unwritten_weights(gm), sharing=is_symbolic(gm)))
 

@@ -101,9 +101,7 @@ def converter(*targets: Callable[..., Any] | Named) -> Callable[[Callable[..., A
 def schema(target: Callable[..., Any]) -> list[tuple[str, Any]]:
     """The arguments of a target in order, each with its default or REQUIRED."""
     if isinstance(target, torch._ops.OpOverload):
-        return [
-            (a.name, a.default_value if a.has_default_value() else REQUIRED) for a in target._schema.arguments
-        ]
+        return [(a.name, a.default_value if a.has_default_value() else REQUIRED) for a in target._schema.arguments]
     return [(p.name, p.default) for p in inspect.signature(target).parameters.values()]
 
 

@@ -116,9 +116,7 @@ class MGXModule(ForInference):
                 f"{sorted(unknown)} differ"
             )
         if not program.is_compiled():
-            program.compile(
-                migraphx.get_target(self.target), offload_copy=False, exhaustive_tune=self.exhaustive_tune
-            )
+            program.compile(migraphx.get_target(self.target), offload_copy=False, exhaustive_tune=self.exhaustive_tune)
         self._bind(program, declared)
 
     def _bind(self, program: migraphx.program, declared: dict[str, migraphx.shape]) -> None:

@@ -61,8 +61,13 @@ def standardized(b: Builder, x: Value, axes: Sequence[int], epsilon: float) -> V
 
 @composite
 def layer_norm(
-    b: Builder, x: Value, scale: Value | None = None, bias: Value | None = None, *,
-    axes: Sequence[int] = (-1,), epsilon: float = 1e-5,
+    b: Builder,
+    x: Value,
+    scale: Value | None = None,
+    bias: Value | None = None,
+    *,
+    axes: Sequence[int] = (-1,),
+    epsilon: float = 1e-5,
 ) -> Value:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias over the last dimensions `axes` (1607.06450)."""
     wide = widened(b, x)
@@ -82,8 +87,13 @@ def rms_norm(
 
 @composite
 def group_norm(
-    b: Builder, x: Value, scale: Value | None = None, bias: Value | None = None, *,
-    num_groups: int, epsilon: float = 1e-5,
+    b: Builder,
+    x: Value,
+    scale: Value | None = None,
+    bias: Value | None = None,
+    *,
+    num_groups: int,
+    epsilon: float = 1e-5,
 ) -> Value:
     """`num_groups` groups of channels of x {N, C, ...}, each standardized, times scale {C} plus bias {C}."""
     lens = x.shape.lens
@@ -108,7 +118,13 @@ def instance_norm(
 
 @composite
 def batchnorm(
-    b: Builder, x: Value, scale: Value | None, bias: Value | None, mean: Value, variance: Value, *,
+    b: Builder,
+    x: Value,
+    scale: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    *,
     epsilon: float = 1e-5,
 ) -> Value:
     """(x - mean) / sqrt(variance + epsilon) * scale + bias with given statistics {C} (1502.03167, inference).
@@ -152,9 +168,7 @@ def mean_variance_normalization(
 
 
 @composite
-def norm(
-    b: Builder, x: Value, *, p: float = 2.0, axes: Sequence[int] = (), keepdims: bool = False
-) -> Value:
+def norm(b: Builder, x: Value, *, p: float = 2.0, axes: Sequence[int] = (), keepdims: bool = False) -> Value:
     """(sum |x|^p)^(1/p) over `axes`; inf the largest |x|, -inf the smallest, 0 how many are not 0."""
     axes, wide = front_axes(x, axes), widened(b, x)
     if p == 2:
@@ -180,9 +194,7 @@ def normalize(b: Builder, x: Value, *, p: float = 2.0, axis: int = 1, epsilon: f
 
 
 @composite
-def var(
-    b: Builder, x: Value, *, axes: Sequence[int] = (), correction: float = 1, keepdims: bool = False
-) -> Value:
+def var(b: Builder, x: Value, *, axes: Sequence[int] = (), correction: float = 1, keepdims: bool = False) -> Value:
     """sum (x - mean)^2 / (N - correction) over `axes` (aten::var); NaN where N = 1 and correction = 1."""
     axes, wide = front_axes(x, axes), widened(b, x)
     d = centred(b, wide, axes)
@@ -192,9 +204,7 @@ def var(
 
 
 @composite
-def std(
-    b: Builder, x: Value, *, axes: Sequence[int] = (), correction: float = 1, keepdims: bool = False
-) -> Value:
+def std(b: Builder, x: Value, *, axes: Sequence[int] = (), correction: float = 1, keepdims: bool = False) -> Value:
     """sqrt(var(x)) (aten::std)"""
     return b.sqrt(b.var(x, axes=axes, correction=correction, keepdims=keepdims))
 

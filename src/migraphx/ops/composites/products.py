@@ -94,8 +94,14 @@ def masked(b: Builder, scores: Value, mask: Value) -> Value:
 
 @composite
 def scaled_dot_product_attention(
-    b: Builder, q: Value, k: Value, v: Value, mask: Value | None = None, *,
-    scale: float | None = None, is_causal: bool = False,
+    b: Builder,
+    q: Value,
+    k: Value,
+    v: Value,
+    mask: Value | None = None,
+    *,
+    scale: float | None = None,
+    is_causal: bool = False,
 ) -> Value:
     """softmax(q k^T * scale + mask) v (aten::scaled_dot_product_attention, 1706.03762).
 
@@ -173,10 +179,7 @@ def split(b: Builder, x: Value, sizes: Sequence[int], axis: int = 0) -> list[Val
     if sum(sizes) != x.shape.lens[axis]:
         raise ValueError(f"split: sizes {tuple(sizes)} do not add up to axis {axis} of {x.shape}")
     ends = np.cumsum(sizes).tolist()
-    return [
-        b.slice(x, axes=(axis,), starts=(end - size,), ends=(end,))
-        for size, end in zip(sizes, ends, strict=True)
-    ]
+    return [b.slice(x, axes=(axis,), starts=(end - size,), ends=(end,)) for size, end in zip(sizes, ends, strict=True)]
 
 
 @composite

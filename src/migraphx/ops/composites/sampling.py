@@ -106,9 +106,7 @@ def picked(b: Builder, x: Value, corner: tuple, padding_mode: str, align: bool) 
     rows, factors = [], []
     for (place, weight), length, step in zip(corner, lens, steps, strict=True):
         if padding_mode == "zeros":
-            inside = b.logical_and(
-                at(b, place, "greater_or_equal", 0.0), at(b, place, "less_or_equal", length - 1.0)
-            )
+            inside = b.logical_and(at(b, place, "greater_or_equal", 0.0), at(b, place, "less_or_equal", length - 1.0))
             factors.append(b.cast(inside, x.shape.type))
         elif padding_mode == "reflection":
             place = padder(b, padding_mode, length, align)(place)

@@ -22,9 +22,7 @@ class Constants:
     by where they lie; other constants, such as those that passes compute, are compared by content.
     """
 
-    def __init__(
-        self, given: Iterable[np.ndarray] = (), lasting: Callable[[], Iterable[np.ndarray]] = tuple
-    ) -> None:
+    def __init__(self, given: Iterable[np.ndarray] = (), lasting: Callable[[], Iterable[np.ndarray]] = tuple) -> None:
         self._given = list(given)
         self._lasting = lasting
         self._kept: list[np.ndarray] | None = None

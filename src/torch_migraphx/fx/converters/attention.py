@@ -15,8 +15,15 @@ aten = torch.ops.aten
 
 @converter(acc_ops.scaled_dot_product_attention, aten.scaled_dot_product_attention.default)
 def attention(
-    b: Builder, query: Value, key: Value, value: Value, attn_mask: Value | None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False,
+    b: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Value:
     if dropout_p:
         raise UnsupportedError("attention with dropout draws random numbers")
@@ -30,8 +37,16 @@ def attention(
 
 @converter(aten._scaled_dot_product_attention_math.default)
 def attention_math(
-    b: Builder, query: Value, key: Value, value: Value, attn_mask: Value | None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, dropout_mask: Value | None = None, scale: float | None = None, enable_gqa: bool = False,
+    b: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_mask: Value | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    dropout_mask: Value | None = None,
+    scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> tuple[Value, None]:
     """The answer alone: the weights, which nobody reads in inference, are not computed."""
     if dropout_mask is not None:
@@ -41,8 +56,14 @@ def attention_math(
 
 @converter(aten._scaled_dot_product_flash_attention_for_cpu.default)
 def attention_cpu(
-    b: Builder, query: Value, key: Value, value: Value, dropout_p: float = 0.0, is_causal: bool = False,
-    attn_mask: Value | None = None, scale: float | None = None,
+    b: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    attn_mask: Value | None = None,
+    scale: float | None = None,
 ) -> tuple[Value, Value]:
     """(answer, logsumexp of the scores {N, heads, length} in float, or double where query is)."""
     y = attention(b, query, key, value, attn_mask, dropout_p, is_causal, scale, True)

@@ -43,8 +43,14 @@ def _pads(padding: Ints | str, kernel: Sequence[int], stride: Sequence[int], dil
     *(aten.conv1d.padding, aten.conv2d.padding, aten.conv3d.padding),
 )
 def conv(
-    b: Builder, input: Value, weight: Value, bias: Value | None = None, stride: Ints = 1, padding: Ints | str = 0,
-    dilation: Ints = 1, groups: int = 1,
+    b: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Ints = 1,
+    padding: Ints | str = 0,
+    dilation: Ints = 1,
+    groups: int = 1,
 ) -> Value:
     n = rank(weight) - 2
     if rank(input) == n + 1:  # no batch dimension
@@ -61,8 +67,15 @@ def conv(
     *(aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input),
 )
 def conv_transpose(
-    b: Builder, input: Value, weight: Value, bias: Value | None = None, stride: Ints = 1, padding: Ints = 0,
-    output_padding: Ints = 0, groups: int = 1, dilation: Ints = 1,
+    b: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Ints = 1,
+    padding: Ints = 0,
+    output_padding: Ints = 0,
+    groups: int = 1,
+    dilation: Ints = 1,
 ) -> Value:
     """`output_padding` lengthens the end: less is cut from the full result, or zeros are added where it ends."""
     n = rank(weight) - 2
@@ -74,8 +87,12 @@ def conv_transpose(
     pads, extra = spread(padding, n), spread(output_padding, n)
     behind = [p - e for p, e in zip(pads, extra, strict=True)]
     y = b.convolution_backwards(
-        input, weight, padding=[*pads, *(max(p, 0) for p in behind)], stride=spread(stride, n),
-        dilation=spread(dilation, n), group=groups,
+        input,
+        weight,
+        padding=[*pads, *(max(p, 0) for p in behind)],
+        stride=spread(stride, n),
+        dilation=spread(dilation, n),
+        group=groups,
     )
     missing = [max(-p, 0) for p in behind]
     if any(missing):
@@ -85,8 +102,16 @@ def conv_transpose(
 
 @converter(aten.convolution.default)
 def convolution(
-    b: Builder, input: Value, weight: Value, bias: Value | None, stride: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+    b: Builder,
+    input: Value,
+    weight: Value,
+    bias: Value | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
 ) -> Value:
     if transposed:
         return conv_transpose(b, input, weight, bias, stride, padding, output_padding, groups, dilation)

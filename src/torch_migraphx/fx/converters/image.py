@@ -27,8 +27,16 @@ def batched(b: Builder, x: Value, n: int, fn: Callable[[Value], Any]) -> Any:
 
 
 def pool(
-    b: Builder, x: Value, n: int, mode: str, kernel: Ints, stride: Ints | None, padding: Ints, dilation: Ints,
-    ceil_mode: bool, **more: Any,
+    b: Builder,
+    x: Value,
+    n: int,
+    mode: str,
+    kernel: Ints,
+    stride: Ints | None,
+    padding: Ints,
+    dilation: Ints,
+    ceil_mode: bool,
+    **more: Any,
 ) -> Value:
     lengths = spread(kernel, n)
     return batched(
@@ -42,8 +50,13 @@ def pool(
 
 def _max_pool(n: int) -> Callable[..., Value]:
     def max_pool(
-        b: Builder, input: Value, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-        dilation: Ints = 1, ceil_mode: bool = False,
+        b: Builder,
+        input: Value,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
     ) -> Value:
         return pool(b, input, n, "max", kernel_size, stride, padding, dilation, ceil_mode)
 
@@ -52,8 +65,14 @@ def _max_pool(n: int) -> Callable[..., Value]:
 
 def _avg_pool(n: int) -> Callable[..., Value]:
     def avg_pool(
-        b: Builder, input: Value, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-        ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: int | None = None,
+        b: Builder,
+        input: Value,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> Value:
         if divisor_override is None:
             include = {"count_include_pad": count_include_pad}
@@ -77,8 +96,13 @@ converter(acc_ops.avg_pool3d, aten.avg_pool3d.default)(_avg_pool(3))
 
 def _max_pool_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
     def max_pool_with_indices(
-        b: Builder, input: Value, kernel_size: Ints, stride: Ints | None = None, padding: Ints = 0,
-        dilation: Ints = 1, ceil_mode: bool = False,
+        b: Builder,
+        input: Value,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
     ) -> tuple[Value, Value]:
         y = pool(b, input, n, "max", kernel_size, stride, padding, dilation, ceil_mode)
         lengths = spread(kernel_size, n)
@@ -200,7 +224,11 @@ converter(aten.adaptive_max_pool3d.default)(_adaptive_with_indices(3))
 
 def _lp_pool(n: int) -> Callable[..., Value]:
     def lp_pool(
-        b: Builder, input: Value, norm_type: float, kernel_size: Ints, stride: Ints | None = None,
+        b: Builder,
+        input: Value,
+        norm_type: float,
+        kernel_size: Ints,
+        stride: Ints | None = None,
         ceil_mode: bool = False,
     ) -> Value:
         """torch sums x ** p, not |x| ** p: the root of a negative sum is NaN."""

@@ -125,7 +125,11 @@ def embedding(b: Builder, input: Value, weight: Value, padding_idx: int | None =
 
 @converter(named(aten.embedding.default, indices="input"))
 def aten_embedding(
-    b: Builder, input: Value, weight: Value, padding_idx: int = -1, scale_grad_by_freq: bool = False,
+    b: Builder,
+    input: Value,
+    weight: Value,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Value:
     return b.gather(weight, input, axis=0)
@@ -221,7 +225,12 @@ def select_scatter(b: Builder, input: Value, src: Value, dim: int, index: int) -
 
 @converter(aten.slice_scatter.default)
 def slice_scatter(
-    b: Builder, input: Value, src: Value, dim: int = 0, start: int | None = None, end: int | None = None,
+    b: Builder,
+    input: Value,
+    src: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
     step: int = 1,
 ) -> Value:
     d = axis(dim, rank(input))
@@ -239,9 +248,7 @@ def slice_scatter(
 
 
 @converter(aten.diagonal_scatter.default)
-def diagonal_scatter(
-    b: Builder, input: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
-) -> Value:
+def diagonal_scatter(b: Builder, input: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     first, second = axis(dim1, rank(input)), axis(dim2, rank(input))
     own = lens(input)
     rows, columns = torch.arange(own[first])[:, None], torch.arange(own[second])
@@ -328,8 +335,12 @@ def _put_where(b: Builder, x: Value, mask: Value, values: Value, accumulate: boo
 
 @converter(acc_ops.unfold)
 def unfold(
-    b: Builder, input: Value, kernel_size: int | Sequence[int], dilation: int | Sequence[int] = 1,
-    padding: int | Sequence[int] = 0, stride: int | Sequence[int] = 1,
+    b: Builder,
+    input: Value,
+    kernel_size: int | Sequence[int],
+    dilation: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0,
+    stride: int | Sequence[int] = 1,
 ) -> Value:
     return im2col(b, input, _two(kernel_size), _two(dilation), _two(padding), _two(stride))
 
@@ -341,7 +352,11 @@ def _two(value: int | Sequence[int]) -> list[int]:
 
 @converter(aten.im2col.default)
 def im2col(
-    b: Builder, input: Value, kernel_size: Sequence[int], dilation: Sequence[int], padding: Sequence[int],
+    b: Builder,
+    input: Value,
+    kernel_size: Sequence[int],
+    dilation: Sequence[int],
+    padding: Sequence[int],
     stride: Sequence[int],
 ) -> Value:
     """Every pixel of every window by one gather from the padded, flattened image."""
@@ -350,8 +365,7 @@ def im2col(
     x = b.pad(input, pads=[0, 0, *padding, 0, 0, *padding]) if any(padding) else input
     n, c, h, w = lens(x)
     counts = [
-        (size - d * (k - 1) - 1) // s + 1
-        for size, k, d, s in zip((h, w), kernel_size, dilation, stride, strict=True)
+        (size - d * (k - 1) - 1) // s + 1 for size, k, d, s in zip((h, w), kernel_size, dilation, stride, strict=True)
     ]
     rows, columns = (
         torch.arange(k)[:, None] * d + torch.arange(m) * s

@@ -14,8 +14,14 @@ aten = torch.ops.aten
 
 
 def _batch_norm(
-    b: Builder, x: Value, mean: Value | None, var: Value | None, weight: Value | None, bias: Value | None,
-    training: bool, eps: float,
+    b: Builder,
+    x: Value,
+    mean: Value | None,
+    var: Value | None,
+    weight: Value | None,
+    bias: Value | None,
+    training: bool,
+    eps: float,
 ) -> Value:
     if training or mean is None or var is None:
         return b.batchnorm_training(x, weight, bias, epsilon=eps)[0]
@@ -24,8 +30,15 @@ def _batch_norm(
 
 @converter(acc_ops.batch_norm)
 def batch_norm(
-    b: Builder, input: Value, running_mean: Value | None, running_var: Value | None, weight: Value | None = None,
-    bias: Value | None = None, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
+    b: Builder,
+    input: Value,
+    running_mean: Value | None,
+    running_var: Value | None,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
 ) -> Value:
     """With `training`, the batch's own statistics; the tracer lets that through only where none are kept."""
     if training and running_mean is not None:
@@ -41,8 +54,14 @@ def _saved(b: Builder, x: Value) -> tuple[Value, Value]:
 
 @converter(aten._native_batch_norm_legit_no_training.default)
 def batch_norm_inference(
-    b: Builder, input: Value, weight: Value | None, bias: Value | None, running_mean: Value, running_var: Value,
-    momentum: float, eps: float,
+    b: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    momentum: float,
+    eps: float,
 ) -> tuple[Value, Value, Value]:
     y = _batch_norm(b, input, running_mean, running_var, weight, bias, False, eps)
     return (y, *_saved(b, input))
@@ -50,8 +69,15 @@ def batch_norm_inference(
 
 @converter(aten.native_batch_norm.default)
 def native_batch_norm(
-    b: Builder, input: Value, weight: Value | None, bias: Value | None, running_mean: Value | None,
-    running_var: Value | None, training: bool, momentum: float, eps: float,
+    b: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value | None,
+    running_var: Value | None,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> tuple[Value, Value, Value]:
     if training:
         raise UnsupportedError("native_batch_norm in training mode writes its running statistics in place")
@@ -68,8 +94,15 @@ def _with_statistics(
 
 @converter(aten._native_batch_norm_legit_functional.default)
 def batch_norm_functional(
-    b: Builder, input: Value, weight: Value | None, bias: Value | None, running_mean: Value, running_var: Value,
-    training: bool, momentum: float, eps: float,
+    b: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    running_mean: Value,
+    running_var: Value,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> tuple[Value, ...]:
     """(y, saved mean, saved 1/sqrt(var + eps), new running mean, new running variance)."""
     if not training:
@@ -98,8 +131,12 @@ def batch_norm_no_stats(
 
 @converter(acc_ops.layer_norm)
 def layer_norm(
-    b: Builder, input: Value, normalized_shape: Sequence[int], weight: Value | None = None,
-    bias: Value | None = None, eps: float = 1e-5,
+    b: Builder,
+    input: Value,
+    normalized_shape: Sequence[int],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
 ) -> Value:
     normed = b.layer_norm(input, weight, bias, axes=_last(len(normalized_shape)), epsilon=eps)
     return b.cast(normed, dtype_of(input))  # weights may be wider, as in autocast
@@ -111,8 +148,13 @@ def _last(n: int) -> list[int]:
 
 @converter(aten.layer_norm.default)
 def aten_layer_norm(
-    b: Builder, input: Value, normalized_shape: Sequence[int], weight: Value | None = None,
-    bias: Value | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
+    b: Builder,
+    input: Value,
+    normalized_shape: Sequence[int],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
 ) -> Value:
     return layer_norm(b, input, normalized_shape, weight, bias, eps)
 
@@ -141,7 +183,11 @@ def rms_norm(
 
 @converter(acc_ops.group_norm)
 def group_norm(
-    b: Builder, input: Value, num_groups: int, weight: Value | None = None, bias: Value | None = None,
+    b: Builder,
+    input: Value,
+    num_groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
     eps: float = 1e-5,
 ) -> Value:
     return b.group_norm(input, weight, bias, num_groups=num_groups, epsilon=eps)
@@ -149,15 +195,27 @@ def group_norm(
 
 @converter(aten.group_norm.default)
 def aten_group_norm(
-    b: Builder, input: Value, num_groups: int, weight: Value | None = None, bias: Value | None = None,
-    eps: float = 1e-5, cudnn_enabled: bool = True,
+    b: Builder,
+    input: Value,
+    num_groups: int,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
 ) -> Value:
     return group_norm(b, input, num_groups, weight, bias, eps)
 
 
 @converter(aten.native_group_norm.default)
 def native_group_norm(
-    b: Builder, input: Value, weight: Value | None, bias: Value | None, N: int, C: int, HxW: int, group: int,
+    b: Builder,
+    input: Value,
+    weight: Value | None,
+    bias: Value | None,
+    N: int,
+    C: int,
+    HxW: int,
+    group: int,
     eps: float,
 ) -> tuple[Value, Value, Value]:
     """(y, mean {N, group}, 1 / sqrt(variance + eps) {N, group})."""
@@ -170,8 +228,14 @@ def native_group_norm(
 
 @converter(acc_ops.instance_norm)
 def instance_norm(
-    b: Builder, input: Value, running_mean: Value | None = None, running_var: Value | None = None,
-    weight: Value | None = None, bias: Value | None = None, use_input_stats: bool = True, momentum: float = 0.1,
+    b: Builder,
+    input: Value,
+    running_mean: Value | None = None,
+    running_var: Value | None = None,
+    weight: Value | None = None,
+    bias: Value | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Value:
     if not use_input_stats:

@@ -30,8 +30,13 @@ aten = torch.ops.aten
     named(aten.bucketize.Scalar, boundaries="sorted_sequence"),
 )
 def searchsorted(
-    b: Builder, sorted_sequence: Value, input: Operand, out_int32: bool = False, right: bool = False,
-    side: str | None = None, sorter: Value | None = None,
+    b: Builder,
+    sorted_sequence: Value,
+    input: Operand,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Value | None = None,
 ) -> Value:
     """Where each element would be put to keep the order: a binary search, one gather a step, NaN behind all."""
     dtype = common_dtype(sorted_sequence, input)

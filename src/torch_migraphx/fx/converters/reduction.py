@@ -41,23 +41,17 @@ def _sum_dtype(x: Value, dtype: torch.dtype | None) -> torch.dtype:
 
 
 @converter(acc_ops.sum, aten.sum.default, aten.sum.dim_IntList)
-def sum(
-    b: Builder, input: Value, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None
-) -> Value:
+def sum(b: Builder, input: Value, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Value:
     return reduced(b, "reduce_sum", b.cast(input, _sum_dtype(input, dtype)), dim, keepdim)
 
 
 @converter(acc_ops.mean, aten.mean.default, aten.mean.dim)
-def mean(
-    b: Builder, input: Value, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None
-) -> Value:
+def mean(b: Builder, input: Value, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Value:
     return reduced(b, "reduce_mean", b.cast(input, dtype or dtype_of(input)), dim, keepdim)
 
 
 @converter(acc_ops.prod, aten.prod.default, aten.prod.dim_int)
-def prod(
-    b: Builder, input: Value, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None
-) -> Value:
+def prod(b: Builder, input: Value, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Value:
     return reduced(b, "reduce_prod", b.cast(input, _sum_dtype(input, dtype)), dim, keepdim)
 
 
@@ -148,16 +142,12 @@ def variance(b: Builder, x: Value, dim: Dims, correction: float | None, keepdim:
 
 
 @converter(acc_ops.var, aten.var.correction)
-def var(
-    b: Builder, input: Value, dim: Dims = None, correction: float | None = None, keepdim: bool = False
-) -> Value:
+def var(b: Builder, input: Value, dim: Dims = None, correction: float | None = None, keepdim: bool = False) -> Value:
     return variance(b, input, dim, correction, keepdim)
 
 
 @converter(acc_ops.std, aten.std.correction)
-def std(
-    b: Builder, input: Value, dim: Dims = None, correction: float | None = None, keepdim: bool = False
-) -> Value:
+def std(b: Builder, input: Value, dim: Dims = None, correction: float | None = None, keepdim: bool = False) -> Value:
     return b.sqrt(var(b, input, dim, correction, keepdim))
 
 
@@ -174,7 +164,11 @@ def _norm(b: Builder, x: Value, p: float, dim: Dims, keepdim: bool) -> Value:
 
 @converter(acc_ops.norm)
 def norm(
-    b: Builder, input: Value, p: float | str | None = 2, dim: Dims = None, keepdim: bool = False,
+    b: Builder,
+    input: Value,
+    p: float | str | None = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
     dtype: torch.dtype | None = None,
 ) -> Value:
     if p == "nuc":
@@ -185,7 +179,11 @@ def norm(
 
 @converter(aten.linalg_vector_norm.default)
 def vector_norm(
-    b: Builder, input: Value, ord: float = 2, dim: Dims = None, keepdim: bool = False,
+    b: Builder,
+    input: Value,
+    ord: float = 2,
+    dim: Dims = None,
+    keepdim: bool = False,
     dtype: torch.dtype | None = None,
 ) -> Value:
     return _norm(b, b.cast(input, dtype or dtype_of(input)), float(ord), dim, keepdim)
@@ -240,7 +238,5 @@ def sort(
 
 
 @converter(acc_ops.argsort, aten.argsort.default, aten.argsort.stable)
-def argsort(
-    b: Builder, input: Value, dim: int = -1, descending: bool = False, stable: bool | None = False
-) -> Value:
+def argsort(b: Builder, input: Value, dim: int = -1, descending: bool = False, stable: bool | None = False) -> Value:
     return sort(b, input, dim, descending)[1]

@@ -48,8 +48,14 @@ def resized(
 
 @converter(acc_ops.interpolate)
 def interpolate(
-    b: Builder, input: Value, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
-    align_corners: bool | None = None, recompute_scale_factor: bool | None = None, antialias: bool = False,
+    b: Builder,
+    input: Value,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
+    antialias: bool = False,
 ) -> Value:
     n = rank(input) - 2
     scales: list[float | None] = [None] * n
@@ -86,8 +92,11 @@ def _upsample(mode: str, n: int, antialias: bool = False) -> Callable[..., Value
     """The `vec` overloads: an output size, or one scale for each dimension."""
 
     def upsample(
-        b: Builder, input: Value, output_size: Sequence[int] | None = None,
-        scale_factors: Sequence[float] | None = None, align_corners: bool = False,
+        b: Builder,
+        input: Value,
+        output_size: Sequence[int] | None = None,
+        scale_factors: Sequence[float] | None = None,
+        align_corners: bool = False,
     ) -> Value:
         return interpolate(b, input, output_size, scale_factors, mode, align_corners, antialias=antialias)
 
@@ -96,8 +105,13 @@ def _upsample(mode: str, n: int, antialias: bool = False) -> Callable[..., Value
 
 def _nearest(mode: str, n: int) -> Callable[..., Value]:
     def nearest(
-        b: Builder, input: Value, output_size: Sequence[int], scales: float | None = None,
-        scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None,
+        b: Builder,
+        input: Value,
+        output_size: Sequence[int],
+        scales: float | None = None,
+        scales_d: float | None = None,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
     ) -> Value:
         given = [scales] if n == 1 else [scales_d, scales_h, scales_w][-n:]
         return resized(b, input, output_size, given, mode, False)
@@ -107,8 +121,14 @@ def _nearest(mode: str, n: int) -> Callable[..., Value]:
 
 def _smooth(mode: str, n: int, antialias: bool = False) -> Callable[..., Value]:
     def smooth(
-        b: Builder, input: Value, output_size: Sequence[int], align_corners: bool, scales: float | None = None,
-        scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None,
+        b: Builder,
+        input: Value,
+        output_size: Sequence[int],
+        align_corners: bool,
+        scales: float | None = None,
+        scales_d: float | None = None,
+        scales_h: float | None = None,
+        scales_w: float | None = None,
     ) -> Value:
         given = [scales] if n == 1 else [scales_d, scales_h, scales_w][-n:]
         return (antialiased if antialias else resized)(b, input, output_size, given, mode, align_corners)

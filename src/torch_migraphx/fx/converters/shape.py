@@ -182,9 +182,7 @@ def flip(b: Builder, input: Value, dims: Sequence[int]) -> Value:
 
 
 @converter(acc_ops.roll, aten.roll.default)
-def roll(
-    b: Builder, input: Value, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None
-) -> Value:
+def roll(b: Builder, input: Value, shifts: int | Sequence[int], dims: int | Sequence[int] | None = None) -> Value:
     steps = [shifts] if isinstance(shifts, int) else list(shifts)
     if dims is None or dims == [] or dims == ():
         flat = b.view(input, [math.prod(lens(input))])
@@ -289,9 +287,7 @@ def chunk(b: Builder, input: Value, chunks: int, dim: int = 0) -> tuple[Value, .
 
 
 @converter(acc_ops.tensor_split)
-def tensor_split(
-    b: Builder, input: Value, indices_or_sections: int | Sequence[int], dim: int = 0
-) -> tuple[Value, ...]:
+def tensor_split(b: Builder, input: Value, indices_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Value, ...]:
     total = lens(input)[axis(dim, rank(input))]
     if isinstance(indices_or_sections, int):
         least, more = divmod(total, indices_or_sections)

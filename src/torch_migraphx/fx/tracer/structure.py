@@ -90,4 +90,3 @@ def plain(value: Any) -> Any:
         return (list if isinstance(value, list) else tuple)(plain(v) for v in value)
     children, spec = tree_flatten(value, is_leaf=lambda x: x is not value)
     return value if spec.is_leaf() else tuple(plain(v) for v in children)
-

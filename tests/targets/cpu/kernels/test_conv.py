@@ -106,8 +106,12 @@ def _three(values: tuple[int, ...], fill: int) -> tuple[int, ...]:
 def _numbers(case: Case, out: tuple[int, ...]) -> list[int]:
     rank = len(case.size)
     axes = [
-        _three(case.size, 1), _three(out, 1), _three(case.kernel, 1), _three((case.stride,) * rank, 1),
-        _three((case.dilation,) * rank, 1), _three((case.before,) * rank, 0),
+        _three(case.size, 1),
+        _three(out, 1),
+        _three(case.kernel, 1),
+        _three((case.stride,) * rank, 1),
+        _three((case.dilation,) * rank, 1),
+        _three((case.before,) * rank, 0),
     ]
     return [case.n, case.ic, case.oc, case.groups, case.ic + case.gap, *(i for axis in axes for i in axis)]
 

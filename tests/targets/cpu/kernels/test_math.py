@@ -58,9 +58,7 @@ def _loop(name: str, call: str, a: str, b: str, out: str) -> str:
     )
 
 
-def _run(
-    source: str, isa: str, name: str, a: np.ndarray, b: np.ndarray, out: type | None = None
-) -> np.ndarray:
+def _run(source: str, isa: str, name: str, a: np.ndarray, b: np.ndarray, out: type | None = None) -> np.ndarray:
     result = np.full(a.shape, 77, out or a.dtype)
     compile_snippet(source, isa)[name](pointer(a), pointer(b), pointer(result), a.size)
     return result

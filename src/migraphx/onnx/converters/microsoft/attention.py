@@ -114,9 +114,7 @@ def masked_scores(
     return scores
 
 
-def seen_scores(
-    b: OnnxBuilder, q: Value, k: Value, masks: Sequence[Value], scale: float, first: int | None
-) -> Value:
+def seen_scores(b: OnnxBuilder, q: Value, k: Value, masks: Sequence[Value], scale: float, first: int | None) -> Value:
     """The scores as an output: the type's lowest number where a query must not see a key."""
     scores = masked_scores(b, q, k, masks, scale)
     if first is None:
@@ -135,9 +133,7 @@ def past_keys(key: Value | None, value: Value | None) -> int:
     return 0 if key is None else key.shape.lens[2]
 
 
-def written(
-    b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys: int, clear: bool = True
-) -> Value:
+def written(b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys: int, clear: bool = True) -> Value:
     """The cache {B, N, keys, H}: the past up to starts {B, 1}, then what is new, then 0 (the past, if not `clear`)."""
     batch, count, length, size = new.shape.lens
     if past is None and length == keys:
@@ -181,10 +177,22 @@ def lengthened(b: OnnxBuilder, mask: Value, keys: int) -> Value:
 
 @converter("Attention", domain=MICROSOFT)
 def attention(
-    b: OnnxBuilder, x: Value, weights: Value, bias: Value | None = None, mask: Value | None = None,
-    past: Value | None = None, attention_bias: Value | None = None, past_length: Value | None = None, *,
-    num_heads: int, do_rotary: int = 0, mask_filter_value: float = -10000.0, past_present_share_buffer: int = 0,
-    qkv_hidden_sizes: Sequence[int] | None = None, rotary_embedding_dim: int = 0, scale: float = 0.0,
+    b: OnnxBuilder,
+    x: Value,
+    weights: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    past: Value | None = None,
+    attention_bias: Value | None = None,
+    past_length: Value | None = None,
+    *,
+    num_heads: int,
+    do_rotary: int = 0,
+    mask_filter_value: float = -10000.0,
+    past_present_share_buffer: int = 0,
+    qkv_hidden_sizes: Sequence[int] | None = None,
+    rotary_embedding_dim: int = 0,
+    scale: float = 0.0,
     unidirectional: int = 0,
 ) -> tuple[Value, ...]:
     """Self attention of x {B, S, I} by weights {I, Q + K + V}. past and present {2, B, N, length, H}."""
@@ -208,10 +216,21 @@ def attention(
 
 @converter("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(
-    b: OnnxBuilder, query: Value, key: Value | None = None, value: Value | None = None, bias: Value | None = None,
-    mask: Value | None = None, attention_bias: Value | None = None, past_key: Value | None = None,
-    past_value: Value | None = None, past_length: Value | None = None, *,
-    num_heads: int, mask_filter_value: float = -10000.0, scale: float = 0.0, unidirectional: int = 0,
+    b: OnnxBuilder,
+    query: Value,
+    key: Value | None = None,
+    value: Value | None = None,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    attention_bias: Value | None = None,
+    past_key: Value | None = None,
+    past_value: Value | None = None,
+    past_length: Value | None = None,
+    *,
+    num_heads: int,
+    mask_filter_value: float = -10000.0,
+    scale: float = 0.0,
+    unidirectional: int = 0,
 ) -> tuple[Value, ...]:
     """Attention of what is projected already: q, k, v apart, or packed {B, S, N, 3, H}, or k and v {B, L, N, 2, H}.
 
@@ -275,8 +294,16 @@ def rotated(b: OnnxBuilder, x: Value, places: Value, cos: Value, sin: Value, int
 
 @converter("RotaryEmbedding", domain=MICROSOFT)
 def rotary_embedding(
-    b: OnnxBuilder, x: Value, position_ids: Value, cos: Value, sin: Value, *,
-    interleaved: int = 0, is_packed_batching: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0,
+    b: OnnxBuilder,
+    x: Value,
+    position_ids: Value,
+    cos: Value,
+    sin: Value,
+    *,
+    interleaved: int = 0,
+    is_packed_batching: int = 0,
+    num_heads: int = 0,
+    rotary_embedding_dim: int = 0,
     scale: float = 1.0,
 ) -> Value:
     """x {B, S, N * H} or {B, N, S, H}; position_ids {1}, the first, or {B, S}."""

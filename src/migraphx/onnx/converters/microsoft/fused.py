@@ -101,7 +101,13 @@ def skipped(b: OnnxBuilder, x: Value, skip: Value, bias: Value | None) -> Value:
 
 @converter("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_normalization(
-    b: OnnxBuilder, x: Value, skip: Value, gamma: Value, beta: Value | None = None, bias: Value | None = None, *,
+    b: OnnxBuilder,
+    x: Value,
+    skip: Value,
+    gamma: Value,
+    beta: Value | None = None,
+    bias: Value | None = None,
+    *,
     epsilon: float = 1e-12,
 ) -> tuple[Value, ...]:
     """The norm of the sum; mean and 1 / deviation {..., 1} in float; the sum."""
@@ -122,9 +128,19 @@ def skip_simplified_layer_normalization(
 
 @converter("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_normalization(
-    b: OnnxBuilder, ids: Value, segments: Value | None, words: Value, places: Value, segment: Value | None,
-    gamma: Value, beta: Value, mask: Value | None = None, position_ids: Value | None = None, *,
-    epsilon: float = 1e-12, mask_index_type: int = 1,
+    b: OnnxBuilder,
+    ids: Value,
+    segments: Value | None,
+    words: Value,
+    places: Value,
+    segment: Value | None,
+    gamma: Value,
+    beta: Value,
+    mask: Value | None = None,
+    position_ids: Value | None = None,
+    *,
+    epsilon: float = 1e-12,
+    mask_index_type: int = 1,
 ) -> tuple[Value, ...]:
     """The norm of the sum of three embeddings; the mask's sums; the sum."""
     total = b.embedding(words, ids)
@@ -142,8 +158,15 @@ def embed_layer_normalization(
 
 @converter("GroupNorm", domain=MICROSOFT)
 def group_norm(
-    b: OnnxBuilder, x: Value, gamma: Value, beta: Value, *,
-    groups: int, activation: int, epsilon: float = 1e-5, channels_last: int = 1,
+    b: OnnxBuilder,
+    x: Value,
+    gamma: Value,
+    beta: Value,
+    *,
+    groups: int,
+    activation: int,
+    epsilon: float = 1e-5,
+    channels_last: int = 1,
 ) -> Value:
     """Group norm of x {N, ..., C}, or {N, C, ...} where `channels_last` is 0; 1 in `activation` is SiLU."""
     if activation not in (0, 1):
@@ -170,8 +193,15 @@ def channels_behind(b: OnnxBuilder, x: Value) -> Value:
 
 @converter("FusedConv", domain=MICROSOFT)
 def fused_conv(
-    b: OnnxBuilder, x: Value, w: Value, bias: Value | None = None, z: Value | None = None, *,
-    activation: str = "", activation_params: Sequence[float] = (), **attributes: Any,
+    b: OnnxBuilder,
+    x: Value,
+    w: Value,
+    bias: Value | None = None,
+    z: Value | None = None,
+    *,
+    activation: str = "",
+    activation_params: Sequence[float] = (),
+    **attributes: Any,
 ) -> Value:
     """activation(conv(x, w) + bias + z)"""
     attributes = {"auto_pad": "NOTSET", "group": 1} | attributes
@@ -192,9 +222,19 @@ def nhwc_conv(
 
 @converter("FusedGemm", domain=MICROSOFT)
 def fused_gemm(
-    b: OnnxBuilder, x: Value, y: Value, c: Value | None = None, *,
-    alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0, activation: str = "",
-    activation_alpha: float | None = None, activation_beta: float | None = None, activation_gamma: float | None = None,
+    b: OnnxBuilder,
+    x: Value,
+    y: Value,
+    c: Value | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    activation: str = "",
+    activation_alpha: float | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
 ) -> Value:
     """activation(alpha * x @ y + beta * c)"""
     values = [v for v in (activation_alpha, activation_beta, activation_gamma) if v is not None]
@@ -204,8 +244,15 @@ def fused_gemm(
 
 @converter("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def fused_matmul(
-    b: OnnxBuilder, x: Value, y: Value, *,
-    alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0, transBatchB: int = 0,
+    b: OnnxBuilder,
+    x: Value,
+    y: Value,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
+    transBatchA: int = 0,
+    transBatchB: int = 0,
 ) -> Value:
     """alpha * x @ y. `transBatch` moves an operand's first dimension to just before its last, before `trans`."""
     x = oriented(b, x, transA, transBatchA)
@@ -222,8 +269,19 @@ def oriented(b: OnnxBuilder, x: Value, turn: int, turn_batch: int) -> Value:
 
 @converter("MatMulNBits", domain=MICROSOFT)
 def matmul_nbits(
-    b: OnnxBuilder, x: Value, packed: Value, scales: Value, zeros: Value | None = None, groups: Value | None = None,
-    bias: Value | None = None, *, K: int, N: int, block_size: int, bits: int = 4, accuracy_level: int = 0,
+    b: OnnxBuilder,
+    x: Value,
+    packed: Value,
+    scales: Value,
+    zeros: Value | None = None,
+    groups: Value | None = None,
+    bias: Value | None = None,
+    *,
+    K: int,
+    N: int,
+    block_size: int,
+    bits: int = 4,
+    accuracy_level: int = 0,
     weight_prepacked: int = 0,
 ) -> Value:
     """x {..., K} times weights {N, K} of 2, 4 or 8 bits with a scale and zero point a block of `block_size` along K.

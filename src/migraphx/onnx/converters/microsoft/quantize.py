@@ -63,8 +63,16 @@ def like(b: OnnxBuilder, x: Value, real: Value, scale: Value, zero: Value | None
 
 @converter("QLinearWhere", domain=MICROSOFT)
 def where(
-    b: OnnxBuilder, condition: Value, x: Value, x_scale: Value, x_zero: Value, y: Value, y_scale: Value,
-    y_zero: Value, scale: Value, zero: Value,
+    b: OnnxBuilder,
+    condition: Value,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value,
+    y: Value,
+    y_scale: Value,
+    y_zero: Value,
+    scale: Value,
+    zero: Value,
 ) -> Value:
     """x where the condition holds, else y; all three broadcast."""
     lens = np.broadcast_shapes(condition.shape.lens, x.shape.lens, y.shape.lens)
@@ -81,7 +89,13 @@ def sigmoid(
 
 @converter("QLinearLeakyRelu", domain=MICROSOFT)
 def leaky_relu(
-    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value | None,
+    scale: Value,
+    zero: Value | None = None,
+    *,
     alpha: float = 0.01,
 ) -> Value:
     return like(b, x, b.leaky_relu(dequantize(b, x, x_scale, x_zero), alpha=alpha), scale, zero)
@@ -89,8 +103,15 @@ def leaky_relu(
 
 @converter("QLinearSoftmax", domain=MICROSOFT)
 def softmax(
-    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
-    opset: int, axis: int = -1,
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value | None,
+    scale: Value,
+    zero: Value | None = None,
+    *,
+    opset: int,
+    axis: int = -1,
 ) -> Value:
     """Before opset 13 of the standard, over all dimensions from `axis` on."""
     real, axis = dequantize(b, x, x_scale, x_zero), axis_in(axis, x.shape.ndim)
@@ -114,8 +135,17 @@ def concat(b: OnnxBuilder, scale: Value, zero: Value, *parts: Value, axis: int) 
 
 @converter("QLinearAveragePool", domain=MICROSOFT)
 def qlinear_average_pool(
-    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
-    kernel_shape: Lens, auto_pad: str = "NOTSET", channels_last: int = 0, **attributes: Any,
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value | None,
+    scale: Value,
+    zero: Value | None = None,
+    *,
+    kernel_shape: Lens,
+    auto_pad: str = "NOTSET",
+    channels_last: int = 0,
+    **attributes: Any,
 ) -> Value:
     real = dequantize(b, x, x_scale, x_zero)
     real = channels_first(b, real) if channels_last else real
@@ -125,7 +155,13 @@ def qlinear_average_pool(
 
 @converter("QLinearGlobalAveragePool", domain=MICROSOFT)
 def qlinear_global_average_pool(
-    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value | None,
+    scale: Value,
+    zero: Value | None = None,
+    *,
     channels_last: int = 0,
 ) -> Value:
     axes = tuple(range(1, x.shape.ndim - 1) if channels_last else range(2, x.shape.ndim))
@@ -134,8 +170,15 @@ def qlinear_global_average_pool(
 
 @converter("QLinearReduceMean", domain=MICROSOFT)
 def qlinear_reduce_mean(
-    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None, *,
-    axes: Sequence[int] | None = None, keepdims: int = 1,
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value | None,
+    scale: Value,
+    zero: Value | None = None,
+    *,
+    axes: Sequence[int] | None = None,
+    keepdims: int = 1,
 ) -> Value:
     ndim = x.shape.ndim
     places = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
@@ -161,8 +204,14 @@ def product_scale(b: OnnxBuilder, x_scale: Value, y_scale: Value) -> Value:
 
 @converter("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(
-    b: OnnxBuilder, x: Value, y: Value, x_scale: Value, y_scale: Value, x_zero: Value | None = None,
-    y_zero: Value | None = None, bias: Value | None = None,
+    b: OnnxBuilder,
+    x: Value,
+    y: Value,
+    x_scale: Value,
+    y_scale: Value,
+    x_zero: Value | None = None,
+    y_zero: Value | None = None,
+    bias: Value | None = None,
 ) -> Value:
     """(x - x_zero) @ (y - y_zero) * x_scale * y_scale + bias"""
     sums = matmul_integer(b, x, y, x_zero, y_zero)
@@ -172,9 +221,20 @@ def matmul_integer_to_float(
 
 @converter("QGemm", domain=MICROSOFT)
 def qgemm(
-    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value, y: Value, y_scale: Value, y_zero: Value,
-    c: Value | None = None, scale: Value | None = None, zero: Value | None = None, *,
-    alpha: float = 1.0, transA: int = 0, transB: int = 0,
+    b: OnnxBuilder,
+    x: Value,
+    x_scale: Value,
+    x_zero: Value,
+    y: Value,
+    y_scale: Value,
+    y_zero: Value,
+    c: Value | None = None,
+    scale: Value | None = None,
+    zero: Value | None = None,
+    *,
+    alpha: float = 1.0,
+    transA: int = 0,
+    transB: int = 0,
 ) -> Value:
     """alpha * x @ y + c, c in int32 of scale alpha * x_scale * y_scale; a float where `scale` is absent."""
     x = b.transpose(x, permutation=(1, 0)) if transA else x

@@ -22,9 +22,7 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 @converter("ArrayFeatureExtractor", domain=DOMAIN)
-def array_feature_extractor(
-    b: OnnxBuilder, x: Value | Strings, indices: Value
-) -> Value | Strings | LaterStrings:
+def array_feature_extractor(b: OnnxBuilder, x: Value | Strings, indices: Value) -> Value | Strings | LaterStrings:
     """Columns of the last dimension; a vector gives one row."""
     if isinstance(x, Strings):
         columns = b.constant(indices)
@@ -157,7 +155,11 @@ def label_encoder(
 
 @converter("LabelEncoder", domain=DOMAIN)
 def label_encoder_1(
-    b: OnnxBuilder, x: Value | Strings, *, classes_strings: Sequence[str], default_int64: int = -1,
+    b: OnnxBuilder,
+    x: Value | Strings,
+    *,
+    classes_strings: Sequence[str],
+    default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Any:
     """Strings to their places in `classes_strings`, or places to strings."""

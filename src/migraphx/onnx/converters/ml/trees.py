@@ -184,9 +184,7 @@ def tree_ensemble_classifier(
     return best_label(b, scores, names), scores
 
 
-def two_classes(
-    b: OnnxBuilder, y: Value, names: Sequence[Any], post_transform: str, shares: bool
-) -> tuple[Any, Value]:
+def two_classes(b: OnnxBuilder, y: Value, names: Sequence[Any], post_transform: str, shares: bool) -> tuple[Any, Value]:
     """Label and scores of the second of two classes' sum {N, 1}; where no weight is negative (`shares`) it is a
     probability, else how far it is above 0."""
     if post_transform == "PROBIT":

@@ -23,9 +23,7 @@ def constant(b: OnnxBuilder, **given: Any) -> Value:
     types |= {"value_int": "int64", "value_ints": "int64"}
     ((name, value),) = given.items() if len(given) == 1 else [("", None)]
     if name not in types:
-        raise OnnxError(
-            f"must have one of the attributes {', '.join(types)}, has {', '.join(given) or 'none'}"
-        )
+        raise OnnxError(f"must have one of the attributes {', '.join(types)}, has {', '.join(given) or 'none'}")
     return b.literal(value, types[name])
 
 
@@ -49,9 +47,7 @@ def size(b: OnnxBuilder, x: Value) -> Value:
 @converter("Range")
 def range_(b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
     """start, start + delta, ... below (above, where delta is negative) limit."""
-    first, last, step = (
-        b.known(v, n).reshape(()) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta"))
-    )
+    first, last, step = (b.known(v, n).reshape(()) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta")))
     if step == 0:
         raise OnnxError("delta is 0")
     wide = dtypes.accumulator(start.shape.type)

@@ -25,9 +25,7 @@ def windows(
     n = len(lens)
     strides, dilations = tuple(strides or (1,) * n), tuple(dilations or (1,) * n)
     if not len(kernel) == len(strides) == len(dilations) == n:
-        raise OnnxError(
-            f"kernel {tuple(kernel)}, strides {strides}, dilations {dilations}: not {n} spatial dimensions"
-        )
+        raise OnnxError(f"kernel {tuple(kernel)}, strides {strides}, dilations {dilations}: not {n} spatial dimensions")
     if auto_pad in ("NOTSET", ""):
         both = tuple(pads or (0,) * 2 * n)
         if len(both) != 2 * n:
@@ -70,9 +68,7 @@ def conv(
     strides: Lens | None = None,
 ) -> Value:
     check_kernel(w, kernel_shape)
-    padding, stride, dilation = windows(
-        x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad
-    )
+    padding, stride, dilation = windows(x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad)
     x, padding = unpadded(b, x, padding)
     y = b.convolution(x, w, padding=padding, stride=stride, dilation=dilation, group=group)
     return with_bias(b, y, bias)
@@ -103,9 +99,7 @@ def conv_integer(
 ) -> Value:
     """(x - x_zero) convolved with (w - w_zero), in int32; through double, which is exact, where w is not constant."""
     check_kernel(w, kernel_shape)
-    padding, stride, dilation = windows(
-        x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad
-    )
+    padding, stride, dilation = windows(x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad)
     geometry = {"padding": padding, "stride": stride, "dilation": dilation, "group": group}
     if is_constant(w) and (w_zero is None or is_constant(w_zero)):
         weights, rank = value_of(w), w.shape.ndim

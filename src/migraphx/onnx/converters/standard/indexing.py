@@ -60,15 +60,11 @@ def scatter_elements(
 ) -> Value:
     if reduction not in REDUCTIONS:
         raise OnnxError(f"reduction {reduction!r} is not supported")
-    return b.instruction(
-        f"scatter_{reduction}", [data, indices, updates], axis=axis_in(axis, data.shape.ndim)
-    )
+    return b.instruction(f"scatter_{reduction}", [data, indices, updates], axis=axis_in(axis, data.shape.ndim))
 
 
 @converter("ScatterND")
-def scatter_nd(
-    b: OnnxBuilder, data: Value, indices: Value, updates: Value, *, reduction: str = "none"
-) -> Value:
+def scatter_nd(b: OnnxBuilder, data: Value, indices: Value, updates: Value, *, reduction: str = "none") -> Value:
     if reduction not in REDUCTIONS:
         raise OnnxError(f"reduction {reduction!r} is not supported")
     return b.instruction(f"scatternd_{reduction}", [data, indices, updates])

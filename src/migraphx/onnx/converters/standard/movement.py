@@ -210,9 +210,7 @@ def space_to_depth(b: OnnxBuilder, x: Value, *, blocksize: int, mode: str = "DCR
     n, c, h, w = x.shape.lens
     y = b.reshape(x, dims=(n, c, h // blocksize, blocksize, w // blocksize, blocksize))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
-    return b.reshape(
-        b.transpose(y, permutation=order), dims=(n, c * blocksize**2, h // blocksize, w // blocksize)
-    )
+    return b.reshape(b.transpose(y, permutation=order), dims=(n, c * blocksize**2, h // blocksize, w // blocksize))
 
 
 @converter("Trilu")

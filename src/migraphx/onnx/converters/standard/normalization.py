@@ -96,9 +96,7 @@ def inverse_deviation(b: OnnxBuilder, x: Value, axes: Sequence[int], epsilon: fl
 
 
 @converter("RMSNormalization")
-def rms_normalization(
-    b: OnnxBuilder, x: Value, scale: Value, *, axis: int, epsilon: float, stash_type: int
-) -> Value:
+def rms_normalization(b: OnnxBuilder, x: Value, scale: Value, *, axis: int, epsilon: float, stash_type: int) -> Value:
     axes = tuple(range(axis_in(axis, x.shape.ndim), x.shape.ndim))
     return b.rms_norm(x, scale, axes=axes, epsilon=epsilon)
 

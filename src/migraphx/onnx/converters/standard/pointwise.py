@@ -211,9 +211,7 @@ def prelu(b: OnnxBuilder, x: Value, slope: Value) -> Value:
 
 
 @converter("Clip")
-def clip(
-    b: OnnxBuilder, x: Value, low: Value | None = None, high: Value | None = None, **bounds: float
-) -> Value:
+def clip(b: OnnxBuilder, x: Value, low: Value | None = None, high: Value | None = None, **bounds: float) -> Value:
     """The bounds are attributes `min` and `max` before opset 11, then inputs of one element."""
     for word, bound, attribute in (("max", low, bounds.get("min")), ("min", high, bounds.get("max"))):
         if bound is not None:

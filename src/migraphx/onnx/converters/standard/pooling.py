@@ -108,9 +108,7 @@ def global_pool(mode: str) -> Callable[..., Value]:
         axes = tuple(range(2, x.shape.ndim))
         if mode == "average":
             return b.reduce_mean(x, axes=axes)
-        return (
-            b.reduce_max(x, axes=axes) if mode == "max" else b.norm(x, p=float(p), axes=axes, keepdims=True)
-        )
+        return b.reduce_max(x, axes=axes) if mode == "max" else b.norm(x, p=float(p), axes=axes, keepdims=True)
 
     return convert
 

@@ -57,9 +57,7 @@ def requantized(b: OnnxBuilder, sums: Value, factor: Value, scale: Value, zero: 
     """Integer sums that stand for sums * factor, as the type of `zero`."""
     real = b.mul(b.cast(sums, "float"), b.broadcast_to(factor, sums.shape.lens))
     parts = [spread(b, real, v, 1, 0) for v in (b.cast(scale, "float"), zero)]
-    return b.instruction(
-        "quantizelinear", [real, *[p for p in parts if p is not None]], out_type=zero.shape.type
-    )
+    return b.instruction("quantizelinear", [real, *[p for p in parts if p is not None]], out_type=zero.shape.type)
 
 
 @converter("QLinearMatMul")

@@ -75,9 +75,7 @@ def bernoulli(b: OnnxBuilder, x: Value, *, dtype: int | None = None, seed: float
 
 
 @converter("Multinomial")
-def multinomial(
-    b: OnnxBuilder, x: Value, *, dtype: int, sample_size: int, seed: float | None = None
-) -> Value:
+def multinomial(b: OnnxBuilder, x: Value, *, dtype: int, sample_size: int, seed: float | None = None) -> Value:
     """Classes drawn with the probabilities of which x {N, classes} has the logarithms."""
     if x.shape.ndim != 2:
         raise OnnxError(f"takes {{N, classes}}, got {x.shape.lens}")

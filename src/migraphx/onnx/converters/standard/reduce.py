@@ -62,9 +62,7 @@ REDUCTIONS: dict[str, tuple[Callable[..., Value], float]] = {
 
 
 def reduction(reduce: Callable[..., Value], of_nothing: float) -> Callable[..., Value]:
-    def convert(
-        b: OnnxBuilder, x: Value, axes: Any = None, *, keepdims: int, noop_with_empty_axes: int = 0
-    ) -> Value:
+    def convert(b: OnnxBuilder, x: Value, axes: Any = None, *, keepdims: int, noop_with_empty_axes: int = 0) -> Value:
         wanted = b.ints(axes, "axes") or ()
         if not wanted and noop_with_empty_axes:  # what is done beside the sum is done
             last = (x.shape.ndim,)

@@ -15,9 +15,7 @@ Value = Instruction
 
 
 @converter("GridSample", since=16)
-def grid_sample(
-    b: OnnxBuilder, x: Value, grid: Value, *, align_corners: int, mode: str, padding_mode: str
-) -> Value:
+def grid_sample(b: OnnxBuilder, x: Value, grid: Value, *, align_corners: int, mode: str, padding_mode: str) -> Value:
     return b.grid_sample(x, grid, mode=mode, padding_mode=padding_mode, align_corners=bool(align_corners))
 
 

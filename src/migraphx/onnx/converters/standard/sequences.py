@@ -53,9 +53,7 @@ def erase(b: OnnxBuilder, items: list[Value], position: Value | None = None) -> 
 
 
 @converter("SplitToSequence")
-def split_to_sequence(
-    b: OnnxBuilder, x: Value, sizes: Value | None = None, *, axis: int, keepdims: int
-) -> list[Value]:
+def split_to_sequence(b: OnnxBuilder, x: Value, sizes: Value | None = None, *, axis: int, keepdims: int) -> list[Value]:
     axis = axis_in(axis, x.shape.ndim)
     total = x.shape.lens[axis]
     lengths = b.ints(sizes, "split") or (1,)
@@ -84,8 +82,7 @@ def sequence_map(b: OnnxBuilder, items: list[Value], *others: Any, body: Graph) 
         if isinstance(other, list) and len(other) != len(items):
             raise OnnxError(f"sequences of {len(items)} and {len(other)} do not go together")
     made = [
-        b.subgraph(body, [item, *(o[k] if isinstance(o, list) else o for o in others)])
-        for k, item in enumerate(items)
+        b.subgraph(body, [item, *(o[k] if isinstance(o, list) else o for o in others)]) for k, item in enumerate(items)
     ]
     return tuple([row[n] for row in made] for n in range(len(body.outputs)))
 

@@ -13,9 +13,7 @@ Value = Instruction
 
 
 @converter("DFT", since=17)
-def dft_17(
-    b: OnnxBuilder, x: Value, length: Value | None = None, *, axis: int, inverse: int, onesided: int
-) -> Value:
+def dft_17(b: OnnxBuilder, x: Value, length: Value | None = None, *, axis: int, inverse: int, onesided: int) -> Value:
     return transformed(b, x, length, axis, bool(inverse), bool(onesided))
 
 
@@ -33,9 +31,7 @@ def dft(
     return transformed(b, x, length, place, bool(inverse), bool(onesided))
 
 
-def transformed(
-    b: OnnxBuilder, x: Value, length: Value | None, axis: int, inverse: bool, onesided: bool
-) -> Value:
+def transformed(b: OnnxBuilder, x: Value, length: Value | None, axis: int, inverse: bool, onesided: bool) -> Value:
     axis = axis_in(axis, x.shape.ndim)
     if axis == x.shape.ndim - 1:
         raise OnnxError("axis must not be the last one, which holds real and imaginary parts")

@@ -77,14 +77,22 @@ def regex_full_match(b: OnnxBuilder, x: Strings, *, pattern: str) -> Value:
 
 @converter("Tokenizer", domain="com.microsoft")
 def tokenizer(
-    b: OnnxBuilder, x: Strings, *, mark: int, mincharnum: int, pad_value: str, separators: Sequence[str] = (),
+    b: OnnxBuilder,
+    x: Strings,
+    *,
+    mark: int,
+    mincharnum: int,
+    pad_value: str,
+    separators: Sequence[str] = (),
     tokenexp: str = "",
 ) -> Strings:
     """The tokens of each string of {C} or {N, C}, along a new dimension (ONNX Runtime's own operator): what matches
     `tokenexp`, or lies between `separators`, of `mincharnum` letters or more; with `mark`, between 0x02 and 0x03."""
     if (not separators) == (not tokenexp) or mincharnum < 1 or x.value.ndim not in (1, 2):
-        raise OnnxError(f"separators {list(separators)}, tokenexp {tokenexp!r}, mincharnum {mincharnum}, lens "
-                        f"{x.value.shape}: needs one of the first two, letters, and one or two dimensions")
+        raise OnnxError(
+            f"separators {list(separators)}, tokenexp {tokenexp!r}, mincharnum {mincharnum}, lens "
+            f"{x.value.shape}: needs one of the first two, letters, and one or two dimensions"
+        )
     texts = x.value.reshape(-1).tolist()
     if tokenexp == "." or list(separators) == [""]:
         if mincharnum > 1:

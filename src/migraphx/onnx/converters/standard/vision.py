@@ -65,9 +65,7 @@ def resize(
     lengths = list(b.ints(sizes, "sizes") or ())
     if factors:
         factors = full(factors, places, [1.0] * ndim)
-        lengths = [
-            int(np.floor(np.float32(n) * np.float32(f))) for n, f in zip(x.shape.lens, factors, strict=True)
-        ]
+        lengths = [int(np.floor(np.float32(n) * np.float32(f))) for n, f in zip(x.shape.lens, factors, strict=True)]
     elif lengths:
         factors, lengths = kept_aspect(x.shape.lens, lengths, places, keep_aspect_ratio_policy)
     region: list[float] = []
@@ -92,9 +90,7 @@ def resize(
     return extrapolated(b, x, made, factors, region, extrapolation_value) if region else made
 
 
-def extrapolated(
-    b: OnnxBuilder, x: Value, y: Value, scales: list[float], region: list[float], value: float
-) -> Value:
+def extrapolated(b: OnnxBuilder, x: Value, y: Value, scales: list[float], region: list[float], value: float) -> Value:
     """`value` where y lies outside x."""
     op = Resize(
         scales=tuple(scales),
@@ -167,9 +163,7 @@ def roi_align(
 
 
 @converter("MaxRoiPool")
-def max_roi_pool(
-    b: OnnxBuilder, x: Value, rois: Value, *, pooled_shape: Sequence[int], spatial_scale: float
-) -> Value:
+def max_roi_pool(b: OnnxBuilder, x: Value, rois: Value, *, pooled_shape: Sequence[int], spatial_scale: float) -> Value:
     """The largest of each bin of regions (1504.08083). rois {R, 5}: image, then left, top, right, bottom, which
     belong to the region: {R, C, *pooled_shape}, 0 for a bin that has no element."""
     columns = [b.slice(rois, axes=(1,), starts=(k,), ends=(k + 1,)) for k in range(5)]

@@ -32,9 +32,7 @@ def around(lens: Sequence[int], axis: int) -> tuple[int, int, int]:
     return math.prod(lens[:axis]), lens[axis], math.prod(lens[axis + 1 :])
 
 
-def gather_call(
-    data: View, index: View, write: View, status: View, axis: int, check: int, origin: str = ""
-) -> CppCall:
+def gather_call(data: View, index: View, write: View, status: View, axis: int, check: int, origin: str = "") -> CppCall:
     """One row of row-major data along an axis."""
     outer, length, inner = around(data.lens, axis)
     numbers = Numbers()

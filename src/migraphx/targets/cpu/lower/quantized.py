@@ -69,7 +69,6 @@ def dot_int4(x: Lowered, c: Contraction) -> None:
     x.call(int4_gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
 
 
-
 # ---- the same bits as another type, two numbers a byte --------------------------------------------------------------
 
 Body = Callable[..., Instruction]

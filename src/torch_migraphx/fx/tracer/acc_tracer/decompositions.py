@@ -86,9 +86,7 @@ def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
     return v * (g / v.norm(2, axes, True))
 
 
-def fold(
-    input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Any:
+def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """F.fold: columns (N, C * kh * kw, L), or without N, each patch added where it belongs, to (N, C, H, W).
 
     For every place in the patch, the pixels that it gives are spread by the stride, shifted there and added.

@@ -166,4 +166,3 @@ class _Unlift:
                 logger.warning("%s changes its input %r in place; the traced graph does not", self._name, spec.target)
             else:
                 raise AtenTraceError(f"{self._name} changes {spec.target} in place ({spec.kind.name})")
-
