@@ -26,6 +26,7 @@ bench: $(STAMP)
 
 lint: $(STAMP)
 	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m pyright
 
 # torch goes first and by itself, so that nothing else chooses its build; torchvision's build is of the same index.

@@ -104,8 +104,9 @@ def test_importing_changes_no_configuration():
     )
 
 
-def test_ruff_passes():
-    ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "."]
+@pytest.mark.parametrize("command", [["check"], ["format", "--check"]], ids=" ".join)
+def test_ruff_passes(command):
+    ruff = [sys.executable, "-m", "ruff", *command, "--no-cache", "."]
     done = subprocess.run(ruff, capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -26,7 +26,7 @@ from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, Call
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable
 from migraphx.targets.common.lower import NEUTRAL
-from migraphx.targets.common.lowering import Lowered, lower
+from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.lowerings import Lowerings
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.specialise import is_dynamic
@@ -90,7 +90,7 @@ INTERPRETED = Lowerings(NAME, NEUTRAL)
 
 
 @INTERPRETED.of("fused_reduce", "dot", "gather", "topk", "convert_layout", "argmax")
-def whole(ctx: Lowered, ins: Instruction) -> None:
+def whole(ctx: LoweringContext, ins: Instruction) -> None:
     """An operator by its NumPy meaning, in one call."""
     tuple_ = ins.shape.type == "tuple"
     writes = tuple(map(ctx.temporary, ins.shape.sub_shapes)) if tuple_ else (ctx.result(ins),)
@@ -115,7 +115,7 @@ class InterpretedExecutable:
     target = NAME
     threads = 1
 
-    def __init__(self, program: Program, lowered: Lowered, arena: int) -> None:
+    def __init__(self, program: Program, lowered: LoweringContext, arena: int) -> None:
         self.parameters = {n: i.shape for n, i in program.main.parameters.items()}
         self.outputs = [s.as_standard() for s in program.main.output_shapes]
         self.steps: Sequence[Step] = steps_of(lowered)

@@ -32,7 +32,7 @@ class Counter:
 
 
 @dataclass
-class Lowered:
+class LoweringContext:
     """A module on its way to calls: every value's view, and the calls so far, in order."""
 
     module: Module
@@ -169,10 +169,10 @@ class Lowered:
 
 def lower(
     module: Module, lowerings: Lowerings, emit: Emitter, fast_math: bool = True, constants: Constants | None = None
-) -> Lowered:
+) -> LoweringContext:
     """Every instruction of an optimised main module as calls; UnsupportedOperator lists what has no lowering."""
     check(module, lowerings)
-    lowered = Lowered(module, lowerings, emit, fast_math, constants)
+    lowered = LoweringContext(module, lowerings, emit, fast_math, constants)
     for ins in module.parameters.values():
         buffer = Buffer("input", ins.shape.bytes, len(lowered.inputs))
         lowered.inputs.append(buffer)
@@ -188,7 +188,7 @@ def lower(
     return lowered
 
 
-def lower_into(lowered: Lowered, module: Module, places: Sequence[View | None]) -> None:
+def lower_into(lowered: LoweringContext, module: Module, places: Sequence[View | None]) -> None:
     """Lower the instructions of a module, so that its outputs come into `places`; None: they may stay where they are.
 
     What is computed is computed in its place where it can be; else it is copied at the end.
@@ -217,7 +217,7 @@ def described(ins: Instruction) -> str:
     return ins.name + (f" ({ins.origin})" if ins.origin else "")
 
 
-def _free(lowered: Lowered, ins: Instruction, module: Module) -> bool:
+def _free(lowered: LoweringContext, ins: Instruction, module: Module) -> bool:
     """Whether an output can be computed in a place of the caller's choice, as control flow computes its tuple."""
     if ins in lowered._output_views or ins.owner is not module or isinstance(ins.op, (Parameter, Literal)):
         return False
@@ -235,7 +235,7 @@ def check(module: Module, lowerings: Lowerings) -> None:
         raise UnsupportedOperator(f"the {lowerings.target} target has no kernel for: " + "; ".join(dict.fromkeys(bad)))
 
 
-def _drop_unread_weights(lowered: Lowered) -> None:
+def _drop_unread_weights(lowered: LoweringContext) -> None:
     """Forget constants that no call reads as they are: a dot's weights are read packed."""
     read = {v.buffer for call in lowered.calls for v in call.views if v.buffer.kind == "weight"}
     kept = sorted(read, key=lambda buffer: buffer.index)
@@ -244,7 +244,7 @@ def _drop_unread_weights(lowered: Lowered) -> None:
         buffer.index = n
 
 
-def _prepare_homes(lowered: Lowered, module: Module) -> None:
+def _prepare_homes(lowered: LoweringContext, module: Module) -> None:
     """Let what is concatenated be computed in its place: the largest concat first, its prefixes come for free."""
     concats = [i for i in module if i.name == "concat"]
     for concat in sorted(concats, key=lambda c: -c.shape.elements):

@@ -11,7 +11,7 @@ from migraphx.ir.program import Program, reachable
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.runtime.executable import Step
 from migraphx.targets.common.call import LOOP, Call
-from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.plan_memory import Lifetime
 from migraphx.targets.common.views import Buffer
 
@@ -22,7 +22,7 @@ def literals(program: Program) -> list[np.ndarray]:
     return [ins.op.value for module in modules for ins in module if isinstance(ins.op, Literal)]
 
 
-def steps_of(lowered: Lowered) -> list[Step]:
+def steps_of(lowered: LoweringContext) -> list[Step]:
     """What each call does; of several calls for one instruction, the last has its operations: the others prepare."""
     names = names_of(lowered.module)
     for module in lowered.inner:

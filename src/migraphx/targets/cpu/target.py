@@ -18,7 +18,7 @@ from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
-from migraphx.targets.common.lowering import Lowered, UnsupportedOperator, lower
+from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.specialise import is_dynamic
@@ -89,7 +89,7 @@ class CpuTarget:
 class Translation:
     """A program as C++ sources and a table of steps: what a compiler and an executable make a run of."""
 
-    lowered: Lowered
+    lowered: LoweringContext
     steps: list[Step]
     parameters: dict[str, Shape]
     outputs: list[Shape]

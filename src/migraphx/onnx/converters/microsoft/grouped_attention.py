@@ -6,6 +6,7 @@ Names of lengths: B batch, S queries, T all keys, N heads, H size of a head.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,28 +86,66 @@ def group_query_attention(
             raise OnnxError("do_rotary needs cos_cache and sin_cache")
         at = places if position_ids is None else b.broadcast_to(position_ids, (batch, length))
         q, k = (x if 0 in x.shape.lens else rotated(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
-    held, presents = [past_key, past_value], [None, None]
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
-    if k.shape.lens[2]:
-        new = (code.narrow(b, x) for code, x in zip(codes, (k, v), strict=True))
-        held = presents = [written(b, past, x, starts, keys) for past, x in zip(held, new, strict=True)]
-    k, v = (code.wide(b, x, q) for code, x in zip(codes, held, strict=True))
+    k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys)
     bias = [] if attention_bias is None else [lengthened(b, attention_bias, keys)]
-    simple = not (softcap or smooth_softmax or qk_output or b.wants(3) or head_sink is not None)
-    if simple and causal and total == length == keys and local_window_size < 0:
+    scoring = Scoring(scale, softcap, head_sink, bool(smooth_softmax), qk_output)
+    if scoring.simple(b) and causal and total == length == keys and local_window_size < 0:
         return joined(b, attended(b, q, k, v, bias, scale, first=0)), *presents
     seen = visible(b, places if causal else last, keys, local_window_size)
-    mask = added(b, seen, -math.inf, q)
-    if simple:
-        return joined(b, attended(b, q, k, v, [mask, *bias], scale)), *presents
-    scores = masked_scores(b, q, k, bias, scale, softcap)
-    weights = sunk(b, b.add(*b.common(scores, mask)), head_sink, bool(smooth_softmax))
-    y = joined(b, b.matmul(weights, shared_heads(b, q, v)))
-    if not b.wants(3):
-        return y, *presents
-    shown = weights if qk_output == 2 else b.where(b.broadcast_to(seen, scores.shape.lens), scores, b.full(0.0, scores))
-    return y, *presents, b.slice(shown, axes=(3,), starts=(0,), ends=(total,))
+    y, *scores = scoring.attended(b, (q, k, v), bias, seen)
+    return y, *presents, *(b.slice(s, axes=(3,), starts=(0,), ends=(total,)) for s in scores)
+
+
+def lengthened_caches(
+    b: OnnxBuilder,
+    q: Value,
+    new: tuple[Value, Value],
+    past: tuple[Value | None, Value | None],
+    codes: tuple[Cache, Cache],
+    starts: Value,
+    keys: int,
+) -> tuple[Value, Value, Sequence[Value | None]]:
+    """All keys and values {B, N, `keys`, H} in q's type, and the caches that the node gives (None: nothing is new)."""
+    held: Sequence[Value | None] = past
+    presents: Sequence[Value | None] = (None, None)
+    if new[0].shape.lens[2]:
+        narrow = [code.narrow(b, x) for code, x in zip(codes, new, strict=True)]
+        held = presents = [written(b, old, x, starts, keys) for old, x in zip(past, narrow, strict=True)]
+    k, v = (code.wide(b, x, q) for code, x in zip(codes, held, strict=True))
+    return k, v, presents
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How scores become weights, and what of them the node's last output shows."""
+
+    scale: float
+    softcap: float
+    sink: Value | None
+    smooth: bool
+    qk_output: int
+
+    def simple(self, b: OnnxBuilder) -> bool:
+        """Whether the `attention` operator computes it."""
+        return not (self.softcap or self.smooth or self.qk_output or b.wants(3) or self.sink is not None)
+
+    def attended(
+        self, b: OnnxBuilder, qkv: tuple[Value, Value, Value], bias: list[Value], seen: Value
+    ) -> tuple[Value, ...]:
+        """The output {B, S, N * H}, and the scores or weights where the node gives them; `seen`: what queries see."""
+        q, k, v = qkv
+        mask = added(b, seen, -math.inf, q)
+        if self.simple(b):
+            return (joined(b, attended(b, q, k, v, [mask, *bias], self.scale)),)
+        scores = masked_scores(b, q, k, bias, self.scale, self.softcap)
+        weights = sunk(b, b.add(*b.common(scores, mask)), self.sink, self.smooth)
+        y = joined(b, b.matmul(weights, shared_heads(b, q, v)))
+        if not b.wants(3):
+            return (y,)
+        hidden = b.full(0.0, scores)
+        return y, weights if self.qk_output == 2 else b.where(b.broadcast_to(seen, scores.shape.lens), scores, hidden)
 
 
 def grouped(

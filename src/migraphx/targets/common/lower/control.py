@@ -10,61 +10,61 @@ from migraphx.ir.shape import Shape
 from migraphx.ops.control import Loop
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, NUMBER, Call
 from migraphx.targets.common.lower.views import fill
-from migraphx.targets.common.lowering import Counter, Lowered, described, lower_into
+from migraphx.targets.common.lowering import Counter, LoweringContext, described, lower_into
 from migraphx.targets.common.lowerings import NEUTRAL
 from migraphx.targets.common.views import View
 
 NO_TARGET = -1
 
 
-def _flow(x: Lowered, kind: int, slot: int, rest: Sequence[int], reads: Sequence[View], label: str) -> int:
+def _flow(ctx: LoweringContext, kind: int, slot: int, rest: Sequence[int], reads: Sequence[View], label: str) -> int:
     """Append a step of control flow; its place among the steps."""
-    x.calls.append(Call(None, tuple(reads), (), (kind, slot, NO_TARGET, *rest), label))
-    return len(x.calls) - 1
+    ctx.calls.append(Call(None, tuple(reads), (), (kind, slot, NO_TARGET, *rest), label))
+    return len(ctx.calls) - 1
 
 
-def _aim(x: Lowered, step: int, target: int) -> None:
+def _aim(ctx: LoweringContext, step: int, target: int) -> None:
     """Say where a step of control flow goes."""
-    call = x.calls[step]
+    call = ctx.calls[step]
     kind, slot, _, *rest = call.numbers
-    x.calls[step] = replace(call, numbers=(kind, slot, target, *rest))
+    ctx.calls[step] = replace(call, numbers=(kind, slot, target, *rest))
 
 
-def _place(x: Lowered, ins: Instruction, k: int) -> View:
+def _place(ctx: LoweringContext, ins: Instruction, k: int) -> View:
     """Where element k of a tuple is computed: in an output, or in new memory."""
     for user in ins.users:
-        if user.name == "get_tuple_elem" and user.op.attributes()["index"] == k and user in x._output_views:
-            return x._output_views[user]
-    return x.temporary(ins.shape.sub_shapes[k])
+        if user.name == "get_tuple_elem" and user.op.attributes()["index"] == k and user in ctx._output_views:
+            return ctx._output_views[user]
+    return ctx.temporary(ins.shape.sub_shapes[k])
 
 
-def _own(x: Lowered, module: Module) -> Module:
+def _own(ctx: LoweringContext, module: Module) -> Module:
     """The module, or a copy where another instruction runs it too: each has views of its own."""
-    own = module.clone() if module in x.inner else module
-    x.inner.add(own)
+    own = module.clone() if module in ctx.inner else module
+    ctx.inner.add(own)
     return own
 
 
-def _bind(x: Lowered, module: Module, given: Sequence[Instruction]) -> None:
+def _bind(ctx: LoweringContext, module: Module, given: Sequence[Instruction]) -> None:
     for parameter, i in zip(module.parameters.values(), given, strict=True):
-        x.views[parameter] = x.view(i)
+        ctx.views[parameter] = ctx.view(i)
 
 
 @NEUTRAL.of("if")
-def if_(x: Lowered, ins: Instruction) -> None:
+def if_(ctx: LoweringContext, ins: Instruction) -> None:
     """Both modules compute into the same places; one of them is jumped over."""
     condition, *given = ins.inputs
-    then, otherwise = (_own(x, m) for m in ins.modules)
-    places = [_place(x, ins, k) for k in range(len(ins.shape.sub_shapes))]
-    test = _flow(x, IF, 0, (), [x.view(condition)], "if")
-    _bind(x, then, given)
-    lower_into(x, then, places)
-    skip = _flow(x, JUMP, 0, (), [], "else")
-    _aim(x, test, len(x.calls))
-    _bind(x, otherwise, given)
-    lower_into(x, otherwise, places)
-    _aim(x, skip, len(x.calls))
-    x.tuples[ins] = tuple(places)
+    then, otherwise = (_own(ctx, m) for m in ins.modules)
+    places = [_place(ctx, ins, k) for k in range(len(ins.shape.sub_shapes))]
+    test = _flow(ctx, IF, 0, (), [ctx.view(condition)], "if")
+    _bind(ctx, then, given)
+    lower_into(ctx, then, places)
+    skip = _flow(ctx, JUMP, 0, (), [], "else")
+    _aim(ctx, test, len(ctx.calls))
+    _bind(ctx, otherwise, given)
+    lower_into(ctx, otherwise, places)
+    _aim(ctx, skip, len(ctx.calls))
+    ctx.tuples[ins] = tuple(places)
 
 
 @dataclass(frozen=True)
@@ -88,49 +88,49 @@ class Trips:
         """How many, where that is known."""
         return self.most if self.number is None and self.condition is None else None
 
-    def step(self, x: Lowered, kind: int, slot: int, label: str) -> int:
+    def step(self, ctx: LoweringContext, kind: int, slot: int, label: str) -> int:
         condition = self.condition.now if self.condition else None
         reads = [v for v in (self.number, condition) if v is not None]
         rest = (self.most, int(self.number is not None), int(condition is not None))
-        return _flow(x, kind, slot, rest, reads, label)
+        return _flow(ctx, kind, slot, rest, reads, label)
 
 
-def _trips(x: Lowered, ins: Instruction, body: Module, slot: int) -> Trips:
+def _trips(ctx: LoweringContext, ins: Instruction, body: Module, slot: int) -> Trips:
     """Constant numbers and conditions are compiled in; a condition that changes is carried."""
     number, condition, *_ = ins.inputs
     most = ins.op.attributes()["max_iterations"]
-    count, first, after = (x.constant(i) for i in (number, condition, body.outputs[0]))
+    count, first, after = (ctx.constant(i) for i in (number, condition, body.outputs[0]))
     if count is not None:
         most = min(most, max(0, int(count[0].reshape(-1)[0])))
     if first is not None and not first[0].all():
         most = 0
     stays = body.outputs[0] is list(body.parameters.values())[1] or (after is not None and bool(after[0].all()))
     always = first is not None and (stays or not most)
-    carried = None if always else _ring(x, condition.shape, slot)
-    return Trips(most, x.view(number) if count is None else None, carried)
+    carried = None if always else _ring(ctx, condition.shape, slot)
+    return Trips(most, ctx.view(number) if count is None else None, carried)
 
 
-def _ring(x: Lowered, shape: Shape, slot: int) -> Carried:
+def _ring(ctx: LoweringContext, shape: Shape, slot: int) -> Carried:
     """Two places in turn."""
-    both = x.temporary(Shape(shape.type, (2, *shape.lens)))
+    both = ctx.temporary(Shape(shape.type, (2, *shape.lens)))
     return Carried(both.row(0, 0, slot, mask=1).first(), both.row(0, 0, slot, phase=1, mask=1).first())
 
 
-def _history(x: Lowered, shape: Shape, most: int, backwards: bool, slot: int) -> tuple[Carried, View]:
+def _history(ctx: LoweringContext, shape: Shape, most: int, backwards: bool, slot: int) -> tuple[Carried, View]:
     """A place for every trip, and one for the first value; what a trip carries on is gathered where it lies."""
-    rows = x.temporary(Shape(shape.type, (most + 1, *shape.lens)))
+    rows = ctx.temporary(Shape(shape.type, (most + 1, *shape.lens)))
     start, by = (most, -1) if backwards else (0, 1)
     carried = Carried(rows.row(0, start, slot, by).first(), rows.row(0, start + by, slot, by).first())
     return carried, rows.sliced(0, 0, most) if backwards else rows.sliced(0, 1, most + 1)
 
 
 @NEUTRAL.of("loop")
-def loop(x: Lowered, ins: Instruction) -> None:
+def loop(ctx: LoweringContext, ins: Instruction) -> None:
     """Count, test, run the module's steps, again; `_trips`, `_ring` and `_history` say where its values lie."""
-    op, state, body = ins.op, ins.inputs[2:], _own(x, ins.modules[0])
+    op, state, body = ins.op, ins.inputs[2:], _own(ctx, ins.modules[0])
     assert isinstance(op, Loop)
-    slot, x.slots = x.slots, x.slots + 1
-    trips = _trips(x, ins, body, slot)
+    slot, ctx.slots = ctx.slots, ctx.slots + 1
+    trips = _trips(ctx, ins, body, slot)
     kept, gathered = body.outputs[1 : 1 + len(state)], body.outputs[1 + len(state) :]
     whole: dict[int, View] = {}  # of what is gathered
     rows: dict[int, View] = {}  # where a trip leaves it, unless that is where it is carried
@@ -138,81 +138,81 @@ def loop(x: Lowered, ins: Instruction) -> None:
     for i, o in zip(state, kept, strict=True):
         shared = next((n for n, g in enumerate(gathered) if g is o and n not in whole and kept.count(o) == 1), None)
         if shared is None:
-            carried.append(_ring(x, i.shape, slot))
+            carried.append(_ring(ctx, i.shape, slot))
         else:
-            found, whole[shared] = _history(x, i.shape, op.max_iterations, op.backwards(shared), slot)
+            found, whole[shared] = _history(ctx, i.shape, op.max_iterations, op.backwards(shared), slot)
             carried.append(found)
     for n in range(len(gathered)):
         if n not in whole:
-            whole[n] = _place(x, ins, len(state) + n)
+            whole[n] = _place(ctx, ins, len(state) + n)
             start, by = (op.max_iterations - 1, -1) if op.backwards(n) else (0, 1)
             rows[n] = whole[n].row(0, start, slot, by).first()
     if trips.count is None or trips.count < op.max_iterations:
         for view in whole.values():
-            fill(x, view, 0, ins.origin)
-    _run(x, ins, body, slot, trips, carried, [rows.get(n) for n in range(len(gathered))])
-    x.tuples[ins] = (*(c.now for c in carried), *(whole[n] for n in range(len(gathered))))
+            fill(ctx, view, 0, ins.origin)
+    _run(ctx, ins, body, slot, trips, carried, [rows.get(n) for n in range(len(gathered))])
+    ctx.tuples[ins] = (*(c.now for c in carried), *(whole[n] for n in range(len(gathered))))
 
 
 def _run(
-    x: Lowered, ins: Instruction, body: Module, slot: int, trips: Trips, carried: Sequence[Carried],
+    ctx: LoweringContext, ins: Instruction, body: Module, slot: int, trips: Trips, carried: Sequence[Carried],
     rows: Sequence[View | None],
 ) -> None:  # fmt: skip
     """The first values, and the steps of the loop itself."""
     _, condition, *state = ins.inputs
     if trips.condition is not None:
-        _start(x, condition, trips.condition)
+        _start(ctx, condition, trips.condition)
     for i, c in zip(state, carried, strict=True):
-        _start(x, i, c)
-    test = trips.step(x, LOOP, slot, "loop")
-    first = len(x.calls)
+        _start(ctx, i, c)
+    test = trips.step(ctx, LOOP, slot, "loop")
+    first = len(ctx.calls)
     number, going, *parameters = body.parameters.values()
-    x.counters[number] = Counter(slot, trips.most)
-    if any(not _moves(x, u) for u in number.users):
-        x.views[number] = x.temporary(number.shape)
-        _flow(x, NUMBER, slot, (), [x.views[number]], "trip number")
-    x.views[going] = trips.condition.now if trips.condition else x.view(condition)
+    ctx.counters[number] = Counter(slot, trips.most)
+    if any(not _moves(ctx, u) for u in number.users):
+        ctx.views[number] = ctx.temporary(number.shape)
+        _flow(ctx, NUMBER, slot, (), [ctx.views[number]], "trip number")
+    ctx.views[going] = trips.condition.now if trips.condition else ctx.view(condition)
     for parameter, c in zip(parameters, carried, strict=True):
-        x.views[parameter] = c.now
+        ctx.views[parameter] = c.now
     following = None if trips.condition is None else trips.condition.next
-    lower_into(x, body, [following, *(c.next for c in carried), *rows])
-    again = trips.step(x, AGAIN, slot, "again")
-    _aim(x, again, first)
-    _aim(x, test, len(x.calls))
+    lower_into(ctx, body, [following, *(c.next for c in carried), *rows])
+    again = trips.step(ctx, AGAIN, slot, "again")
+    _aim(ctx, again, first)
+    _aim(ctx, test, len(ctx.calls))
 
 
-def _start(x: Lowered, ins: Instruction, carried: Carried) -> None:
+def _start(ctx: LoweringContext, ins: Instruction, carried: Carried) -> None:
     """Copy a first value to where the first trip finds it."""
-    x.copy(x.view(ins), replace(carried.now, moves=()), ins.origin)
+    ctx.copy(ctx.view(ins), replace(carried.now, moves=()), ins.origin)
 
 
-def _moves(x: Lowered, ins: Instruction) -> bool:
+def _moves(ctx: LoweringContext, ins: Instruction) -> bool:
     """Whether a scan_slice is a view that moves with its loop."""
-    if ins.name != "scan_slice" or ins.inputs[1] not in x.counters or ins.inputs[0] is ins.inputs[1]:
+    if ins.name != "scan_slice" or ins.inputs[1] not in ctx.counters or ins.inputs[0] is ins.inputs[1]:
         return False
-    return x.counters[ins.inputs[1]].most <= ins.inputs[0].shape.lens[ins.op.attributes()["axis"]]
+    return ctx.counters[ins.inputs[1]].most <= ins.inputs[0].shape.lens[ins.op.attributes()["axis"]]
 
 
 @NEUTRAL.of("scan_slice")
-def scan_slice(x: Lowered, ins: Instruction) -> None:
+def scan_slice(ctx: LoweringContext, ins: Instruction) -> None:
     """A view where the index is the number of a loop's trip; else a gather of one row."""
-    attributes, view = ins.op.attributes(), x.view(ins.inputs[0])
+    attributes, view = ins.op.attributes(), ctx.view(ins.inputs[0])
     axis, backwards = attributes["axis"], attributes["direction"]
     length = view.lens[axis]
-    if _moves(x, ins):
+    if _moves(ctx, ins):
         start, by = (length - 1, -1) if backwards else (0, 1)
-        x.views[ins] = view.row(axis, start, x.counters[ins.inputs[1]].slot, by)
+        ctx.views[ins] = view.row(axis, start, ctx.counters[ins.inputs[1]].slot, by)
         return
-    data, index = x.standard(view.reversed(axis) if backwards else view, ins.origin), x.view(ins.inputs[1])
-    check = x.check(f"{described(ins)}: an index is out of range for a length of {length}")
-    x.row_major(ins, lambda out: x.call(x.emit.gather(data, index, out, x.status, axis, check, ins.origin)))
+    data, index = ctx.standard(view.reversed(axis) if backwards else view, ins.origin), ctx.view(ins.inputs[1])
+    check = ctx.check(f"{described(ins)}: an index is out of range for a length of {length}")
+    ctx.row_major(ins, lambda out: ctx.call(ctx.emit.gather(data, index, out, ctx.status, axis, check, ins.origin)))
 
 
 @NEUTRAL.of("run_on_target")
-def run_on_target(x: Lowered, ins: Instruction) -> None:
+def run_on_target(ctx: LoweringContext, ins: Instruction) -> None:
     """Here: whatever target is named, the program has been compiled for this one."""
-    module = _own(x, ins.modules[0])
-    _bind(x, module, ins.inputs)
-    places = [_place(x, ins, k) for k in range(len(ins.shape.sub_shapes))]
-    lower_into(x, module, places)
-    x.tuples[ins] = tuple(places)
+    module = _own(ctx, ins.modules[0])
+    _bind(ctx, module, ins.inputs)
+    places = [_place(ctx, ins, k) for k in range(len(ins.shape.sub_shapes))]
+    lower_into(ctx, module, places)
+    ctx.tuples[ins] = tuple(places)

@@ -9,112 +9,112 @@ import numpy as np
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape, permuted
-from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import NEUTRAL
 from migraphx.targets.common.views import View
 
 
 @NEUTRAL.of("transpose")
-def transpose(x: Lowered, ins: Instruction) -> None:
-    x.views[ins] = x.view(ins.inputs[0]).transposed(ins.op.attributes()["permutation"])
+def transpose(ctx: LoweringContext, ins: Instruction) -> None:
+    ctx.views[ins] = ctx.view(ins.inputs[0]).transposed(ins.op.attributes()["permutation"])
 
 
 @NEUTRAL.of("multibroadcast", "broadcast", "scalar")
-def broadcast(x: Lowered, ins: Instruction) -> None:
-    view, lens = x.view(ins.inputs[0]), ins.shape.lens
+def broadcast(ctx: LoweringContext, ins: Instruction) -> None:
+    view, lens = ctx.view(ins.inputs[0]), ins.shape.lens
     if ins.name == "broadcast":  # the input's dimensions start at `axis`
         axis = ins.op.attributes()["axis"]
         tail = len(lens) - axis - len(view.lens)
         view = replace(view, lens=view.lens + (1,) * tail, strides=view.strides + (0,) * tail)
-    x.views[ins] = view.expanded(lens)
+    ctx.views[ins] = view.expanded(lens)
 
 
 @NEUTRAL.of("squeeze", "unsqueeze", "reshape", "flatten", "reshape_lazy")
-def reshape(x: Lowered, ins: Instruction) -> None:
-    view = x.view(ins.inputs[0])
+def reshape(ctx: LoweringContext, ins: Instruction) -> None:
+    view = ctx.view(ins.inputs[0])
     same = view.reshaped(ins.shape.lens)
     if same is None:
-        same = x.standard(view, ins.origin).reshaped(ins.shape.lens)
+        same = ctx.standard(view, ins.origin).reshaped(ins.shape.lens)
         assert same is not None
-    x.views[ins] = same
+    ctx.views[ins] = same
 
 
 @NEUTRAL.of("as_shape", "load")
-def other_shape(x: Lowered, ins: Instruction) -> None:
+def other_shape(ctx: LoweringContext, ins: Instruction) -> None:
     """The input's memory, seen as another shape."""
-    view, want = x.standard(x.view(ins.inputs[0]), ins.origin), ins.shape
+    view, want = ctx.standard(ctx.view(ins.inputs[0]), ins.origin), ins.shape
     start = view.offset * view.itemsize + ins.op.attributes().get("offset", 0)
     size = want.numpy_dtype.itemsize
-    x.views[ins] = replace(view, type=want.type, lens=want.lens, strides=want.strides, offset=start // size)
+    ctx.views[ins] = replace(view, type=want.type, lens=want.lens, strides=want.strides, offset=start // size)
 
 
 @NEUTRAL.of("identity")
-def identity(x: Lowered, ins: Instruction) -> None:
-    x.views[ins] = x.view(ins.inputs[0])
+def identity(ctx: LoweringContext, ins: Instruction) -> None:
+    ctx.views[ins] = ctx.view(ins.inputs[0])
 
 
 @NEUTRAL.of("slice")
-def slice_(x: Lowered, ins: Instruction) -> None:
+def slice_(ctx: LoweringContext, ins: Instruction) -> None:
     attributes = ins.op.attributes()
-    view = x.view(ins.inputs[0])
+    view = ctx.view(ins.inputs[0])
     for axis, start, end in zip(attributes["axes"], attributes["starts"], attributes["ends"], strict=True):
         n = view.lens[axis]
         begin, stop = (min(max(p + n if p < 0 else p, 0), n) for p in (start, end))
         view = view.sliced(axis, begin, max(stop, begin))
-    x.views[ins] = view
+    ctx.views[ins] = view
 
 
 @NEUTRAL.of("step")
-def step(x: Lowered, ins: Instruction) -> None:
-    view = x.view(ins.inputs[0])
+def step(ctx: LoweringContext, ins: Instruction) -> None:
+    view = ctx.view(ins.inputs[0])
     for axis, size in zip(ins.op.attributes()["axes"], ins.op.attributes()["steps"], strict=True):
         view = view.sliced(axis, 0, view.lens[axis], size)
-    x.views[ins] = view
+    ctx.views[ins] = view
 
 
 @NEUTRAL.of("reverse")
-def reverse(x: Lowered, ins: Instruction) -> None:
-    view = x.view(ins.inputs[0])
+def reverse(ctx: LoweringContext, ins: Instruction) -> None:
+    view = ctx.view(ins.inputs[0])
     for axis in ins.op.attributes()["axes"]:
         view = view.reversed(axis)
-    x.copy(view, x.result(ins), ins.origin)
+    ctx.copy(view, ctx.result(ins), ins.origin)
 
 
 @NEUTRAL.of("contiguous", "layout")
-def contiguous(x: Lowered, ins: Instruction) -> None:
+def contiguous(ctx: LoweringContext, ins: Instruction) -> None:
     """A copy, unless the value lies in the wanted order already."""
-    view, want = x.view(ins.inputs[0]), ins.shape
+    view, want = ctx.view(ins.inputs[0]), ins.shape
     lies = all(n <= 1 or s == w for n, s, w in zip(want.lens, view.strides, want.strides, strict=True))
-    if lies and ins not in x._output_views:
-        x.views[ins] = view
+    if lies and ins not in ctx._output_views:
+        ctx.views[ins] = view
     else:
-        x.copy(view, x.result(ins), ins.origin)
+        ctx.copy(view, ctx.result(ins), ins.origin)
 
 
 @NEUTRAL.of("bit_cast")
-def bit_cast(x: Lowered, ins: Instruction) -> None:
-    x.views[ins] = replace(x.view(ins.inputs[0]), type=ins.shape.type)
+def bit_cast(ctx: LoweringContext, ins: Instruction) -> None:
+    ctx.views[ins] = replace(ctx.view(ins.inputs[0]), type=ins.shape.type)
 
 
 @NEUTRAL.of("get_tuple_elem")
-def get_tuple_elem(x: Lowered, ins: Instruction) -> None:
-    x.views[ins] = x.tuples[ins.inputs[0]][ins.op.attributes()["index"]]
+def get_tuple_elem(ctx: LoweringContext, ins: Instruction) -> None:
+    ctx.views[ins] = ctx.tuples[ins.inputs[0]][ins.op.attributes()["index"]]
 
 
 @NEUTRAL.of("concat")
-def concat(x: Lowered, ins: Instruction) -> None:
+def concat(ctx: LoweringContext, ins: Instruction) -> None:
     """Nothing where every input was computed in its place, or lies where the others are; else copies."""
     axis = ins.op.attributes()["axis"]
-    parts = [x.view(i) for i in ins.inputs]
-    joined = None if ins in x.views or ins in x._output_views else _side_by_side(parts, axis)
+    parts = [ctx.view(i) for i in ins.inputs]
+    joined = None if ins in ctx.views or ins in ctx._output_views else _side_by_side(parts, axis)
     if joined is not None:
-        x.views[ins] = joined
+        ctx.views[ins] = joined
         return
-    whole, start = x.result(ins), 0
+    whole, start = ctx.result(ins), 0
     for i, part in zip(ins.inputs, parts, strict=True):
         place = whole.sliced(axis, start, start + part.lens[axis])
-        if x.homes.get(i, (None,))[0] is not ins:
-            x.copy(part, place, ins.origin)
+        if ctx.homes.get(i, (None,))[0] is not ins:
+            ctx.copy(part, place, ins.origin)
         start += part.lens[axis]
 
 
@@ -132,28 +132,28 @@ def _side_by_side(parts: list[View], axis: int) -> View | None:
 
 
 @NEUTRAL.of("pad")
-def pad(x: Lowered, ins: Instruction) -> None:
+def pad(ctx: LoweringContext, ins: Instruction) -> None:
     """Fill, then copy the input into the middle; reflect and edge copy slabs, dimension by dimension."""
     attributes = ins.op.attributes()
     pads, rank = attributes["pads"], len(ins.shape.lens)
-    view, whole = x.view(ins.inputs[0]), x.result(ins)
+    view, whole = ctx.view(ins.inputs[0]), ctx.result(ins)
     middle = whole
     for d in range(rank):
         before, after = pads[d], pads[rank + d]
         view = view.sliced(d, max(0, -before), view.lens[d] - max(0, -after))
         middle = middle.sliced(d, max(0, before), middle.lens[d] - max(0, after))
     if attributes["mode"] == "constant":
-        fill(x, whole, attributes["value"], ins.origin)
-        x.copy(view, middle, ins.origin)
+        fill(ctx, whole, attributes["value"], ins.origin)
+        ctx.copy(view, middle, ins.origin)
         return
-    x.copy(view, middle, ins.origin)
+    ctx.copy(view, middle, ins.origin)
     grown = middle
     for d in range(rank):
         before, after = max(0, pads[d]), max(0, pads[rank + d])
-        grown = _grow(x, grown, d, before, after, attributes["mode"] == "reflect", ins.origin)
+        grown = _grow(ctx, grown, d, before, after, attributes["mode"] == "reflect", ins.origin)
 
 
-def _grow(x: Lowered, inner: View, d: int, before: int, after: int, reflect: bool, origin: str) -> View:
+def _grow(ctx: LoweringContext, inner: View, d: int, before: int, after: int, reflect: bool, origin: str) -> View:
     """Fill `before` and `after` rows round the inner view along d from the rows inside; returns the larger view."""
     n, step = inner.lens[d], inner.strides[d]
     lens = tuple(n + before + after if k == d else m for k, m in enumerate(inner.lens))
@@ -167,19 +167,19 @@ def _grow(x: Lowered, inner: View, d: int, before: int, after: int, reflect: boo
     last = inner.sliced(d, n - 1 - after, n - 1).reversed(d) if reflect else edge(n - 1, after)
     for rows, at in ((first, 0), (last, before + n)):
         if rows.lens[d]:
-            x.copy(rows, grown.sliced(d, at, at + rows.lens[d]), origin)
+            ctx.copy(rows, grown.sliced(d, at, at + rows.lens[d]), origin)
     return grown
 
 
-def fill(x: Lowered, write: View, value: float, origin: str = "") -> None:
+def fill(ctx: LoweringContext, write: View, value: float, origin: str = "") -> None:
     """Every element of `write` becomes `value`."""
     body = Module("fill")
     literal = body.add_literal(np.array([value]).astype(Shape(write.type).numpy_dtype))
     body.add_return([literal])
-    x.call(x.emit.pointwise(body, [], write, origin))
+    ctx.call(ctx.emit.pointwise(body, [], write, origin))
 
 
-def channels_last(x: Lowered, view: View, origin: str) -> View:
+def channels_last(ctx: LoweringContext, view: View, origin: str) -> View:
     """`view` {N, C, spatial...} where pixels follow each other and channels are innermost; else such a copy."""
     _, c, *spatial = view.lens
     pixel = view.strides[-1] if spatial[-1] > 1 else max(c, 1)
@@ -190,11 +190,11 @@ def channels_last(x: Lowered, view: View, origin: str) -> View:
     want = (step, 1, *reversed(steps))
     if all(m <= 1 or s == w for m, s, w in zip(view.lens, view.strides, want, strict=True)) and pixel >= c:
         return replace(view, strides=want)
-    copy = image(x, view.type, view.lens)
-    x.copy(view, copy, origin)
+    copy = image(ctx, view.type, view.lens)
+    ctx.copy(view, copy, origin)
     return copy
 
 
-def image(x: Lowered, type: str, lens: Sequence[int]) -> View:
+def image(ctx: LoweringContext, type: str, lens: Sequence[int]) -> View:
     """New memory {N, C, spatial...} whose channels are innermost."""
-    return x.temporary(permuted(type, lens, (0, *range(2, len(lens)), 1)))
+    return ctx.temporary(permuted(type, lens, (0, *range(2, len(lens)), 1)))

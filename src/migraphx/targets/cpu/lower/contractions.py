@@ -13,7 +13,7 @@ from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last, fill
-from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.contract import conv_call, conv_of, depthwise_call, dot_call, gemm_call, winograd_call
@@ -28,12 +28,12 @@ AMX_LEAST_DEPTH = constant("AMX_LEAST_DEPTH", "amx.hpp")
 
 
 @CPU.of("fused_reduce")
-def fused_reduce(x: Lowered, ins: Instruction) -> None:
+def fused_reduce(ctx: LoweringContext, ins: Instruction) -> None:
     axes = ins.op.attributes()["axes"]
     (module,) = ins.modules
-    reads, write = x.reads(ins), x.result(ins)
-    for body, of, to, over in _in_two_steps(x, module, axes, reads, write):
-        x.call(reduce_call(body, over, of, to, ins.origin))
+    reads, write = ctx.reads(ins), ctx.result(ins)
+    for body, of, to, over in _in_two_steps(ctx, module, axes, reads, write):
+        ctx.call(reduce_call(body, over, of, to, ins.origin))
 
 
 STEP_ELEMENTS = 1 << 16  # from so many elements on a reduction of columns is shared by rows
@@ -41,7 +41,7 @@ STEP_LINES = 8
 
 
 def _in_two_steps(
-    x: Lowered, module: Module, axes: Sequence[int], reads: Sequence[View], write: View
+    ctx: LoweringContext, module: Module, axes: Sequence[int], reads: Sequence[View], write: View
 ) -> Iterator[tuple[Module, Sequence[View], View, Sequence[int]]]:
     """Bodies, what they read and write, and their axes.
 
@@ -60,7 +60,7 @@ def _in_two_steps(
     name, inner = words[0].name, tuple(a for a in axes if a != outer)
     lens = tuple(1 if a in inner else n for a, n in enumerate(view.lens))
     order = tuple(sorted(range(len(lens)), key=lambda d: -view.strides[d]))
-    lines = x.temporary(permuted(view.type, lens, order))
+    lines = ctx.temporary(permuted(view.type, lens, order))
     yield _reduction(name, view, inner), reads, lines, inner
     yield _reduction(name, lines, (outer,)), (lines,), write, (outer,)
 
@@ -73,27 +73,27 @@ def _reduction(name: str, view: View, axes: Sequence[int]) -> Module:
 
 
 @CPU.of_contraction("dot")
-def dot(x: Lowered, c: Contraction) -> None:
+def dot(ctx: LoweringContext, c: Contraction) -> None:
     rank, origin = len(c.write.lens), c.origin
     epilogue = c.epilogue(range(rank - 1), rank - 1)
-    a, constant = x.view(c.operands[0]), x.constant(c.operands[1])
+    a, constant = ctx.view(c.operands[0]), ctx.constant(c.operands[1])
     matrix = None if constant is None else shared_matrix(constant[0])
     if matrix is not None:
-        if a.type == "bf16" and features_of(x).bf16_words:
-            word_dot(x, a, matrix, epilogue, "dot", origin)
+        if a.type == "bf16" and features_of(ctx).bf16_words:
+            word_dot(ctx, a, matrix, epilogue, "dot", origin)
             return
         rows, name = loops([a], None, range(rank - 1)), "dot"
         if rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
             k, n = matrix.shape
-            if widens(a, rows.lens[0]) and not splits(x, a, k, 1):
-                a, name = as_floats(x, a, origin), "float dot"
+            if widens(a, rows.lens[0]) and not splits(ctx, a, k, 1):
+                a, name = as_floats(ctx, a, origin), "float dot"
                 rows = loops([a], None, range(rank - 1))
-            nr, key = features_of(x).panel, (x.identity(matrix), name)  # the same for any number of batches
-            packed = x.packed(key, lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False), nr))
+            nr, key = features_of(ctx).panel, (ctx.identity(matrix), name)  # the same for any number of batches
+            packed = ctx.packed(key, lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False), nr))
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
-            x.call(gemm_call(a, packed, sizes, epilogue, x.fast_math, origin))
+            ctx.call(gemm_call(a, packed, sizes, epilogue, ctx.fast_math, origin))
             return
-    x.call(dot_call(a, x.view(c.operands[1]), epilogue, origin))
+    ctx.call(dot_call(a, ctx.view(c.operands[1]), epilogue, origin))
 
 
 def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
@@ -108,26 +108,26 @@ def widens(view: View, rows: int) -> bool:
     return view.type in MANY_ROWS and rows >= MANY_ROWS[view.type]
 
 
-def splits(x: Lowered, view: View, depth: int, group: int) -> bool:
+def splits(ctx: LoweringContext, view: View, depth: int, group: int) -> bool:
     """Whether amx.hpp takes many rows of half as they are."""
     suits = view.type == "half" and depth >= AMX_LEAST_DEPTH and group == 1
-    return suits and x.fast_math and features_of(x).amx
+    return suits and ctx.fast_math and features_of(ctx).amx
 
 
-def as_floats(x: Lowered, view: View, origin: str) -> View:
+def as_floats(ctx: LoweringContext, view: View, origin: str) -> View:
     """A copy, in the same order: what is read many times is widened once."""
     order = sorted(range(len(view.lens)), key=lambda d: -view.strides[d])
-    wide = x.temporary(permuted("float", view.lens, order))
-    x.convert(view, wide, origin)
+    wide = ctx.temporary(permuted("float", view.lens, order))
+    ctx.convert(view, wide, origin)
     return wide
 
 
 @CPU.of_contraction("convolution")
-def convolution(x: Lowered, c: Contraction) -> None:
+def convolution(ctx: LoweringContext, c: Contraction) -> None:
     attributes, write, origin = c.anchor.op.attributes(), c.write, c.origin
-    source = channels_last(x, x.view(c.operands[0]), origin)
+    source = channels_last(ctx, ctx.view(c.operands[0]), origin)
     weights = c.operands[1].shape.lens
-    constant = x.constant(c.operands[1])
+    constant = ctx.constant(c.operands[1])
     epilogue = c.epilogue((0, *range(2, len(write.lens))), 1)
     window = Window.of(
         source.lens[2:],
@@ -137,41 +137,41 @@ def convolution(x: Lowered, c: Contraction) -> None:
         attributes["dilation"],
         attributes["padding"],
     )
-    n_groups, features = attributes["group"], features_of(x)
+    n_groups, features = attributes["group"], features_of(ctx)
     nr = features.panel
     if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
-        x.call(depthwise_call(source, _depthwise_weights(x, c.operands[1], origin), window, epilogue, origin))
+        ctx.call(depthwise_call(source, _depthwise_weights(ctx, c.operands[1], origin), window, epilogue, origin))
         return
     if constant is not None and source.type == "bf16" and features.bf16_words and whole_words(constant[0], n_groups):
-        word_convolution(x, source, *constant, attributes, epilogue, "convolution", origin)
+        word_convolution(ctx, source, *constant, attributes, epilogue, "convolution", origin)
         return
     depth = int(np.prod(weights[1:]))
     many = widens(source, source.lens[0] * int(np.prod(window.out)))
-    if many and constant is not None and not splits(x, source, depth, n_groups):
-        source = channels_last(x, as_floats(x, source, origin), origin)
+    if many and constant is not None and not splits(ctx, source, depth, n_groups):
+        source = channels_last(ctx, as_floats(ctx, source, origin), origin)
         constant = constant[0].astype(np.float32), (*constant[1], "float")
     params = conv_of(source, window, n_groups, epilogue)
     if constant is None:
-        packed = packed_at_run_time(x, split(x.view(c.operands[1]), 0, weights[0] // n_groups), origin)
-        x.call(conv_call(source, packed, params, epilogue, x.fast_math, origin))
-    elif x.fast_math and source.type == "float" and params.suits_winograd and np.isfinite(constant[0]).all():
+        packed = packed_at_run_time(ctx, split(ctx.view(c.operands[1]), 0, weights[0] // n_groups), origin)
+        ctx.call(conv_call(source, packed, params, epilogue, ctx.fast_math, origin))
+    elif ctx.fast_math and source.type == "float" and params.suits_winograd and np.isfinite(constant[0]).all():
         value, key = constant
-        transformed = x.packed((*key, "winograd"), lambda: pack_winograd(value, nr))
-        x.call(winograd_call(source, transformed, params, epilogue, origin))
+        transformed = ctx.packed((*key, "winograd"), lambda: pack_winograd(value, nr))
+        ctx.call(winograd_call(source, transformed, params, epilogue, origin))
     else:
         value, key = constant
-        packed = x.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups, nr))
-        x.call(conv_call(source, packed, params, epilogue, x.fast_math, origin))
+        packed = ctx.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups, nr))
+        ctx.call(conv_call(source, packed, params, epilogue, ctx.fast_math, origin))
 
 
-def _depthwise_weights(x: Lowered, weights: Instruction, origin: str) -> View:
+def _depthwise_weights(ctx: LoweringContext, weights: Instruction, origin: str) -> View:
     """{spatial..., C}."""
-    constant = x.constant(weights)
+    constant = ctx.constant(weights)
     if constant is not None:
         value, key = constant
-        return x.packed((*key, "depthwise"), lambda: pack_depthwise(value))
-    view = x.view(weights).sliced(1, 0, 1)
-    return x.standard(view.transposed((*range(2, len(view.lens)), 0, 1)), origin)
+        return ctx.packed((*key, "depthwise"), lambda: pack_depthwise(value))
+    view = ctx.view(weights).sliced(1, 0, 1)
+    return ctx.standard(view.transposed((*range(2, len(view.lens)), 0, 1)), origin)
 
 
 def split(view: View, d: int, inner: int) -> View:
@@ -180,19 +180,19 @@ def split(view: View, d: int, inner: int) -> View:
     return replace(view, lens=lens, strides=(*view.strides[:d], view.strides[d] * inner, *view.strides[d:]))
 
 
-def packed_at_run_time(x: Lowered, weights: View, origin: str) -> View:
+def packed_at_run_time(ctx: LoweringContext, weights: View, origin: str) -> View:
     """Weights {group, OC / group, IC / group, spatial...} that are not constant, packed as pack_conv does."""
     group, ocg, icg, *kernel = weights.lens
-    nr, rank = features_of(x).panel, len(weights.lens)
+    nr, rank = features_of(ctx).panel, len(weights.lens)
     whole, panels = ocg // nr, -(-ocg // nr)
-    out = x.temporary(Shape(weights.type, (group, panels, *kernel, icg, nr)))
+    out = ctx.temporary(Shape(weights.type, (group, panels, *kernel, icg, nr)))
     if whole < panels:
-        fill(x, out, 0, origin)
+        fill(ctx, out, 0, origin)
         last = weights.sliced(1, whole * nr, ocg)
         last = split(last, 1, ocg - whole * nr).transposed((0, 1, *range(4, rank + 1), 3, 2))
         place = out.sliced(1, whole, panels).sliced(rank, 0, ocg - whole * nr)
-        x.copy(last, place, origin)
+        ctx.copy(last, place, origin)
     if whole:
         panels_of = split(weights.sliced(1, 0, whole * nr), 1, nr)
-        x.copy(panels_of.transposed((0, 1, *range(4, rank + 1), 3, 2)), out.sliced(1, 0, whole), origin)
+        ctx.copy(panels_of.transposed((0, 1, *range(4, rank + 1), 3, 2)), out.sliced(1, 0, whole), origin)
     return out

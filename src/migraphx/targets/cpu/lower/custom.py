@@ -7,7 +7,7 @@ from typing import Any
 from migraphx.ir.module import Instruction
 from migraphx.ops.custom import CustomOperation
 from migraphx.targets.common.call import Call
-from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.emit.params import Numbers
@@ -16,11 +16,11 @@ from migraphx.targets.cpu.lower.registry import CPU
 
 
 @CPU.of_custom
-def custom(x: Lowered, ins: Instruction) -> None:
+def custom(ctx: LoweringContext, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, CustomOperation)
-    reads = tuple(x.standard(v, ins.origin) for v in x.reads(ins))
-    x.row_major(ins, lambda out: x.call(_call(op, reads, out, ins.origin)))
+    reads = tuple(ctx.standard(v, ins.origin) for v in ctx.reads(ins))
+    ctx.row_major(ins, lambda out: ctx.call(_call(op, reads, out, ins.origin)))
 
 
 def _call(op: CustomOperation, reads: tuple[View, ...], out: View, origin: str) -> Call:

@@ -9,7 +9,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.ops.vision import Im2col, NonMaxSuppression, RoiAlign
 from migraphx.targets.common.lower.views import fill
-from migraphx.targets.common.lowering import Lowered, described
+from migraphx.targets.common.lowering import LoweringContext, described
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit import structs
 from migraphx.targets.cpu.emit.indexing import simple_call
@@ -18,13 +18,13 @@ from migraphx.targets.cpu.lower.registry import CPU
 
 
 @CPU.of("roialign")
-def roialign(x: Lowered, ins: Instruction) -> None:
+def roialign(ctx: LoweringContext, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, RoiAlign)
-    data, rois, images = (x.standard(v, ins.origin) for v in x.reads(ins))
-    image = x.check(f"{described(ins)}: the image of a region is not one of {data.lens[0]}")
+    data, rois, images = (ctx.standard(v, ins.origin) for v in ctx.reads(ins))
+    image = ctx.check(f"{described(ins)}: the image of a region is not one of {data.lens[0]}")
     most = op.MOST_SAMPLES
-    samples = x.check(f"{described(ins)}: the samples of a bin of a region, or NaN, are more than {most}")
+    samples = ctx.check(f"{described(ins)}: the samples of a bin of a region, or NaN, are more than {most}")
     numbers = Numbers()
     batch, channels, height, width = data.lens
     fill = structs.RoiAlign(
@@ -46,18 +46,18 @@ def roialign(x: Lowered, ins: Instruction) -> None:
     head = f"roi_align(t, {fill}, p0, p1, p2, p3, p4);"
 
     def write(out: View) -> None:
-        reads, writes = (data, rois, images), (out, x.status)
-        x.call(simple_call(head, reads, writes, numbers, ins.name, ins.origin, "regions.hpp"))
+        reads, writes = (data, rois, images), (out, ctx.status)
+        ctx.call(simple_call(head, reads, writes, numbers, ins.name, ins.origin, "regions.hpp"))
 
-    x.row_major(ins, write)
+    ctx.row_major(ins, write)
 
 
 @CPU.of("nonmaxsuppression")
-def non_max_suppression(x: Lowered, ins: Instruction) -> None:
+def non_max_suppression(ctx: LoweringContext, ins: Instruction) -> None:
     """With as many rows as there may be: where the rows are those found, it runs on the host."""
     op = ins.op
     assert isinstance(op, NonMaxSuppression)
-    reads = [x.standard(v, ins.origin) for v in x.reads(ins)]
+    reads = [ctx.standard(v, ins.origin) for v in ctx.reads(ins)]
     numbers = Numbers()
     batch, classes, boxes = reads[1].lens
     fill = structs.Suppression(batch, classes, boxes, op.center_point_box).cpp(numbers)
@@ -65,27 +65,27 @@ def non_max_suppression(x: Lowered, ins: Instruction) -> None:
 
     def write(out: View) -> None:
         scratch = f"{fill['boxes']} * int64_t(sizeof(regions::Box))"
-        x.call(simple_call(head, reads, (out,), numbers, ins.name, ins.origin, "regions.hpp", scratch))
+        ctx.call(simple_call(head, reads, (out,), numbers, ins.name, ins.origin, "regions.hpp", scratch))
 
-    x.row_major(ins, write)
+    ctx.row_major(ins, write)
 
 
 @CPU.of("im2col")
-def im2col(x: Lowered, ins: Instruction) -> None:
+def im2col(ctx: LoweringContext, ins: Instruction) -> None:
     """Copies of the padded image: one view holds all windows, as the steps between them are regular."""
     op = ins.op
     assert isinstance(op, Im2col)
-    view, kernel = x.view(ins.inputs[0]), ins.inputs[1].shape.lens[2:]
+    view, kernel = ctx.view(ins.inputs[0]), ins.inputs[1].shape.lens[2:]
     before, behind = op.sides(view.lens[2:])
     lens = (*view.lens[:2], *(n + b + e for n, b, e in zip(view.lens[2:], before, behind, strict=True)))
     source = view
     if any((*before, *behind)):
-        source = x.temporary(Shape(view.type, lens))
-        fill(x, source, 0, ins.origin)
+        source = ctx.temporary(Shape(view.type, lens))
+        fill(ctx, source, 0, ins.origin)
         middle = source
         for d, (b, n) in enumerate(zip(before, view.lens[2:], strict=True), 2):
             middle = middle.sliced(d, b, b + n)
-        x.copy(view, middle, ins.origin)
+        ctx.copy(view, middle, ins.origin)
     out = op.out_lens(view.lens[2:], kernel)
     steps = source.strides[2:]
     all_windows = replace(
@@ -97,7 +97,7 @@ def im2col(x: Lowered, ins: Instruction) -> None:
             *(s * d for s, d in zip(steps, op.dilation, strict=True)),
         ),
     )
-    x.row_major(ins, lambda rows: x.copy(all_windows, _apart(rows, all_windows.lens), ins.origin))
+    ctx.row_major(ins, lambda rows: ctx.copy(all_windows, _apart(rows, all_windows.lens), ins.origin))
 
 
 def _apart(rows: View, lens: tuple[int, ...]) -> View:
@@ -108,14 +108,14 @@ def _apart(rows: View, lens: tuple[int, ...]) -> View:
 
 
 @CPU.of("det")
-def det(x: Lowered, ins: Instruction) -> None:
-    view = x.standard(x.view(ins.inputs[0]), ins.origin)
+def det(ctx: LoweringContext, ins: Instruction) -> None:
+    view = ctx.standard(ctx.view(ins.inputs[0]), ins.origin)
     numbers = Numbers()
     fill = structs.Det(math.prod(view.lens[:-2]), view.lens[-1]).cpp(numbers)
     head = f"det(t, {fill}, p0, p1, scratch);"
 
     def write(out: View) -> None:
         scratch = f"{fill['n']} * {fill['n']} * int64_t(sizeof(double))"
-        x.call(simple_call(head, (view,), (out,), numbers, "det", ins.origin, "linalg.hpp", scratch))
+        ctx.call(simple_call(head, (view,), (out,), numbers, "det", ins.origin, "linalg.hpp", scratch))
 
-    x.row_major(ins, write)
+    ctx.row_major(ins, write)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from migraphx.targets.common.lower import NEUTRAL
-from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Lowerings
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.toolchain import Features
@@ -11,7 +11,7 @@ from migraphx.targets.cpu.toolchain import Features
 CPU = Lowerings("cpu", NEUTRAL, body="cpp")
 
 
-def features_of(x: Lowered) -> Features:
+def features_of(ctx: LoweringContext) -> Features:
     """What the kernels that are called can use of the processor."""
-    assert isinstance(x.emit, CppEmitter)
-    return x.emit.features
+    assert isinstance(ctx.emit, CppEmitter)
+    return ctx.emit.features

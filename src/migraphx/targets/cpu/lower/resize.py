@@ -13,7 +13,7 @@ from migraphx.ir.shape import Shape
 from migraphx.ops.vision import Resize
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lower.views import channels_last
-from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.contract import resize_call
 from migraphx.targets.cpu.emit.indexing import around, simple_call
@@ -28,65 +28,65 @@ Taps = tuple[np.ndarray, np.ndarray]
 
 
 @CPU.of("resize")
-def resize(x: Lowered, ins: Instruction) -> None:
+def resize(ctx: LoweringContext, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, Resize)
-    view = x.view(ins.inputs[0])
+    view = ctx.view(ins.inputs[0])
     taps = {d: t for d in range(len(view.lens)) if (t := op.taps(view.lens, d)) is not None}
     if not taps:
-        x.copy(view, x.result(ins), ins.origin)
+        ctx.copy(view, ctx.result(ins), ins.origin)
     elif len(view.lens) == 4 and [*taps] == [2, 3] and view.type in IMAGES:
-        source, write = channels_last(x, view, ins.origin), x.result(ins)
-        indices, weights = zip(*(_samples(x, ins, d, t, view.type) for d, t in taps.items()), strict=True)
+        source, write = channels_last(ctx, view, ins.origin), ctx.result(ins)
+        indices, weights = zip(*(_samples(ctx, ins, d, t, view.type) for d, t in taps.items()), strict=True)
         epilogue = Epilogue(None, (None,), write, (0, 2, 3), 1)
-        x.call(resize_call(source, indices, weights, epilogue, ins.origin))
+        ctx.call(resize_call(source, indices, weights, epilogue, ins.origin))
     else:
-        _axis_by_axis(x, ins, view, taps)
+        _axis_by_axis(ctx, ins, view, taps)
 
 
-def _samples(x: Lowered, ins: Instruction, axis: int, taps: Taps, type: str) -> tuple[np.ndarray, View]:
+def _samples(ctx: LoweringContext, ins: Instruction, axis: int, taps: Taps, type: str) -> tuple[np.ndarray, View]:
     """Indices and weights along an axis, each {out, taps}."""
     wide = np.float64 if type == "double" else np.float32
     key = ("resize", ins.op, ins.inputs[0].shape.lens, axis, wide)
-    return taps[0].T, x.packed(key, lambda: np.ascontiguousarray(taps[1].T, wide))
+    return taps[0].T, ctx.packed(key, lambda: np.ascontiguousarray(taps[1].T, wide))
 
 
-def _axis_by_axis(x: Lowered, ins: Instruction, view: View, taps: Mapping[int, Taps]) -> None:
+def _axis_by_axis(ctx: LoweringContext, ins: Instruction, view: View, taps: Mapping[int, Taps]) -> None:
     """One kernel an axis, in the order of memory; sums in between are not rounded to the element's type."""
     order = ins.shape.permutation  # as the result lies
-    source = x.standard(view.transposed(order), ins.origin)
+    source = ctx.standard(view.transposed(order), ins.origin)
     nearest = ins.op.attributes()["mode"] == "nearest"
     between = source.type if nearest else COMPUTE_TYPES[source.type]
-    result = x.result(ins).transposed(order)
+    result = ctx.result(ins).transposed(order)
     for n, axis in enumerate(taps):
         at, last = order.index(axis), n + 1 == len(taps)
         lens = (*source.lens[:at], ins.shape.lens[axis], *source.lens[at + 1 :])
-        write = result if last and result.standard else x.temporary(Shape(view.type if last else between, lens))
-        index, weight = _samples(x, ins, axis, taps[axis], view.type)
+        write = result if last and result.standard else ctx.temporary(Shape(view.type if last else between, lens))
+        index, weight = _samples(ctx, ins, axis, taps[axis], view.type)
         outer, length, inner = around(source.lens, at)
         numbers = Numbers()
         fill = Resample(outer, length, lens[at], inner).cpp(numbers)
         head = f"resample<{index.shape[1]}>(t, {fill}, p0, {numbers.all(index.ravel())}, p1, p2);"
-        x.call(simple_call(head, (source, weight), (write,), numbers, "resize", ins.origin, "resize.hpp"))
+        ctx.call(simple_call(head, (source, weight), (write,), numbers, "resize", ins.origin, "resize.hpp"))
         source = write
     if source.buffer is not result.buffer:
-        x.copy(source, result, ins.origin)
+        ctx.copy(source, result, ins.origin)
 
 
 @CPU.of("lrn")
-def lrn(x: Lowered, ins: Instruction) -> None:
-    view, attributes = x.view(ins.inputs[0]), ins.op.attributes()
+def lrn(ctx: LoweringContext, ins: Instruction) -> None:
+    view, attributes = ctx.view(ins.inputs[0]), ins.op.attributes()
     n, c, *spatial = view.lens
     flat = view if spatial else replace(view, lens=(n, c, 1), strides=(*view.strides, view.strides[0]))
-    source = channels_last(x, flat, ins.origin)
+    source = channels_last(ctx, flat, ins.origin)
     pixels = n * math.prod(spatial)
     order = (0, *range(2, len(view.lens)), 1)
-    result = x.result(ins).transposed(order)
-    write = result if result.standard else x.temporary(Shape(view.type, result.lens))
+    result = ctx.result(ins).transposed(order)
+    write = result if result.standard else ctx.temporary(Shape(view.type, result.lens))
     numbers, factors = Numbers(), (attributes[name] for name in ("alpha", "beta", "bias"))
     fill = Lrn(pixels, c, source.strides[-1], attributes["size"], *factors).cpp(numbers)
     head = f"lrn<{COMPUTE_TYPES[view.type]}>(t, {fill}, p0, p1, scratch);"
     scratch = f"lrn_scratch({fill['c']}, {fill['size']})"
-    x.call(simple_call(head, (source,), (write,), numbers, "lrn", ins.origin, "lrn.hpp", scratch))
+    ctx.call(simple_call(head, (source,), (write,), numbers, "lrn", ins.origin, "lrn.hpp", scratch))
     if write is not result:
-        x.copy(write, result, ins.origin)
+        ctx.copy(write, result, ins.origin)

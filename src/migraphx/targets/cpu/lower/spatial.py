@@ -10,7 +10,7 @@ from migraphx.ops.pooling import Pooling
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last
-from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.contract import pool_call
 from migraphx.targets.cpu.emit.indexing import simple_call
@@ -21,17 +21,17 @@ from migraphx.targets.cpu.lower.registry import CPU
 
 
 @CPU.of("attention")
-def attention(x: Lowered, ins: Instruction) -> None:
-    reads = x.reads(ins)
-    q, k, v = (_last_contiguous(x, view, ins.origin) for view in reads[:3])
+def attention(ctx: LoweringContext, ins: Instruction) -> None:
+    reads = ctx.reads(ins)
+    q, k, v = (_last_contiguous(ctx, view, ins.origin) for view in reads[:3])
     masks = reads[3:]
     attributes = ins.op.attributes()
     mask_steps = masks[0].strides if masks else (0, 0, 0, 0)
-    x.call(_attention_call(q, k, v, masks, x.result(ins), mask_steps, attributes, ins.origin))
+    ctx.call(_attention_call(q, k, v, masks, ctx.result(ins), mask_steps, attributes, ins.origin))
 
 
-def _last_contiguous(x: Lowered, view: View, origin: str) -> View:
-    return view if view.strides[-1] == 1 or view.lens[-1] == 1 else x.standard(view, origin)
+def _last_contiguous(ctx: LoweringContext, view: View, origin: str) -> View:
+    return view if view.strides[-1] == 1 or view.lens[-1] == 1 else ctx.standard(view, origin)
 
 
 def _attention_call(
@@ -79,14 +79,14 @@ POOLS = {"max": "PoolMax", "average": "PoolAverage", "lpnorm": "PoolLp"}
 
 
 @CPU.of("pooling")
-def pooling(x: Lowered, ins: Instruction) -> None:
+def pooling(ctx: LoweringContext, ins: Instruction) -> None:
     op = ins.op
     assert isinstance(op, Pooling)
-    source, write = channels_last(x, x.view(ins.inputs[0]), ins.origin), x.result(ins)
+    source, write = channels_last(ctx, ctx.view(ins.inputs[0]), ins.origin), ctx.result(ins)
     lengths, stride, dilations = op.window(source.lens[2:])
     pads = op.pads(source.lens[2:])
     before, behind = ([p[k] for p in pads] for k in (0, 1))
     window = Window.of(source.lens[2:], write.lens[2:], lengths, stride, dilations, before)
     rank, order = len(write.lens), op.lp_order
     epilogue = Epilogue(None, (None,), write, (0, *range(2, rank)), 1)
-    x.call(pool_call(POOLS[op.mode], source, window, behind, op.count_include_pad, order, epilogue, ins.origin))
+    ctx.call(pool_call(POOLS[op.mode], source, window, behind, op.count_include_pad, order, epilogue, ins.origin))

@@ -11,51 +11,59 @@ import numpy as np
 from migraphx.ir.shape import Shape
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last, fill, image
-from migraphx.targets.common.lowering import Lowered
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.quantized import word_conv_call, word_gemm_call
 from migraphx.targets.cpu.lower.registry import features_of
 from migraphx.targets.cpu.pack import pack_word_conv, pack_words
 
 
-def word_dot(x: Lowered, a: View, weights: np.ndarray, epilogue: Epilogue, label: str, origin: str) -> None:
+def word_dot(ctx: LoweringContext, a: View, weights: np.ndarray, epilogue: Epilogue, label: str, origin: str) -> None:
     """`a` {.., M, K} times constant weights {K, N}."""
     k, n = weights.shape
-    packed = x.packed((x.identity(weights), "words"), lambda: pack_words(weights[None], features_of(x).panel))
-    a, rows, step = _rows_of_words(x, a, origin)
+    packed = ctx.packed((ctx.identity(weights), "words"), lambda: pack_words(weights[None], features_of(ctx).panel))
+    a, rows, step = _rows_of_words(ctx, a, origin)
     each = 4 // a.itemsize
-    x.call(word_gemm_call(a, packed, (rows, n, -(-k // each), step // each), epilogue, label, origin))
+    ctx.call(word_gemm_call(a, packed, (rows, n, -(-k // each), step // each), epilogue, label, origin))
 
 
-def _rows_of_words(x: Lowered, a: View, origin: str) -> tuple[View, int, int]:
+def _rows_of_words(ctx: LoweringContext, a: View, origin: str) -> tuple[View, int, int]:
     """`a` {.., M, K} with rows of whole words at one step, a copy where it is not; the rows, the step."""
     rank, k, each = len(a.lens), a.lens[-1], 4 // a.itemsize
     rows = loops([a], None, range(rank - 1))
     step = rows.strides[0][0] if rows.lens[0] > 1 else 0
     if rows.rank == 1 and a.strides[-1] == 1 and k % each == step % each == 0:
         return a, rows.lens[0], step
-    wide = x.temporary(Shape(a.type, (*a.lens[:-1], -(-k // each) * each)))
-    _copy_padded(x, a, wide, rank - 1, origin)
+    wide = ctx.temporary(Shape(a.type, (*a.lens[:-1], -(-k // each) * each)))
+    _copy_padded(ctx, a, wide, rank - 1, origin)
     return wide, prod(a.lens[:-1]), wide.lens[-1]
 
 
 def word_convolution(
-    x: Lowered, source: View, weights: np.ndarray, key: tuple, attributes: Mapping[str, Any], epilogue: Epilogue,
-    label: str, origin: str,
-) -> None:  # fmt: skip
+    ctx: LoweringContext,
+    source: View,
+    weights: np.ndarray,
+    key: tuple,
+    attributes: Mapping[str, Any],
+    epilogue: Epilogue,
+    label: str,
+    origin: str,
+) -> None:
     """`source` {N, C, spatial...} with constant weights {OC, IC / g, spatial...}; groups are of whole words."""
     group = attributes["group"]
-    source = channels_last(x, source, origin)
+    source = channels_last(ctx, source, origin)
     n, c, *spatial = source.lens
     each = 4 // source.itemsize
     if c % each or source.strides[-1] % each:
-        wide = image(x, source.type, (n, -(-c // each) * each, *spatial))
-        _copy_padded(x, source, wide, 1, origin)
+        wide = image(ctx, source.type, (n, -(-c // each) * each, *spatial))
+        _copy_padded(ctx, source, wide, 1, origin)
         source = wide
     steps = (attributes["stride"], attributes["dilation"], attributes["padding"])
     window = Window.of(spatial, epilogue.write.lens[2:], weights.shape[2:], *steps)
-    packed = x.packed((*key, "word convolution", group), lambda: pack_word_conv(weights, group, features_of(x).panel))
-    x.call(word_conv_call(source, packed, window, group, epilogue, label, origin))
+    packed = ctx.packed(
+        (*key, "word convolution", group), lambda: pack_word_conv(weights, group, features_of(ctx).panel)
+    )
+    ctx.call(word_conv_call(source, packed, window, group, epilogue, label, origin))
 
 
 def whole_words(weights: np.ndarray, group: int) -> bool:
@@ -63,9 +71,9 @@ def whole_words(weights: np.ndarray, group: int) -> bool:
     return group == 1 or weights.shape[1] * weights.itemsize % 4 == 0
 
 
-def _copy_padded(x: Lowered, view: View, wide: View, axis: int, origin: str) -> None:
+def _copy_padded(ctx: LoweringContext, view: View, wide: View, axis: int, origin: str) -> None:
     """The padding is multiplied by zeros, which hide any integer, but no NaN."""
     length = view.lens[axis]
     if view.type == "bf16" and length < wide.lens[axis]:
-        fill(x, wide.sliced(axis, length, wide.lens[axis]), 0, origin)
-    x.copy(view, wide.sliced(axis, 0, length), origin)
+        fill(ctx, wide.sliced(axis, length, wide.lens[axis]), 0, origin)
+    ctx.copy(view, wide.sliced(axis, 0, length), origin)
