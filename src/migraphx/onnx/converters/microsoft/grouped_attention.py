@@ -82,10 +82,8 @@ def group_query_attention(
     places = b.add(*b.common(starts, b.literal(np.arange(length)[None])))
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
     if do_rotary:
-        if cos is None or sin is None:
-            raise OnnxError("do_rotary needs cos_cache and sin_cache")
         at = places if position_ids is None else b.broadcast_to(position_ids, (batch, length))
-        q, k = (x if 0 in x.shape.lens else rotated(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
+        q, k = (with_rotary(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
     k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys)
@@ -96,6 +94,13 @@ def group_query_attention(
     seen = visible(b, places if causal else last, keys, local_window_size)
     y, *scores = scoring.attended(b, (q, k, v), bias, seen)
     return y, *presents, *(b.slice(s, axes=(3,), starts=(0,), ends=(total,)) for s in scores)
+
+
+def with_rotary(b: OnnxBuilder, x: Value, at: Value, cos: Value | None, sin: Value | None, interleaved: bool) -> Value:
+    """x {B, N, S, H} with the rotary embedding of the positions `at` {B, S}; OnnxError without the tables."""
+    if cos is None or sin is None:
+        raise OnnxError("do_rotary needs cos_cache and sin_cache")
+    return x if 0 in x.shape.lens else rotated(b, x, at, cos, sin, interleaved)
 
 
 def lengthened_caches(

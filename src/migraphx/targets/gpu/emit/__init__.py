@@ -1,0 +1,1 @@
+"""Calls and kernel texts: bodies read as Triton, pointwise and reduction kernels."""
