@@ -40,7 +40,7 @@ class Device(Protocol):
         ...
 
     def allocate(self, nbytes: int) -> tuple[int, Any]:
-        """The address of so many uninitialised bytes, and the object that keeps them. MemoryError where there are none."""
+        """The address of so many uninitialised bytes, and what keeps them; MemoryError where none are left."""
         ...
 
     def copy(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
