@@ -1,6 +1,6 @@
 // A program is kernels, which are code, and a table, which holds every number: what runs on what, in which order, for
-// which sizes. This runs it on the threads of an OpenMP runtime. Steps of control flow jump in the table: every thread
-// takes the same way, as all read the same conditions, between two barriers.
+// which sizes. This runs it on the threads of an OpenMP runtime. Between two kernels one
+// thread alone goes on in the table: it follows the control flow, and runs kernels of little work itself.
 //
 // The table is words of 64 bits: {steps, entries, bytes of each entry of the pointer table}, the steps, and then what
 // they point to, by numbers of words from the table's beginning: numbers, moves, places.
