@@ -81,5 +81,9 @@ def wide(array: np.ndarray) -> np.ndarray:
 
 def limits(name: str) -> tuple[float, float]:
     """The lowest and the largest finite number of a type."""
-    info = ml_dtypes.iinfo(to_numpy(name)) if name in INTEGERS else ml_dtypes.finfo(to_numpy(name))
-    return float(info.min), float(info.max)
+    dtype = to_numpy(name)
+    if name in INTEGERS:
+        integers = ml_dtypes.iinfo(dtype)
+        return float(integers.min), float(integers.max)
+    floats = ml_dtypes.finfo(dtype)
+    return float(floats.min), float(floats.max)

@@ -78,7 +78,17 @@ class Rule:
     function: Callable[..., Instruction | Refuse]
 
 
-def rewrites(before: Callable[..., Node]) -> Callable[[Callable[..., Instruction | Refuse]], Rule]:
+Before = (
+    Callable[[PatternBuilder, str], Node]
+    | Callable[[PatternBuilder, str, str], Node]
+    | Callable[[PatternBuilder, str, str, str], Node]
+    | Callable[[PatternBuilder, str, str, str, str], Node]
+    | Callable[[PatternBuilder, str, str, str, str, str], Node]
+)
+"""A pattern: its parameters are the builder and the names of its variables."""
+
+
+def rewrites(before: Before) -> Callable[[Callable[..., Instruction | Refuse]], Rule]:
     """Declare a rule: `before` is the pattern, the decorated function builds what replaces it."""
     pattern = before(PatternBuilder(), *list(inspect.signature(before).parameters)[1:])
 
