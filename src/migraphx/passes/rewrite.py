@@ -79,7 +79,8 @@ class Rule:
 
 
 Before = (
-    Callable[[PatternBuilder, str], Node]
+    Callable[[PatternBuilder], Node]
+    | Callable[[PatternBuilder, str], Node]
     | Callable[[PatternBuilder, str, str], Node]
     | Callable[[PatternBuilder, str, str, str], Node]
     | Callable[[PatternBuilder, str, str, str, str], Node]
@@ -145,7 +146,7 @@ def depth(pattern: Pattern) -> int:
 class Recorder(Builder):
     """A builder that remembers what it made."""
 
-    made: list[Instruction] = field(default_factory=list)
+    made: list[Instruction] = field(default_factory=list[Instruction])
 
     def instruction(self, *args: Any, **kwargs: Any) -> Instruction:
         self.made.append(super().instruction(*args, **kwargs))
