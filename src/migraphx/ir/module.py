@@ -106,8 +106,8 @@ class Module:
     @property
     def parameters(self) -> dict[str, Instruction]:
         """By name, in the order in which they were added."""
-        found = [i for i in self if isinstance(i.op, Parameter)]
-        return {i.op.parameter: i for i in reversed(found)}  # type: ignore[attr-defined]
+        found = [(i.op.parameter, i) for i in self if isinstance(i.op, Parameter)]
+        return dict(reversed(found))
 
     @property
     def outputs(self) -> tuple[Instruction, ...]:

@@ -133,7 +133,7 @@ class Operation:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return [*self.attributes().values()] == [*other.attributes().values()]  # type: ignore[attr-defined]
+        return [*self.attributes().values()] == [*other.attributes().values()]
 
     def __hash__(self) -> int:
         return hash((self.name, *self.attributes().values()))

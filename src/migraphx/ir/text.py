@@ -18,6 +18,7 @@ SHOWN_ELEMENTS = 10
 _ARRAY = r"(?:\w+_type, \{[\d, ]*\}, \{[\d, ]*\}|dynamic, \w+_type, \{(?:\[\d+, \d+, \{[\d, ]*\}\](?:, )?)*\})"
 SHAPE = re.compile(rf"{_ARRAY}|tuple_type\((?:{_ARRAY}(?:; )?)*\)")
 LINE = re.compile(r"(?P<name>\S+) = (?P<op>@\w+|[\w:]+)(?P<rest>.*?)(?: -> (?P<shape>(?:dynamic, )?\S+_type.*))?$")
+GAP = re.compile(r",\s*|\s+")
 MOST_SHOWN = 300  # characters of a line in an error
 
 
@@ -225,10 +226,10 @@ def _value(text: str, at: int) -> tuple[Any, int]:
         while text[at] != "}":
             item, at = _value(text, at)
             items.append(item)
-            gap = len(re.match(r",?\s*", text[at:])[0])  # type: ignore[index]
-            if not gap and text[at] != "}":
+            gap = GAP.match(text, at)
+            if gap is None and text[at] != "}":
                 raise ValueError(f"a list is broken at {text[at : at + 10]!r}")
-            at += gap
+            at = gap.end() if gap else at
         return tuple(items), at + 1
     if text[at] == '"':
         found = re.compile(r'"((?:[^"\\]|\\.)*)"').match(text, at)

@@ -115,13 +115,11 @@ def match(pattern: Pattern, ins: Instruction, env: Env) -> Iterator[Env]:
         if ins.op.commutative:
             yield from _match_all(pattern.inputs, ins.inputs[::-1], env)
         return
-    name = pattern
-    if isinstance(pattern, Constant):
-        if not is_constant(ins):
-            return
-        name = pattern.name
-    if env.get(name, ins) is ins:  # type: ignore[arg-type]
-        yield {**env, name: ins}  # type: ignore[dict-item]
+    if isinstance(pattern, Constant) and not is_constant(ins):
+        return
+    name = pattern.name if isinstance(pattern, Constant) else pattern
+    if env.get(name, ins) is ins:
+        yield {**env, name: ins}
 
 
 def _match_all(patterns: Sequence[Pattern], inputs: Sequence[Instruction], env: Env) -> Iterator[Env]:

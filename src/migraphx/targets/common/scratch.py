@@ -15,7 +15,7 @@ from typing import BinaryIO
 try:
     import fcntl
 except ImportError:  # not a POSIX system: nothing tells whether a folder's process lives
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 PREFIX = "openmgx-"
 LOCK = "lock"  # a file in the folder that its process keeps locked while it lives
