@@ -131,8 +131,10 @@ class Module:
         return self._link(Instruction(Parameter(name), (), shape), None if last else self._first)
 
     def add_literal(self, value: Any, origin: str = "") -> Instruction:
-        """`value`: anything that NumPy reads as an array; it must not change later, since it is copied only where its
-        byte order is not this machine's or a stride is negative."""
+        """`value`: anything that NumPy reads as an array; it must not change later.
+
+        It is copied only where its byte order is not this machine's or a stride is negative.
+        """
         array = native(np.asarray(value)).view()
         array.flags.writeable = False
         return self._link(Instruction(Literal(array), (), Shape.of(array), origin=origin), self._first)

@@ -166,7 +166,7 @@ def mod(s: ScalarOps[T], x: T, y: T) -> T:
 
 
 @pointwise(NUMBERS)
-def pow(s: ScalarOps[T], x: T, y: T) -> T:
+def pow_(s: ScalarOps[T], x: T, y: T) -> T:
     """x to the power of y"""
     return s.pow(x, y)
 
@@ -179,13 +179,13 @@ def sqdiff(s: ScalarOps[T], x: T, y: T) -> T:
 
 
 @pointwise(ANY, commutative=True)
-def max(s: ScalarOps[T], x: T, y: T) -> T:
+def max_(s: ScalarOps[T], x: T, y: T) -> T:
     """The larger of x and y; NaN if either is"""
     return s.max(x, y)
 
 
 @pointwise(ANY, commutative=True)
-def min(s: ScalarOps[T], x: T, y: T) -> T:
+def min_(s: ScalarOps[T], x: T, y: T) -> T:
     """The smaller of x and y; NaN if either is"""
     return s.min(x, y)
 
@@ -203,7 +203,7 @@ def neg(s: ScalarOps[T], x: T) -> T:
 
 
 @pointwise(NUMBERS, idempotent=True)
-def abs(s: ScalarOps[T], x: T) -> T:
+def abs_(s: ScalarOps[T], x: T) -> T:
     """|x|"""
     return s.abs(x)
 

@@ -328,8 +328,10 @@ class ShiftSequence(Sequences, name="rnn_var_sl_shift_sequence"):
 
 
 class ShiftOutput(Sequences, name="rnn_var_sl_shift_output"):
-    """x {T, D, N, H}: 0 beyond lengths[n]; of a direction that is read backwards the last steps are moved to the
-    front first. `output_name` says what it is."""
+    """x {T, D, N, H}, 0 beyond lengths[n].
+
+    Of a direction that is read backwards the last steps are moved to the front first. `output_name` says what it is.
+    """
 
     output_name: str = "hidden_states"
     direction: str = "forward"

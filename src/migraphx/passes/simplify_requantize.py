@@ -64,8 +64,11 @@ def _positive(step: Instruction) -> bool:
 
 
 def _unmoved(module: Module, ins: Instruction) -> Instruction | None:
-    """What a quantization gives, from the codes before the moves: those that were dequantized, or quantized ones
-    where that lets windows take their maximum over integers. None where neither is to be had."""
+    """What a quantization gives, computed from the codes before the moves; None where there are no such codes.
+
+    The codes are those that were dequantized, or quantized ones where that lets windows take their maximum over
+    integers.
+    """
     source, *given = ins.inputs
     moves: list[Instruction] = []
     while len(source.users) == 1 and _moves(source):

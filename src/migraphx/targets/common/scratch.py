@@ -1,4 +1,4 @@
-"""This process's own temporary folder: removed when the process ends, by a later process where it was killed."""
+"""The temporary folder of this process: removed when the process ends, by a later process where it was killed."""
 
 from __future__ import annotations
 
