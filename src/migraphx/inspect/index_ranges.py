@@ -159,7 +159,7 @@ def _constant(ins: Instruction) -> np.ndarray | None:
 
 RULES: dict[type, Callable[[Instruction, Range], Ranges]] = {
     **dict.fromkeys((Concat, Contiguous, Flatten, Layout, Reshape, Reverse, ReduceMax, ReduceMin), _same),
-    **dict.fromkeys((pointwise.max, pointwise.min, pointwise.floor, pointwise.trunc), _same),
+    **dict.fromkeys((pointwise.max_, pointwise.min_, pointwise.floor, pointwise.trunc), _same),
     pointwise.convert: _converted,
     **dict.fromkeys((Gather, GatherElements, GatherNd, Pad, pointwise.clip), _first),
     pointwise.where: _where,
