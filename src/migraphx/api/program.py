@@ -135,9 +135,11 @@ class program:
         return [publish(a) for a in executable.run(inputs, outputs, deadline)]
 
     def run_at(self, inputs: Sequence[int], outputs: Sequence[int], timeout: float | None = None) -> None:
-        """Run on memory at these addresses, in the order of the parameters and of the outputs: for callers that have
-        checked shapes, types and strides themselves, and who keep the memory alive. Nothing is checked here.
-        `timeout` and signals: as in `run`."""
+        """Run on memory at these addresses, in the order of the parameters and of the outputs.
+
+        For callers that have checked shapes, types and strides themselves, and who keep the memory alive. Nothing is
+        checked here. `timeout` and signals: as in `run`.
+        """
         if self._executable is None:
             raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
         self._executable.run_at(inputs, outputs, None if timeout is None else Deadline(timeout))
@@ -209,9 +211,9 @@ def _bind_dynamic(name: str, expected: Shape, given: Argument) -> Argument:
     """The argument row-major; ValueError names the dimension that is out of its range."""
     if given.shape.type != expected.type or given.shape.ndim != expected.ndim:
         raise ValueError(f"input {name!r} must have shape {expected}, got {given.shape}")
-    for d, (n, range) in enumerate(zip(given.shape.lens, expected.dyn_dims, strict=True)):
-        if not range.min <= n <= range.max:
-            raise ValueError(f"input {name!r}: dimension {d} must be in [{range.min}, {range.max}], is {n}")
+    for d, (n, bounds) in enumerate(zip(given.shape.lens, expected.dyn_dims, strict=True)):
+        if not bounds.min <= n <= bounds.max:
+            raise ValueError(f"input {name!r}: dimension {d} must be in [{bounds.min}, {bounds.max}], is {n}")
     return given if given.shape.standard else Argument.of(np.ascontiguousarray(given.array))
 
 

@@ -98,7 +98,7 @@ def reduce_program(
     found = inspect.reduce_program(*_question(p, t, params, tolerance, double, options))
     if found is None:
         return None
-    return replace(found, program=published(found.program))  # type: ignore[arg-type]
+    return replace(found, program=published(found.program))
 
 
 def bisect(

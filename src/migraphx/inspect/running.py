@@ -106,7 +106,7 @@ def _widen(source: Module, into: Module, env: dict[Instruction, Instruction], mo
             wide = _wide(ins.shape)
             op = ins.op if isinstance(ins.op, Parameter) else Literal(ins.op.value.astype(wide.numpy_dtype))
             shape = wide if isinstance(ins.op, Parameter) else Shape.of(op.value)  # type: ignore[union-attr]
-            env[ins] = into._link(Instruction(op, (), shape, origin=ins.origin), None)
+            env[ins] = into.append(Instruction(op, (), shape, origin=ins.origin))
         else:
             op = _wide_operation(ins.op)
             env[ins] = into.add_instruction(op, inputs, [modules[m] for m in ins.modules], origin=ins.origin)

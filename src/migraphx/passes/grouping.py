@@ -52,7 +52,7 @@ class Group:
     root: Instruction
     members: list[Instruction]
     frame: Frame | None = None
-    inputs: list[Instruction] = field(default_factory=list)
+    inputs: list[Instruction] = field(default_factory=list[Instruction])
 
     def __post_init__(self) -> None:
         inside = set(self.members)
@@ -71,9 +71,11 @@ class Grouping:
     """
 
     module: Module
-    position: dict[Instruction, int] = field(default_factory=dict)
-    nearest: dict[Instruction, tuple[int, Instruction]] = field(default_factory=dict)
-    epilogues: set[Instruction] = field(default_factory=set)
+    position: dict[Instruction, int] = field(default_factory=dict[Instruction, int])
+    nearest: dict[Instruction, tuple[int, Instruction]] = field(
+        default_factory=dict[Instruction, tuple[int, Instruction]]
+    )
+    epilogues: set[Instruction] = field(default_factory=set[Instruction])
 
     def __post_init__(self) -> None:
         for n, ins in enumerate(self.module):
@@ -186,7 +188,7 @@ def body_of(group: Group, name: str) -> Module:
         shape = i.shape if group.frame else Shape(i.shape.type, (1,), (0,))
         env[i] = body.add_parameter(f"x{n}", shape)
     for ins in group.members:
-        inputs = []
+        inputs: list[Instruction] = []
         for i in ins.inputs:
             if i not in env:
                 value = np.asarray(scalar_of(i)).astype(i.shape.numpy_dtype)

@@ -39,7 +39,7 @@ def run_passes(
     What a module returns keeps its layout whatever the passes do inside. `check` verifies every module after
     every pass (VerifyError names the pass); `trace` is called with each pass's name and the program after it.
     """
-    timings = []
+    timings: list[Timing] = []
     for one in passes:
         name = getattr(one, "__name__", str(one))
         start, before = time.perf_counter(), sum(map(len, graphs(program.main)))

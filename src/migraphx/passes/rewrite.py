@@ -78,7 +78,18 @@ class Rule:
     function: Callable[..., Instruction | Refuse]
 
 
-def rewrites(before: Callable[..., Node]) -> Callable[[Callable[..., Instruction | Refuse]], Rule]:
+Before = (
+    Callable[[PatternBuilder], Node]
+    | Callable[[PatternBuilder, str], Node]
+    | Callable[[PatternBuilder, str, str], Node]
+    | Callable[[PatternBuilder, str, str, str], Node]
+    | Callable[[PatternBuilder, str, str, str, str], Node]
+    | Callable[[PatternBuilder, str, str, str, str, str], Node]
+)
+"""A pattern: its parameters are the builder and the names of its variables."""
+
+
+def rewrites(before: Before) -> Callable[[Callable[..., Instruction | Refuse]], Rule]:
     """Declare a rule: `before` is the pattern, the decorated function builds what replaces it."""
     pattern = before(PatternBuilder(), *list(inspect.signature(before).parameters)[1:])
 
@@ -104,13 +115,11 @@ def match(pattern: Pattern, ins: Instruction, env: Env) -> Iterator[Env]:
         if ins.op.commutative:
             yield from _match_all(pattern.inputs, ins.inputs[::-1], env)
         return
-    name = pattern
-    if isinstance(pattern, Constant):
-        if not is_constant(ins):
-            return
-        name = pattern.name
-    if env.get(name, ins) is ins:  # type: ignore[arg-type]
-        yield {**env, name: ins}  # type: ignore[dict-item]
+    if isinstance(pattern, Constant) and not is_constant(ins):
+        return
+    name = pattern.name if isinstance(pattern, Constant) else pattern
+    if env.get(name, ins) is ins:
+        yield {**env, name: ins}
 
 
 def _match_all(patterns: Sequence[Pattern], inputs: Sequence[Instruction], env: Env) -> Iterator[Env]:
@@ -135,7 +144,7 @@ def depth(pattern: Pattern) -> int:
 class Recorder(Builder):
     """A builder that remembers what it made."""
 
-    made: list[Instruction] = field(default_factory=list)
+    made: list[Instruction] = field(default_factory=list[Instruction])
 
     def instruction(self, *args: Any, **kwargs: Any) -> Instruction:
         self.made.append(super().instruction(*args, **kwargs))

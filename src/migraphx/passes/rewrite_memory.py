@@ -78,7 +78,8 @@ def rewrite_memory(module: Module) -> None:
             assert chosen is not None
             outputs = module.inline(chosen, dict(zip(sorted(chosen.parameters), ins.inputs, strict=False)), before=ins)
             for user in list(ins.users):
-                substitute(user, outputs[user.op.attributes()["index"]])
+                index: int = user.op.attributes()["index"]
+                substitute(user, outputs[index])
                 remove_unused(module, [user])
         else:
             continue

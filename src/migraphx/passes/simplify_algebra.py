@@ -7,7 +7,6 @@ stored twice), and products of constants that overflow or underflow.
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
@@ -39,7 +38,7 @@ def loses_range(a: Instruction, c: Instruction, underflow: bool = True) -> bool:
         return False
     values = np.broadcast_arrays(compact(a), compact(c))
     first, second, product = (np.abs(v.astype(np.float64)) for v in (*values, operation("mul").compute(*values)))
-    tiny = float(ml_dtypes.finfo(values[0].dtype).smallest_normal)
+    tiny = dtypes.smallest_normal(a.shape.type)
     normal = (first >= tiny) & (second >= tiny) & np.isfinite(first) & np.isfinite(second)
     return bool((normal & (np.isinf(product) | (underflow & (product < tiny)))).any())
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Operation
 from migraphx.passes.constants import broadcast_literal, compact, computed, scalar_of, without_repeats
 from migraphx.passes.integer_products import along, fits, integer_product
 
@@ -83,14 +85,19 @@ def _one_scale(x: Instruction) -> bool:
 
 def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | None:
     """The weights of a product, where they are constant 8-bit integers seen through views and dequantized."""
-    views = []
+    views: list[Operation] = []
     while y.op.view and len(y.inputs) == 1:
         views.append(y.op)
         y = y.inputs[0]
     if y.name != "dequantizelinear":
         return None
     codes, scale, *zeros = (computed(i, levels=1) for i in y.inputs)
-    if codes is None or scale is None or codes.dtype not in (np.int8, np.uint8) or (zeros and zeros[0] is None):
+    if (
+        codes is None
+        or scale is None
+        or dtypes.from_numpy(codes.dtype) not in ("int8", "uint8")
+        or (zeros and zeros[0] is None)
+    ):
         return None
     point = np.zeros(1, codes.dtype) if not zeros or zeros[0] is None else zeros[0]
     parts = [codes, *(np.broadcast_to(part, codes.shape) for part in (point, scale))]

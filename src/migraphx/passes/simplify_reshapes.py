@@ -164,10 +164,12 @@ def slice_of_slice(b: Builder, x: Instruction, root: Instruction) -> Answer:
 def slice_of_concat(b: Builder, root: Instruction) -> Answer:
     """slice(concat(x, y, z)) -> slice of one, or concat of those that it covers exactly"""
     joined = root.inputs[0]
-    axis, ranges = joined.op.attributes()["axis"] % root.shape.ndim, _ranges(root)
+    axis: int = joined.op.attributes()["axis"] % root.shape.ndim
+    ranges = _ranges(root)
     if axis not in ranges:
         return Refuse("along another axis")
-    kept, start, inside = ranges.pop(axis), 0, []
+    kept, start = ranges.pop(axis), 0
+    inside: list[tuple[Instruction, int, int]] = []
     for part in joined.inputs:
         end = start + part.shape.lens[axis]
         if start <= kept.start and kept.stop <= end:
@@ -229,7 +231,7 @@ def _slice(b: Builder, x: Instruction, ranges: dict[int, range]) -> Instruction:
 @rewrites(lambda b, x, i: b.gather(x, b.constant("i")))
 def gather_of_range(b: Builder, x: Instruction, i: Instruction, root: Instruction) -> Answer:
     """gather(x, 3) -> x[3:4], gather(x, {3, 4, 5}) -> x[3:6]: views"""
-    axis = root.op.attributes()["axis"] % x.shape.ndim
+    axis: int = root.op.attributes()["axis"] % x.shape.ndim
     length, indices = x.shape.lens[axis], value_of(i).reshape(-1)
     if not indices.size or not -length <= indices[0] < length:
         return Refuse("no index, or one out of range")
@@ -257,7 +259,8 @@ def groups(lens: Sequence[int], dims: Sequence[int]) -> list[tuple[list[int], li
     found: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(lens) or j < len(dims):
-        mine, theirs = [], []
+        mine: list[int] = []
+        theirs: list[int] = []
         m = n = 1
         while not (mine or theirs) or m != n:
             if m <= n and i < len(lens):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.shape import Shape, strided
+from migraphx.ir.shape import ROW_MAJOR, Shape, strided
 from migraphx.runtime.argument import Memory
 
 CPU_DEVICES = (1, 3)  # main memory, and main memory pinned for CUDA
@@ -63,7 +63,7 @@ def read(data: Any) -> np.ndarray | None:
     if name is None or tensor.lanes != 1:
         return None
     lens = tuple(tensor.shape[: tensor.ndim])
-    shape = Shape(name, lens, tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None)  # type: ignore[arg-type]
+    shape = Shape(name, lens, tuple(tensor.strides[: tensor.ndim]) if tensor.strides else ROW_MAJOR)
     dtype = dtypes.to_numpy(name)
     if not shape.elements:
         return np.empty(lens, dtype)

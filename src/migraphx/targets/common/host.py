@@ -28,8 +28,10 @@ def compute(ins: Instruction, args: Sequence[Value], run: RunModule, deadline: D
 
 
 def lasting(argument: Argument) -> Any:
-    """The argument's array, or a copy where nothing but the caller's word keeps its memory: the thread of an
-    instruction that was left may read it later."""
+    """The argument's array, or a copy where nothing but the caller's word keeps its memory.
+
+    The thread of an instruction that was left may read it later.
+    """
     return argument.array if argument.owner is not None else argument.array.copy()
 
 

@@ -140,7 +140,8 @@ class LoweringContext:
     def convert(self, read: View, write: View, origin: str = "") -> None:
         """Copy, into another type where they differ."""
         if read.type == write.type:
-            return self.copy(read, write, origin)
+            self.copy(read, write, origin)
+            return
         body = Module("convert")
         value = body.add_parameter("x", Shape(read.type, (1,)))
         body.add_return([body.add_instruction(operation("convert", target_type=write.type), [value])])

@@ -147,8 +147,11 @@ def _main(names: dict[Kernel, str]) -> str:
 def table_of(
     calls: Sequence[Call], kernels: dict[Kernel, int], layout: Layout, sizes: Sequence[int], work: Sequence[int]
 ) -> np.ndarray:
-    """The words of program.hpp's table; `sizes`: bytes that every entry of the pointer table must at least hold;
-    `work`: about how many nanoseconds each call takes one thread."""
+    """The int64 entries of program.hpp's table.
+
+    `sizes`: bytes that every entry of the pointer table must at least hold; `work`: about how many nanoseconds each
+    call takes one thread.
+    """
     start = HEAD + len(sizes)
     steps: list[int] = []
     rest: list[int] = []

@@ -61,8 +61,8 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
     outputs: list[Shape] = []
     kernels = numbered(calls)
     table = table_of(calls, kernels, Layout(0, 0, 0), table_bytes(arena, (), outputs, ()), (0, 0))
-    object, threads = build(generate(kernels), "peaks"), threads or available()
-    machine = CpuExecutable(object, table, {}, outputs, (), arena, threads=threads)
+    code, threads = build(generate(kernels), "peaks"), threads or available()
+    machine = CpuExecutable(code, table, {}, outputs, (), arena, threads=threads)
     seconds = [machine.profile((), 1) for _ in range(TRIES)]
     work = 2.0 * ROUNDS * CHAINS * lanes * machine.threads
     return work / min(s[0] for s in seconds), 2.0 * COPIED / min(s[1] for s in seconds)

@@ -141,7 +141,7 @@ def test_masks(kind: str, form: str, isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("lq, lk, offset", CAUSAL)
+@pytest.mark.parametrize(("lq", "lk", "offset"), CAUSAL)
 def test_causal(lq: int, lk: int, offset: int, isa: str) -> None:
     q, k, v = _make(np.random.default_rng(), 1, 2, 2, lq, lk, 64, 64)
     got = run(isa, q, k, v, causal=True, causal_offset=offset)

@@ -127,8 +127,8 @@ def pack_fp4(ctx: LoweringContext, ins: Instruction) -> None:
     narrow = ctx.temporary(Shape("fp4e2m1fn", source.lens))
     ctx.convert(source, narrow, ins.origin)
     codes = replace(narrow, type="uint8")
-    bytes = replace(ctx.result(ins), type="uint8")
-    apply(ctx, joined, halves(codes, ins.op.attributes()["axis"]), bytes, ins.origin)
+    packed = replace(ctx.result(ins), type="uint8")
+    apply(ctx, joined, halves(codes, ins.op.attributes()["axis"]), packed, ins.origin)
 
 
 @CPU.of("unpack_fp4")
