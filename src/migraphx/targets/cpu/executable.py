@@ -14,6 +14,7 @@ import numpy as np
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.constants import content
@@ -55,6 +56,7 @@ class CpuExecutable:
     """
 
     target = "cpu"
+    device: Device = HOST
 
     def __init__(
         self,
@@ -102,13 +104,24 @@ class CpuExecutable:
             raise ValueError(f"{self.library_path.name} was compiled for buffers of other sizes than this program's")
 
     def run(
-        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
         results = outputs if outputs is not None else [Argument.empty(s) for s in self.outputs]
-        self.run_at([a.pointer for a in inputs], [a.pointer for a in results], deadline)
+        self.run_at([a.pointer for a in inputs], [a.pointer for a in results], stream, deadline)
         return results
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
+        HOST.check_stream(stream)
         self._call([*inputs, *outputs], None, deadline)
 
     def release(self) -> None:

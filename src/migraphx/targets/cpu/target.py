@@ -14,6 +14,7 @@ from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
@@ -45,6 +46,7 @@ class CpuTarget:
     """Generates C++ for the whole program and compiles it; programs may have their constants in common."""
 
     name = "cpu"
+    device: Device = HOST
     passes: Sequence[Pass] = PASSES
 
     def __init__(self, constants: Constants | None = None) -> None:
