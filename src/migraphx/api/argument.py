@@ -156,8 +156,11 @@ def as_array(data: Any) -> np.ndarray:
     if isinstance(data, Argument):
         return data.array
     found = elsewhere(data)
-    if found is not None:
-        return found.array
+    return host_array(data) if found is None else found.array
+
+
+def host_array(data: Any) -> np.ndarray:
+    """As `as_array`, of what is in main memory."""
     if isinstance(data, bytes):  # which NumPy takes for a word
         return np.frombuffer(data, np.uint8)
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):

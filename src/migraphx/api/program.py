@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from migraphx.api.argument import argument, as_array, publish
+from migraphx.api.argument import argument, elsewhere, host_array, publish
 from migraphx.api.module import module, name_of
 from migraphx.api.shape import shape, wrap
 from migraphx.ir.program import Program
@@ -19,6 +19,7 @@ from migraphx.ir.text import program_text
 from migraphx.ir.verify import verify_program
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.target import Target
@@ -135,13 +136,38 @@ class program:
         if not isinstance(params, Mapping):
             raise TypeError(f"run: params must map names to values, got a {type(params).__name__}")
         deadline = None if timeout is None else Deadline(timeout)
-        inputs = [_bind(n, s, params) for n, s in executable.parameters.items()]
+        inputs = [_bind(n, s, params, executable.device, stream) for n, s in executable.parameters.items()]
         _check_symbols(executable.parameters, inputs)
         outputs = None
         if len(params) != len(inputs):  # more: outputs, or names that the program does not have
             outputs = _given_outputs(executable, params)
             _refuse_overlap(inputs, outputs)
+        if executable.device is not HOST:
+            return [publish(a) for a in self._elsewhere(inputs, outputs, stream, deadline)]
+        _refuse_others(executable, [*inputs, *(outputs or ())], HOST)
         return [publish(a) for a in executable.run(inputs, outputs, stream, deadline)]
+
+    def _elsewhere(
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None,
+        deadline: Deadline | None,
+    ) -> Sequence[Argument]:
+        """Run on a device other than the host: with `offload_copy` values in main memory go there and back."""
+        executable = self._compiled()
+        device = executable.device
+        allowed = (device, HOST) if self._options.offload_copy else (device,)
+        _refuse_others(executable, [*inputs, *(outputs or ())], *allowed)
+        given = None if outputs is None or any(a.device is HOST for a in outputs) else outputs
+        made = executable.run([a.to(device, stream) for a in inputs], given, stream, deadline)
+        if not self._options.offload_copy or given is not None:
+            return made
+        if outputs is None:
+            return [a.to(HOST, stream) for a in made]
+        for place, a in zip(outputs, made, strict=True):
+            a.to(place.device, stream).copy_to(place, stream)
+        return outputs
 
     def run_at(
         self,
@@ -202,15 +228,38 @@ def _same(a: Shape, b: Shape) -> bool:
     return a.strides == b.strides or (a.standard and b.standard)
 
 
-def _bind(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
+def _claimed(given: Argument, device: Device) -> Argument:
+    """The argument; of an address alone, which says nothing of its device, on this one where it knows the address."""
+    alone = device is not HOST and given.device is HOST and given.owner is None
+    return Argument(given.shape, given.pointer, None, device) if alone and device.holds(given.pointer) else given
+
+
+def _refuse_others(executable: Executable, arguments: Sequence[Argument], *allowed: Device) -> None:
+    """ValueError for inputs and outputs that the program does not take from where they are."""
+    bad = [k for k, a in enumerate(arguments) if a.device not in allowed]
+    if bad:
+        names = [*executable.parameters, *(f"{OUTPUT_PREFIX}{k}" for k in range(len(executable.outputs)))]
+        where = f"the program runs on {executable.device.name}"
+        if executable.device is not HOST and HOST not in allowed:
+            where += " and was compiled with offload_copy=False"
+        found = ", ".join(f"{names[k]!r} is on {arguments[k].device.name}" for k in bad)
+        raise ValueError(f"{where}; {found}: copy first")
+
+
+def _bind(name: str, expected: Shape, params: Mapping[str, Any], device: Device, stream: int | None) -> Argument:
+    """The input as the program reads it, on the device where it was given or, of an address alone, which knows it."""
     if name not in params:
         near = get_close_matches(name, map(str, params), 1)
         hint = f"did you mean it by {near[0]!r}?" if near else f"given: {', '.join(map(str, params)) or 'none'}"
         raise ValueError(f"input {name!r} ({expected}) is missing; {hint}")
     value = params[name]
-    given = value if isinstance(value, Argument) else Argument.of(_native(name, value))
+    given = _claimed(value, device) if isinstance(value, Argument) else _viewed(name, value, stream)
     if given.shape is expected or _same(given.shape, expected):
         return given
+    if expected.dynamic and given.shape.standard:
+        return _bind_dynamic(name, expected, given)
+    if given.device is not HOST:  # what follows is NumPy's work
+        return _bind(name, expected, {name: given.to(HOST, stream)}, HOST, None).to(given.device, stream)
     if (given.shape.type, expected.type) == ("uint8", "fp4x2"):  # NumPy has no such type
         given = Argument.of(given.array.view(expected.numpy_dtype))
     if expected.dynamic:
@@ -248,13 +297,11 @@ def _check_symbols(parameters: Mapping[str, Shape], inputs: Sequence[Argument]) 
                 raise ValueError(f"{both}: both are {dim.symbol!r} and must be equal")
 
 
-def _native(name: str, value: Any) -> np.ndarray:
+def _viewed(name: str, value: Any, stream: int | None) -> Argument:
     try:
-        array = native(as_array(value))
-        Shape.of(array)
+        return elsewhere(value, stream) or Argument.of(native(host_array(value)))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise type(error)(f"input {name!r}: {error}") from None
-    return array
 
 
 def _given_outputs(executable: Executable, params: Mapping[str, Any]) -> list[Argument]:
@@ -266,16 +313,19 @@ def _given_outputs(executable: Executable, params: Mapping[str, Any]) -> list[Ar
             near = get_close_matches(str(name), known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
             raise ValueError(f"the program has no parameter {name!r}{hint}")
-    return [_output(name, s, params) for name, s in wanted.items()]
+    return [_output(name, s, params, executable.device) for name, s in wanted.items()]
 
 
-def _output(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
+def _output(name: str, expected: Shape, params: Mapping[str, Any], device: Device) -> Argument:
     if name not in params:
         raise ValueError(f"output {name!r} ({expected}) is missing: give all outputs or none")
     value = params[name]
     if isinstance(value, (list, tuple, int, float)):
         raise TypeError(f"output {name!r} must be memory to write to, got a {type(value).__name__}")
-    given = value if isinstance(value, Argument) else Argument.of(as_array(value))
+    if isinstance(value, Argument):
+        given = _claimed(value, device)
+    else:
+        given = elsewhere(value) or Argument.of(host_array(value))
     if not expected.dynamic and not _same(given.shape, expected):
         raise ValueError(f"output {name!r} must have shape {expected}, got {given.shape}")
     if given._array is not None and not given._array.flags.writeable:

@@ -101,5 +101,9 @@ def _release(managed: int) -> None:
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _drop(capsule: int) -> None:
     """Nobody took the capsule: a consumer would have renamed it."""
-    if _is_valid(capsule, NAME):
+    try:
+        unused = _is_valid(capsule, NAME)
+    except ctypes.ArgumentError:  # what the consumer raised was pending until this call, which could not begin
+        unused = _is_valid(capsule, NAME)
+    if unused:
         _exported.pop(_raw_pointer_of(capsule, NAME), None)

@@ -173,7 +173,7 @@ class DynamicExecutable:
         if outputs is None:
             return self._apart(results, inputs, stream)
         for place, made in zip(outputs, results, strict=True):
-            self.device.copy(place.pointer, made.pointer, made.shape.bytes, stream)
+            made.copy_to(place, stream)
         return outputs
 
     def _apart(self, results: Sequence[Argument], taken: Sequence[Argument], stream: int | None) -> list[Argument]:
@@ -182,7 +182,7 @@ class DynamicExecutable:
         for made in results:
             if any(made.overlaps(a) for a in (*taken, *apart)):
                 copy = Argument.empty(made.shape, self.device, stream)
-                self.device.copy(copy.pointer, made.pointer, made.shape.bytes, stream)
+                made.copy_to(copy, stream)
                 made = copy
             apart.append(made)
         return apart
