@@ -1,4 +1,4 @@
-"""A device whose kernels Triton's interpreter runs: target gpu without a GPU, and a helper that compares it with ref."""
+"""A device whose kernels Triton's interpreter runs: target gpu without a GPU."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class InterpretedEvent:
 
 
 class InterpretedDevice:
-    """An Accelerator on main memory. Addresses that were not allocated here are refused, as a GPU would fail on them."""
+    """An Accelerator on main memory. Addresses that were not allocated here are refused: a GPU would fail on them."""
 
     kind, index, name = 2, 0, "cuda:0"
     chip = "cuda:90"

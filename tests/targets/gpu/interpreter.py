@@ -17,8 +17,8 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import triton
 import triton.language as tl
+from triton import knobs
 from triton.runtime import interpreter
 from triton.runtime.jit import JITFunction
 
@@ -32,7 +32,7 @@ _lock = RLock()  # the interpreter keeps its place in the grid in one global
 
 @cache
 def _library() -> list[tuple[Any, str, Any, Any]]:
-    """Triton's own functions (`tl.sum`, `tl.cdiv`, `x.sum`): where they stand, and what to put there to interpret them."""
+    """Triton's own functions (`tl.sum`, `tl.cdiv`, `x.sum`): where they stand, and what interprets them."""
     made: dict[int, Any] = {}
 
     def interpreted(fn: JITFunction) -> Any:
@@ -53,8 +53,8 @@ def _library() -> list[tuple[Any, str, Any, Any]]:
 @contextmanager
 def interpreting(memory: Memory | None = None) -> Iterator[None]:
     """Functions that are declared or called here are interpreted; accesses outside of `memory` are errors."""
-    with _lock, triton.knobs.runtime.scope():
-        triton.knobs.runtime.interpret = True
+    with _lock, knobs.runtime.scope():
+        knobs.runtime.interpret = True
         real, real_patch = interpreter._interpreter, interpreter._patch_lang_tensor
         interpreter._patch_lang_tensor = _patched
         if memory is not None:
@@ -134,7 +134,7 @@ class Interpreted:
 
 def _tensor(kind: str, value: int | float) -> Any:
     """A scalar as a kernel sees it: of just this type, where the interpreter alone would go by the value."""
-    type = tl.str_to_ty(kind, None)
+    type: Any = tl.str_to_ty(kind, None)
     dtype = np.dtype(np.uint64) if kind.startswith("*") else interpreter._get_np_dtype(type)
     if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
         raise OverflowError(f"{value} is no {kind}")

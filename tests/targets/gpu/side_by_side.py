@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def check(
     target: Target | None = None,
     scale: float = 1.0,
     seed: int = 0,
-    **options: bool | int,
+    **options: Any,
 ) -> program:
     """Compile for gpu (`target`: None is the interpreter), compare every output with ref's; the compiled program.
 

@@ -77,7 +77,7 @@ def test_memory_outside_is_refused() -> None:
     x, out = vector("input", 0, 20), vector("output", 0, 20)
     past = View(x.buffer, "float", (20,), (1,), offset=1)
     made = executable(InterpretedDevice(), [axpy(past, x, out)], [x], [out])
-    with pytest.raises(Exception, match="reads 4 bytes at 0x.*outside of all memory: 1 lanes"):
+    with pytest.raises(Exception, match=r"reads 4 bytes at 0x.*outside of all memory: 1 lanes"):
         run(made, floats(20))
 
 

@@ -69,7 +69,10 @@ class Event(Protocol):
 
 
 class Accelerator(Device, Protocol):
-    """A device with kernels, graphs and streams. Memory that `allocate` and `pinned` give starts at multiples of 256."""
+    """A device with kernels, graphs and streams.
+
+    Memory that `allocate` and `pinned` give starts at multiples of 256.
+    """
 
     @property
     def chip(self) -> str:
