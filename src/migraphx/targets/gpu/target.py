@@ -1,0 +1,76 @@
+"""Target `gpu`: Triton kernels, compiled ahead, on a device's memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.passes.fuse_epilogue import fuse_epilogue
+from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.pipeline import optimize
+from migraphx.runtime.executable import Executable
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.constants import Constants
+from migraphx.targets.common.dynamic import DynamicExecutable
+from migraphx.targets.common.lowering import lower
+from migraphx.targets.common.plan_memory import plan_memory
+from migraphx.targets.common.progress import Stages
+from migraphx.targets.common.specialise import is_dynamic
+from migraphx.targets.common.steps import lifetimes, literals, steps_of
+from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.emit.emitter import TritonEmitter
+from migraphx.targets.gpu.executable import ALIGNMENT, GpuExecutable
+from migraphx.targets.gpu.lower import GPU
+from migraphx.targets.gpu.plan import Plan
+
+log = logging.getLogger(__name__)
+
+PASSES: list[Pass] = [
+    *optimize,
+    fuse_epilogue,  # into the dot or convolution before
+]
+
+
+class GpuTarget:
+    """Compiles programs for one device; they may have their constants in common."""
+
+    name = "gpu"
+    passes: Sequence[Pass] = PASSES
+
+    def __init__(self, device: Accelerator, constants: Constants | None = None) -> None:
+        self.device, self.constants = device, constants
+
+    def compile(self, program: Program, options: CompileOptions) -> Executable:
+        if is_dynamic(program):
+            target = GpuTarget(self.device, Constants(lasting=lambda: literals(program)))
+            return DynamicExecutable.of(target, program, options, 1)
+        stages = Stages()
+        parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
+        with stages("passes"):
+            run_passes(program, PASSES)
+        with stages("lowering"):
+            lowered = lower(program.main, GPU, TritonEmitter(), options.fast_math, self.constants)
+            arena = plan_memory(lifetimes(lowered.calls), ALIGNMENT)
+            plan = Plan.of(lowered.calls, arena, lowered.slots)
+        outputs = [s.as_standard() for s in program.main.output_shapes]
+        with stages("compiler or cache, and weights"):
+            made = GpuExecutable(
+                self.device, plan, parameters, outputs, lowered.weights, lowered.checks, steps_of(lowered)
+            )
+        log.info("compiled in %s", stages)
+        return made
+
+    def restore(
+        self,
+        data: dict[str, Any],
+        tensors: dict[str, np.ndarray],
+        trust_code: bool,
+        program: Callable[[], Program],
+        options: CompileOptions,
+    ) -> Executable | None:
+        return None
