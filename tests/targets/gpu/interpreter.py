@@ -56,7 +56,7 @@ def interpreting(memory: Memory | None = None) -> Iterator[None]:
     with _lock, knobs.runtime.scope():
         knobs.runtime.interpret = True
         real, real_patch = interpreter._interpreter, interpreter._patch_lang_tensor
-        interpreter._patch_lang_tensor = _patched
+        interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot = _patched, _create_dot
         if memory is not None:
             interpreter._interpreter = _Checked(real, memory)
         for place, name, _, ours in _library():
@@ -67,6 +67,7 @@ def interpreting(memory: Memory | None = None) -> Iterator[None]:
             for place, name, theirs, _ in _library():
                 setattr(place, name, theirs)
             interpreter._interpreter, interpreter._patch_lang_tensor = real, real_patch
+            interpreter.InterpreterBuilder.create_dot = _triton_dot
 
 
 _patch_lang_tensor = interpreter._patch_lang_tensor
@@ -76,6 +77,20 @@ def _patched(tensor: Any, *scope: Any) -> None:
     """NumPy 2.4 makes no number of an array of shape (1,), on which Triton 3.6 rests."""
     _patch_lang_tensor(tensor, *scope)
     tensor.__index__ = lambda self: int(self.handle.data.item())
+
+
+def _create_dot(builder: Any, a: Any, b: Any, *rest: Any) -> Any:
+    """Triton's own multiplies the bits of bf16 as integers."""
+    return _triton_dot(builder, _float(a), _float(b), *rest)
+
+
+def _float(a: Any) -> Any:
+    if a.dtype.scalar != tl.bfloat16:
+        return a
+    return interpreter.TensorHandle((a.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+
+_triton_dot = interpreter.InterpreterBuilder.create_dot
 
 
 class _Checked:
