@@ -40,7 +40,7 @@ class Phase:
 def phases_of(
     write: View, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], before: Sequence[int]
 ) -> Iterator[tuple[tuple[Phase, ...], View]]:
-    """The phases of each axis, and the outputs in `write` {N, C, spatial...} that they compute; `before`: the padding."""
+    """The phases of each axis, and what of `write` {N, C, spatial...} they compute; `before`: the padding."""
     axes = [
         [Phase.of(first, *numbers) for first in range(min(numbers[1], out))]
         for out, *numbers in zip(write.lens[2:], kernel, stride, dilation, before, strict=True)

@@ -335,3 +335,94 @@ def depthwise_cost(config: Config, conv: Convolution, facts: Facts) -> float:
     traffic = 2 * conv.x.elements * conv.x.itemsize / facts.bandwidth
     work = waves * min(4, max(1, blocks / facts.processors)) * loads
     return LAUNCH + LATENCY + max(work, traffic) * 1e6
+
+
+# ---- attention ------------------------------------------------------------------------------------------------------
+
+QUERIES = {  # rows, keys, warps, stages; by the size of a head
+    64: (
+        (128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (64, 128, 4, 3), (32, 64, 4, 3),
+        (16, 64, 4, 3), (16, 128, 4, 3),
+    ),
+    128: (
+        (128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3), (64, 64, 4, 2), (32, 64, 4, 2),
+        (16, 64, 4, 3), (16, 128, 4, 2), (16, 32, 4, 3),
+    ),
+    256: ((64, 64, 8, 2), (64, 32, 8, 2), (32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2)),
+    512: ((32, 32, 8, 2), (16, 32, 8, 2), (16, 16, 8, 2)),
+    1 << 30: ((16, 16, 8, 1),),
+}  # fmt: skip
+WIDE_QUERIES = {  # of float and double
+    64: ((64, 32, 8, 2), (32, 32, 4, 2), (16, 32, 4, 2)),
+    128: ((32, 32, 8, 2), (16, 32, 4, 2)),
+    1 << 30: ((16, 16, 8, 1),),
+}
+KEY_SPLITS = (1, 2, 4, 8, 16, 32)
+
+
+class Attended(Protocol):
+    """What the model asks of an attention (emit/attention.py: Attention)."""
+
+    @property
+    def q(self) -> View: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def heads(self) -> int: ...
+
+    @property
+    def keys(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def causal(self) -> bool: ...
+
+
+def head_size(a: Attended) -> int:
+    """Of queries or values, the larger, as tiles have it."""
+    return 1 << (max(a.q.lens[3], a.width, 16) - 1).bit_length()
+
+
+def attentions(a: Attended, facts: Facts) -> list[Config]:
+    """Candidates: m rows and n keys at a time; `split` programs share the keys."""
+    size, itemsize = head_size(a), a.q.itemsize
+    tables = QUERIES if a.q.type in ("half", "bf16") else WIDE_QUERIES
+    tiles = next(t for most, t in tables.items() if size <= most)
+    found = []
+    for m, n, warps, stages in tiles:
+        config = Config("attention", m, n, size, 1, warps, stages)
+        too_large = (m > 16 and m >= 2 * a.rows) or (n > 32 and n >= 2 * a.keys)
+        if too_large or (m + 2 * n * stages) * size * itemsize > facts.shared:
+            continue
+        blocks = a.heads * -(-a.rows // m)
+        for split in KEY_SPLITS:
+            if split == 1 or (not a.causal and blocks * split <= 4 * facts.processors and a.keys >= 2 * n * split):
+                found.append(replace(config, split=split))
+    m, n, warps, stages = tiles[-1]
+    return found or [Config("attention", m, n, size, 1, warps, stages)]
+
+
+def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
+    """Microseconds."""
+    size, itemsize = config.k, a.q.itemsize
+    blocks = a.heads * -(-a.rows // config.m) * config.split
+    shared = (config.m + 2 * config.n * config.stages) * size * itemsize
+    registers = min(255, 64 + config.m * (config.n + size) // (32 * config.warps)) * 32 * config.warps
+    together = max(1, min(REGISTERS // registers, facts.shared // shared, 8))
+    waves = -(-blocks // (facts.processors * together))
+    if waves == 1:
+        together = -(-blocks // facts.processors)
+    keys = a.keys / config.split * (0.5 if a.causal and a.rows > config.m else 1.0)
+    steps = max(1, math.ceil(keys / config.n))
+    rate = facts.flops(a.q.type) / facts.processors * (0.75 if config.m >= 64 else 0.35)
+    arithmetic = 4 * config.m * config.n * size * together / rate
+    exponentials = config.m * config.n * together / 3.2e11  # a processor's, with what goes with each
+    loads = 2 * config.n * size * itemsize * together / (facts.cache_bandwidth / facts.processors)
+    step = max(arithmetic + exponentials, loads, LATENCY * 1e-6 / max(config.stages - 1, 1))
+    traffic = (a.heads * (2 * a.keys * size + 2 * a.rows * size) * itemsize) / facts.bandwidth
+    second = SECOND_PASS + a.heads * a.rows * a.width * 8 * config.split / facts.cache_bandwidth * 1e6
+    return LAUNCH + LATENCY + max(waves * steps * step, traffic) * 1e6 + (second if config.split > 1 else 0.0)
