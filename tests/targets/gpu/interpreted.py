@@ -6,8 +6,6 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from migraphx.targets.gpu.accelerator import Event, Function, Work
 from migraphx.targets.gpu.kernel import Grid, Kernel
 from tests.targets.gpu.interpreter import Interpreted, load
@@ -117,9 +115,3 @@ class InterpretedDevice:
 
     def graph(self, works: Sequence[Work]) -> InterpretedGraph:
         return InterpretedGraph([w for w in works if isinstance(w, InterpretedWork)])
-
-
-def array(address: int, count: int, dtype: Any) -> np.ndarray:
-    """Memory of an interpreted device as an array."""
-    kind = np.dtype(dtype)
-    return np.frombuffer((ctypes.c_char * (count * kind.itemsize)).from_address(address), kind)
