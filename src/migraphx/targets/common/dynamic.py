@@ -24,6 +24,7 @@ from migraphx.ir.text import instruction_text, names_of
 from migraphx.mxr.graph import read_shape, shape_data
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.host import compute, lasting
@@ -42,6 +43,7 @@ class Compiler(Protocol):
     """A target, as far as it compiles static programs."""
 
     name: str
+    device: Device
 
     def compile(self, program: Program, options: CompileOptions) -> Executable: ...
 
@@ -118,7 +120,7 @@ class DynamicExecutable:
         options: CompileOptions,
         threads: int,
     ) -> None:
-        self.target = target.name
+        self.target, self.device = target.name, target.device
         self.parameters, self.outputs, self.threads = dict(parameters), list(outputs), options.num_threads or threads
         self._whole = _Part(target, program, options, {})
         self._last: list[Stage] = []
@@ -147,14 +149,18 @@ class DynamicExecutable:
         return len(self._whole.stages)
 
     def run(
-        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
         arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
         stage = self._whole.stage_for(arrays, deadline)
         if isinstance(stage, Whole):
             self._last = [stage]
             _check_places(outputs, stage.executable.outputs)
-            results = stage.executable.run(arguments(stage.executable, arrays), outputs, deadline)
+            results = stage.executable.run(arguments(stage.executable, arrays), outputs, stream, deadline)
             self._whole.keep_ready(stage)
             return results
         passed: list[Stage] = []
@@ -177,7 +183,13 @@ class DynamicExecutable:
     def share_weights(self, others: Iterable[Executable]) -> None:
         """Those of its lengths are shared already; those of others are packed for other programs."""
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
         raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
@@ -323,7 +335,7 @@ class Whole:
 
     def run(self, arrays: Arrays, passed: list[Stage], deadline: Deadline | None) -> list[np.ndarray]:
         passed.append(self)
-        return [r.array for r in self.executable.run(arguments(self.executable, arrays), None, deadline)]
+        return [r.array for r in self.executable.run(arguments(self.executable, arrays), None, deadline=deadline)]
 
     def profile(self, arrays: Arrays, runs: int) -> list[float]:
         return self.executable.profile(arguments(self.executable, arrays), runs)
