@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from migraphx.targets.gpu.accelerator import Event, Function, Work
+from migraphx.targets.gpu.accelerator import Event, Findings, Function, Work
 from migraphx.targets.gpu.kernel import Grid, Kernel
 from tests.targets.gpu.interpreter import Interpreted, load
 from tests.targets.gpu.memory import Memory
@@ -42,9 +43,6 @@ class InterpretedGraph:
     def update(self, k: int) -> None:
         self.values[k] = list(self.works[k].values)
 
-    def close(self) -> None:
-        self.works, self.values = [], []
-
 
 class InterpretedEvent:
     """Everything is over when it returns."""
@@ -56,7 +54,7 @@ class InterpretedEvent:
     def done(self) -> bool:
         return True
 
-    def milliseconds(self, since: Event) -> float:
+    def seconds(self, since: Any) -> float:
         return 0.0
 
 
@@ -67,12 +65,15 @@ class InterpretedDevice:
     chip = "cuda:90"
 
     def __init__(self) -> None:
-        self.memory = Memory()
+        self.memory, self.findings = Memory(), Findings()
 
     def identity(self) -> str:
         return "Triton's interpreter"
 
-    def allocate(self, nbytes: int) -> tuple[int, Any]:
+    def current(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def allocate(self, nbytes: int, stream: int | None = None) -> tuple[int, Any]:
         return self.memory.allocate(nbytes)
 
     def pinned(self, nbytes: int) -> tuple[int, Any]:
@@ -83,7 +84,7 @@ class InterpretedDevice:
         self.memory.check(source, nbytes)
         ctypes.memmove(to, source, nbytes)
 
-    def read(self, source: int, to: int, nbytes: int, stream: int | None = None) -> None:
+    def read(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
         self.memory.check(source, nbytes)
         ctypes.memmove(to, source, nbytes)
 
@@ -91,11 +92,8 @@ class InterpretedDevice:
         self.memory.check(to, nbytes)
         ctypes.memmove(to, source, nbytes)
 
-    def fill(self, to: int, byte: int, nbytes: int, stream: int) -> None:
-        self.memory.check(to, nbytes)
-        ctypes.memset(to, byte, nbytes)
-
-    def synchronise(self, stream: int | None = None) -> None: ...
+    def synchronise(self, stream: int | None = None) -> None:
+        self.findings.raise_any()
 
     def stream(self) -> int:
         return STREAM
@@ -103,7 +101,7 @@ class InterpretedDevice:
     def capturing(self, stream: int) -> bool:
         return False
 
-    def event(self) -> Event:
+    def event(self, timed: bool = False) -> Event:
         return InterpretedEvent()
 
     def load(self, kernels: Sequence[Kernel]) -> list[Function]:

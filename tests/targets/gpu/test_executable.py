@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, NUMBER, Call
 from migraphx.targets.common.plan_memory import plan_memory
+from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.steps import lifetimes
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.gpu.executable import ALIGNMENT, GpuExecutable
+from migraphx.targets.gpu.accelerator import ALIGNMENT
+from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import Kernel, Launch
 from migraphx.targets.gpu.plan import Plan
 from tests.targets.gpu.interpreted import InterpretedDevice
@@ -44,11 +47,14 @@ def vector(kind: str, index: int, n: int, type: str = "float") -> View:
     return View(Buffer(kind, size, index), type, (n,), (1,))
 
 
-def executable(device: Any, calls: list[Call], inputs: list[View], outputs: list[View], slots: int = 0, **more: Any):
+def executable(
+    device: Any, calls: list[Call], inputs: list[View], outputs: list[View], slots: int = 0,
+    weights: Sequence[np.ndarray] = (), checks: Sequence[str] = (), offload_copy: bool = True,
+) -> GpuExecutable:  # fmt: skip
     plan = Plan.of(calls, plan_memory(lifetimes(calls), ALIGNMENT), slots)
     parameters = {f"x{v.buffer.index}": Shape(v.type, v.lens) for v in inputs}
-    weights = more.pop("weights", [])
-    return GpuExecutable(device, plan, parameters, [Shape(v.type, v.lens) for v in outputs], weights, **more)
+    outline = Outline(parameters, [Shape(v.type, v.lens) for v in outputs], [], list(checks), plan.arena)
+    return GpuExecutable(device, plan, outline, weights, offload_copy)
 
 
 def run(made: GpuExecutable, *inputs: np.ndarray) -> list[np.ndarray]:

@@ -27,6 +27,7 @@ SUFFIX = ".gpu"
 COMPILER = Path(__file__).with_name("compile.py")
 DISTRIBUTIONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
 TOOLS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBDEVICE_PATH")  # change what Triton makes
+SAID = 4000  # characters of a compiler's messages that an error shows, the last
 HELP = "pip install 'openmgx[gpu]' brings it"
 
 
@@ -44,7 +45,6 @@ class Binary:
     threads: int
     blocks: int  # of a cluster
     scratch: int  # bytes for each program
-    scratch_alignment: int
     hidden: int  # pointers behind the arguments
     pdl: bool  # waits for the kernel before it by itself
     triton: str
@@ -121,6 +121,7 @@ class Compilers:
         self._own = threading.local()
         self._started: list[subprocess.Popen[str]] = []
         self._folder = tempfile.TemporaryDirectory(dir=scratch())
+        self._log = Path(self._folder.name) / "log"  # what Triton and its tools say, beside what they raise
 
     def __enter__(self) -> Compilers:
         return self
@@ -145,7 +146,8 @@ class Compilers:
         }  # fmt: skip
         answer = self._ask(job)
         if "error" in answer:
-            raise CompilerError(f"kernel {kernel.name} does not compile for {chip}: {answer['error']}")
+            said = self._log.read_text(errors="replace")[-SAID:].strip() if self._log.exists() else ""
+            raise CompilerError(f"kernel {kernel.name} does not compile for {chip}: {answer['error']}\n{said}".strip())
         binary = Binary(code=code.read_bytes(), **answer["facts"])
         code.unlink()
         return binary
@@ -163,7 +165,6 @@ class Compilers:
             answer = ""
         if not answer:
             self._own.process = None
-            said = Path(self._folder.name, f"log.{process.pid}")
             return {"error": f"the compiler ended with {process.wait()}"}
         return json.loads(answer)
 
@@ -171,9 +172,10 @@ class Compilers:
         triton_version()
         environment = {**os.environ, "TRITON_DISABLE_LINE_INFO": "1"}  # no paths in the code: equal texts, equal code
         environment.pop("TRITON_INTERPRET", None)
-        process = subprocess.Popen(
-            [sys.executable, "-P", str(COMPILER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True, env=environment,
-        )  # fmt: skip
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-P", str(COMPILER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=log, text=True, env=environment,
+            )  # fmt: skip
         self._started.append(process)
         return process

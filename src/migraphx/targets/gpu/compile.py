@@ -24,7 +24,6 @@ from triton.compiler import ASTSource, make_backend
 FIRST_PDL = 90  # compute capability from which on a kernel may start while the one before it ends
 HIDDEN = 2  # pointers that follow a kernel's arguments: global scratch, profile scratch
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
-EXPANDED = {"map": 1}
 
 
 def target_of(chip: str) -> GPUTarget:
@@ -62,7 +61,7 @@ def loaded(path: Path, name: str) -> Any:
 def compiled(job: dict[str, Any]) -> dict[str, Any]:
     """Write the code of a job's kernel to its path `code`; what a launch must know."""
     target = target_of(job["chip"])
-    pdl = target.backend == "cuda" and target.arch >= FIRST_PDL
+    pdl = target.backend == "cuda" and int(target.arch) >= FIRST_PDL
     path = Path(job["folder"]) / f"kernel_{job['key']}.py"
     path.write_text(waiting(job["source"], job["name"]) if pdl else job["source"])
     function = loaded(path, job["name"])
@@ -88,22 +87,21 @@ def compiled(job: dict[str, Any]) -> dict[str, Any]:
         "threads": facts["num_warps"] * target.warp_size,
         "blocks": facts["num_ctas"],
         "scratch": facts.get("global_scratch_size") or 0,
-        "scratch_alignment": facts.get("global_scratch_align") or 1,
         "hidden": HIDDEN,
         "pdl": pdl,
         "triton": triton.__version__,
     }
 
 
-def _stages(source: ASTSource, target: GPUTarget, given: dict[str, Any]) -> tuple[bytes, dict[str, Any], dict[str, str]]:
+def _stages(source: ASTSource, target: GPUTarget, given: dict[str, Any]) -> tuple[Any, dict[str, Any], dict[str, str]]:
     """The code, what the stages say of it, and the stages' texts."""
-    backend = make_backend(target)
+    backend: Any = make_backend(target)  # whose base class declares less than all of them have
     options = backend.parse_options(dict(given))
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
     implementation = backend.get_codegen_implementation(options)
-    module = source.make_ir(target, options, implementation, backend.get_module_map(), context)
+    module: Any = source.make_ir(target, options, implementation, backend.get_module_map(), context)
     stages: dict[str, Any] = {}
     backend.add_stages(stages, options, source.language)
     facts, texts = {"target": target, **options.__dict__}, {}
