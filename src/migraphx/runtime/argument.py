@@ -13,7 +13,7 @@ from migraphx.runtime.device import HOST, Device
 class Argument:
     """Memory of a device, laid out as `shape` says, starting at `pointer`; `owner` keeps it alive."""
 
-    __slots__ = ("_array", "device", "owner", "pointer", "shape")
+    __slots__ = ("__weakref__", "_array", "device", "owner", "pointer", "shape")
 
     def __init__(self, shape: Shape, pointer: int, owner: Any = None, device: Device = HOST) -> None:
         self.shape = shape
@@ -54,6 +54,11 @@ class Argument:
         else:
             device.write(made.pointer, self.pointer, nbytes, stream)
         return made
+
+    def overlaps(self, other: Argument) -> bool:
+        """Whether the two have a byte in common."""
+        ends = self.pointer + self.shape.bytes, other.pointer + other.shape.bytes
+        return self.device is other.device and self.pointer < ends[1] and other.pointer < ends[0]
 
     @property
     def array(self) -> np.ndarray:

@@ -60,6 +60,10 @@ class Device(Protocol):
         """Copy bytes from main memory to the device; `source` may be reused when it returns."""
         ...
 
+    def holds(self, pointer: int) -> bool:
+        """Whether an address is one of the device's memory, as far as the device can tell."""
+        ...
+
     def synchronise(self, stream: int | None = None) -> None:
         """Wait for what a stream (None: every stream) has to do. Errors found meanwhile are raised here."""
         ...
@@ -82,6 +86,9 @@ class Host:
         ctypes.memmove(to, source, nbytes)
 
     read = write = copy
+
+    def holds(self, pointer: int) -> bool:
+        return True
 
     def synchronise(self, stream: int | None = None) -> None:
         """Runs on the host are over when they return."""

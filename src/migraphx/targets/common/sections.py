@@ -28,6 +28,12 @@ class Outline:
     checks: list[str]
     arena_bytes: int
 
+    def raise_failed(self, status: Sequence[int]) -> None:
+        """IndexError where a check failed: `status` begins with its number plus one, or 0, and what it found."""
+        failed, found = int(status[0]), int(status[1])
+        if failed:
+            raise IndexError(f"{self.checks[failed - 1]}: found {found}")
+
 
 def write(outline: Outline, weights: Sequence[np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """JSON data and named tensors, from which `read` makes the same again."""

@@ -155,11 +155,10 @@ class CpuExecutable:
             call_with_pool(self._call_native, state, nanoseconds, threads, deadline, stop=state.stop.ask)
         else:
             self._call_native(state, nanoseconds, threads, deadline)
-        failed, found = (int(n) for n in state.status[:2]) if self.checks else (0, 0)
+        status = state.status[:2].tolist() if self.checks else (0, 0)
         state.status[0] = 0
         self._idle.append(state)  # not behind a run that was ended: its state may be told so late
-        if failed:
-            raise IndexError(f"{self.checks[failed - 1]}: found {found}")
+        self.outline.raise_failed(status)
 
     def _call_native(self, state: _State, nanoseconds: int | None, threads: int, deadline: Deadline | None) -> None:
         state.stop.begin(deadline)
