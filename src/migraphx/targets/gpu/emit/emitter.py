@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import dataclass
 
-from migraphx.ir.module import Module
-from migraphx.targets.common.lowering import UnsupportedOperator
-from migraphx.targets.common.views import View
-from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.emit.indexing import gather_call
+from migraphx.targets.gpu.emit.pointwise import copy_call, pointwise_call
 
 
+@dataclass(frozen=True)
 class TritonEmitter:
     """The Emitter of target gpu."""
 
-    def copy(self, read: View, write: View, origin: str = "") -> GpuCall:
-        raise UnsupportedOperator("copy")
-
-    def pointwise(self, module: Module, reads: Sequence[View], write: View, origin: str = "") -> GpuCall:
-        raise UnsupportedOperator("pointwise")
-
-    def gather(
-        self, data: View, index: View, write: View, status: View, axis: int, check: int, origin: str = ""
-    ) -> GpuCall:
-        raise UnsupportedOperator("gather")
+    copy = staticmethod(copy_call)
+    pointwise = staticmethod(pointwise_call)
+    gather = staticmethod(gather_call)
