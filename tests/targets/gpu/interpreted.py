@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
+
 from migraphx.targets.gpu.accelerator import Event, Findings, Function, Work
 from migraphx.targets.gpu.kernel import Grid, Kernel
 from tests.targets.gpu.interpreter import Interpreted, load
@@ -91,6 +93,9 @@ class InterpretedDevice:
     def write(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
         self.memory.check(to, nbytes)
         ctypes.memmove(to, source, nbytes)
+
+    def holds(self, pointer: int) -> bool:
+        return not len(self.memory.outside(np.array([pointer], np.uint64), 1))
 
     def synchronise(self, stream: int | None = None) -> None:
         self.findings.raise_any()

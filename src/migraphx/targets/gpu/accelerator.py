@@ -71,16 +71,14 @@ class Accelerator(Device, Protocol):
     Memory that `allocate` and `pinned` give starts at multiples of ALIGNMENT.
     """
 
-    @property
-    def chip(self) -> str:
-        """What kernels are compiled for: `cuda:90`, `hip:gfx942`."""
-        ...
+    chip: str
+    """What kernels are compiled for: `cuda:90`, `hip:gfx942`."""
 
     def current(self) -> AbstractContextManager[Any]:
         """While it lasts, this thread's calls of the driver mean this device. All calls below stand inside one."""
         ...
 
-    def load(self, kernels: Sequence[Kernel]) -> list[Function]:
+    def load(self, kernels: Sequence[Kernel]) -> Sequence[Function]:
         """Compile kernels, or take them from the cache, and load them. Equal ones are one."""
         ...
 

@@ -64,6 +64,7 @@ class CudaDevice:
             raise Unsupported(f"there is no {self.name}: the driver shows {count} devices (CUDA_VISIBLE_DEVICES?)")
         self._device = self.driver.number("device", index)
         self._context = self.driver.handle("primary_context", self._device)
+        self.chip = f"cuda:{10 * self.attribute(names.MAJOR) + self.attribute(names.MINOR)}"
         self.findings = Findings()
         self._own = threading.local()
         self._functions: dict[Kernel, CudaFunction] = {}
@@ -84,10 +85,6 @@ class CudaDevice:
         name = ctypes.create_string_buffer(256)
         self.driver.device_name(name, len(name), self._device)
         return name.value.decode()
-
-    @cached_property
-    def chip(self) -> str:
-        return f"cuda:{10 * self.attribute(names.MAJOR) + self.attribute(names.MINOR)}"
 
     def identity(self) -> str:
         return f"{self.model}, {self.chip}, driver {self.driver.number('version')}"
@@ -177,6 +174,17 @@ class CudaDevice:
             address = self.driver.handle("host_allocate", nbytes, names.PINNED_FOR_ALL)
         ctypes.memset(address, 0, nbytes)
         return address, _Owner(self, self.driver.host_free, address)
+
+    def holds(self, pointer: int) -> bool:
+        """Memory that was allocated on this device, by whom ever; not main memory that is pinned for it."""
+        kind, index = ctypes.c_uint(), ctypes.c_int()
+        try:
+            with self.current():
+                self.driver.pointer_attribute(byref(kind), names.MEMORY_TYPE, pointer)
+                self.driver.pointer_attribute(byref(index), names.DEVICE_ORDINAL, pointer)
+        except DriverError:  # memory that CUDA does not know
+            return False
+        return kind.value == names.DEVICE_MEMORY and index.value == self._device
 
     def copy(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
         if nbytes:

@@ -23,6 +23,7 @@ PINNED_FOR_ALL = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 CLUSTER, OVERLAP = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, ..._PROGRAMMATIC_STREAM_SERIALIZATION
 DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+MEMORY_TYPE, DEVICE_ORDINAL, DEVICE_MEMORY = 2, 9, 2  # CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_DEVICE
 CLOCK, PROCESSORS, MEMORY_CLOCK, BUS_WIDTH, MAJOR, MINOR, MOST_SHARED = 13, 16, 36, 37, 75, 76, 97  # CUdevice_attribute
 
 
@@ -84,6 +85,7 @@ CUDA: dict[str, tuple[str, tuple[Any, ...]]] = {
     "free": ("cuMemFree_v2", (_address,)),
     "allocate_async": ("cuMemAllocAsync", (POINTER(c_uint64), c_size_t, c_void_p)),
     "free_async": ("cuMemFreeAsync", (_address, c_void_p)),
+    "pointer_attribute": ("cuPointerGetAttribute", (c_void_p, c_int, _address)),
     "host_allocate": ("cuMemHostAlloc", (_handle, c_size_t, c_uint)),
     "host_free": ("cuMemFreeHost", (c_void_p,)),
     "to_device": ("cuMemcpyHtoDAsync_v2", (_address, c_void_p, c_size_t, c_void_p)),

@@ -26,6 +26,7 @@ from migraphx.targets.gpu.state import Program, State
 from migraphx.targets.gpu.weights import uploaded
 
 MOST_STATES = 8  # runs at once whose memory is apart; more wait for one another on the device
+VECTOR = 16  # bytes: the widest access
 SPIN_SECONDS, NAP_SECONDS = 2e-3, 5e-5
 
 
@@ -99,7 +100,24 @@ class GpuExecutable:
                 self._record(bases, stream)
                 return
             with self._state(bases, stream) as state:
+                moved = self._align(state, bases, stream)
+                state.rebase(bases | moved)
                 self._follow(state, stream, deadline)
+                for block in (b for b in moved if b[0] == "output"):
+                    self.accelerator.copy(bases[block], moved[block], self._program.sizes[block], stream)
+                if moved:
+                    state.event.record(stream)
+
+    def _align(self, state: State, bases: Mapping[Buffers, int], stream: int) -> dict[Buffers, int]:
+        """Where the run works instead on what lies at odd addresses, such as a slice of a tensor; inputs are copied.
+
+        Kernels read whole vectors wherever the plan allows that; what a caller gives may begin anywhere.
+        """
+        moved = {block: state.place(block) for block, base in bases.items() if base % VECTOR}
+        for block, to in moved.items():
+            if block[0] == "input":
+                self.accelerator.copy(to, bases[block], self._program.sizes[block], stream)
+        return moved
 
     def _copy_and_run(
         self, inputs: Sequence[int], outputs: Sequence[int], stream: int | None, deadline: Deadline | None
@@ -131,14 +149,11 @@ class GpuExecutable:
 
     @contextmanager
     def _state(self, bases: Mapping[Buffers, int] | None, stream: int) -> Iterator[State]:
-        """A state that nobody else uses, with these blocks of the caller's. What a run left half-way is dropped."""
+        """A state that nobody else uses; new ones get these blocks of the caller's. One left half-way is dropped."""
         state = self._take(stream)
         try:
             if state is None:
                 state = State(self._program, bases)
-            elif bases is not None:
-                state.whole = False
-                state.rebase(bases)
             yield state
         finally:
             with self._lock:
@@ -223,9 +238,7 @@ class GpuExecutable:
 
     def _raise_found(self, states: Sequence[State]) -> None:
         for state in states if self.checks else ():
-            if (found := state.found()) is not None:
-                check, value = found
-                raise IndexError(f"{self.checks[check]}: found {value}")
+            self.outline.raise_failed(state.found())
 
     # ---- the rest of an executable ----
 

@@ -21,7 +21,7 @@ class Program:
         outputs: Sequence[Shape],
     ) -> None:  # fmt: skip
         self.device, self.plan, self.weights = device, plan, list(weights)
-        self.functions: list[Function] = device.load(plan.kernels)
+        self.functions: Sequence[Function] = device.load(plan.kernels)
         sizes = [("input", parameters), ("output", outputs)]
         self.sizes: dict[Buffers, int] = {(kind, k): s.bytes for kind, all in sizes for k, s in enumerate(all)}
         self.segments = {s.start: s for s in plan.segments()}
@@ -70,6 +70,7 @@ class State:
 
     def rebase(self, bases: Mapping[Buffers, int]) -> None:
         """Let blocks of the caller's lie elsewhere: the works that touch them change, and their nodes."""
+        self.whole = False
         changed = [block for block, base in bases.items() if self.bases[block] != base]
         self.bases |= bases
         self._bind({n for block in changed for n in self.program.users.get(block, ())})
@@ -93,9 +94,15 @@ class State:
             self.graphs[start] = self.device.graph([self.works[n] for n in self.program.segments[start]])
         return self.graphs[start]
 
-    def found(self) -> tuple[int, int] | None:
-        """The number of a check that failed in a run of this state, and the value found; None once it was told."""
+    def found(self) -> Sequence[int]:
+        """The status word as runs of this state left it: what failed, and the value found. It is told once."""
         status = Argument(Shape("int64", (NUMBERS,)), self.status).array
-        failed, value = int(status[0]), int(status[1])
+        told = status.tolist()
         status[0] = 0
-        return (failed - 1, value) if failed else None
+        return told
+
+    def place(self, block: Buffers) -> int:
+        """Memory of the state's own for a block of the caller's."""
+        if block not in self.own:
+            self.own[block] = Block(self.device, self.program.sizes[block])
+        return self.own[block].address

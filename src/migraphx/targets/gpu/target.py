@@ -25,6 +25,7 @@ from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
+from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.lower import GPU
@@ -36,6 +37,11 @@ PASSES: list[Pass] = [
     *optimize,
     fuse_epilogue,  # into the dot or convolution before
 ]
+
+
+def gpu_target() -> GpuTarget:
+    """For the current device; Unsupported says what is missing."""
+    return GpuTarget(current_device())
 
 
 class GpuTarget:
