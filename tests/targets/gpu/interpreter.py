@@ -16,6 +16,7 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import triton.language as tl
 from triton import knobs
@@ -56,7 +57,10 @@ def interpreting(memory: Memory | None = None) -> Iterator[None]:
     with _lock, knobs.runtime.scope():
         knobs.runtime.interpret = True
         real, real_patch = interpreter._interpreter, interpreter._patch_lang_tensor
-        interpreter._patch_lang_tensor, interpreter.InterpreterBuilder.create_dot = _patched, _create_dot
+        real_cast, real_reduce = interpreter.InterpreterBuilder.cast_impl, interpreter.ReduceOps.generic_reduce
+        interpreter._patch_lang_tensor = _patched
+        interpreter.InterpreterBuilder.cast_impl, interpreter.ReduceOps.generic_reduce = _cast, _reduce
+        interpreter.InterpreterBuilder.create_dot = _create_dot
         if memory is not None:
             interpreter._interpreter = _Checked(real, memory)
         for place, name, _, ours in _library():
@@ -68,6 +72,30 @@ def interpreting(memory: Memory | None = None) -> Iterator[None]:
                 setattr(place, name, theirs)
             interpreter._interpreter, interpreter._patch_lang_tensor = real, real_patch
             interpreter.InterpreterBuilder.create_dot = _triton_dot
+            interpreter.InterpreterBuilder.cast_impl = real_cast
+            interpreter.ReduceOps.generic_reduce = real_reduce
+
+
+def _cast(builder: Any, source: Any, type: Any) -> Any:
+    """As devices convert: to bf16 rounded to nearest even, where the interpreter loses the carry."""
+    read, wanted = source.dtype.scalar, type.scalar
+    array = source.data.view(ml_dtypes.bfloat16) if read == tl.bfloat16 else source.data
+    if wanted == tl.bfloat16:
+        return interpreter.TensorHandle(array.astype(ml_dtypes.bfloat16).view(np.uint16), wanted)
+    return interpreter.TensorHandle(array.astype(interpreter._get_np_dtype(type)), wanted)
+
+
+def _reduce(self: Any, input: Any) -> Any:
+    """Any reduction, in halves: the interpreter's own goes element by element."""
+    values, axis = self.unravel(input, self.axis)
+    arrays = [np.moveaxis(v.handle.data, axis, 0) for v in values]
+    while len(arrays[0]) > 1:
+        half = len(arrays[0]) // 2
+        parts = [self.to_tensor(a[k : k + half], v.dtype) for k in (0, half) for a, v in zip(arrays, values, strict=True)]
+        found = self.combine_fn.fn(*parts)
+        arrays = [f.handle.data for f in (found if isinstance(found, tuple) else (found,))]
+    kept = [np.moveaxis(a, 0, axis) if self.keep_dims else a[0] for a in arrays]
+    return [self.to_tensor(a, v.dtype) for a, v in zip(kept, values, strict=True)]
 
 
 _patch_lang_tensor = interpreter._patch_lang_tensor

@@ -56,7 +56,7 @@ PLAIN = {
     "bitwise_and": "({} & {})",
     "bitwise_or": "({} | {})",
     "bitwise_xor": "({} ^ {})",
-    "bitwise_not": "(~{})",
+    "bitwise_not": "(-{} - 1)",
     "where": "tl.where({}, {}, {})",
 }
 TEMPLATES = {
@@ -68,7 +68,7 @@ TEMPLATES = {
 
 APPROXIMATE = {
     "div": "fast_div({}, {})",
-    "recip": "fast_div(1.0, {})",
+    "recip": "(1.0 / {})",
     "rsqrt": "tl.rsqrt({})",
     "sqrt": "tl.sqrt({})",
     "exp": "tl.exp({})",

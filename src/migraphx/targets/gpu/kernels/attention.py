@@ -25,7 +25,7 @@ def attend(
     D: tl.constexpr, DV: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
     EDGE: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The block of keys from `start` on; EDGE: some may not exist, or come after a query. As `attention_sums` returns."""
+    """The block of keys from `start` on; EDGE: some may not exist, or come after a query."""
     key = start + tl.arange(0, BN)
     seen = key < keys
     deep, wide = (d < D)[:, None], (dv < DV)[None, :]
