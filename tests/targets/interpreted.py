@@ -20,6 +20,7 @@ from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.argument import Argument, Memory
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, Call
@@ -113,6 +114,7 @@ class InterpretedExecutable:
     """Runs the calls one by one on bytes of its own."""
 
     target = NAME
+    device: Device = HOST
     threads = 1
 
     def __init__(self, program: Program, lowered: LoweringContext, arena: int) -> None:
@@ -123,7 +125,11 @@ class InterpretedExecutable:
         self.weights = [_bytes(Argument.of(w)) for w in lowered.weights]
 
     def run(
-        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
         results = outputs if outputs is not None else [Argument.empty(s) for s in self.outputs]
         status = np.zeros(8, np.int64)
@@ -174,9 +180,16 @@ class InterpretedExecutable:
         arrays[0][...] = trips[slot]
         return at + 1
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
         places = [Argument(s, p) for s, p in zip(self.outputs, outputs, strict=True)]
-        self.run([Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)], places, deadline)
+        given = [Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)]
+        self.run(given, places, stream, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         return [0.0] * len(self.steps)
@@ -213,6 +226,7 @@ class InterpretedTarget:
     """The target's face."""
 
     name = NAME
+    device: Device = HOST
     passes: Sequence[Pass] = PASSES
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:

@@ -25,6 +25,7 @@ from migraphx.targets.target import Target
 from migraphx.writers.python import to_python
 
 OUTPUT_PREFIX = "main:#output_"
+STREAM_TYPES = ("", "ihipStream_t", "hipStream_t", "CUstream_st", "cudaStream_t")
 
 
 class program:
@@ -111,7 +112,7 @@ class program:
         self._executable = t.compile(self._impl.clone(), self._options)
 
     def run(self, params: Mapping[str, Any], timeout: float | None = None) -> list[argument]:
-        """Run once on named inputs (arguments, arrays, CPU tensors).
+        """Run once on named inputs (arguments, arrays, tensors on the target's device).
 
         An input of the right type and lens but other strides is copied to the strides expected, and one element is
         one element whether it has a dimension or none; any other difference, a missing and an unknown name are errors.
@@ -120,9 +121,17 @@ class program:
         Ctrl-C, ends a run of the main thread with what it raised. Either takes about a tenth of a second at most;
         output memory that was given is then undefined, and the program can be run again.
         """
-        executable = self._executable
-        if executable is None:
+        results = self._started(params, None, timeout)
+        self._compiled().device.synchronise()
+        return results
+
+    def _compiled(self) -> Executable:
+        if self._executable is None:
             raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
+        return self._executable
+
+    def _started(self, params: Mapping[str, Any], stream: int | None, timeout: float | None) -> list[argument]:
+        executable = self._compiled()
         if not isinstance(params, Mapping):
             raise TypeError(f"run: params must map names to values, got a {type(params).__name__}")
         deadline = None if timeout is None else Deadline(timeout)
@@ -132,21 +141,33 @@ class program:
         if len(params) != len(inputs):  # more: outputs, or names that the program does not have
             outputs = _given_outputs(executable, params)
             _refuse_overlap(inputs, outputs)
-        return [publish(a) for a in executable.run(inputs, outputs, deadline)]
+        return [publish(a) for a in executable.run(inputs, outputs, stream, deadline)]
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], timeout: float | None = None) -> None:
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
         """Run on memory at these addresses, in the order of the parameters and of the outputs: for callers that have
-        checked shapes, types and strides themselves, and who keep the memory alive. Nothing is checked here.
-        `timeout` and signals: as in `run`."""
-        if self._executable is None:
-            raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
-        self._executable.run_at(inputs, outputs, None if timeout is None else Deadline(timeout))
+        checked shapes, types, strides and devices themselves, and who keep the memory alive. Nothing is checked here.
+        `stream`: as in `run_async`; `timeout` and signals: as in `run`."""
+        self._compiled().run_at(inputs, outputs, stream, None if timeout is None else Deadline(timeout))
 
     def run_async(
-        self, params: Mapping[str, Any], stream: Any = None, stream_type: str = "", timeout: float | None = None
+        self, params: Mapping[str, Any], stream: int | None = None, stream_type: str = "", timeout: float | None = None
     ) -> list[argument]:
-        """As `run`: on the CPU there is no stream to wait on, the results are ready when it returns."""
-        return self.run(params, timeout)
+        """As `run`, behind what a stream of the target's device has to do: it may return before the results are there.
+
+        What comes later in the stream finds them; an error of the run is raised by what waits for it. `stream` is the
+        handle of a stream, 0 or None the default one, as in `torch.cuda.current_stream().cuda_stream`. On the host the
+        results are there when it returns, and a handle of any other stream is a ValueError. `stream_type` names the
+        handle's C++ type, as upstream has it (`ihipStream_t`); ValueError for one of another library.
+        """
+        if stream_type not in STREAM_TYPES:
+            raise ValueError(f"run_async: stream_type {stream_type!r} is none of {', '.join(STREAM_TYPES[1:])}")
+        return self._started(params, stream, timeout)
 
     # ---- showing ----
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from migraphx.ir.program import Program
 from migraphx.passes.manager import Pass
+from migraphx.runtime.device import Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 
@@ -17,6 +18,7 @@ class Target(Protocol):
     """`ref`, `cpu` or `gpu`."""
 
     name: str
+    device: Device  # where programs run that it compiles
     passes: Sequence[Pass]  # what `compile` runs first, in order
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
-from migraphx.targets.gpu.accelerator import Event, Function, Work
+from migraphx.targets.gpu.accelerator import Event, Findings, Function, Work
 from migraphx.targets.gpu.kernel import Grid, Kernel
 from tests.targets.gpu.interpreter import Interpreted, load
 from tests.targets.gpu.memory import Memory
@@ -44,9 +45,6 @@ class InterpretedGraph:
     def update(self, k: int) -> None:
         self.values[k] = list(self.works[k].values)
 
-    def close(self) -> None:
-        self.works, self.values = [], []
-
 
 class InterpretedEvent:
     """Everything is over when it returns."""
@@ -58,7 +56,7 @@ class InterpretedEvent:
     def done(self) -> bool:
         return True
 
-    def milliseconds(self, since: Event) -> float:
+    def seconds(self, since: Any) -> float:
         return 0.0
 
 
@@ -69,12 +67,15 @@ class InterpretedDevice:
     chip = "cuda:90"
 
     def __init__(self) -> None:
-        self.memory = Memory()
+        self.memory, self.findings = Memory(), Findings()
 
     def identity(self) -> str:
         return "Triton's interpreter"
 
-    def allocate(self, nbytes: int) -> tuple[int, Any]:
+    def current(self) -> nullcontext[None]:
+        return nullcontext()
+
+    def allocate(self, nbytes: int, stream: int | None = None) -> tuple[int, Any]:
         return self.memory.allocate(nbytes)
 
     def pinned(self, nbytes: int) -> tuple[int, Any]:
@@ -85,7 +86,7 @@ class InterpretedDevice:
         self.memory.check(source, nbytes)
         ctypes.memmove(to, source, nbytes)
 
-    def read(self, source: int, to: int, nbytes: int, stream: int | None = None) -> None:
+    def read(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
         self.memory.check(source, nbytes)
         ctypes.memmove(to, source, nbytes)
 
@@ -93,11 +94,11 @@ class InterpretedDevice:
         self.memory.check(to, nbytes)
         ctypes.memmove(to, source, nbytes)
 
-    def fill(self, to: int, byte: int, nbytes: int, stream: int) -> None:
-        self.memory.check(to, nbytes)
-        ctypes.memset(to, byte, nbytes)
+    def holds(self, pointer: int) -> bool:
+        return not len(self.memory.outside(np.array([pointer], np.uint64), 1))
 
-    def synchronise(self, stream: int | None = None) -> None: ...
+    def synchronise(self, stream: int | None = None) -> None:
+        self.findings.raise_any()
 
     def stream(self) -> int:
         return STREAM
@@ -105,7 +106,7 @@ class InterpretedDevice:
     def capturing(self, stream: int) -> bool:
         return False
 
-    def event(self) -> Event:
+    def event(self, timed: bool = False) -> Event:
         return InterpretedEvent()
 
     def load(self, kernels: Sequence[Kernel]) -> list[Function]:
@@ -117,9 +118,3 @@ class InterpretedDevice:
 
     def graph(self, works: Sequence[Work]) -> InterpretedGraph:
         return InterpretedGraph([w for w in works if isinstance(w, InterpretedWork)])
-
-
-def array(address: int, count: int, dtype: Any) -> np.ndarray:
-    """Memory of an interpreted device as an array."""
-    kind = np.dtype(dtype)
-    return np.frombuffer((ctypes.c_char * (count * kind.itemsize)).from_address(address), kind)

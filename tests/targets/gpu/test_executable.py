@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -11,9 +11,11 @@ from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, NUMBER, Call
 from migraphx.targets.common.plan_memory import plan_memory
+from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.steps import lifetimes
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.gpu.executable import ALIGNMENT, GpuExecutable
+from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
+from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import Kernel, Launch
 from migraphx.targets.gpu.plan import Plan
 from tests.targets.gpu.interpreted import InterpretedDevice
@@ -44,11 +46,14 @@ def vector(kind: str, index: int, n: int, type: str = "float") -> View:
     return View(Buffer(kind, size, index), type, (n,), (1,))
 
 
-def executable(device: Any, calls: list[Call], inputs: list[View], outputs: list[View], slots: int = 0, **more: Any):
+def executable(
+    device: Accelerator, calls: list[Call], inputs: list[View], outputs: list[View], slots: int = 0,
+    weights: Sequence[np.ndarray] = (), checks: Sequence[str] = (), offload_copy: bool = True,
+) -> GpuExecutable:  # fmt: skip
     plan = Plan.of(calls, plan_memory(lifetimes(calls), ALIGNMENT), slots)
     parameters = {f"x{v.buffer.index}": Shape(v.type, v.lens) for v in inputs}
-    weights = more.pop("weights", [])
-    return GpuExecutable(device, plan, parameters, [Shape(v.type, v.lens) for v in outputs], weights, **more)
+    outline = Outline(parameters, [Shape(v.type, v.lens) for v in outputs], [], list(checks), plan.arena)
+    return GpuExecutable(device, plan, outline, weights, offload_copy)
 
 
 def run(made: GpuExecutable, *inputs: np.ndarray) -> list[np.ndarray]:
@@ -59,7 +64,7 @@ def floats(n: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(n).astype(np.float32)
 
 
-def test_a_chain_of_kernels() -> None:
+def test_a_chain_of_kernels(accelerator: Accelerator) -> None:
     """Temporaries, weights, and an input that two kernels read."""
     x, y, w, t, u = (
         vector(k, i, 37) for k, i in [("input", 0), ("input", 1), ("weight", 0), ("arena", 0), ("arena", 1)]
@@ -67,7 +72,7 @@ def test_a_chain_of_kernels() -> None:
     out = vector("output", 0, 37)
     weight = floats(37, 2)
     calls = [axpy(x, y, t, 2.0), axpy(t, w, u), axpy(u, x, out, 0.5)]
-    made = executable(InterpretedDevice(), calls, [x, y], [out], weights=[weight])
+    made = executable(accelerator, calls, [x, y], [out], weights=[weight])
     for seed in (0, 1):
         a, b = floats(37, seed), floats(37, seed + 10)
         np.testing.assert_allclose(run(made, a, b)[0], 0.5 * (2 * a + b + weight) + a, rtol=1e-6, atol=1e-6)
@@ -82,7 +87,7 @@ def test_memory_outside_is_refused() -> None:
 
 
 @pytest.mark.parametrize("trips", [0, 1, 3])
-def test_a_loop_moves_its_views(trips: int) -> None:
+def test_a_loop_moves_its_views(accelerator: Accelerator, trips: int) -> None:
     """acc = 0; for i in range(trips): acc = acc + rows[i], written to history[i]; trip numbers are stored too."""
     n, most = 18, 4
     rows, numbers = vector("input", 0, n * most), vector("output", 1, most, "int64")
@@ -100,7 +105,7 @@ def test_a_loop_moves_its_views(trips: int) -> None:
         Call(None, (count,), (), (AGAIN, 0, 2, most, 1, 0), "again"),
         axpy(now, zero, out),
     ]
-    made = executable(InterpretedDevice(), calls, [rows, zero, count], [out, numbers], slots=1)
+    made = executable(accelerator, calls, [rows, zero, count], [out, numbers], slots=1)
     data = floats(n * most).reshape(most, n)
     got, counted = run(made, data.reshape(-1), np.zeros(n, np.float32), np.array([trips], np.int64))
     np.testing.assert_allclose(got, data[:trips].sum(0), rtol=1e-6, atol=1e-6)
@@ -108,7 +113,7 @@ def test_a_loop_moves_its_views(trips: int) -> None:
 
 
 @pytest.mark.parametrize("taken", [False, True])
-def test_a_branch(taken: bool) -> None:
+def test_a_branch(accelerator: Accelerator, taken: bool) -> None:
     x, which, out = vector("input", 0, 20), vector("input", 1, 1, "bool"), vector("output", 0, 20)
     calls = [
         Call(None, (which,), (), (IF, 0, 3), "if"),
@@ -116,6 +121,6 @@ def test_a_branch(taken: bool) -> None:
         Call(None, (), (), (JUMP, 0, 4), "else"),
         axpy(x, x, out, -2.0),
     ]
-    made = executable(InterpretedDevice(), calls, [x, which], [out])
+    made = executable(accelerator, calls, [x, which], [out])
     a = floats(20)
     np.testing.assert_allclose(run(made, a, np.array([taken]))[0], (3 if taken else -1) * a, rtol=1e-6)

@@ -145,6 +145,12 @@ class Split:
         """Nothing had to be cut off."""
         return self.rest is None and not self.host
 
+    @property
+    def host_reads(self) -> list[Instruction]:
+        """What comes to main memory: for NumPy's instructions, and what must be known by value."""
+        used = [*(i for h in self.host for i in h.inputs), *(self.feeds[n] for n in self.known)]
+        return [i for i in dict.fromkeys(used) if i not in self.host]
+
 
 def split(made: Specialised) -> Split:
     """Cut where lengths are not known yet. ValueNeeded where nothing is left that could be done."""

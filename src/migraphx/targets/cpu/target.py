@@ -14,13 +14,15 @@ from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
-from migraphx.runtime.executable import Executable, Step
+from migraphx.runtime.device import HOST, Device
+from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
 from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
+from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
@@ -45,6 +47,7 @@ class CpuTarget:
     """Generates C++ for the whole program and compiles it; programs may have their constants in common."""
 
     name = "cpu"
+    device: Device = HOST
     passes: Sequence[Pass] = PASSES
 
     def __init__(self, constants: Constants | None = None) -> None:
@@ -59,10 +62,7 @@ class CpuTarget:
         with stages("compiler or cache"):
             library = build(made.sources, "program")
         log.info("compiled in %s", stages)
-        return CpuExecutable(
-            library, made.table, made.parameters, made.outputs, made.lowered.weights, made.arena, made.lowered.checks,
-            options.num_threads, made.steps,
-        )  # fmt: skip
+        return CpuExecutable(library, made.table, made.outline, made.lowered.weights, options.num_threads)
 
     def restore(
         self,
@@ -90,10 +90,7 @@ class Translation:
     """A program as C++ sources and a table of steps: what a compiler and an executable make a run of."""
 
     lowered: LoweringContext
-    steps: list[Step]
-    parameters: dict[str, Shape]
-    outputs: list[Shape]
-    arena: int  # bytes
+    outline: Outline
     layout: Layout
     table: np.ndarray
     sources: list[str]
@@ -127,4 +124,4 @@ def translate(
         kernels, steps = numbered(lowered.calls), steps_of(lowered)
         work = list(map(nanoseconds, lowered.calls, lowered.sources, (s.flops for s in steps)))
         table, sources = table_of(lowered.calls, kernels, layout, sizes, work), generate(kernels)
-    return Translation(lowered, steps, parameters, outputs, arena, layout, table, sources)
+    return Translation(lowered, Outline(parameters, outputs, steps, lowered.checks, arena), layout, table, sources)

@@ -6,18 +6,19 @@ Three answer: CUDA's driver, Triton's interpreter on main memory (tests), and on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from migraphx.runtime.device import Device
 from migraphx.targets.gpu.kernel import Grid, Kernel
 
+ALIGNMENT = 256  # bytes: vectors of 16, TMA, and what libraries like best
+
 
 class Function(Protocol):
     """A kernel that is loaded."""
-
-    @property
-    def kernel(self) -> Kernel: ...
 
     @property
     def scratch(self) -> int:
@@ -47,10 +48,6 @@ class Graph(Protocol):
         """Take over the values of work `k`, for launches from now on."""
         ...
 
-    def close(self) -> None:
-        """Give it back, at once or when its last launch is over."""
-        ...
-
 
 class Event(Protocol):
     """A moment of a stream."""
@@ -63,7 +60,7 @@ class Event(Protocol):
 
     def done(self) -> bool: ...
 
-    def milliseconds(self, since: Event) -> float:
+    def seconds(self, since: Any) -> float:
         """Time from another event to this one, both over."""
         ...
 
@@ -71,15 +68,17 @@ class Event(Protocol):
 class Accelerator(Device, Protocol):
     """A device with kernels, graphs and streams.
 
-    Memory that `allocate` and `pinned` give starts at multiples of 256.
+    Memory that `allocate` and `pinned` give starts at multiples of ALIGNMENT.
     """
 
-    @property
-    def chip(self) -> str:
-        """What kernels are compiled for: `cuda:90`, `hip:gfx942`."""
+    chip: str
+    """What kernels are compiled for: `cuda:90`, `hip:gfx942`."""
+
+    def current(self) -> AbstractContextManager[Any]:
+        """While it lasts, this thread's calls of the driver mean this device. All calls below stand inside one."""
         ...
 
-    def load(self, kernels: Sequence[Kernel]) -> list[Function]:
+    def load(self, kernels: Sequence[Kernel]) -> Sequence[Function]:
         """Compile kernels, or take them from the cache, and load them. Equal ones are one."""
         ...
 
@@ -89,7 +88,9 @@ class Accelerator(Device, Protocol):
 
     def graph(self, works: Sequence[Work]) -> Graph: ...
 
-    def event(self) -> Event: ...
+    def event(self, timed: bool = False) -> Event:
+        """`timed`: `seconds` can be asked."""
+        ...
 
     def stream(self) -> int:
         """A stream of this device for those who were given none; the same one for all calls of a thread."""
@@ -99,10 +100,36 @@ class Accelerator(Device, Protocol):
         """Whether the stream records what it is told instead of doing it."""
         ...
 
-    def fill(self, to: int, byte: int, nbytes: int, stream: int) -> None:
-        """Set every byte."""
-        ...
-
     def pinned(self, nbytes: int) -> tuple[int, Any]:
         """The address of so many zero bytes of main memory that kernels can write to, and what keeps them."""
         ...
+
+    @property
+    def findings(self) -> Findings:
+        """Who is asked by `synchronise` whether kernels found something wrong."""
+        ...
+
+
+class Findings:
+    """Those who know what kernels found, such as an index out of range: each raises it when it is asked."""
+
+    def __init__(self) -> None:
+        self._asked: list[weakref.WeakMethod[Callable[[], None]]] = []
+
+    def ask(self, method: Callable[[], None]) -> None:
+        """From now on `method`, as long as its object lives."""
+        self._asked = [*(m for m in self._asked if m() is not None), weakref.WeakMethod(method)]
+
+    def raise_any(self) -> None:
+        for asked in self._asked:
+            method = asked()
+            if method is not None:
+                method()
+
+
+class Block:
+    """Memory of a device, freed with its last user."""
+
+    def __init__(self, device: Accelerator, nbytes: int, stream: int | None = None) -> None:
+        self.nbytes = nbytes
+        self.address, self._owner = device.allocate(max(nbytes, 1), stream)

@@ -113,3 +113,12 @@ class Plan:
                 found.append(range(start, end))
             start = end
         return found
+
+    def users(self) -> dict[Buffers, list[int]]:
+        """The steps that touch each block of the caller's."""
+        found: dict[Buffers, list[int]] = {}
+        for n, task in enumerate(self.tasks):
+            for block in dict.fromkeys(p.block for p in task.places) if isinstance(task, Launched) else ():
+                if block[0] in ("input", "output"):
+                    found.setdefault(block, []).append(n)
+        return found

@@ -13,6 +13,7 @@ from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
@@ -20,11 +21,13 @@ from migraphx.targets.common.dynamic import DynamicExecutable
 from migraphx.targets.common.lowering import lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
+from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
-from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
+from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
-from migraphx.targets.gpu.executable import ALIGNMENT, GpuExecutable
+from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.plan import Plan
 
@@ -36,18 +39,30 @@ PASSES: list[Pass] = [
 ]
 
 
+def gpu_target() -> GpuTarget:
+    """For the current device; Unsupported says what is missing."""
+    return GpuTarget(current_device())
+
+
 class GpuTarget:
-    """Compiles programs for one device; they may have their constants in common."""
+    """Compiles programs for one accelerator; they may have their constants in common.
+
+    `device` is where the programs' arguments lie.
+    """
 
     name = "gpu"
     passes: Sequence[Pass] = PASSES
 
-    def __init__(self, device: Accelerator, constants: Constants | None = None) -> None:
-        self.device, self.constants = device, constants
+    def __init__(
+        self, accelerator: Accelerator, constants: Constants | None = None, device: Device | None = None
+    ) -> None:
+        self.accelerator, self.constants = accelerator, constants
+        self.device: Device = device or accelerator
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
-            target = GpuTarget(self.device, Constants(lasting=lambda: literals(program)))
+            constants = Constants(lasting=lambda: literals(program))
+            target = GpuTarget(self.accelerator, constants, HOST if options.offload_copy else self.accelerator)
             return DynamicExecutable.of(target, program, options, 1)
         stages = Stages()
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
@@ -59,9 +74,8 @@ class GpuTarget:
             plan = Plan.of(lowered.calls, arena, lowered.slots)
         outputs = [s.as_standard() for s in program.main.output_shapes]
         with stages("compiler or cache, and weights"):
-            made = GpuExecutable(
-                self.device, plan, parameters, outputs, lowered.weights, lowered.checks, steps_of(lowered)
-            )
+            outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, arena)
+            made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, options.offload_copy)
         log.info("compiled in %s", stages)
         return made
 

@@ -15,6 +15,7 @@ from migraphx.ir.text import instruction_text, names_of
 from migraphx.passes.manager import Pass
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.host import lasting
@@ -26,6 +27,7 @@ class RefExecutable:
     """Runs the modules instruction by instruction; outputs are row-major."""
 
     target = "ref"
+    device: Device = HOST
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -40,8 +42,13 @@ class RefExecutable:
         return [Step(instruction_text(i, names), i.name, i.origin, _bytes(i), i.flops) for i in working]
 
     def run(
-        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
+        HOST.check_stream(stream)
         arrays = {n: lasting(a) for n, a in zip(self.parameters, inputs, strict=True)}
         values = evaluate(self.program.main, arrays, deadline=deadline)
         if outputs is None:
@@ -51,9 +58,16 @@ class RefExecutable:
             np.copyto(result.array, value)
         return results
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
         places = [Argument(s, p) for s, p in zip(self.outputs, outputs, strict=True)]
-        self.run([Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)], places, deadline)
+        given = [Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)]
+        self.run(given, places, stream, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int = 1) -> list[float]:
         """NumPy's time for each instruction."""
@@ -94,6 +108,7 @@ class RefTarget:
     """Compiles to the program itself."""
 
     name = "ref"
+    device: Device = HOST
     passes: Sequence[Pass] = ()
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from migraphx.targets.cpu.pack import pack_word_conv, pack_words
+from migraphx.targets.cpu.pack.vnni import pack_word_conv, pack_words
 from tests.targets.cpu.kernels.harness import ISAS, Guarded, aligned, compile_snippet, pointer
 from tests.tolerances import assert_close
 

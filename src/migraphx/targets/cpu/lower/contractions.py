@@ -21,7 +21,9 @@ from migraphx.targets.cpu.emit.reduce import reduce_call
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
-from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd
+from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
+from migraphx.targets.cpu.pack.dot import pack_dot
+from migraphx.targets.cpu.pack.winograd import pack_winograd
 
 MANY_ROWS = {"half": 8, "bf16": 32}
 AMX_LEAST_DEPTH = constant("AMX_LEAST_DEPTH", "amx.hpp")

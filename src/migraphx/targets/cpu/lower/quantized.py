@@ -20,7 +20,8 @@ from migraphx.targets.cpu.emit.quantized import int4_gemm_call
 from migraphx.targets.cpu.lower.contractions import convolution, dot, shared_matrix
 from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
-from migraphx.targets.cpu.pack import pack_dot, pack_int4_panels
+from migraphx.targets.cpu.pack.dot import pack_dot
+from migraphx.targets.cpu.pack.int4 import pack_int4_panels
 
 # ---- products -------------------------------------------------------------------------------------------------------
 

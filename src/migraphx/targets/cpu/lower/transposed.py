@@ -18,7 +18,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.contract import conv_call, conv_of
 from migraphx.targets.cpu.lower.contractions import packed_at_run_time
 from migraphx.targets.cpu.lower.registry import CPU, features_of
-from migraphx.targets.cpu.pack import pack_conv
+from migraphx.targets.cpu.pack.conv import pack_conv
 
 
 @dataclass(frozen=True)
