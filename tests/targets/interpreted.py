@@ -214,6 +214,7 @@ class InterpretedTarget:
 
     name = NAME
     passes: Sequence[Pass] = PASSES
+    tunes = False
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):

@@ -18,9 +18,13 @@ class Target(Protocol):
 
     name: str
     passes: Sequence[Pass]  # what `compile` runs first, in order
+    tunes: bool  # whether it has kernels to choose among, as `exhaustive_tune` asks
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
-        """Compile a program, which may be changed: the caller passes a copy where it wants to keep it."""
+        """Compile a program, which may be changed: the caller passes a copy where it wants to keep it.
+
+        `options.check_target` is the caller's.
+        """
         ...
 
     def restore(

@@ -46,6 +46,7 @@ class CpuTarget:
 
     name = "cpu"
     passes: Sequence[Pass] = PASSES
+    tunes = False
 
     def __init__(self, constants: Constants | None = None) -> None:
         self.constants = constants

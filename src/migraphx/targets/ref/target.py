@@ -95,6 +95,7 @@ class RefTarget:
 
     name = "ref"
     passes: Sequence[Pass] = ()
+    tunes = False
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         return RefExecutable(program)
