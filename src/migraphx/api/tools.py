@@ -131,9 +131,20 @@ def performance_report(p: program, params: Params, runs: int = 50) -> Report:
     return inspect.performance_report(p._executable, _arrays(params), runs)
 
 
-def explain(p: program, t: Target | str, params: Params | None = None) -> Explanation:
-    """What the target fuses into what, and from which ONNX node or Python line; with dynamic shapes, for `params`."""
-    return inspect.explain(p._impl, _name(t), None if params is None else _arrays(params))
+def explain(
+    p: program,
+    t: Target | str,
+    params: Params | None = None,
+    *,
+    why: bool = False,
+    **options: Unpack[CompileKeywords],
+) -> Explanation:
+    """What the target fuses into what, and from which ONNX node or Python line; with dynamic shapes, for `params`.
+
+    `why`: and what it does not fuse or take, with the reasons. The options are compile's.
+    """
+    given = None if params is None else _arrays(params)
+    return inspect.explain(p._impl, _name(t), given, why, CompileOptions.of(**options))
 
 
 def _question(
