@@ -292,13 +292,8 @@ def compiled(interpreter: MGXInterpreter, options: Options, name: str) -> MGXMod
         getattr(migraphx, quantize)(interpreter.program)
     if options.save_subgraph_programs:
         migraphx.save(interpreter.program, f"{name}.mxr")
-    return MGXModule(
-        interpreter.program,
-        interpreter.get_input_names(),
-        interpreter.get_output_names(),
-        options.target,
-        options.exhaustive_tune,
-    )
+    inputs, outputs = interpreter.get_input_names(), interpreter.get_output_names()
+    return MGXModule(interpreter.program, inputs, outputs, options.target, **options.module_keywords())
 
 
 def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModule:

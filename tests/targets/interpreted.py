@@ -231,6 +231,7 @@ class InterpretedTarget:
 
     name = NAME
     passes: Sequence[Pass] = PASSES
+    tunes = False
 
     def __init__(self, device: Device = HOST) -> None:
         self.device = device

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
-from migraphx.runtime.options import CompileOptions
+from migraphx.runtime.options import CompileOptions, MoreKeywords
 from migraphx.targets.target import Target
 from migraphx.writers.python import to_python
 
@@ -96,21 +96,26 @@ class program:
         offload_copy: bool = True,
         fast_math: bool = True,
         exhaustive_tune: bool = False,
-        **more: Any,
+        **more: Unpack[MoreKeywords],
     ) -> None:
-        """Compile for a target. The program keeps its instructions as they are; printing shows them unchanged."""
+        """Compile for a target. The program keeps its instructions as they are; printing shows them unchanged.
+
+        The options are the fields of CompileOptions. TypeError and ValueError name an option that is wrong, or that the
+        target cannot obey.
+        """
         if not hasattr(t, "compile"):
             raise TypeError(f"compile: the target must come from migraphx.get_target, got {t!r}")
         if self._executable is not None:
             raise RuntimeError("the program is already compiled; compile clone(compiled=False) for another target")
-        self._options = CompileOptions.of(
+        options = CompileOptions.of(
             offload_copy=offload_copy, fast_math=fast_math, exhaustive_tune=exhaustive_tune, **more
         )
+        options.check_target(t)
         verify_program(self._impl)
         for output in self._impl.main.outputs:
             if output.shape.type == "tuple" and output.shape != UNKNOWN:
                 raise ValueError(f"the program returns a tuple, of {output.name}: return its get_tuple_elem instead")
-        self._executable = t.compile(self._impl.clone(), self._options)
+        self._executable, self._options = t.compile(self._impl.clone(), options), options
 
     def run(self, params: Mapping[str, Any], timeout: float | None = None) -> list[argument]:
         """Run once on named inputs (arguments, arrays, tensors on the target's device).

@@ -36,7 +36,9 @@ DEFAULTS = Settings()
 
 def on_target(program: Program, target: str, inputs: Inputs, options: CompileOptions) -> list[np.ndarray]:
     """Compile a copy of the program and run it once."""
-    executable = get_target(target).compile(program.clone(), options)
+    chosen = get_target(target)
+    options.check_target(chosen)
+    executable = chosen.compile(program.clone(), options)
     return [a.array for a in executable.run(arguments(executable.parameters, inputs), None)]
 
 

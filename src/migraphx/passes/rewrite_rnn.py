@@ -7,7 +7,7 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ops.recurrent import Recurrent
-from migraphx.passes.rewrite import remove_unused, rewrite, rewrites, substitute
+from migraphx.passes.rewrite import Refusals, remove_unused, rewrite, rewrites, substitute
 
 
 def _given(ins: Instruction) -> Instruction | None:
@@ -88,7 +88,7 @@ def _rows_or_zero(
     return b.where(spread(inside), x, b.full(0, x))
 
 
-def rewrite_rnn(module: Module) -> None:
+def rewrite_rnn(module: Module) -> Refusals:
     """rnn, gru and lstm become what their operators say (ops/recurrent.py): one dot for all inputs, and a loop.
 
     What selects last steps or shifts sequences of unequal length becomes slices and gathers.
@@ -147,4 +147,4 @@ def rewrite_rnn(module: Module) -> None:
                 substitute(user, made[index])
                 remove_unused(module, [user])
             remove_unused(module, [ins])
-    rewrite(module, [shift_sequence, shift_output, last_output, last_state])
+    return rewrite(module, [shift_sequence, shift_output, last_output, last_state])

@@ -144,7 +144,8 @@ def _runner(
             known = concrete(gm, args)
             return with_shared_memory(known, of_numbers, options) if sharing else of_numbers(known)
 
-    runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic, patience, options.frozen)
+    names, most = [n.name for n in _placeholders(gm)], options.max_specialisations
+    runner = Runner(build, names, constants, symbolic, patience, options.frozen, most)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
     if at_hand and not symbolic:
         runner.prepare(inputs)

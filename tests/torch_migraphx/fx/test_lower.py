@@ -185,7 +185,7 @@ def test_options_and_devices():
     model, x = nn.Linear(4, 4), torch.randn(2, 4)
     with pytest.raises(ValueError, match="lower_precision"):
         lower_to_mgx(model, [x], lower_precision="fp12")
-    with pytest.raises(ValueError, match="fallback is torch or error"):
+    with pytest.raises(ValueError, match="'fallback' must be 'torch' or 'error'"):
         lower_to_mgx(model, [x], fallback="eager")
     with pytest.raises(NotImplementedError, match="meta"):
         lower_to_mgx(nn.Linear(4, 4, device="meta"), [x])

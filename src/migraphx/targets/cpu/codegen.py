@@ -15,9 +15,8 @@ import numpy as np
 from migraphx.targets.common.call import Call, Flow
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.kernel import Instances, Kernel
-from migraphx.targets.cpu.headers import constant, enumerators
+from migraphx.targets.cpu.headers import enumerators
 
-MOST_VIEWS = constant("MOST_VIEWS", "program.hpp")
 FLOW = enumerators("Flow", "program.hpp")
 MOST_KERNELS = 50  # of one source: sources compile side by side, and the headers cost as much as two kernels do
 FEW_KERNELS, ENOUGH_PARTS = 5, 4  # a source of its own is worth it for so many, up to so many sources
@@ -157,8 +156,6 @@ def table_of(
     rest: list[int] = []
     base = start + STEP * len(calls)
     for call, nanoseconds in zip(calls, work, strict=True):
-        if len(call.views) > MOST_VIEWS:
-            raise ValueError(f"{call.label}: {len(call.views)} operands in one kernel; at most {MOST_VIEWS}")
         numbers = base + len(rest)
         rest += call.numbers if call.flow is None else (FLOW[Flow(call.flow).name], *call.numbers[1:])
         moves = base + len(rest)
