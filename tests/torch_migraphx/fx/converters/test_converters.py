@@ -27,9 +27,10 @@ UNINITIALISED = {"empty", "empty_like"}
 
 def samples(target: Any) -> list[dict[str, Any]]:
     function = CONVERTERS[target].function
-    key = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-    parts = target_name(target).split(".")
-    return BY_CONVERTER.get(key) or BY_TARGET.get(parts[1], [])
+    file, name = function.__module__.rpartition(".")[2], target_name(target).split(".")[1]
+    return (
+        BY_CONVERTER.get(f"{file}.{function.__name__}") or BY_CONVERTER.get(f"{file}.{name}") or BY_TARGET.get(name, [])
+    )
 
 
 def arguments(target: Any, sample: dict[str, Any]) -> dict[str, Any] | None:
