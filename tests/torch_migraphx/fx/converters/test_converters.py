@@ -15,8 +15,8 @@ from tests.torch_migraphx.fx.converters.samples_by_converter import BY_CONVERTER
 from torch_migraphx.fx import converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.fx.builder import to_numpy
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter, target_name
+from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
-from torch_migraphx.lower import lower
 from torch_migraphx.options import Options
 
 REF = Options(target="ref")
