@@ -23,6 +23,8 @@ from torch.utils._pytree import (
 )
 
 from torch_migraphx.fx.border import DEVICES, foreign, opaque
+from torch_migraphx.fx.graph_info import note_unmapped
+from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.lowered import TENSOR, Inputs, LoweredModule, Outputs
 from torch_migraphx.fx.tools.accuracy import AccuracyError, difference, limit
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
@@ -30,7 +32,6 @@ from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
 from torch_migraphx.fx.tracer.structure import Structure, known, plain
 from torch_migraphx.log import get_logger
-from torch_migraphx.lower import lower
 from torch_migraphx.options import LoweringKeywords, Options
 from torch_migraphx.random_state import same_random_state
 
@@ -187,7 +188,8 @@ def _in_torch(call: Call, why: str) -> fx.GraphModule:
     leaves = [graph.placeholder(f"input_{k}") for k in range(len(call.leaves))]
     args, kwargs = tree_unflatten(leaves, tree_structure((call.args, call.kwargs)))
     node = graph.call_module("model", args, kwargs)
-    node.meta = {"val": None, "acc_unmapped": " ".join(why.split())}
+    node.meta = {"val": None}
+    note_unmapped(node, " ".join(why.split()))
     graph.output(node)
     root = nn.Module()
     root.add_module("model", call.eager())

@@ -34,8 +34,8 @@ from torch.utils._pytree import (
 from torch_migraphx.log import get_logger
 
 from ...border import fake_of
+from ...graph_info import set_value
 from ..inference_copy import inference_copy
-from ..node_meta import set_value
 from ..origin import current_origin, error_origin
 from ..structure import Structure, known, plain
 

@@ -20,8 +20,8 @@ from torch.utils._pytree import tree_map, tree_unflatten
 
 from torch_migraphx.log import get_logger
 
+from ...graph_info import copy_origin, set_value
 from ..inference_copy import inference_copy
-from ..node_meta import copy_origin, set_value
 from ..origin import error_origin
 from ..structure import Structure, plain
 
