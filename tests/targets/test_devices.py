@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,11 @@ X = RNG.standard_normal((2, 3)).astype(np.float32)
 
 
 @pytest.fixture(autouse=True)
-def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(registry.TARGETS, NAME, lambda: InterpretedTarget(SEPARATE))
     monkeypatch.setattr(devices, "_makers", {})
     monkeypatch.setattr(devices, "_devices", {})
     provide(KIND, lambda index: SEPARATE)
-    yield
 
 
 def there(array: np.ndarray) -> migraphx.argument:

@@ -71,9 +71,9 @@ class argument(Argument, Exporter):
         return np.array(self.array, dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """What `memoryview(argument)` is. BufferError for bf16, fp8 and their like, which have no format, and for
-        memory of other devices.
+        """What `memoryview(argument)` is.
 
+        BufferError for bf16, fp8 and their like, which have no format, and for memory of other devices.
         NumPy asks here first, and takes `__array__` where this is refused.
         """
         if self.device is not HOST:

@@ -49,11 +49,7 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         raise NeedsAot("autocast is on, whose casts the graph does not show")
     gm = copied(gm)
     graph = gm.graph
-    for n in list(graph.nodes):
-        if "example_value" in n.meta:
-            n.meta["val"] = n.meta["example_value"]
-        if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
-            graph.erase_node(n)  # no gradients are computed in any case
+    _tidy(graph)
     _check_plain(graph)
     memory = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in storages(n)}
     shared = set(memory)  # the engine's outputs share none
@@ -86,6 +82,15 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     if left:
         raise NeedsAot(f"{described(left[0])}: {unmapped(left[0]) or 'has no acc operator'}")
     return gm
+
+
+def _tidy(graph: fx.Graph) -> None:
+    """Values where the tracers look for them, and no switches of gradients: none are computed in any case."""
+    for n in list(graph.nodes):
+        if "example_value" in n.meta:
+            n.meta["val"] = n.meta["example_value"]
+        if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
+            graph.erase_node(n)
 
 
 def _check_plain(graph: fx.Graph) -> None:

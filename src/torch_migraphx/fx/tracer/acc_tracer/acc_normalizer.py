@@ -19,7 +19,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from ...graph_info import copy_origin, note_unmapped, set_value
+from torch_migraphx.fx.graph_info import copy_origin, note_unmapped, set_value
 
 ACC_OPS_MODULE = "torch_migraphx.fx.tracer.acc_tracer.acc_ops"
 

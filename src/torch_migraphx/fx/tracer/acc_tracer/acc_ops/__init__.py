@@ -5,7 +5,8 @@ operator in a traced graph. The declarations are in `acc_ops/<family>.py`, besid
 has all that they declare (`__init__.pyi`, written by `python -m tools.stubs`, says so to type checkers).
 """
 
-from ..acc_normalizer import acc_ops
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import acc_ops
+
 from . import activation, image, math, nn, recurrent, reduce, shape  # noqa: F401  # declare the operators
 
 globals().update(acc_ops())

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..acc_normalizer import NodeBuilder, acc_mapper, declare
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import NodeBuilder, acc_mapper, declare
 
 aten = torch.ops.aten
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..acc_normalizer import NodeBuilder, acc_mapper, declare, narrower
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import NodeBuilder, acc_mapper, declare, narrower
 
 # A `stride` of None is kernel_size, an `output_size` of None keeps an axis.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..acc_normalizer import NodeBuilder, acc_mapper, acc_op, declare
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import NodeBuilder, acc_mapper, acc_op, declare
 
 aten = torch.ops.aten
 

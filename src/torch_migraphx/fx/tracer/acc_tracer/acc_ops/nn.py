@@ -9,7 +9,15 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op, declare, narrower
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import (
+    NodeBuilder,
+    Unmappable,
+    acc_mapper,
+    acc_op,
+    declare,
+    narrower,
+)
+
 from .math import add, mul
 
 # ---- matrix products

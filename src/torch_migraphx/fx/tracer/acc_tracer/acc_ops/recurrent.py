@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ..acc_normalizer import declare
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import declare
 
 # `params` are the weights and biases of each layer and direction. Each gives (outputs, last hidden states), the lstm,
 # whose `hx` are both first states, the last cell states as well.

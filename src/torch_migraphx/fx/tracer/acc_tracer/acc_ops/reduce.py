@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from ..acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op, declare
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op, declare
+
 from .math import maximum, minimum
 
 Dims = Any  # an int, several or None; torch's stubs spell that differently at each function

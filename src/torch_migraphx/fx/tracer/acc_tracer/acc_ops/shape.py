@@ -8,7 +8,14 @@ from typing import Any
 
 import torch
 
-from ..acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op, declare, narrower
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import (
+    NodeBuilder,
+    Unmappable,
+    acc_mapper,
+    acc_op,
+    declare,
+    narrower,
+)
 
 
 def _spread_or_list(values: tuple[Any, ...]) -> tuple[Any, ...]:
