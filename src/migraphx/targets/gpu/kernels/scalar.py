@@ -258,6 +258,25 @@ def scalar_exp(a):
 
 
 @triton.jit
+def scalar_log(a):
+    """The device's logarithm takes denormal floats as 0."""
+    if a.dtype == tl.float64:
+        return tl.log(a)
+    else:
+        tiny = tl.abs(a) < 1.1754944e-38
+        return tl.log(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 15.942385, 0.0)
+
+
+@triton.jit
+def scalar_log2(a):
+    if a.dtype == tl.float64:
+        return tl.log2(a)
+    else:
+        tiny = tl.abs(a) < 1.1754944e-38
+        return tl.log2(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 23.0, 0.0)
+
+
+@triton.jit
 def scalar_expm1(a):
     """e^a - 1 (Kahan): the error of u = e^a cancels in (u - 1) / log(u)."""
     u = scalar_exp(a)
@@ -328,8 +347,31 @@ def scalar_atanh(a):
 
 
 @triton.jit
+def scalar_sin(a):
+    """The device's sine takes denormal floats as 0."""
+    if a.dtype == tl.float64:
+        return tl.sin(a)
+    else:
+        return tl.where(tl.abs(a) < 2e-4, a, tl.sin(a))
+
+
+@triton.jit
+def scalar_cos(a):
+    return tl.cos(a)
+
+
+@triton.jit
 def scalar_tan(a):
-    return scalar_div(tl.sin(a), tl.cos(a))
+    return scalar_div(scalar_sin(a), tl.cos(a))
+
+
+@triton.jit
+def scalar_erf(a):
+    """The device's takes denormal floats as 0."""
+    if a.dtype == tl.float64:
+        return tl.erf(a)
+    else:
+        return tl.where(tl.abs(a) < 1e-5, a * 1.1283792, tl.erf(a))
 
 
 @triton.jit
@@ -373,6 +415,25 @@ def scalar_acos(a):
 
 
 # ---- whole numbers, bits, bools -------------------------------------------------------------------------------------
+
+
+@triton.jit
+def scalar_floor(a):
+    """The device's takes denormal floats as 0."""
+    if a.dtype.is_floating():
+        whole = tl.floor(a)
+        return tl.where(whole > a, whole - 1.0, whole)
+    else:
+        return a
+
+
+@triton.jit
+def scalar_ceil(a):
+    if a.dtype.is_floating():
+        whole = tl.ceil(a)
+        return tl.where(whole < a, whole + 1.0, whole)
+    else:
+        return a
 
 
 @triton.jit
@@ -441,3 +502,8 @@ def fast_tanh(a):
     z = a * a
     near = a + a * z * (-0.33333333 + z * (0.13333333 + z * (-0.05396825 + z * 0.02186949)))
     return tl.where(z < 0.0625, near, 1.0 - 2.0 / (1.0 + tl.exp(2.0 * a)))
+
+
+@triton.jit
+def multiply(a, b):
+    return a * b
