@@ -11,7 +11,7 @@ from migraphx.targets.gpu.kernels.narrow import widen
 
 
 @triton.jit
-def multiply(x, y, acc):
+def add_product(x, y, acc):
     """acc + x y in the precision of x, whose sums are float, or double."""
     if x.dtype == tl.float32 or x.dtype == tl.float64:
         return tl.dot(x, y, acc, input_precision="ieee", out_dtype=acc.dtype)
@@ -34,7 +34,7 @@ def attend(
         k = tl.load(keys_at + start * k_row, deep, 0)
     else:
         k = tl.load(keys_at + start * k_row)
-    s = multiply(query, k, tl.zeros((query.shape[0], BN), acc.dtype))
+    s = add_product(query, k, tl.zeros((query.shape[0], BN), acc.dtype))
     if not FOLD:
         s *= scale
     if MASK == "bool":
@@ -57,7 +57,7 @@ def attend(
         v = tl.load(values_at + start * v_row, wide, 0)
     else:
         v = tl.load(values_at + start * v_row)
-    acc = multiply(e.to(v.dtype), v, acc * fade[:, None])
+    acc = add_product(e.to(v.dtype), v, acc * fade[:, None])
     return new, total, acc
 
 
