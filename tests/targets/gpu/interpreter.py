@@ -97,15 +97,8 @@ def _reduce(self: Any, input: Any) -> Any:
     arrays = [np.moveaxis(v.handle.data, axis, 0) for v in values]
     while len(arrays[0]) > 1:
         half = len(arrays[0]) // 2
-<<<<<<< HEAD
-        parts = [
-            self.to_tensor(a[k : k + half], v.dtype) for k in (0, half) for a, v in zip(arrays, values, strict=True)
-        ]
-        found = self.combine_fn.fn(*parts)
-=======
         pairs = [(a[k : k + half], v.dtype) for k in (0, half) for a, v in zip(arrays, values, strict=True)]
         found = self.combine_fn.fn(*(self.to_tensor(*p) for p in pairs))
->>>>>>> gpumath
         arrays = [f.handle.data for f in (found if isinstance(found, tuple) else (found,))]
     kept = [np.moveaxis(a, 0, axis) if self.keep_dims else a[0] for a in arrays]
     return [self.to_tensor(a, v.dtype) for a, v in zip(kept, values, strict=True)]
