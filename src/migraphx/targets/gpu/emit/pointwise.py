@@ -78,7 +78,7 @@ def _pass(
     result = body(names, scope)
     last = len(views) - 1
     inside = {True: "inside" if walk.rows else "inside_c", False: ""}[masked]
-    where = f"({walk.offset(last, numbers)})"
+    where = f"({walk.offset(last, numbers)})" if any(walk.nest.strides[last]) else "(0 * c)"
     if any(n > 1 and not s for n, s in zip(walk.nest.lens, walk.nest.strides[last], strict=True)):
         raise ValueError("a view that is written has every element once")
     scope.lines.append(store_text(f"p{last}", views[last].type, where, result, inside))

@@ -198,7 +198,7 @@ class _Kernel:
         """One stage on parts of the rows, each row's results at {part, row}."""
         self._begin(len(reads) + len(self.given) + len(parts))
         folded = self._accumulate(stage)
-        at = f"(part * {self._number('rows', self.rows)} + r)"
+        at = f"(part * {self._number('rows', self.rows, not self.fused.rowwise)} + r)"
         for n, (ins, text) in enumerate(zip(stage.reductions, folded, strict=True)):
             out = "out" if n == 0 else f"out{n}"
             self.row.lines.append(store_text(out, accumulated(ins), at, text, self._mask(True, False)))
@@ -213,7 +213,7 @@ class _Kernel:
         if self.plan.parts > 1:
             down = self._number("down", blocks(self.rows, self.plan.height))
             lines += [f"block = {pid} % {down}", f"part = {pid} // {down}"]
-            start = f"part * {self._number('share', self.share)}"
+            start = f"part * {self._number('share', self.share, vector=True)}"
         else:
             lines.append(f"block = {pid}")
             start = "0"
@@ -223,7 +223,7 @@ class _Kernel:
         lines += self._digits("r", self.fused.kept, "kept")
         if self.plan.loop:
             lines.append(f"start = {start}")
-            lines.append(f"stop = tl.minimum(start + {self._number('share', self.share)}, {self._columns})")
+            lines.append(f"stop = tl.minimum(start + {self._number('share', self.share, vector=True)}, {self._columns})")
         else:
             lines += self._block("0")
         for n, (ins, view) in enumerate(self.given.items()):
@@ -272,7 +272,7 @@ class _Kernel:
         """Lines that take an index of the nest apart."""
         lines, rest = [], name
         for d in reversed(range(1, nest.rank)):
-            size = self.numbers.name((role, d), nest.lens[d], name == "c")
+            size = self.numbers.name((role, d), nest.lens[d], name == "c" or not self.fused.rowwise)
             lines += [f"{name}{d} = {rest} % {size}", f"{name}_{d} = {rest} // {size}"]
             rest = f"{name}_{d}"
         return [*lines, f"{name}0 = {rest}"]
