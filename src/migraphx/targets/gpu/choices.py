@@ -7,11 +7,12 @@ and its loads, but no shorter than memory takes for all bytes. Times are in micr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 from migraphx.targets.common.views import View
+from migraphx.targets.gpu.kernel import GpuCall
 
 LAUNCH = 2.0  # of a kernel in a graph, with its first loads
 SECOND_PASS = 2.5  # adding the parts of a split depth up, besides their bytes
@@ -100,6 +101,10 @@ class Config:
         return (self.m + self.n) * self.k * itemsize * max(self.stages, 1)
 
 
+Build = Callable[[Config], Sequence[GpuCall]]
+"""The calls of a configuration."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """What was chosen for a problem, at what estimate (microseconds; None: it was measured), and against what."""
@@ -119,13 +124,13 @@ class Choices:
     """
 
     facts: Facts = H200
-    table: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    measure: Callable[[Problem, Sequence[Config], Callable[[Config], Any]], Config] | None = None
+    table: dict[str, dict[str, Any]] = field(default_factory=dict)
+    measure: Callable[[Problem, Sequence[Config], Build], Config] | None = None
     made: list[Choice] = field(default_factory=list)
 
     def pick(
         self, problem: Problem, candidates: Iterable[Config], cost: Callable[[Config], float],
-        build: Callable[[Config], Any] | None = None,
+        build: Build | None = None,
     ) -> Config:  # fmt: skip
         """The configuration to use."""
         known = self.table.get(problem.key)
@@ -136,6 +141,7 @@ class Choices:
         ranked = sorted(((cost(c), n, c) for n, c in enumerate(candidates)), key=lambda r: r[:2])
         if self.measure is not None and build is not None:
             config, estimate = self.measure(problem, [c for _, _, c in ranked], build), None
+            self.table[problem.key] = config.as_dict()
         else:
             estimate, _, config = ranked[0]
         self.made.append(Choice(problem, config, estimate, tuple((c, t) for t, _, c in ranked[1:4])))

@@ -31,6 +31,7 @@ from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.plan import Plan
+from migraphx.targets.gpu.tune import Tuner
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,8 @@ class GpuTarget:
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         with stages("passes"):
             run_passes(program, PASSES)
-        choices = Choices(facts_of(self.accelerator.chip, self.accelerator.identity()))
+        measure = Tuner(self.accelerator).measure if options.exhaustive_tune else None
+        choices = Choices(facts_of(self.accelerator.chip, self.accelerator.identity()), measure=measure)
         with stages("lowering"):
             lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
             arena = plan_memory(lifetimes(lowered.calls), ALIGNMENT)

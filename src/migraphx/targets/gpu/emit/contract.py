@@ -133,7 +133,8 @@ class Operands:
         nest = loops([a, b], None, range(rank - 2))
         if nest.lens == (1,):
             return cls(a, b, (), (), (), m, n, k)
-        return cls(a, b, nest.lens, *nest.strides, m, n, k)
+        a_batch, b_batch = nest.strides
+        return cls(a, b, nest.lens, a_batch, b_batch, m, n, k)
 
     @property
     def batches(self) -> int:

@@ -15,8 +15,7 @@ def add_product(x, y, acc):
     """acc + x y in the precision of x, whose sums are float, or double."""
     if x.dtype == tl.float32 or x.dtype == tl.float64:
         return tl.dot(x, y, acc, input_precision="ieee", out_dtype=acc.dtype)
-    else:
-        return tl.dot(x, y, acc)
+    return tl.dot(x, y, acc)
 
 
 @triton.jit
@@ -25,7 +24,7 @@ def attend(
     D: tl.constexpr, DV: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
     EDGE: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The block of keys from `start` on; EDGE: some may not exist, or come after a query. As `attention_sums` returns."""
+    """The block of keys from `start` on; EDGE: some may not exist, or come after a query."""
     key = start + tl.arange(0, BN)
     seen = key < keys
     deep, wide = (d < D)[:, None], (dv < DV)[None, :]

@@ -8,7 +8,8 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem, attention_cost, attentions
 from migraphx.targets.gpu.emit.attention import Attention, attention_calls
-from migraphx.targets.gpu.lower.contractions import choices_of
+from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.lower.contractions import call_best, choices_of
 from migraphx.targets.gpu.lower.registry import GPU
 
 MULTIPLIED = ("half", "bf16", "float", "double")
@@ -38,7 +39,7 @@ def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> None:
     shape = (a.heads, a.group, a.q.lens[2], a.keys, a.q.lens[3], a.width)
     problem = Problem("attention", shape, (a.q.type, mask), "causal" if a.causal else "")
 
-    def build(config: Config) -> None:
+    def build(config: Config) -> list[GpuCall]:
         parts = None
         if config.split > 1:
             sums, rows = "double" if a.q.type == "double" else "float", a.heads * a.rows
@@ -46,10 +47,10 @@ def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> None:
                 ctx.temporary(Shape(sums, (config.split, rows, a.width))),
                 ctx.temporary(Shape(sums, (config.split, rows, 2))),
             )
-        for call in attention_calls(a, config, parts, origin):
-            ctx.call(call)
+        return attention_calls(a, config, parts, origin)
 
-    build(choices.pick(problem, attentions(a, choices.facts), lambda c: attention_cost(c, a, choices.facts)))
+    facts = choices.facts
+    call_best(ctx, problem, attentions(a, facts), lambda c: attention_cost(c, a, facts), build)
 
 
 def _as_float(ctx: LoweringContext, view: View, origin: str) -> View:

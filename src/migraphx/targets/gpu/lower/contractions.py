@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Choices, Config, Problem, product_cost, products
 from migraphx.targets.gpu.emit.contract import FP8, Operands, label_of, product_calls, sums_type
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
+from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.registry import GPU
 
 ALIGNED = 16  # elements: rows of packed weights begin at multiples of these
@@ -55,21 +57,27 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     along_depth = b.strides[-2] == 1
 
-    def build(config: Config) -> None:
+    def build(config: Config) -> list[GpuCall]:
         parts = None
         if config.split > 1:
             rows = operands.batches * operands.m
             parts = ctx.temporary(Shape(sums_type(a.type), (config.split, rows, operands.n)))
-        for call in product_calls(operands, epilogue, config, parts, label, origin):
-            ctx.call(call)
+        return product_calls(operands, epilogue, config, parts, label, origin)
 
-    build(
-        choices.pick(
-            problem,
-            products(shape, a.type, a.itemsize, choices.facts, along_depth),
-            lambda config: product_cost(config, shape, a.type, a.itemsize, choices.facts, result),
-        )
-    )
+    def cost(config: Config) -> float:
+        return product_cost(config, shape, a.type, a.itemsize, choices.facts, result)
+
+    candidates = products(shape, a.type, a.itemsize, choices.facts, along_depth)
+    call_best(ctx, problem, candidates, cost, build)
+
+
+def call_best(
+    ctx: LoweringContext, problem: Problem, candidates: Sequence[Config], cost: Callable[[Config], float],
+    build: Callable[[Config], Sequence[GpuCall]],
+) -> None:  # fmt: skip
+    """Append the calls of the configuration that is chosen."""
+    for call in build(choices_of(ctx).pick(problem, candidates, cost, build)):
+        ctx.call(call)
 
 
 def matrix_type(matrix: np.ndarray) -> str:

@@ -21,7 +21,15 @@ from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem, conv_cost, convolutions, depthwise_cost, depthwises
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call
-from migraphx.targets.gpu.lower.contractions import ALIGNED, as_multiplied, choices_of, lower_product, multiplied
+from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.lower.contractions import (
+    ALIGNED,
+    as_multiplied,
+    call_best,
+    choices_of,
+    lower_product,
+    multiplied,
+)
 from migraphx.targets.gpu.lower.registry import GPU
 
 
@@ -53,8 +61,11 @@ def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, or
     shape = (*sizes, *window.dilation, *window.pad, conv.group)
     if is_depthwise(conv, epilogue):
         problem = Problem("depthwise", shape, types, label)
-        config = choices.pick(problem, depthwises(conv.rows, x.lens[1]), lambda c: depthwise_cost(c, conv, facts))
-        ctx.call(depthwise_call(conv, epilogue, config, label, origin))
+        candidates = depthwises(conv.rows, x.lens[1])
+        call_best(
+            ctx, problem, candidates, lambda c: depthwise_cost(c, conv, facts),
+            lambda c: [depthwise_call(conv, epilogue, c, label, origin)],
+        )  # fmt: skip
         return
     if is_product(conv):
         a = View(x.buffer, x.type, (conv.rows, x.lens[1]), (conv.pixel, 1), x.offset, x.moves)
@@ -62,22 +73,16 @@ def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, or
         lower_product(ctx, a, b, epilogue, name, origin)
         return
 
-    def build(config: Config) -> None:
+    def build(config: Config) -> list[GpuCall]:
         parts = None
         if config.split > 1:
             rows = conv.rows
             parts = ctx.temporary(Shape(sums_type(x.type), (config.split, rows, epilogue.write.lens[1])))
-        for call in conv_calls(conv, epilogue, config, parts, label, origin):
-            ctx.call(call)
+        return conv_calls(conv, epilogue, config, parts, label, origin)
 
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
-    build(
-        choices.pick(
-            Problem("convolution", shape, types, label),
-            convolutions(conv, facts),
-            lambda c: conv_cost(c, conv, facts, result),
-        )
-    )
+    problem = Problem("convolution", shape, types, label)
+    call_best(ctx, problem, convolutions(conv, facts), lambda c: conv_cost(c, conv, facts, result), build)
 
 
 def is_depthwise(conv: Conv, epilogue: Epilogue) -> bool:
