@@ -352,17 +352,16 @@ class CudaGraph:
     def __init__(self, device: CudaDevice, works: Sequence[CudaWork]) -> None:
         driver, stream = device.driver, device.stream()
         self._driver, self._works, self._nodes = driver, list(works), []
-        graph = 0
+        graph = ctypes.c_void_p()
         driver.capture_begin(stream, names.RELAXED)
         try:
             for work in works:
                 work.launch(stream)
                 self._nodes.append(_last_node(driver, stream))
         finally:
-            graph = driver.handle("capture_end", stream)  # also where a launch failed: the stream goes on
-        self._graph = graph
-        self._graph_owner = _Owner(device, driver.graph_destroy, graph)
-        self._executable = driver.handle("graph_instantiate", graph, 0)
+            driver.capture_end(stream, byref(graph))  # also where a launch failed: the stream goes on
+        self._graph_owner = _Owner(device, driver.graph_destroy, graph.value or 0)
+        self._executable = driver.handle("graph_instantiate", graph.value, 0)
         self._owner = _Owner(device, driver.graph_executable_destroy, self._executable)
 
     def launch(self, stream: int) -> None:
