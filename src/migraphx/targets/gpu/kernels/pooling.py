@@ -14,11 +14,7 @@ from migraphx.targets.gpu.kernels.scalar import scalar_abs, scalar_max, scalar_p
 @triton.jit
 def empty_window(BM: tl.constexpr, BN: tl.constexpr, of, MODE: tl.constexpr, LOWEST: tl.constexpr):
     """What is joined with the first element, in the type of `of`. LOWEST: the lowest number of the type."""
-    if MODE == "max":
-        acc = tl.full((BM, BN), LOWEST, of.dtype)
-    else:
-        acc = tl.zeros((BM, BN), of.dtype)
-    return acc
+    return tl.full((BM, BN), LOWEST, of.dtype) if MODE == "max" else tl.zeros((BM, BN), of.dtype)
 
 
 @triton.jit
@@ -69,7 +65,7 @@ def pooling_sums(
     K0: tl.constexpr, K1: tl.constexpr, K2: tl.constexpr, TYPE: tl.constexpr, MODE: tl.constexpr,
     ORDER: tl.constexpr, LOWEST: tl.constexpr, COUNT_PAD: tl.constexpr,
 ):  # fmt: skip
-    """Windows at rows `row` and channels `col`; `end`: padding behind the image, which averages with COUNT_PAD count."""
+    """Windows at rows `row` and channels `col`; `end`: padding behind, which averages count with COUNT_PAD."""
     image, at0, at1, at2 = corner(
         row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
     )
@@ -101,8 +97,5 @@ def global_pooling_sums(
         inside = (at < pixels)[:, None]
         value = widen(tl.load(x + ((image * pixels + at) * pixel)[:, None] + col[None, :], inside & there, 0), TYPE)
         acc = join_window(acc, tl.where(inside, value, tl.full([], start, value.dtype)), MODE, ORDER)
-    if MODE == "max":
-        acc = tl.reduce(acc, 0, scalar_max)[None, :]
-    else:
-        acc = tl.sum(acc, 0)[None, :]
-    return finish_window(acc, pixels, MODE, ORDER)
+    acc = tl.reduce(acc, 0, scalar_max) if MODE == "max" else tl.sum(acc, 0)
+    return finish_window(acc[None, :], pixels, MODE, ORDER)
