@@ -57,8 +57,11 @@ class Attention:
 
 
 def attention_calls(a: Attention, config: Config, parts: tuple[View, View] | None, origin: str) -> list[GpuCall]:
-    """The attention; where keys are divided, `parts` are the values {split, rows, Dv} and the maxima and sums
-    {split, rows, 2} of all heads' rows, which a second call puts together."""
+    """The attention.
+
+    Where keys are divided, `parts` are the values {split, rows, Dv} and the maxima and sums {split, rows, 2} of all
+    heads' rows, which a second call puts together.
+    """
     shell = Shell()
     q, k, v = (shell.pointer(view) for view in (a.q, a.k, a.v))
     mask = shell.pointer(a.mask) if a.mask else k

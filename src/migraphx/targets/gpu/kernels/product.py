@@ -36,8 +36,7 @@ def signed(tile):
     """Bytes as int8; unsigned ones less 128."""
     if tile.dtype == tl.uint8:
         return (tile ^ 128).to(tl.int8, bitcast=True)
-    else:
-        return tile
+    return tile
 
 
 @triton.jit

@@ -7,6 +7,7 @@ cos and erf, which Triton has on every device and in its interpreter. No step re
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def number(value: tl.constexpr, like):
     """A constant of the type of `like`."""
@@ -21,8 +22,7 @@ def negative(a):
     """Whether the sign bit of a float is set."""
     if a.dtype == tl.float64:
         return a.to(tl.int64, bitcast=True) < 0
-    else:
-        return a.to(tl.int32, bitcast=True) < 0
+    return a.to(tl.int32, bitcast=True) < 0
 
 
 @triton.jit
@@ -30,10 +30,9 @@ def scalar_neg(a):
     """-a; Triton's own is 0 - a, which loses -0."""
     if a.dtype == tl.float64:
         return (a.to(tl.uint64, bitcast=True) ^ 0x8000000000000000).to(tl.float64, bitcast=True)
-    elif a.dtype == tl.float32:
+    if a.dtype == tl.float32:
         return (a.to(tl.uint32, bitcast=True) ^ 0x80000000).to(tl.float32, bitcast=True)
-    else:
-        return -a
+    return -a
 
 
 @triton.jit
@@ -47,8 +46,7 @@ def power_of_two(n, like):
     """2^n as a float like `like`; n: integers from -126 to 127 (double: -1022 to 1023)."""
     if like.dtype == tl.float64:
         return ((n.to(tl.int64) + 1023) << 52).to(tl.float64, bitcast=True)
-    else:
-        return ((n.to(tl.int32) + 127) << 23).to(tl.float32, bitcast=True)
+    return ((n.to(tl.int32) + 127) << 23).to(tl.float32, bitcast=True)
 
 
 # ---- arithmetic -----------------------------------------------------------------------------------------------------
@@ -59,13 +57,12 @@ def scalar_div(a, b):
     """a / b; integers truncate, x / 0 is 0, lowest / -1 wraps."""
     if a.dtype == tl.float32:
         return tl.div_rn(a, b)
-    elif a.dtype == tl.float64:
+    if a.dtype == tl.float64:
         return a / b
-    elif a.dtype.is_int_signed():
+    if a.dtype.is_int_signed():
         quotient = a // tl.where((b == 0) | (b == -1), 1, b)
         return tl.where(b == 0, 0, tl.where(b == -1, -a, quotient))
-    else:
-        return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
+    return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
 
 
 @triton.jit
@@ -102,12 +99,11 @@ def scalar_fmod(a, b):
     """The remainder with the sign of a; integers: x fmod 0 is 0."""
     if a.dtype == tl.float64:
         return double_fmod(a, b, 211)
-    elif a.dtype == tl.float32:
+    if a.dtype == tl.float32:
         return double_fmod(a.to(tl.float64), b.to(tl.float64), 28).to(tl.float32)
-    elif a.dtype.is_int_signed():
+    if a.dtype.is_int_signed():
         return tl.where((b == 0) | (b == -1), 0, a % tl.where((b == 0) | (b == -1), 1, b))
-    else:
-        return tl.where(b == 0, 0, a % tl.where(b == 0, 1, b))
+    return tl.where(b == 0, 0, a % tl.where(b == 0, 1, b))
 
 
 @triton.jit
@@ -116,8 +112,7 @@ def scalar_mod(a, b):
     rest = scalar_fmod(a, b)
     if a.dtype.is_floating() or a.dtype.is_int_signed():
         return tl.where((rest != 0) & (b != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
-    else:
-        return rest
+    return rest
 
 
 @triton.jit
@@ -136,8 +131,7 @@ def integer_power(a, b):
     if a.dtype.is_int_signed():
         inverse = tl.where(a == 1, 1, tl.where(a == -1, tl.where((b & 1) != 0, -1, 1), 0))
         return tl.where(b < 0, inverse.to(a.dtype), result)
-    else:
-        return result
+    return result
 
 
 @triton.jit
@@ -179,8 +173,7 @@ def scalar_pow(a, b):
         result = tl.where(negative(a) & odd, scalar_neg(size), size)
         result = tl.where((a < 0) & (a > float("-inf")) & (whole == 0), float("nan"), result)
         return tl.where((b == 0) | (a == 1.0), 1.0, result)
-    else:
-        return integer_power(a, b)
+    return integer_power(a, b)
 
 
 @triton.jit
@@ -188,8 +181,7 @@ def scalar_max(a, b):
     """The larger; NaN if either is NaN."""
     if a.dtype == tl.int1:
         return a | b
-    else:
-        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -197,18 +189,16 @@ def scalar_min(a, b):
     """The smaller; NaN if either is NaN."""
     if a.dtype == tl.int1:
         return a & b
-    else:
-        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def scalar_abs(a):
     if a.dtype.is_floating():
         return tl.abs(a)
-    elif a.dtype.is_int_signed():
+    if a.dtype.is_int_signed():
         return tl.where(a < 0, -a, a)
-    else:
-        return a
+    return a
 
 
 @triton.jit
@@ -216,10 +206,9 @@ def scalar_sign(a):
     """-1, 0 or 1; NaN gives NaN."""
     if a.dtype.is_floating():
         return tl.where(a > 0, 1.0, tl.where(a < 0, -1.0, tl.where(a == 0, 0.0, a)))
-    elif a.dtype.is_int_signed():
+    if a.dtype.is_int_signed():
         return tl.where(a > 0, 1, tl.where(a < 0, -1, 0)).to(a.dtype)
-    else:
-        return tl.where(a > 0, 1, 0).to(a.dtype)
+    return tl.where(a > 0, 1, 0).to(a.dtype)
 
 
 # ---- exponentials and logarithms ------------------------------------------------------------------------------------
@@ -229,8 +218,7 @@ def scalar_sign(a):
 def scalar_sqrt(a):
     if a.dtype == tl.float64:
         return tl.sqrt(a)
-    else:
-        return tl.sqrt_rn(a)
+    return tl.sqrt_rn(a)
 
 
 @triton.jit
@@ -248,13 +236,12 @@ def scalar_exp(a):
     """e^a. Of floats: 2^n e^r with |r| <= log(2) / 2; n log(2) is subtracted in two parts, the first exact."""
     if a.dtype == tl.float64:
         return tl.exp(a)
-    else:
-        x = tl.minimum(tl.maximum(a, -105.0, propagate_nan=tl.PropagateNan.ALL), 90.0, propagate_nan=tl.PropagateNan.ALL)
-        n = tl.floor(x * 1.4426950408889634 + 0.5)
-        r = (x - n * 0.693359375) + n * 2.12194440e-4
-        whole = tl.where(a == a, n, 0.0).to(tl.int32)
-        half = whole >> 1
-        return tl.exp2(r * 1.4426950408889634) * power_of_two(half, a) * power_of_two(whole - half, a)
+    x = tl.minimum(tl.maximum(a, -105.0, propagate_nan=tl.PropagateNan.ALL), 90.0, propagate_nan=tl.PropagateNan.ALL)
+    n = tl.floor(x * 1.4426950408889634 + 0.5)
+    r = (x - n * 0.693359375) + n * 2.12194440e-4
+    whole = tl.where(a == a, n, 0.0).to(tl.int32)
+    half = whole >> 1
+    return tl.exp2(r * 1.4426950408889634) * power_of_two(half, a) * power_of_two(whole - half, a)
 
 
 @triton.jit
@@ -262,18 +249,16 @@ def scalar_log(a):
     """The device's logarithm takes denormal floats as 0."""
     if a.dtype == tl.float64:
         return tl.log(a)
-    else:
-        tiny = tl.abs(a) < 1.1754944e-38
-        return tl.log(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 15.942385, 0.0)
+    tiny = tl.abs(a) < 1.1754944e-38
+    return tl.log(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 15.942385, 0.0)
 
 
 @triton.jit
 def scalar_log2(a):
     if a.dtype == tl.float64:
         return tl.log2(a)
-    else:
-        tiny = tl.abs(a) < 1.1754944e-38
-        return tl.log2(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 23.0, 0.0)
+    tiny = tl.abs(a) < 1.1754944e-38
+    return tl.log2(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 23.0, 0.0)
 
 
 @triton.jit
@@ -351,8 +336,7 @@ def scalar_sin(a):
     """The device's sine takes denormal floats as 0."""
     if a.dtype == tl.float64:
         return tl.sin(a)
-    else:
-        return tl.where(tl.abs(a) < 2e-4, a, tl.sin(a))
+    return tl.where(tl.abs(a) < 2e-4, a, tl.sin(a))
 
 
 @triton.jit
@@ -370,8 +354,7 @@ def scalar_erf(a):
     """The device's takes denormal floats as 0."""
     if a.dtype == tl.float64:
         return tl.erf(a)
-    else:
-        return tl.where(tl.abs(a) < 1e-5, a * 1.1283792, tl.erf(a))
+    return tl.where(tl.abs(a) < 1e-5, a * 1.1283792, tl.erf(a))
 
 
 @triton.jit
@@ -423,8 +406,7 @@ def scalar_floor(a):
     if a.dtype.is_floating():
         whole = tl.floor(a)
         return tl.where(whole > a, whole - 1.0, whole)
-    else:
-        return a
+    return a
 
 
 @triton.jit
@@ -432,16 +414,14 @@ def scalar_ceil(a):
     if a.dtype.is_floating():
         whole = tl.ceil(a)
         return tl.where(whole < a, whole + 1.0, whole)
-    else:
-        return a
+    return a
 
 
 @triton.jit
 def scalar_trunc(a):
     if a.dtype.is_floating():
         return tl.where(a < 0, tl.ceil(a), tl.floor(a))
-    else:
-        return a
+    return a
 
 
 @triton.jit
@@ -450,8 +430,7 @@ def scalar_nearbyint(a):
     x = tl.abs(a)
     if a.dtype == tl.float64:
         return tl.where(x < 4503599627370496.0, with_sign((x + 4503599627370496.0) - 4503599627370496.0, a), a)
-    else:
-        return tl.where(x < 8388608.0, with_sign((x + 8388608.0) - 8388608.0, a), a)
+    return tl.where(x < 8388608.0, with_sign((x + 8388608.0) - 8388608.0, a), a)
 
 
 @triton.jit
@@ -459,8 +438,7 @@ def as_bool(a):
     """Whether a is other than 0; NaN is."""
     if a.dtype == tl.int1:
         return a
-    else:
-        return a != 0
+    return a != 0
 
 
 @triton.jit
@@ -476,8 +454,7 @@ def scalar_shift_right(a, b):
     inside = (b >= 0) & (b < a.dtype.primitive_bitwidth)
     if a.dtype.is_int_signed():
         return tl.where(inside, a >> tl.where(inside, b, 0), tl.where(a < 0, -1, 0).to(a.dtype))
-    else:
-        return tl.where(inside, a >> tl.where(inside, b, 0), 0)
+    return tl.where(inside, a >> tl.where(inside, b, 0), 0)
 
 
 # ---- in a few instructions, for results that are rounded to 16 bits --------------------------------------------------
@@ -487,8 +464,7 @@ def scalar_shift_right(a, b):
 def fast_div(a, b):
     if a.dtype.is_floating():
         return a / b
-    else:
-        return scalar_div(a, b)
+    return scalar_div(a, b)
 
 
 @triton.jit
