@@ -250,9 +250,8 @@ def scalar_exp(a):
     if a.dtype == tl.float64:
         return tl.exp(a)
     else:
-        x = tl.minimum(
-            tl.maximum(a, -105.0, propagate_nan=tl.PropagateNan.ALL), 90.0, propagate_nan=tl.PropagateNan.ALL
-        )
+        x = tl.maximum(a, -105.0, propagate_nan=tl.PropagateNan.ALL)
+        x = tl.minimum(x, 90.0, propagate_nan=tl.PropagateNan.ALL)
         n = tl.floor(x * 1.4426950408889634 + 0.5)
         r = (x - n * 0.693359375) + n * 2.12194440e-4
         whole = tl.where(a == a, n, 0.0).to(tl.int32)
