@@ -60,7 +60,7 @@ def topk_calls(
     rows = outer * inner
     total = rows * length
     wide = view.itemsize == 8 or view.type == "uint32"
-    sorter = _Sorter(rows, length, "int64" if wide else "int32", temporary, origin)
+    sorter = Sorter(rows, length, "int64" if wide else "int32", temporary, origin)
     constants = {"TYPE": view.type, "LARGEST": largest, "BLOCK": BLOCK}
     calls = [
         call_of(
@@ -79,7 +79,7 @@ def topk_calls(
     return calls
 
 
-class _Sorter:
+class Sorter:
     """Keys and indices {rows, length} on their way into order."""
 
     def __init__(self, rows: int, length: int, type: str, temporary: Temporary, origin: str) -> None:
