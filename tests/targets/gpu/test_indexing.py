@@ -15,7 +15,9 @@ def indices(lens, length, type="int64", seed=0):
     return np.random.default_rng(seed).integers(-length, length, lens).astype(type)
 
 
-@pytest.mark.parametrize(("lens", "axis", "count"), [((7, 5), 0, (3, 2)), ((4, 6, 33), 1, (5,)), ((3, 4), 1, ()), ((2, 300), 0, (4,))])
+@pytest.mark.parametrize(
+    ("lens", "axis", "count"), [((7, 5), 0, (3, 2)), ((4, 6, 33), 1, (5,)), ((3, 4), 1, ()), ((2, 300), 0, (4,))]
+)
 @pytest.mark.parametrize("type", ["half", "int8"])
 def test_gather(lens, axis, count, type):
     made = built(lambda b, x, i: b.gather(x, i, axis=axis), Shape(type, lens), Shape("int32", count))
@@ -64,16 +66,21 @@ def check_run(made, inputs):
     compiled.run(inputs)
 
 
-@pytest.mark.parametrize("type", ["float", "half", "double", "int8", "uint8", "int64", "uint64", "uint32", "bool", "fp8e4m3fn"])
+@pytest.mark.parametrize(
+    "type", ["float", "half", "double", "int8", "uint8", "int64", "uint64", "uint32", "bool", "fp8e4m3fn"]
+)
 @pytest.mark.parametrize("last", [False, True])
 def test_argmax_and_argmin(type, last):
     for lens, axis in (((5, 40), 1), ((33, 3), 0), ((2, 7, 4), 1)):
         x = random(type, lens)
-        x.reshape(-1)[:: 3] = x.reshape(-1)[0]  # equals
+        x.reshape(-1)[::3] = x.reshape(-1)[0]  # equals
         if type in ("float", "half", "double"):
             x.reshape(-1)[5:9], x.reshape(-1)[20] = [np.nan, -np.nan, np.inf, -np.inf], -0.0
         made = built(
-            lambda b, x: [b.argmax(x, axis=axis, select_last_index=last), b.argmin(x, axis=axis, select_last_index=last)],
+            lambda b, x: [
+                b.argmax(x, axis=axis, select_last_index=last),
+                b.argmin(x, axis=axis, select_last_index=last),
+            ],
             Shape(type, lens),
         )
         check(made, {"x0": x})
@@ -99,7 +106,7 @@ def test_topk(type, largest, monkeypatch):
     monkeypatch.setattr(order, "CHUNK", 16)
     for lens, axis, k in (((3, 50), 1, 3), ((3, 50), 1, 50), ((70, 2), 0, 9), ((2, 9), 1, 4), ((2, 1), 1, 1)):
         x = random(type, lens)
-        x.reshape(-1)[:: 4] = x.reshape(-1)[1 % x.size]
+        x.reshape(-1)[::4] = x.reshape(-1)[1 % x.size]
         if type in ("float", "half", "double") and x.size > 30:
             x.reshape(-1)[5:9], x.reshape(-1)[20:22] = [np.nan, -np.nan, np.inf, -np.inf], [-0.0, 0.0]
         made = built(lambda b, x: both(b.topk(x, k=k, axis=axis, largest=largest), b), Shape(type, lens))
@@ -112,9 +119,7 @@ def both(pair, b):
 
 def test_one_hot():
     for axis in (0, 1, 2):
-        made = built(
-            lambda b, i, v: b.onehot(i, v, axis=axis, depth=5), Shape("int32", (3, 4)), Shape("half", (2,))
-        )
+        made = built(lambda b, i, v: b.onehot(i, v, axis=axis, depth=5), Shape("int32", (3, 4)), Shape("half", (2,)))
         check(made, {"x0": indices((3, 4), 7, "int32"), "x1": np.array([-1, 2], np.float16)})
 
 

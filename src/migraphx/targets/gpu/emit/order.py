@@ -93,7 +93,8 @@ class Sorter:
 
     def first(self, k: int) -> list[GpuCall]:
         """Calls after which the first k of each row are in order: by choosing among chunks again and again where few
-        are wanted, else by merging chunks that are in order."""
+        are wanted, else by merging chunks that are in order.
+        """
         calls = []
         if 4 * k <= CHUNK:
             calls.append(self._select(min(k, self.length)))
@@ -150,7 +151,7 @@ def nonzero_calls(view: View, write: View, temporary: Temporary, origin: str) ->
         lines.append(f"tl.store(out + ({d} * count.to(tl.int64) + place), at % n{d}, found)")
         lines.append(f"at = at // n{d}")
     reads = {"x": view, "before": before}
-    calls.append(generated_call("nonzero", lines, reads, {"out": write}, numbers, constants, programs, "nonzero", origin))
+    calls.append(
+        generated_call("nonzero", lines, reads, {"out": write}, numbers, constants, programs, "nonzero", origin)
+    )
     return calls
-
-

@@ -10,7 +10,8 @@ import triton.language as tl
 @triton.jit
 def key_of(a, LARGEST: tl.constexpr, NAN_FIRST: tl.constexpr):
     """An integer that is the larger the sooner `a` comes: the largest first, or the smallest. NaN is taken as larger than
-    everything, or, with NAN_FIRST, comes first either way. -0 equals 0."""
+    everything, or, with NAN_FIRST, comes first either way. -0 equals 0.
+    """
     if a.dtype == tl.float64:
         bits = tl.where(a == 0, 0.0, a).to(tl.int64, bitcast=True)
         key = bits ^ ((bits >> 63) & 0x7FFFFFFFFFFFFFFF)
@@ -137,7 +138,8 @@ def select(
     keys, indices, out_keys, out_indices, length, chunks, k, share, COLS: tl.constexpr, STEP: tl.constexpr
 ):  # fmt: skip
     """Of each chunk of COLS elements of each row the first k in order, k at most COLS: an element's place is the number
-    of those before it, of a larger key, or of an equal one further in front. `share`: results of a row."""
+    of those before it, of a larger key, or of an equal one further in front. `share`: results of a row.
+    """
     row = (tl.program_id(0) // chunks).to(tl.int64)
     chunk = tl.program_id(0) % chunks
     lane = tl.arange(0, COLS)
@@ -162,7 +164,8 @@ def merge(
     keys, indices, out_keys, out_indices, total, length, run, steps, BLOCK: tl.constexpr
 ):  # fmt: skip
     """Neighbouring sorted runs of `run` elements as one of twice as many: an element's place is its own in its run, and
-    the number of those of the other run that come before it."""
+    the number of those of the other run that come before it.
+    """
     u = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = u < total
     row = u // length
@@ -216,7 +219,8 @@ def count_nonzero(x, counts, count, TYPE: tl.constexpr, BLOCK: tl.constexpr):
 @triton.jit
 def nonzero_places(x, counts, count, TYPE: tl.constexpr, BLOCK: tl.constexpr):
     """Of a block's elements: where they are, which are not 0, and how many of those are before each, in all blocks.
-    `counts`: of the blocks before."""
+    `counts`: of the blocks before.
+    """
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     found = as_bool(widen(tl.load(x + at, at < count, 0), TYPE)) & (at < count)
     place = tl.load(counts + tl.program_id(0)) + tl.cumsum(found.to(tl.int32), 0) - 1

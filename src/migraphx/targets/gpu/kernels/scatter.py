@@ -43,7 +43,8 @@ def join_segments(
     ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
     """Updates [tuples][inner] joined to out [slices][inner], `order` being the updates in the order of their targets: who
-    is the first of a target takes all of them, one after another. Targets below 0 are none."""
+    is the first of a target takes all of them, one after another. Targets below 0 are none.
+    """
     across = tl.cdiv(inner, COLS)
     p = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     c = tl.program_id(0) % across * COLS + tl.arange(0, COLS)[None, :]
