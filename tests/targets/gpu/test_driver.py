@@ -69,7 +69,6 @@ def test_layouts_and_numbers_are_the_header_s(tmp_path: Path) -> None:
 KINDS = {
     ctypes.c_int: r"int|CUdevice|CUresult|CU\w+_(?:attribute|enum|status)|CUstreamCaptureMode|CU\w*[aA]ttrib\w*",
     ctypes.c_uint: r"unsigned int",
-    ctypes.c_ubyte: r"unsigned char",
     ctypes.c_uint64: r"size_t|CUdeviceptr|unsigned long long|cuuint64_t",  # which is c_size_t
     ctypes.c_char_p: r"(?:const )?char \*",
 }
