@@ -15,7 +15,8 @@ def add_product(x, y, acc):
     """acc + x y in the precision of x, whose sums are float, or double."""
     if x.dtype == tl.float32 or x.dtype == tl.float64:
         return tl.dot(x, y, acc, input_precision="ieee", out_dtype=acc.dtype)
-    return tl.dot(x, y, acc)
+    else:
+        return tl.dot(x, y, acc)
 
 
 @triton.jit

@@ -2,7 +2,7 @@
 
 TYPE is MIGraphX's name. half, bf16, fp8 of all kinds and fp4 become float; 4-bit and 2-bit integers, one a byte, become
 int8 or uint8; bool is a byte. Rounding is to nearest, ties to even (fp8e8m0fnu: ties up): what is too large becomes
-infinity in fp8e5m2, the largest number in fp4e2m1fn, NaN in the others. The codes of up to 8 bits are taken apart by
+infinity in fp8e5m2, the largest number in fp4e2m1fn, NaN in the others. The codes of 8 bits and fewer are taken apart by
 hand: not every chip converts every type, and none has these rules.
 """
 
@@ -22,10 +22,8 @@ def bits_of(a):
 
 @triton.jit
 def read_code(raw, E: tl.constexpr, M: tl.constexpr, BIAS: tl.constexpr, NOT: tl.constexpr):
-    """The float of a code of E bits of exponent and M of mantissa.
-
-    NOT says which codes are no numbers: `ieee` those of the largest exponent, `ones` those of all ones, `zero` minus
-    zero, `none` none.
+    """The float of a code of E bits of exponent and M of mantissa. NOT says which codes are no numbers: `ieee` those of
+    the largest exponent, `ones` those of all ones, `zero` minus zero, `none` none.
     """
     u = raw.to(tl.uint32)
     magnitude = u & ((1 << (E + M)) - 1)
@@ -98,29 +96,30 @@ def widen(raw, TYPE: tl.constexpr):
     """An element as it lies in memory, in the type that is computed with."""
     if TYPE == "half" or TYPE == "bf16":
         return raw.to(tl.float32)
-    if TYPE == "bool":
+    elif TYPE == "bool":
         return raw != 0
-    if TYPE == "fp8e4m3fn":
+    elif TYPE == "fp8e4m3fn":
         return read_code(raw, 4, 3, 7, "ones")
-    if TYPE == "fp8e4m3fnuz":
+    elif TYPE == "fp8e4m3fnuz":
         return read_code(raw, 4, 3, 8, "zero")
-    if TYPE == "fp8e5m2":
+    elif TYPE == "fp8e5m2":
         return read_code(raw, 5, 2, 15, "ieee")
-    if TYPE == "fp8e5m2fnuz":
+    elif TYPE == "fp8e5m2fnuz":
         return read_code(raw, 5, 2, 16, "zero")
-    if TYPE == "fp4e2m1fn":
+    elif TYPE == "fp4e2m1fn":
         return read_code(raw, 2, 1, 1, "none")
-    if TYPE == "fp8e8m0fnu":
+    elif TYPE == "fp8e8m0fnu":
         return read_exponent(raw)
-    if TYPE == "int4":
+    elif TYPE == "int4":
         return (raw << 4) >> 4
-    if TYPE == "int2":
+    elif TYPE == "int2":
         return (raw << 6) >> 6
-    if TYPE == "uint4":
+    elif TYPE == "uint4":
         return raw & 15
-    if TYPE == "uint2":
+    elif TYPE == "uint2":
         return raw & 3
-    return raw
+    else:
+        return raw
 
 
 @triton.jit
@@ -128,27 +127,28 @@ def narrow(value, TYPE: tl.constexpr):
     """A computed value as it lies in memory."""
     if TYPE == "half":
         return value.to(tl.float16)
-    if TYPE == "bf16":
+    elif TYPE == "bf16":
         return value.to(tl.bfloat16)
-    if TYPE == "bool":
+    elif TYPE == "bool":
         return value.to(tl.uint8)
-    if TYPE == "fp8e4m3fn":
+    elif TYPE == "fp8e4m3fn":
         return write_code(value, 4, 3, 7, "ones")
-    if TYPE == "fp8e4m3fnuz":
+    elif TYPE == "fp8e4m3fnuz":
         return write_code(value, 4, 3, 8, "zero")
-    if TYPE == "fp8e5m2":
+    elif TYPE == "fp8e5m2":
         return write_code(value, 5, 2, 15, "ieee")
-    if TYPE == "fp8e5m2fnuz":
+    elif TYPE == "fp8e5m2fnuz":
         return write_code(value, 5, 2, 16, "zero")
-    if TYPE == "fp4e2m1fn":
+    elif TYPE == "fp4e2m1fn":
         return write_code(value, 2, 1, 1, "none")
-    if TYPE == "fp8e8m0fnu":
+    elif TYPE == "fp8e8m0fnu":
         return write_exponent(value)
-    if TYPE == "int4" or TYPE == "uint4":
+    elif TYPE == "int4" or TYPE == "uint4":
         return value & 15
-    if TYPE == "int2" or TYPE == "uint2":
+    elif TYPE == "int2" or TYPE == "uint2":
         return value & 3
-    return value
+    else:
+        return value
 
 
 @triton.jit
@@ -156,47 +156,51 @@ def convert(a, TYPE: tl.constexpr):
     """The word `cast`: a as another type, in which it is computed on. Narrow floats stay float, rounded."""
     if TYPE == "bool":
         return as_bool(a)
-    if TYPE == "half" or TYPE == "bf16" or TYPE == "double" or TYPE == "float":
+    elif TYPE == "half" or TYPE == "bf16" or TYPE == "double" or TYPE == "float":
         return to_float(a, TYPE)
-    if TYPE == "int4" or TYPE == "int2":
+    elif TYPE == "int4" or TYPE == "int2":
         return widen(narrow(to_integer(a, tl.int8), TYPE), TYPE)
-    if TYPE == "uint4" or TYPE == "uint2":
+    elif TYPE == "uint4" or TYPE == "uint2":
         return widen(narrow(to_integer(a, tl.uint8), TYPE), TYPE)
-    if TYPE == "int8":
+    elif TYPE == "int8":
         return to_integer(a, tl.int8)
-    if TYPE == "uint8":
+    elif TYPE == "uint8":
         return to_integer(a, tl.uint8)
-    if TYPE == "int16":
+    elif TYPE == "int16":
         return to_integer(a, tl.int16)
-    if TYPE == "uint16":
+    elif TYPE == "uint16":
         return to_integer(a, tl.uint16)
-    if TYPE == "int32":
+    elif TYPE == "int32":
         return to_integer(a, tl.int32)
-    if TYPE == "uint32":
+    elif TYPE == "uint32":
         return to_integer(a, tl.uint32)
-    if TYPE == "int64":
+    elif TYPE == "int64":
         return to_integer(a, tl.int64)
-    if TYPE == "uint64":
+    elif TYPE == "uint64":
         return to_integer(a, tl.uint64)
-    return widen(narrow(a.to(tl.float32), TYPE), TYPE)
+    else:
+        return widen(narrow(a.to(tl.float32), TYPE), TYPE)
 
 
 @triton.jit
 def to_float(a, TYPE: tl.constexpr):
     if TYPE == "half":
         return a.to(tl.float16).to(tl.float32)
-    if TYPE == "bf16":
+    elif TYPE == "bf16":
         return a.to(tl.float32).to(tl.bfloat16).to(tl.float32)
-    if TYPE == "float":
+    elif TYPE == "float":
         return a.to(tl.float32)
-    return a.to(tl.float64)
+    else:
+        return a.to(tl.float64)
 
 
 @triton.jit
 def to_integer(a, TO: tl.constexpr):
     """Floats truncate, by way of a signed type that is wide enough: negative ones wrap where TO is unsigned."""
-    if a.dtype.is_floating() and tl.uint64 != TO:
-        if TO.primitive_bitwidth < 32 or tl.int32 == TO:
+    if a.dtype.is_floating() and TO != tl.uint64:
+        if TO.primitive_bitwidth < 32 or TO == tl.int32:
             return a.to(tl.int32).to(TO)
-        return a.to(tl.int64).to(TO)
-    return a.to(TO)
+        else:
+            return a.to(tl.int64).to(TO)
+    else:
+        return a.to(TO)

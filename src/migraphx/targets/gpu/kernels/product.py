@@ -36,7 +36,8 @@ def signed(tile):
     """Bytes as int8; unsigned ones less 128."""
     if tile.dtype == tl.uint8:
         return (tile ^ 128).to(tl.int8, bitcast=True)
-    return tile
+    else:
+        return tile
 
 
 @triton.jit

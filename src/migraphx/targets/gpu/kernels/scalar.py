@@ -22,7 +22,8 @@ def negative(a):
     """Whether the sign bit of a float is set."""
     if a.dtype == tl.float64:
         return a.to(tl.int64, bitcast=True) < 0
-    return a.to(tl.int32, bitcast=True) < 0
+    else:
+        return a.to(tl.int32, bitcast=True) < 0
 
 
 @triton.jit
@@ -30,9 +31,10 @@ def scalar_neg(a):
     """-a; Triton's own is 0 - a, which loses -0."""
     if a.dtype == tl.float64:
         return (a.to(tl.uint64, bitcast=True) ^ 0x8000000000000000).to(tl.float64, bitcast=True)
-    if a.dtype == tl.float32:
+    elif a.dtype == tl.float32:
         return (a.to(tl.uint32, bitcast=True) ^ 0x80000000).to(tl.float32, bitcast=True)
-    return -a
+    else:
+        return -a
 
 
 @triton.jit
@@ -46,7 +48,8 @@ def power_of_two(n, like):
     """2^n as a float like `like`; n: integers from -126 to 127 (double: -1022 to 1023)."""
     if like.dtype == tl.float64:
         return ((n.to(tl.int64) + 1023) << 52).to(tl.float64, bitcast=True)
-    return ((n.to(tl.int32) + 127) << 23).to(tl.float32, bitcast=True)
+    else:
+        return ((n.to(tl.int32) + 127) << 23).to(tl.float32, bitcast=True)
 
 
 # ---- arithmetic -----------------------------------------------------------------------------------------------------
@@ -57,12 +60,13 @@ def scalar_div(a, b):
     """a / b; integers truncate, x / 0 is 0, lowest / -1 wraps."""
     if a.dtype == tl.float32:
         return tl.div_rn(a, b)
-    if a.dtype == tl.float64:
+    elif a.dtype == tl.float64:
         return a / b
-    if a.dtype.is_int_signed():
+    elif a.dtype.is_int_signed():
         quotient = a // tl.where((b == 0) | (b == -1), 1, b)
         return tl.where(b == 0, 0, tl.where(b == -1, -a, quotient))
-    return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
+    else:
+        return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
 
 
 @triton.jit
@@ -99,11 +103,12 @@ def scalar_fmod(a, b):
     """The remainder with the sign of a; integers: x fmod 0 is 0."""
     if a.dtype == tl.float64:
         return double_fmod(a, b, 211)
-    if a.dtype == tl.float32:
+    elif a.dtype == tl.float32:
         return double_fmod(a.to(tl.float64), b.to(tl.float64), 28).to(tl.float32)
-    if a.dtype.is_int_signed():
+    elif a.dtype.is_int_signed():
         return tl.where((b == 0) | (b == -1), 0, a % tl.where((b == 0) | (b == -1), 1, b))
-    return tl.where(b == 0, 0, a % tl.where(b == 0, 1, b))
+    else:
+        return tl.where(b == 0, 0, a % tl.where(b == 0, 1, b))
 
 
 @triton.jit
@@ -112,7 +117,8 @@ def scalar_mod(a, b):
     rest = scalar_fmod(a, b)
     if a.dtype.is_floating() or a.dtype.is_int_signed():
         return tl.where((rest != 0) & (b != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
-    return rest
+    else:
+        return rest
 
 
 @triton.jit
@@ -131,7 +137,8 @@ def integer_power(a, b):
     if a.dtype.is_int_signed():
         inverse = tl.where(a == 1, 1, tl.where(a == -1, tl.where((b & 1) != 0, -1, 1), 0))
         return tl.where(b < 0, inverse.to(a.dtype), result)
-    return result
+    else:
+        return result
 
 
 @triton.jit
@@ -173,7 +180,8 @@ def scalar_pow(a, b):
         result = tl.where(negative(a) & odd, scalar_neg(size), size)
         result = tl.where((a < 0) & (a > float("-inf")) & (whole == 0), float("nan"), result)
         return tl.where((b == 0) | (a == 1.0), 1.0, result)
-    return integer_power(a, b)
+    else:
+        return integer_power(a, b)
 
 
 @triton.jit
@@ -181,7 +189,8 @@ def scalar_max(a, b):
     """The larger; NaN if either is NaN."""
     if a.dtype == tl.int1:
         return a | b
-    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -189,16 +198,18 @@ def scalar_min(a, b):
     """The smaller; NaN if either is NaN."""
     if a.dtype == tl.int1:
         return a & b
-    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
 @triton.jit
 def scalar_abs(a):
     if a.dtype.is_floating():
         return tl.abs(a)
-    if a.dtype.is_int_signed():
+    elif a.dtype.is_int_signed():
         return tl.where(a < 0, -a, a)
-    return a
+    else:
+        return a
 
 
 @triton.jit
@@ -206,9 +217,10 @@ def scalar_sign(a):
     """-1, 0 or 1; NaN gives NaN."""
     if a.dtype.is_floating():
         return tl.where(a > 0, 1.0, tl.where(a < 0, -1.0, tl.where(a == 0, 0.0, a)))
-    if a.dtype.is_int_signed():
+    elif a.dtype.is_int_signed():
         return tl.where(a > 0, 1, tl.where(a < 0, -1, 0)).to(a.dtype)
-    return tl.where(a > 0, 1, 0).to(a.dtype)
+    else:
+        return tl.where(a > 0, 1, 0).to(a.dtype)
 
 
 # ---- exponentials and logarithms ------------------------------------------------------------------------------------
@@ -218,7 +230,8 @@ def scalar_sign(a):
 def scalar_sqrt(a):
     if a.dtype == tl.float64:
         return tl.sqrt(a)
-    return tl.sqrt_rn(a)
+    else:
+        return tl.sqrt_rn(a)
 
 
 @triton.jit
@@ -236,12 +249,14 @@ def scalar_exp(a):
     """e^a. Of floats: 2^n e^r with |r| <= log(2) / 2; n log(2) is subtracted in two parts, the first exact."""
     if a.dtype == tl.float64:
         return tl.exp(a)
-    x = tl.minimum(tl.maximum(a, -105.0, propagate_nan=tl.PropagateNan.ALL), 90.0, propagate_nan=tl.PropagateNan.ALL)
-    n = tl.floor(x * 1.4426950408889634 + 0.5)
-    r = (x - n * 0.693359375) + n * 2.12194440e-4
-    whole = tl.where(a == a, n, 0.0).to(tl.int32)
-    half = whole >> 1
-    return tl.exp2(r * 1.4426950408889634) * power_of_two(half, a) * power_of_two(whole - half, a)
+    else:
+        x = tl.maximum(a, -105.0, propagate_nan=tl.PropagateNan.ALL)
+        x = tl.minimum(x, 90.0, propagate_nan=tl.PropagateNan.ALL)
+        n = tl.floor(x * 1.4426950408889634 + 0.5)
+        r = (x - n * 0.693359375) + n * 2.12194440e-4
+        whole = tl.where(a == a, n, 0.0).to(tl.int32)
+        half = whole >> 1
+        return tl.exp2(r * 1.4426950408889634) * power_of_two(half, a) * power_of_two(whole - half, a)
 
 
 @triton.jit
@@ -249,16 +264,18 @@ def scalar_log(a):
     """The device's logarithm takes denormal floats as 0."""
     if a.dtype == tl.float64:
         return tl.log(a)
-    tiny = tl.abs(a) < 1.1754944e-38
-    return tl.log(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 15.942385, 0.0)
+    else:
+        tiny = tl.abs(a) < 1.1754944e-38
+        return tl.log(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 15.942385, 0.0)
 
 
 @triton.jit
 def scalar_log2(a):
     if a.dtype == tl.float64:
         return tl.log2(a)
-    tiny = tl.abs(a) < 1.1754944e-38
-    return tl.log2(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 23.0, 0.0)
+    else:
+        tiny = tl.abs(a) < 1.1754944e-38
+        return tl.log2(tl.where(tiny, a * 8388608.0, a)) - tl.where(tiny, 23.0, 0.0)
 
 
 @triton.jit
@@ -336,7 +353,8 @@ def scalar_sin(a):
     """The device's sine takes denormal floats as 0."""
     if a.dtype == tl.float64:
         return tl.sin(a)
-    return tl.where(tl.abs(a) < 2e-4, a, tl.sin(a))
+    else:
+        return tl.where(tl.abs(a) < 2e-4, a, tl.sin(a))
 
 
 @triton.jit
@@ -354,7 +372,8 @@ def scalar_erf(a):
     """The device's takes denormal floats as 0."""
     if a.dtype == tl.float64:
         return tl.erf(a)
-    return tl.where(tl.abs(a) < 1e-5, a * 1.1283792, tl.erf(a))
+    else:
+        return tl.where(tl.abs(a) < 1e-5, a * 1.1283792, tl.erf(a))
 
 
 @triton.jit
@@ -406,7 +425,8 @@ def scalar_floor(a):
     if a.dtype.is_floating():
         whole = tl.floor(a)
         return tl.where(whole > a, whole - 1.0, whole)
-    return a
+    else:
+        return a
 
 
 @triton.jit
@@ -414,14 +434,16 @@ def scalar_ceil(a):
     if a.dtype.is_floating():
         whole = tl.ceil(a)
         return tl.where(whole < a, whole + 1.0, whole)
-    return a
+    else:
+        return a
 
 
 @triton.jit
 def scalar_trunc(a):
     if a.dtype.is_floating():
         return tl.where(a < 0, tl.ceil(a), tl.floor(a))
-    return a
+    else:
+        return a
 
 
 @triton.jit
@@ -430,7 +452,8 @@ def scalar_nearbyint(a):
     x = tl.abs(a)
     if a.dtype == tl.float64:
         return tl.where(x < 4503599627370496.0, with_sign((x + 4503599627370496.0) - 4503599627370496.0, a), a)
-    return tl.where(x < 8388608.0, with_sign((x + 8388608.0) - 8388608.0, a), a)
+    else:
+        return tl.where(x < 8388608.0, with_sign((x + 8388608.0) - 8388608.0, a), a)
 
 
 @triton.jit
@@ -438,7 +461,8 @@ def as_bool(a):
     """Whether a is other than 0; NaN is."""
     if a.dtype == tl.int1:
         return a
-    return a != 0
+    else:
+        return a != 0
 
 
 @triton.jit
@@ -454,7 +478,8 @@ def scalar_shift_right(a, b):
     inside = (b >= 0) & (b < a.dtype.primitive_bitwidth)
     if a.dtype.is_int_signed():
         return tl.where(inside, a >> tl.where(inside, b, 0), tl.where(a < 0, -1, 0).to(a.dtype))
-    return tl.where(inside, a >> tl.where(inside, b, 0), 0)
+    else:
+        return tl.where(inside, a >> tl.where(inside, b, 0), 0)
 
 
 # ---- in a few instructions, for results that are rounded to 16 bits --------------------------------------------------
@@ -464,7 +489,8 @@ def scalar_shift_right(a, b):
 def fast_div(a, b):
     if a.dtype.is_floating():
         return a / b
-    return scalar_div(a, b)
+    else:
+        return scalar_div(a, b)
 
 
 @triton.jit
