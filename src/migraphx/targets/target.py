@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,13 +11,17 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.passes.manager import Pass
-from migraphx.runtime.device import Device
+from migraphx.runtime.device import Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 
 
+class CompilerError(ChildProcessError):
+    """What a target compiles with is missing or failed; says what to do."""
+
+
 class Target(Protocol):
-    """`ref`, `cpu` or `gpu`."""
+    """`ref`, `cpu` or `gpu`. A class that inherits it needs not restore, nor diagnose, what it has nothing of."""
 
     name: str
     device: Device  # where programs run that it compiles
@@ -42,6 +46,14 @@ class Target(Protocol):
         """
         ...
 
+    def peaks(self, threads: int) -> Peaks:
+        """What the device can do at best, measured now; `threads` of the host, where programs run there."""
+        ...
+
+    def diagnose(self) -> Mapping[str, Callable[[], str]]:
+        """What the target needs of this machine: checks by name, each says what it found or raises what is wrong."""
+        return {}
+
     def restore(
         self,
         data: dict[str, Any],
@@ -55,4 +67,4 @@ class Target(Protocol):
         Code among the tensors is used only where `trust_code` is set. `program` reads the graph, for lengths that
         the sections do not hold.
         """
-        ...
+        return None
