@@ -232,7 +232,6 @@ class InterpretedTarget(Target):
 
     name = NAME
     passes: Sequence[Pass] = PASSES
-    tunes = False
 
     def __init__(self, device: Device = HOST) -> None:
         self.device = device

@@ -104,7 +104,7 @@ def performance_report(executable: Executable, inputs: Mapping[str, np.ndarray],
     """Run a compiled program `runs` times, time every step in as many runs more, and measure the machine's peaks."""
     if runs < 1:
         raise ValueError(f"performance_report: runs must be at least 1, is {runs}")
-    given = arguments(executable.parameters, inputs)
+    given = arguments(executable, inputs)
     peaks = get_target(executable.target).peaks(executable.threads)
     seconds = _timed(executable, given, runs)
     spent = executable.profile(given, runs)  # before `steps`: those of a dynamic program are its last run's
@@ -115,16 +115,17 @@ def performance_report(executable: Executable, inputs: Mapping[str, np.ndarray],
 
 def measure_runs(executable: Executable, inputs: Mapping[str, np.ndarray], runs: int) -> tuple[float, ...]:
     """The runs alone of a report: seconds of each."""
-    return _timed(executable, arguments(executable.parameters, inputs), runs)
+    return _timed(executable, arguments(executable, inputs), runs)
 
 
 def _timed(executable: Executable, given: Sequence[Argument], runs: int) -> tuple[float, ...]:
     dynamic = any(s.dynamic for s in executable.outputs)
-    results = None if dynamic else [Argument.empty(s) for s in executable.outputs]
+    results = None if dynamic else [Argument.empty(s, executable.device) for s in executable.outputs]
     seconds = []
     for _ in range(WARM_UP_RUNS + runs):
         start = time.perf_counter()
         executable.run(given, results)
+        executable.device.synchronise()
         seconds.append(time.perf_counter() - start)
     return tuple(seconds[WARM_UP_RUNS:])
 

@@ -21,23 +21,26 @@ class CompilerError(ChildProcessError):
 
 
 class Target(Protocol):
-    """`ref`, `cpu` or `gpu`. A class that inherits it needs not restore, nor diagnose, what it has nothing of."""
+    """`ref`, `cpu` or `gpu`.
+
+    A class that inherits it refuses nothing, restores nothing and needs nothing of the machine unless it says so.
+    """
 
     name: str
     device: Device  # where programs run that it compiles
     passes: Sequence[Pass]  # what `compile` runs first, in order
-    tunes: bool  # whether it has kernels to choose among, as `exhaustive_tune` asks
+    tunes: bool = False  # whether it has kernels to choose among, as `exhaustive_tune` asks
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
         """Why the target cannot compile an instruction of a program that no pass has seen; None where it can.
 
         What depends on the whole program (how many loops it has) shows when it is compiled: UnsupportedOperator.
         """
-        ...
+        return None
 
     def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
         """Run the passes and choose the kernels as `compile` does, and say what they refused. Changes the program."""
-        ...
+        return []
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         """Compile a program, which may be changed: the caller passes a copy where it wants to keep it.

@@ -3,7 +3,6 @@
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
