@@ -57,21 +57,22 @@ def interpreting(memory: Memory | None = None) -> Iterator[None]:
     with _lock, knobs.runtime.scope():
         knobs.runtime.interpret = True
         real, real_patch = interpreter._interpreter, interpreter._patch_lang_tensor
-        real_cast, real_reduce = interpreter.InterpreterBuilder.cast_impl, interpreter.ReduceOps.generic_reduce
         interpreter._patch_lang_tensor = _patched
-        interpreter.InterpreterBuilder.cast_impl, interpreter.ReduceOps.generic_reduce = _cast, _reduce
+        theirs = [(place, name, getattr(place, name)) for place, name, _ in MENDED]
+        for place, name, ours in MENDED:
+            setattr(place, name, ours)
         if memory is not None:
             interpreter._interpreter = _Checked(real, memory)
-        for place, name, _, ours in _library():
-            setattr(place, name, ours)
+        for place, name, _, library in _library():
+            setattr(place, name, library)
         try:
             yield
         finally:
-            for place, name, theirs, _ in _library():
-                setattr(place, name, theirs)
+            for place, name, library, _ in _library():
+                setattr(place, name, library)
             interpreter._interpreter, interpreter._patch_lang_tensor = real, real_patch
-            interpreter.InterpreterBuilder.cast_impl = real_cast
-            interpreter.ReduceOps.generic_reduce = real_reduce
+            for place, name, own in theirs:
+                setattr(place, name, own)
 
 
 def _cast(builder: Any, source: Any, type: Any) -> Any:
@@ -83,19 +84,31 @@ def _cast(builder: Any, source: Any, type: Any) -> Any:
     return interpreter.TensorHandle(array.astype(interpreter._get_np_dtype(type)), wanted)
 
 
+def _splat(builder: Any, type: Any, scalar: Any) -> Any:
+    """The interpreter gives what a comparison found the type of what was compared, and then splats that."""
+    shape = type.shape if hasattr(type, "shape") else type
+    return interpreter.TensorHandle(np.full(shape, scalar.data.item(), scalar.data.dtype), scalar.dtype.scalar)
+
+
 def _reduce(self: Any, input: Any) -> Any:
     """Any reduction, in halves: the interpreter's own goes element by element."""
     values, axis = self.unravel(input, self.axis)
     arrays = [np.moveaxis(v.handle.data, axis, 0) for v in values]
     while len(arrays[0]) > 1:
         half = len(arrays[0]) // 2
-        parts = [self.to_tensor(a[k : k + half], v.dtype) for k in (0, half) for a, v in zip(arrays, values, strict=True)]
+        pairs = [(a[k : k + half], v.dtype) for k in (0, half) for a, v in zip(arrays, values, strict=True)]
+        parts = [self.to_tensor(a, type) for a, type in pairs]
         found = self.combine_fn.fn(*parts)
         arrays = [f.handle.data for f in (found if isinstance(found, tuple) else (found,))]
     kept = [np.moveaxis(a, 0, axis) if self.keep_dims else a[0] for a in arrays]
     return [self.to_tensor(a, v.dtype) for a, v in zip(kept, values, strict=True)]
 
 
+MENDED = [
+    (interpreter.InterpreterBuilder, "cast_impl", _cast),
+    (interpreter.InterpreterBuilder, "create_splat", _splat),
+    (interpreter.ReduceOps, "generic_reduce", _reduce),
+]
 _patch_lang_tensor = interpreter._patch_lang_tensor
 
 
