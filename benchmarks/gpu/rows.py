@@ -73,7 +73,15 @@ def rows(name: str, build: Body, weights: int) -> dict[str, Case]:
     """Of the shapes that are known from BERT, GPT-2 and larger models, and of a few awkward ones."""
     cases = {}
     for type in ("half", "float"):
-        for lens in ((6144, 768), (65536, 1024), (16384, 4096), (4096, 16384), (2048, 50257), (16384, 197), (65536, 64)):
+        for lens in (
+            (6144, 768),
+            (65536, 1024),
+            (16384, 4096),
+            (4096, 16384),
+            (2048, 50257),
+            (16384, 197),
+            (65536, 64),
+        ):
             others = (Shape(type, lens[1:]),) * weights
             cases[f"{name} {lens[0]}x{lens[1]} {type}"] = Case(build, Shape(type, lens), others)
     return cases

@@ -122,7 +122,7 @@ def test_numpy_takes_dlpack() -> None:
     a = np.arange(6, dtype=np.int32).reshape(2, 3)
     x = migraphx.argument(a.T)
     assert x.__dlpack_device__() == (1, 0)
-    np.testing.assert_array_equal(np.from_dlpack(x), a.T)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(np.from_dlpack(x), a.T)
 
 
 def test_buffers_numbers_and_lists() -> None:

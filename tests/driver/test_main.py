@@ -66,7 +66,7 @@ def test_usage_errors(file, capsys):
 
 
 @pytest.mark.parametrize(
-    "words, kind",
+    ("words", "kind"),
     [
         (["read", "none.onnx"], "input"),
         (["read", "none.onnx", "--frob"], "usage"),

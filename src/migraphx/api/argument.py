@@ -71,9 +71,9 @@ class argument(Argument, Exporter):
         return np.array(self.array, dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """What `memoryview(argument)` is. BufferError for bf16, fp8 and their like, which have no format, and for
-        memory of other devices.
+        """What `memoryview(argument)` is.
 
+        BufferError for bf16, fp8 and their like, which have no format, and for memory of other devices.
         NumPy asks here first, and takes `__array__` where this is refused.
         """
         if self.device is not HOST:
@@ -156,8 +156,11 @@ def as_array(data: Any) -> np.ndarray:
     if isinstance(data, Argument):
         return data.array
     found = elsewhere(data)
-    if found is not None:
-        return found.array
+    return host_array(data) if found is None else found.array
+
+
+def host_array(data: Any) -> np.ndarray:
+    """As `as_array`, of what is in main memory."""
     if isinstance(data, bytes):  # which NumPy takes for a word
         return np.frombuffer(data, np.uint8)
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):

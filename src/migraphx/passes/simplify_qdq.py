@@ -7,10 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Operation
+from migraphx.ir.refusal import Refusal
 from migraphx.passes.constants import broadcast_literal, compact, computed, scalar_of, without_repeats
 from migraphx.passes.integer_products import along, fits, integer_product
+from migraphx.passes.rewrite import Refusals, Refuse
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
 
@@ -25,7 +29,7 @@ class Weights:
     lens: tuple[int, ...]
 
 
-def simplify_qdq(module: Module) -> None:
+def simplify_qdq(module: Module) -> Refusals:
     """dot(dequantize(x), dequantize(w)) -> quant_dot(x, w) * scales, likewise for convolution.
 
     x is int8 or uint8 with one scale and one zero point, w constant with one of both an output channel; everything
@@ -54,6 +58,7 @@ def simplify_qdq(module: Module) -> None:
         @6 = mul(@4,@5) -> float_type, {2, 2}, {2, 1}
         @7 = @return(@6)
     """
+    refusals: list[Refusal[Instruction]] = []
     for ins in module:
         if ins.name == "gather" and ins.inputs[0].name == "dequantizelinear":
             _gather_codes(module, ins)
@@ -61,9 +66,16 @@ def simplify_qdq(module: Module) -> None:
             continue
         x, y = ins.inputs
         weights = quantized_weights(y, ins.name, ins.op.attributes().get("group", 1))
-        if weights is not None and _one_scale(x):
+        if isinstance(weights, Weights) and _one_scale(x):
             b = Builder(module, before=ins, origin=ins.origin)
             module.replace(ins, _product(b, ins, x.inputs, weights))
+        elif isinstance(weights, Weights):
+            refusals.append(
+                Refusal(ins, "simplify_qdq", "its input is not dequantized from 8 bits by one constant scale")
+            )
+        elif x.name == "dequantizelinear":
+            refusals.append(Refusal(ins, "simplify_qdq", weights))
+    return refusals
 
 
 def _gather_codes(module: Module, ins: Instruction) -> None:
@@ -81,17 +93,22 @@ def _one_scale(x: Instruction) -> bool:
     return all(scalar_of(i) is not None for i in x.inputs[1:])
 
 
-def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | None:
+def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | Refuse:
     """The weights of a product, where they are constant 8-bit integers seen through views and dequantized."""
-    views = []
+    views: list[Operation] = []
     while y.op.view and len(y.inputs) == 1:
         views.append(y.op)
         y = y.inputs[0]
     if y.name != "dequantizelinear":
-        return None
+        return Refuse("its weights are not dequantized")
     codes, scale, *zeros = (computed(i, levels=1) for i in y.inputs)
-    if codes is None or scale is None or codes.dtype not in (np.int8, np.uint8) or (zeros and zeros[0] is None):
-        return None
+    if (
+        codes is None
+        or scale is None
+        or dtypes.from_numpy(codes.dtype) not in ("int8", "uint8")
+        or (zeros and zeros[0] is None)
+    ):
+        return Refuse("its weights are not constant 8-bit integers")
     point = np.zeros(1, codes.dtype) if not zeros or zeros[0] is None else zeros[0]
     parts = [codes, *(np.broadcast_to(part, codes.shape) for part in (point, scale))]
     for op in reversed(views):
@@ -100,9 +117,9 @@ def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | No
     lens = parts[0].shape
     codes, point, scale = (without_repeats(part) for part in parts)
     if any(part.size != part.shape[channel] for part in (point, scale)):
-        return None  # they change along the depth
+        return Refuse("the scales of its weights change along the depth")
     if groups > 1 and not fits(codes, point):
-        return None
+        return Refuse("its weights are in groups, and need 9 bits without their zero points")
     return Weights(codes, point, scale, lens)
 
 

@@ -55,6 +55,10 @@ class Argument:
             device.write(made.pointer, self.pointer, nbytes, stream)
         return made
 
+    def copy_to(self, place: Argument, stream: int | None = None) -> None:
+        """Copy the values into memory of equal shape on the same device."""
+        self.device.copy(place.pointer, self.pointer, self.shape.bytes, stream)
+
     def overlaps(self, other: Argument) -> bool:
         """Whether the two have a byte in common."""
         ends = self.pointer + self.shape.bytes, other.pointer + other.shape.bytes

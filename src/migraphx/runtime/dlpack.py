@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import ROW_MAJOR, Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.device import CUDA, ROCM, device_of
 
@@ -73,7 +73,7 @@ def read(data: Any, stream: int | None = None) -> Argument | None:
     if name is None or tensor.lanes != 1:
         return None
     lens = tuple(tensor.shape[: tensor.ndim])
-    shape = Shape(name, lens, tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None)  # type: ignore[arg-type]
+    shape = Shape(name, lens, tuple(tensor.strides[: tensor.ndim]) if tensor.strides else ROW_MAJOR)
     start = (tensor.data or 0) + tensor.byte_offset
     return Argument(shape, start, capsule, device)  # the capsule's destructor frees the tensor
 
@@ -101,5 +101,9 @@ def _release(managed: int) -> None:
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _drop(capsule: int) -> None:
     """Nobody took the capsule: a consumer would have renamed it."""
-    if _is_valid(capsule, NAME):
+    try:
+        unused = _is_valid(capsule, NAME)
+    except ctypes.ArgumentError:  # what the consumer raised was pending until this call, which could not begin
+        unused = _is_valid(capsule, NAME)
+    if unused:
         _exported.pop(_raw_pointer_of(capsule, NAME), None)

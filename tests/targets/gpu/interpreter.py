@@ -31,48 +31,55 @@ from tests.targets.gpu.memory import Memory
 _lock = RLock()  # the interpreter keeps its place in the grid in one global
 
 
+@contextmanager
+def interpreting(memory: Memory | None = None) -> Iterator[None]:
+    """Functions that are declared or called here are interpreted; accesses outside of `memory` are errors."""
+    changes = [*_library(), *MENDED]
+    if memory is not None:
+        changes.append((interpreter, "_interpreter", _Checked(_triton_memory, memory)))
+    with _lock, knobs.runtime.scope():
+        knobs.runtime.interpret = True
+        before = [(place, name, vars(place)[name]) for place, name, _ in changes]
+        try:
+            for place, name, ours in changes:
+                setattr(place, name, ours)
+            yield
+        finally:
+            for place, name, theirs in before:
+                setattr(place, name, theirs)
+
+
 @cache
-def _library() -> list[tuple[Any, str, Any, Any]]:
+def _library() -> list[tuple[Any, str, Any]]:
     """Triton's own functions (`tl.sum`, `tl.cdiv`, `x.sum`): where they stand, and what interprets them."""
     made: dict[int, Any] = {}
 
     def interpreted(fn: JITFunction) -> Any:
         return made.setdefault(id(fn), interpreter.InterpretedFunction(fn.fn))
 
-    found = []
+    found: list[tuple[Any, str, Any]] = []
     for module in (tl, tl.standard, tl.random, tl.math, tl.core):
         for name, value in vars(module).items():
             if isinstance(value, JITFunction):
-                found.append((module, name, value, interpreted(value)))
+                found.append((module, name, interpreted(value)))
     for name, value in vars(tl.tensor).items():
         if isinstance(value, JITFunction):
             method = interpreted(value)
-            found.append((tl.tensor, name, value, lambda *args, _fn=method, **kwargs: _fn(*args, **kwargs)))
+            found.append((tl.tensor, name, lambda *args, _fn=method, **kwargs: _fn(*args, **kwargs)))
     return found
 
 
-@contextmanager
-def interpreting(memory: Memory | None = None) -> Iterator[None]:
-    """Functions that are declared or called here are interpreted; accesses outside of `memory` are errors."""
-    with _lock, knobs.runtime.scope():
-        knobs.runtime.interpret = True
-        real, real_patch = interpreter._interpreter, interpreter._patch_lang_tensor
-        interpreter._patch_lang_tensor = _patched
-        theirs = [(place, name, getattr(place, name)) for place, name, _ in MENDED]
-        for place, name, ours in MENDED:
-            setattr(place, name, ours)
-        if memory is not None:
-            interpreter._interpreter = _Checked(real, memory)
-        for place, name, _, library in _library():
-            setattr(place, name, library)
-        try:
-            yield
-        finally:
-            for place, name, library, _ in _library():
-                setattr(place, name, library)
-            interpreter._interpreter, interpreter._patch_lang_tensor = real, real_patch
-            for place, name, own in theirs:
-                setattr(place, name, own)
+# ---- where the interpreter itself is wrong, or slow ----
+
+_triton_memory = interpreter._interpreter
+_triton_patch = interpreter._patch_lang_tensor
+_triton_dot = interpreter.InterpreterBuilder.create_dot
+
+
+def _patch(tensor: Any, *scope: Any) -> None:
+    """NumPy 2.4 makes no number of an array of shape (1,), on which Triton 3.6 rests."""
+    _triton_patch(tensor, *scope)
+    tensor.__index__ = lambda self: int(self.handle.data.item())
 
 
 def _cast(builder: Any, source: Any, type: Any) -> Any:
@@ -97,25 +104,30 @@ def _reduce(self: Any, input: Any) -> Any:
     while len(arrays[0]) > 1:
         half = len(arrays[0]) // 2
         pairs = [(a[k : k + half], v.dtype) for k in (0, half) for a, v in zip(arrays, values, strict=True)]
-        parts = [self.to_tensor(a, type) for a, type in pairs]
-        found = self.combine_fn.fn(*parts)
+        found = self.combine_fn.fn(*(self.to_tensor(*p) for p in pairs))
         arrays = [f.handle.data for f in (found if isinstance(found, tuple) else (found,))]
     kept = [np.moveaxis(a, 0, axis) if self.keep_dims else a[0] for a in arrays]
     return [self.to_tensor(a, v.dtype) for a, v in zip(kept, values, strict=True)]
 
 
-MENDED = [
+def _dot(builder: Any, a: Any, b: Any, *rest: Any) -> Any:
+    """Triton's own multiplies the bits of bf16 as integers."""
+    return _triton_dot(builder, _float(a), _float(b), *rest)
+
+
+def _float(a: Any) -> Any:
+    if a.dtype.scalar != tl.bfloat16:
+        return a
+    return interpreter.TensorHandle((a.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
+
+
+MENDED: list[tuple[Any, str, Any]] = [
+    (interpreter, "_patch_lang_tensor", _patch),
     (interpreter.InterpreterBuilder, "cast_impl", _cast),
     (interpreter.InterpreterBuilder, "create_splat", _splat),
+    (interpreter.InterpreterBuilder, "create_dot", _dot),
     (interpreter.ReduceOps, "generic_reduce", _reduce),
 ]
-_patch_lang_tensor = interpreter._patch_lang_tensor
-
-
-def _patched(tensor: Any, *scope: Any) -> None:
-    """NumPy 2.4 makes no number of an array of shape (1,), on which Triton 3.6 rests."""
-    _patch_lang_tensor(tensor, *scope)
-    tensor.__index__ = lambda self: int(self.handle.data.item())
 
 
 class _Checked:

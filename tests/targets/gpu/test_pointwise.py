@@ -49,7 +49,11 @@ def test_broadcast_operands(tile):
     shapes = [Shape("half", lens) for lens in ((6, 40), (40,), (6, 1), (1,))]
     check(built(body, *shapes))
     lens = (2, 3, 5, 7)
-    check(built(lambda b, x, y: b.add(x, b.broadcast(y, axis=1, out_lens=lens)), Shape("float", lens), Shape("float", (3,))))
+    check(
+        built(
+            lambda b, x, y: b.add(x, b.broadcast(y, axis=1, out_lens=lens)), Shape("float", lens), Shape("float", (3,))
+        )
+    )
 
 
 @pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1), (2, 0, 1)])

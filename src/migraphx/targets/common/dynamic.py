@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
 from functools import cached_property
 from itertools import islice, product
-from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -27,11 +24,11 @@ from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
+from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.common.host import compute, lasting
 from migraphx.targets.common.specialise import Specialised, Split, is_leaf, specialise, split, static_part
 
 log = logging.getLogger(__name__)
-Made = TypeVar("Made")
 Arrays = Mapping[str, np.ndarray]
 Arguments = Mapping[str, Argument]
 Lens = Mapping[str, tuple[int, ...]]
@@ -47,61 +44,6 @@ class Compiler(Protocol):
     device: Device
 
     def compile(self, program: Program, options: CompileOptions) -> Executable: ...
-
-
-class Kept(Generic[Made]):
-    """The last `cap` things made, by key. Each is made once, however many threads ask for it."""
-
-    def __init__(self, cap: int) -> None:
-        self.cap = cap
-        self._made: OrderedDict[Hashable, Future[Made]] = OrderedDict()
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def items(self) -> list[tuple[Hashable, Made]]:
-        with self._lock:
-            return [(k, f.result()) for k, f in self._made.items() if f.done() and not f.exception()]
-
-    def get(self, key: Hashable, make: Callable[[], Made], deadline: Deadline | None = None) -> Made:
-        """What was made for the key, or is made now; TimeoutError where another thread makes it beyond the deadline."""
-        while True:
-            future, mine = self._future(key)
-            if mine:
-                self._fill(key, future, make)
-            try:
-                return future.result(None if deadline is None or mine else deadline.left)
-            except CancelledError:
-                continue  # a signal ended the thread that made it
-            except TimeoutError:
-                if deadline is None or future.done():
-                    raise
-                raise deadline.error() from None
-
-    def _future(self, key: Hashable) -> tuple[Future[Made], bool]:
-        """What is or will be there for the key, and whether the caller must make it."""
-        with self._lock:
-            future = self._made.get(key)
-            mine = future is None
-            if future is None:
-                future = self._made[key] = Future()
-                while len(self._made) > self.cap:
-                    self._made.popitem(last=False)
-            self._made.move_to_end(key)
-            return future, mine
-
-    def _fill(self, key: Hashable, future: Future[Made], make: Callable[[], Made]) -> None:
-        try:
-            future.set_result(make())
-        except BaseException as error:
-            with self._lock:
-                if self._made.get(key) is future:
-                    del self._made[key]
-            if not isinstance(error, Exception):  # a KeyboardInterrupt is this thread's alone
-                future.cancel()
-                raise
-            future.set_exception(error)
 
 
 class DynamicExecutable:
@@ -173,7 +115,7 @@ class DynamicExecutable:
         if outputs is None:
             return self._apart(results, inputs, stream)
         for place, made in zip(outputs, results, strict=True):
-            self.device.copy(place.pointer, made.pointer, made.shape.bytes, stream)
+            made.copy_to(place, stream)
         return outputs
 
     def _apart(self, results: Sequence[Argument], taken: Sequence[Argument], stream: int | None) -> list[Argument]:
@@ -182,7 +124,7 @@ class DynamicExecutable:
         for made in results:
             if any(made.overlaps(a) for a in (*taken, *apart)):
                 copy = Argument.empty(made.shape, self.device, stream)
-                self.device.copy(copy.pointer, made.pointer, made.shape.bytes, stream)
+                made.copy_to(copy, stream)
                 made = copy
             apart.append(made)
         return apart
@@ -283,7 +225,7 @@ class _Part:
     ) -> None:
         self.target, self.options, self.known = target, options, known
         self._program = program
-        self.stages: Kept[Stage] = Kept(options.max_specialisations)
+        self.stages: SingleFlightLRU[Stage] = SingleFlightLRU(options.max_specialisations)
         self._ready: list[Stage] = []
 
     @cached_property
@@ -306,7 +248,7 @@ class _Part:
             self._ready = ready[:READY]
 
     def release(self) -> None:
-        for _, stage in self.stages.items():
+        for stage in self.stages.values():
             stage.release()
 
     def _key(self, lens: Lens, values: Arrays) -> Hashable:

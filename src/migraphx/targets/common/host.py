@@ -29,8 +29,10 @@ def compute(ins: Instruction, args: Sequence[Value], run: RunModule, deadline: D
 
 
 def lasting(argument: Argument, stream: int | None = None) -> Any:
-    """The argument's values in main memory, or a copy where nothing but the caller's word keeps them: the thread of an
-    instruction that was left may read it later."""
+    """The argument's values in main memory, or a copy where nothing but the caller's word keeps them.
+
+    The thread of an instruction that was left may read them later.
+    """
     here = argument.to(HOST, stream)
     return here.array if here.owner is not None else here.array.copy()
 

@@ -187,7 +187,7 @@ def static_part(main: Module, wanted: Sequence[Instruction]) -> Program:
         if ins in needed:
             modules = _modules(program, ins, env)
             copy = Instruction(ins.op, [env[i] for i in ins.inputs], ins.shape, modules, ins.origin)
-            env[ins] = program.main._link(copy, None)
+            env[ins] = program.main.append(copy)
     program.main.add_return([env[w] for w in wanted])
     return program
 

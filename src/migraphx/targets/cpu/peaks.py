@@ -60,8 +60,8 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
     arena = plan_memory([Lifetime(b, 0, 1) for b in buffers])
     kernels = numbered(calls)
     table = table_of(calls, kernels, Layout(0, 0, 0), table_bytes(arena, (), (), ()), (0, 0))
-    object, threads = build(generate(kernels), "peaks"), threads or available()
-    machine = CpuExecutable(object, table, Outline({}, [], [], [], arena), (), threads)
+    code, threads = build(generate(kernels), "peaks"), threads or available()
+    machine = CpuExecutable(code, table, Outline({}, [], [], [], arena), (), threads)
     seconds = [machine.profile((), 1) for _ in range(TRIES)]
     work = 2.0 * ROUNDS * CHAINS * lanes * machine.threads
     return work / min(s[0] for s in seconds), 2.0 * COPIED / min(s[1] for s in seconds)

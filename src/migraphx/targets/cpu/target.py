@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
@@ -25,6 +27,7 @@ from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
+from migraphx.targets.common.supports import supported
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
@@ -35,7 +38,7 @@ from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.work import nanoseconds
 
 log = logging.getLogger(__name__)
-MOST_LOOPS = constant("MOST_LOOPS", "program.hpp")
+MOST_LOOPS, MOST_VIEWS = (constant(name, "program.hpp") for name in ("MOST_LOOPS", "MOST_VIEWS"))
 
 PASSES: list[Pass] = [
     *optimize,
@@ -49,9 +52,18 @@ class CpuTarget:
     name = "cpu"
     device: Device = HOST
     passes: Sequence[Pass] = PASSES
+    tunes = False
 
     def __init__(self, constants: Constants | None = None) -> None:
         self.constants = constants
+
+    def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
+        return supported(ins, CPU, PASSES)
+
+    def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
+        found: list[Refusal[Instruction]] = []
+        run_passes(program, PASSES, refusals=found)
+        return [*found, *lower(program.main, CPU, CppEmitter(features()), options.fast_math).refusals]
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
@@ -85,6 +97,21 @@ class CpuTarget:
         )
 
 
+def _check_limits(lowered: LoweringContext) -> None:
+    """UnsupportedOperator for what program.hpp has no room for."""
+    calls = zip(lowered.sources, lowered.calls, strict=True)
+    refusals = [
+        Refusal(ins, "target cpu", f"it has more than {MOST_VIEWS} operands: {call.label}")
+        for ins, call in calls
+        if ins is not None and len(call.views) > MOST_VIEWS
+    ]
+    if lowered.slots > MOST_LOOPS:
+        why = f"it runs at most {MOST_LOOPS} loops in one program, this has {lowered.slots}"
+        refusals += [Refusal(ins, "target cpu", why) for ins in lowered.module if ins.modules and not ins.op.fused]
+    if refusals:
+        raise UnsupportedOperator("cpu", refusals)
+
+
 @dataclass(frozen=True)
 class Translation:
     """A program as C++ sources and a table of steps: what a compiler and an executable make a run of."""
@@ -114,8 +141,7 @@ def translate(
         run_passes(program, PASSES)
     with stages("lowering"):
         lowered = lower(program.main, CPU, CppEmitter(features), options.fast_math, constants)
-        if lowered.slots > MOST_LOOPS:
-            raise UnsupportedOperator(f"the cpu target runs at most {MOST_LOOPS} loops in one program")
+        _check_limits(lowered)
         arena = plan_memory(lifetimes(lowered.calls))
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
     outputs = [s.as_standard() for s in program.main.output_shapes]

@@ -39,8 +39,10 @@ class Work(Protocol):
 
 
 class Graph(Protocol):
-    """Works in their order, launched at once. One graph may be launched again before its last launch is over, but on
-    the same stream only."""
+    """Works in their order, launched at once.
+
+    One graph may be launched again before its last launch is over, but on the same stream only.
+    """
 
     def launch(self, stream: int) -> None: ...
 

@@ -23,7 +23,7 @@ class Program:
         self.device, self.plan, self.weights = device, plan, list(weights)
         self.functions: Sequence[Function] = device.load(plan.kernels)
         sizes = [("input", parameters), ("output", outputs)]
-        self.sizes: dict[Buffers, int] = {(kind, k): s.bytes for kind, all in sizes for k, s in enumerate(all)}
+        self.sizes: dict[Buffers, int] = {(kind, k): s.bytes for kind, shapes in sizes for k, s in enumerate(shapes)}
         self.segments = {s.start: s for s in plan.segments()}
         self.segment_of = {n: start for start, s in self.segments.items() for n in s}
         self.users = plan.users()

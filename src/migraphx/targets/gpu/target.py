@@ -25,11 +25,13 @@ from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
+from migraphx.targets.gpu.choices import Choices, facts_of
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.plan import Plan
+from migraphx.targets.gpu.tune import Tuner
 
 log = logging.getLogger(__name__)
 
@@ -68,8 +70,10 @@ class GpuTarget:
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         with stages("passes"):
             run_passes(program, PASSES)
+        measure = Tuner(self.accelerator).measure if options.exhaustive_tune else None
+        choices = Choices(facts_of(self.accelerator.chip, self.accelerator.identity()), measure=measure)
         with stages("lowering"):
-            lowered = lower(program.main, GPU, TritonEmitter(), options.fast_math, self.constants)
+            lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
             arena = plan_memory(lifetimes(lowered.calls), ALIGNMENT)
             plan = Plan.of(lowered.calls, arena, lowered.slots)
         outputs = [s.as_standard() for s in program.main.output_shapes]

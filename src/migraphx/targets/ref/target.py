@@ -10,6 +10,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.passes.manager import Pass
@@ -110,6 +111,13 @@ class RefTarget:
     name = "ref"
     device: Device = HOST
     passes: Sequence[Pass] = ()
+    tunes = False
+
+    def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
+        """None: whatever has a shape has a meaning."""
+
+    def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
+        return []
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         return RefExecutable(program)

@@ -35,8 +35,10 @@ def pack_words(w: np.ndarray, nr: int) -> np.ndarray:
 
 
 def pack_word_conv(w: np.ndarray, group: int, nr: int) -> np.ndarray:
-    """int8 or bf16 {OC, IC / g, spatial...}, its channels padded to whole words, packed for a convolution in `group`
-    groups."""
+    """int8 or bf16 {OC, IC / g, spatial...}, packed for a convolution in `group` groups.
+
+    Its channels are padded to whole 32-bit lanes.
+    """
     oc, icg, *spatial = w.shape
     each = 4 // w.itemsize
     wide = np.zeros((oc, -(-icg // each) * each, *spatial), w.dtype)

@@ -31,9 +31,7 @@ def rows_tile(rows: int, inner: int, itemsize: int) -> tuple[int, int]:
     return max(1, min(block // width, power_of_two(rows))), width
 
 
-def gather_call(
-    data: View, index: View, write: View, status: View, axis: int, check: int, origin: str = ""
-) -> GpuCall:
+def gather_call(data: View, index: View, write: View, status: View, axis: int, check: int, origin: str = "") -> GpuCall:
     """out[o][i][..] = data[o][index[i]][..] along an axis, for as many indices as `index` has; all row-major."""
     outer, length, inner = around(data.lens, axis)
     rows = outer * index.elements

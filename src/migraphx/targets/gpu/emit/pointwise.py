@@ -35,9 +35,7 @@ def copy_call(read: View, write: View, origin: str = "") -> GpuCall:
     return _call(lambda names, scope: names[0], [read], write, TRITON, "copy", origin)
 
 
-def _call(
-    body: Body, reads: Sequence[View], write: View, reading: TritonReading, label: str, origin: str
-) -> GpuCall:
+def _call(body: Body, reads: Sequence[View], write: View, reading: TritonReading, label: str, origin: str) -> GpuCall:
     views = (*reads, write)
     walk = tiles(views)
     numbers = Numbers(len(views), is_wide(views))

@@ -193,9 +193,7 @@ class _Kernel:
         parts = self.plan.parts if any(not s.reductions for s in stages) else 1
         return self._made(reads, [write], parts, label, origin)
 
-    def part(
-        self, stage: Stage, reads: Sequence[View], parts: Sequence[View], label: str, origin: str
-    ) -> GpuCall:
+    def part(self, stage: Stage, reads: Sequence[View], parts: Sequence[View], label: str, origin: str) -> GpuCall:
         """One stage on parts of the rows, each row's results at {part, row}."""
         self._begin(len(reads) + len(self.given) + len(parts))
         folded = self._accumulate(stage)
@@ -224,7 +222,9 @@ class _Kernel:
         lines += self._digits("r", self.fused.kept, "kept")
         if self.plan.loop:
             lines.append(f"start = {start}")
-            lines.append(f"stop = tl.minimum(start + {self._number('share', self.share, vector=True)}, {self._columns})")
+            lines.append(
+                f"stop = tl.minimum(start + {self._number('share', self.share, vector=True)}, {self._columns})"
+            )
         else:
             lines += self._block("0")
         for n, (ins, view) in enumerate(self.given.items()):
@@ -237,9 +237,7 @@ class _Kernel:
         loaded = load_text(f"q{n}", view.type, at, self._mask(True, False))
         self.names[ins] = self._total(ins, self._folded(ins, self.row.bind(loaded)))
 
-    def _made(
-        self, reads: Sequence[View], writes: Sequence[View], parts: int, label: str, origin: str
-    ) -> GpuCall:
+    def _made(self, reads: Sequence[View], writes: Sequence[View], parts: int, label: str, origin: str) -> GpuCall:
         views = (*reads, *self.given.values(), *writes)
         names = [*(f"p{k}" for k in range(len(reads))), *(f"q{n}" for n in range(len(self.given)))]
         names += ["out" if n == 0 else f"out{n}" for n in range(len(writes))]

@@ -17,12 +17,12 @@ STORAGE_TYPES = {
     "double": "fp64",
     **INTEGERS,
     **{type: "u8" for type in dtypes.NUMPY_TYPES if type.startswith("fp") or type in ("bool", "uint4", "uint2")},
-    **{type: "i8" for type in ("int4", "int2")},
+    **dict.fromkeys(("int4", "int2"), "i8"),
 }
-"""MIGraphX's type name -> Triton's spelling of elements in memory. What Triton lacks, or only some chips have, is bytes."""
+"""MIGraphX's type name -> Triton's spelling of elements in memory. What only some chips have is bytes."""
 
 COMPUTE_TYPES = {
-    **{type: "tl.float32" for type in dtypes.NARROW_FLOATS | {"float"}},
+    **dict.fromkeys(dtypes.NARROW_FLOATS | {"float"}, "tl.float32"),
     "double": "tl.float64",
     "bool": "tl.int1",
     **{type: f"tl.{type}" for type in INTEGERS},

@@ -7,6 +7,7 @@ cos and erf, which Triton has on every device and in its interpreter. No step re
 import triton
 import triton.language as tl
 
+
 @triton.jit
 def number(value: tl.constexpr, like):
     """A constant of the type of `like`."""
@@ -249,7 +250,8 @@ def scalar_exp(a):
     if a.dtype == tl.float64:
         return tl.exp(a)
     else:
-        x = tl.minimum(tl.maximum(a, -105.0, propagate_nan=tl.PropagateNan.ALL), 90.0, propagate_nan=tl.PropagateNan.ALL)
+        x = tl.maximum(a, -105.0, propagate_nan=tl.PropagateNan.ALL)
+        x = tl.minimum(x, 90.0, propagate_nan=tl.PropagateNan.ALL)
         n = tl.floor(x * 1.4426950408889634 + 0.5)
         r = (x - n * 0.693359375) + n * 2.12194440e-4
         whole = tl.where(a == a, n, 0.0).to(tl.int32)
