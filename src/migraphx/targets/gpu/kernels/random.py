@@ -36,11 +36,11 @@ def random_uniform(seed, out, state, count, TYPE: tl.constexpr):
     pair = tl.arange(0, 512)
     for start in range(0, count, 312):
         for part in range(0, 3):
-            i = part * 227 + lane
-            inside = (lane < 227) & (i < 624)
-            words = twisted(state, i, inside)
+            at = part * 227 + lane
+            inside = (lane < 227) & (at < 624)
+            words = twisted(state, at, inside)
             tl.debug_barrier()
-            tl.store(state + i, words, inside)
+            tl.store(state + at, words, inside)
             tl.debug_barrier()
         wanted = (pair < 312) & (start + pair < count)
         high = tempered(tl.load(state + 2 * pair, wanted, 0)) >> 5
