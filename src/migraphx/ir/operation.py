@@ -91,7 +91,7 @@ class Operation:
     view: ClassVar[bool] = False  # the output is the input's own memory, seen through other strides
     data_movement: ClassVar[bool] = False  # every element of the output is an element of an input, whatever its value
     gathers: ClassVar[bool] = False  # reads no more elements of its first input than it gives
-    commutative: ClassVar[bool] = False  # its two inputs may change places
+    commutative: ClassVar[bool] = False  # its two inputs may be exchanged
     idempotent: ClassVar[bool] = False  # of one input: f(f(x)) is f(x)
     contraction: ClassVar[bool] = False  # sums products of its inputs: a dot, a convolution, attention
     takes_epilogue: ClassVar[bool] = False  # its kernels compute a `pointwise` that follows before they store

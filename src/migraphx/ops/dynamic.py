@@ -180,8 +180,8 @@ class Unique(Operation, name="unique"):
         found = DynamicDimension(min(1, length), length)  # a range, even of one length: NumPy runs it, not a kernel
         dims = tuple(found if d == axis else DynamicDimension(n, n) for d, n in enumerate(x.lens))
         values = Shape(x.type, dyn_dims=(found,) if axis is None else dims)
-        places = Shape("int64", dyn_dims=(found,))
-        return Shape.tuple_of([values, places, Shape("int64", (length,)), places])
+        found_shape = Shape("int64", dyn_dims=(found,))
+        return Shape.tuple_of([values, found_shape, Shape("int64", (length,)), found_shape])
 
     def compute(self, *args: np.ndarray) -> Value:
         (x,) = args

@@ -110,8 +110,8 @@ def looked_up(
         given = x.value if isinstance(x, Strings) else b.constant(x)
         if given is None:
             return later(x)
-        places = {key: k for k, key in enumerate(keys.tolist())}
-        index = np.array([places.get(v, len(keys)) for v in given.reshape(-1).tolist()], np.int64)
+        index_of = {key: k for k, key in enumerate(keys.tolist())}
+        index = np.array([index_of.get(v, len(keys)) for v in given.reshape(-1).tolist()], np.int64)
         made = table[index].reshape(given.shape)
         return Strings.of(made) if values.dtype == object else b.literal(made)
     lens = (*x.shape.lens, len(keys))
@@ -162,7 +162,7 @@ def label_encoder_1(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Any:
-    """Strings to their places in `classes_strings`, or places to strings."""
+    """Strings to their indices in `classes_strings`, or indices to strings."""
     names, numbers = labels(classes_strings), np.arange(len(classes_strings), dtype=np.int64)
     if isinstance(x, Strings):
         return looked_up(b, x, names, numbers, default_int64)
