@@ -10,7 +10,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, parameters
-from migraphx.onnx.graph import LaterStrings, OnnxError, Strings
+from migraphx.onnx.graph import DeferredStrings, OnnxError, Strings
 from migraphx.onnx.registry import Convert
 
 
@@ -49,6 +49,6 @@ def element_numbers(b: OnnxBuilder, texts: np.ndarray, first: int) -> Instructio
     return b.literal(np.arange(first, first + texts.size).reshape(texts.shape))
 
 
-def picked(b: OnnxBuilder, texts: np.ndarray, numbers: Instruction) -> Strings | LaterStrings:
+def picked(b: OnnxBuilder, texts: np.ndarray, numbers: Instruction) -> Strings | DeferredStrings:
     known = b.constant(numbers)
-    return LaterStrings(parameters(numbers)) if known is None else Strings(texts[known])
+    return DeferredStrings(parameters(numbers)) if known is None else Strings(texts[known])

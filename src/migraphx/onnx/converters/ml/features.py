@@ -10,7 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, parameters
-from migraphx.onnx.graph import LaterStrings, OnnxError, Strings
+from migraphx.onnx.graph import DeferredStrings, OnnxError, Strings
 from migraphx.onnx.registry import converter
 
 Value = Instruction
@@ -22,11 +22,11 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 @converter("ArrayFeatureExtractor", domain=DOMAIN)
-def array_feature_extractor(b: OnnxBuilder, x: Value | Strings, indices: Value) -> Value | Strings | LaterStrings:
+def array_feature_extractor(b: OnnxBuilder, x: Value | Strings, indices: Value) -> Value | Strings | DeferredStrings:
     """Columns of the last dimension; a vector gives one row."""
     if isinstance(x, Strings):
         columns = b.constant(indices)
-        return later(indices) if columns is None else Strings(x.value[..., columns.reshape(-1)])
+        return deferred_strings(indices) if columns is None else Strings(x.value[..., columns.reshape(-1)])
     made = b.gather(x, b.reshape(indices, dims=(-1,)), axis=x.shape.ndim - 1)
     return b.unsqueeze(made, axes=(0,)) if x.shape.ndim == 1 else made
 
@@ -96,20 +96,20 @@ def scaler(b: OnnxBuilder, x: Value, *, offset: Sequence[float], scale: Sequence
 # ---- labels ----
 
 
-def later(x: Any) -> LaterStrings:
+def deferred_strings(x: Any) -> DeferredStrings:
     """Strings that a value of a run decides."""
-    return LaterStrings(parameters(x))
+    return DeferredStrings(parameters(x))
 
 
 def looked_up(
     b: OnnxBuilder, x: Value | Strings, keys: np.ndarray, values: np.ndarray, default: Any
-) -> Value | Strings | LaterStrings:
+) -> Value | Strings | DeferredStrings:
     """values[k] where x is keys[k], else the default. Keys and values are numbers, or strings as objects."""
     table = np.concatenate([values, np.array([default], values.dtype)])
     if isinstance(x, Strings) or values.dtype == object:
         given = x.value if isinstance(x, Strings) else b.constant(x)
         if given is None:
-            return later(x)
+            return deferred_strings(x)
         index_of = {key: k for k, key in enumerate(keys.tolist())}
         index = np.array([index_of.get(v, len(keys)) for v in given.reshape(-1).tolist()], np.int64)
         made = table[index].reshape(given.shape)
