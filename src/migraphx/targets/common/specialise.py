@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -21,9 +21,17 @@ def is_dynamic(program: Program) -> bool:
     return any(ins.shape.dynamic or ins.op.deferred for m in reachable(program.main) for ins in m)
 
 
+def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, (list, tuple))
+
+
+def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
+
+
 def flat(value: Any) -> Iterator[Any]:
     """The tensors of a value: itself, or the items of a sequence; none of an empty optional."""
-    if isinstance(value, (list, tuple)):
+    if _is_sequence(value):
         for item in value:
             yield from flat(item)
     elif value is not None:
@@ -38,8 +46,10 @@ class Specialised:
     """`program` as far as it can be made static; `needs`: what must be known to expand an instruction that is left."""
 
     program: Program
-    needs: dict[Instruction, tuple[Instruction, ...]] = field(default_factory=dict)
-    refusals: dict[Instruction, str] = field(default_factory=dict)
+    needs: dict[Instruction, tuple[Instruction, ...]] = field(
+        default_factory=dict[Instruction, tuple[Instruction, ...]]
+    )
+    refusals: dict[Instruction, str] = field(default_factory=dict[Instruction, str])
 
 
 def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray]) -> Specialised:
@@ -68,8 +78,9 @@ def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str,
 
 def _instruction(made: Specialised, site: Site, ins: Instruction, env: dict[Instruction, Any]) -> Any:
     inputs = [env[i] for i in ins.inputs]
-    if ins.name == "get_tuple_elem" and isinstance(inputs[0], tuple):
-        return inputs[0][ins.op.attributes()["index"]]
+    if ins.name == "get_tuple_elem" and _is_tuple(inputs[0]):
+        index: int = ins.op.attributes()["index"]
+        return inputs[0][index]
     site.origin = ins.origin
     needs: ValueNeeded | None = None
     if not any(waits(i) for i in flat(inputs)):
@@ -136,9 +147,9 @@ class Split:
     wanted: list[Instruction]
     host: list[Instruction]
     rest: Program | None = None
-    feeds: dict[str, Instruction] = field(default_factory=dict)
-    known: dict[str, str] = field(default_factory=dict)  # and why
-    outputs: list[Instruction] = field(default_factory=list)
+    feeds: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
+    known: dict[str, str] = field(default_factory=dict[str, str])  # and why
+    outputs: list[Instruction] = field(default_factory=list[Instruction])
 
     @property
     def whole(self) -> bool:
