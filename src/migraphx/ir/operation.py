@@ -48,7 +48,7 @@ class ModuleArgument(Protocol):
 
 
 class ExpansionContext(Protocol):
-    """What operations are told where they are expanded, by the Site of ir/expansion.py."""
+    """What operations are told where they are expanded, by the Expansion of ir/expansion.py."""
 
     origin: str
 
@@ -157,8 +157,8 @@ class Operation:
     def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         return self.compute(*args)
 
-    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Any:
-        """What the instruction is in `site.module` once the lengths of its inputs are known.
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Any:
+        """What the instruction is in `context.module` once the lengths of its inputs are known.
 
         An instruction, a tuple of them, a list for a sequence; NotImplemented where it is itself. ValueNeeded where
         values must be known as well.

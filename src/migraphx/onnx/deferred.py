@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.expansion import Site, ValueNeeded
+from migraphx.ir.expansion import Expansion, ValueNeeded
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation, RunModule, Value
 from migraphx.ir.program import Program
@@ -43,15 +43,15 @@ class OnnxNode(Operation, name="onnx"):
         made = [parse_shape(s) for s in self.shapes]
         return made[0] if len(made) == 1 else Shape.tuple_of(made)
 
-    def expand(self, site: Site, inputs: Sequence[Any]) -> Any:
+    def expand(self, context: Expansion, inputs: Sequence[Any]) -> Any:
         data = json.loads(self.node)
         node = Node(**decoded(data["node"]))
         most, limit = data["max_loop_iterations"], data.get("limit_max_iterations")
         options = Options(max_loop_iterations=most, limit_max_iterations=limit, dynamic=True)
         functions = {(f["domain"], f["name"]): Function(**decoded(f["body"])) for f in data["functions"]}
-        importer = Importer(Model(Graph("", []), functions), options, site.program)
+        importer = Importer(Model(Graph("", []), functions), options, context.program)
         b = OnnxBuilder(
-            site.module, None, site.origin, site.program, options, importer, node, values=site.values,
+            context.module, None, context.origin, context.program, options, importer, node, values=context.values,
             scope=Scope(dict(zip(data["names"], inputs, strict=True))),
         )  # fmt: skip
         b.scope[""] = None
@@ -69,25 +69,25 @@ class OnnxNode(Operation, name="onnx"):
         """The node is converted for these arrays, every value known, and evaluated."""
         program = Program()
         arrays: list[np.ndarray] = []
-        site = Site(program, program.main)
-        inputs = [_entered(a, site, arrays) for a in args]
-        made = self.expand(site, inputs)
+        context = Expansion(program, program.main)
+        inputs = [_entered(a, context, arrays) for a in args]
+        made = self.expand(context, inputs)
         outputs: list[Instruction] = []
         form = _numbered(made, outputs)
         program.main.add_return(outputs)
         return _restored(form, run(program.main, arrays))
 
 
-def _entered(value: Any, site: Site, arrays: list[np.ndarray]) -> Any:
+def _entered(value: Any, context: Expansion, arrays: list[np.ndarray]) -> Any:
     """Parameters of known value for an array, or for each of a sequence."""
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
-        return [_entered(v, site, arrays) for v in value]
+        return [_entered(v, context, arrays) for v in value]
     array = np.asarray(value)
-    made = site.module.add_parameter(f"x{len(arrays)}", Shape(dtypes.from_numpy(array.dtype), array.shape))
+    made = context.module.add_parameter(f"x{len(arrays)}", Shape(dtypes.from_numpy(array.dtype), array.shape))
     arrays.append(array)
-    site.values[made] = array
+    context.values[made] = array
     return made
 
 
