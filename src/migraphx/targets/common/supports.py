@@ -11,7 +11,7 @@ from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.manager import Pass, graphs, run_passes
 from migraphx.targets.common.lowerings import Lowerings
-from migraphx.targets.common.specialise import waits
+from migraphx.targets.common.specialise import is_deferred
 
 
 def supported(ins: Instruction, lowerings: Lowerings, passes: Sequence[Pass]) -> Refusal[Instruction] | None:
@@ -22,7 +22,7 @@ def supported(ins: Instruction, lowerings: Lowerings, passes: Sequence[Pass]) ->
     for inner in (i for m in ins.modules if not ins.op.fused for i in _working(m)):
         if (refusal := supported(inner, lowerings, passes)) is not None:
             return Refusal(ins, refusal.rule, f"{inner.name} in it: {refusal.why}")
-    if ins.name.startswith("@") or waits(ins) or any(map(waits, ins.inputs)):
+    if ins.name.startswith("@") or is_deferred(ins) or any(map(is_deferred, ins.inputs)):
         return None
     name = "pointwise" if isinstance(ins.op, Pointwise) else "fused_reduce" if isinstance(ins.op, Reduction) else ""
     if (name and name in lowerings.operators()) or lowerings.find(ins) is not None:

@@ -20,7 +20,7 @@ from migraphx.targets.cpu.emit.pointwise import pointwise_call
 from migraphx.targets.cpu.emit.quantized import int4_gemm_call
 from migraphx.targets.cpu.lower.contractions import convolution, dot, shared_matrix
 from migraphx.targets.cpu.lower.registry import CPU, features_of
-from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
+from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.int4 import pack_int4_panels
 
@@ -38,20 +38,20 @@ def quant_dot(ctx: LoweringContext, c: Contraction) -> None:
         ctx.refuse(c.anchor, "8-bit products", NO_INT8_WEIGHTS)
         dot(ctx, c)
         return
-    word_dot(ctx, ctx.view(c.operands[0]), matrix, c.epilogue(range(rank - 1), rank - 1), "quant_dot", c.origin)
+    vnni_dot(ctx, ctx.view(c.operands[0]), matrix, c.epilogue(range(rank - 1), rank - 1), "quant_dot", c.origin)
 
 
 @CPU.of_contraction("quant_convolution")
 def quant_convolution(ctx: LoweringContext, c: Contraction) -> None:
     """By quant.hpp where the weights are constant int8 and groups are of whole quads, else in wider integers."""
     constant, attributes = ctx.constant(c.operands[1]), c.anchor.op.attributes()
-    if constant is None or constant[0].dtype != np.int8 or not whole_words(constant[0], attributes["group"]):
+    if constant is None or constant[0].dtype != np.int8 or not groups_fill_lanes(constant[0], attributes["group"]):
         whole = constant is None or constant[0].dtype != np.int8
         ctx.refuse(c.anchor, "8-bit products", NO_INT8_WEIGHTS if whole else "its groups are not of whole words")
         convolution(ctx, c)
         return
     epilogue = c.epilogue((0, *range(2, len(c.write.lens))), 1)
-    word_convolution(ctx, ctx.view(c.operands[0]), *constant, attributes, epilogue, "quant_convolution", c.origin)
+    vnni_convolution(ctx, ctx.view(c.operands[0]), *constant, attributes, epilogue, "quant_convolution", c.origin)
 
 
 @CPU.of_contraction("dot_int4")
