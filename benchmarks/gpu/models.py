@@ -2,8 +2,8 @@
 
 `python -m benchmarks.gpu.models [--cases resnet50_b1,bert_16x384] [--engines eager,openmgx] [--output FILE]` prints a
 table and writes JSON. A process builds the model with random weights, answers once (`first`: seconds from the finished
-build to the first answer, imports and compilation in it), compares with eager in float64 on the same device, and then measures
-synchronised calls: the median of several turns. Inputs lie on the device; weights are random, as zeros run faster.
+build to the first answer, imports and compilation in it), compares with eager in float64 on the same device,
+and then measures synchronised calls: their median. Inputs lie on the device; weights are random, as zeros run faster.
 """
 
 from __future__ import annotations
@@ -88,11 +88,6 @@ CASES = {
 }
 
 
-def _inductor(model: nn.Module, mode: str) -> Run:
-    torch._inductor.config.freezing = True
-    return torch.compile(model, mode=mode)
-
-
 def _eager_graph(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
     """Eager, captured once."""
     stream = torch.cuda.Stream()
@@ -126,7 +121,7 @@ def _compiled(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
 
 def _by_inductor(mode: str) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
     def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
-        compiled = _inductor(model, mode)
+        compiled = torch.compile(model, mode=mode)
         return lambda: compiled(*inputs)
 
     return make
@@ -153,7 +148,7 @@ def measured(case: GpuCase, engine: str, device: str, seconds: float) -> dict[st
     exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
     model = model.to(device, case.dtype)
     if case.image and engine not in OURS:
-        model = model.to(memory_format=torch.channels_last)
+        model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
     inputs = tuple(x.to(case.dtype) if x.is_floating_point() else x for x in inputs)
     synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
     begin = time.perf_counter()
