@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter, Return, Unsupported, operation
+from migraphx.ir.operation import Literal, Parameter, Return, operation
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.movement import Contiguous, Layout, Reshaping
@@ -17,15 +17,7 @@ from migraphx.targets.common.call import Call
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.lowerings import Emitter, Lowerings
 from migraphx.targets.common.views import Buffer, View
-
-
-class UnsupportedOperator(Unsupported):
-    """A target cannot compile the instructions of `refusals`: names each with its shape and origin."""
-
-    def __init__(self, target: str, refusals: Sequence[Refusal[Instruction]]) -> None:
-        named = (f"{r.instruction.name} -> {r.instruction.shape}{from_(r.instruction)}: {r.why}" for r in refusals)
-        super().__init__(f"the {target} target refuses " + "; ".join(dict.fromkeys(named)))
-        self.refusals = tuple(refusals)
+from migraphx.targets.target import UnsupportedOperator, from_
 
 
 @dataclass(frozen=True)
@@ -226,11 +218,6 @@ def lower_into(lowered: LoweringContext, module: Module, places: Sequence[View |
 def described(ins: Instruction) -> str:
     """An operator's name and origin, for messages."""
     return ins.name + from_(ins)
-
-
-def from_(ins: Instruction) -> str:
-    """Where an instruction came from, in parentheses; "" where that is not known."""
-    return f" ({ins.origin})" if ins.origin else ""
 
 
 def _free(lowered: LoweringContext, ins: Instruction, module: Module) -> bool:

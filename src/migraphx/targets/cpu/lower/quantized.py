@@ -13,7 +13,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ops.quantize import UnpackInt4
-from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.pointwise import pointwise_call
@@ -23,6 +23,7 @@ from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.int4 import pack_int4_panels
+from migraphx.targets.target import UnsupportedOperator
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
