@@ -10,7 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.ir.shape import Shape
 from migraphx.ops.quantize import UnpackInt4
 from migraphx.targets.common.lowering import LoweringContext
@@ -27,7 +27,7 @@ from migraphx.targets.target import UnsupportedOperator
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
-NO_INT8_WEIGHTS = "the weights are no constant int8"
+NO_INT8_WEIGHTS = Refuse("the weights are no constant int8")
 
 
 @CPU.of_contraction("quant_dot")
@@ -48,7 +48,9 @@ def quant_convolution(ctx: LoweringContext, c: Contraction) -> None:
     constant, attributes = ctx.constant(c.operands[1]), c.anchor.op.attributes()
     if constant is None or constant[0].dtype != np.int8 or not whole_words(constant[0], attributes["group"]):
         whole = constant is None or constant[0].dtype != np.int8
-        ctx.refuse(c.anchor, "8-bit products", NO_INT8_WEIGHTS if whole else "its groups are not of whole words")
+        ctx.refuse(
+            c.anchor, "8-bit products", NO_INT8_WEIGHTS if whole else Refuse("its groups are not of whole words")
+        )
         convolution(ctx, c)
         return
     epilogue = c.epilogue((0, *range(2, len(c.write.lens))), 1)
