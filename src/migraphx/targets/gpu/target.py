@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
@@ -24,6 +26,7 @@ from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
+from migraphx.targets.common.supports import supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
 from migraphx.targets.gpu.choices import Choices, facts_of
 from migraphx.targets.gpu.device import current_device
@@ -54,12 +57,25 @@ class GpuTarget:
 
     name = "gpu"
     passes: Sequence[Pass] = PASSES
+    tunes = True
 
     def __init__(
         self, accelerator: Accelerator, constants: Constants | None = None, device: Device | None = None
     ) -> None:
         self.accelerator, self.constants = accelerator, constants
         self.device: Device = device or accelerator
+
+    def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
+        return supported(ins, GPU, PASSES)
+
+    def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
+        found: list[Refusal[Instruction]] = []
+        run_passes(program, PASSES, refusals=found)
+        return [*found, *lower(program.main, GPU, TritonEmitter(self._choices(options)), options.fast_math).refusals]
+
+    def _choices(self, options: CompileOptions) -> Choices:
+        measure = Tuner(self.accelerator).measure if options.exhaustive_tune else None
+        return Choices(facts_of(self.accelerator.chip, self.accelerator.identity()), measure=measure)
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
@@ -69,10 +85,9 @@ class GpuTarget:
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         with stages("passes"):
             run_passes(program, PASSES)
-        measure = Tuner(self.accelerator).measure if options.exhaustive_tune else None
-        choices = Choices(facts_of(self.accelerator.chip, self.accelerator.identity()), measure=measure)
         with stages("lowering"):
-            lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
+            emitter = TritonEmitter(self._choices(options))
+            lowered = lower(program.main, GPU, emitter, options.fast_math, self.constants)
             arena = plan_memory(lifetimes(lowered.calls), ALIGNMENT)
             plan = Plan.of(lowered.calls, arena, lowered.slots)
         outputs = [s.as_standard() for s in program.main.output_shapes]
