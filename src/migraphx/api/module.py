@@ -239,5 +239,8 @@ class module:
     def __iter__(self) -> Iterator[instruction_ref]:
         return (instruction_ref(i) for i in self._impl)
 
+    def __reversed__(self) -> Iterator[instruction_ref]:
+        return (instruction_ref(i) for i in reversed(self._impl))
+
     def __repr__(self) -> str:
         return module_text(self._impl)

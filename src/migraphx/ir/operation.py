@@ -66,7 +66,11 @@ class Unsupported(ValueError):
     """Something that this build lacks (an operator, a target): names it."""
 
 
-class ShapeError(ValueError):
+class OperatorError(ValueError):
+    """An operator refuses its attributes or its inputs: names the operator."""
+
+
+class ShapeError(OperatorError):
     """An operator refuses its inputs: names the operator and the shapes."""
 
 
@@ -231,14 +235,14 @@ def operation(name: str, /, **attributes: Any) -> Operation:
     try:
         return cls(**values)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise OperatorError(f"{name}: {error}") from None
 
 
 def _coerced(name: str, key: str, value: Any, annotation: str) -> Any:
     try:
         return coerce(value, annotation)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name}: attribute {key!r}: {error}") from None
+        raise OperatorError(f"{name}: attribute {key!r}: {error}") from None
 
 
 def _is_list(value: Any) -> TypeGuard[Iterable[Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter, Return, Unsupported, operation
+from migraphx.ir.operation import Literal, Parameter, Return, operation
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.movement import Contiguous, Layout, Reshaping
@@ -18,15 +18,7 @@ from migraphx.targets.common.call import Call
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.lowerings import Emitter, Lowerings
 from migraphx.targets.common.views import Buffer, View
-
-
-class UnsupportedOperator(Unsupported):
-    """A target cannot compile the instructions of `refusals`: names each with its shape and origin."""
-
-    def __init__(self, target: str, refusals: Sequence[Refusal[Instruction]]) -> None:
-        named = (f"{r.instruction.name} -> {r.instruction.shape}{from_(r.instruction)}: {r.why}" for r in refusals)
-        super().__init__(f"the {target} target refuses " + "; ".join(dict.fromkeys(named)))
-        self.refusals = tuple(refusals)
+from migraphx.targets.target import UnsupportedOperator, from_
 
 
 @dataclass(frozen=True)
@@ -234,11 +226,6 @@ def lower_into(ctx: LoweringContext, module: Module, destinations: Sequence[View
 def described(ins: Instruction) -> str:
     """An operator's name and origin, for messages."""
     return ins.name + from_(ins)
-
-
-def from_(ins: Instruction) -> str:
-    """Where an instruction came from, in parentheses; "" where that is not known."""
-    return f" ({ins.origin})" if ins.origin else ""
 
 
 def _can_be_placed(ctx: LoweringContext, ins: Instruction, module: Module) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.movement import Slice, Step
 from migraphx.targets.common.lowering import LoweringContext
@@ -116,7 +117,7 @@ def concat(ctx: LoweringContext, ins: Instruction) -> None:
     for i, part in zip(ins.inputs, parts, strict=True):
         place = whole.sliced(axis, start, start + part.lens[axis])
         if ctx.concat_slots.get(i, (None,))[0] is not ins:
-            ctx.refuse(i, "concat in place", "it lies elsewhere already, or in another order, and is copied")
+            ctx.refuse(i, "concat in place", Refuse("it lies elsewhere already, or in another order, and is copied"))
             ctx.copy(part, place, ins.origin)
         start += part.lens[axis]
 

@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
+from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last, fill
@@ -83,7 +84,7 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
     a, constant = ctx.view(c.operands[0]), ctx.constant(c.operands[1])
     matrix = None if constant is None else shared_matrix(constant[0])
     if constant is not None and matrix is None:
-        ctx.refuse(c.anchor, "packed weights", "each batch has a matrix of its own")
+        ctx.refuse(c.anchor, "packed weights", Refuse("each batch has a matrix of its own"))
     if matrix is not None:
         if a.type == "bf16" and features_of(ctx).bf16_words:
             vnni_dot(ctx, a, matrix, epilogue, "dot", origin)
@@ -99,7 +100,7 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
             ctx.call(gemm_call(a, packed, sizes, epilogue, ctx.fast_math, origin))
             return
-        ctx.refuse(c.anchor, "packed weights", "the rows that they multiply do not follow each other at one step")
+        ctx.refuse(c.anchor, "packed weights", Refuse("the rows that they multiply are not at one step"))
     b = ctx.view(c.operands[1])
     if loops([a, b], None, range(rank - 2)).rank > MOST_BATCHES:
         a, b = ctx.standard(a, origin), ctx.standard(b, origin)
@@ -185,14 +186,14 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
 def why_not_winograd(ctx: LoweringContext, params: Conv, source: View, weights: np.ndarray | None) -> str:
     """Why winograd.hpp does not take a convolution; "" where it does."""
     if weights is None:
-        return "the weights are not constant"
+        return Refuse("the weights are not constant")
     if not ctx.fast_math:
-        return "fast_math=False"
+        return Refuse("fast_math=False")
     if source.type != "float":
-        return "it computes in float only"
+        return Refuse("it computes in float only")
     if not params.suits_winograd:
-        return "the stride, dilation or groups are not 1, or too few pixels or channels share the transforms"
-    return "" if np.isfinite(weights).all() else "weights that are not finite"
+        return Refuse("the stride, dilation or groups are not 1, or too few pixels or channels share the transforms")
+    return "" if np.isfinite(weights).all() else Refuse("weights that are not finite")
 
 
 def _depthwise_weights(ctx: LoweringContext, weights: Instruction, origin: str) -> View:

@@ -10,10 +10,10 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.ir.shape import Shape
 from migraphx.ops.quantize import UnpackInt4
-from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.pointwise import pointwise_call
@@ -23,10 +23,11 @@ from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.int4 import pack_int4_panels
+from migraphx.targets.target import UnsupportedOperator
 
 # ---- products -------------------------------------------------------------------------------------------------------
 
-NO_INT8_WEIGHTS = "the weights are no constant int8"
+NO_INT8_WEIGHTS = Refuse("the weights are no constant int8")
 
 
 @CPU.of_contraction("quant_dot")
@@ -47,7 +48,9 @@ def quant_convolution(ctx: LoweringContext, c: Contraction) -> None:
     constant, attributes = ctx.constant(c.operands[1]), c.anchor.op.attributes()
     if constant is None or constant[0].dtype != np.int8 or not groups_fill_lanes(constant[0], attributes["group"]):
         whole = constant is None or constant[0].dtype != np.int8
-        ctx.refuse(c.anchor, "8-bit products", NO_INT8_WEIGHTS if whole else "its groups are not of whole words")
+        ctx.refuse(
+            c.anchor, "8-bit products", NO_INT8_WEIGHTS if whole else Refuse("its groups are not of whole words")
+        )
         convolution(ctx, c)
         return
     epilogue = c.epilogue((0, *range(2, len(c.write.lens))), 1)
