@@ -248,7 +248,7 @@ class _Part:
             self._ready = ready[:READY]
 
     def release(self) -> None:
-        for _, stage in self.stages.items():
+        for stage in self.stages.values():
             stage.release()
 
     def _key(self, lens: Lens, values: Arrays) -> Hashable:
