@@ -17,6 +17,7 @@ from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
 import migraphx
+from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.decompose import GETITEM, decompose
@@ -62,11 +63,24 @@ class Survey(MGXInterpreter):
     """
 
     def __init__(
+<<<<<<< HEAD
         self, module: fx.GraphModule, inputs: Sequence[Any], constants: Mapping[str, torch.Tensor], options: Options
     ) -> None:
         super().__init__(module, inputs, options.verbose_log, constants)
         self.target = migraphx.get_target(options.target)
         self.refused: Refusals = {}
+=======
+        self,
+        module: fx.GraphModule,
+        inputs: Sequence[Any],
+        constants: Mapping[str, torch.Tensor],
+        verbose: bool,
+        device: str,
+    ) -> None:
+        super().__init__(module, inputs, verbose, constants, device)
+        self.refused: dict[fx.Node, str] = {}
+        self.words: dict[fx.Node, set[str]] = {}
+>>>>>>> seam
         self.engine_outputs: list[fx.Node] = []
 
     def run(self, *args: Any, **kwargs: Any) -> migraphx.program:  # type: ignore[override]
@@ -86,7 +100,7 @@ class Survey(MGXInterpreter):
                 raise UnsupportedError(unknown[0].why)
             if n.op != "call_function":
                 raise UnsupportedError(refusal(n))
-            if why := first_not_held(n.meta.get("val")):
+            if why := first_not_held(n.meta.get("val"), (self.device,)):
                 raise UnsupportedError(f"what it gives {why}")
             result = super().run_node(n)
         except REFUSES as error:  # logged with the piece
@@ -109,7 +123,7 @@ class Survey(MGXInterpreter):
         if isinstance(val, tuple | list):
             return tuple(self._stand_in(n, v, f"{name}_{k}") for k, v in enumerate(val))
         if isinstance(val, torch.Tensor):
-            if why := not_held(val):
+            if why := not_held(val, (self.device,)):
                 return Unknown(n, why)
             try:
                 sizes = [int(s) for s in val.shape]
@@ -149,7 +163,12 @@ def lower(
     decompose(gm)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
+<<<<<<< HEAD
     survey = Survey(gm, inputs, fixed, options)
+=======
+    device = Place.of(options.target).device.type
+    survey = Survey(gm, inputs, fixed, options.verbose_log, device)
+>>>>>>> seam
     survey.run()
     if not survey.refused:
         nodes = [n for n in gm.graph.nodes if n.op.startswith("call_")]
@@ -308,9 +327,27 @@ def _cut(gm: fx.GraphModule, pieces: Sequence[Piece], survey: Survey, options: O
     split = split_module(gm, None, at.__getitem__)  # type: ignore[arg-type]
     for call in [n for n in split.graph.nodes if n.op == "call_module"]:
         k = int(call.target.rpartition("_")[2])
+<<<<<<< HEAD
         if pieces[k].engine:
             with _may_refuse(survey.refused, pieces[k].nodes, options):
                 _compile_piece(split, call, values, survey, options)
+=======
+        if not pieces[k].engine:
+            continue
+        sub = split.get_submodule(call.target)
+        own = [n for n in sub.graph.nodes if n.op == "placeholder"]  # type: ignore[union-attr]
+        known = {n.name: _constant(split, a, fixed) for n, a in zip(own, call.args, strict=True)}
+        known = {name: value for name, value in known.items() if value is not None}
+        samples = [known.get(n.name, n.meta.get("val")) for n in own]
+        device = Place.of(options.target).device.type
+        interpreter = MGXInterpreter(sub, samples, constants=known, device=device)  # type: ignore[arg-type]
+        interpreter.run()
+        try:
+            setattr(split, call.target, compiled(interpreter, options, f"mgx_{k}"))
+        except TARGET_REFUSES as error:
+            raise PieceRefused(k, error) from error
+        call.args = tuple(a for n, a in zip(own, call.args, strict=True) if n.name not in known)
+>>>>>>> seam
     split.graph.eliminate_dead_code()
     split.graph._codegen = codegen
     return fx.GraphModule(split, split.graph, class_name=type(gm).__name__)  # without what nobody reads any more
