@@ -151,7 +151,7 @@ def _launched_data(task: Launched) -> dict[str, Any]:
 
 def _launched(data: Mapping[str, Any]) -> Launched:
     grid, places = tuple(data["grid"]), tuple(map(_place, data["places"]))
-    return Launched(data["kernel"], grid, places, tuple(data["numbers"]))  # type: ignore[arg-type]
+    return Launched(data["kernel"], grid, places, tuple(data["numbers"]))
 
 
 def _control_data(task: Control) -> dict[str, Any]:
