@@ -80,7 +80,13 @@ def gather_nd_call(
         "found = tl.load(data + ((at * inner)[:, None] + c[None, :]), inside)",
         "tl.store(out + ((r * inner)[:, None] + c[None, :]), found, inside)",
     ]
-    numbers = {"rows": rows, "tuples": tuples, "inner": inner, "check": check, **{f"n{d}": n for d, n in enumerate(lens)}}
+    numbers = {
+        "rows": rows,
+        "tuples": tuples,
+        "inner": inner,
+        "check": check,
+        **{f"n{d}": n for d, n in enumerate(lens)},
+    }
     return generated_call(
         "gather_nd", lines, {"data": as_bits(data), "indices": indices}, {"out": as_bits(write), "status": status},
         numbers, {"ROWS": height, "COLS": width}, blocks(rows, height) * blocks(inner, width), "gathernd", origin,

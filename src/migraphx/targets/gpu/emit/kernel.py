@@ -31,7 +31,18 @@ def call_of(
     `vectors`: the numbers of which it matters that 16 divides them. Numbers are i32 where all of them fit.
     """
     return _call(
-        function, kernel_text(function), reads, writes, numbers, constants, programs, label, origin, warps, vectors, gathers
+        function,
+        kernel_text(function),
+        reads,
+        writes,
+        numbers,
+        constants,
+        programs,
+        label,
+        origin,
+        warps,
+        vectors,
+        gathers,
     )
 
 

@@ -92,8 +92,10 @@ class Sorter:
         return self.temporary(Shape(self.type, lens)), self.temporary(Shape("int32", lens))
 
     def first(self, k: int) -> list[GpuCall]:
-        """Calls after which the first k of each row are in order: by choosing among chunks again and again where few
-        are wanted, else by merging chunks that are in order."""
+        """Calls after which the first k of each row are in order.
+
+        Where few are wanted they are chosen among chunks again and again, else chunks that are in order are merged.
+        """
         calls = []
         if 4 * k <= CHUNK:
             calls.append(self._select(min(k, self.length)))
@@ -150,7 +152,7 @@ def nonzero_calls(view: View, write: View, temporary: Temporary, origin: str) ->
         lines.append(f"tl.store(out + ({d} * count.to(tl.int64) + place), at % n{d}, found)")
         lines.append(f"at = at // n{d}")
     reads = {"x": view, "before": before}
-    calls.append(generated_call("nonzero", lines, reads, {"out": write}, numbers, constants, programs, "nonzero", origin))
+    calls.append(
+        generated_call("nonzero", lines, reads, {"out": write}, numbers, constants, programs, "nonzero", origin)
+    )
     return calls
-
-

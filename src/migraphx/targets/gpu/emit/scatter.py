@@ -16,7 +16,9 @@ from migraphx.targets.gpu.kernel import GpuCall
 FEW = 256  # updates that are compared all with all
 
 
-def nd_targets(indices: View, lens: Sequence[int], keys: View, numbers: View, status: View, check: int, origin: str) -> GpuCall:
+def nd_targets(
+    indices: View, lens: Sequence[int], keys: View, numbers: View, status: View, check: int, origin: str
+) -> GpuCall:
     """The slice that each index tuple names, -1 where it is out of range; lens: those of the indexed dimensions."""
     lines = ["at = tl.zeros_like(u)", "right = u < count"]
     for d in range(len(lens)):
@@ -31,7 +33,10 @@ def element_targets(
 ) -> GpuCall:
     """The element of row-major data of these lens that each index names along the axis; -1 where it is out of range."""
     rank = len(lens)
-    lines = [f"index, right = located(tl.load(indices + u, u < count, 0), n{axis}, u < count, status, check)", "rest = u"]
+    lines = [
+        f"index, right = located(tl.load(indices + u, u < count, 0), n{axis}, u < count, status, check)",
+        "rest = u",
+    ]
     for d in reversed(range(rank)):
         lines += [f"d{d} = {'index' if d == axis else f'rest % m{d}'}", f"rest = rest // m{d}"]
     lines.append("at = d0")

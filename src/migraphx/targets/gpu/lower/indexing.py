@@ -53,18 +53,14 @@ def gather_nd(ctx: LoweringContext, ins: Instruction) -> None:
     lens = data.lens[batch : batch + depth]
     message = f"{described(ins)}: an index is out of range for lens {{{', '.join(map(str, lens))}}}"
     check = ctx.check(message)
-    ctx.row_major(
-        ins, lambda out: ctx.call(gather_nd_call(data, indices, out, ctx.status, batch, check, ins.origin))
-    )
+    ctx.row_major(ins, lambda out: ctx.call(gather_nd_call(data, indices, out, ctx.status, batch, check, ins.origin)))
 
 
 @GPU.of("argmax", "argmin")
 def arg_extreme(ctx: LoweringContext, ins: Instruction) -> None:
     view, attributes = ctx.standard(ctx.view(ins.inputs[0]), ins.origin), ins.op.attributes()
     axis, largest, last = attributes["axis"] % len(view.lens), ins.name == "argmax", attributes["select_last_index"]
-    ctx.row_major(
-        ins, lambda out: ctx.call(arg_extreme_call(view, out, axis, largest, last, ins.name, ins.origin))
-    )
+    ctx.row_major(ins, lambda out: ctx.call(arg_extreme_call(view, out, axis, largest, last, ins.name, ins.origin)))
 
 
 @GPU.of("prefix_scan_sum")
