@@ -32,7 +32,7 @@ from migraphx.targets.gpu.emit.tiles import PROGRAMS, Numbers, blocks, is_wide, 
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
 
 REGISTERS = 16384  # elements of a row that one program holds
-HELD = 32768  # the same times the views that vary within a row
+HELD = 32768  # the same times the views that have elements of their own for each row
 PART = 4096  # elements that are worth a program of their own
 MOST_PARTS = 64
 
@@ -137,7 +137,8 @@ def reduce_calls(
     """The body of a `fused_reduce` over `axes`: one kernel, or one for each stage and one that finishes."""
     found = FusedReduction.of(module, axes, reads, write)
     rows, length = prod(found.kept.lens), prod(found.reduced.lens)
-    varying = sum(any(s) for s in found.reduced.strides)
+    held = zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)
+    varying = sum(any(kept) and any(reduced) for kept, reduced in held)
     itemsize = max(dtypes.accumulator(i.inputs[0].shape.type).itemsize for i in module if type(i.op) in REDUCERS)
     chosen = plan(rows, length, varying, itemsize, found.rowwise)
     words = [i.name for i in module if not i.name.startswith("@")]

@@ -38,3 +38,23 @@ def gather(data, indices, out, status, rows, count, length, inner, check, ROWS: 
     source = (r // count * length + at) * inner
     inside = (r < rows)[:, None] & (c < inner)[None, :]
     tl.store(out + ((r * inner)[:, None] + c[None, :]), tl.load(data + (source[:, None] + c[None, :]), inside), inside)
+
+
+@triton.jit
+def gather_elements(data, indices, out, status, total, count, length, inner, check, BLOCK: tl.constexpr):
+    """out[o][k][i] = data[o][indices[o][k][i]][i] for indices [outer][count][inner]."""
+    u = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = u < total
+    at = checked(tl.load(indices + u, inside, 0), length, inside, status, check)
+    source = (u // (inner * count) * length + at) * inner + u % inner
+    tl.store(out + u, tl.load(data + source, inside), inside)
+
+
+@triton.jit
+def one_hot(indices, values, out, total, depth, inner, BLOCK: tl.constexpr):
+    """out[o][d][i] = values[1] where indices[o][i] is d, else values[0]."""
+    u = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = u < total
+    index = tl.load(indices + (u // (depth * inner) * inner + u % inner), inside, 0).to(tl.int64)
+    hot = tl.where(index < 0, index + depth, index) == u // inner % depth
+    tl.store(out + u, tl.where(hot, tl.load(values + 1), tl.load(values)), inside)
