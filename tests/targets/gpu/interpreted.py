@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.targets.gpu.accelerator import Event, Findings, Function, Work
+from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.kernel import Grid, Kernel
 from tests.targets.gpu.interpreter import Interpreted, load
 from tests.targets.gpu.memory import Memory
@@ -109,7 +110,7 @@ class InterpretedDevice:
     def event(self, timed: bool = False) -> Event:
         return InterpretedEvent()
 
-    def load(self, kernels: Sequence[Kernel]) -> list[Function]:
+    def load(self, kernels: Sequence[Kernel], codes: Sequence[Binary] = ()) -> list[Function]:
         return [load(k) for k in kernels]
 
     def work(self, function: Function, grid: Grid, values: Sequence[int], scratch: int = 0) -> Work:

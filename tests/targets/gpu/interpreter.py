@@ -170,6 +170,7 @@ class Interpreted:
     kernel: Kernel
     function: Any
     scratch: int = 0
+    code: None = None
 
     def run(self, grid: Grid, values: Sequence[int | float], memory: Memory | None = None) -> None:
         """All programs of the grid, one after the other; `values` as Kernel.arguments says, pointers as addresses."""

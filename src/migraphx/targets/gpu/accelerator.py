@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from migraphx.runtime.device import Device
+from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.kernel import Grid, Kernel
 
 ALIGNMENT = 256  # bytes: vectors of 16, TMA, and what libraries like best
@@ -23,6 +24,11 @@ class Function(Protocol):
     @property
     def scratch(self) -> int:
         """Bytes of memory of its own that each of its programs needs while it runs."""
+        ...
+
+    @property
+    def code(self) -> Binary | None:
+        """None where it is no code that a device runs."""
         ...
 
 
@@ -80,8 +86,8 @@ class Accelerator(Device, Protocol):
         """While it lasts, this thread's calls of the driver mean this device. All calls below stand inside one."""
         ...
 
-    def load(self, kernels: Sequence[Kernel]) -> Sequence[Function]:
-        """Compile kernels, or take them from the cache, and load them. Equal ones are one."""
+    def load(self, kernels: Sequence[Kernel], codes: Sequence[Binary] = ()) -> Sequence[Function]:
+        """Load kernels. Their code is compiled, or taken from the cache, unless it is given. Equal ones are one."""
         ...
 
     def work(self, function: Function, grid: Grid, values: Sequence[int], scratch: int = 0) -> Work:

@@ -26,6 +26,11 @@ HIDDEN = 2  # pointers that follow a kernel's arguments: global scratch, profile
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
 
 
+def causes(error: BaseException) -> list[BaseException]:
+    """An error and what led to it: Triton says where first, and what was wrong last."""
+    return [error, *(causes(error.__cause__) if error.__cause__ else [])]
+
+
 def target_of(chip: str) -> GPUTarget:
     """`cuda:90` or `hip:gfx942`."""
     backend, model = chip.split(":")
@@ -119,7 +124,7 @@ def main() -> None:
         try:
             answer = {"facts": compiled(json.loads(line))}
         except Exception as error:
-            answer = {"error": f"{type(error).__name__}: {error}"}
+            answer = {"error": "\n".join(f"{type(e).__name__}: {e}" for e in causes(error))}
         print(json.dumps(answer), file=answers, flush=True)
 
 

@@ -207,10 +207,11 @@ class CudaDevice:
 
     # ---- kernels and graphs ----
 
-    def load(self, kernels: Sequence[Kernel]) -> list[CudaFunction]:
+    def load(self, kernels: Sequence[Kernel], codes: Sequence[Binary] = ()) -> list[CudaFunction]:
         with self._lock:
             missing = [k for k in dict.fromkeys(kernels) if k not in self._functions]
-        made = binaries(missing, self.chip)
+        given = dict(zip(kernels, codes, strict=True)) if codes else {}
+        made = {k: given[k] for k in missing} if codes else binaries(missing, self.chip)
         with self._lock, self._beside_captures():
             for kernel, binary in made.items():
                 if kernel not in self._functions:
@@ -292,7 +293,7 @@ class CudaFunction:
     """A kernel in a device's context; it stays loaded until the process ends."""
 
     def __init__(self, device: CudaDevice, kernel: Kernel, binary: Binary) -> None:
-        driver, self.device, self.kernel, self.binary = device.driver, device, kernel, binary
+        driver, self.device, self.kernel, self.code = device.driver, device, kernel, binary
         self.scratch = binary.scratch * binary.blocks
         library = driver.handle("library_load", binary.code, None, None, 0, None, None, 0)
         handle = driver.handle("library_kernel", library, binary.name.encode())
@@ -322,7 +323,7 @@ class CudaWork:
     """A function with a grid and arguments in memory of their own, which a launch, or a graph's node, reads."""
 
     def __init__(self, function: CudaFunction, grid: Grid, values: Sequence[int], scratch: int) -> None:
-        self.function, binary = function, function.binary
+        self.function, binary = function, function.code
         self._values = [kind() for kind in function.types]
         hidden = [ctypes.c_uint64(scratch), *(ctypes.c_uint64() for _ in range(binary.hidden - 1))][: binary.hidden]
         places = [ctypes.addressof(v) for v in (*self._values, *hidden)]
@@ -351,17 +352,16 @@ class CudaGraph:
     def __init__(self, device: CudaDevice, works: Sequence[CudaWork]) -> None:
         driver, stream = device.driver, device.stream()
         self._driver, self._works, self._nodes = driver, list(works), []
-        graph = 0
+        graph = ctypes.c_void_p()
         driver.capture_begin(stream, names.RELAXED)
         try:
             for work in works:
                 work.launch(stream)
                 self._nodes.append(_last_node(driver, stream))
         finally:
-            graph = driver.handle("capture_end", stream)  # also where a launch failed: the stream goes on
-        self._graph = graph
-        self._graph_owner = _Owner(device, driver.graph_destroy, graph)
-        self._executable = driver.handle("graph_instantiate", graph, 0)
+            driver.capture_end(stream, byref(graph))  # also where a launch failed: the stream goes on
+        self._graph_owner = _Owner(device, driver.graph_destroy, graph.value or 0)
+        self._executable = driver.handle("graph_instantiate", graph.value, 0)
         self._owner = _Owner(device, driver.graph_executable_destroy, self._executable)
 
     def launch(self, stream: int) -> None:

@@ -20,7 +20,9 @@ from migraphx.runtime.executable import Executable
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP
 from migraphx.targets.common.constants import content
 from migraphx.targets.common.sections import Outline
+from migraphx.targets.gpu import saved
 from migraphx.targets.gpu.accelerator import Accelerator, Event
+from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.plan import Buffers, Control, Launched, Operand, Plan
 from migraphx.targets.gpu.state import Program, State
 from migraphx.targets.gpu.weights import uploaded
@@ -42,8 +44,15 @@ class GpuExecutable:
     threads = 1
 
     def __init__(
-        self, accelerator: Accelerator, plan: Plan, outline: Outline, weights: Sequence[np.ndarray], offload_copy: bool
+        self,
+        accelerator: Accelerator,
+        plan: Plan,
+        outline: Outline,
+        weights: Sequence[np.ndarray],
+        offload_copy: bool,
+        codes: Sequence[Binary] = (),
     ) -> None:
+        """`codes`: those of the plan's kernels, where they are known."""
         self.accelerator, self.plan, self.outline = accelerator, plan, outline
         self.parameters, self.outputs = outline.parameters, outline.outputs
         self.steps, self.checks = outline.steps, outline.checks
@@ -55,7 +64,7 @@ class GpuExecutable:
             there = accelerator.event()
             there.record(accelerator.stream())
             self._await(there)
-            self._program = Program(accelerator, plan, blocks, list(self.parameters.values()), self.outputs)
+            self._program = Program(accelerator, plan, blocks, list(self.parameters.values()), self.outputs, codes)
         self._idle: list[State] = []
         self._captured: list[State] = []  # belong to graphs of callers
         self._count, self._lock = 0, Lock()
@@ -297,7 +306,24 @@ class GpuExecutable:
         return list(map(content, self.weights))
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        raise NotImplementedError
+        """What `restored` needs: JSON data and named tensors; `code` is that of the kernels, `plan.code` the plan."""
+        codes = [f.code for f in self._program.functions if f.code is not None]
+        return saved.write(self.accelerator.chip, self.plan, self.outline, self.weights, codes)
+
+
+def restored(
+    accelerator: Accelerator,
+    data: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    trust_code: bool,
+    offload_copy: bool,
+) -> GpuExecutable | None:
+    """What `sections` described, or None where its code is for another chip, or neither kept nor trusted."""
+    found = saved.read(data, tensors, trust_code, accelerator)
+    if found is None:
+        return None
+    plan, outline, weights, codes = found
+    return GpuExecutable(accelerator, plan, outline, weights, offload_copy, codes)
 
 
 def _bases(inputs: Sequence[int], outputs: Sequence[int]) -> dict[Buffers, int]:

@@ -8,6 +8,7 @@ from math import prod
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Event, Function, Graph, Work
+from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.plan import Buffers, Launched, Operand, Plan
 
 NUMBERS = 8  # of the status word, of 8 bytes each
@@ -18,10 +19,10 @@ class Program:
 
     def __init__(
         self, device: Accelerator, plan: Plan, weights: Sequence[Block], parameters: Sequence[Shape],
-        outputs: Sequence[Shape],
+        outputs: Sequence[Shape], codes: Sequence[Binary] = (),
     ) -> None:  # fmt: skip
         self.device, self.plan, self.weights = device, plan, list(weights)
-        self.functions: Sequence[Function] = device.load(plan.kernels)
+        self.functions: Sequence[Function] = device.load(plan.kernels, codes)
         sizes = [("input", parameters), ("output", outputs)]
         self.sizes: dict[Buffers, int] = {(kind, k): s.bytes for kind, shapes in sizes for k, s in enumerate(shapes)}
         self.segments = {s.start: s for s in plan.segments()}

@@ -16,8 +16,8 @@ from migraphx.passes.pipeline import optimize
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common import dynamic
 from migraphx.targets.common.constants import Constants
-from migraphx.targets.common.dynamic import DynamicExecutable
 from migraphx.targets.common.lowering import lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
@@ -28,7 +28,7 @@ from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
 from migraphx.targets.gpu.choices import Choices, facts_of
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
-from migraphx.targets.gpu.executable import GpuExecutable
+from migraphx.targets.gpu.executable import GpuExecutable, restored
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.plan import Plan
 from migraphx.targets.gpu.tune import Tuner
@@ -63,9 +63,8 @@ class GpuTarget:
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
-            constants = Constants(lasting=lambda: literals(program))
-            target = GpuTarget(self.accelerator, constants, HOST if options.offload_copy else self.accelerator)
-            return DynamicExecutable.of(target, program, options, 1)
+            target = self._dynamic(Constants(lasting=lambda: literals(program)), options)
+            return dynamic.DynamicExecutable.of(target, program, options, 1)
         stages = Stages()
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         with stages("passes"):
@@ -91,4 +90,14 @@ class GpuTarget:
         program: Callable[[], Program],
         options: CompileOptions,
     ) -> Executable | None:
-        return None
+        def one(data: dict[str, Any], own: dict[str, np.ndarray]) -> Executable | None:
+            return restored(self.accelerator, data, own, trust_code, options.offload_copy)
+
+        if "dynamic" not in data:
+            return one(data, tensors)
+        target = self._dynamic(Constants(tensors.values(), lambda: literals(program())), options)
+        return dynamic.restored(target, data["dynamic"], tensors, one, program, options, 1)
+
+    def _dynamic(self, constants: Constants, options: CompileOptions) -> GpuTarget:
+        """For one program at several lengths."""
+        return GpuTarget(self.accelerator, constants, HOST if options.offload_copy else self.accelerator)
