@@ -63,24 +63,16 @@ class Survey(MGXInterpreter):
     """
 
     def __init__(
-<<<<<<< HEAD
-        self, module: fx.GraphModule, inputs: Sequence[Any], constants: Mapping[str, torch.Tensor], options: Options
-    ) -> None:
-        super().__init__(module, inputs, options.verbose_log, constants)
-        self.target = migraphx.get_target(options.target)
-        self.refused: Refusals = {}
-=======
         self,
         module: fx.GraphModule,
         inputs: Sequence[Any],
         constants: Mapping[str, torch.Tensor],
-        verbose: bool,
+        options: Options,
         device: str,
     ) -> None:
-        super().__init__(module, inputs, verbose, constants, device)
-        self.refused: dict[fx.Node, str] = {}
-        self.words: dict[fx.Node, set[str]] = {}
->>>>>>> seam
+        super().__init__(module, inputs, options.verbose_log, constants, device)
+        self.target = migraphx.get_target(options.target)
+        self.refused: Refusals = {}
         self.engine_outputs: list[fx.Node] = []
 
     def run(self, *args: Any, **kwargs: Any) -> migraphx.program:
@@ -163,12 +155,8 @@ def lower(
     decompose(gm)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
-<<<<<<< HEAD
-    survey = Survey(gm, inputs, fixed, options)
-=======
     device = Place.of(options.target).device.type
-    survey = Survey(gm, inputs, fixed, options.verbose_log, device)
->>>>>>> seam
+    survey = Survey(gm, inputs, fixed, options, device)
     survey.run()
     if not survey.refused:
         nodes = [n for n in gm.graph.nodes if n.op.startswith("call_")]
@@ -327,27 +315,9 @@ def _cut(gm: fx.GraphModule, pieces: Sequence[Piece], survey: Survey, options: O
     split = split_module(gm, None, at.__getitem__)  # type: ignore[arg-type]
     for call in [n for n in split.graph.nodes if n.op == "call_module"]:
         k = int(call.target.rpartition("_")[2])
-<<<<<<< HEAD
         if pieces[k].engine:
             with _may_refuse(survey.refused, pieces[k].nodes, options):
                 _compile_piece(split, call, values, survey, options)
-=======
-        if not pieces[k].engine:
-            continue
-        sub = split.get_submodule(call.target)
-        own = [n for n in sub.graph.nodes if n.op == "placeholder"]  # type: ignore[union-attr]
-        known = {n.name: _constant(split, a, fixed) for n, a in zip(own, call.args, strict=True)}
-        known = {name: value for name, value in known.items() if value is not None}
-        samples = [known.get(n.name, n.meta.get("val")) for n in own]
-        device = Place.of(options.target).device.type
-        interpreter = MGXInterpreter(sub, samples, constants=known, device=device)  # type: ignore[arg-type]
-        interpreter.run()
-        try:
-            setattr(split, call.target, compiled(interpreter, options, f"mgx_{k}"))
-        except TARGET_REFUSES as error:
-            raise PieceRefused(k, error) from error
-        call.args = tuple(a for n, a in zip(own, call.args, strict=True) if n.name not in known)
->>>>>>> seam
     split.graph.eliminate_dead_code()
     split.graph._codegen = codegen
     return fx.GraphModule(split, split.graph, class_name=type(gm).__name__)  # without what nobody reads any more

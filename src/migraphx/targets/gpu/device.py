@@ -356,15 +356,16 @@ class CudaWork:
 class CudaGraph:
     """Works, captured once, with the node of each."""
 
-    def __init__(self, device: CudaDevice, works: Sequence[CudaWork]) -> None:
+    def __init__(self, device: CudaDevice, works: Sequence[Any]) -> None:
         driver, stream = device.driver, device.stream()
-        self._driver, self._works, self._nodes = driver, list(works), []
+        self._driver, self._works = driver, list(works)
+        self._nodes: list[int | None] = []  # None: a library's, which stay as they are
         graph = ctypes.c_void_p()
         driver.capture_begin(stream, names.RELAXED)
         try:
             for work in works:
                 work.launch(stream)
-                self._nodes.append(_last_node(driver, stream))
+                self._nodes.append(_last_node(driver, stream) if isinstance(work, CudaWork) else None)
         finally:
             driver.capture_end(stream, byref(graph))  # also where a launch failed: the stream goes on
         self._graph_owner = _Owner(device, driver.graph_destroy, graph.value or 0)
