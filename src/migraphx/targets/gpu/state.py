@@ -28,7 +28,7 @@ class Program:
         self.sizes: dict[Buffers, int] = {(kind, k): s.bytes for kind, shapes in sizes for k, s in enumerate(shapes)}
         self.segments = {s.start: s for s in plan.segments()}
         self.segment_of = {n: start for start, s in self.segments.items() for n in s}
-        self.users, self.fixed = plan.users(), plan.fixed()
+        self.users, self.fixed, self.moving = plan.users(), plan.fixed(), plan.moving()
         self.appends = {n: t.library.prepare(device) for n, t in enumerate(plan.tasks) if isinstance(t, Delegated)}
         self.scratch: dict[int, int] = {}  # by step: where in the arena its programs have memory of their own
         self.arena_bytes = plan.arena
@@ -83,8 +83,8 @@ class State:
 
     def move(self, segment: range) -> None:
         """Take over the numbers of the loops' trips."""
-        tasks = self.program.plan.tasks
-        self._bind(n for n in segment if not isinstance(t := tasks[n], Control) and t.moving)
+        if self.program.moving:
+            self._bind(n for n in segment if n in self.program.moving)
 
     def _bind(self, numbers: Iterable[int]) -> None:
         for n in numbers:
