@@ -38,12 +38,16 @@ def test_perf(file, capsys, tmp_path):
         assert needed in out
 
 
-def test_perf_in_processes(file, capsys, tmp_path):
+def test_perf_in_processes(file, capsys, tmp_path, monkeypatch):
+    """On ref, which needs no compiler."""
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "cache"))
     words = ("perf", file, "--ref", "--fill1", "x", "-n", 5, "--processes", 2, "--trace", tmp_path / "trace.json")
     report = Report.from_dict(drive(capsys, *words, "--json").data)
     assert report.processes == (3, 2) and len(report.runs) == 5
     assert report.medians == [np.median(report.runs[:3]), np.median(report.runs[3:])]
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert report.peaks.flops > 1e8 and report.peaks.bandwidth > 1e8
     assert shares(7, 5) == [2, 2, 1, 1, 1] and shares(2, 5) == [1, 1]
 
 

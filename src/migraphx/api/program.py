@@ -128,7 +128,9 @@ class program:
         output memory that was given is then undefined, and the program can be run again.
         """
         results = self._started(params, None, timeout)
-        self._compiled().device.synchronise()
+        device = self._compiled().device
+        if device is not HOST:
+            device.synchronise()
         return results
 
     def _compiled(self) -> Executable:
@@ -149,7 +151,9 @@ class program:
             _refuse_overlap(inputs, outputs)
         if executable.device is not HOST:
             return [publish(a) for a in self._elsewhere(inputs, outputs, stream, deadline)]
-        _refuse_others(executable, [*inputs, *(outputs or ())], HOST)
+        for a in inputs if outputs is None else (*inputs, *outputs):
+            if a.device is not HOST:
+                _refuse_others(executable, [*inputs, *(outputs or ())], HOST)
         return [publish(a) for a in executable.run(inputs, outputs, stream, deadline)]
 
     def _elsewhere(
@@ -237,7 +241,7 @@ def _same(a: Shape, b: Shape) -> bool:
 
 def _claimed(given: Argument, device: Device) -> Argument:
     """The argument; of an address alone, which says nothing of its device, on this one where it knows the address."""
-    alone = device is not HOST and given.device is HOST and given.owner is None
+    alone = given.device is HOST and given.owner is None
     return Argument(given.shape, given.pointer, None, device) if alone and device.holds(given.pointer) else given
 
 
@@ -260,7 +264,9 @@ def _bind(name: str, expected: Shape, params: Mapping[str, Any], device: Device,
         hint = f"did you mean it by {near[0]!r}?" if near else f"given: {', '.join(map(str, params)) or 'none'}"
         raise ValueError(f"input {name!r} ({expected}) is missing; {hint}")
     value = params[name]
-    given = _claimed(value, device) if isinstance(value, Argument) else _viewed(name, value, stream)
+    given = value if isinstance(value, Argument) else _viewed(name, value, stream)
+    if device is not HOST:
+        given = _claimed(given, device)
     if given.shape is expected or _same(given.shape, expected):
         return given
     if expected.dynamic and given.shape.standard:
@@ -329,10 +335,9 @@ def _output(name: str, expected: Shape, params: Mapping[str, Any], device: Devic
     value = params[name]
     if isinstance(value, (list, tuple, int, float)):
         raise TypeError(f"output {name!r} must be memory to write to, got a {type(value).__name__}")
-    if isinstance(value, Argument):
-        given = _claimed(value, device)
-    else:
-        given = elsewhere(value) or Argument.of(host_array(value))
+    given = value if isinstance(value, Argument) else elsewhere(value) or Argument.of(host_array(value))
+    if device is not HOST:
+        given = _claimed(given, device)
     if not expected.dynamic and not _same(given.shape, expected):
         raise ValueError(f"output {name!r} must have shape {expected}, got {given.shape}")
     if given._array is not None and not given._array.flags.writeable:
