@@ -308,8 +308,15 @@ def scalar_sigmoid(a):
 
 @triton.jit
 def scalar_tanh(a):
-    t = scalar_expm1(-2.0 * tl.abs(a))
-    return with_sign(scalar_div(t, 2.0 + t), a)
+    """Near 0 of floats a polynomial, as 1 - 2 / (e^2x + 1) would lose what is left there."""
+    if a.dtype == tl.float64:
+        t = scalar_expm1(-2.0 * tl.abs(a))
+        return with_sign(scalar_div(t, 2.0 + t), a)
+    else:
+        z = a * a
+        near = 1.0 + z * (-0.33333284 + z * (0.13331705 + z * (-0.05376992 + z * (0.02075748 - z * 0.00585643))))
+        far = 1.0 - 2.0 / (1.0 + tl.exp2(2.8853900817779268 * tl.abs(a)))
+        return tl.where(z < 0.36, a * near, with_sign(far, a))
 
 
 @triton.jit
@@ -496,14 +503,6 @@ def fast_div(a, b):
 @triton.jit
 def fast_sigmoid(a):
     return 1.0 / (1.0 + tl.exp(-a))
-
-
-@triton.jit
-def fast_tanh(a):
-    """Near 0 by its series, where 1 - 2 / (e^2x + 1) would lose what is left."""
-    z = a * a
-    near = a + a * z * (-0.33333333 + z * (0.13333333 + z * (-0.05396825 + z * 0.02186949)))
-    return tl.where(z < 0.0625, near, 1.0 - 2.0 / (1.0 + tl.exp(2.0 * a)))
 
 
 @triton.jit
