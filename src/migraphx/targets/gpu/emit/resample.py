@@ -53,7 +53,11 @@ class _Text:
     def call(self, name: str, label: str, origin: str) -> GpuCall:
         views = (*self.reads, self.write)
         constants = (("ROWS", self.walk.height), ("COLS", self.walk.width))[0 if self.walk.rows else 1 :]
-        arguments = [*(f"p{k}" for k in range(len(self.reads))), "out", *(f"n{k}" for k in range(len(self.numbers.values)))]
+        arguments = [
+            *(f"p{k}" for k in range(len(self.reads))),
+            "out",
+            *(f"n{k}" for k in range(len(self.numbers.values))),
+        ]
         head = ", ".join([*arguments, *(f"{c}: tl.constexpr" for c, _ in constants)])
         text = f"@triton.jit\ndef {name}({head}):\n" + "".join(f"    {line}\n" for line in self.lines)
         pointers = tuple(pointer_type(v.type) for v in views)
@@ -105,9 +109,7 @@ def _length(text: _Text, d: int) -> str:
     return text.numbers.name(("length", d), text.write.lens[d], False)
 
 
-def lrn_call(
-    read: View, write: View, size: int, alpha: float, beta: float, bias: float, origin: str
-) -> GpuCall:
+def lrn_call(read: View, write: View, size: int, alpha: float, beta: float, bias: float, origin: str) -> GpuCall:
     """x / (bias + alpha / size * the sum of squares over `size` neighbouring channels)^beta; channels: dimension 1."""
     text = _Text([read], write, [1])
     type = compute_type("double" if read.type == "double" else "float")

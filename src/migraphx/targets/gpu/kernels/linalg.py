@@ -20,11 +20,11 @@ def det(x, out, m, n, TYPE: tl.constexpr, N: tl.constexpr, ROWS: tl.constexpr):
     tl.debug_barrier()
     product = tl.full([], 1.0, tl.float64)
     going = tl.full([], True, tl.int1)
-    for k in range(0, n):
+    for k in range(n):
         size = tl.abs(tl.load(m + (lane * n + k), (lane >= k) & (lane < n), 0.0))
-        open = (lane >= k) & (lane < n)
-        top = tl.max(tl.where(open & (size == size), size, -1.0), 0)
-        best = tl.min(tl.where(open & (size == top), lane, N), 0)
+        below = (lane >= k) & (lane < n)
+        top = tl.max(tl.where(below & (size == size), size, -1.0), 0)
+        best = tl.min(tl.where(below & (size == top), lane, N), 0)
         best = tl.where(best == N, k, best)
         upper = tl.load(m + (k * n + lane), lane < n, 0.0)
         pivots = tl.load(m + (best * n + lane), lane < n, 0.0)

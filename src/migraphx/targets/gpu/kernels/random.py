@@ -22,8 +22,10 @@ def tempered(y):
 
 @triton.jit
 def random_uniform(seed, out, state, count, TYPE: tl.constexpr):
-    """Numbers in [0, 1) from the seed's lower 32 bits, 53 bits a number, as NumPy's RandomState. One program has the
-    stream: of the 624 words of its state three parts are new at once, each made of those before it."""
+    """Numbers in [0, 1) from the seed's lower 32 bits, 53 bits a number, as NumPy's RandomState.
+
+    One program has the stream. Of the 624 words of its state a third is renewed at once, from those before it.
+    """
     lane = tl.arange(0, 256)
     word = tl.load(seed).to(tl.uint32)
     tl.store(state, word)
@@ -35,7 +37,7 @@ def random_uniform(seed, out, state, count, TYPE: tl.constexpr):
     tl.debug_barrier()
     pair = tl.arange(0, 512)
     for start in range(0, count, 312):
-        for part in range(0, 3):
+        for part in range(3):
             at = part * 227 + lane
             inside = (lane < 227) & (at < 624)
             words = twisted(state, at, inside)
@@ -73,8 +75,8 @@ def multinomial(
     high = low + (classes - 1)
     for _ in range(steps):
         middle = (low + high) // 2
-        open = inside & (low < high)
-        above = widen(tl.load(row + middle, open, 0), SUM).to(tl.float64) > wanted
-        high = tl.where(open & above, middle, high)
-        low = tl.where(open & (above == 0), middle + 1, low)
+        going = inside & (low < high)
+        above = widen(tl.load(row + middle, going, 0), SUM).to(tl.float64) > wanted
+        high = tl.where(going & above, middle, high)
+        low = tl.where(going & (above == 0), middle + 1, low)
     tl.store(out + u, low.to(out.dtype.element_ty), inside)

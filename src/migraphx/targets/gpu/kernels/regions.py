@@ -61,10 +61,10 @@ def roi_align(
     plane = x + (tl.where(known, given, 0) * channels + channel) * height * width
     total_of = tl.zeros([BLOCK], tl.float64)
     top = tl.full([BLOCK], float("-inf"), tl.float64)
-    for j in range(0, tl.max(ny)):
+    for j in range(tl.max(ny)):
         y = y1 + bin_height * (by + (j + 0.5) / tl.maximum(ny, 1).to(tl.float64))
         y_low, y_high, wy_low, wy_high = neighbours(y, height)
-        for i in range(0, tl.max(nx)):
+        for i in range(tl.max(nx)):
             live = inside & (j < ny) & (i < nx)
             at = x1 + bin_width * (bx + (i + 0.5) / tl.maximum(nx, 1).to(tl.float64))
             x_low, x_high, wx_low, wx_high = neighbours(at, width)
@@ -101,16 +101,16 @@ def sides(boxes, at, inside, CENTERED: tl.constexpr, TYPE: tl.constexpr):
 
 @triton.jit
 def best_boxes(
-    boxes, scores, most, overlap, least, picks, counts, open, classes, count,
+    boxes, scores, most, overlap, least, picks, counts, free, classes, count,
     CENTERED: tl.constexpr, BOX: tl.constexpr, SCORE: tl.constexpr, OVERLAP: tl.constexpr, LEAST: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A class of an image a program: its boxes kept, best first, and how many; `open`: which may still be."""
+    """A class of an image a program: its boxes kept, best first, and how many; `free`: which may still be."""
     row = tl.program_id(0).to(tl.int64)
     boxes += row // classes * count * 4
     scores += row * count
     picks += row * count
-    open += row * count
+    free += row * count
     lane = tl.arange(0, BLOCK)
     limit = widen(tl.load(overlap), OVERLAP).to(tl.float32)
     lowest = widen(tl.load(least), LEAST).to(tl.float32)
@@ -120,10 +120,10 @@ def best_boxes(
     for start in range(0, count, BLOCK):
         i = start + lane
         score = widen(tl.load(scores + i, i < count, 0), SCORE).to(tl.float32)
-        free = (i < count) & (score > lowest)
-        tl.store(open + i, free.to(tl.uint8), i < count)
-        largest = tl.max(tl.where(free, score, float("-inf")), 0)
-        first = tl.min(tl.where(free & (score == largest), i, 2147483647), 0)
+        still = (i < count) & (score > lowest)
+        tl.store(free + i, still.to(tl.uint8), i < count)
+        largest = tl.max(tl.where(still, score, float("-inf")), 0)
+        first = tl.min(tl.where(still & (score == largest), i, 2147483647), 0)
         better = (largest > top) | ((best < 0) & (first < 2147483647))
         best = tl.where(better, first, best)
         top = tl.where(better, largest, top)
@@ -144,11 +144,11 @@ def best_boxes(
             both = tl.maximum(tl.minimum(u1, x1) - tl.maximum(u0, x0), 0.0)
             both = both * tl.maximum(tl.minimum(v1, y1) - tl.maximum(v0, y0), 0.0)
             shared = both > limit * ((u1 - u0) * (v1 - v0) + area - both)
-            free = (tl.load(open + i, i < count, 0) != 0) & (shared == 0) & (i != chosen)
-            tl.store(open + i, free.to(tl.uint8), i < count)
+            still = (tl.load(free + i, i < count, 0) != 0) & (shared == 0) & (i != chosen)
+            tl.store(free + i, still.to(tl.uint8), i < count)
             score = widen(tl.load(scores + i, i < count, 0), SCORE).to(tl.float32)
-            largest = tl.max(tl.where(free, score, float("-inf")), 0)
-            first = tl.min(tl.where(free & (score == largest), i, 2147483647), 0)
+            largest = tl.max(tl.where(still, score, float("-inf")), 0)
+            first = tl.min(tl.where(still & (score == largest), i, 2147483647), 0)
             better = (largest > top) | ((best < 0) & (first < 2147483647))
             best = tl.where(better, first, best)
             top = tl.where(better, largest, top)

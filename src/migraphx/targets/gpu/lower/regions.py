@@ -55,7 +55,7 @@ def non_max_suppression(ctx: LoweringContext, ins: Instruction) -> None:
     reads = [ctx.standard(v, ins.origin) for v in ctx.reads(ins)]
     images, classes, count = reads[1].lens
     rows = images * classes
-    picks, counts, open = (
+    picks, counts, free = (
         ctx.temporary(Shape(t, (rows, n))) for t, n in (("int64", count), ("int32", 1), ("uint8", count))
     )
     block = min(BOXES, power_of_two(count))
@@ -66,9 +66,7 @@ def non_max_suppression(ctx: LoweringContext, ins: Instruction) -> None:
         fill(ctx, out, 0, ins.origin)
         if out.elements:
             numbers, label = (classes, count), ins.name
-            ctx.call(
-                call_of("best_boxes", reads, (picks, counts, open), numbers, constants, rows, label, ins.origin)
-            )
+            ctx.call(call_of("best_boxes", reads, (picks, counts, free), numbers, constants, rows, label, ins.origin))
             numbers, constants_of_copy = (rows, classes, count), {"BLOCK": block}
             found = (picks, counts)
             ctx.call(call_of("kept_boxes", found, (out,), numbers, constants_of_copy, rows, label, ins.origin))

@@ -38,6 +38,6 @@ def _table(ctx: LoweringContext, op: Resize, view: View, d: int, values: np.ndar
 
 @GPU.of("lrn")
 def lrn(ctx: LoweringContext, ins: Instruction) -> None:
-    attributes = ins.op.attributes()
-    factors = (attributes[name] for name in ("size", "alpha", "beta", "bias"))
-    ctx.call(lrn_call(ctx.view(ins.inputs[0]), ctx.result(ins), *factors, ins.origin))
+    a = ins.op.attributes()
+    view, write = ctx.view(ins.inputs[0]), ctx.result(ins)
+    ctx.call(lrn_call(view, write, a["size"], a["alpha"], a["beta"], a["bias"], ins.origin))
