@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import migraphx
+from migraphx.api.argument import publish
 from migraphx.api.program import program
 from migraphx.driver.data import drawn
-from migraphx.driver.model import Inputs
+from migraphx.driver.model import Inputs, executable_of
 from migraphx.driver.result import RunError
 from migraphx.driver.terminal import progress
 
@@ -28,11 +29,16 @@ def data_at_fault(args: Namespace, inputs: Inputs) -> Iterator[None]:
 
 
 def prepared(made: program, inputs: Inputs) -> dict[str, Any]:
-    """The inputs; compiled without `--enable-offload-copy`, the output buffers too, where all their sizes are known."""
+    """The inputs, where the program runs; compiled without `--enable-offload-copy`, the output buffers too.
+
+    These only where all their sizes are known.
+    """
+    params = dict(inputs)
     buffers = {n: s for n, s in made.get_parameter_shapes().items() if n not in inputs}
-    if any(s.dynamic() or s.type_string() == "tuple_type" for s in buffers.values()):
-        return {**inputs}
-    return inputs | {n: migraphx.fill_argument(s, 0) for n, s in buffers.items()}
+    if not any(s.dynamic() or s.type_string() == "tuple_type" for s in buffers.values()):
+        params |= {n: migraphx.fill_argument(s, 0) for n, s in buffers.items()}
+    device = executable_of(made).device
+    return {n: publish(migraphx.argument(a).to(device)) for n, a in params.items()}
 
 
 def timed(made: program, params: dict[str, Any], iterations: int) -> list[float]:

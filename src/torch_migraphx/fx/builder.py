@@ -73,8 +73,8 @@ def shape_of(tensor: torch.Tensor, standard: bool = False) -> migraphx.shape:
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A CPU tensor as an array over the same memory, which the array keeps alive."""
-    plain = tensor.detach().resolve_conj().resolve_neg()
+    """A tensor as an array, over the same memory where that is main memory, which the array keeps alive."""
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
     if plain.dtype == torch.bfloat16:
         return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     type_name(plain.dtype)

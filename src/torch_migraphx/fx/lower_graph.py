@@ -16,6 +16,7 @@ from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
 import migraphx
+from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.decompose import GETITEM, decompose
@@ -62,9 +63,14 @@ class Survey(MGXInterpreter):
     """
 
     def __init__(
-        self, module: fx.GraphModule, inputs: Sequence[Any], constants: Mapping[str, torch.Tensor], verbose: bool
+        self,
+        module: fx.GraphModule,
+        inputs: Sequence[Any],
+        constants: Mapping[str, torch.Tensor],
+        verbose: bool,
+        device: str,
     ) -> None:
-        super().__init__(module, inputs, verbose, constants)
+        super().__init__(module, inputs, verbose, constants, device)
         self.refused: dict[fx.Node, str] = {}
         self.words: dict[fx.Node, set[str]] = {}
         self.engine_outputs: list[fx.Node] = []
@@ -86,7 +92,7 @@ class Survey(MGXInterpreter):
                 raise UnsupportedError(unknown[0].why)
             if n.op != "call_function":
                 raise UnsupportedError(refusal(n))
-            if why := first_not_held(n.meta.get("val")):
+            if why := first_not_held(n.meta.get("val"), (self.device,)):
                 raise UnsupportedError(f"what it gives {why}")
             return super().run_node(n)
         except CONVERSION_REFUSES as error:  # logged with the piece
@@ -121,7 +127,7 @@ class Survey(MGXInterpreter):
         if isinstance(val, tuple | list):
             return tuple(self._stand_in(n, v, f"{name}_{k}") for k, v in enumerate(val))
         if isinstance(val, torch.Tensor):
-            if why := not_held(val):
+            if why := not_held(val, (self.device,)):
                 return Unknown(n, why)
             try:
                 sizes = [int(s) for s in val.shape]
@@ -161,7 +167,8 @@ def lower(
     decompose(gm)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
-    survey = Survey(gm, inputs, fixed, options.verbose_log)
+    device = Place.of(options.target).device.type
+    survey = Survey(gm, inputs, fixed, options.verbose_log, device)
     survey.run()
     if not survey.refused:
         try:
@@ -314,7 +321,8 @@ def _cut(
         known = {n.name: _constant(split, a, fixed) for n, a in zip(own, call.args, strict=True)}
         known = {name: value for name, value in known.items() if value is not None}
         samples = [known.get(n.name, n.meta.get("val")) for n in own]
-        interpreter = MGXInterpreter(sub, samples, constants=known)  # type: ignore[arg-type]
+        device = Place.of(options.target).device.type
+        interpreter = MGXInterpreter(sub, samples, constants=known, device=device)  # type: ignore[arg-type]
         interpreter.run()
         try:
             setattr(split, call.target, compiled(interpreter, options, f"mgx_{k}"))

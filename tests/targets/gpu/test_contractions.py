@@ -74,6 +74,14 @@ def test_ends_of_tiles(m: int, split: int, always: Callable[..., None]) -> None:
         check(built(linear(k, n, type), Shape(type, (m, k)), Shape(type, (m, n))), scale=4)
 
 
+@pytest.mark.parametrize("whole", [3, 7])
+def test_last_tiles_in_parts(whole: int, always: Callable[..., None]) -> None:
+    """Of 3 x 4 tiles some at once, the others in parts that a second pass adds up, with an epilogue in both."""
+    for k, type in ((160, "half"), (100, "float")):
+        always(Config("product", 16, 16, 16, group=2, whole=whole, tail=3))
+        check(built(linear(k, 50, type), Shape(type, (40, k)), Shape(type, (40, 50))), scale=6)
+
+
 @pytest.mark.parametrize("split", [1, 2])
 @pytest.mark.parametrize("turned", [False, True])
 def test_one_row(turned: bool, split: int, always: Callable[..., None]) -> None:
@@ -122,7 +130,8 @@ def test_requantized() -> None:
         return b.convert(y, target_type="int8")
 
     made = check(built(build, Shape("int8", (6, 32))))
-    assert [s.kernel.split()[0] for s in made._executable.steps] == ["quant_dot"]
+    executable = made._executable
+    assert executable and [s.kernel.split()[0] for s in executable.steps] == ["quant_dot"]
 
 
 @pytest.mark.parametrize(("block", "zeros"), [(32, False), (16, True), (24, True)])

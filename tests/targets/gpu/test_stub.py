@@ -53,8 +53,8 @@ def test_programs_run(device: CudaDevice) -> None:
         made.run_at([place], [given[2][0]], device.stream())
     with ThreadPoolExecutor(1) as other:
         other.submit(made.run_at, [given[0][0] + 4], [given[2][0]], 0).result()
-    assert len(made._idle) == 1  # which the thread's run waited for
-    assert np.allclose(made._timed(made._idle[0], device.stream()), 1e-3)
+    (state,) = made._states.values()  # which the thread's run waited for
+    assert np.allclose(made._timed(state, device.stream()), 1e-3)
     device.synchronise()
 
 
@@ -68,7 +68,7 @@ def test_captures_of_others_are_recorded_into(device: CudaDevice) -> None:
         made.run_at([given[0][0]], [given[1][0]], stream)  # allocates an arena meanwhile
         device.driver.capture_end(stream, module.byref(graph))
         device.driver.graph_launch(device.driver.handle("graph_instantiate", graph.value, 0), stream)
-    assert made._captured and not made._idle
+    assert made._captured and not made._states
 
 
 def test_memory(device: CudaDevice) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from migraphx.api.argument import publish
 from migraphx.driver.data import generate
 from migraphx.driver.model import compiled, optimized, read_model
 from migraphx.driver.options import add_compile, add_data, add_format, add_input
@@ -13,6 +14,7 @@ from migraphx.driver.output import program_result
 from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault, prepared
 from migraphx.driver.terminal import note
+from migraphx.runtime.device import HOST
 
 SHOWN = 20  # elements of an output, all of them
 
@@ -30,7 +32,7 @@ def run(args: Namespace) -> Result:
     inputs = generate(made, args)
     params = prepared(made, inputs)
     with data_at_fault(args, inputs):
-        outputs = made.run(params)
+        outputs = [publish(o.to(HOST)) for o in made.run(params)]
     if args.json:
         return Result("", {"outputs": [_described(np.asarray(o), str(o.get_shape())) for o in outputs]})
     shown = program_result(args, made, optimized(made, inputs))

@@ -17,6 +17,9 @@ from migraphx.targets.gpu.kernel import GpuCall
 LAUNCH = 2.0  # of a kernel in a graph, with its first loads
 SECOND_PASS = 2.5  # adding the parts of a split depth up, besides their bytes
 LATENCY = 0.6  # from a load to its use
+FINISH = 2e-10  # seconds of a processor for an element's epilogue
+ALONE = 1.6  # times as long where no other block works meanwhile
+IN_FLIGHT = 9e3  # bytes that a processor must have asked for, to keep memory half busy
 REGISTERS = 65536  # of a processor
 THREADS = 2048  # of a processor
 
@@ -29,12 +32,17 @@ class Facts:
     processors: int = 132
     shared: int = 227 << 10  # that one block may have
     bandwidth: float = 4.2e12  # of memory, as copies reach it
-    cache_bandwidth: float = 5.5e12  # of the L2 cache
+    cache_bandwidth: float = 9e12  # of the L2 cache, as tiles see it
     half_flops: float = 700e12  # as tiled products reach it
     float_flops: float = 40e12
     double_flops: float = 40e12
     fp8: bool = True  # whether its tensor cores multiply fp8
     wide_tiles: bool = True  # whether these want 64 rows at least
+
+    @property
+    def cache_rate(self) -> float:
+        """Bytes a second that one processor has of the L2 cache."""
+        return self.cache_bandwidth / self.processors
 
     def flops(self, type: str) -> float:
         """Of sums of products of this type."""
@@ -45,7 +53,7 @@ class Facts:
 
 H200 = Facts()
 H100 = replace(H200, name="H100", bandwidth=2.9e12)
-A100 = Facts("A100", 108, 163 << 10, 1.7e12, 3.5e12, 250e12, 15e12, 15e12, fp8=False, wide_tiles=False)
+A100 = Facts("A100", 108, 163 << 10, 1.7e12, 5e12, 250e12, 15e12, 15e12, fp8=False, wide_tiles=False)
 B200 = replace(H200, name="B200", processors=148, bandwidth=7e12, half_flops=1400e12, cache_bandwidth=9e12)
 MI300 = Facts("MI300X", 304, 64 << 10, 4.0e12, 8e12, 500e12, 80e12, 60e12, fp8=False, wide_tiles=False)
 KNOWN = {"cuda:80": A100, "cuda:90": H200, "cuda:100": B200, "hip:gfx942": MI300}
@@ -82,7 +90,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Config:
-    """How a kernel divides its work: rows, columns and depth of a tile; parts of the depth; warps and stages."""
+    """How a kernel divides its work: rows, columns and depth of a tile; parts of the depth; warps and stages.
+
+    `tail`: parts of the depth of each tile from number `whole` on, which would leave most of the device idle.
+    """
 
     kernel: str
     m: int
@@ -92,6 +103,8 @@ class Config:
     warps: int = 4
     stages: int = 3
     group: int = 8
+    whole: int = 0
+    tail: int = 1
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -178,7 +191,8 @@ ROWS = (
 )  # of one row: columns, depth, warps
 COLUMNS = ((64, 16, 4), (128, 16, 4), (256, 8, 4))  # the same where columns follow each other in memory
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
-LEAST_STEPS = 4  # of the depth in a part
+LEAST_STEPS = 3  # of the depth in a part
+MOST_PARTS = 12  # of a tile of the last wave
 
 
 def tiles_of(type: str) -> tuple[tuple[int, ...], ...]:
@@ -203,6 +217,7 @@ def products(
         for split in SPLITS:
             if split == 1 or (tiles * split <= 2 * facts.processors and k >= split * LEAST_STEPS * tk):
                 found.append(replace(config, split=split))
+        found += with_tail(config, tiles, k // tk, itemsize, facts) if batch == 1 else []
     if m == 1 and type in ("half", "bf16", "float", "double"):
         tiles_n = ROWS if along_depth else COLUMNS
         for tn, tk, warps in tiles_n:
@@ -211,6 +226,16 @@ def products(
                 if split == 1 or (batch * -(-n // tn) * split <= 4 * facts.processors and k >= split * 2 * tk):
                     found.append(replace(config, split=split))
     return found or [Config("product", *smallest(type))]
+
+
+def with_tail(config: Config, tiles: int, steps: int, itemsize: int, facts: Facts) -> list[Config]:
+    """The same with the tiles of an incomplete last wave in parts, if they are few."""
+    slots = facts.processors * resident(config, itemsize, facts)
+    rest = tiles % slots
+    tail = min(slots // max(rest, 1), steps // LEAST_STEPS, MOST_PARTS)
+    if tiles < slots or not rest or tail < 2:
+        return []
+    return [replace(config, whole=tiles - rest, tail=tail)]
 
 
 def smallest(type: str) -> tuple[int, int, int, int, int, int]:
@@ -235,19 +260,29 @@ def product_cost(
     batch, m, n, k = shape
     tiles = batch * -(-m // config.m) * -(-n // config.n) * config.split
     together = resident(config, itemsize, facts)
-    waves = -(-tiles // (facts.processors * together))
+    waves: float = -(-tiles // (facts.processors * together))
+    if config.tail > 1:
+        waves = config.whole / (facts.processors * together) + 1.3 / config.tail
     if waves == 1:  # what is there is spread over the processors
         together = -(-tiles // facts.processors)
     steps = max(1, math.ceil(k / config.split / config.k))
     busy = together  # blocks that share a processor's units
     rate = facts.flops(type) / facts.processors * shape_rate(config, facts)
     arithmetic = 0.0 if config.kernel == "vector" else 2 * config.m * config.n * config.k * busy / rate
-    loads = (config.m + config.n) * config.k * itemsize * busy / (facts.cache_bandwidth / facts.processors)
+    loads = (config.m + config.n) * config.k * itemsize * busy / facts.cache_rate
     step = max(arithmetic, loads, LATENCY * 1e-6 / max(config.stages - 1, 1) / 2)
-    work = waves * (steps * step + config.m * config.n * result * busy / (facts.cache_bandwidth / facts.processors))
+    finish = FINISH * config.m * config.n * busy * (ALONE if busy == 1 else 1.0)
+    work = waves * (steps * step + finish + config.m * config.n * result * busy / facts.cache_rate)
     elements = batch * m * n
     traffic = (batch * (m * k + k * n) * itemsize + elements * result) / facts.bandwidth
+    traffic /= min(1.0, tiles / facts.processors)
+    if config.kernel == "vector":
+        waiting = min(tiles / facts.processors, together) * config.n * config.k * itemsize
+        traffic *= 1 + (IN_FLIGHT / waiting) ** 1.5
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
+    if config.tail > 1:
+        left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
+        passed = SECOND_PASS + left * config.m * config.n * 8 * config.tail / facts.cache_bandwidth * 1e6
     return LAUNCH + LATENCY + max(work, traffic) * 1e6 + passed
 
 
@@ -427,7 +462,7 @@ def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
     rate = facts.flops(a.q.type) / facts.processors * (0.75 if config.m >= 64 else 0.35)
     arithmetic = 4 * config.m * config.n * size * together / rate
     exponentials = config.m * config.n * together / 3.2e11  # a processor's, with what goes with each
-    loads = 2 * config.n * size * itemsize * together / (facts.cache_bandwidth / facts.processors)
+    loads = 2 * config.n * size * itemsize * together / facts.cache_rate
     step = max(arithmetic + exponentials, loads, LATENCY * 1e-6 / max(config.stages - 1, 1))
     traffic = (a.heads * (2 * a.keys * size + 2 * a.rows * size) * itemsize) / facts.bandwidth
     second = SECOND_PASS + a.heads * a.rows * a.width * 8 * config.split / facts.cache_bandwidth * 1e6

@@ -145,6 +145,10 @@ class Plan:
                     found.setdefault(block, []).append(n)
         return found
 
+    def moving(self) -> set[int]:
+        """The steps whose addresses change with the trips of a loop."""
+        return {n for n, task in enumerate(self.tasks) if not isinstance(task, Control) and task.moving}
+
     def fixed(self) -> set[Buffers]:
         """The caller's blocks that libraries touch."""
         delegated = (t for t in self.tasks if isinstance(t, Delegated))

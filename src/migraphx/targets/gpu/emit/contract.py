@@ -147,7 +147,11 @@ class Operands:
 def product_calls(
     o: Operands, epilogue: Epilogue, config: Config, parts: View | None, label: str, origin: str
 ) -> list[GpuCall]:
-    """The product with its epilogue; where the depth is split, a second call adds `parts` {split, rows, N} up."""
+    """The product with its epilogue.
+
+    Where the depth is split, a second call adds `parts` {split, rows, N} up; where that of the last tiles is,
+    {tiles, tail, BM, BN}.
+    """
     sums, shell = sums_type(o.a.type), Shell()
     a, b = shell.pointer(o.a), shell.pointer(o.b)
     a_strides, b_strides = o.a.strides[-2:], o.b.strides[-2:]
@@ -158,6 +162,8 @@ def product_calls(
         each = shell.size(part_depth(o.k, config))
         shell.lines += [f"begin = tl.program_id(1) * {each}", f"end = tl.minimum(begin + {each}, {k})"]
         begin, end = "begin", "end"
+    if config.tail > 1:
+        begin, end = _last_tiles(shell, config, shell.size(part_depth(o.k, config)), k)
     _tile(shell, o, config, m, n)
     rows = shell.lines
     a_m, a_k = (shell.stride(s, o.a) for s in a_strides)
@@ -187,6 +193,9 @@ def product_calls(
     if config.split > 1:
         assert parts is not None
         first = to_part(shell, parts)
+    if config.tail > 1:
+        assert parts is not None
+        return _tail_calls(shell, o, epilogue, config, parts, label, origin)
     finish(shell, first, sums)
     call = shell.call(
         function_name(label if config.split == 1 else label.split()[0] + " part"), (tiles, config.split, 1),
@@ -200,12 +209,68 @@ def product_calls(
 
 def part_depth(depth: int, config: Config) -> int:
     """How deep a part of a split depth is: whole steps."""
-    return -(-depth // (config.split * config.k)) * config.k
+    return -(-depth // (config.split * config.tail * config.k)) * config.k
+
+
+def _last_tiles(shell: Shell, config: Config, each: str, depth: str) -> tuple[str, str]:
+    """Lines that give a program its tile `at`; the texts where its depth begins and ends: a part from `whole` on."""
+    whole, tail = shell.size(config.whole, loose=True), shell.size(config.tail, loose=True)
+    shell.lines += [
+        f"over = tl.maximum(tl.program_id(0) - {whole}, 0)",
+        f"at = tl.minimum(tl.program_id(0), {whole} + over // {tail})",
+        f"begin = tl.where(tl.program_id(0) < {whole}, 0, over % {tail} * {each})",
+        f"end = tl.where(tl.program_id(0) < {whole}, {depth}, tl.minimum(begin + {each}, {depth}))",
+    ]
+    return "begin", "end"
+
+
+def _tail_calls(
+    shell: Shell, o: Operands, epilogue: Epilogue, config: Config, parts: View, label: str, origin: str
+) -> list[GpuCall]:
+    """Whole tiles are finished at once, parts of the others stored for a second call."""
+    sums, head = sums_type(o.a.type), shell.lines
+    shell.lines = []
+    finish(shell, epilogue, sums)
+    part = shell.pointer(parts)
+    shell.lines = [
+        *head,
+        f"if tl.program_id(0) < {shell.size(config.whole, loose=True)}:",
+        *(f"    {line}" for line in shell.lines),
+        "else:",
+        "    inner = (over * BM + tl.arange(0, BM))[:, None] * BN + tl.arange(0, BN)[None, :]",
+        f"    tl.store({part} + inner, acc)",
+    ]
+    tiles = -(-o.m // config.m) * -(-o.n // config.n)
+    constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
+    grid = (config.whole + (tiles - config.whole) * config.tail, 1, 1)
+    call = shell.call(function_name(label), grid, constants, config.warps, config.stages, label, origin, writes=2)
+    return [call, _add_tail_call(o, epilogue, config, parts, label, origin)]
+
+
+def _add_tail_call(o: Operands, epilogue: Epilogue, config: Config, parts: View, label: str, origin: str) -> GpuCall:
+    """The second pass over the last tiles: their parts added in order, then the epilogue."""
+    shell, left = Shell(), parts.lens[0]
+    p, m, n = shell.pointer(parts), shell.size(o.m, loose=True), shell.size(o.n)
+    height = max(1, min(config.m, 1024 // config.n))
+    shell.lines += [
+        f"tiles_m, tiles_n = tl.cdiv({m}, TM), tl.cdiv({n}, BN)",
+        "tile, strip = tl.program_id(0) // (TM // BM), tl.program_id(0) % (TM // BM)",
+        f"tile_m, tile_n = tile_of(tile + {shell.size(config.whole, loose=True)}, tiles_m, tiles_n, GROUP)",
+        "inner = strip * BM + tl.arange(0, BM)",
+        "row, col = tile_m * TM + inner, tile_n * BN + tl.arange(0, BN)",
+        f"rows_in, cols_in = row < {m}, col < {n}",
+        f"at = (tile * {config.tail} * TM + inner)[:, None] * BN + tl.arange(0, BN)[None, :]",
+        f"acc = add_parts({p}, {config.tail}, TM * BN, at, {INSIDE})",
+    ]
+    finish(shell, epilogue, sums_type(o.a.type))
+    constants = {"BM": height, "BN": config.n, "TM": config.m, "GROUP": config.group}
+    grid = (left * config.m // height, 1, 1)
+    return shell.call(function_name(label + " sum"), grid, constants, 4, 1, label, origin)
 
 
 def _tile(shell: Shell, o: Operands, config: Config, m: str, n: str) -> None:
     """Lines that give a program its rows `row` and columns `col`, and its `batch`."""
-    at = "tl.program_id(0)"
+    at = "at" if config.tail > 1 else "tl.program_id(0)"
     if config.m == 1:
         shell.lines.append(f"tiles_m, tiles_n = {m}, tl.cdiv({n}, BN)")
     else:

@@ -68,7 +68,7 @@ APPROXIMATE = {
     "sigmoid": "fast_sigmoid({})",
     "erf": "fast_erf({})",
 }
-"""Words in a few instructions, to 1e-5: for bodies whose floats are all rounded to 16 bits."""
+"""Words in a few instructions, to 1e-5 (erf: to 4e-5 of 1): for bodies whose floats are all rounded to 16 bits."""
 
 
 def triton_type(table: dict[str, str], type: str) -> str:

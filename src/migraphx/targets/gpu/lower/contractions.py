@@ -62,6 +62,9 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
         if config.split > 1:
             rows = operands.batches * operands.m
             parts = ctx.temporary(Shape(sums_type(a.type), (config.split, rows, operands.n)))
+        if config.tail > 1:
+            left = -(-operands.m // config.m) * -(-operands.n // config.n) - config.whole
+            parts = ctx.temporary(Shape(sums_type(a.type), (left, config.tail, config.m, config.n)))
         return product_calls(operands, epilogue, config, parts, label, origin)
 
     def cost(config: Config) -> float:
