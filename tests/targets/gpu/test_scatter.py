@@ -1,4 +1,4 @@
-"""Operators that write at indices, on target gpu against ref, in Triton's interpreter."""
+"""Operators that write at indices, on target gpu against ref, on every device."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from migraphx.ir.shape import Shape
 from migraphx.targets.gpu.emit import order, scatter
 from tests.targets.gpu.side_by_side import built, check
 from tests.targets.gpu.test_indexing import indices, random
+
+pytestmark = pytest.mark.usefixtures("everywhere")
 
 HOWS = ("none", "add", "mul", "min", "max")
 
