@@ -69,7 +69,7 @@ class Survey(MGXInterpreter):
         self.refused: Refusals = {}
         self.engine_outputs: list[fx.Node] = []
 
-    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:  # type: ignore[override]
+    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:
         fx.Interpreter.run(self, *self.inputs, enable_io_processing=False)
         return self.program
 

@@ -49,6 +49,7 @@ class LoweringContext:
     refusals: list[Refusal[Instruction]] = field(default_factory=list)  # what `explain` shows: slower ways taken
     tuples: dict[Instruction, tuple[View, ...]] = field(default_factory=dict)
     inner: set[Module] = field(default_factory=set)  # modules of control flow that have been lowered
+    instruction: Instruction | None = None  # that is being lowered
     slots: int = 0  # of loops, so far
     counters: dict[Instruction, Counter] = field(default_factory=dict)  # parameters that are a trip's number
     status: View = field(default_factory=lambda: View(Buffer("status", 64), "int64", (8,), (1,)))
@@ -206,6 +207,7 @@ def lower_into(lowered: LoweringContext, module: Module, places: Sequence[View |
         if not isinstance(ins.op, (Parameter, Literal)):
             lowering = lowered.lowerings.find(ins)
             assert lowering is not None, ins.name  # `check` has looked
+            lowered.instruction = ins
             lowering(lowered, ins)
             lowered.sources += [ins] * (len(lowered.calls) - len(lowered.sources))
     for ins, place in zip(module.outputs, places, strict=True):
