@@ -54,7 +54,7 @@ def roialign(ctx: LoweringContext, ins: Instruction) -> None:
 
 @CPU.of("nonmaxsuppression")
 def non_max_suppression(ctx: LoweringContext, ins: Instruction) -> None:
-    """With as many rows as there may be: where the rows are those found, it runs on the host."""
+    """With room for all rows. The form whose length depends on data runs on the host."""
     op = ins.op
     assert isinstance(op, NonMaxSuppression)
     reads = [ctx.standard(v, ins.origin) for v in ctx.reads(ins)]
@@ -101,7 +101,7 @@ def im2col(ctx: LoweringContext, ins: Instruction) -> None:
 
 
 def _apart(rows: View, lens: tuple[int, ...]) -> View:
-    """{positions, columns} as the dimensions that they are made of."""
+    """{positions, columns} with both split into the dimensions that were merged."""
     seen = rows.reshaped(lens)
     assert seen is not None and math.prod(lens) == rows.elements
     return seen
