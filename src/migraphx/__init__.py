@@ -14,6 +14,7 @@ from migraphx.api.program import program
 from migraphx.api.shape import shape
 from migraphx.ir.operation import declare_late
 from migraphx.runtime.options import CompileOptions
+from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.target import Target as target
 
 if TYPE_CHECKING:  # the names of LATE
@@ -61,6 +62,7 @@ declare_late("unknown", "migraphx.onnx.unknown")
 
 __all__ = [
     "CompileOptions",
+    "SingleFlightLRU",
     "__version__",
     "allocate_gpu",
     "argument",

@@ -225,7 +225,7 @@ class _Part:
     ) -> None:
         self.target, self.options, self.known = target, options, known
         self._program = program
-        self.stages: SingleFlightLRU[Stage] = SingleFlightLRU(options.max_specialisations)
+        self.stages: SingleFlightLRU[Hashable, Stage] = SingleFlightLRU(options.max_specialisations)
         self._ready: list[Stage] = []
 
     @cached_property
