@@ -4,7 +4,7 @@ import pytest
 import migraphx.ops  # noqa: F401  declares the operators
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Operation, ShapeError, operation
+from migraphx.ir.operation import Operation, Parameter, ShapeError, operation
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import module_text, parse_module, parse_program, program_text
