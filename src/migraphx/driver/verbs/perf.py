@@ -20,10 +20,9 @@ from migraphx.driver.options import add_compile, add_data, add_input, add_iterat
 from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.statistics import described, summary_lines
-from migraphx.driver.terminal import milliseconds, note, quantity
+from migraphx.driver.terminal import milliseconds, note, quantity, spinner
 from migraphx.inspect import Report, chrome_trace, measure_runs
 from migraphx.mxr.container import replace_file
-from migraphx.targets.common.progress import progress
 from migraphx.targets.common.scratch import scratch
 
 PROCESSES = 5
@@ -50,7 +49,7 @@ def run(args: Namespace) -> Result:
         return Result("", {"runs": measure_runs(executable_of(made), arrays, args.iterations)})
     own, *others = shares(args.iterations, args.processes)
     note("Running performance report ...")
-    with data_at_fault(args, inputs), progress("measuring"):
+    with data_at_fault(args, inputs), spinner("measuring"):
         report = migraphx.performance_report(made, inputs, own)
         runs = [seconds for share in others for seconds in another_process(args, share)]
     report = replace(report, runs=(*report.runs, *runs), processes=(own, *others))
