@@ -64,8 +64,10 @@ def progress(what: str, total: int) -> Iterator[Progress]:
 
 @contextmanager
 def spinner(what: str) -> Iterator[None]:
-    """Show `what` and the seconds gone on standard error, from two seconds on, where that is a terminal; erased at the
-    end. One inside another shows nothing."""
+    """Show `what` and the seconds gone on standard error, where that is a terminal, from two seconds on.
+
+    It is erased at the end. One inside another shows nothing.
+    """
     if not sys.stderr.isatty() or not _spinning.acquire(blocking=False):
         yield
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 Show = Callable[[str], AbstractContextManager[object]]
@@ -11,7 +11,7 @@ _show: Show = nullcontext
 
 
 @contextmanager
-def shown_by(show: Show) -> Iterator[None]:
+def shown_by(show: Show) -> Generator[None]:
     """Meanwhile `show("compiling ...")` is entered round each long piece of work, in whatever thread that is done.
 
     Without this nothing is shown: a library prints nothing by itself.
@@ -36,7 +36,7 @@ class Stages:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
+    def __call__(self, name: str) -> Generator[None]:
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start

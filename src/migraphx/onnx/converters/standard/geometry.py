@@ -78,8 +78,10 @@ ATTRIBUTES = tuple(f.name for f in fields(Window))
 
 
 def windowed(*names: str) -> Callable[[Convert], Convert]:
-    """The decorated converter gets one Window as `window`, in place of these attributes of the node (all of Window's
-    where none is named)."""
+    """The decorated converter gets one Window as `window`, in place of these attributes of the node.
+
+    All of Window's where none is named.
+    """
 
     def decorate(convert: Convert) -> Convert:
         taken = names or ATTRIBUTES
