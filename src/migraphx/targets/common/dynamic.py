@@ -18,7 +18,6 @@ from migraphx.ir.program import Program
 from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
-from migraphx.mxr.graph import read_shape, shape_data
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
@@ -161,8 +160,8 @@ class DynamicExecutable:
                 data, own = stage.executable.sections()
                 tensors |= {f"{len(stages)}.{n}": a for n, a in own.items()}
                 stages.append({"key": key, "data": data})
-        parameters = [[n, shape_data(s)] for n, s in self.parameters.items()]
-        outputs = [shape_data(s) for s in self.outputs]
+        parameters = [[n, s.to_data()] for n, s in self.parameters.items()]
+        outputs = [s.to_data() for s in self.outputs]
         return {"dynamic": {"parameters": parameters, "outputs": outputs, "stages": stages}}, tensors
 
 
@@ -176,8 +175,8 @@ def restored(
     threads: int,
 ) -> DynamicExecutable | None:
     """What `sections` described, or None where `restore` cannot restore one of its specialisations."""
-    parameters = {n: read_shape(s) for n, s in data["parameters"]}
-    outputs = [read_shape(s) for s in data["outputs"]]
+    parameters = {n: Shape.from_data(s) for n, s in data["parameters"]}
+    outputs = [Shape.from_data(s) for s in data["outputs"]]
     made = DynamicExecutable(target, program, parameters, outputs, options, threads)
     for k, stage in enumerate(data["stages"]):
         own = {n.removeprefix(f"{k}."): a for n, a in tensors.items() if n.startswith(f"{k}.")}
