@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import migraphx
+from migraphx.api.program import published
 from migraphx.ir.text import parse_program
 
 op, macro, shape = migraphx.op, migraphx.macro, migraphx.shape
@@ -192,8 +193,7 @@ def test_to_py_of_dynamic_parameters() -> None:
 
 def test_printing_is_what_parsing_reads() -> None:
     p = rich_program()
-    again = migraphx.program()
-    again._graph = lambda: parse_program(repr(p))
+    again = published(parse_program(repr(p)))
     assert again == p and repr(again) == repr(p)
 
 

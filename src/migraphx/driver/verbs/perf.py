@@ -15,7 +15,7 @@ import numpy as np
 
 import migraphx
 from migraphx.driver.data import generate
-from migraphx.driver.model import compiled, executable_of, read_model
+from migraphx.driver.model import compiled, read_model
 from migraphx.driver.options import add_compile, add_data, add_input, add_iterations, positive
 from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault
@@ -46,7 +46,7 @@ def run(args: Namespace) -> Result:
     inputs = generate(made, args)
     if args.runs_only:
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
-        return Result("", {"runs": measure_runs(executable_of(made), arrays, args.iterations)})
+        return Result("", {"runs": measure_runs(made.executable, arrays, args.iterations)})
     own, *others = shares(args.iterations, args.processes)
     note("Running performance report ...")
     with data_at_fault(args, inputs), spinner("measuring"):

@@ -41,7 +41,7 @@ def run(args: Namespace) -> Result:
     inputs = generate(made, args)
     note(f"Verifying {target.name} against ref ...")
     given = {"rms": args.rms_tol, "atol": args.atol, "rtol": args.rtol}
-    allowed = replace(tolerance_of(made._impl), **{k: v for k, v in given.items() if v is not None})
+    allowed = replace(tolerance_of(made.graph), **{k: v for k, v in given.items() if v is not None})
     mode = next((how for name, how in MODES.items() if getattr(args, name)), _whole)
     options = {"double": args.ref_use_double, **vars(compile_options(args))}
     with data_at_fault(args, inputs), spinner("verifying"):

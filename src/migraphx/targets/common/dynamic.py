@@ -65,7 +65,7 @@ class DynamicExecutable:
         self.target, self.device = target.name, target.device
         self.parameters = {n: s if s.dynamic else s.as_standard() for n, s in parameters.items()}
         self.outputs, self.threads = list(outputs), options.num_threads or threads
-        self._whole = _Part(target, program, options, {})
+        self.region = Region(target, program, options, {})
         self._last: list[Stage] = []
 
     @classmethod
@@ -76,7 +76,7 @@ class DynamicExecutable:
         made = cls(target, lambda: program, parameters, outputs, options, threads)
         for lens in optimal_lens(parameters, min(AHEAD, options.max_specialisations)):
             try:
-                made._whole.stage(lens, {})
+                made.region.stage(lens, {})
             except ValueError as error:  # optimal lengths of two dimensions that must be equal
                 log.info("not compiled ahead for %s: %s", lens, error)
         return made
@@ -89,7 +89,7 @@ class DynamicExecutable:
     @property
     def specialisations(self) -> int:
         """For how many lengths of its inputs the program is compiled now."""
-        return len(self._whole.stages)
+        return len(self.region.stages)
 
     def run(
         self,
@@ -104,11 +104,11 @@ class DynamicExecutable:
             self._last = [stage]
             _check_places(outputs, stage.executable.outputs)
             results = stage.executable.run(stage.inputs(given), outputs, stream, deadline)
-            self._whole.keep_ready(stage)
+            self.region.keep_ready(stage)
             return results
         passed: list[Stage] = []
         results = stage.run(given, stream, passed, deadline)
-        self._whole.keep_ready(stage)
+        self.region.keep_ready(stage)
         self._last = passed
         _check_places(outputs, [r.shape for r in results])
         if outputs is None:
@@ -129,10 +129,10 @@ class DynamicExecutable:
         return apart
 
     def _stage(self, given: Arguments, deadline: Deadline | None = None) -> Stage:
-        return self._whole.stage({n: a.shape.lens for n, a in given.items()}, {}, deadline)
+        return self.region.stage({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
     def release(self) -> None:
-        self._whole.release()
+        self.region.release()
 
     def share_weights(self, others: Iterable[Executable]) -> None:
         """Those of its lengths are shared already; those of others are packed for other programs."""
@@ -155,7 +155,7 @@ class DynamicExecutable:
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The specialisations that are compiled as a whole, each with its lengths."""
         stages, tensors = [], {}
-        for key, stage in self._whole.stages.items():
+        for key, stage in self.region.stages.items():
             if isinstance(stage, Whole):
                 data, own = stage.executable.sections()
                 tensors |= {f"{len(stages)}.{n}": a for n, a in own.items()}
@@ -184,7 +184,7 @@ def restored(
         if executable is None:
             return None
         lens, _ = stage["key"]
-        made._whole.keep(dict(zip(parameters, map(tuple, lens), strict=True)), Whole(executable))
+        made.region.keep(dict(zip(parameters, map(tuple, lens), strict=True)), Whole(executable))
     return made
 
 
@@ -216,7 +216,7 @@ def optimal_lens(parameters: Mapping[str, Shape], most: int) -> list[dict[str, t
     return [{p: tuple(pick[n] for n in own) for p, own in names.items()} for pick in islice(picks, most)]
 
 
-class _Part:
+class Region:
     """A program whose parameters' lengths are not known; `known`: those whose values must be, and why."""
 
     def __init__(
@@ -336,7 +336,7 @@ class Cut:
     Values come to main memory where NumPy needs them, or the next lengths depend on them; each is a step.
     """
 
-    def __init__(self, part: _Part, made: Specialised, cut: Split) -> None:
+    def __init__(self, part: Region, made: Specialised, cut: Split) -> None:
         self.cut, self.before, self.rest = cut, None, None
         self.device = part.target.device
         main = made.program.main
@@ -344,7 +344,7 @@ class Cut:
             self.before = Whole(part.target.compile(static_part(main, cut.wanted), part.options))
         rest = cut.rest
         if rest is not None:
-            self.rest = _Part(part.target, lambda: rest, part.options, cut.known)
+            self.rest = Region(part.target, lambda: rest, part.options, cut.known)
         names = names_of(main)
         self.host_steps = [Step(instruction_text(h, names), "host", h.origin, 0, 0) for h in cut.host]
         for step in self.host_steps:
@@ -373,7 +373,7 @@ class Cut:
             self.rest.keep_ready(stage)
         return self._gathered(values, late)
 
-    def _next(self, rest: _Part, values: _Values, deadline: Deadline | None = None) -> tuple[Stage, Arguments]:
+    def _next(self, rest: Region, values: _Values, deadline: Deadline | None = None) -> tuple[Stage, Arguments]:
         """The stage that comes next, and what it is given; known values are compiled in."""
         known = {n: np.array(values.array(self.cut.feeds[n])) for n in rest.known}
         feeds = {n: values.argument(i) for n, i in self.cut.feeds.items() if n not in known}
