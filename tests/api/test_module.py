@@ -99,10 +99,11 @@ def test_enumerations_by_member_number_and_name() -> None:
 
 
 def test_origins_are_kept() -> None:
-    m = main_module()
+    p = migraphx.program()
+    m = p.get_main_module()
     m.set_origin("model.py:3")
-    x = m.add_parameter("x", shape("float", [2, 3]))
-    assert m.add_instruction(op("neg"), [x])._impl.origin == "model.py:3"
+    m.add_instruction(op("neg"), [m.add_parameter("x", shape("float", [2, 3]))])
+    assert [ins.origin for ins in p.graph.main if ins.name == "neg"] == ["model.py:3"]
 
 
 def test_refused() -> None:
