@@ -42,15 +42,20 @@ class SingleFlightLRU(Generic[Key, Made]):
     def find(self, key: Key) -> Made | None:
         """What is kept for the key, which counts as a use; None where nothing is."""
         with self._lock:
-            return self._used(key)
+            found = self._made.get(key)
+            if found is not None:
+                self._made.move_to_end(key)
+            return found
 
     def get(self, key: Key, make: Callable[[], Made], deadline: Deadline | None = None) -> Made:
         """What is kept for the key, or is made now; TimeoutError where another thread makes it beyond the deadline."""
         while True:
+            found = self.find(key)
+            if found is not None:
+                return found
             with self._lock:
-                found = self._used(key)
-                if found is not None:
-                    return found
+                if key in self._made:  # meanwhile
+                    continue
                 future = self._making.get(key)
                 mine = future is None
                 if future is None:
@@ -71,12 +76,6 @@ class SingleFlightLRU(Generic[Key, Made]):
         with self._lock:
             for key in [k for k in self._made if unwanted(k)]:
                 del self._made[key]
-
-    def _used(self, key: Key) -> Made | None:
-        found = self._made.get(key)
-        if found is not None:
-            self._made.move_to_end(key)
-        return found
 
     def _make(self, key: Key, future: Future[Made], make: Callable[[], Made]) -> Made:
         try:
