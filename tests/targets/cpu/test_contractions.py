@@ -313,7 +313,7 @@ def test_queries_that_see_no_key(form: str, kind: str) -> None:
     keep[:, :, [1, 7]] = False
     mask = keep if kind == "bool" else np.where(keep, 0, -np.inf).astype(np.float32)
     program = migraphx.program()
-    main = program._impl.main
+    main = program.graph.main
     values = {"q": q, "k": k, "v": v, "mask": mask}
     b, parameters = Builder(main), [main.add_parameter(n, Shape.of(a)) for n, a in values.items()]
     if form == "operator":

@@ -119,6 +119,11 @@ class CpuExecutable:
         HOST.check_stream(stream)
         self._call([*inputs, *outputs], None, deadline)
 
+    @property
+    def holds_memory(self) -> bool:
+        """Whether memory waits for the next run."""
+        return bool(self._idle)
+
     def release(self) -> None:
         self._idle.clear()
 
