@@ -106,7 +106,8 @@ class GpuTarget(Target):
         with stages("compiler or cache, and weights"):
             outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, arena)
             copies, slots = options.offload_copy, self._slots
-            made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, copies, slots=slots)
+            keep = self.constants is not None
+            made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, copies, (), slots, keep)
         log.info("compiled in %s", stages)
         return made
 
