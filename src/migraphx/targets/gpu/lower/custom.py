@@ -38,9 +38,7 @@ def _call(op: CustomOperation, reads: list[View], out: View, origin: str) -> Gpu
     lines += textwrap.dedent(op.triton).strip("\n").splitlines()
     given = {name: v for name, v in views.items() if name != "out"}
     programs = blocks(out.elements, BLOCK)
-    return generated_call(
-        "custom", lines, given, {"out": out}, numbers, {"BLOCK": BLOCK}, programs, op.name, origin
-    )
+    return generated_call("custom", lines, given, {"out": out}, numbers, {"BLOCK": BLOCK}, programs, op.name, origin)
 
 
 def _constant(op: CustomOperation, key: str, value: Any) -> str:
