@@ -35,6 +35,7 @@ from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.diagnose import CHECKS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
+from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
@@ -114,8 +115,9 @@ class GpuTarget(Target):
     def _lowered(self, program: Program, options: CompileOptions) -> LoweringContext:
         """The calls of an optimised program, with the kernels that suit the device."""
         device = self.accelerator
-        measure = Tuner(device).measure if options.exhaustive_tune else None
-        choices = Choices(facts_of(device.chip, device.identity()), measure=measure)
+        choices = Choices(facts_of(device.chip, device.identity()))
+        if options.exhaustive_tune:
+            choices.measure, choices.algorithms = Tuner(device).measure, algorithms_on(device)
         return lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
 
     def restore(
