@@ -31,7 +31,6 @@ from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
 from migraphx.targets.gpu.choices import Choices, facts_of
-from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.diagnose import CHECKS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
@@ -49,11 +48,6 @@ PASSES: list[Pass] = [
     *optimize,
     fuse_epilogue,  # into the dot or convolution before
 ]
-
-
-def gpu_target() -> GpuTarget:
-    """For the current device; Unsupported says what is missing."""
-    return GpuTarget(current_device())
 
 
 class GpuTarget(Target):
