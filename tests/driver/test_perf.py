@@ -144,3 +144,15 @@ def test_dynamic_shapes_are_reported_at_the_batch(file, capsys):
     assert "dot" in [p["text"] for k in kernels for p in k["parts"]] and "{3, 8}" in kernels[0]["text"]
     steps = drive(capsys, "perf", *words, "-n", 10, "--processes", 1).data["steps"]
     assert sum(s["flops"] for s in steps) >= 2 * 3 * 16 * 8
+
+
+def test_explain_says_why(file, capsys):
+    """With the ONNX node that an instruction came from."""
+    answer = drive(capsys, "explain", file, "--why")
+    assert "Not taken, or not fused:" in answer.out
+    refused = drive(capsys, "explain", file, "--why", "--json").data["refused"]
+    assert all(r["rule"] and r["why"] and r["parts"] for r in refused)
+    (found,) = [r for r in refused if r["rule"] == "fuse_reduce"]
+    assert found["why"] == "it can be the epilogue of a dot or convolution"
+    assert [p["origin"] for p in found["parts"]] == ["act (Relu)"]
+    assert "refused" not in drive(capsys, "explain", file, "--json").data

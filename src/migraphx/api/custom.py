@@ -31,10 +31,11 @@ class custom_op(CustomOperation):
     """
 
     def compute_shape(self, *inputs: Any) -> shape:
-        """The result's shape; ValueError where the inputs do not suit. Results are row-major."""
+        """The result's shape, row-major; raise ValueError where the inputs do not suit."""
         raise NotImplementedError(f"{self.name}: a custom operator needs compute_shape")
 
     def infer(self, *inputs: Shape) -> Shape:
+        """The engine's shape rule: `compute_shape` on public shapes. ShapeError where that gives no shape."""
         found = self.compute_shape(*map(wrap, inputs))
         if not isinstance(found, shape):
             self.refuse(inputs, f"compute_shape gave {found!r}, not a migraphx.shape")

@@ -18,7 +18,7 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.device import HOST
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.common.specialise import Specialised, is_dynamic, specialise
+from migraphx.targets.common.specialise import SpecialisedProgram, is_dynamic, specialise
 from migraphx.targets.registry import get_target
 
 Inputs = Mapping[str, np.ndarray]
@@ -49,10 +49,10 @@ def on_ref(program: Program, inputs: Inputs, double: bool) -> list[np.ndarray]:
     return on_target(in_double(program) if double else program, "ref", inputs, CompileOptions())
 
 
-def at_lens(program: Program, inputs: Inputs) -> Specialised:
+def at_lens(program: Program, inputs: Inputs) -> SpecialisedProgram:
     """A dynamic program as far as it is static for inputs of these lens; any other as it is."""
     if not is_dynamic(program):
-        return Specialised(program)
+        return SpecialisedProgram(program)
     given = program.main.parameters.items()
     shapes = {n: Shape(i.shape.type, array_for(n, i.shape, inputs).shape) for n, i in given}
     return specialise(program.main, shapes, {})

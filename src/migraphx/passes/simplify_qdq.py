@@ -11,10 +11,10 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.constants import broadcast_literal, compact, computed, scalar_of, without_repeats
 from migraphx.passes.integer_products import along, fits, integer_product
-from migraphx.passes.rewrite import Refusals, Refuse
+from migraphx.passes.rewrite import Refusals
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
 
@@ -71,7 +71,7 @@ def simplify_qdq(module: Module) -> Refusals:
             module.replace(ins, _product(b, ins, x.inputs, weights))
         elif isinstance(weights, Weights):
             refusals.append(
-                Refusal(ins, "simplify_qdq", "its input is not dequantized from 8 bits by one constant scale")
+                Refusal(ins, "simplify_qdq", Refuse("its input is not dequantized from 8 bits by one constant scale"))
             )
         elif x.name == "dequantizelinear":
             refusals.append(Refusal(ins, "simplify_qdq", weights))

@@ -34,6 +34,7 @@ class SingleFlightLRU(Generic[Made]):
             return list(self._made.items())
 
     def values(self) -> list[Made]:
+        """What is kept without its keys, in the same order."""
         with self._lock:
             return list(self._made.values())
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.operation import Unsupported
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.passes.manager import Pass
@@ -18,6 +19,20 @@ from migraphx.runtime.options import CompileOptions
 
 class CompilerError(ChildProcessError):
     """What a target compiles with is missing or failed; says what to do."""
+
+
+def from_(ins: Instruction) -> str:
+    """Where an instruction came from, in parentheses; "" where that is not known."""
+    return f" ({ins.origin})" if ins.origin else ""
+
+
+class UnsupportedOperator(Unsupported):
+    """A target cannot compile the instructions of `refusals`: names each with its shape and origin."""
+
+    def __init__(self, target: str, refusals: Sequence[Refusal[Instruction]]) -> None:
+        named = (f"{r.instruction.name} -> {r.instruction.shape}{from_(r.instruction)}: {r.why}" for r in refusals)
+        super().__init__(f"the {target} target refuses " + "; ".join(dict.fromkeys(named)))
+        self.refusals = tuple(refusals)
 
 
 class Target(Protocol):

@@ -216,7 +216,7 @@ def axis(dim: int, n: int) -> int:
     return dim % max(n, 1)
 
 
-def spread(value: int | Sequence[int], n: int) -> list[int]:
+def per_dimension(value: int | Sequence[int], n: int) -> list[int]:
     """One value for each of `n` spatial dimensions."""
     values = [value] if isinstance(value, int) else list(value)
     return [int(v) for v in (values * n if len(values) == 1 else values)]

@@ -78,7 +78,7 @@ class MGXInterpreter(fx.Interpreter):
         """The nodes without a converter."""
         return [n for n in self.traced.graph.nodes if refusal(n)]
 
-    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:  # type: ignore[override]
+    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:
         """Convert; returns `program`."""
         missing = self.unsupported_nodes()
         if missing:

@@ -226,7 +226,9 @@ def finished(gm: fx.GraphModule, call: Call, structure: Structure) -> LoweredMod
         root.add_module("outputs", Outputs(structure))
         result = graph.call_module("outputs", (tree_leaves(plain(result)),))
     graph.output(result)
-    return LoweredModule(root, graph, class_name=type(gm).__name__)
+    lowered = LoweredModule(root, graph, class_name=type(gm).__name__)
+    lowered.refusals = tuple(gm.meta.get("refusals", ()))
+    return lowered
 
 
 def check_accuracy(call: Call, lowered: nn.Module, options: Options) -> None:

@@ -22,7 +22,7 @@ from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
-from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator, lower
+from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
@@ -39,6 +39,7 @@ from migraphx.targets.cpu.peaks import measure_peaks
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.work import nanoseconds
+from migraphx.targets.target import UnsupportedOperator
 
 log = logging.getLogger(__name__)
 MOST_LOOPS, MOST_VIEWS = (constant(name, "program.hpp") for name in ("MOST_LOOPS", "MOST_VIEWS"))

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.ops.quantize import UnpackInt4
-from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import loops
 from migraphx.targets.cpu.emit.quantized import int4_gemm_call
 from migraphx.targets.cpu.lower.contractions import convolution, dot, shared_matrix
 from migraphx.targets.cpu.lower.registry import CPU, features_of
-from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
+from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.int4 import pack_int4_panels
+from migraphx.targets.target import UnsupportedOperator
 
-NO_INT8_WEIGHTS = "the weights are no constant int8"
+NO_INT8_WEIGHTS = Refuse("the weights are no constant int8")
 
 
 @CPU.of_contraction("quant_dot")
@@ -28,20 +29,22 @@ def quant_dot(ctx: LoweringContext, c: Contraction) -> None:
         ctx.refuse(c.anchor, "8-bit products", NO_INT8_WEIGHTS)
         dot(ctx, c)
         return
-    word_dot(ctx, ctx.view(c.operands[0]), matrix, c.epilogue(range(rank - 1), rank - 1), "quant_dot", c.origin)
+    vnni_dot(ctx, ctx.view(c.operands[0]), matrix, c.epilogue(range(rank - 1), rank - 1), "quant_dot", c.origin)
 
 
 @CPU.of_contraction("quant_convolution")
 def quant_convolution(ctx: LoweringContext, c: Contraction) -> None:
     """By quant.hpp where the weights are constant int8 and groups are of whole quads, else in wider integers."""
     constant, attributes = ctx.constant(c.operands[1]), c.anchor.op.attributes()
-    if constant is None or constant[0].dtype != np.int8 or not whole_words(constant[0], attributes["group"]):
+    if constant is None or constant[0].dtype != np.int8 or not groups_fill_lanes(constant[0], attributes["group"]):
         whole = constant is None or constant[0].dtype != np.int8
-        ctx.refuse(c.anchor, "8-bit products", NO_INT8_WEIGHTS if whole else "its groups are not of whole words")
+        ctx.refuse(
+            c.anchor, "8-bit products", NO_INT8_WEIGHTS if whole else Refuse("its groups are not of whole words")
+        )
         convolution(ctx, c)
         return
     epilogue = c.epilogue((0, *range(2, len(c.write.lens))), 1)
-    word_convolution(ctx, ctx.view(c.operands[0]), *constant, attributes, epilogue, "quant_convolution", c.origin)
+    vnni_convolution(ctx, ctx.view(c.operands[0]), *constant, attributes, epilogue, "quant_convolution", c.origin)
 
 
 @CPU.of_contraction("dot_int4")

@@ -149,8 +149,8 @@ def reduce_calls(
     varying = sum(any(kept) and any(reduced) for kept, reduced in held)
     itemsize = max(v.itemsize for v in (*reads, write))
     chosen = plan(rows, length, varying, itemsize, found.rowwise)
-    words = [i.name for i in module if not i.name.startswith("@")]
-    label = " ".join(w for w in words if w != "multibroadcast")
+    names = [i.name for i in module if not i.name.startswith("@")]
+    label = " ".join(w for w in names if w != "multibroadcast")
     if chosen.parts == 1:
         return [_Kernel(found, chosen, {}).call(found.stages, reads, write, label, origin)]
     calls, given = [], dict[Instruction, View]()
