@@ -28,6 +28,9 @@ ALLOWED: dict[str, str] = {
     "add mul neg sub": "scalar words that are operators of C++",
     "bitwise_and bitwise_not bitwise_or bitwise_xor equal greater less shift_left shift_right":
         "scalar words that math.hpp calls by other names",
+    "add bitwise_and bitwise_not bitwise_or bitwise_xor equal greater isinf isnan less logical_and logical_or "
+    "logical_xor mul sub where": "scalar words that Triton has as they are meant",
+    "div erf exp recip rsqrt sigmoid sqrt": "scalar words that may be approximate where results have 16 bits",
 }  # fmt: skip
 """The names in a list, in order, and why they may stand there."""
 
