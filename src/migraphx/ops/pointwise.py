@@ -45,9 +45,9 @@ class Pointwise(Operation):
     @property
     def words(self) -> frozenset[str]:
         """The scalar words of the body."""
-        words = WordsOf()
-        self.apply(words, *[None] * (self.arity or 0))
-        return frozenset(words.found)
+        asked = WordsOf()
+        self.apply(asked, *[None] * (self.arity or 0))
+        return frozenset(asked.found)
 
     def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         """One an element, whatever the function takes."""
