@@ -13,7 +13,7 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import NEUTRAL
 from migraphx.targets.common.views import View
 
-Body = Callable[..., Instruction]
+Body = Callable[[Builder, Sequence[Instruction]], Instruction]
 
 
 def apply(ctx: LoweringContext, body: Body, reads: Sequence[View], write: View, origin: str) -> None:
@@ -21,7 +21,7 @@ def apply(ctx: LoweringContext, body: Body, reads: Sequence[View], write: View, 
     module = Module("packing")
     b = Builder(module)
     inputs = [module.add_parameter(f"x{n}", Shape(v.type, (1,))) for n, v in enumerate(reads)]
-    module.add_return([body(b, *inputs)])
+    module.add_return([body(b, inputs)])
     ctx.call(ctx.emit.pointwise(module, reads, write, origin))
 
 
@@ -31,9 +31,9 @@ def halves(view: View, axis: int) -> tuple[View, View]:
     return view.sliced(axis, 0, view.lens[axis], 2), view.sliced(axis, 1, view.lens[axis], 2)
 
 
-def joined(b: Builder, low: Instruction, high: Instruction) -> Instruction:
-    """A byte of two 4-bit codes."""
-    low, high = (b.bitwise_and(v, b.full(15, v)) for v in (low, high))
+def joined(b: Builder, pair: Sequence[Instruction]) -> Instruction:
+    """A byte of two 4-bit codes, the lower half first."""
+    low, high = (b.bitwise_and(v, b.full(15, v)) for v in pair)
     return b.bitwise_or(low, b.mul(high, b.full(16, high)))
 
 
@@ -41,9 +41,9 @@ def joined(b: Builder, low: Instruction, high: Instruction) -> Instruction:
 def pack_int4(ctx: LoweringContext, ins: Instruction) -> None:
     low, high = dtypes.limits("int4" if ins.shape.type == "int8" else "uint4")
 
-    def body(b: Builder, *pair: Instruction) -> Instruction:
-        codes = (b.cast(b.min(b.max(v, b.full(low, v)), b.full(high, v)), "uint8") for v in pair)
-        return b.cast(joined(b, *codes), ins.shape.type)
+    def body(b: Builder, pair: Sequence[Instruction]) -> Instruction:
+        codes = [b.cast(b.min(b.max(v, b.full(low, v)), b.full(high, v)), "uint8") for v in pair]
+        return b.cast(joined(b, codes), ins.shape.type)
 
     apply(ctx, body, halves(ctx.view(ins.inputs[0]), ins.op.attributes()["axis"]), ctx.result(ins), ins.origin)
 
@@ -55,22 +55,22 @@ def unpack_int4(ctx: LoweringContext, ins: Instruction) -> None:
     packed = replace(ctx.view(ins.inputs[0]), type="uint8")
     low, high = halves(ctx.result(ins), ins.op.attributes()["axis"])
 
-    def lower_code(b: Builder, byte: Instruction) -> Instruction:
-        return b.cast(b.cast(byte, narrow), ins.shape.type)
+    def lower_code(b: Builder, parts: Sequence[Instruction]) -> Instruction:
+        return b.cast(b.cast(parts[0], narrow), ins.shape.type)
 
-    def upper_code(b: Builder, byte: Instruction) -> Instruction:
-        return lower_code(b, _upper(b, byte))
+    def upper_code(b: Builder, parts: Sequence[Instruction]) -> Instruction:
+        return lower_code(b, [_upper(b, parts)])
 
     apply(ctx, lower_code, [packed], low, ins.origin)
     apply(ctx, upper_code, [packed], high, ins.origin)
 
 
-def _lower(b: Builder, byte: Instruction) -> Instruction:
-    return b.bitwise_and(byte, b.full(15, byte))
+def _lower(b: Builder, packed: Sequence[Instruction]) -> Instruction:
+    return b.bitwise_and(packed[0], b.full(15, packed[0]))
 
 
-def _upper(b: Builder, byte: Instruction) -> Instruction:
-    return b.div(byte, b.full(16, byte))
+def _upper(b: Builder, packed: Sequence[Instruction]) -> Instruction:
+    return b.div(packed[0], b.full(16, packed[0]))
 
 
 @NEUTRAL.of("pack_fp4")
