@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from migraphx.ir.builder import Builder
-from migraphx.ir.module import Instruction, Module, captured
-from migraphx.ir.program import Program, reachable
+from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refusal
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.manager import Pass, graphs, run_passes
+from migraphx.targets.common.alone import alone
 from migraphx.targets.common.lowerings import Lowerings
 from migraphx.targets.common.specialise import is_deferred
 
@@ -28,7 +27,7 @@ def supported(ins: Instruction, lowerings: Lowerings, passes: Sequence[Pass]) ->
     name = "pointwise" if isinstance(ins.op, Pointwise) else "fused_reduce" if isinstance(ins.op, Reduction) else ""
     if (name and name in lowerings.operators()) or lowerings.find(ins) is not None:
         return None
-    program = _alone(ins)
+    program = alone(ins)
     run_passes(program, passes)
     for left in (i for m in graphs(program.main) for i in _working(m)):
         if (refusal := lowerings.refusal(left)) is not None:
@@ -39,29 +38,3 @@ def supported(ins: Instruction, lowerings: Lowerings, passes: Sequence[Pass]) ->
 
 def _working(module: Module) -> list[Instruction]:
     return [i for i in module if not i.name.startswith("@")]
-
-
-def _alone(ins: Instruction) -> Program:
-    """A program of this instruction: literals stay literals, all else that it reads is a parameter.
-
-    A tuple is no parameter: what gives it is there too.
-    """
-    program, env = Program(), dict[Instruction, Instruction]()
-    b = Builder(program.main)
-
-    def add(one: Instruction) -> Instruction:
-        inside = {i for m in one.modules for x in reachable(m) for i in x}
-        for i in (*one.inputs, *(c for c in captured(one) if c not in inside)):
-            if i not in env:
-                env[i] = add(i) if i.shape.type == "tuple" else _leaf(program.main, i, f"x{len(env)}")
-        modules = [m.clone(env) for m in one.modules]
-        program.modules |= {m.name: m for outer in modules for m in reachable(outer)}
-        return program.main.add_instruction(one.op, [env[i] for i in one.inputs], modules)
-
-    made = add(ins)
-    program.main.add_return(b.outputs(made, len(ins.shape.sub_shapes)) if ins.shape.type == "tuple" else [made])
-    return program
-
-
-def _leaf(main: Module, ins: Instruction, name: str) -> Instruction:
-    return main.add_parameter(name, ins.shape) if ins.literal is None else main.add_literal(ins.literal)
