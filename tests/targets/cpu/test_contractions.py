@@ -80,6 +80,11 @@ def test_dots(target: str = "cpu") -> None:
             )
             for type in ("float", "half", "bf16")
         ),
+        Case(
+            "batches that do not merge",
+            lambda b, x, y: b.dot(x, b.multibroadcast(y, out_lens=[2, 2, 2, 2, 2, 4, 3])),
+            (shape(2, 2, 2, 2, 2, 5, 4), shape(1, 2, 1, 2, 1, 4, 3)),
+        ),
         Case("left", lambda b, x, y: b.dot(swap(b, x), y), (shape(2, 24, 7), shape(2, 24, 11))),
         Case(
             "linear",

@@ -39,7 +39,8 @@ def convolved(b: Builder, x: Instruction, type: str = "float") -> Instruction:
 
 
 def multiplied(b: Builder, x: Instruction, type: str = "float") -> Instruction:
-    return b.relu(b.dot(x, weights(b, x.shape.lens[-1], 8, type=type)))
+    depth = x.shape.lens[-1]
+    return b.relu(b.dot(x, b.broadcast_to(weights(b, depth, 8, type=type), (*x.shape.lens[:-2], depth, 8))))
 
 
 class Clock:
