@@ -27,7 +27,7 @@ from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
-from migraphx.targets.common.supports import supported
+from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
 from migraphx.targets.gpu.choices import Choices, facts_of
 from migraphx.targets.gpu.device import current_device
@@ -68,9 +68,10 @@ class GpuTarget(Target):
     ) -> None:
         self.accelerator, self.constants = accelerator, constants
         self.device: Device = device or accelerator
+        self._asked: Asked = {}
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
-        return supported(ins, GPU, PASSES)
+        return supported(ins, GPU, PASSES, self._asked)
 
     def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
         found: list[Refusal[Instruction]] = []
