@@ -28,7 +28,7 @@ from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
-from migraphx.targets.common.supports import supported
+from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.cpu.choices import Choices
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.diagnose import CHECKS
@@ -63,9 +63,10 @@ class CpuTarget:
     def __init__(self, constants: Constants | None = None, timer: Timer = seconds) -> None:
         """`timer` times the ways of `exhaustive_tune`."""
         self.constants, self.timer = constants, timer
+        self._asked: Asked = {}
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
-        return supported(ins, CPU, PASSES)
+        return supported(ins, CPU, PASSES, self._asked)
 
     def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
         found: list[Refusal[Instruction]] = []
