@@ -1,4 +1,4 @@
-"""Dots whose weights are unpacked from 4 bits take them packed."""
+"""Dots of weights that are unpacked from 4 bits read them packed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pointwise operators become kernels of their own, as large as can be."""
+"""Pointwise operators become kernels, as few and as large as possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of 8-bit integers with zero points, as products without and what the zero points take away."""
+"""Products of 8-bit integers with zero points, split into a product without them and correction terms."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def along(b: Builder, values: np.ndarray, lens: Sequence[int], axis: int) -> Ins
 
 
 def _signed(weights: np.ndarray, zeros: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int8 codes and what is to be taken from them, int32: 0 where weights - zeros fit in int8."""
+    """int8 codes and the zeros to be subtracted from them, int32; 0 where weights - zeros fit in int8."""
     real = weights.astype(np.int16) - zeros.astype(np.int16)
     if real.size == 0 or (real.min() >= -128 and real.max() <= 127):
         return real.astype(np.int8), np.zeros((1,) * weights.ndim, np.int32)

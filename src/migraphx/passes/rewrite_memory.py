@@ -55,7 +55,7 @@ RULES = [fixed_pad, concat_past_present, gqa_rotary_embedding]
 
 
 def rewrite_memory(module: Module) -> Refusals:
-    """Buffers become constants, marks go, updates of a cache become wheres and concats.
+    """Buffers become constants, `capture` goes, and updates of a cache become `where` and `concat`.
 
     before:
         x = @param:x -> float_type, {2, 3}, {3, 1}

@@ -1,4 +1,4 @@
-"""Recurrent layers become loops, what goes round them gathers and slices."""
+"""Recurrent layers become loops; the operators around them become gathers and slices."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _rows_or_zero(
 def rewrite_rnn(module: Module) -> Refusals:
     """rnn, gru and lstm become what their operators say (ops/recurrent.py): one dot for all inputs, and a loop.
 
-    What selects last steps or shifts sequences of unequal length becomes slices and gathers.
+    Operators that select last steps or shift sequences of unequal length become slices and gathers.
 
     before:
         r = @param:r -> float_type, {1, 2, 2}, {4, 2, 1}

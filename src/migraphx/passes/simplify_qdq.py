@@ -1,4 +1,4 @@
-"""Dequantized numbers are multiplied, or looked up, as the integers that stand for them."""
+"""Products and look-ups of dequantized numbers are computed on their codes, the integers."""
 
 from __future__ import annotations
 

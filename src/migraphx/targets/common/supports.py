@@ -18,7 +18,7 @@ from migraphx.targets.common.specialise import is_deferred
 def supported(ins: Instruction, lowerings: Lowerings, passes: Sequence[Pass]) -> Refusal[Instruction] | None:
     """Why no lowering takes an instruction, or what the passes make of it; None where all of it is taken.
 
-    What waits for lengths becomes other instructions, or runs on the host.
+    A deferred instruction becomes other instructions, or runs on the host.
     """
     for inner in (i for m in ins.modules if not ins.op.fused for i in _working(m)):
         if (refusal := supported(inner, lowerings, passes)) is not None:

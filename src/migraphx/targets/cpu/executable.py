@@ -33,7 +33,7 @@ class _OpenMP(ctypes.Structure):
 
 
 class _State:
-    """What one run at a time needs: an arena, scratch for every thread, a table of pointers."""
+    """The memory of one run: an arena, scratch for every thread, a table of pointers. Concurrent runs have one each."""
 
     def __init__(self, executable: CpuExecutable) -> None:
         self.arena = aligned_bytes(executable.arena_bytes)

@@ -50,8 +50,8 @@ def _in_two_steps(
 ) -> Iterator[tuple[Module, Sequence[View], View, Sequence[int]]]:
     """Bodies, what they read and write, and their axes.
 
-    One reduction over the pixels of a channels-last image is one of its lines, then one of the lines' results: its
-    threads take lines, as those did that wrote the image, and few channels occupy them all.
+    A reduction over the pixels of a channels-last image is split in two: over the pixels of each line, then over the
+    lines. Threads take lines, as they did when they wrote the image, and few channels keep all threads busy.
     """
     operators = [i for i in module if not i.name.startswith("@")]
     view, long = reads[0], [a for a in axes if reads[0].lens[a] > 1]
