@@ -47,7 +47,7 @@ def fuse_pointwise(module: Module) -> Refusals:
     """
     names, refusals = body_names(module, "pointwise"), list[Refusal[Instruction]]()
     for group in Grouping(module).groups():
-        if group.frame is None:
+        if group.space is None:
             refusals += [Refusal(ins, "fuse_pointwise", why) for ins, why in group.refused.items()]
             put(module, group, "pointwise", body_of(group, next(names)))
     return refusals

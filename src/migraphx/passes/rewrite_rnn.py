@@ -80,12 +80,12 @@ def _rows_or_zero(
     """x[source] along the steps where `inside`, else 0; sequences are dimension `batch` of x."""
     axes = [d for d in range(1, x.shape.ndim) if d != batch]
 
-    def spread(v: Instruction) -> Instruction:
+    def broadcast(v: Instruction) -> Instruction:
         return b.multibroadcast(b.unsqueeze(v, axes=axes), out_lens=x.shape.lens)
 
     if moved:
-        x = b.gather_elements(x, spread(b.clamp(source, 0, x.shape.lens[0] - 1)), axis=0)
-    return b.where(spread(inside), x, b.full(0, x))
+        x = b.gather_elements(x, broadcast(b.clamp(source, 0, x.shape.lens[0] - 1)), axis=0)
+    return b.where(broadcast(inside), x, b.full(0, x))
 
 
 def rewrite_rnn(module: Module) -> Refusals:

@@ -13,7 +13,7 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import NEUTRAL
 from migraphx.targets.common.views import View
 
-Body = Callable[..., Instruction]
+Body = Callable[[Builder, Instruction], Instruction] | Callable[[Builder, Instruction, Instruction], Instruction]
 
 
 def apply(ctx: LoweringContext, body: Body, reads: Sequence[View], write: View, origin: str) -> None:
