@@ -61,7 +61,9 @@ def lower_to_mgx(
     function calls as they are. Later changes of weights are not seen. Unless suppressed, the result is compared with
     eager on the samples: AccuracyError names the output and its error. `use_aten` traces by torch.export instead of
     symbolically; a model that the symbolic tracer can't follow takes that road as well, and the log says why. With
-    `fallback="error"` FallbackError lists what would run in torch. `options` are the fields of Options but `frozen`.
+    `fallback="error"` FallbackError lists what would run in torch. `options` are the fields of Options but `frozen`;
+    TypeError or ValueError for a wrong one. TypeError for what is no model, NotImplementedError where the model or its
+    inputs lie on a device of no target, AtenTraceError where control flow depends on values of a run.
     How a result is saved: see LoweredModule.
     """
     chosen = Options.of_lowering(**options)
