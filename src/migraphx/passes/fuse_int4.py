@@ -38,7 +38,7 @@ def fuse_int4(module: Module) -> Refusals:
         @3 = dot_int4(x,@2,@0) -> float_type, {2, 1}, {1, 1}
         @4 = @return(@3)
     """
-    made: dict[Packed, list[Instruction]] = {}  # several dots may share them
+    made: dict[Int4Weights, list[Instruction]] = {}  # several dots may share them
     refusals: list[Refusal[Instruction]] = []
     for ins in module:
         found = _packed(ins.inputs[1]) if ins.name == "dot" and ins.shape.type == "float" else None
@@ -55,7 +55,7 @@ def fuse_int4(module: Module) -> Refusals:
 
 
 @dataclass(frozen=True)
-class Packed:
+class Int4Weights:
     """Weights {blocks, block, N}, or {N, blocks, block} where `transposed`, dequantized from constant codes."""
 
     blocks: Instruction
@@ -92,7 +92,7 @@ class Packed:
         return PackInt4(axis=0).compute(signed.T if self.transposed else signed)
 
 
-def _packed(y: Instruction) -> Packed | None:
+def _packed(y: Instruction) -> Int4Weights | None:
     """The weights {.., K, N} of a dot as what they are unpacked from."""
     if y.name == "multibroadcast":
         y = y.inputs[0]
@@ -108,4 +108,4 @@ def _packed(y: Instruction) -> Packed | None:
     unpack = codes.inputs[0]
     if unpack.name != "unpack_int4" or unpack.shape.lens != y.shape.lens or computed(unpack.inputs[0]) is None:
         return None
-    return Packed(y.inputs[0], unpack, transposed)
+    return Int4Weights(y.inputs[0], unpack, transposed)
