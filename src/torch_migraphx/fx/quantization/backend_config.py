@@ -29,6 +29,12 @@ class Kept:
     It is computed on dequantized values, in torch as in the engine, which makes a product of integers of it.
     """
 
+    @classmethod
+    def from_float(cls, *args: Any, **kwargs: Any) -> Any:
+        made = super().from_float(*args, **kwargs)  # type: ignore[misc]
+        made.__class__ = cls  # some of torch's make the base class
+        return made
+
 
 REFERENCES: dict[type, type] = {
     kind: type(kind.__name__, (Kept, kind), {"__module__": __name__, "__doc__": Kept.__doc__})
