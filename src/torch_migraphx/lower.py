@@ -6,6 +6,7 @@ import copy
 import gc
 import logging
 import re
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import getitem
@@ -24,6 +25,7 @@ import migraphx
 from torch_migraphx.decompose import GETITEM, decompose
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
+from torch_migraphx.fx.converters.quantized import declare_torchao
 from torch_migraphx.fx.fx2mgx import MGXInterpreter, described, origin_of, refusal
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.log import get_logger
@@ -169,6 +171,8 @@ def lower(
     compiled in: the module still takes them, and does not read them. FallbackError where something would have to run
     in torch and the options say that this is an error.
     """
+    if "torchao" in sys.modules:
+        declare_torchao()
     gm = copied(gm)
     gm.graph.eliminate_dead_code()
     with_values(gm, inputs)

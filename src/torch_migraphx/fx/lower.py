@@ -22,7 +22,7 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 
-from torch_migraphx.fx.border import DEVICES, foreign, opaque
+from torch_migraphx.fx.border import DEVICES, foreign, of_torchao, opaque
 from torch_migraphx.fx.lowered import TENSOR, Inputs, LoweredModule, Outputs
 from torch_migraphx.fx.tools.accuracy import AccuracyError, difference, limit
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
@@ -174,7 +174,7 @@ def _trace(
         return _in_torch(call, f"an input or a weight {why}")
     if call.exported is not None:
         return _trace_exported(call.exported, call)
-    if not use_aten:
+    if not use_aten and not any(map(of_torchao, call.weights)):  # torch.export takes such weights apart
         try:
             return acc_tracer.trace(
                 call.module,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -407,3 +408,43 @@ def int_mm(b: Builder, input: Value, mat2: Value) -> Value:
 @converter(decomposed.convert_element_type.no_fuse)
 def convert_element_type(b: Builder, input: Value, dtype: torch.dtype) -> Value:
     return b.cast(input, dtype)
+
+
+# ---- torchao's ----
+
+
+def blocks(b: Builder, sizes: Sequence[int], block: Sequence[int]) -> tuple[tuple[int, ...], Place]:
+    """The lens that give every block axes of its own, and how one number a block lies on them."""
+    split: list[int] = []
+    own: list[int] = []
+    for n, size in zip(sizes, block, strict=True):
+        within = [size] if size in (1, n) else [n // size, size]
+        split += [n] if size in (1, n) else within
+        own += [n // size] if size in (1, n) else [n // size, 1]
+    return tuple(split), Place(tuple(own), lambda p: b.multibroadcast(p, out_lens=split))
+
+
+NUMBERED = {5: torch.float16, 6: torch.float32, 7: torch.float64, 15: torch.bfloat16}
+"""Types as a schema's default writes them."""
+
+
+def dequantize_affine(
+    b: Builder, input: Value, block_size: Sequence[int], scale: Value, zero_point: Value | None,
+    input_dtype: torch.dtype, quant_min: Bound | None = None, quant_max: Bound | None = None,
+    output_dtype: torch.dtype | int = torch.float32,
+) -> Value:  # fmt: skip
+    """Blocks of codes with a scale each; those of 4 bits stay so where weights have blocks along the depth."""
+    sizes = lens(input)
+    split, place = blocks(b, sizes, block_size)
+    if len(split) == 3 and len(sizes) == 2 and (quant_min, quant_max) == (-8, 7):
+        input = _packed(b, input, -8, 7)
+    real = NUMBERED[output_dtype] if isinstance(output_dtype, int) else output_dtype
+    return b.view(dequantized(b, b.view(input, split), scale, zero_point, place, real), sizes)
+
+
+@cache
+def declare_torchao() -> None:
+    """Register the converters of torchao's own operators, which exist where it was imported."""
+    for library in (torch.ops.torchao, torch.ops.pt2e_quant):
+        if hasattr(library, "dequantize_affine"):
+            converter(library.dequantize_affine.default)(dequantize_affine)
