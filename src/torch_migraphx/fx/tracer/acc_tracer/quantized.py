@@ -383,26 +383,22 @@ def is_reference(m: torch.nn.Module) -> bool:
     return hasattr(m, "get_weight") and hasattr(m, "weight_qscheme")
 
 
-def fake_quantized(m: torch.nn.Module, x: Any) -> Any:
+def fake_quantized(m: Any, x: Any) -> Any:
     """What a fake quantizer that no longer observes gives."""
-    fake: Any = m
-    if not fake.fake_quant_enabled[0]:
+    if not m._buffers["fake_quant_enabled"][0]:
         return x
-    bounds = (fake.activation_post_process.quant_min, fake.activation_post_process.quant_max)
-    scale, zero = fake.scale.detach().clone(), fake.zero_point.detach().clone().to(torch.int32)
-    if fake.is_per_channel:
-        arguments = (x, scale, zero, fake.ch_axis, *bounds)
-        return x.tracer.create_proxy(
-            "call_function", torch.ops.aten.fake_quantize_per_channel_affine.default, arguments, {}
-        )
-    arguments = (x, float(scale), int(zero), *bounds)
-    return x.tracer.create_proxy("call_function", torch.ops.aten.fake_quantize_per_tensor_affine.default, arguments, {})
+    bounds = (m.activation_post_process.quant_min, m.activation_post_process.quant_max)
+    scale, zero = m._buffers["scale"].clone(), m._buffers["zero_point"].clone().to(torch.int32)
+    aten = torch.ops.aten
+    if m.is_per_channel:
+        return aten.fake_quantize_per_channel_affine.default(x, scale, zero, m.ch_axis, *bounds)
+    return aten.fake_quantize_per_tensor_affine.default(x, float(scale), int(zero), *bounds)
 
 
 def is_frozen(m: torch.nn.Module) -> bool:
     """Whether a fake quantizer no longer observes, so that it computes the same of the same at each call."""
-    observing = getattr(m, "observer_enabled", None)
-    return isinstance(observing, torch.Tensor) and not observing[0] and hasattr(m, "activation_post_process")
+    observing = m._buffers.get("observer_enabled")
+    return observing is not None and not observing[0] and "activation_post_process" in m._modules
 
 
 def _families() -> Iterable[tuple[str, Callable[..., Any]]]:
