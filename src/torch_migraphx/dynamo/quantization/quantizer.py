@@ -17,6 +17,8 @@ from torchao.quantization.pt2e import (
 from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec, Quantizer
 from torchao.quantization.pt2e.quantizer.quantizer import Q_ANNOTATION_KEY
 
+from torch_migraphx.dynamo.quantization.observer import CalibratedObserver
+
 aten = torch.ops.aten
 CONVOLUTIONS = frozenset(
     {
@@ -38,7 +40,8 @@ class MGXQuantizer(Quantizer):
     another value only the other is quantized: the product's own result stays in the registers of its kernel. For
     `prepare_qat_pt2e` say `is_qat=True`.
 
-    `exclude` holds nodes' names or the names of modules whose products stay in floats.
+    `calibration` says how ranges are found: "histogram" is torchao's search for the least error, others are minmax,
+    percentile, mse and entropy. `exclude` holds nodes' names or the names of modules whose products stay in floats.
     """
 
     def __init__(
@@ -47,10 +50,11 @@ class MGXQuantizer(Quantizer):
         asymmetric_activations: bool = False,
         is_qat: bool = False,
         exclude: tuple[str, ...] = (),
+        calibration: str = "histogram",
     ) -> None:
         super().__init__()
         self.is_qat, self.exclude = is_qat, frozenset(exclude)
-        self.activation = _activation(asymmetric_activations, is_qat)
+        self.activation = _activation(asymmetric_activations, is_qat, calibration)
         self.weight = _weight(per_ch_weights, is_qat)
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
@@ -74,10 +78,13 @@ class MGXQuantizer(Quantizer):
         return bool(own & self.exclude)
 
 
-def _activation(asymmetric: bool, is_qat: bool) -> QuantizationSpec:
+def _activation(asymmetric: bool, is_qat: bool, calibration: str) -> QuantizationSpec:
     dtype, low, high = (torch.uint8, 0, 255) if asymmetric else (torch.int8, -128, 127)
     scheme = torch.per_tensor_affine if asymmetric else torch.per_tensor_symmetric
     observer: Any = HistogramObserver.with_args(eps=2**-12)
+    if calibration != "histogram":
+        CalibratedObserver(method=calibration)  # an unknown one is an error now
+        observer = CalibratedObserver.with_args(method=calibration, eps=2**-12)
     if is_qat:
         observer = FusedMovingAvgObsFakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=2**-12)
     return QuantizationSpec(dtype, observer, low, high, scheme)

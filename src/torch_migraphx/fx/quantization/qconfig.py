@@ -14,6 +14,8 @@ from torch.ao.quantization import (
 from torch.ao.quantization.fake_quantize import FusedMovingAvgObsFakeQuantize
 from torch.ao.quantization.observer import MovingAverageMinMaxObserver
 
+from torch_migraphx.fx.quantization.observer import CalibratedObserver
+
 TRANSPOSED = (torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d, torch.nn.ConvTranspose3d)
 """Their weights have the output channels along axis 1, where torch's observers look for them along axis 0."""
 
@@ -24,10 +26,13 @@ def _activation(asymmetric: bool) -> dict[str, object]:
     return {"dtype": torch.qint8, "qscheme": torch.per_tensor_symmetric}
 
 
-def get_migraphx_qconfig(asymmetric_activations: bool = False, is_qat: bool = False) -> QConfig:
+def get_migraphx_qconfig(
+    asymmetric_activations: bool = False, is_qat: bool = False, calibration: str = "histogram"
+) -> QConfig:
     """What observes activations and weights.
 
-    Activations: the range that loses least (HistogramObserver), symmetric in int8 or, where asymmetric, with a zero
+    Activations: the range that loses least (torch's HistogramObserver, or by `calibration`: minmax, percentile, mse,
+    entropy), symmetric in int8 or, where asymmetric, with a zero
     point in uint8, which is finer for values of one sign. Weights: int8, symmetric, one scale an output channel.
     For training (`is_qat`) both are fake quantizers over moving averages.
     """
@@ -37,16 +42,22 @@ def get_migraphx_qconfig(asymmetric_activations: bool = False, is_qat: bool = Fa
         )
         return QConfig(activation=activation, weight=default_symmetric_qnnpack_qat_qconfig.weight)
     weight = PerChannelMinMaxObserver.with_args(dtype=torch.qint8, qscheme=torch.per_channel_symmetric)
-    return QConfig(activation=HistogramObserver.with_args(**_activation(asymmetric_activations)), weight=weight)
+    kind = _activation(asymmetric_activations)
+    if calibration == "histogram":
+        return QConfig(activation=HistogramObserver.with_args(**kind), weight=weight)
+    CalibratedObserver(method=calibration)  # an unknown one is an error now
+    return QConfig(activation=CalibratedObserver.with_args(method=calibration, **kind), weight=weight)
 
 
 def _bounds(asymmetric: bool) -> dict[str, int]:
     return {"quant_min": 0, "quant_max": 255} if asymmetric else {"quant_min": -128, "quant_max": 127}
 
 
-def get_migraphx_qconfig_mapping(asymmetric_activations: bool = False, is_qat: bool = False) -> QConfigMapping:
+def get_migraphx_qconfig_mapping(
+    asymmetric_activations: bool = False, is_qat: bool = False, calibration: str = "histogram"
+) -> QConfigMapping:
     """`get_migraphx_qconfig` for every module and function; transposed convolutions have one scale for all weights."""
-    qconfig = get_migraphx_qconfig(asymmetric_activations, is_qat)
+    qconfig = get_migraphx_qconfig(asymmetric_activations, is_qat, calibration)
     mapping = QConfigMapping().set_global(qconfig)
     whole = MinMaxObserver.with_args(dtype=torch.qint8, qscheme=torch.per_tensor_symmetric)
     for kind in TRANSPOSED:
