@@ -10,6 +10,7 @@ except ModuleNotFoundError as error:
         "torch_migraphx.dynamo.quantization needs torchao: pip install 'openmgx[quantization]'", name=error.name
     ) from error
 
+from torch_migraphx.dynamo.quantization.mixed import Layer, Quantized, quantize
 from torch_migraphx.dynamo.quantization.quantizer import MGXQuantizer
 from torch_migraphx.dynamo.quantization.workflow import (
     convert_pt2e,
@@ -18,4 +19,13 @@ from torch_migraphx.dynamo.quantization.workflow import (
     prepare_qat_pt2e,
 )
 
-__all__ = ["MGXQuantizer", "convert_pt2e", "export_for_quantization", "prepare_pt2e", "prepare_qat_pt2e"]
+__all__ = [
+    "Layer",
+    "MGXQuantizer",
+    "Quantized",
+    "convert_pt2e",
+    "export_for_quantization",
+    "prepare_pt2e",
+    "prepare_qat_pt2e",
+    "quantize",
+]
