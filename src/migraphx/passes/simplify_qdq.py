@@ -114,7 +114,9 @@ def _activation(x: Instruction, product: str) -> Activation | None:
         x = x.inputs[0]
     if x.name != "dequantizelinear" or x.inputs[0].shape.type not in ("int8", "uint8"):
         return None
-    if all(map(_one, x.inputs[1:])) or (product == "dot" and all(map(_by_row, (*x.inputs[1:],))) and all(map(_keeps_rows, moves))):
+    if all(map(_one, x.inputs[1:])) or (
+        product == "dot" and all(map(_by_row, (*x.inputs[1:],))) and all(map(_keeps_rows, moves))
+    ):
         return Activation(x, tuple(moves))
     return None
 

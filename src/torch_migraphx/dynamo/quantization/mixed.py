@@ -163,7 +163,9 @@ def sensitivities(gm: fx.GraphModule, calls: Sequence[tuple[Any, ...]]) -> list[
 
 
 def run(gm: fx.GraphModule, quantized: set[str], call: tuple[Any, ...]) -> Any:
-    return gm.graph.process_outputs(_Some(gm, quantized).run(*gm.graph.process_inputs(*call), enable_io_processing=False))
+    return gm.graph.process_outputs(
+        _Some(gm, quantized).run(*gm.graph.process_inputs(*call), enable_io_processing=False)
+    )
 
 
 def without(gm: fx.GraphModule, nodes: set[str], dtype: torch.dtype | None) -> fx.GraphModule:

@@ -55,14 +55,6 @@ def at_compile_time(b: Builder, op: Callable[..., torch.Tensor], *args: Any) -> 
         return b.literal(op(*values))
 
 
-def number(x: Bound, what: str) -> int:
-    """The number that an argument is; UnsupportedError where it depends on data."""
-    constant = known(x)
-    if constant is None:
-        raise UnsupportedError(f"{what} depends on data")
-    return int(constant)
-
-
 # ---- scales and zero points as the values that they belong to ----
 
 
@@ -98,7 +90,7 @@ def by_row(b: Builder, sizes: Sequence[int]) -> Place:
 
 
 def quantized(
-    b: Builder, x: Value, scale: Value, zero: Value, place: Place, low: int, high: int, dtype: torch.dtype
+    b: Builder, x: Value, scale: Value, zero: Value, place: Place, low: Bound, high: Bound, dtype: torch.dtype
 ) -> Value:
     """clamp(round(x / scale) + zero, low, high) as `dtype`, by quantizelinear, which saturates to the type."""
     if not dtype_of(x).is_floating_point:
@@ -106,13 +98,15 @@ def quantized(
     return clamped(b, b.quantizelinear(x, place.of(b, scale, dtype_of(x)), place.of(b, zero, dtype)), low, high)
 
 
-def clamped(b: Builder, codes: Value, low: int, high: int) -> Value:
-    """Codes within bounds, where these are narrower than the type."""
-    dtype = dtype_of(codes)
-    least, largest = WIDTHS.get(dtype, (low, high))
-    if low > least:
-        codes = b.max(codes, b.full(low, dtype, lens(codes)))
-    return b.min(codes, b.full(high, dtype, lens(codes))) if high < largest else codes
+def clamped(b: Builder, codes: Value, low: Bound, high: Bound) -> Value:
+    """Codes within bounds, where these are narrower than the type or not known."""
+    dtype, everything = dtype_of(codes), everywhere(b, lens(codes))
+    least, largest = WIDTHS.get(dtype, (None, None))
+    if (at := known(low)) is None or (least is not None and int(at) > least):
+        codes = b.max(codes, everything.of(b, low, dtype))
+    if (at := known(high)) is None or (largest is not None and int(at) < largest):
+        codes = b.min(codes, everything.of(b, high, dtype))
+    return codes
 
 
 def dequantized(
@@ -138,16 +132,15 @@ def dequantized(
 def quantize_per_tensor(
     b: Builder, input: Value, scale: Any, zero_point: Any, quant_min: Bound, quant_max: Bound, dtype: torch.dtype
 ) -> Value:
-    low, high = number(quant_min, "quant_min"), number(quant_max, "quant_max")
-    operator = decomposed.quantize_per_tensor.tensor if isinstance(scale, Value) else quantize_numbers
-    made = at_compile_time(b, operator, input, scale, zero_point, low, high, dtype)
+    operator = decomposed.quantize_per_tensor
+    overload = operator.tensor2 if isinstance(quant_min, Value) else operator.tensor
+    made = at_compile_time(
+        b, overload if isinstance(scale, Value) else operator.default, input, scale, zero_point, quant_min, quant_max,
+        dtype,
+    )  # fmt: skip
     if made is not None:
         return made
-    return quantized(b, input, scale, zero_point, everywhere(b, lens(input)), low, high, dtype)
-
-
-def quantize_numbers(x: torch.Tensor, *args: Any) -> torch.Tensor:
-    return decomposed.quantize_per_tensor.default(x, *args)
+    return quantized(b, input, scale, zero_point, everywhere(b, lens(input)), quant_min, quant_max, dtype)
 
 
 @converter(
@@ -379,13 +372,11 @@ def fake_quantize_by_tensors(
     b: Builder, input: Value, scale: Value, zero_point: Value, fake_quant_enabled: Value, quant_min: int,
     quant_max: int,
 ) -> tuple[Value, Value]:  # fmt: skip
-    enabled = known(fake_quant_enabled)
-    if enabled is None:
-        raise UnsupportedError("whether values are quantized depends on data")
-    mask = _in_range(b, input, scale, zero_point, everywhere(b, lens(input)), quant_min, quant_max)
-    if not enabled:
-        return input, b.full(True, torch.bool, lens(input))
-    return fake_quantize_per_tensor_affine(b, input, scale, zero_point, quant_min, quant_max), mask
+    place = everywhere(b, lens(input))
+    enabled = place.of(b, fake_quant_enabled, torch.bool)
+    y = fake_quantize_per_tensor_affine(b, input, scale, zero_point, quant_min, quant_max)
+    inside = _in_range(b, input, scale, zero_point, place, quant_min, quant_max)
+    return b.where(enabled, y, input), b.where(enabled, inside, b.full(True, torch.bool, lens(input)))
 
 
 def _in_range(b: Builder, x: Value, scale: Any, zero: Any, place: Place, low: int, high: int) -> Value:

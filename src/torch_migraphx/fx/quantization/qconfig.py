@@ -38,7 +38,9 @@ def get_migraphx_qconfig(
     """
     if is_qat:
         activation = FusedMovingAvgObsFakeQuantize.with_args(
-            observer=MovingAverageMinMaxObserver, **_bounds(asymmetric_activations), **_activation(asymmetric_activations)
+            observer=MovingAverageMinMaxObserver,
+            **_bounds(asymmetric_activations),
+            **_activation(asymmetric_activations),
         )
         return QConfig(activation=activation, weight=default_symmetric_qnnpack_qat_qconfig.weight)
     weight = PerChannelMinMaxObserver.with_args(dtype=torch.qint8, qscheme=torch.per_channel_symmetric)

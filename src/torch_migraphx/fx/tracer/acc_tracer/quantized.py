@@ -349,7 +349,9 @@ def embedding(packed: Any, indices: Any, pruned_weights: bool = False) -> Any:
     if table.dtype == torch.quint4x2:
         rows = quantized.embedding_4bit(packed, torch.arange(table.shape[0]))
         return F.embedding(indices, rows)
-    scales, zeros = (t.float().reshape(-1, 1) for t in (table.q_per_channel_scales(), table.q_per_channel_zero_points()))
+    scales, zeros = (
+        t.float().reshape(-1, 1) for t in (table.q_per_channel_scales(), table.q_per_channel_zero_points())
+    )
     rows = F.embedding(indices, table.int_repr()).to(torch.float32)
     return (rows - F.embedding(indices, zeros)) * F.embedding(indices, scales)
 
@@ -509,7 +511,9 @@ def result_on_grid(proxy: AccProxy, inputs: Iterable[fx.Node]) -> AccProxy:
 
 
 def _name(target: Any) -> str:
-    return target if isinstance(target, str) else getattr(target, "__name__", str(target)).removeprefix("boolean_dispatch")
+    return (
+        target if isinstance(target, str) else getattr(target, "__name__", str(target)).removeprefix("boolean_dispatch")
+    )
 
 
 def _is_whole(value: Any) -> bool:
