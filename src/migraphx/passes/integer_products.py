@@ -21,9 +21,10 @@ def integer_product(
 ) -> Instruction:  # fmt: skip
     """(x - point) times (weights - zeros) in int32, exactly; `name` is quant_dot or quant_convolution.
 
-    x: 8-bit integers. point: a number, or one computed in a run, for a dot also one a row {.., M, 1}. weights: 8-bit constants, broadcast to `lens`.
-    zeros: one number, or one an output channel, broadcast to weights; a grouped convolution takes zeros only where
-    weights - zeros fit in int8. With padding, what is padded counts as `point`.
+    x: 8-bit integers. point: a number, or one computed in a run, for a dot also one a row {.., M, 1}.
+    weights: 8-bit constants, broadcast to `lens`. zeros: one number, or one an output channel, broadcast to weights; a
+    grouped convolution takes zeros only where weights - zeros fit in int8. With padding, what is padded counts as
+    `point`.
     """
     free = len(lens) - 2 if name == "quant_dot" else 0  # dimensions of a batch, which may share the weights
     weights, zeros = (a.reshape((1,) * (len(lens) - a.ndim) + a.shape) for a in (weights, zeros))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -132,10 +132,13 @@ def _by_row(i: Instruction) -> bool:
 
 
 def _keeps_rows(move: Instruction) -> bool:
-    """Whether the rows of the last dimension stay whole and in order."""
-    (x,) = move.inputs
-    in_order = move.name in ("reshape", "squeeze", "unsqueeze", "multibroadcast")
-    return in_order and move.shape.elements == x.shape.elements and move.shape.lens[-1] == x.shape.lens[-1]
+    """Whether the rows of the last dimension stay whole and in order: what becomes of their numbers."""
+    lens, out = move.inputs[0].shape.lens, move.shape.lens
+    if not out or out[-1] != lens[-1] or prod(out) != prod(lens):
+        return False
+    numbers = np.arange(prod(lens[:-1]))
+    moved = move.op.compute(np.broadcast_to(numbers.reshape(*lens[:-1], 1), lens))
+    return np.array_equal(moved, np.broadcast_to(numbers.reshape(*out[:-1], 1), out))
 
 
 def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | None:

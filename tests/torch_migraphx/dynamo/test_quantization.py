@@ -35,6 +35,8 @@ from torch_migraphx.dynamo.quantization import (  # noqa: E402
     quantize,
 )
 
+INT4: Any = vars(torch)["int4"]
+
 
 class Residual(nn.Module):
     def __init__(self):
@@ -135,8 +137,8 @@ def test_reference_representation():
     [
         (Int8DynamicActivationInt8WeightConfig(), "quant_dot"),
         (Int8WeightOnlyConfig(), "dot"),
-        (Int8DynamicActivationIntxWeightConfig(weight_dtype=torch.int4, weight_granularity=PerGroup(16)), "dot_int4"),
-        (IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(16)), "dot_int4"),
+        (Int8DynamicActivationIntxWeightConfig(weight_dtype=INT4, weight_granularity=PerGroup(16)), "dot_int4"),
+        (IntxWeightOnlyConfig(weight_dtype=INT4, granularity=PerGroup(16)), "dot_int4"),
     ],
     ids=["a8w8", "w8", "a8w4", "w4"],
 )

@@ -54,7 +54,7 @@ def of_steps(got: torch.Tensor, want: torch.Tensor, most: int = 1) -> bool:
     """Whether few elements differ, and by no more than some of 255 steps of the range."""
     step = float(want.max() - want.min()) / 100
     off = (got - want).abs() > 1e-5
-    return bool((got - want).abs().max() <= most * step) and off.float().mean() < 0.35
+    return bool((got - want).abs().max() <= most * step) and bool(off.float().mean() < 0.35)
 
 
 @pytest.mark.parametrize("make", [prepared, prepared_by_fx, observed])

@@ -1,4 +1,4 @@
-"""Mixed precision by measurement: what quantizing each product alone costs, and which ones had better stay in floats."""
+"""Mixed precision by measurement: what quantizing each product alone costs, and which ones stay in floats."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 # It declares torch.ops.quantized_decomposed.
-import torch.ao.quantization.fx._decomposed  # noqa: F401
+import torch.ao.quantization.fx._decomposed
 
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, axis, dtype_of, lens, rank, type_name
 from torch_migraphx.fx.converter_registry import converter, named

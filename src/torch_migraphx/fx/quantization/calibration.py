@@ -138,8 +138,8 @@ class Calibrated:
         super().__init__(**kwargs)
         self.method = method
         self.histogram = Histogram()
-        self.register_buffer("min_val", torch.tensor(float("inf")))  # type: ignore[attr-defined]
-        self.register_buffer("max_val", torch.tensor(float("-inf")))  # type: ignore[attr-defined]
+        self.min_val = torch.tensor(float("inf"))
+        self.max_val = torch.tensor(float("-inf"))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Observe `x`, and give it."""

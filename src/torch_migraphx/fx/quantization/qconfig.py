@@ -9,10 +9,10 @@ from torch.ao.quantization import (
     PerChannelMinMaxObserver,
     QConfig,
     QConfigMapping,
-    default_symmetric_qnnpack_qat_qconfig,
 )
 from torch.ao.quantization.fake_quantize import FusedMovingAvgObsFakeQuantize
 from torch.ao.quantization.observer import MovingAverageMinMaxObserver
+from torch.ao.quantization.qconfig import default_symmetric_qnnpack_qat_qconfig
 
 from torch_migraphx.fx.quantization.observer import CalibratedObserver
 

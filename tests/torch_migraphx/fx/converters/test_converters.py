@@ -30,7 +30,7 @@ MISDECLARED = {"choose_qparams_per_token"}
 
 
 def precision(target: Any) -> Any:
-    """The type by whose tolerance results are compared, where it is not their own: what is chosen is computed in float."""
+    """The type by whose tolerance results are compared, where it is not their own: scales are computed in float."""
     return np.float32 if target_name(target).split(".")[1].startswith("choose_qparams") else None
 
 

@@ -262,7 +262,7 @@ class AccRewritingTracer(fx.Tracer):
             self.graph.erase_node(node)
             return value
         set_value(node, value)
-        return result_on_grid(proxy, before)
+        return result_on_grid(self.proxy(node), before)
 
     def _trace_through(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """The result of a function that torch.fx.wrap keeps whole; leaves no nodes behind where it raises.

