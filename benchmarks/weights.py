@@ -63,7 +63,7 @@ def measure(name: str, rounds: int) -> None:
     full |= medians(looks([*model.parameters(), *model.buffers()]) | {"between": bound["lower_to_mgx"]}, rounds)
     run, migraphx.program.run_at = migraphx.program.run_at, lambda *_: None  # type: ignore[method-assign]
     empty = medians(bound, 10 * rounds)
-    migraphx.program.run_at = run  # type: ignore[method-assign]
+    migraphx.program.run_at = run
     full.pop("between")
     print(name, *(f"{k} {v:.0f}" for k, v in full.items()), flush=True)
     print(name, "running nothing:", *(f"{k} {v:.0f}" for k, v in empty.items()), flush=True)

@@ -1,6 +1,7 @@
-"""Write src/migraphx/ir/builder.pyi from the declarations of the operators: `python -m tools.stubs`.
+"""Write the stubs of what is declared and not written out: `python -m tools.stubs`.
 
-Every operator and composite is a method of the builder at run time; the stub says so to type checkers and editors.
+Every operator and composite of the engine is a method of the builder at run time, every acc operator a name of
+`acc_ops`; builder.pyi and acc_ops/__init__.pyi say so to type checkers and editors.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ import migraphx.onnx.deferred  # noqa: F401  # declares the operators of models
 from migraphx.ir import builder
 from migraphx.ir.builder import COMPOSITES
 from migraphx.ir.operation import OPERATIONS, Operation
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
 SOURCE = Path(builder.__file__)
-STUB = SOURCE.with_suffix(".pyi")
 ACCEPTED = {
     "bool": "bool",
     "int": "int",
@@ -44,15 +45,37 @@ Value = Instruction
 """
 
 
+ACC_HEAD = """\
+# Written by `python -m tools.stubs` from the declarations of the acc operators; a test holds it to them.
+from typing import Any
+
+__all__: list[str]
+"""
+
+
 def main() -> None:
-    STUB.write_text(stub())
+    for path, text in stubs().items():
+        path.write_text(text)
 
 
-def stub() -> str:
-    """The text of builder.pyi."""
-    text = "\n".join([HEAD, *_own(), *_methods()])
-    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", STUB.name, "-"]
+def stubs() -> dict[Path, str]:
+    """The text of each stub."""
+    texts = {SOURCE: [HEAD, *_own(), *_methods()], Path(str(acc_ops.__file__)): [ACC_HEAD, *_acc_operators()]}
+    return {path.with_suffix(".pyi"): _formatted("\n".join(lines)) for path, lines in texts.items()}
+
+
+def _formatted(text: str) -> str:
+    ruff = [sys.executable, "-m", "ruff", "format", "--stdin-filename", "stub.pyi", "-"]
     return subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def _acc_operators() -> Iterator[str]:
+    for name in acc_ops.__all__:
+        words = []
+        for p in inspect.signature(getattr(acc_ops, name)).parameters.values():
+            kind = type(p.default).__name__ if isinstance(p.default, bool | str) else "Any"
+            words.append(f"{p.name}: {kind}" + ("" if p.default is p.empty else f" = {_default(p.default)}"))
+        yield f"def {name}(*, {', '.join(words)}) -> Any: ..."
 
 
 def _own() -> Iterator[str]:

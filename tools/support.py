@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import migraphx
 import migraphx.targets.cpu.target  # the target is imported late; this registers its lowerings
-import torch_migraphx  # noqa: F401  # registers the converters
+import torch_migraphx  # registers the converters
 from migraphx.ir.builder import COMPOSITES
 from migraphx.ir.operation import OPERATIONS
 from migraphx.ops.pointwise import Pointwise
@@ -74,6 +75,20 @@ def converters() -> str:
     return table(("acc operators", "ATen overloads and others"), sorted(rows))
 
 
+def options() -> str:
+    """Every option of a compilation and of a lowering, once; where the two differ in the default, both stand there."""
+    engine = {f.name: f for f in fields(migraphx.CompileOptions)}
+    bridge = {f.name: f for f in fields(torch_migraphx.Options) if f.init}
+    rows = []
+    for name in engine | bridge:
+        both = [f for f in (engine.get(name), bridge.get(name)) if f is not None]
+        defaults = " / ".join(dict.fromkeys(f"`{f.default!r}`" for f in both))
+        meanings = "; ".join(dict.fromkeys(f.metadata["help"] for f in both))
+        given = ["`program.compile`, driver"] * (name in engine) + ["torch"] * (name in bridge)
+        rows.append((f"`{name}`", defaults, ", ".join(given), meanings))
+    return table(("option", "default", "given to", "meaning"), rows)
+
+
 def document() -> str:
     """The whole of SUPPORT.md."""
     onnx = ", ".join(f"`{n}`" for n in sorted(migraphx.get_onnx_operators()))
@@ -81,6 +96,9 @@ def document() -> str:
     return "\n".join(
         [
             HEAD,
+            "## Options\n",
+            "Torch: `lower_to_mgx`, `torch.compile(options=...)`; of a compilation alone, `MGXModule` too.\n",
+            options(),
             "## Operators of the engine\n",
             operators(),
             f"Composites (`migraphx.macro`), on every target: {composites}.\n",

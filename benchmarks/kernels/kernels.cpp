@@ -16,12 +16,10 @@ struct Put {
 };
 
 template <class F> static void parallel(int threads, char* scratch, int64_t bytes, F f) {
-    Barrier barrier;
-    barrier.size = threads;
 #pragma omp parallel num_threads(threads)
     {
         const int tid = omp_get_thread_num();
-        f(Team{tid, threads, &barrier}, scratch + tid * bytes);
+        f(Team{tid, threads}, scratch + tid * bytes);
     }
 }
 

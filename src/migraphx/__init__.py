@@ -13,6 +13,7 @@ from migraphx.api.module import instruction_ref, macro, module, op
 from migraphx.api.program import program
 from migraphx.api.shape import shape
 from migraphx.ir.operation import declare_late
+from migraphx.runtime.options import CompileOptions
 from migraphx.targets.target import Target as target
 
 if TYPE_CHECKING:  # the names of LATE
@@ -59,6 +60,7 @@ declare_late("onnx", "migraphx.onnx.deferred")
 declare_late("unknown", "migraphx.onnx.unknown")
 
 __all__ = [
+    "CompileOptions",
     "__version__",
     "allocate_gpu",
     "argument",

@@ -20,6 +20,7 @@ from migraphx.onnx.builder import Options
 from migraphx.onnx.graph import Model, OnnxError, Strings, UnsupportedOperators
 from migraphx.onnx.importer import Result, import_model, missing_operators
 from migraphx.onnx.model import read_buffer
+from migraphx.runtime.single_flight import SingleFlightLRU
 
 MOST_KEPT = 32  # programs of one model
 
@@ -37,7 +38,7 @@ class MIGraphXRep(BackendRep):
         constants = self.model.graph.initializers
         self.inputs = [i.name for i in model.graph.input if i.name not in constants]
         self.fixed: set[str] = set()  # parameters whose values are compiled in
-        self.compiled: dict[tuple, tuple[program, list[Result]]] = {}
+        self.compiled: SingleFlightLRU[tuple[program, list[Result]]] = SingleFlightLRU(MOST_KEPT)
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The model's outputs for its inputs, given in order or by name.
@@ -64,24 +65,20 @@ class MIGraphXRep(BackendRep):
         """Compile for these inputs, unless that is done; values are compiled in one after another as needed."""
         types = tuple((n, a.dtype.name, a.shape) for n, a in arrays.items())
         while True:
-            key = (types, *((n, content(arrays[n])) for n in arrays if n in self.fixed))
-            if key in self.compiled:
-                self.compiled[key] = self.compiled.pop(key)  # the last one used comes last
-                return self.compiled[key]
-            constants = {n: arrays[n] for n in arrays if n in self.fixed}
+            constants = {n: a for n, a in arrays.items() if n in self.fixed}
+            key = (types, *((n, content(a)) for n, a in constants.items()))
             try:
-                imported = import_model(self.model, Options(map_input_dims=dims, constants=constants))
+                return self.compiled.get(key, lambda constants=constants: self._compiled(dims, constants))
             except OnnxError as error:
-                if not error.inputs - self.fixed:
+                if not error.inputs - constants.keys():
                     raise
                 self.fixed |= error.inputs
-                continue
-            made = published(imported.program)
-            made.compile(get_target(self.target))
-            self.compiled[key] = made, imported.results
-            if len(self.compiled) > MOST_KEPT:
-                del self.compiled[next(iter(self.compiled))]
-            return self.compiled[key]
+
+    def _compiled(self, dims: Mapping[str, Any], constants: Mapping[str, np.ndarray]) -> tuple[program, list[Result]]:
+        imported = import_model(self.model, Options(map_input_dims=dims, constants=constants))
+        made = published(imported.program)
+        made.compile(get_target(self.target))
+        return made, imported.results
 
 
 def flattened(name: str, value: Any) -> dict[str, np.ndarray]:

@@ -1,12 +1,12 @@
-"""The options of a lowering: one frozen object, from which `lower_to_mgx` and `torch.compile` take theirs."""
+"""The options of a lowering: those of a compilation and the bridge's own, in one frozen object."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
-from typing import Any
+from typing import Any, Self, TypedDict
 
 import migraphx
+from migraphx import CompileOptions
 
 PRECISIONS = {"fp32": None, "fp16": "quantize_fp16", "bf16": "quantize_bf16"}
 """The values of `lower_precision`, and the function of migraphx that does it."""
@@ -14,13 +14,49 @@ FALLBACKS = ("torch", "error")
 """The values of `fallback`."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a graph becomes a module. ValueError where an option has no such value, or the target is unknown."""
+class ModuleKeywords(TypedDict, total=False):
+    """For type checkers: the options of a compilation that MGXModule takes as keywords."""
 
+    fast_math: bool
+    exhaustive_tune: bool
+    num_threads: int
+    max_specialisations: int
+
+
+class LoweringKeywords(ModuleKeywords, total=False):
+    """For type checkers: the fields of Options that `lower_to_mgx` takes as keywords; a test holds them equal."""
+
+    target: str
+    lower_precision: str
+    min_acc_module_size: int
+    save_subgraph_programs: bool
+    verbose_log: bool
+    fallback: str
+
+
+@dataclass(frozen=True)
+class Options(CompileOptions):
+    """How a graph becomes a module: `torch.compile(options=)` takes all of it, `lower_to_mgx` all but `frozen`.
+
+    TypeError where an option has another type than its default, ValueError where it has no such value, the target is
+    unknown, or cannot do what is asked.
+    """
+
+    offload_copy: bool = field(default=False, init=False)  # torch makes the outputs
+    max_specialisations: int = field(
+        default=64,
+        metadata={
+            "help": "torch.compile: for how many sets of lengths and of weights a graph stays compiled",
+            "least": 1,
+        },
+    )
     target: str = field(default="cpu", metadata={"help": "the engine's target: cpu, or ref (slow, the meaning)"})
     lower_precision: str = field(
-        default="fp32", metadata={"help": "fp32 keeps the model's types; fp16 and bf16 compute floats in these"}
+        default="fp32",
+        metadata={
+            "help": "fp32 keeps the model's types; fp16 and bf16 compute floats in these",
+            "choices": list(PRECISIONS),
+        },
     )
     min_acc_module_size: int = field(
         default=10,
@@ -28,9 +64,6 @@ class Options:
             "help": "where a graph has to be cut: the fewest operators worth a piece of their own in the engine; "
             "a convolution or a matrix product counts as ten"
         },
-    )
-    exhaustive_tune: bool = field(
-        default=False, metadata={"help": "upstream's option; no target has kernel variants to time yet"}
     )
     save_subgraph_programs: bool = field(
         default=False, metadata={"help": "write each piece's program to mgx_<n>.mxr in the working folder"}
@@ -46,23 +79,29 @@ class Options:
     verbose_log: bool = field(default=False, metadata={"help": "log every node with what it became"})
     fallback: str = field(
         default="torch",
-        metadata={"help": "what the engine can't take runs in torch; with error, FallbackError lists it instead"},
+        metadata={
+            "help": "what the engine can't take runs in torch; with error, FallbackError lists it instead",
+            "choices": FALLBACKS,
+        },
     )
 
     def __post_init__(self) -> None:
-        migraphx.get_target(self.target)  # an unknown one is an error before anything is lowered for it
-        if self.fallback not in FALLBACKS:
-            raise ValueError(f"fallback is {' or '.join(FALLBACKS)}; got {self.fallback!r}")
-        if self.lower_precision not in PRECISIONS:
-            raise ValueError(f"lower_precision is {', '.join(PRECISIONS)}; got {self.lower_precision!r}")
+        precision = getattr(self.lower_precision, "value", self.lower_precision)  # upstream's is an enum
+        object.__setattr__(self, "lower_precision", str(precision).lower())
+        super().__post_init__()
+        self.check_target(migraphx.get_target(self.target))  # before anything is lowered for it
+
+    def module_keywords(self) -> ModuleKeywords:
+        """The options of a compilation, as MGXModule takes them: it gives the outputs itself."""
+        return ModuleKeywords(
+            **{f.name: getattr(self, f.name) for f in fields(CompileOptions) if f.name != "offload_copy"}
+        )
 
     @classmethod
-    def of(cls, **given: Any) -> Options:
-        """From keywords; an unknown one is a TypeError that names the nearest."""
-        known = [f.name for f in fields(cls)]
-        for name in given:
-            if name not in known:
-                near = get_close_matches(name, known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
-                raise TypeError(f"unknown option {name!r}; {hint}")
-        return cls(**given)
+    def of_lowering(cls, **given: Any) -> Self:
+        """From the keywords of `lower_to_mgx`."""
+        if "frozen" in given:
+            raise TypeError(
+                "frozen is an option of torch.compile; lower_to_mgx always keeps the weights that it was given"
+            )
+        return cls.of(**given)

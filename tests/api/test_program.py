@@ -219,15 +219,13 @@ def test_compiling_wrongly(target: str) -> None:
         p.compile(migraphx.get_target(target), fast_mth=True)
     wrong: Any = (("offload_copy", "yes"), ("fast_math", None), ("num_threads", "2"), ("num_threads", 1.0))
     for option, value in wrong:
-        with pytest.raises(TypeError, match=f"compile option '{option}' must be"):
+        with pytest.raises(TypeError, match=f"option '{option}' must be"):
             p.compile(migraphx.get_target(target), **{option: value})
     p.compile(migraphx.get_target(target))
     with pytest.raises(RuntimeError, match="already compiled; compile clone"):
         p.compile(migraphx.get_target(target))
     with pytest.raises(ValueError, match=r"unknown target 'cpuu'.*ref, cpu.*did you mean 'cpu'"):
         migraphx.get_target("cpuu")
-    with pytest.raises(ValueError, match="no target gpu; it has ref, cpu"):
-        migraphx.get_target("gpu")
     with pytest.raises(ValueError, match="unknown target None"):
         migraphx.get_target(None)  # type: ignore[arg-type]
     p = migraphx.program()

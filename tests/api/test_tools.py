@@ -54,7 +54,7 @@ def test_verification(target: Any) -> None:
     assert [c.origin for c in checks] == ["line 7"] * 3 and all(c.passed for c in checks)
     assert migraphx.bisect(p, target, {"x": X}).kind == "none"
     assert migraphx.reduce_program(p, target, {"x": X}) is None
-    with pytest.raises(TypeError, match="unknown compile option 'fast_mth'; did you mean 'fast_math'"):
+    with pytest.raises(TypeError, match="unknown option 'fast_mth'; did you mean 'fast_math'"):
         migraphx.verify_program(p, target, {"x": X}, fast_mth=True)
 
 

@@ -6,7 +6,7 @@ package itself is the room `migraphx`. MAY_IMPORT says which rooms each room may
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,13 +125,31 @@ def sibling_target_breaches(where: Path, tree: ast.AST) -> Iterator[str]:
             yield f"{where}:{item.line}: target {parts[2]} may not import target {there[2]}"
 
 
-def circle_breaches(files: Mapping[Path, ast.AST]) -> Iterator[str]:
-    """Files that import each other, directly or by way of others: no order exists in which to read them."""
+def read_files(files: Mapping[Path, ast.AST]) -> dict[Path, set[Path]]:
+    """The files of ours that each file imports from, for types alone too."""
     names = {".".join(where.with_suffix("").parts).removesuffix(".__init__"): where for where in files}
     reads: dict[Path, set[Path]] = {}
     for where, tree in files.items():
         targets = (item.target for item in imports(tree, where.with_suffix("").parts[:-1]) if not item.text)
         reads[where] = {found for t in targets if (found := _file_of(t, names))} - {where}
+    return reads
+
+
+def mutual_breaches(reads: Mapping[Path, Collection[Path]]) -> Iterator[str]:
+    """Rooms that import from each other: at every level, the folders and the files of one folder are rooms."""
+    arrows: dict[tuple[Path, Path], Path] = {}
+    for where, targets in reads.items():
+        for target in targets:
+            level = next(k for k, (a, b) in enumerate(zip(where.parts, target.parts, strict=False)) if a != b)
+            arrows.setdefault((Path(*where.parts[: level + 1]), Path(*target.parts[: level + 1])), where)
+    for (room, other), where in arrows.items():
+        if room < other and (other, room) in arrows:
+            yield f"{room} and {other} import from each other: {where}, {arrows[other, room]}"
+
+
+def circle_breaches(reads: dict[Path, set[Path]]) -> Iterator[str]:
+    """Files that import each other, directly or by way of others: no order exists in which to read them."""
+    reads = dict(reads)
     while ends := [where for where, read in reads.items() if not read & reads.keys()]:
         for where in ends:
             del reads[where]
@@ -157,7 +175,9 @@ def breaches(root: Path) -> list[str]:
         found += size_breaches(where, source, tree)
         found += import_breaches(where, tree, root)
         found += sibling_target_breaches(where, tree)
-    found += circle_breaches(files)
+    reads = read_files(files)
+    found += mutual_breaches(reads)
+    found += circle_breaches(reads)
     for path in sorted(root.rglob("*.hpp")):
         found += size_breaches(path.relative_to(root), path.read_text(), ast.Module([], []))
     return found

@@ -82,6 +82,27 @@ def test_circles_of_files_are_found(tmp_path):
     assert breaches(tmp_path) == [f"import each other: {circle}"]
 
 
+def test_rooms_that_import_from_each_other_are_found(tmp_path):
+    """At every level, even where no file is part of a circle."""
+    sources = {
+        "lower.py": "from torch_migraphx.fx.builder import Builder\n",
+        "fx/builder.py": "",
+        "fx/module.py": "import torch_migraphx.lower\n",
+        "fx/tracer/nodes.py": "from ..converters.first import one\n",
+        "fx/converters/first.py": "",
+        "fx/converters/second.py": "from torch_migraphx.fx.tracer import names\n",
+        "fx/tracer/names.py": "",
+    }
+    for name, source in sources.items():
+        path = tmp_path / "torch_migraphx" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source)
+    assert [text.partition(":")[0] for text in breaches(tmp_path)] == [
+        "torch_migraphx/fx/converters and torch_migraphx/fx/tracer import from each other",
+        "torch_migraphx/fx and torch_migraphx/lower.py import from each other",
+    ]
+
+
 def test_engine_imports_without_torch_and_onnx():
     loaded = python("import sys, migraphx; print(*sys.modules)").split()
     heavy = {"torch", "onnx", "triton", "transformers", "torchvision", "scipy", "sklearn"} & set(loaded)

@@ -6,7 +6,7 @@ import torch
 pytest.importorskip("torchao")
 pytest.importorskip("sklearn")
 
-from benchmarks.quantization import accuracies, digits  # noqa: E402
+from benchmarks.quantization import accuracies, digits
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")

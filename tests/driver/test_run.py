@@ -24,7 +24,7 @@ def outputs(answer):
 
 
 @pytest.mark.parametrize("target", ["cpu", "ref"])
-@pytest.mark.parametrize("option, value", [("--fill0", 0.0), ("--fill1", 1.0)])
+@pytest.mark.parametrize(("option", "value"), [("--fill0", 0.0), ("--fill1", 1.0)])
 def test_filled(file, capsys, target, option, value):
     (found,) = outputs(drive(capsys, "run", file, "--batch", 3, f"--{target}", option, "x", "--json"))
     assert_close(found, wanted(np.full((3, 16), value, np.float32)))
@@ -181,7 +181,7 @@ def test_time(file, capsys):
 
 
 @pytest.mark.parametrize(
-    "words, message",
+    ("words", "message"),
     [
         (["--fill1", "y"], "has no input 'y'"),
         (["--load-arg", "@z", "f"], "has no input 'z'"),

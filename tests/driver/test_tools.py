@@ -162,7 +162,7 @@ def test_completion_parses_in_the_shell(capsys, shell, tmp_path):
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
 @pytest.mark.parametrize(
-    "line, wanted",
+    ("line", "wanted"),
     [("ver", ["verify"]), ("perf --fp", ["--fp16", "--fp8"]), ("cache c", ["clear"]), ("perf dif", ["diff"])],
 )
 def test_fish_completes(capsys, line, wanted, tmp_path):

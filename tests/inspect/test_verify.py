@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -33,10 +31,9 @@ INPUTS = {"x": numbers()}
 
 
 @pytest.fixture(autouse=True)
-def wrong_targets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def wrong_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, target in (("pass", WrongPass), ("kernel", WrongKernel), ("together", WrongTogether)):
         monkeypatch.setitem(TARGETS, name, target)
-    yield
 
 
 def rich_inputs() -> dict[str, np.ndarray]:

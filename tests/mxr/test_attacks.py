@@ -75,14 +75,23 @@ def shorter(tensors: Tensors) -> None:
     tensors |= {name: array.ravel()[:1] for name, array in tensors.items()}
 
 
+RANGE, TUPLE = (
+    {"type": "float", "dyn_dims": [[1, 8, []]] * 4},
+    {"sub_shapes": [{"type": "float", "lens": [2, 3, 6, 6], "strides": [108, 36, 6, 1]}]},
+)
 LARGER, OTHER_SIZES = (2, 3, 16, 16), "compiled for buffers of other sizes"
 REFUSED: dict[str, tuple[Callable[[Data, Tensors], object], str]] = {
     "no arena": (lambda d, t: d.update(arena_bytes=0), OTHER_SIZES),
     "short weights": (lambda d, t: shorter(t), OTHER_SIZES),
     "fewer weights": (lambda d, t: d.update(weights=0), OTHER_SIZES),
-    "short input": (lambda d, t: d["parameters"][0].__setitem__(2, [2, 3, 8, 7]), OTHER_SIZES),
-    "input that goes back": (lambda d, t: d["parameters"][0].__setitem__(3, [192, 64, 8, -1]), "stride"),
-    "short output": (lambda d, t: d["outputs"][0].__setitem__(2, [2, 3, 5, 5]), OTHER_SIZES),
+    "short input": (lambda d, t: d["parameters"][0][1].update(lens=[2, 3, 8, 7]), OTHER_SIZES),
+    "input that goes back": (lambda d, t: d["parameters"][0][1].update(strides=[192, 64, 8, -1]), "stride"),
+    "input of a range": (
+        lambda d, t: d["parameters"][0].__setitem__(1, RANGE),
+        "no memory's shape",
+    ),
+    "tuple for an output": (lambda d, t: d["outputs"].__setitem__(0, TUPLE), "no memory's shape"),
+    "short output": (lambda d, t: d["outputs"][0].update(lens=[2, 3, 5, 5]), OTHER_SIZES),
     "no output": (lambda d, t: d.update(outputs=[]), OTHER_SIZES),
     "table of a larger program": (lambda d, t: d.update(table=saved(compiled(LARGER))["table"]), OTHER_SIZES),
     "no object": (lambda d, t: d.update(object=None), "malformed"),

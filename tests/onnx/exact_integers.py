@@ -23,7 +23,7 @@ def product(a: np.ndarray, b: np.ndarray, a_zero: np.ndarray | None, b_zero: np.
 class MatMulIntegerToFloat(OpRun):
     op_domain = "com.microsoft"
 
-    def _run(self, a, b, a_scale, b_scale, a_zero=None, b_zero=None, bias=None):  # type: ignore[override]
+    def _run(self, a, b, a_scale, b_scale, a_zero=None, b_zero=None, bias=None):
         y = product(a, b, a_zero, b_zero) * (a_scale.astype(np.float64) * b_scale)
         return ((y if bias is None else y + bias).astype(np.float32),)
 
@@ -31,7 +31,7 @@ class MatMulIntegerToFloat(OpRun):
 class DynamicQuantizeMatMul(OpRun):
     op_domain = "com.microsoft"
 
-    def _run(self, a, b, b_scale, b_zero=None, bias=None):  # type: ignore[override]
+    def _run(self, a, b, b_scale, b_zero=None, bias=None):
         """`a` is quantized as DynamicQuantizeLinear says."""
         low, high = min(a.min(), np.float32(0)), max(a.max(), np.float32(0))
         scale = (high - low) / np.float32(255)
@@ -44,7 +44,7 @@ class DynamicQuantizeMatMul(OpRun):
 class QGemm(OpRun):
     op_domain = "com.microsoft"
 
-    def _run(  # type: ignore[override]
+    def _run(
         self, a, a_scale, a_zero, b, b_scale, b_zero, c=None, y_scale=None, y_zero=None, alpha=1.0, transA=0, transB=0
     ):
         """`c` is int32, of scale alpha * a_scale * b_scale."""

@@ -1,5 +1,8 @@
 """The standard's backend interface."""
 
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
 import numpy as np
 import onnx
 import pytest
@@ -7,6 +10,7 @@ from onnx import TensorProto, helper
 
 import migraphx.backend as backend
 from migraphx.onnx.graph import OnnxError
+from tests.limits import HANG
 from tests.onnx.one_node import model, one_node
 from tests.tolerances import assert_close
 
@@ -53,6 +57,23 @@ def test_only_values_that_shapes_depend_on_are_compiled_in():
         values, _ = prepared.run([X, np.array([k])])
         np.testing.assert_array_equal(values, np.sort(X, 1)[:, ::-1][:, :k])
     assert prepared.fixed == {"k"}
+
+
+def test_threads_compile_a_shape_once(monkeypatch: pytest.MonkeyPatch):
+    compilations = []
+    importing = backend.import_model
+    monkeypatch.setattr(backend, "import_model", lambda *a: compilations.append(a) or importing(*a))
+    prepared = backend.RefBackend.prepare(made(one_node("Neg", [X])))
+    together = Barrier(4)
+
+    def run(_: int) -> np.ndarray:
+        together.wait(HANG)
+        return prepared.run([X])[0]
+
+    with ThreadPoolExecutor(4) as pool:
+        for got in pool.map(run, range(4)):
+            np.testing.assert_array_equal(got, -X)
+    assert len(compilations) == 1
 
 
 def test_old_programs_are_forgotten():

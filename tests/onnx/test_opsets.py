@@ -1,5 +1,7 @@
-"""Every version of the standard's operators from opset 7 on: what were attributes, what axes meant, and the rest,
-against onnxruntime. A row holds cases and the opsets that they are written for."""
+"""Every version of the standard's operators from opset 7 on against onnxruntime.
+
+What were attributes, what axes meant, and the rest. A row holds cases and the opsets that they are written for.
+"""
 
 from collections import defaultdict
 from typing import Any

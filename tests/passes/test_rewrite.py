@@ -6,6 +6,7 @@ import pytest
 import migraphx.ops  # noqa: F401
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ir.verify import verify
 from migraphx.passes.rewrite import Refuse, rewrite, rewrites
@@ -63,8 +64,9 @@ def test_a_variable_must_mean_one_instruction():
 
 def test_refusals_are_reported_and_leave_nothing():
     m, b, (x, y, a) = module_of("half", "x", "y", "a")
-    m.add_return([b.add(b.mul(x, a), b.mul(y, a))])
-    assert rewrite(m, [factor]) == ["factor: x + y may overflow"]
+    total = b.add(b.mul(x, a), b.mul(y, a))
+    m.add_return([total])
+    assert rewrite(m, [factor]) == [Refusal(total, "factor", "x + y may overflow")]
     assert names(m) == ["mul", "mul", "add"]
 
 

@@ -20,6 +20,7 @@ from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.argument import Argument, Memory
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, Call
@@ -32,6 +33,7 @@ from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.views import View
+from tests.targets.separate import SeparateDevice
 
 NAME = "interpreted"
 PASSES: list[Pass] = [*optimize]
@@ -115,17 +117,22 @@ class InterpretedExecutable:
     target = NAME
     threads = 1
 
-    def __init__(self, program: Program, lowered: LoweringContext, arena: int) -> None:
+    def __init__(self, program: Program, lowered: LoweringContext, arena: int, device: Device) -> None:
+        self.device = device
         self.parameters = {n: i.shape for n, i in program.main.parameters.items()}
         self.outputs = [s.as_standard() for s in program.main.output_shapes]
         self.steps: Sequence[Step] = steps_of(lowered)
         self.calls, self.checks, self.arena_bytes = lowered.calls, lowered.checks, arena
-        self.weights = [_bytes(Argument.of(w)) for w in lowered.weights]
+        self.weights = [_bytes(Argument.of(w).to(device)) for w in lowered.weights]
 
     def run(
-        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
-        results = outputs if outputs is not None else [Argument.empty(s) for s in self.outputs]
+        results = outputs if outputs is not None else [Argument.empty(s, self.device, stream) for s in self.outputs]
         status = np.zeros(8, np.int64)
         memory = {
             "arena": [np.full(self.arena_bytes, POISON, np.uint8)],
@@ -174,9 +181,17 @@ class InterpretedExecutable:
         arrays[0][...] = trips[slot]
         return at + 1
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
-        places = [Argument(s, p) for s, p in zip(self.outputs, outputs, strict=True)]
-        self.run([Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)], places, deadline)
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
+        places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
+        shapes = zip(self.parameters.values(), inputs, strict=True)
+        given = [Argument(s, p, None, self.device) for s, p in shapes]
+        self.run(given, places, stream, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         return [0.0] * len(self.steps)
@@ -194,6 +209,8 @@ class InterpretedExecutable:
 def _bytes(argument: Argument) -> np.ndarray:
     """The memory of an argument, from its first element on."""
     size = argument.shape.bytes
+    if isinstance(argument.device, SeparateDevice):
+        return argument.device.bytes(argument.pointer, size)
     return np.asarray(Memory(argument.pointer, size, argument)) if size else np.empty(0, np.uint8)
 
 
@@ -214,13 +231,17 @@ class InterpretedTarget:
 
     name = NAME
     passes: Sequence[Pass] = PASSES
+    tunes = False
+
+    def __init__(self, device: Device = HOST) -> None:
+        self.device = device
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
             return DynamicExecutable.of(self, program, options, 1)
         run_passes(program, PASSES)
         lowered = lower(program.main, INTERPRETED, Emitter(), constants=Constants(lasting=lambda: literals(program)))
-        return InterpretedExecutable(program, lowered, plan_memory(lifetimes(lowered.calls)))
+        return InterpretedExecutable(program, lowered, plan_memory(lifetimes(lowered.calls)), self.device)
 
     def restore(self, *_: Any) -> Executable | None:
         return None

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import fx
 
+from torch_migraphx.fx.partition import partition, weight
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
-from torch_migraphx.partition import partition, weight
 
 
 def chain(kinds: str) -> tuple[fx.Graph, list[fx.Node]]:

@@ -16,6 +16,7 @@ from migraphx.mxr import container
 from migraphx.runtime import dlpack
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.buffer import Exporter
+from migraphx.runtime.device import CUDA, HOST, device_of
 
 FILE_TENSOR = "argument"
 
@@ -23,13 +24,20 @@ FILE_TENSOR = "argument"
 class argument(Argument, Exporter):
     """A shape and the memory that holds its values.
 
-    Made from an array, a CPU tensor (DLPack) or a buffer without a copy, and from numbers and lists. Arrays with
-    negative strides or of foreign byte order must be copied first: ValueError.
+    Made from an array, a tensor (DLPack) or a buffer without a copy, and from numbers and lists. Arrays with
+    negative strides or of foreign byte order, and tensors on a device on which no target runs, must be copied first:
+    ValueError. What shows or compares values of another device copies them to main memory, and waits for them.
     """
 
     __slots__ = ()
 
     def __init__(self, data: Any) -> None:
+        found = elsewhere(data)
+        if found is None and isinstance(data, Argument) and data.device is not HOST:
+            found = data
+        if found is not None:
+            super().__init__(found.shape, found.pointer, found, found.device)
+            return
         array = as_array(data)
         super().__init__(Shape.of(array), array.__array_interface__["data"][0], data)
         self._array = array
@@ -42,11 +50,14 @@ class argument(Argument, Exporter):
 
     def tolist(self) -> list:
         """The values in row-major order, as Python numbers."""
-        return dtypes.numbers(self.array).ravel().tolist()
+        return dtypes.numbers(self._here()).ravel().tolist()
+
+    def _here(self) -> np.ndarray:
+        return self.to(HOST).array
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file of one tensor, in row-major order: unlike `.npy` it knows bf16 and fp8."""
-        container.write(path, {FILE_TENSOR: self.array}, {})
+        container.write(path, {FILE_TENSOR: self._here()}, {})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> argument:
@@ -60,39 +71,96 @@ class argument(Argument, Exporter):
         return np.array(self.array, dtype, copy=copy)
 
     def __buffer__(self, flags: int) -> memoryview:
-        """What `memoryview(argument)` is. BufferError for bf16, fp8 and their like, which have no format.
+        """What `memoryview(argument)` is.
 
+        BufferError for bf16, fp8 and their like, which have no format, and for memory of other devices.
         NumPy asks here first, and takes `__array__` where this is refused.
         """
+        if self.device is not HOST:
+            raise BufferError(f"the values are on {self.device.name}, not in main memory: copy them first")
         if self.array.dtype.isbuiltin != 1:
             raise BufferError(f"{self.shape.type}_type has no buffer format; use numpy.asarray or DLPack")
         return memoryview(self.array)  # type: ignore[arg-type]  # its stub says so from 3.12 on
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return dlpack.write(self.array) if self.shape.type in dlpack.CODES else self.array.__dlpack__(**kwargs)
+    def __dlpack__(self, *, stream: Any = None, dl_device: Any = None, copy: bool | None = None, **more: Any) -> Any:
+        """A capsule of the values where they are; BufferError where a copy or another device is asked for.
+
+        Values of another device are there when it returns, unless `stream` is -1.
+        """
+        if self.device is HOST and self.shape.type not in dlpack.BEYOND_NUMPY:
+            return self.array.__dlpack__(stream=stream, dl_device=dl_device, copy=copy, **more)
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise BufferError(f"the values on {self.device.name} are exported where they are, not copied")
+        if stream != -1:
+            self.device.synchronise()
+        return dlpack.write(self)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return dlpack.CPU_DEVICES[0], 0
+        return self.device.kind, self.device.index
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """As Numba and CuPy read it, of an argument on a CUDA device; AttributeError for any other.
+
+        Consumers wait for the default stream; what ran in others must be over.
+        """
+        dtype = self.shape.numpy_dtype
+        if self.device.kind != CUDA or dtype.isbuiltin != 1:
+            raise AttributeError(f"{self.shape.type}_type on {self.device.name} has no __cuda_array_interface__")
+        steps = tuple(s * dtype.itemsize for s in self.shape.strides)
+        place = {"data": (self.pointer, False), "strides": steps, "stream": dlpack.DEFAULT_STREAMS[CUDA]}
+        return {"shape": self.shape.lens, "typestr": dtype.str, "version": 3, **place}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return argument, (self.array,)  # copies and pickles own their memory
+        """Copies and pickles own their memory, on the same device."""
+        return (argument, (self.array,)) if self.device is HOST else (_on, (self._here(), *self.__dlpack_device__()))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Argument):
             return NotImplemented
         same = self.shape.type == other.shape.type and self.shape.lens == other.shape.lens
-        return same and np.array_equal(self.array, other.array, equal_nan=self.shape.type in dtypes.FLOATS)
+        values = self._here(), other.to(HOST).array
+        return same and np.array_equal(*values, equal_nan=self.shape.type in dtypes.FLOATS)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return values_text(self.array)
+        return values_text(self._here())
+
+
+def _on(array: np.ndarray, kind: int, index: int) -> argument:
+    return publish(Argument.of(array).to(device_of(kind, index)))
+
+
+def elsewhere(data: Any, stream: int | None = None) -> Argument | None:
+    """View a tensor (DLPack) on a device other than the host, ready for what that device's stream does next.
+
+    None for anything else. ValueError where no target of this build has the device, or its type is none of ours.
+    """
+    if isinstance(data, (np.ndarray, Argument)) or not hasattr(data, "__dlpack_device__"):
+        return None
+    kind, index = data.__dlpack_device__()
+    if device_of(int(kind), index) is HOST:
+        return None
+    found = dlpack.read(data, stream)
+    if found is None:
+        raise ValueError(f"no MIGraphX type is that of the tensor ({getattr(data, 'dtype', 'of an unknown type')})")
+    return found
 
 
 def as_array(data: Any) -> np.ndarray:
-    """View `data` (array, DLPack tensor, buffer, number or nested list) as an array; copies only lists and numbers."""
+    """View `data` (array, DLPack tensor, buffer, number or nested list) as an array; copies only lists and numbers.
+
+    ValueError for what is not in main memory.
+    """
     if isinstance(data, Argument):
         return data.array
+    found = elsewhere(data)
+    return host_array(data) if found is None else found.array
+
+
+def host_array(data: Any) -> np.ndarray:
+    """As `as_array`, of what is in main memory."""
     if isinstance(data, bytes):  # which NumPy takes for a word
         return np.frombuffer(data, np.uint8)
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):
@@ -101,14 +169,14 @@ def as_array(data: Any) -> np.ndarray:
         except (BufferError, RuntimeError, TypeError):
             found = dlpack.read(data)  # raises the producer's reason, where that is why
             if found is not None:
-                return found
+                return found.array
     return np.asarray(data)
 
 
 def publish(plain: Argument) -> argument:
     """The public face of an engine argument."""
     made = argument.__new__(argument)
-    Argument.__init__(made, plain.shape, plain.pointer, plain.owner)
+    Argument.__init__(made, plain.shape, plain.pointer, plain.owner, plain.device)
     made._array = plain._array
     return made
 

@@ -156,6 +156,7 @@ def _assemble(tensors: dict[str, np.ndarray], metadata: dict[str, str], trust_co
         compiled = json.loads(metadata["compiled"])
         made._options = CompileOptions.of(**compiled["options"])
         target = get_target(compiled["target"])
+        made._options.check_target(target)
         own = {n: tensors[t] for n, t in compiled["tensors"].items()}
         coded = any(n.split(".")[-1] == "code" for n in own)
         trust = trust_code and coded

@@ -16,8 +16,10 @@ from migraphx.ir import dtype as dtypes
 
 
 def random_inputs(p: program, shapes: Mapping[str, shape], seed: int = 0) -> dict[str, argument]:
-    """A value of each (static) shape, the same at every call, as `generate_argument` makes it; but integers that become
-    indices are in the range of what they index."""
+    """A value of each (static) shape, the same at every call, as `generate_argument` makes it.
+
+    Integers that become indices are in the range of what they index.
+    """
     made = {name: generate_argument(s, n) for n, (name, s) in zip(count(seed), shapes.items(), strict=False)}
     if not any(a.shape.type in dtypes.INTEGERS for a in made.values()):
         return made

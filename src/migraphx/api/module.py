@@ -208,8 +208,10 @@ class module:
         return [instruction_ref(i) for i in ([made] if isinstance(made, Instruction) else made)]
 
     def add_literal(self, data: Any) -> instruction_ref:
-        """A constant from anything an argument is made from; the memory is shared, not copied, but for
-        arrays of foreign byte order or negative strides."""
+        """A constant from anything an argument is made from.
+
+        The memory is shared; only arrays of foreign byte order or negative strides are copied.
+        """
         return instruction_ref(self._impl.add_literal(as_array(data), self._origin))
 
     def add_parameter(self, name: str, shape: shape) -> instruction_ref:

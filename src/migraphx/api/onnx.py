@@ -86,7 +86,7 @@ def _with_options_of(
 
     def stated(function: Callable[..., program]) -> Callable[Concatenate[bytes, Given], program]:
         (source, *_), (_, *options) = (signature(f).parameters.values() for f in (function, parse))
-        function.__signature__ = signature(parse).replace(parameters=[source, *options])  # type: ignore[attr-defined]
+        function.__signature__ = signature(parse).replace(parameters=[source, *options])
         return function
 
     return stated

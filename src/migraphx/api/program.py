@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from migraphx.api.argument import argument, as_array, publish
+from migraphx.api.argument import argument, elsewhere, host_array, publish
 from migraphx.api.module import module, name_of
 from migraphx.api.shape import shape, wrap
 from migraphx.ir.program import Program
@@ -19,12 +19,14 @@ from migraphx.ir.text import program_text
 from migraphx.ir.verify import verify_program
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
-from migraphx.runtime.options import CompileOptions
+from migraphx.runtime.options import CompileOptions, MoreKeywords
 from migraphx.targets.target import Target
 from migraphx.writers.python import to_python
 
 OUTPUT_PREFIX = "main:#output_"
+STREAM_TYPES = ("", "ihipStream_t", "hipStream_t", "CUstream_st", "cudaStream_t")
 
 
 class program:
@@ -94,24 +96,29 @@ class program:
         offload_copy: bool = True,
         fast_math: bool = True,
         exhaustive_tune: bool = False,
-        **more: Any,
+        **more: Unpack[MoreKeywords],
     ) -> None:
-        """Compile for a target. The program keeps its instructions as they are; printing shows them unchanged."""
+        """Compile for a target. The program keeps its instructions as they are; printing shows them unchanged.
+
+        The options are the fields of CompileOptions. TypeError and ValueError name an option that is wrong, or that the
+        target cannot obey.
+        """
         if not hasattr(t, "compile"):
             raise TypeError(f"compile: the target must come from migraphx.get_target, got {t!r}")
         if self._executable is not None:
             raise RuntimeError("the program is already compiled; compile clone(compiled=False) for another target")
-        self._options = CompileOptions.of(
+        options = CompileOptions.of(
             offload_copy=offload_copy, fast_math=fast_math, exhaustive_tune=exhaustive_tune, **more
         )
+        options.check_target(t)
         verify_program(self._impl)
         for output in self._impl.main.outputs:
             if output.shape.type == "tuple" and output.shape != UNKNOWN:
                 raise ValueError(f"the program returns a tuple, of {output.name}: return its get_tuple_elem instead")
-        self._executable = t.compile(self._impl.clone(), self._options)
+        self._executable, self._options = t.compile(self._impl.clone(), options), options
 
     def run(self, params: Mapping[str, Any], timeout: float | None = None) -> list[argument]:
-        """Run once on named inputs (arguments, arrays, CPU tensors).
+        """Run once on named inputs (arguments, arrays, tensors on the target's device).
 
         An input of the right type and lens but other strides is copied to the strides expected, and one element is
         one element whether it has a dimension or none; any other difference, a missing and an unknown name are errors.
@@ -120,33 +127,80 @@ class program:
         Ctrl-C, ends a run of the main thread with what it raised. Either takes about a tenth of a second at most;
         output memory that was given is then undefined, and the program can be run again.
         """
-        executable = self._executable
-        if executable is None:
+        results = self._started(params, None, timeout)
+        self._compiled().device.synchronise()
+        return results
+
+    def _compiled(self) -> Executable:
+        if self._executable is None:
             raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
+        return self._executable
+
+    def _started(self, params: Mapping[str, Any], stream: int | None, timeout: float | None) -> list[argument]:
+        executable = self._compiled()
         if not isinstance(params, Mapping):
             raise TypeError(f"run: params must map names to values, got a {type(params).__name__}")
         deadline = None if timeout is None else Deadline(timeout)
-        inputs = [_bind(n, s, params) for n, s in executable.parameters.items()]
+        inputs = [_bind(n, s, params, executable.device, stream) for n, s in executable.parameters.items()]
         _check_symbols(executable.parameters, inputs)
         outputs = None
         if len(params) != len(inputs):  # more: outputs, or names that the program does not have
             outputs = _given_outputs(executable, params)
             _refuse_overlap(inputs, outputs)
-        return [publish(a) for a in executable.run(inputs, outputs, deadline)]
+        if executable.device is not HOST:
+            return [publish(a) for a in self._elsewhere(inputs, outputs, stream, deadline)]
+        _refuse_others(executable, [*inputs, *(outputs or ())], HOST)
+        return [publish(a) for a in executable.run(inputs, outputs, stream, deadline)]
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], timeout: float | None = None) -> None:
-        """Run on memory at these addresses, in the order of the parameters and of the outputs: for callers that have
-        checked shapes, types and strides themselves, and who keep the memory alive. Nothing is checked here.
-        `timeout` and signals: as in `run`."""
-        if self._executable is None:
-            raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
-        self._executable.run_at(inputs, outputs, None if timeout is None else Deadline(timeout))
+    def _elsewhere(
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None,
+        deadline: Deadline | None,
+    ) -> Sequence[Argument]:
+        """Run on a device other than the host: with `offload_copy` values in main memory go there and back."""
+        executable = self._compiled()
+        device = executable.device
+        allowed = (device, HOST) if self._options.offload_copy else (device,)
+        _refuse_others(executable, [*inputs, *(outputs or ())], *allowed)
+        given = None if outputs is None or any(a.device is HOST for a in outputs) else outputs
+        made = executable.run([a.to(device, stream) for a in inputs], given, stream, deadline)
+        if not self._options.offload_copy or given is not None:
+            return made
+        if outputs is None:
+            return [a.to(HOST, stream) for a in made]
+        for place, a in zip(outputs, made, strict=True):
+            a.to(place.device, stream).copy_to(place, stream)
+        return outputs
+
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Run on memory at these addresses, in the order of the parameters and of the outputs.
+
+        For callers that have checked shapes, types, strides and devices themselves, and who keep the memory alive.
+        Nothing is checked here. `stream`: as in `run_async`; `timeout` and signals: as in `run`.
+        """
+        self._compiled().run_at(inputs, outputs, stream, None if timeout is None else Deadline(timeout))
 
     def run_async(
-        self, params: Mapping[str, Any], stream: Any = None, stream_type: str = "", timeout: float | None = None
+        self, params: Mapping[str, Any], stream: int | None = None, stream_type: str = "", timeout: float | None = None
     ) -> list[argument]:
-        """As `run`: on the CPU there is no stream to wait on, the results are ready when it returns."""
-        return self.run(params, timeout)
+        """As `run`, behind what a stream of the target's device has to do: it may return before the results are there.
+
+        What comes later in the stream finds them; an error of the run is raised by what waits for it. `stream` is the
+        handle of a stream, 0 or None the default one, as in `torch.cuda.current_stream().cuda_stream`. On the host the
+        results are there when it returns, and a handle of any other stream is a ValueError. `stream_type` names the
+        handle's C++ type, as upstream has it (`ihipStream_t`); ValueError for one of another library.
+        """
+        if stream_type not in STREAM_TYPES:
+            raise ValueError(f"run_async: stream_type {stream_type!r} is none of {', '.join(STREAM_TYPES[1:])}")
+        return self._started(params, stream, timeout)
 
     # ---- showing ----
 
@@ -181,15 +235,38 @@ def _same(a: Shape, b: Shape) -> bool:
     return a.strides == b.strides or (a.standard and b.standard)
 
 
-def _bind(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
+def _claimed(given: Argument, device: Device) -> Argument:
+    """The argument; of an address alone, which says nothing of its device, on this one where it knows the address."""
+    alone = device is not HOST and given.device is HOST and given.owner is None
+    return Argument(given.shape, given.pointer, None, device) if alone and device.holds(given.pointer) else given
+
+
+def _refuse_others(executable: Executable, arguments: Sequence[Argument], *allowed: Device) -> None:
+    """ValueError for inputs and outputs that the program does not take from where they are."""
+    bad = [k for k, a in enumerate(arguments) if a.device not in allowed]
+    if bad:
+        names = [*executable.parameters, *(f"{OUTPUT_PREFIX}{k}" for k in range(len(executable.outputs)))]
+        where = f"the program runs on {executable.device.name}"
+        if executable.device is not HOST and HOST not in allowed:
+            where += " and was compiled with offload_copy=False"
+        found = ", ".join(f"{names[k]!r} is on {arguments[k].device.name}" for k in bad)
+        raise ValueError(f"{where}; {found}: copy first")
+
+
+def _bind(name: str, expected: Shape, params: Mapping[str, Any], device: Device, stream: int | None) -> Argument:
+    """The input as the program reads it, on the device where it was given or, of an address alone, which knows it."""
     if name not in params:
         near = get_close_matches(name, map(str, params), 1)
         hint = f"did you mean it by {near[0]!r}?" if near else f"given: {', '.join(map(str, params)) or 'none'}"
         raise ValueError(f"input {name!r} ({expected}) is missing; {hint}")
     value = params[name]
-    given = value if isinstance(value, Argument) else Argument.of(_native(name, value))
+    given = _claimed(value, device) if isinstance(value, Argument) else _viewed(name, value, stream)
     if given.shape is expected or _same(given.shape, expected):
         return given
+    if expected.dynamic and given.shape.standard:
+        return _bind_dynamic(name, expected, given)
+    if given.device is not HOST:  # what follows is NumPy's work
+        return _bind(name, expected, {name: given.to(HOST, stream)}, HOST, None).to(given.device, stream)
     if (given.shape.type, expected.type) == ("uint8", "fp4x2"):  # NumPy has no such type
         given = Argument.of(given.array.view(expected.numpy_dtype))
     if expected.dynamic:
@@ -209,9 +286,9 @@ def _bind_dynamic(name: str, expected: Shape, given: Argument) -> Argument:
     """The argument row-major; ValueError names the dimension that is out of its range."""
     if given.shape.type != expected.type or given.shape.ndim != expected.ndim:
         raise ValueError(f"input {name!r} must have shape {expected}, got {given.shape}")
-    for d, (n, range) in enumerate(zip(given.shape.lens, expected.dyn_dims, strict=True)):
-        if not range.min <= n <= range.max:
-            raise ValueError(f"input {name!r}: dimension {d} must be in [{range.min}, {range.max}], is {n}")
+    for d, (n, bounds) in enumerate(zip(given.shape.lens, expected.dyn_dims, strict=True)):
+        if not bounds.min <= n <= bounds.max:
+            raise ValueError(f"input {name!r}: dimension {d} must be in [{bounds.min}, {bounds.max}], is {n}")
     return given if given.shape.standard else Argument.of(np.ascontiguousarray(given.array))
 
 
@@ -227,13 +304,11 @@ def _check_symbols(parameters: Mapping[str, Shape], inputs: Sequence[Argument]) 
                 raise ValueError(f"{both}: both are {dim.symbol!r} and must be equal")
 
 
-def _native(name: str, value: Any) -> np.ndarray:
+def _viewed(name: str, value: Any, stream: int | None) -> Argument:
     try:
-        array = native(as_array(value))
-        Shape.of(array)
+        return elsewhere(value, stream) or Argument.of(native(host_array(value)))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise type(error)(f"input {name!r}: {error}") from None
-    return array
 
 
 def _given_outputs(executable: Executable, params: Mapping[str, Any]) -> list[Argument]:
@@ -245,16 +320,19 @@ def _given_outputs(executable: Executable, params: Mapping[str, Any]) -> list[Ar
             near = get_close_matches(str(name), known, 1)
             hint = f"; did you mean {near[0]!r}?" if near else f"; it has {', '.join(known)}"
             raise ValueError(f"the program has no parameter {name!r}{hint}")
-    return [_output(name, s, params) for name, s in wanted.items()]
+    return [_output(name, s, params, executable.device) for name, s in wanted.items()]
 
 
-def _output(name: str, expected: Shape, params: Mapping[str, Any]) -> Argument:
+def _output(name: str, expected: Shape, params: Mapping[str, Any], device: Device) -> Argument:
     if name not in params:
         raise ValueError(f"output {name!r} ({expected}) is missing: give all outputs or none")
     value = params[name]
     if isinstance(value, (list, tuple, int, float)):
         raise TypeError(f"output {name!r} must be memory to write to, got a {type(value).__name__}")
-    given = value if isinstance(value, Argument) else Argument.of(as_array(value))
+    if isinstance(value, Argument):
+        given = _claimed(value, device)
+    else:
+        given = elsewhere(value) or Argument.of(host_array(value))
     if not expected.dynamic and not _same(given.shape, expected):
         raise ValueError(f"output {name!r} must have shape {expected}, got {given.shape}")
     if given._array is not None and not given._array.flags.writeable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Value
 from migraphx.ir.program import Program
 from migraphx.passes import manager
-from migraphx.runtime.options import CompileOptions
+from migraphx.runtime.options import CompileKeywords, CompileOptions
 from migraphx.targets.registry import passes_named
 from migraphx.targets.target import Target
 
@@ -76,7 +76,7 @@ def to_cpp(p: program) -> str:
 
 def verify_program(
     p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
-    double: bool = False, **options: Any,
+    double: bool = False, **options: Unpack[CompileKeywords],
 ) -> VerifyReport:  # fmt: skip
     """Run on the target and on `ref` (`double`: in double precision) and compare every output."""
     return inspect.verify_program(*_question(p, t, params, tolerance, double, options))
@@ -84,7 +84,7 @@ def verify_program(
 
 def verify_instructions(
     p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
-    double: bool = False, **options: Any,
+    double: bool = False, **options: Unpack[CompileKeywords],
 ) -> list[InstructionCheck]:  # fmt: skip
     """Each instruction alone on the values that it has on `ref`."""
     return inspect.verify_instructions(*_question(p, t, params, tolerance, double, options))
@@ -92,18 +92,18 @@ def verify_instructions(
 
 def reduce_program(
     p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
-    double: bool = False, **options: Any,
+    double: bool = False, **options: Unpack[CompileKeywords],
 ) -> Reduction | None:  # fmt: skip
     """The smallest part that still differs, its `program` a migraphx.program; None where nothing differs."""
     found = inspect.reduce_program(*_question(p, t, params, tolerance, double, options))
     if found is None:
         return None
-    return replace(found, program=published(found.program))  # type: ignore[arg-type]
+    return replace(found, program=published(found.program))
 
 
 def bisect(
     p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
-    double: bool = False, **options: Any,
+    double: bool = False, **options: Unpack[CompileKeywords],
 ) -> Bisection:  # fmt: skip
     """The first pass or instruction that makes the difference."""
     return inspect.bisect(*_question(p, t, params, tolerance, double, options))
@@ -131,13 +131,24 @@ def performance_report(p: program, params: Params, runs: int = 50) -> Report:
     return inspect.performance_report(p._executable, _arrays(params), runs)
 
 
-def explain(p: program, t: Target | str, params: Params | None = None) -> Explanation:
-    """What the target fuses into what, and from which ONNX node or Python line; with dynamic shapes, for `params`."""
-    return inspect.explain(p._impl, _name(t), None if params is None else _arrays(params))
+def explain(
+    p: program,
+    t: Target | str,
+    params: Params | None = None,
+    *,
+    why: bool = False,
+    **options: Unpack[CompileKeywords],
+) -> Explanation:
+    """What the target fuses into what, and from which ONNX node or Python line; with dynamic shapes, for `params`.
+
+    `why`: and what it does not fuse or take, with the reasons. The options are compile's.
+    """
+    given = None if params is None else _arrays(params)
+    return inspect.explain(p._impl, _name(t), given, why, CompileOptions.of(**options))
 
 
 def _question(
-    p: program, t: Target | str, params: Params, tolerance: Tolerance | None, double: bool, options: Mapping[str, Any]
+    p: program, t: Target | str, params: Params, tolerance: Tolerance | None, double: bool, options: CompileKeywords
 ) -> tuple[Program, str, dict[str, np.ndarray], inspect.Settings]:
     allowed = tolerance or inspect.tolerance_of(p._impl)
     return p._impl, _name(t), _arrays(params), inspect.Settings(allowed, double, CompileOptions.of(**options))

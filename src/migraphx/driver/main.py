@@ -20,7 +20,6 @@ from migraphx.driver.result import MEANINGS, Exit, Result, RunError, UsageError,
 from migraphx.driver.terminal import coloured
 from migraphx.driver.verbs import (
     cache,
-    compile,
     completion,
     doctor,
     explain,
@@ -34,6 +33,7 @@ from migraphx.driver.verbs import (
     time,
     verify,
 )
+from migraphx.driver.verbs import compile as compile_
 from migraphx.ir.operation import Unsupported
 from migraphx.mxr.container import replace_file
 from migraphx.targets.cpu.toolchain import CompilerError
@@ -43,7 +43,7 @@ PROGRAM = "migraphx-driver"
 VERBS: dict[str, ModuleType] = {
     "read": read,
     "params": params,
-    "compile": compile,
+    "compile": compile_,
     "run": run,
     "time": time,
     "perf": perf,

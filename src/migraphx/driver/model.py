@@ -150,7 +150,7 @@ def compiled(made: program, args: Namespace, inputs: Callable[[program], Inputs]
             return made
         made = made.clone(compiled=False)
     note("Compiling ...")
-    made.compile(target, **vars(compile_options(args)))
+    made.compile(target, **compile_options(args).compile_keywords())
     return made
 
 

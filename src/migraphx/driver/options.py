@@ -42,8 +42,8 @@ def add_input(parser: ArgumentParser) -> None:
     group.add_argument("file", metavar="<input file>", help="the model; its type is told by its content")
     kinds = group.add_mutually_exclusive_group()
     for kind, what in (("onnx", "ONNX"), ("migraphx", "MIGraphX (.mxr)"), ("migraphx-json", "MIGraphX JSON")):
-        help = f"read the file as {what}"
-        kinds.add_argument(f"--{kind}", dest="file_type", action="store_const", const=kind, help=help)
+        reading = f"read the file as {what}"
+        kinds.add_argument(f"--{kind}", dest="file_type", action="store_const", const=kind, help=reading)
     group.add_argument(
         "--batch", type=positive, default=1, metavar="N", help="length of dimensions that the model leaves open"
     )
@@ -82,17 +82,17 @@ def add_compile(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("compilation")
     targets = group.add_mutually_exclusive_group()
     for name in ("gpu", "cpu", "ref"):
-        help = f"compile for {name}" + (" (the default)" if name == "cpu" else "")
-        targets.add_argument(f"--{name}", dest="target", action="store_const", const=name, help=help)
+        purpose = f"compile for {name}" + (" (the default)" if name == "cpu" else "")
+        targets.add_argument(f"--{name}", dest="target", action="store_const", const=name, help=purpose)
     for field in fields(CompileOptions):
         flag = SPELLING.get(field.name, _flag(field.name, field.default))
-        help = field.metadata["help"]
+        meaning = field.metadata["help"]
         if isinstance(field.default, bool):
             off = flag.startswith("--disable-")
             action = "store_false" if off else "store_true"
-            group.add_argument(flag, dest=field.name, action=action, help=f"do not {help}" if off else help)
+            group.add_argument(flag, dest=field.name, action=action, help=f"do not {meaning}" if off else meaning)
         else:
-            group.add_argument(flag, dest=field.name, type=natural, default=field.default, metavar="N", help=help)
+            group.add_argument(flag, dest=field.name, type=natural, default=field.default, metavar="N", help=meaning)
     for name, what in PRECISIONS.items():
         group.add_argument(f"--{name}", action="append_const", dest="precisions", const=name, default=[], help=what)
 

@@ -1,15 +1,18 @@
-"""What a target made of a program: which instructions became which kernel, and where they came from."""
+"""What a target made of a program: which instructions became which kernel, where they came from, what was refused."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from migraphx.inspect.running import Inputs, at_lens
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.program import Program
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.text import instruction_text, names_of, operation_text
 from migraphx.passes.manager import run_passes
+from migraphx.passes.rewrite import Mismatch
+from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.registry import get_target
 
@@ -37,12 +40,29 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """What a rule, a pass, a lowering or the target did not take for one reason; `parts` are the instructions."""
+
+    rule: str
+    why: str
+    parts: tuple[Part, ...]
+
+    def lines(self, most: int = 3) -> list[str]:
+        """The reason, and the first few instructions."""
+        times = "once" if len(self.parts) == 1 else f"{len(self.parts)} times"
+        shown = [f"    {p.text}" + (f"  <- {p.origin}" if p.origin else "") for p in self.parts[:most]]
+        more = [f"    and {len(self.parts) - most} more"] if len(self.parts) > most else []
+        return [f"{self.rule}: {self.why} ({times})", *shown, *more]
+
+
+@dataclass(frozen=True)
 class Explanation:
-    """`before` counts the instructions as they were read, leaves apart."""
+    """`before` counts the instructions as they were read, leaves apart; `refused` is filled where it was asked for."""
 
     target: str
     before: int
     kernels: tuple[Kernel, ...]
+    refused: tuple[Refused, ...] = ()
 
     def __str__(self) -> str:
         working = [k for k in self.kernels if not k.view]
@@ -51,22 +71,45 @@ class Explanation:
         for k in working:
             lines.append(k.text)
             lines += [f"    {p.text}" + (f"  <- {p.origin}" if p.origin else "") for p in k.parts]
-        return "\n".join(lines)
+        return "\n".join([*lines, *(line for r in self.refused for line in r.lines())])
 
 
-def explain(program: Program, target_name: str, inputs: Inputs | None = None) -> Explanation:
-    """Run the target's passes on a copy, and read what is left; `inputs`: of the lengths of a dynamic program."""
+def explain(
+    program: Program,
+    target_name: str,
+    inputs: Inputs | None = None,
+    why: bool = False,
+    options: CompileOptions = CompileOptions(),  # noqa: B008  # frozen
+) -> Explanation:
+    """Run the target's passes on a copy, and read what is left; `inputs`: of the lengths of a dynamic program.
+
+    With `why`, kernels are chosen too, as the options say, and what passes and lowerings refused is among the answer.
+    """
     if inputs is None and is_dynamic(program):
         named = ", ".join(program.main.parameters)
         raise ValueError(f"the program has dynamic shapes: give inputs ({named}) of the lengths to explain")
     program = program if inputs is None else at_lens(program, inputs).program
     before = sum(1 for i in program.main if not i.name.startswith("@"))
-    optimised = program.clone()
-    run_passes(optimised, get_target(target_name).passes)
+    optimised, target = program.clone(), get_target(target_name)
+    refusals: Sequence[Refusal[Instruction]] = ()
+    if why:
+        refusals = target.refusals(optimised, options)
+    else:
+        run_passes(optimised, target.passes)
     main = optimised.main
     names = names_of(main)
     kernels = [_kernel(i, names) for i in main if not i.name.startswith("@")]
-    return Explanation(target_name, before, tuple(kernels))
+    return Explanation(target_name, before, tuple(kernels), tuple(_grouped(refusals)))
+
+
+def _grouped(refusals: Sequence[Refusal[Instruction]]) -> Iterator[Refused]:
+    """By rule and reason, the last to refuse first: those choose kernels. What rules are not about is left out."""
+    found: dict[tuple[str, str], dict[Instruction, Part]] = {}
+    for ins, rule, why in (r for r in refusals if not isinstance(r.why, Mismatch)):
+        part = Part(f"{operation_text(ins.op)} -> {ins.shape}", ins.origin)
+        found.setdefault((rule, why), {})[ins] = part
+    for (rule, why), parts in reversed(found.items()):
+        yield Refused(rule, str(why), tuple(parts.values()))
 
 
 def _kernel(ins: Instruction, names: dict[Instruction, str]) -> Kernel:

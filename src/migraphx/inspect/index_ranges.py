@@ -54,14 +54,14 @@ def _walk(module: Module, allowed: dict[Instruction, Range]) -> None:
             _allow(allowed, indices, (0, length - 1))
         rule = next((RULES[c] for c in type(ins.op).__mro__ if c in RULES), _same if ins.op.view else None)
         if ins in allowed and rule is not None:
-            for source, range in rule(ins, allowed[ins]):
-                _allow(allowed, source, range)
+            for source, bounds in rule(ins, allowed[ins]):
+                _allow(allowed, source, bounds)
 
 
-def _allow(allowed: dict[Instruction, Range], ins: Instruction, range: Range) -> None:
+def _allow(allowed: dict[Instruction, Range], ins: Instruction, bounds: Range) -> None:
     """Narrow the range of a value, unless nothing would be left."""
-    (low, high), (least, most) = allowed.get(ins, EVERYTHING), range
-    if range != EVERYTHING and math.ceil(max(low, least)) <= min(high, most):
+    (low, high), (least, most) = allowed.get(ins, EVERYTHING), bounds
+    if bounds != EVERYTHING and math.ceil(max(low, least)) <= min(high, most):
         allowed[ins] = max(low, least), min(high, most)
 
 
@@ -159,7 +159,7 @@ def _constant(ins: Instruction) -> np.ndarray | None:
 
 RULES: dict[type, Callable[[Instruction, Range], Ranges]] = {
     **dict.fromkeys((Concat, Contiguous, Flatten, Layout, Reshape, Reverse, ReduceMax, ReduceMin), _same),
-    **dict.fromkeys((pointwise.max, pointwise.min, pointwise.floor, pointwise.trunc), _same),
+    **dict.fromkeys((pointwise.max_, pointwise.min_, pointwise.floor, pointwise.trunc), _same),
     pointwise.convert: _converted,
     **dict.fromkeys((Gather, GatherElements, GatherNd, Pad, pointwise.clip), _first),
     pointwise.where: _where,

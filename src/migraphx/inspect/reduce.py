@@ -38,7 +38,6 @@ def reduce_program(
     Looks for the end by halving, so that a program of n instructions is compiled about log2(n) times. Then the
     beginning is cut off too, where the last instruction differs alone on the values that it has on `ref`.
     """
-
     program = with_lens_of(program, inputs)
 
     def check(candidate: Program, given: Inputs) -> VerifyReport:

@@ -36,7 +36,9 @@ DEFAULTS = Settings()
 
 def on_target(program: Program, target: str, inputs: Inputs, options: CompileOptions) -> list[np.ndarray]:
     """Compile a copy of the program and run it once."""
-    executable = get_target(target).compile(program.clone(), options)
+    chosen = get_target(target)
+    options.check_target(chosen)
+    executable = chosen.compile(program.clone(), options)
     return [a.array for a in executable.run(arguments(executable.parameters, inputs), None)]
 
 
@@ -106,7 +108,7 @@ def _widen(source: Module, into: Module, env: dict[Instruction, Instruction], mo
             wide = _wide(ins.shape)
             op = ins.op if isinstance(ins.op, Parameter) else Literal(ins.op.value.astype(wide.numpy_dtype))
             shape = wide if isinstance(ins.op, Parameter) else Shape.of(op.value)  # type: ignore[union-attr]
-            env[ins] = into._link(Instruction(op, (), shape, origin=ins.origin), None)
+            env[ins] = into.append(Instruction(op, (), shape, origin=ins.origin))
         else:
             op = _wide_operation(ins.op)
             env[ins] = into.add_instruction(op, inputs, [modules[m] for m in ins.modules], origin=ins.origin)

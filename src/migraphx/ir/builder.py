@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -43,7 +43,11 @@ class Builder:
         if name not in OPERATIONS:
             near = get_close_matches(name, [*OPERATIONS, *COMPOSITES], 1)
             raise AttributeError(f"no operator {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
-        return lambda *inputs, modules=(), **attributes: self.instruction(name, inputs, modules, **attributes)
+
+        def add(*inputs: Instruction, modules: Sequence[Module] = (), **attributes: Any) -> Instruction:
+            return self.instruction(name, inputs, modules, **attributes)
+
+        return add
 
     def instruction(
         self, name: str, inputs: Sequence[Instruction], modules: Sequence[Module] = (), **attributes: Any
@@ -89,7 +93,7 @@ class Builder:
 
     def outputs(self, x: Instruction, n: int) -> list[Instruction]:
         """The `n` elements of a tuple."""
-        return [cast(Instruction, self.get_tuple_elem(x, index=k)) for k in range(n)]
+        return [self.get_tuple_elem(x, index=k) for k in range(n)]
 
 
 def common_type(*types: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -42,6 +45,8 @@ UNSIGNED = frozenset({"uint2", "uint4", "uint8", "uint16", "uint32", "uint64"})
 NARROW_INTEGERS = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8"}
 """Integers narrower than a byte, and the type in which they are computed."""
 INTEGERS = SIGNED | UNSIGNED
+INTEGER_LIMITS: Callable[[np.dtype], Any] = ml_dtypes.iinfo
+FLOAT_LIMITS: Callable[[np.dtype], Any] = ml_dtypes.finfo
 
 
 def to_numpy(name: str) -> np.dtype:
@@ -81,5 +86,10 @@ def wide(array: np.ndarray) -> np.ndarray:
 
 def limits(name: str) -> tuple[float, float]:
     """The lowest and the largest finite number of a type."""
-    info = ml_dtypes.iinfo(to_numpy(name)) if name in INTEGERS else ml_dtypes.finfo(to_numpy(name))
+    info = INTEGER_LIMITS(to_numpy(name)) if name in INTEGERS else FLOAT_LIMITS(to_numpy(name))
     return float(info.min), float(info.max)
+
+
+def smallest_normal(name: str) -> float:
+    """The least positive float of a type that has all its digits."""
+    return float(FLOAT_LIMITS(to_numpy(name)).smallest_normal)

@@ -26,7 +26,7 @@ class Site:
     program: Program
     module: Module
     origin: str = ""
-    values: dict[Instruction, np.ndarray | None] = field(default_factory=dict)
+    values: dict[Instruction, np.ndarray | None] = field(default_factory=dict[Instruction, np.ndarray | None])
 
     def known(self, x: Instruction, what: str) -> np.ndarray:
         """The value of a constant; ValueNeeded for anything else."""

@@ -14,9 +14,12 @@ from migraphx.ir.shape import Shape, native
 
 
 class Instruction:
-    """One operation applied to earlier instructions of the same module (or of an enclosing one)."""
+    """One operation applied to earlier instructions of the same module (or of an enclosing one).
 
-    __slots__ = ("_next", "_prev", "inputs", "modules", "op", "origin", "owner", "shape", "users")
+    `users`, `owner`, and the neighbours `prev` and `next` are Module's to change.
+    """
+
+    __slots__ = ("inputs", "modules", "next", "op", "origin", "owner", "prev", "shape", "users")
 
     def __init__(
         self,
@@ -33,8 +36,8 @@ class Instruction:
         self.origin = origin  # where it came from: an ONNX node, a line of Python
         self.users: dict[Instruction, None] = {}
         self.owner: Module | None = None
-        self._prev: Instruction | None = None
-        self._next: Instruction | None = None
+        self.prev: Instruction | None = None
+        self.next: Instruction | None = None
 
     @property
     def name(self) -> str:
@@ -82,14 +85,14 @@ class Module:
         """In order; the current instruction may be removed and others inserted while iterating."""
         ins = self._first
         while ins is not None:
-            following = ins._next
+            following = ins.next
             yield ins
-            ins = following if ins.owner is not self else ins._next
+            ins = following if ins.owner is not self else ins.next
 
     def __reversed__(self) -> Iterator[Instruction]:
         ins = self._last
         while ins is not None:
-            before = ins._prev
+            before = ins.prev
             yield ins
             ins = before
 
@@ -103,8 +106,8 @@ class Module:
     @property
     def parameters(self) -> dict[str, Instruction]:
         """By name, in the order in which they were added."""
-        found = [i for i in self if isinstance(i.op, Parameter)]
-        return {i.op.parameter: i for i in reversed(found)}  # type: ignore[attr-defined]
+        found = [(i.op.parameter, i) for i in self if isinstance(i.op, Parameter)]
+        return dict(reversed(found))
 
     @property
     def outputs(self) -> tuple[Instruction, ...]:
@@ -121,15 +124,17 @@ class Module:
 
     def add_parameter(self, name: str, shape: Shape, *, last: bool = False) -> Instruction:
         """Insert before all instructions, or behind them: a reader keeps the order that it finds."""
-        if not isinstance(name, str):
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # readers pass what a file has
             raise TypeError(f"module {self.name!r}: the name of a parameter is no text: {name!r}")
         if name in self.parameters:
             raise ValueError(f"module {self.name!r} already has a parameter {name!r}")
         return self._link(Instruction(Parameter(name), (), shape), None if last else self._first)
 
     def add_literal(self, value: Any, origin: str = "") -> Instruction:
-        """`value`: anything that NumPy reads as an array; it must not change later, since it is copied only where its
-        byte order is not this machine's or a stride is negative."""
+        """`value`: anything that NumPy reads as an array; it must not change later.
+
+        It is copied only where its byte order is not this machine's or a stride is negative.
+        """
         array = native(np.asarray(value)).view()
         array.flags.writeable = False
         return self._link(Instruction(Literal(array), (), Shape.of(array), origin=origin), self._first)
@@ -155,6 +160,10 @@ class Module:
         except ShapeError as error:
             raise ShapeError(f"{error}" + (f", from {origin}" if origin else "")) from None
         return self._link(Instruction(op, inputs, shape, modules, origin), before)
+
+    def append(self, ins: Instruction) -> Instruction:
+        """Put a new instruction at the very end, also a literal or parameter; its shape is taken as it is."""
+        return self._link(ins, None)
 
     def add_return(self, outputs: Iterable[Instruction]) -> Instruction:
         if self._last is not None and isinstance(self._last.op, Return):
@@ -248,7 +257,7 @@ class Module:
         for ins in self:
             inputs = [env.get(i, i) for i in ins.inputs]
             modules = [copies[m] if m in copies else m.clone(env, copies) for m in ins.modules]
-            env[ins] = copy._link(Instruction(ins.op, inputs, ins.shape, modules, ins.origin), None)
+            env[ins] = copy.append(Instruction(ins.op, inputs, ins.shape, modules, ins.origin))
         return copy
 
     def clear(self) -> None:
@@ -266,27 +275,27 @@ class Module:
         return ins
 
     def _place(self, ins: Instruction, before: Instruction | None) -> None:
-        prev = self._last if before is None else before._prev
-        ins.owner, ins._prev, ins._next = self, prev, before
+        prev = self._last if before is None else before.prev
+        ins.owner, ins.prev, ins.next = self, prev, before
         if prev is None:
             self._first = ins
         else:
-            prev._next = ins
+            prev.next = ins
         if before is None:
             self._last = ins
         else:
-            before._prev = ins
+            before.prev = ins
         self._size += 1
 
     def _unlink(self, ins: Instruction) -> None:
-        if ins._prev is None:
-            self._first = ins._next
+        if ins.prev is None:
+            self._first = ins.next
         else:
-            ins._prev._next = ins._next
-        if ins._next is None:
-            self._last = ins._prev
+            ins.prev.next = ins.next
+        if ins.next is None:
+            self._last = ins.prev
         else:
-            ins._next._prev = ins._prev
+            ins.next.prev = ins.prev
         ins.owner = None
         self._size -= 1
 

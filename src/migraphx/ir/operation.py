@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, ClassVar, NoReturn, Protocol, dataclass_transform
+from typing import Any, ClassVar, NoReturn, Protocol, TypeGuard, dataclass_transform
 
 import numpy as np
 
@@ -133,7 +133,7 @@ class Operation:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return [*self.attributes().values()] == [*other.attributes().values()]  # type: ignore[attr-defined]
+        return [*self.attributes().values()] == [*other.attributes().values()]
 
     def __hash__(self) -> int:
         return hash((self.name, *self.attributes().values()))
@@ -241,13 +241,15 @@ def _coerced(name: str, key: str, value: Any, annotation: str) -> Any:
         raise ValueError(f"{name}: attribute {key!r}: {error}") from None
 
 
+def _is_list(value: Any) -> TypeGuard[Iterable[Any]]:
+    return isinstance(value, (list, tuple, np.ndarray))
+
+
 def coerce(value: Any, annotation: str) -> Any:
     """`value` as a field of that annotation holds it: lists become tuples, NumPy scalars Python's own."""
     if annotation.startswith("tuple"):
-        if not isinstance(value, (list, tuple, np.ndarray)):
-            value = (value,)
         inner = annotation.removeprefix("tuple[").removesuffix("]").removesuffix(", ...")
-        return tuple(coerce(v, inner) for v in value)
+        return tuple(coerce(v, inner) for v in (value if _is_list(value) else (value,)))
     plain = {"bool": bool, "int": int, "float": float, "str": str}.get(annotation)
     if plain is None:
         return value
@@ -274,7 +276,7 @@ class Literal(Operation, name="@literal"):
         return hash(self.key)
 
     @property
-    def key(self) -> tuple:
+    def key(self) -> tuple[Hashable, ...]:
         """Small literals are equal by content, large ones when they are the same memory."""
         v = self.value
         content = v.tobytes() if v.nbytes <= 1024 else v.__array_interface__["data"][0]

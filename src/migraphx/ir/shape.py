@@ -6,10 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+
+ROW_MAJOR: Any = None  # the strides of a Shape that is given none
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class DynamicDimension:
 
 def standard_strides(lens: Sequence[int]) -> tuple[int, ...]:
     """Row-major strides, in elements."""
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for n in reversed(lens):
         strides.append(step)
         step *= max(n, 1)
@@ -56,7 +60,7 @@ class Shape:
 
     type: str = "float"
     lens: tuple[int, ...] = (1,)
-    strides: tuple[int, ...] = None  # type: ignore[assignment]  # filled in below: row-major
+    strides: tuple[int, ...] = ROW_MAJOR
     dyn_dims: tuple[DynamicDimension, ...] = ()
     sub_shapes: tuple[Shape, ...] = ()
 
@@ -69,7 +73,7 @@ class Shape:
         count = math.prod(lens) or math.prod(n or 1 for n in lens)  # beside one of 0 NumPy counts the other lengths too
         if count >> 63:
             raise ValueError(f"shape: more than 2**63 elements in {lens}")
-        given = self.strides if self.strides is not None else standard_strides(lens)
+        given = self.strides if self.strides is not ROW_MAJOR else standard_strides(lens)
         strides = () if self.dyn_dims or self.type == "tuple" else tuple(int(s) for s in given)
         if len(strides) != len(lens):
             raise ValueError(f"shape: {len(lens)} lens but {len(strides)} strides")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -18,6 +18,7 @@ SHOWN_ELEMENTS = 10
 _ARRAY = r"(?:\w+_type, \{[\d, ]*\}, \{[\d, ]*\}|dynamic, \w+_type, \{(?:\[\d+, \d+, \{[\d, ]*\}\](?:, )?)*\})"
 SHAPE = re.compile(rf"{_ARRAY}|tuple_type\((?:{_ARRAY}(?:; )?)*\)")
 LINE = re.compile(r"(?P<name>\S+) = (?P<op>@\w+|[\w:]+)(?P<rest>.*?)(?: -> (?P<shape>(?:dynamic, )?\S+_type.*))?$")
+GAP = re.compile(r",\s*|\s+")
 MOST_SHOWN = 300  # characters of a line in an error
 
 
@@ -35,7 +36,7 @@ def attribute_text(value: Any) -> str:
         return repr(value).removesuffix(".0")
     if isinstance(value, int):
         return str(value)
-    if isinstance(value, tuple):
+    if _is_tuple(value):
         return "{" + ", ".join(map(attribute_text, value)) + "}"
     text = str(value)
     if isinstance(value, Shape):
@@ -43,6 +44,10 @@ def attribute_text(value: Any) -> str:
     if re.fullmatch(r"[\w:.+@/-]*", text) and not _is_number(text):
         return text
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
 
 
 def _is_number(text: str) -> bool:
@@ -62,8 +67,7 @@ def values_text(value: np.ndarray, exact: bool = False) -> str:
     value = dtypes.numbers(value)
     if value.dtype.kind in "bui":
         return ", ".join(str(int(v)) for v in value.flat)
-    show = (lambda v: repr(float(v))) if exact else (lambda v: f"{float(v):.6g}")
-    return ", ".join(show(v) for v in value.flat)
+    return ", ".join(repr(float(v)) if exact else f"{float(v):.6g}" for v in value.flat)
 
 
 def operation_text(op: Operation, full: bool = False) -> str:
@@ -172,7 +176,7 @@ class _Reader:
             self.names[name] = module.add_parameter(rest[1:], shape, last=True)
             return
         if op_name == "@literal" and shape is not None:
-            self.names[name] = module._link(Instruction(Literal(_literal(rest, shape)), (), shape), None)
+            self.names[name] = module.append(Instruction(Literal(_literal(rest, shape)), (), shape))
             return
         attributes, rest = _split_attributes(rest)
         inputs, _, modules = rest.partition(")") if rest.startswith("(") else ("", "", rest)
@@ -217,14 +221,15 @@ def _value(text: str, at: int) -> tuple[Any, int]:
     if found := SHAPE.match(text, at):
         return parse_shape(found[0]), found.end()
     if text[at] == "{":
-        items, at = [], at + 1
+        items: list[Any] = []
+        at += 1
         while text[at] != "}":
             item, at = _value(text, at)
             items.append(item)
-            gap = len(re.match(r",?\s*", text[at:])[0])  # type: ignore[index]
-            if not gap and text[at] != "}":
+            gap = GAP.match(text, at)
+            if gap is None and text[at] != "}":
                 raise ValueError(f"a list is broken at {text[at : at + 10]!r}")
-            at += gap
+            at = gap.end() if gap else at
         return tuple(items), at + 1
     if text[at] == '"':
         found = re.compile(r'"((?:[^"\\]|\\.)*)"').match(text, at)

@@ -129,7 +129,7 @@ class _Loading:
             if flat.dtype != shape.numpy_dtype or flat.size < shape.element_space:
                 raise FileError(f"tensor {line['tensor']!r} does not fit its literal {shape}")
             ins = Instruction(Literal(strided(flat, shape)), (), shape, origin=origin)
-            return module._link(ins, None)
+            return module.append(ins)
         if line["op"] == "@param":
             return module.add_parameter(line["parameter"], read_shape(line["shape"]), last=True)
         modules = [self.module(m) for m in line.get("modules", ())]

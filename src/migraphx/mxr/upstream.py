@@ -67,7 +67,7 @@ def to_json(program: Program) -> str:
 
 
 def own_version() -> str:
-    """This distribution's version."""
+    """The version of this distribution."""
     from importlib import metadata  # 18 ms, which only those who write such files should wait for
 
     return metadata.version("openmgx")

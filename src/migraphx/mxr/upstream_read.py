@@ -121,7 +121,7 @@ class _Reading:
             return module.add_parameter(given["parameter"], _shape(node["shape"]), last=True)
         if name == "@literal":
             value, shape = _literal(node["literal"])
-            return module._link(Instruction(Literal(value), (), shape, origin=origin), None)
+            return module.append(Instruction(Literal(value), (), shape, origin=origin))
         inputs = [self.instructions[i] for i in node.get("inputs") or ()]
         modules = [self.module(m) for m in node.get("module_inputs") or ()]
         op, inputs = as_ours(module, _operation(name, given), inputs)

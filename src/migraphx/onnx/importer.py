@@ -75,7 +75,7 @@ def import_model(
         return Imported(program, Importer(model, options, program, later).run())
     except (OnnxError, RecursionError) as error:
         if print_program_on_error:
-            print(program_text(program), file=sys.stderr)
+            sys.stderr.write(f"{program_text(program)}\n")
         if isinstance(error, RecursionError):
             raise OnnxError("graphs are nested too deeply, or a function calls itself") from None
         raise
@@ -221,8 +221,10 @@ class Importer:
                         self.later.made(b, name, results[k])
 
     def converted(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
-        """The node's outputs; what cannot be converted yet is left to `later`, where there is one. What is made of
-        strings that do not exist yet does not exist yet either."""
+        """The node's outputs; what cannot be converted yet is left to `later`, where there is one.
+
+        What is made of strings that do not exist yet does not exist yet either.
+        """
         strings = [i for i in inputs if isinstance(i, LaterStrings)]
         if strings:
             return tuple(strings[:1] * len(node.outputs))

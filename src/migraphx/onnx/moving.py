@@ -15,8 +15,10 @@ from migraphx.onnx.registry import Convert
 
 
 def moves(function: Convert) -> Convert:
-    """A converter that moves elements of its first input, or of all where that repeats, and looks at none of them:
-    takes strings there."""
+    """A converter that moves elements of its first input, or of all where that repeats, and looks at none of them.
+
+    It takes strings there.
+    """
     given = inspect.signature(function)
     _, data, *_ = given.parameters.values()
 

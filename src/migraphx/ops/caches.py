@@ -70,7 +70,8 @@ class GqaRotaryEmbedding(Operation, name="gqa_rotary_embedding"):
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, lengths, cos, sin = args
         wide = dtypes.accumulator(dtypes.from_numpy(x.dtype))
-        steps, half, turning = x.shape[2], cos.shape[1], self.num_heads + self.kv_num_heads
+        steps: int = x.shape[2]
+        half, turning = cos.shape[1], self.num_heads + self.kv_num_heads
         at = lengths.reshape(-1, 1) if steps == 1 else np.arange(steps)[None]
         if at.size and not 0 <= at.min() <= at.max() < cos.shape[0]:
             raise IndexError(f"gqa_rotary_embedding: a position is outside of {cos.shape[0]}")

@@ -9,15 +9,14 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
-from migraphx.ir.expansion import Site
 from migraphx.ir.module import Instruction
-from migraphx.ir.operation import Operation, Value, operation
+from migraphx.ir.operation import ExpansionContext, Operation, Value, operation
 from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape
 
 ANY_LENGTH = DynamicDimension(0, UNBOUNDED)
 
 
-def builder(site: Site) -> Builder:
+def builder(site: ExpansionContext) -> Builder:
     return Builder(site.module, origin=site.origin)
 
 
@@ -31,7 +30,7 @@ class Pack(Operation, name="pack"):
     def infer(self, *inputs: Shape) -> Shape:
         return UNKNOWN
 
-    def expand(self, site: Site, inputs: Sequence[Any]) -> Any:
+    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Any:
         return None if self.empty else list(inputs)
 
     def compute(self, *args: np.ndarray) -> Value:
@@ -51,7 +50,7 @@ class DimensionsOf(Operation, name="dimensions_of"):
         self.require(right, inputs, "needs 0 <= start < end <= rank")
         return Shape("int64", (self.end - self.start,))
 
-    def expand(self, site: Site, inputs: Sequence[Any]) -> Instruction:
+    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
         return builder(site).literal(np.array(inputs[0].shape.lens[self.start : self.end], np.int64))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
@@ -75,7 +74,7 @@ class BroadcastWithDims(Operation, name="broadcast_with_dims"):
         self.require(dims.type in dtypes.INTEGERS and dims.ndim == 1, inputs, "dims must be integers in one dimension")
         return Shape(x.type, dyn_dims=(ANY_LENGTH,) * max(x.ndim, dims_of(dims)))
 
-    def expand(self, site: Site, inputs: Sequence[Any]) -> Instruction:
+    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
         dims = site.known(inputs[1], "dims").tolist()
         return builder(site).broadcast_to(inputs[0], np.broadcast_shapes(inputs[0].shape.lens, tuple(dims)))
 
@@ -99,7 +98,7 @@ class BroadcastForDot(Operation, name="broadcast_for_dot"):
             self.refuse(inputs, "batch dimensions do not broadcast")
         return Shape(inputs[0].type, (*lens, *inputs[0].lens[-2:]))
 
-    def expand(self, site: Site, inputs: Sequence[Any]) -> Instruction:
+    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
         return builder(site).broadcast_to(inputs[0], self.infer(*(i.shape for i in inputs)).lens)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
@@ -121,7 +120,7 @@ class ReshapeLazy(Operation, name="reshape_lazy"):
     def _plain(self) -> Operation:
         return operation("reshape", dims=self.dims)
 
-    def expand(self, site: Site, inputs: Sequence[Any]) -> Instruction:
+    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
         return builder(site).reshape(inputs[0], dims=self.dims)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
@@ -141,10 +140,11 @@ class DynamicRange(Operation, name="dynamic_range"):
         return Shape(inputs[0].type, dyn_dims=(ANY_LENGTH,))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
-        start, limit, delta = (a.reshape(()) for a in args)
+        numbers: list[float] = [a.item() for a in args]
+        start, limit, delta = numbers
         if delta == 0:
             raise ValueError("dynamic_range: delta is 0")
-        return np.arange(start.item(), limit.item(), delta.item()).astype(args[0].dtype)
+        return np.arange(start, limit, delta).astype(args[0].dtype)
 
 
 class ExactNonZero(Operation, name="nonzero_exact"):
@@ -208,7 +208,7 @@ class Fill(Operation, name="fill"):
         self.require(value.type == like.type, inputs, "inputs differ in type")
         return like.as_standard()
 
-    def expand(self, site: Site, inputs: Sequence[Any]) -> Instruction:
+    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
         b, (value, like) = builder(site), inputs
         return b.contiguous(b.scalar(value, scalar_bcst_dims=like.shape.lens))
 

@@ -271,7 +271,9 @@ class OneHot(Operation, name="onehot"):
         axis = self.axis % (indices.ndim + 1)
         from_zero = np.where(indices < 0, indices + self.depth, indices)
         classes = np.arange(self.depth).reshape(-1, *(1,) * (indices.ndim - axis))
-        return np.where(np.expand_dims(from_zero, axis) == classes, values[1], values[0]).astype(values.dtype)
+        off: np.ndarray = values[0]
+        on: np.ndarray = values[1]
+        return np.where(np.expand_dims(from_zero, axis) == classes, on, off).astype(values.dtype)
 
 
 class NonZero(Operation, name="nonzero"):

@@ -102,7 +102,8 @@ def _same_padding(
     lens: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], lower: bool
 ) -> tuple[int, ...]:
     """Zeros before and behind, so that the output has lens / stride, rounded up; the odd one is behind, or before."""
-    before, behind = [], []
+    before: list[int] = []
+    behind: list[int] = []
     for n, k, s, d in zip(lens, kernel, strides, dilations, strict=True):
         total = max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
         small, large = total // 2, total - total // 2

@@ -258,7 +258,7 @@ class Reshape(Reshaping, name="reshape"):
             lens = tuple(free if n == -1 else n for n in dims)
             if math.prod(lens) == x.elements:
                 return Shape(x.type, lens)
-        self.refuse(inputs, f"{x.elements} elements do not fit dims")
+        return self.refuse(inputs, f"{x.elements} elements do not fit dims")
 
 
 class Flatten(Reshaping, name="flatten"):

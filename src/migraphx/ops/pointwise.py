@@ -16,7 +16,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape, elementwise
-from migraphx.ops.scalar import Cost, NumpyScalar, WordCosts
+from migraphx.ops.scalar import Cost, NumpyScalar, ScalarOps, T, WordCosts
 
 ANY = dtypes.COMPUTED
 NUMBERS = ANY - {"bool"}
@@ -103,7 +103,7 @@ def pointwise(
     def declare(body: Callable[..., Any]) -> type[Pointwise]:
         parameters = list(inspect.signature(body).parameters.values())[1:]
         inputs = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
-        inherited = set(getattr(base, "__dataclass_fields__", ()))
+        inherited: set[str] = set(getattr(base, "__dataclass_fields__", ()))
         members: dict[str, Any] = {
             "__doc__": body.__doc__,
             "__module__": body.__module__,
@@ -130,104 +130,104 @@ def pointwise(
 
 
 @pointwise(NUMBERS, commutative=True)
-def add(s, x, y):
+def add(s: ScalarOps[T], x: T, y: T) -> T:
     """x + y"""
     return s.add(x, y)
 
 
 @pointwise(NUMBERS)
-def sub(s, x, y):
+def sub(s: ScalarOps[T], x: T, y: T) -> T:
     """x - y"""
     return s.sub(x, y)
 
 
 @pointwise(ANY, commutative=True)
-def mul(s, x, y):
+def mul(s: ScalarOps[T], x: T, y: T) -> T:
     """x * y; of bools: both"""
     return s.mul(x, y)
 
 
 @pointwise(NUMBERS)
-def div(s, x, y):
+def div(s: ScalarOps[T], x: T, y: T) -> T:
     """x / y; of integers: truncated"""
     return s.div(x, y)
 
 
 @pointwise(NUMBERS)
-def fmod(s, x, y):
+def fmod(s: ScalarOps[T], x: T, y: T) -> T:
     """Remainder of x / y with the sign of x (ONNX Mod with fmod=1)"""
     return s.fmod(x, y)
 
 
 @pointwise(NUMBERS)
-def mod(s, x, y):
+def mod(s: ScalarOps[T], x: T, y: T) -> T:
     """Remainder of x / y with the sign of y (ONNX Mod, ATen remainder)"""
     return s.mod(x, y)
 
 
 @pointwise(NUMBERS)
-def pow(s, x, y):
+def pow_(s: ScalarOps[T], x: T, y: T) -> T:
     """x to the power of y"""
     return s.pow(x, y)
 
 
 @pointwise(NUMBERS, commutative=True)
-def sqdiff(s, x, y):
+def sqdiff(s: ScalarOps[T], x: T, y: T) -> T:
     """(x - y)^2"""
     d = s.sub(x, y)
     return s.mul(d, d)
 
 
 @pointwise(ANY, commutative=True)
-def max(s, x, y):
+def max_(s: ScalarOps[T], x: T, y: T) -> T:
     """The larger of x and y; NaN if either is"""
     return s.max(x, y)
 
 
 @pointwise(ANY, commutative=True)
-def min(s, x, y):
+def min_(s: ScalarOps[T], x: T, y: T) -> T:
     """The smaller of x and y; NaN if either is"""
     return s.min(x, y)
 
 
 @pointwise(NUMBERS)
-def clip(s, x, low, high):
+def clip(s: ScalarOps[T], x: T, low: T, high: T) -> T:
     """min(max(x, low), high) (ONNX Clip, ATen clamp)"""
     return s.min(s.max(x, low), high)
 
 
 @pointwise(NUMBERS)
-def neg(s, x):
+def neg(s: ScalarOps[T], x: T) -> T:
     """-x"""
     return s.neg(x)
 
 
 @pointwise(NUMBERS, idempotent=True)
-def abs(s, x):
+def abs_(s: ScalarOps[T], x: T) -> T:
     """|x|"""
     return s.abs(x)
 
 
 @pointwise(NUMBERS, idempotent=True)
-def sign(s, x):
+def sign(s: ScalarOps[T], x: T) -> T:
     """-1, 0 or 1; NaN for NaN (ONNX Sign)"""
     return s.sign(x)
 
 
 @pointwise(FLOATS)
-def recip(s, x):
+def recip(s: ScalarOps[T], x: T) -> T:
     """1 / x"""
     return s.recip(x)
 
 
 @pointwise(FLOATS)
-def sqrt(s, x):
+def sqrt(s: ScalarOps[T], x: T) -> T:
     """Square root"""
     return s.sqrt(x)
 
 
 @pointwise(FLOATS)
-def rsqrt(s, x):
+def rsqrt(s: ScalarOps[T], x: T) -> T:
     """1 / sqrt(x)"""
     return s.rsqrt(x)
 
@@ -236,109 +236,109 @@ def rsqrt(s, x):
 
 
 @pointwise(FLOATS)
-def exp(s, x):
+def exp(s: ScalarOps[T], x: T) -> T:
     """e to the power of x"""
     return s.exp(x)
 
 
 @pointwise(FLOATS)
-def expm1(s, x):
+def expm1(s: ScalarOps[T], x: T) -> T:
     """exp(x) - 1, exact near 0"""
     return s.expm1(x)
 
 
 @pointwise(FLOATS)
-def log(s, x):
+def log(s: ScalarOps[T], x: T) -> T:
     """Natural logarithm"""
     return s.log(x)
 
 
 @pointwise(FLOATS)
-def log2(s, x):
+def log2(s: ScalarOps[T], x: T) -> T:
     """Logarithm to base 2"""
     return s.log2(x)
 
 
 @pointwise(FLOATS)
-def log1p(s, x):
+def log1p(s: ScalarOps[T], x: T) -> T:
     """log(1 + x), exact near 0"""
     return s.log1p(x)
 
 
 @pointwise(FLOATS)
-def sin(s, x):
+def sin(s: ScalarOps[T], x: T) -> T:
     """Sine of radians"""
     return s.sin(x)
 
 
 @pointwise(FLOATS)
-def cos(s, x):
+def cos(s: ScalarOps[T], x: T) -> T:
     """Cosine of radians"""
     return s.cos(x)
 
 
 @pointwise(FLOATS)
-def tan(s, x):
+def tan(s: ScalarOps[T], x: T) -> T:
     """Tangent of radians"""
     return s.tan(x)
 
 
 @pointwise(FLOATS)
-def asin(s, x):
+def asin(s: ScalarOps[T], x: T) -> T:
     """Arc sine in radians"""
     return s.asin(x)
 
 
 @pointwise(FLOATS)
-def acos(s, x):
+def acos(s: ScalarOps[T], x: T) -> T:
     """Arc cosine in radians"""
     return s.acos(x)
 
 
 @pointwise(FLOATS)
-def atan(s, x):
+def atan(s: ScalarOps[T], x: T) -> T:
     """Arc tangent in radians"""
     return s.atan(x)
 
 
 @pointwise(FLOATS)
-def sinh(s, x):
+def sinh(s: ScalarOps[T], x: T) -> T:
     """Hyperbolic sine"""
     return s.sinh(x)
 
 
 @pointwise(FLOATS)
-def cosh(s, x):
+def cosh(s: ScalarOps[T], x: T) -> T:
     """Hyperbolic cosine"""
     return s.cosh(x)
 
 
 @pointwise(FLOATS)
-def tanh(s, x):
+def tanh(s: ScalarOps[T], x: T) -> T:
     """Hyperbolic tangent"""
     return s.tanh(x)
 
 
 @pointwise(FLOATS)
-def asinh(s, x):
+def asinh(s: ScalarOps[T], x: T) -> T:
     """Inverse hyperbolic sine"""
     return s.asinh(x)
 
 
 @pointwise(FLOATS)
-def acosh(s, x):
+def acosh(s: ScalarOps[T], x: T) -> T:
     """Inverse hyperbolic cosine"""
     return s.acosh(x)
 
 
 @pointwise(FLOATS)
-def atanh(s, x):
+def atanh(s: ScalarOps[T], x: T) -> T:
     """Inverse hyperbolic tangent"""
     return s.atanh(x)
 
 
 @pointwise(FLOATS)
-def erf(s, x):
+def erf(s: ScalarOps[T], x: T) -> T:
     """Error function"""
     return s.erf(x)
 
@@ -347,25 +347,25 @@ def erf(s, x):
 
 
 @pointwise(FLOATS, idempotent=True)
-def floor(s, x):
+def floor(s: ScalarOps[T], x: T) -> T:
     """The largest whole number not above x"""
     return s.floor(x)
 
 
 @pointwise(FLOATS, idempotent=True)
-def ceil(s, x):
+def ceil(s: ScalarOps[T], x: T) -> T:
     """The smallest whole number not below x"""
     return s.ceil(x)
 
 
 @pointwise(FLOATS, idempotent=True)
-def trunc(s, x):
+def trunc(s: ScalarOps[T], x: T) -> T:
     """x without its fraction"""
     return s.trunc(x)
 
 
 @pointwise(FLOATS, idempotent=True)
-def nearbyint(s, x):
+def nearbyint(s: ScalarOps[T], x: T) -> T:
     """The nearest whole number, ties to even (ONNX Round)"""
     return s.nearbyint(x)
 
@@ -374,31 +374,31 @@ def nearbyint(s, x):
 
 
 @pointwise(NUMBERS, idempotent=True)
-def relu(s, x):
+def relu(s: ScalarOps[T], x: T) -> T:
     """max(x, 0)"""
     return s.max(x, s.const(x, 0))
 
 
 @pointwise(FLOATS)
-def sigmoid(s, x):
+def sigmoid(s: ScalarOps[T], x: T) -> T:
     """1 / (1 + exp(-x))"""
     return s.sigmoid(x)
 
 
 @pointwise(FLOATS)
-def leaky_relu(s, x, *, alpha: float = 0.01):
+def leaky_relu(s: ScalarOps[T], x: T, *, alpha: float = 0.01) -> T:
     """x above 0, alpha * x elsewhere"""
     return s.where(s.greater(x, s.const(x, 0)), x, s.mul(x, s.const(x, alpha)))
 
 
 @pointwise(FLOATS)
-def elu(s, x, *, alpha: float = 1.0):
+def elu(s: ScalarOps[T], x: T, *, alpha: float = 1.0) -> T:
     """x above 0, alpha * (exp(x) - 1) elsewhere"""
     return s.where(s.greater(x, s.const(x, 0)), x, s.mul(s.const(x, alpha), s.expm1(x)))
 
 
 @pointwise(REAL)
-def prelu(s, x, slope):
+def prelu(s: ScalarOps[T], x: T, slope: T) -> T:
     """slope * x below 0, x elsewhere"""
     return s.where(s.less(x, s.const(x, 0)), s.mul(x, slope), x)
 
@@ -407,91 +407,91 @@ def prelu(s, x, slope):
 
 
 @pointwise(ANY, "bool", commutative=True)
-def equal(s, x, y):
+def equal(s: ScalarOps[T], x: T, y: T) -> T:
     """x == y, as bool"""
     return s.equal(x, y)
 
 
 @pointwise(ANY, "bool")
-def less(s, x, y):
+def less(s: ScalarOps[T], x: T, y: T) -> T:
     """x < y, as bool"""
     return s.less(x, y)
 
 
 @pointwise(ANY, "bool")
-def greater(s, x, y):
+def greater(s: ScalarOps[T], x: T, y: T) -> T:
     """x > y, as bool"""
     return s.greater(x, y)
 
 
 @pointwise(FLOATS, "bool")
-def isnan(s, x):
+def isnan(s: ScalarOps[T], x: T) -> T:
     """Whether x is NaN, as bool"""
     return s.isnan(x)
 
 
 @pointwise(FLOATS, "bool")
-def isinf(s, x):
+def isinf(s: ScalarOps[T], x: T) -> T:
     """Whether x is inf or -inf, as bool"""
     return s.isinf(x)
 
 
 @pointwise(ANY, "bool", commutative=True)
-def logical_and(s, x, y):
+def logical_and(s: ScalarOps[T], x: T, y: T) -> T:
     """Whether x and y are both other than 0, as bool"""
     return s.logical_and(x, y)
 
 
 @pointwise(ANY, "bool", commutative=True)
-def logical_or(s, x, y):
+def logical_or(s: ScalarOps[T], x: T, y: T) -> T:
     """Whether x or y is other than 0, as bool"""
     return s.logical_or(x, y)
 
 
 @pointwise(ANY, "bool", commutative=True)
-def logical_xor(s, x, y):
+def logical_xor(s: ScalarOps[T], x: T, y: T) -> T:
     """Whether exactly one of x and y is other than 0, as bool"""
     return s.logical_xor(x, y)
 
 
 @pointwise(ANY, "bool")
-def not_(s, x):
+def not_(s: ScalarOps[T], x: T) -> T:
     """Whether x is 0, as bool"""
     return s.logical_not(x)
 
 
 @pointwise(BITS, commutative=True)
-def bitwise_and(s, x, y):
+def bitwise_and(s: ScalarOps[T], x: T, y: T) -> T:
     """x & y"""
     return s.bitwise_and(x, y)
 
 
 @pointwise(BITS, commutative=True)
-def bitwise_or(s, x, y):
+def bitwise_or(s: ScalarOps[T], x: T, y: T) -> T:
     """x | y"""
     return s.bitwise_or(x, y)
 
 
 @pointwise(BITS, commutative=True)
-def bitwise_xor(s, x, y):
+def bitwise_xor(s: ScalarOps[T], x: T, y: T) -> T:
     """x ^ y"""
     return s.bitwise_xor(x, y)
 
 
 @pointwise(INTEGERS)
-def bitwise_not(s, x):
+def bitwise_not(s: ScalarOps[T], x: T) -> T:
     """~x (of a bool: use not)"""
     return s.bitwise_not(x)
 
 
 @pointwise(INTEGERS)
-def shift_left(s, x, y):
+def shift_left(s: ScalarOps[T], x: T, y: T) -> T:
     """x << y; 0 where y is not inside the width of the type"""
     return s.shift_left(x, y)
 
 
 @pointwise(INTEGERS)
-def shift_right(s, x, y):
+def shift_right(s: ScalarOps[T], x: T, y: T) -> T:
     """x >> y; signed types keep the sign"""
     return s.shift_right(x, y)
 
@@ -500,13 +500,13 @@ def shift_right(s, x, y):
 
 
 @pointwise(ANY, base=Conditional)
-def where(s, condition, x, y):
+def where(s: ScalarOps[T], condition: T, x: T, y: T) -> T:
     """x where the condition is true, else y"""
     return s.where(condition, x, y)
 
 
 @pointwise(ANY, base=Converting)
-def convert(s, x, *, target_type: str):
+def convert(s: ScalarOps[T], x: T, *, target_type: str) -> T:
     """x as another element type (ONNX Cast); floats truncate to integers"""
     return s.cast(x, target_type)
 

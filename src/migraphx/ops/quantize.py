@@ -11,8 +11,10 @@ from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape, elementwise, permuted
 from migraphx.ops.matmul import Product
 
-QUANTIZED = frozenset({"fp8e4m3fn", "fp8e4m3fnuz", "fp8e5m2", "fp8e5m2fnuz", "fp4e2m1fn", "int16", "uint16", "int32"})
-QUANTIZED |= {"int8", "uint8", *dtypes.NARROW_INTEGERS}
+QUANTIZED = frozenset(
+    {"fp8e4m3fn", "fp8e4m3fnuz", "fp8e5m2", "fp8e5m2fnuz", "fp4e2m1fn"}
+    | {"int8", "uint8", "int16", "uint16", "int32", *dtypes.NARROW_INTEGERS}
+)
 
 
 class QuantizeLinear(Operation, name="quantizelinear"):
@@ -63,7 +65,7 @@ class DequantizeLinear(Operation, name="dequantizelinear"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         y, scale, *zero = args
-        exact = np.result_type(y) in (np.int8, np.uint8) and scale.dtype != np.float64  # y - zero has 9 bits
+        exact = dtypes.from_numpy(y.dtype) in ("int8", "uint8") and scale.dtype != np.float64  # y - zero has 9 bits
         wide = np.float32 if exact else np.float64
         real = y.astype(wide)
         if zero:

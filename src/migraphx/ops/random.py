@@ -63,5 +63,5 @@ class Multinomial(Operation, name="multinomial"):
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         sums, numbers = (a.astype(np.float64) for a in args)
-        rows = [np.searchsorted(s, u * s[-1], "right") for s, u in zip(sums, numbers, strict=True)]
+        rows: list[np.ndarray] = [np.searchsorted(s, u * s[-1], "right") for s, u in zip(sums, numbers, strict=True)]
         return np.minimum(np.stack(rows), sums.shape[1] - 1).astype(dtypes.to_numpy(self.dtype))

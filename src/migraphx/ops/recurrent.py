@@ -14,14 +14,19 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Operation, RunModule, Value
+from migraphx.ir.operation import ModuleArgument, Operation, RunModule, Value
 from migraphx.ir.shape import Shape
 from migraphx.ops.composites.activation import scaled, shifted
 
 Function = Callable[[Builder, Instruction], Instruction]
 DIRECTIONS = ("forward", "reverse", "bidirectional")
 
-ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Instruction]]] = {
+Activation = (
+    Callable[[Builder, Instruction], Instruction]
+    | Callable[[Builder, Instruction, float], Instruction]
+    | Callable[[Builder, Instruction, float, float], Instruction]
+)
+ACTIVATIONS: dict[str, tuple[tuple[float, ...], Activation]] = {
     "affine": ((1.0, 0.0), lambda b, x, alpha, beta: shifted(b, scaled(b, x, alpha), beta)),
     "elu": ((1.0,), lambda b, x, alpha: b.elu(x, alpha=alpha)),
     "hardsigmoid": ((0.2, 0.5), lambda b, x, alpha, beta: b.hardsigmoid(x, alpha=alpha, beta=beta)),
@@ -145,7 +150,7 @@ class Recurrent(Operation):
         out = Shape(x.type, (steps, d, batch, h))
         return out if self.states == 1 else Shape.tuple_of([out] * self.states)
 
-    def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         """What `in_loops` writes: the operator's meaning is written once."""
         module = Module(self.name)
         given: list[Value] = []
@@ -323,8 +328,10 @@ class ShiftSequence(Sequences, name="rnn_var_sl_shift_sequence"):
 
 
 class ShiftOutput(Sequences, name="rnn_var_sl_shift_output"):
-    """x {T, D, N, H}: 0 beyond lengths[n]; of a direction that is read backwards the last steps are moved to the
-    front first. `output_name` says what it is."""
+    """x {T, D, N, H}, 0 beyond lengths[n].
+
+    Of a direction that is read backwards the last steps are moved to the front first. `output_name` says what it is.
+    """
 
     output_name: str = "hidden_states"
     direction: str = "forward"

@@ -1,8 +1,8 @@
 """The words in which pointwise bodies are written, and their NumPy reading.
 
 A body is `def relu(s, x): return s.max(x, s.const(x, 0))`. `s` is a reading: NumpyScalar here, C++ and Triton
-text with the targets. Every reading has exactly the words of VOCABULARY. Operands of one word have one type,
-and so has its result, except where the table says bool. half, bf16 and fp8 are computed in float. Words
+text with the targets. Every reading has exactly the methods of ScalarOps. Operands of one word have one type,
+and so has its result, except where its docstring says bool. half, bf16 and fp8 are computed in float. Words
 marked `float` take floats only, `integer` integers and bool; bool itself has no arithmetic but mul.
 """
 
@@ -11,85 +11,259 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
 
-IEEE = "NaN, -0 and inf as in IEEE 754"
-ODD = "float; NaN gives NaN, -0 gives -0"
+T = TypeVar("T")
+
+
+class ScalarOps(Protocol[T]):
+    """Every word, as a method from operands to a result. IEEE: NaN, -0 and inf as in IEEE 754."""
+
+    def add(self, a: T, b: T, /) -> T:
+        """a + b. Integers wrap. IEEE."""
+        ...
+
+    def sub(self, a: T, b: T, /) -> T:
+        """a - b. Integers wrap. IEEE."""
+        ...
+
+    def mul(self, a: T, b: T, /) -> T:
+        """a * b. Integers wrap. IEEE."""
+        ...
+
+    def div(self, a: T, b: T, /) -> T:
+        """a / b. Integers truncate to zero, x / 0 is 0, lowest / -1 wraps. IEEE."""
+        ...
+
+    def fmod(self, a: T, b: T, /) -> T:
+        """Remainder with the sign of a; fmod(inf, b), fmod(a, 0) are NaN; integers: x fmod 0 is 0."""
+        ...
+
+    def mod(self, a: T, b: T, /) -> T:
+        """Remainder with the sign of b; mod(inf, b), mod(a, 0) are NaN; integers: x mod 0 is 0.
+
+        The sign of a 0 is not specified.
+        """
+        ...
+
+    def pow(self, a: T, b: T, /) -> T:
+        """a ** b, as C's pow; pow(x, 0) and pow(1, x) are 1 even for NaN.
+
+        Integers wrap; a negative exponent gives the truncated quotient, and 0 for 0.
+        """
+        ...
+
+    def max(self, a: T, b: T, /) -> T:
+        """The larger; NaN if either is NaN; the sign of max(-0, 0) is not specified."""
+        ...
+
+    def min(self, a: T, b: T, /) -> T:
+        """The smaller; NaN if either is NaN; the sign of min(-0, 0) is not specified."""
+        ...
+
+    def neg(self, a: T, /) -> T:
+        """-a; changes the sign of 0, inf and NaN alike. Integers wrap."""
+        ...
+
+    def abs(self, a: T, /) -> T:
+        """|a|; clears the sign of -0 and -inf, NaN stays NaN. Integers wrap."""
+        ...
+
+    def sign(self, a: T, /) -> T:
+        """-1, 0 or 1; 0 for 0 and -0; NaN gives NaN (torch.sign gives 0)."""
+        ...
+
+    def recip(self, a: T, /) -> T:
+        """float; 1 / a. IEEE."""
+        ...
+
+    def sqrt(self, a: T, /) -> T:
+        """float; NaN below 0, sqrt(-0) is -0, sqrt(inf) is inf."""
+        ...
+
+    def rsqrt(self, a: T, /) -> T:
+        """float; 1 / sqrt(a): inf for 0, -inf for -0, 0 for inf, NaN below 0."""
+        ...
+
+    def exp(self, a: T, /) -> T:
+        """float; exp(-inf) is 0, exp(inf) and overflow are inf, NaN gives NaN."""
+        ...
+
+    def expm1(self, a: T, /) -> T:
+        """float; exp(a) - 1, exact near 0; -0 gives -0, -inf gives -1, NaN gives NaN."""
+        ...
+
+    def log(self, a: T, /) -> T:
+        """float; -inf for 0 and -0, NaN below 0, log(inf) is inf."""
+        ...
+
+    def log2(self, a: T, /) -> T:
+        """float; -inf for 0 and -0, NaN below 0, log2(inf) is inf."""
+        ...
+
+    def log1p(self, a: T, /) -> T:
+        """float; log(1 + a), exact near 0; -0 gives -0, -1 gives -inf, NaN below -1."""
+        ...
+
+    def sin(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0; NaN for inf."""
+        ...
+
+    def cos(self, a: T, /) -> T:
+        """float; NaN for NaN and inf."""
+        ...
+
+    def tan(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0; NaN for inf."""
+        ...
+
+    def asin(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0; NaN outside [-1, 1]."""
+        ...
+
+    def acos(self, a: T, /) -> T:
+        """float; NaN outside [-1, 1]; acos(1) is 0."""
+        ...
+
+    def atan(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0; atan(inf) is pi / 2."""
+        ...
+
+    def sinh(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0; inf keeps its sign."""
+        ...
+
+    def cosh(self, a: T, /) -> T:
+        """float; inf for inf and -inf, NaN gives NaN."""
+        ...
+
+    def tanh(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0; tanh(inf) is 1."""
+        ...
+
+    def asinh(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0; inf keeps its sign."""
+        ...
+
+    def acosh(self, a: T, /) -> T:
+        """float; NaN below 1; acosh(1) is 0, acosh(inf) is inf."""
+        ...
+
+    def atanh(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0; inf with the sign of a at 1 and -1, NaN beyond."""
+        ...
+
+    def erf(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0; erf(inf) is 1."""
+        ...
+
+    def sigmoid(self, a: T, /) -> T:
+        """float; 1 / (1 + exp(-a)): 0 for -inf, 1 for inf, NaN gives NaN."""
+        ...
+
+    def floor(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0, inf gives inf. The largest whole number that is not above a."""
+        ...
+
+    def ceil(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0, inf gives inf. ceil(-0.5) is -0."""
+        ...
+
+    def trunc(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0, inf gives inf. Towards 0; trunc(-0.5) is -0."""
+        ...
+
+    def nearbyint(self, a: T, /) -> T:
+        """float; NaN gives NaN, -0 gives -0, inf gives inf. To the nearest whole number, ties to even."""
+        ...
+
+    def equal(self, a: T, b: T, /) -> T:
+        """a == b as bool; NaN equals nothing, -0 equals 0."""
+        ...
+
+    def less(self, a: T, b: T, /) -> T:
+        """a < b as bool; false where either is NaN; -0 is not less than 0."""
+        ...
+
+    def greater(self, a: T, b: T, /) -> T:
+        """a > b as bool; false where either is NaN."""
+        ...
+
+    def isnan(self, a: T, /) -> T:
+        """float; whether a is NaN, as bool."""
+        ...
+
+    def isinf(self, a: T, /) -> T:
+        """float; whether a is inf or -inf, as bool."""
+        ...
+
+    def logical_and(self, a: T, b: T, /) -> T:
+        """Whether both are other than 0, as bool; NaN is other than 0, -0 is not."""
+        ...
+
+    def logical_or(self, a: T, b: T, /) -> T:
+        """Whether either is other than 0, as bool; NaN is other than 0, -0 is not."""
+        ...
+
+    def logical_xor(self, a: T, b: T, /) -> T:
+        """Whether exactly one is other than 0, as bool; NaN is other than 0, -0 is not."""
+        ...
+
+    def logical_not(self, a: T, /) -> T:
+        """Whether a is 0, as bool; NaN is not 0, -0 is."""
+        ...
+
+    def bitwise_and(self, a: T, b: T, /) -> T:
+        """integer; a & b."""
+        ...
+
+    def bitwise_or(self, a: T, b: T, /) -> T:
+        """integer; a | b."""
+        ...
+
+    def bitwise_xor(self, a: T, b: T, /) -> T:
+        """integer; a ^ b."""
+        ...
+
+    def bitwise_not(self, a: T, /) -> T:
+        """integer, no bool; ~a."""
+        ...
+
+    def shift_left(self, a: T, b: T, /) -> T:
+        """integer, no bool; a << b; 0 where b is negative or at least the width of the type."""
+        ...
+
+    def shift_right(self, a: T, b: T, /) -> T:
+        """integer, no bool; a >> b, signed types keep the sign; else as shift_left."""
+        ...
+
+    def where(self, condition: T, a: T, b: T, /) -> T:
+        """a where the bool condition is true, else b; takes over NaN, -0 and inf unchanged."""
+        ...
+
+    def cast(self, a: T, type: str, /) -> T:
+        """a as another type.
+
+        Floats truncate to integers, NaN and out of range are not specified; bool is a != 0, so true for NaN;
+        to floats rounds to nearest even; integers wrap.
+        """
+        ...
+
+    def const(self, a: T, value: float | bool, /) -> T:
+        """A constant of a's type."""
+        ...
+
 
 VOCABULARY: dict[str, tuple[int, str]] = {
-    "add": (2, f"a + b. Integers wrap. {IEEE}."),
-    "sub": (2, f"a - b. Integers wrap. {IEEE}."),
-    "mul": (2, f"a * b. Integers wrap. {IEEE}."),
-    "div": (2, f"a / b. Integers truncate to zero, x / 0 is 0, lowest / -1 wraps. {IEEE}."),
-    "fmod": (2, "Remainder with the sign of a; fmod(inf, b), fmod(a, 0) are NaN; integers: x fmod 0 is 0."),
-    "mod": (
-        2,
-        "Remainder with the sign of b; mod(inf, b), mod(a, 0) are NaN; integers: x mod 0 is 0. The "
-        "sign of a 0 is not specified.",
-    ),
-    "pow": (
-        2,
-        "a ** b, as C's pow; pow(x, 0) and pow(1, x) are 1 even for NaN. Integers wrap; a negative "
-        "exponent gives the truncated quotient, and 0 for 0.",
-    ),
-    "max": (2, "The larger; NaN if either is NaN; the sign of max(-0, 0) is not specified."),
-    "min": (2, "The smaller; NaN if either is NaN; the sign of min(-0, 0) is not specified."),
-    "neg": (1, "-a; changes the sign of 0, inf and NaN alike. Integers wrap."),
-    "abs": (1, "|a|; clears the sign of -0 and -inf, NaN stays NaN. Integers wrap."),
-    "sign": (1, "-1, 0 or 1; 0 for 0 and -0; NaN gives NaN (torch.sign gives 0)."),
-    "recip": (1, f"float; 1 / a. {IEEE}."),
-    "sqrt": (1, "float; NaN below 0, sqrt(-0) is -0, sqrt(inf) is inf."),
-    "rsqrt": (1, "float; 1 / sqrt(a): inf for 0, -inf for -0, 0 for inf, NaN below 0."),
-    "exp": (1, "float; exp(-inf) is 0, exp(inf) and overflow are inf, NaN gives NaN."),
-    "expm1": (1, "float; exp(a) - 1, exact near 0; -0 gives -0, -inf gives -1, NaN gives NaN."),
-    "log": (1, "float; -inf for 0 and -0, NaN below 0, log(inf) is inf."),
-    "log2": (1, "float; -inf for 0 and -0, NaN below 0, log2(inf) is inf."),
-    "log1p": (1, "float; log(1 + a), exact near 0; -0 gives -0, -1 gives -inf, NaN below -1."),
-    "sin": (1, f"{ODD}; NaN for inf."),
-    "cos": (1, "float; NaN for NaN and inf."),
-    "tan": (1, f"{ODD}; NaN for inf."),
-    "asin": (1, f"{ODD}; NaN outside [-1, 1]."),
-    "acos": (1, "float; NaN outside [-1, 1]; acos(1) is 0."),
-    "atan": (1, f"{ODD}; atan(inf) is pi / 2."),
-    "sinh": (1, f"{ODD}; inf keeps its sign."),
-    "cosh": (1, "float; inf for inf and -inf, NaN gives NaN."),
-    "tanh": (1, f"{ODD}; tanh(inf) is 1."),
-    "asinh": (1, f"{ODD}; inf keeps its sign."),
-    "acosh": (1, "float; NaN below 1; acosh(1) is 0, acosh(inf) is inf."),
-    "atanh": (1, f"{ODD}; inf with the sign of a at 1 and -1, NaN beyond."),
-    "erf": (1, f"{ODD}; erf(inf) is 1."),
-    "sigmoid": (1, "float; 1 / (1 + exp(-a)): 0 for -inf, 1 for inf, NaN gives NaN."),
-    "floor": (1, f"{ODD}, inf gives inf. The largest whole number that is not above a."),
-    "ceil": (1, f"{ODD}, inf gives inf. ceil(-0.5) is -0."),
-    "trunc": (1, f"{ODD}, inf gives inf. Towards 0; trunc(-0.5) is -0."),
-    "nearbyint": (1, f"{ODD}, inf gives inf. To the nearest whole number, ties to even."),
-    "equal": (2, "a == b as bool; NaN equals nothing, -0 equals 0."),
-    "less": (2, "a < b as bool; false where either is NaN; -0 is not less than 0."),
-    "greater": (2, "a > b as bool; false where either is NaN."),
-    "isnan": (1, "float; whether a is NaN, as bool."),
-    "isinf": (1, "float; whether a is inf or -inf, as bool."),
-    "logical_and": (2, "Whether both are other than 0, as bool; NaN is other than 0, -0 is not."),
-    "logical_or": (2, "Whether either is other than 0, as bool; NaN is other than 0, -0 is not."),
-    "logical_xor": (2, "Whether exactly one is other than 0, as bool; NaN is other than 0, -0 is not."),
-    "logical_not": (1, "Whether a is 0, as bool; NaN is not 0, -0 is."),
-    "bitwise_and": (2, "integer; a & b."),
-    "bitwise_or": (2, "integer; a | b."),
-    "bitwise_xor": (2, "integer; a ^ b."),
-    "bitwise_not": (1, "integer, no bool; ~a."),
-    "shift_left": (2, "integer, no bool; a << b; 0 where b is negative or at least the width of the type."),
-    "shift_right": (2, "integer, no bool; a >> b, signed types keep the sign; else as shift_left."),
-    "where": (3, "b where the bool a is true, else c; takes over NaN, -0 and inf unchanged."),
-    "cast": (
-        2,
-        "cast(a, type): a as another type. Floats truncate to integers, NaN and out of range are not "
-        "specified; bool is a != 0, so true for NaN; to floats rounds to nearest even; integers wrap.",
-    ),
-    "const": (2, "const(a, value): a constant of a's type."),
+    word: (method.__code__.co_argcount - 1, method.__doc__ or "")
+    for word, method in vars(ScalarOps).items()
+    if not word.startswith("_")
 }
+"""Word -> how many operands it takes, and what it means."""
 
 
 class Cost(Enum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -79,13 +79,13 @@ class Resize(Operation, name="resize"):
             return None
         at = self.positions(lens, axis)
         if self.mode == "nearest":
-            rounded = {
+            rounding: dict[str, Callable[[np.ndarray], np.ndarray]] = {
                 "floor": np.floor,
                 "ceil": np.ceil,
                 "round_prefer_floor": lambda v: np.ceil(v - 0.5),
                 "round_prefer_ceil": lambda v: np.floor(v + 0.5),
-            }[self.nearest_mode](at)
-            return _indices(rounded, n)[None], np.ones((1, out))
+            }
+            return _indices(rounding[self.nearest_mode](at), n)[None], np.ones((1, out))
         left = np.floor(at)
         squeeze = min(scale, 1.0) if self.antialias else 1.0
         reach = math.ceil((1 if self.mode == "linear" else 2) / squeeze)
@@ -107,7 +107,10 @@ class Resize(Operation, name="resize"):
         single = bool(self.scales) and self.mode == "nearest" and how != "half_pixel_symmetric"
         i = np.arange(out, dtype=np.float32 if single else np.float64)  # scales are floats: 4 / 1.3333334 is meant as 3
         scale = np.float32(scale) if single else scale
-        step = (lambda v: v / scale) if self.scales else (lambda v: v * n / out)  # the latter is exact
+
+        def step(v: np.ndarray) -> np.ndarray:
+            return v / scale if self.scales else v * n / out  # the latter is exact
+
         last = n * scale - 1 if self.scales else out - 1  # of a length that may be no whole number
         if how == "align_corners":
             return i * (n - 1) / last if last else np.zeros(out)

@@ -34,7 +34,7 @@ def common_subexpressions(module: Module) -> None:
     """
     first: dict[tuple[Operation, tuple[int, ...]], Instruction] = {}
     number: dict[Instruction, int] = {}
-    replaced = []
+    replaced: list[Instruction] = []
     for ins in module:
         number[ins] = len(number)
         if isinstance(ins.op, (Parameter, Return)) or ins.modules or not ins.op.pure:

@@ -13,7 +13,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ops.movement import Broadcasting, Reshaping
 from migraphx.passes.constants import compact, is_constant, scalar_of
 from migraphx.passes.grouping import axes_of
-from migraphx.passes.rewrite import Refuse, rewrite, rewrites
+from migraphx.passes.rewrite import Mismatch, Refusals, Refuse, rewrite, rewrites
 
 VERY_NEGATIVE = -1e4  # a score this low has weight 0 beside any other
 LEVELLING = -1e30  # added to scores it makes all equal, as those are that a finite `low` has replaced
@@ -265,7 +265,7 @@ def attention_of_seen_rows(b: Builder, c: Instruction, y: Instruction, root: Ins
         return Refuse("another value than 0, no mask, or used elsewhere too")
     c = without_broadcasts(c)
     if c.name != "reduce_any" or axes_of(c)[-1:] != (c.shape.ndim - 1,):
-        return Refuse("no question of whether any key is seen")
+        return Mismatch("no question of whether any key is seen")
     seen = without_broadcasts(c.inputs[0])
     if seen.name == "not" and seen.inputs[0].name == "equal":
         mask, low = seen.inputs[0].inputs
@@ -285,7 +285,7 @@ def without_broadcasts(x: Instruction) -> Instruction:
     return x
 
 
-def fuse_attention(module: Module) -> None:
+def fuse_attention(module: Module) -> Refusals:
     """softmax(scale * q k^T + mask) v becomes `attention`.
 
     Reads the scale on the scores, on q or on k; masks that are added or chosen by `where`; constant masks
@@ -325,4 +325,4 @@ def fuse_attention(module: Module) -> None:
         @7 = reshape[dims={1, 3, 8}](@6)
         @8 = @return(@7)
     """
-    rewrite(module, [attention_of_softmax, attention_of_seen_rows])
+    return rewrite(module, [attention_of_softmax, attention_of_seen_rows])

@@ -8,10 +8,11 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refusal
 from migraphx.ops.fused import Attention
 from migraphx.ops.movement import Reshaping
 from migraphx.passes.constants import compact, is_constant
-from migraphx.passes.rewrite import remove_unused, substitute
+from migraphx.passes.rewrite import Refusals, Refuse, remove_unused, substitute
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,16 @@ class Linear:
     bias: np.ndarray | None
 
 
-def read_linear(dot: Instruction) -> Linear | None:
-    """Read a dot as a linear layer of constant weights; None where it is none, or its weights are shared."""
+def read_linear(dot: Instruction) -> Linear | Refuse:
+    """Read a dot as a linear layer of constant weights that are its own."""
     w = dot.inputs[1]
-    if not is_constant(w) or len(w.users) > 1 or not dot.users:
-        return None
+    if not is_constant(w):
+        return Refuse("the weights are not constant")
+    if len(w.users) > 1:
+        return Refuse("the weights are shared")
     weights = compact(w)
     if weights.size != weights.shape[-1] * weights.shape[-2] or weights.shape[-2:] != w.shape.lens[-2:]:
-        return None
+        return Refuse("the weights are no single matrix without repetition")
     weights = weights.reshape(weights.shape[-2:]) if weights.ndim == 2 else weights[(0,) * (weights.ndim - 2)]
     user = next(iter(dot.users))
     if len(dot.users) == 1 and user.name == "add":
@@ -43,7 +46,7 @@ def read_linear(dot: Instruction) -> Linear | None:
     return Linear(dot, dot, weights, None)
 
 
-def fuse_dots(module: Module) -> None:
+def fuse_dots(module: Module) -> Refusals:
     """dot(x, w1), dot(x, w2), ... of constant weights become slices of dot(x, {w1, w2, ...}).
 
     Their biases likewise, where every one has one: queries, keys and values of an attention are one product.
@@ -75,15 +78,26 @@ def fuse_dots(module: Module) -> None:
         @9 = layout[permutation={0, 2, 1}](@7)
         @10 = @return(@8,@9)
     """
-    sharing: dict[Instruction, list[Linear]] = {}
+    sharing: dict[Instruction, list[Instruction]] = {}
+    refusals: list[Refusal[Instruction]] = []
     for ins in module:
-        if ins.name == "dot":
-            linear = read_linear(ins)
-            if linear and all(map(_takes_strides, linear.result.users)):
-                sharing.setdefault(ins.inputs[0], []).append(linear)
-    for x, linears in sharing.items():
-        if len(linears) > 1:
-            _fuse(module, x, linears)
+        if ins.name == "dot" and ins.users:
+            sharing.setdefault(ins.inputs[0], []).append(ins)
+    for x, dots in sharing.items():
+        if len(dots) > 1:
+            found = [(dot, _read(dot)) for dot in dots]
+            refusals += [Refusal(dot, "fuse_dots", why) for dot, why in found if isinstance(why, Refuse)]
+            linears = [linear for _, linear in found if isinstance(linear, Linear)]
+            if len(linears) > 1:
+                _fuse(module, x, linears)
+    return refusals
+
+
+def _read(dot: Instruction) -> Linear | Refuse:
+    linear = read_linear(dot)
+    if isinstance(linear, Linear) and not all(map(_takes_strides, linear.result.users)):
+        return Refuse("its result is read by more than views and attention")
+    return linear
 
 
 def _takes_strides(ins: Instruction) -> bool:

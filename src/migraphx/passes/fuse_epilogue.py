@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import operation
+from migraphx.ir.operation import Return, operation
+from migraphx.ir.refusal import Refusal
+from migraphx.passes.rewrite import Refusals
 
 
-def fuse_epilogue(module: Module) -> None:
+def fuse_epilogue(module: Module) -> Refusals:
     """Put a dot or convolution and the pointwise that is its only user into one group.
 
     before:
@@ -52,6 +54,22 @@ def fuse_epilogue(module: Module) -> None:
             anchors = [i for i in ins.inputs if i.op.takes_epilogue and len(i.users) == 1 and i.owner is module]
             if anchors and ins.inputs.count(anchors[-1]) == 1:
                 _fuse(module, max(anchors, key=order.__getitem__), ins)
+    alone = [(ins, _why_alone(ins)) for ins in module if ins.op.takes_epilogue]
+    return [Refusal(ins, "fuse_epilogue", why) for ins, why in alone if why]
+
+
+def _why_alone(ins: Instruction) -> str:
+    """Why a dot or convolution has no epilogue; "" where nothing follows it."""
+    users = [u for u in ins.users if not isinstance(u.op, Return)]
+    if not users:
+        return ""
+    if len(ins.users) > 1:
+        return "its result is used more than once"
+    if users[0].name == "group":
+        return "what follows it is the epilogue of another product"
+    if users[0].name == "pointwise":
+        return "the pointwise operator behind it reads it twice"
+    return "what follows it is no pointwise operator"
 
 
 def _fuse(module: Module, anchor: Instruction, pointwise: Instruction) -> None:

@@ -8,11 +8,13 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refusal
 from migraphx.ops.quantize import PackInt4
 from migraphx.passes.constants import computed, is_constant, without_repeats
+from migraphx.passes.rewrite import Refusals, Refuse
 
 
-def fuse_int4(module: Module) -> None:
+def fuse_int4(module: Module) -> Refusals:
     """dot(x, dequantize(unpack_int4(codes))) -> dot_int4(x, codes, scales, zeros), one scale a block along the depth.
 
     The weights may be {K, N} or, transposed, {N, K}, their codes signed or not.
@@ -37,16 +39,19 @@ def fuse_int4(module: Module) -> None:
         @4 = @return(@3)
     """
     made: dict[Packed, list[Instruction]] = {}  # several dots may share them
+    refusals: list[Refusal[Instruction]] = []
     for ins in module:
         found = _packed(ins.inputs[1]) if ins.name == "dot" and ins.shape.type == "float" else None
         if found is not None:
             b = Builder(module, before=ins, origin=ins.origin)
             if found not in made:
                 operands = found.operands()
-                if operands is None:
+                if isinstance(operands, Refuse):
+                    refusals.append(Refusal(ins, "fuse_int4", operands))
                     continue
                 made[found] = [b.literal(o) if isinstance(o, np.ndarray) else o for o in operands]
             module.replace(ins, b.dot_int4(ins.inputs[0], *made[found]))
+    return refusals
 
 
 @dataclass(frozen=True)
@@ -57,19 +62,16 @@ class Packed:
     unpack: Instruction
     turned: bool
 
-    def operands(self) -> list[np.ndarray | Instruction] | None:
-        """Packed codes {K / 2, N}, scales {blocks, N} and, unless all are 0, zeros.
-
-        None where a block has several, or where zeros are no int8.
-        """
+    def operands(self) -> list[np.ndarray | Instruction] | Refuse:
+        """Packed codes {K / 2, N}, scales {blocks, N} and, unless all are 0, zeros."""
         given = [computed(i) for i in self.blocks.inputs[1:]]
         if any(v is None or without_repeats(v).shape[self._within] != 1 for v in given):
-            return None
+            return Refuse("a block of its weights has several scales, or they are not constant")
         scales, *zeros = (np.array(self._by_block(v), order="C") for v in given if v is not None)
         signed = self.unpack.shape.type == "int8"
         if not signed:
             if any((z > 127 + 8).any() for z in zeros):
-                return None
+                return Refuse("the zero points of its weights are no int8")
             zeros = [(z.astype(np.int16) - 8).astype(np.int8) for z in zeros] or [np.full(scales.shape, -8, np.int8)]
         codes = self.unpack.inputs[0]
         as_is = signed and is_constant(codes) and not self.turned and self.unpack.op.attributes()["axis"] in (0, -2)

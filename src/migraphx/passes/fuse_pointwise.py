@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from migraphx.ir.module import Module
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refusal
 from migraphx.passes.grouping import Grouping, body_names, body_of, put
+from migraphx.passes.rewrite import Refusals
 
 
-def fuse_pointwise(module: Module) -> None:
+def fuse_pointwise(module: Module) -> Refusals:
     """Pointwise operators of equal lens that lead to one result become one `pointwise`.
 
     A lone operator becomes one with a body of one operator, so that targets lower one form only. Numbers go
@@ -43,7 +45,9 @@ def fuse_pointwise(module: Module) -> None:
         main:pointwise0:@6 = mul(main:pointwise0:@4,main:pointwise0:@5)
         main:pointwise0:@7 = @return(main:pointwise0:@6)
     """
-    names = body_names(module, "pointwise")
+    names, refusals = body_names(module, "pointwise"), list[Refusal[Instruction]]()
     for group in Grouping(module).groups():
         if group.frame is None:
+            refusals += [Refusal(ins, "fuse_pointwise", why) for ins, why in group.refused.items()]
             put(module, group, "pointwise", body_of(group, next(names)))
+    return refusals

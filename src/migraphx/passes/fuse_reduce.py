@@ -5,8 +5,9 @@ from __future__ import annotations
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refusal
 from migraphx.passes.grouping import Grouping, body_names, body_of, put
-from migraphx.passes.rewrite import Refuse, rewrite, rewrites
+from migraphx.passes.rewrite import Refusals, Refuse, rewrite, rewrites
 
 
 @rewrites(lambda b, x: b.softmax(x))
@@ -35,7 +36,7 @@ def _exponentials(b: Builder, x: Instruction, root: Instruction) -> tuple[Instru
     return e, b.reduce_sum(e, axes=axes)
 
 
-def fuse_reduce(module: Module) -> None:
+def fuse_reduce(module: Module) -> Refusals:
     """A reduction, others over the same axes, and the pointwise operators between and round them become one.
 
     Softmax and logsoftmax are taken apart first, so layer norm, group norm, softmax ... are one kernel each,
@@ -71,8 +72,10 @@ def fuse_reduce(module: Module) -> None:
         main:fused_reduce0:@10 = mul(main:fused_reduce0:@6,main:fused_reduce0:@9)
         main:fused_reduce0:@11 = @return(main:fused_reduce0:@10)
     """
-    rewrite(module, [softmax_as_reductions, logsoftmax_as_reductions])
-    names = body_names(module, "fused_reduce")
+    rewrite(module, [softmax_as_reductions, logsoftmax_as_reductions])  # refuse nothing
+    names, refusals = body_names(module, "fused_reduce"), list[Refusal[Instruction]]()
     for group in Grouping(module).groups():
         if group.frame is not None:
+            refusals += [Refusal(ins, "fuse_reduce", why) for ins, why in group.refused.items()]
             put(module, group, "fused_reduce", body_of(group, next(names)), axes=group.frame.axes)
+    return refusals

@@ -23,6 +23,7 @@ from migraphx.passes.constants import scalar_of
 from migraphx.passes.rewrite import remove_unused, substitute
 
 MOST = 100  # members of a group
+OTHER_LENS = "it has other lens"
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,16 @@ def axes_of(reduction: Instruction) -> tuple[int, ...]:
 
 @dataclass
 class Group:
-    """Members in the module's order, the root last; `frame` where reductions are among them."""
+    """Members in the module's order, the root last; `frame` where reductions are among them.
+
+    `refused`: what stands before a member and might have been one, and why it is not.
+    """
 
     root: Instruction
     members: list[Instruction]
+    refused: dict[Instruction, str]
     frame: Frame | None = None
-    inputs: list[Instruction] = field(default_factory=list)
+    inputs: list[Instruction] = field(default_factory=list[Instruction])
 
     def __post_init__(self) -> None:
         inside = set(self.members)
@@ -71,9 +76,11 @@ class Grouping:
     """
 
     module: Module
-    position: dict[Instruction, int] = field(default_factory=dict)
-    nearest: dict[Instruction, tuple[int, Instruction]] = field(default_factory=dict)
-    epilogues: set[Instruction] = field(default_factory=set)
+    position: dict[Instruction, int] = field(default_factory=dict[Instruction, int])
+    nearest: dict[Instruction, tuple[int, Instruction]] = field(
+        default_factory=dict[Instruction, tuple[int, Instruction]]
+    )
+    epilogues: set[Instruction] = field(default_factory=set[Instruction])
 
     def __post_init__(self) -> None:
         for n, ins in enumerate(self.module):
@@ -97,7 +104,7 @@ class Grouping:
                 continue
             if not isinstance(ins.op, (Pointwise, Reduction)):
                 continue
-            group = self._with_reductions(ins) or Group(ins, self._grow(ins, self._same_lens(ins)))
+            group = self._with_reductions(ins) or Group(ins, *self._grow(ins, self._same_lens(ins)))
             inside = set(group.members)
             taken.update(m for m in group.members if m is ins or all(u in inside for u in m.users))
             yield group
@@ -108,37 +115,49 @@ class Grouping:
         frame = Frame.of(self.nearest[root][1])
         if root.shape.lens not in (frame.full, frame.reduced):
             return None
-        members = self._grow(root, lambda ins: self._fits(ins, frame))
+        members, refused = self._grow(root, lambda ins: self._unfit(ins, frame))
         while True:  # a broadcast of what did not join stays outside too
             inside = set(members)
             kept = [m for m in members if m.name != "multibroadcast" or m.inputs[0] in inside]
             if len(kept) == len(members):
                 break
             members = kept
-        return Group(root, members, frame) if any(isinstance(m.op, Reduction) for m in members) else None
+        return Group(root, members, refused, frame) if any(isinstance(m.op, Reduction) for m in members) else None
 
-    def _fits(self, ins: Instruction, frame: Frame) -> bool:
+    def _unfit(self, ins: Instruction, frame: Frame) -> str | None:
+        """Why an instruction is no part of a reduction's kernel, None where it is one, "" for another operator."""
         if isinstance(ins.op, Reduction):
-            return axes_of(ins) == frame.axes and ins.inputs[0].shape.lens == frame.full
+            same = axes_of(ins) == frame.axes and ins.inputs[0].shape.lens == frame.full
+            return None if same else "it reduces other axes, or other lens"
         if ins.name == "multibroadcast":
             small = ins.inputs[0]
             there_and_back = ins.shape.lens == frame.full and small.shape.lens == frame.reduced
-            return there_and_back and small in self.nearest
-        if not isinstance(ins.op, Pointwise) or ins in self.epilogues:
-            return False
+            return None if there_and_back and small in self.nearest else ""
+        if not isinstance(ins.op, Pointwise):
+            return ""
+        if ins in self.epilogues:
+            return "it can be the epilogue of a dot or convolution"
         if ins in self.nearest and Frame.of(self.nearest[ins][1]) != frame:
-            return False  # the end of another reduction's kernel
-        return ins.shape.lens in (frame.full, frame.reduced)
+            return "it is the end of another reduction's kernel"
+        return None if ins.shape.lens in (frame.full, frame.reduced) else OTHER_LENS
 
-    def _same_lens(self, root: Instruction) -> Callable[[Instruction], bool]:
-        return lambda ins: isinstance(ins.op, Pointwise) and ins.shape.lens == root.shape.lens
+    def _same_lens(self, root: Instruction) -> Callable[[Instruction], str | None]:
+        def unfit(ins: Instruction) -> str | None:
+            if not isinstance(ins.op, Pointwise):
+                return "a reduction behind it ends its kernel" if isinstance(ins.op, Reduction) else ""
+            return None if ins.shape.lens == root.shape.lens else OTHER_LENS
 
-    def _grow(self, root: Instruction, fits: Callable[[Instruction], bool]) -> list[Instruction]:
-        """The root and whatever fits and only members use; converts that widen may have other users.
+        return unfit
+
+    def _grow(
+        self, root: Instruction, unfit: Callable[[Instruction], str | None]
+    ) -> tuple[list[Instruction], dict[Instruction, str]]:
+        """The root and whatever fits and only members use, converts that widen apart; and why others are none.
 
         Candidates are looked at from the last to the first, so that all users of each are decided by then. A group
         holds MOST at most: a kernel's operands are counted, and compilers take long over what is longer.
         """
+        refused: dict[Instruction, str] = {}
         inside = {root}
         queued = {root}
         heap: list[tuple[int, Instruction]] = []
@@ -152,10 +171,17 @@ class Grouping:
         push_inputs(root)
         while heap and len(inside) < MOST:
             _, ins = heapq.heappop(heap)
-            if fits(ins) and (widens(ins) or all(u in inside for u in ins.users)):
+            why = unfit(ins)
+            if why is None and not (widens(ins) or all(u in inside for u in ins.users)):
+                why = "its result is used outside the kernel too"
+            if why is None:
                 inside.add(ins)
                 push_inputs(ins)
-        return sorted(inside, key=self.position.__getitem__)
+            elif why:
+                refused[ins] = why
+        if heap:
+            refused |= {ins: "the kernel is full" for _, ins in heap if unfit(ins) is None}
+        return sorted(inside, key=self.position.__getitem__), refused
 
 
 def inner(ins: Instruction) -> bool:
@@ -186,7 +212,7 @@ def body_of(group: Group, name: str) -> Module:
         shape = i.shape if group.frame else Shape(i.shape.type, (1,), (0,))
         env[i] = body.add_parameter(f"x{n}", shape)
     for ins in group.members:
-        inputs = []
+        inputs: list[Instruction] = []
         for i in ins.inputs:
             if i not in env:
                 value = np.asarray(scalar_of(i)).astype(i.shape.numpy_dtype)

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.program import Program
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ir.verify import VerifyError, verify
 from migraphx.passes.dead_code import dead_code
-from migraphx.passes.rewrite import remove_unused
+from migraphx.passes.rewrite import Refusals, remove_unused
 from migraphx.passes.shapes import same_memory
 
 log = logging.getLogger(__name__)
-Pass = Callable[[Module], None]
+Pass = Callable[[Module], Refusals | None]
+"""Changes a module, and says what it did not do, where it knows: `explain` asks."""
 Trace = Callable[[str, Program], None]
 
 
@@ -32,19 +34,27 @@ class Timing:
 
 
 def run_passes(
-    program: Program, passes: Sequence[Pass], *, check: bool = False, trace: Trace | None = None
+    program: Program,
+    passes: Sequence[Pass],
+    *,
+    check: bool = False,
+    trace: Trace | None = None,
+    refusals: list[Refusal[Instruction]] | None = None,
 ) -> list[Timing]:
     """Run each pass on every module, outermost first; dead code is removed after each.
 
     What a module returns keeps its layout whatever the passes do inside. `check` verifies every module after
-    every pass (VerifyError names the pass); `trace` is called with each pass's name and the program after it.
+    every pass (VerifyError names the pass); `trace` is called with each pass's name and the program after it;
+    `refusals` takes what the passes refused.
     """
-    timings = []
+    timings: list[Timing] = []
     for one in passes:
         name = getattr(one, "__name__", str(one))
         start, before = time.perf_counter(), sum(map(len, graphs(program.main)))
         for module in graphs(program.main):
-            run_pass(module, one)
+            refused = run_pass(module, one)
+            if refusals is not None:
+                refusals += refused
         program.drop_unused_modules()
         after = sum(map(len, graphs(program.main)))
         timings.append(Timing(name, time.perf_counter() - start, before, after))
@@ -60,12 +70,13 @@ def run_passes(
     return timings
 
 
-def run_pass(module: Module, one: Pass) -> None:
+def run_pass(module: Module, one: Pass) -> Refusals:
     """One pass on one module, then what it left unused is removed and the outputs' layout restored."""
     shapes = module.output_shapes
-    one(module)
+    refused = one(module)
     dead_code(module)
     _keep_output_layout(module, shapes)
+    return refused or ()
 
 
 def graphs(module: Module) -> list[Module]:

@@ -21,14 +21,25 @@ from typing import Any
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Parameter, Return
+from migraphx.ir.refusal import Refusal
 from migraphx.passes.constants import is_constant
 
 log = logging.getLogger(__name__)
 STEPS_AN_INSTRUCTION = 100  # more rewrites than this for each instruction means that two rules fight
 
 
+Refusals = Sequence[Refusal[Instruction]]
+"""What a pass returns: why it left instructions as they are."""
+
+
 class Refuse(str):
     """Returned by a rule that matched but must not apply: the reason."""
+
+    __slots__ = ()
+
+
+class Mismatch(Refuse):
+    """A condition of the pattern that its function states: the rule is about something else, and nothing is lost."""
 
     __slots__ = ()
 
@@ -78,7 +89,18 @@ class Rule:
     function: Callable[..., Instruction | Refuse]
 
 
-def rewrites(before: Callable[..., Node]) -> Callable[[Callable[..., Instruction | Refuse]], Rule]:
+Before = (
+    Callable[[PatternBuilder], Node]
+    | Callable[[PatternBuilder, str], Node]
+    | Callable[[PatternBuilder, str, str], Node]
+    | Callable[[PatternBuilder, str, str, str], Node]
+    | Callable[[PatternBuilder, str, str, str, str], Node]
+    | Callable[[PatternBuilder, str, str, str, str, str], Node]
+)
+"""A pattern: its parameters are the builder and the names of its variables."""
+
+
+def rewrites(before: Before) -> Callable[[Callable[..., Instruction | Refuse]], Rule]:
     """Declare a rule: `before` is the pattern, the decorated function builds what replaces it."""
     pattern = before(PatternBuilder(), *list(inspect.signature(before).parameters)[1:])
 
@@ -104,13 +126,11 @@ def match(pattern: Pattern, ins: Instruction, env: Env) -> Iterator[Env]:
         if ins.op.commutative:
             yield from _match_all(pattern.inputs, ins.inputs[::-1], env)
         return
-    name = pattern
-    if isinstance(pattern, Constant):
-        if not is_constant(ins):
-            return
-        name = pattern.name
-    if env.get(name, ins) is ins:  # type: ignore[arg-type]
-        yield {**env, name: ins}  # type: ignore[dict-item]
+    if isinstance(pattern, Constant) and not is_constant(ins):
+        return
+    name = pattern.name if isinstance(pattern, Constant) else pattern
+    if env.get(name, ins) is ins:
+        yield {**env, name: ins}
 
 
 def _match_all(patterns: Sequence[Pattern], inputs: Sequence[Instruction], env: Env) -> Iterator[Env]:
@@ -135,7 +155,7 @@ def depth(pattern: Pattern) -> int:
 class Recorder(Builder):
     """A builder that remembers what it made."""
 
-    made: list[Instruction] = field(default_factory=list)
+    made: list[Instruction] = field(default_factory=list[Instruction])
 
     def instruction(self, *args: Any, **kwargs: Any) -> Instruction:
         self.made.append(super().instruction(*args, **kwargs))
@@ -146,8 +166,8 @@ class Recorder(Builder):
         return self.made[-1]
 
 
-def rewrite(module: Module, rules: Sequence[Rule]) -> list[str]:
-    """Apply the rules until none applies; what they leave unused is removed. Returns why others refused.
+def rewrite(module: Module, rules: Sequence[Rule]) -> Refusals:
+    """Apply the rules until none applies; what they leave unused is removed. Returns what they refused and is left.
 
     Only what a change can have affected is looked at again: the new instructions, the users of the old one
     and of whatever has a single user now, and their users as far up as the deepest pattern reaches.
@@ -159,7 +179,7 @@ def rewrite(module: Module, rules: Sequence[Rule]) -> list[str]:
     reach = max(depth(rule.pattern) for rule in rules)
     queue = deque(module)
     waiting = set(queue)
-    refusals: dict[str, None] = {}
+    refusals: dict[Refusal[Instruction], None] = {}
     budget = STEPS_AN_INSTRUCTION * (len(module) + 1)
     while queue:
         ins = queue.popleft()
@@ -176,13 +196,14 @@ def rewrite(module: Module, rules: Sequence[Rule]) -> list[str]:
             if other not in waiting and other.owner is module:
                 waiting.add(other)
                 queue.append(other)
-    for reason in refusals:
-        log.debug("%s: %s", module.name, reason)
-    return list(refusals)
+    if log.isEnabledFor(logging.DEBUG):
+        for reason in dict.fromkeys(f"{r.rule}: {r.why}" for r in refusals):
+            log.debug("%s: %s", module.name, reason)
+    return [r for r in refusals if r.instruction.owner is module]
 
 
 def _apply_first(
-    module: Module, ins: Instruction, rules: Iterable[Rule], refusals: dict[str, None]
+    module: Module, ins: Instruction, rules: Iterable[Rule], refusals: dict[Refusal[Instruction], None]
 ) -> list[Instruction]:
     """Apply the first rule that does not refuse; the instructions that it touched, none where all refuse."""
     for rule in rules:
@@ -191,7 +212,7 @@ def _apply_first(
             env["root"] = ins
             new = rule.function(b, *(env[name] for name in rule.wants))
             if isinstance(new, Refuse):
-                refusals[f"{rule.name}: {new}"] = None
+                refusals[Refusal(ins, rule.name, new)] = None
                 remove_unused(module, b.made)
                 continue
             log.debug("%s: %s applied at %r", module.name, rule.name, ins)

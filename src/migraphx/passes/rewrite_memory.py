@@ -7,7 +7,7 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ops.control import pick
-from migraphx.passes.rewrite import remove_unused, rewrite, rewrites, substitute
+from migraphx.passes.rewrite import Refusals, remove_unused, rewrite, rewrites, substitute
 
 
 @rewrites(lambda b, x: b.fixed_pad(x))
@@ -54,7 +54,7 @@ def gqa_rotary_embedding(
 RULES = [fixed_pad, concat_past_present, gqa_rotary_embedding]
 
 
-def rewrite_memory(module: Module) -> None:
+def rewrite_memory(module: Module) -> Refusals:
     """Buffers become constants, marks go, updates of a cache become wheres and concats.
 
     before:
@@ -78,9 +78,10 @@ def rewrite_memory(module: Module) -> None:
             assert chosen is not None
             outputs = module.inline(chosen, dict(zip(sorted(chosen.parameters), ins.inputs, strict=False)), before=ins)
             for user in list(ins.users):
-                substitute(user, outputs[user.op.attributes()["index"]])
+                index: int = user.op.attributes()["index"]
+                substitute(user, outputs[index])
                 remove_unused(module, [user])
         else:
             continue
         remove_unused(module, [ins])
-    rewrite(module, RULES)
+    return rewrite(module, RULES)

@@ -7,7 +7,7 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ops.recurrent import Recurrent
-from migraphx.passes.rewrite import remove_unused, rewrite, rewrites, substitute
+from migraphx.passes.rewrite import Refusals, remove_unused, rewrite, rewrites, substitute
 
 
 def _given(ins: Instruction) -> Instruction | None:
@@ -29,7 +29,7 @@ def shift_output(b: Builder, x: Instruction, lens: Instruction, root: Instructio
     steps = x.shape.lens[0]
     at, lengths = _table(b, lens, steps)
     inside = b.less(at, lengths)
-    made = []
+    made: list[Instruction] = []
     for d in range(x.shape.lens[1]):
         back = root.op.attributes()["direction"] == "reverse" or d == 1
         source = b.add(at, b.sub(b.full(steps, at), lengths)) if back else at
@@ -41,7 +41,7 @@ def shift_output(b: Builder, x: Instruction, lens: Instruction, root: Instructio
 def last_output(b: Builder, x: Instruction, lens: Instruction, root: Instruction) -> Instruction:
     """Step lengths - 1 of a direction read forwards, step 0 of one read backwards"""
     _, count, batch, hidden = x.shape.lens
-    made = []
+    made: list[Instruction] = []
     for d in range(count):
         one = b.slice(x, axes=(1,), starts=(d,), ends=(d + 1,))
         if root.op.attributes()["direction"] == "reverse" or d == 1:
@@ -58,7 +58,7 @@ def last_output(b: Builder, x: Instruction, lens: Instruction, root: Instruction
 def last_state(b: Builder, x: Instruction, root: Instruction) -> Instruction:
     """The last step of a direction read forwards, the first of one read backwards"""
     steps, count, *_ = x.shape.lens
-    made = []
+    made: list[Instruction] = []
     for d in range(count):
         at = 0 if root.op.attributes()["direction"] == "reverse" or d == 1 else steps - 1
         made.append(b.slice(x, axes=(0, 1), starts=(at, d), ends=(at + 1, d + 1)))
@@ -88,7 +88,7 @@ def _rows_or_zero(
     return b.where(spread(inside), x, b.full(0, x))
 
 
-def rewrite_rnn(module: Module) -> None:
+def rewrite_rnn(module: Module) -> Refusals:
     """rnn, gru and lstm become what their operators say (ops/recurrent.py): one dot for all inputs, and a loop.
 
     What selects last steps or shifts sequences of unequal length becomes slices and gathers.
@@ -143,7 +143,8 @@ def rewrite_rnn(module: Module) -> None:
             if ins.op.states == 1:
                 substitute(ins, made[0])
             for user in list(ins.users):  # elements of the tuple
-                substitute(user, made[user.op.attributes()["index"]])
+                index: int = user.op.attributes()["index"]
+                substitute(user, made[index])
                 remove_unused(module, [user])
             remove_unused(module, [ins])
-    rewrite(module, [shift_sequence, shift_output, last_output, last_state])
+    return rewrite(module, [shift_sequence, shift_output, last_output, last_state])

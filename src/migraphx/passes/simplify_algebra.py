@@ -7,7 +7,6 @@ stored twice), and products of constants that overflow or underflow.
 
 from __future__ import annotations
 
-import ml_dtypes
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
@@ -15,12 +14,12 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation, operators
 from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of
-from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
+from migraphx.passes.rewrite import Mismatch, Refusals, Refuse, Rule, rewrite, rewrites
 
 Answer = Instruction | Refuse
 WIDE = frozenset({"float", "double"})
 INFINITE = WIDE | {"half", "bf16"}
-NOT_FLOAT = Refuse("only for floats")
+NOT_FLOAT = Mismatch("only for floats")
 OUT_OF_RANGE = Refuse("the product of the constants overflows or underflows")
 NO_BETWEEN = {"bool", *dtypes.NARROW_INTEGERS, *(t for t in dtypes.FLOATS if t.startswith("fp"))}
 IDEMPOTENT = operators(lambda op: op.idempotent)
@@ -39,7 +38,7 @@ def loses_range(a: Instruction, c: Instruction, underflow: bool = True) -> bool:
         return False
     values = np.broadcast_arrays(compact(a), compact(c))
     first, second, product = (np.abs(v.astype(np.float64)) for v in (*values, operation("mul").compute(*values)))
-    tiny = float(ml_dtypes.finfo(values[0].dtype).smallest_normal)
+    tiny = dtypes.smallest_normal(a.shape.type)
     normal = (first >= tiny) & (second >= tiny) & np.isfinite(first) & np.isfinite(second)
     return bool((normal & (np.isinf(product) | (underflow & (product < tiny)))).any())
 
@@ -183,7 +182,7 @@ def scale_before_dot(b: Builder, x: Instruction, w: Instruction, a: Instruction)
 @rewrites(lambda b, x, a: b.mul(x, b.constant("a")))
 def mul_by_one(b: Builder, x: Instruction, a: Instruction) -> Answer:
     """x * 1 -> x"""
-    return x if (compact(a) == 1).all() and x.shape.type != "bool" else Refuse("the factor is not 1")
+    return x if (compact(a) == 1).all() and x.shape.type != "bool" else Mismatch("the factor is not 1")
 
 
 @rewrites(lambda b, x, a: b.add(x, b.constant("a")))
@@ -191,7 +190,7 @@ def add_of_zero(b: Builder, x: Instruction, a: Instruction) -> Answer:
     """x + -0.0 -> x, and x + 0 of integers -> x; x + 0.0 would keep a -0 that the sum does not"""
     value = compact(a)
     if (value != 0).any():
-        return Refuse("the term is not 0")
+        return Mismatch("the term is not 0")
     if is_float(x) and not np.signbit(value.astype(np.float32)).all():
         return Refuse("x + 0.0 is 0.0 for x = -0.0")
     return x
@@ -202,7 +201,7 @@ def logical_of_neutral(b: Builder, x: Instruction, a: Instruction, root: Instruc
     """x and true -> x, x or false -> x, of bools"""
     value = compact(a)
     neutral = value.all() if root.name == "logical_and" else not value.any()
-    return x if neutral and x.shape.type == "bool" else Refuse("not a neutral constant")
+    return x if neutral and x.shape.type == "bool" else Mismatch("not a neutral constant")
 
 
 @rewrites(lambda b, x, a: b.pow(x, b.constant("a")))
@@ -217,7 +216,7 @@ def pow_of_whole(b: Builder, x: Instruction, a: Instruction) -> Answer:
         return b.mul(b.mul(x, x), x)
     if exponent == -1 and is_float(x):
         return b.recip(x)
-    return Refuse(f"no product for the exponent {exponent}")
+    return Mismatch(f"no product for the exponent {exponent}")
 
 
 # ---- compositions ----
@@ -227,7 +226,7 @@ def pow_of_whole(b: Builder, x: Instruction, a: Instruction) -> Answer:
 def idempotent(b: Builder, root: Instruction) -> Answer:
     """relu(relu(x)) -> relu(x), and so for abs, floor ..."""
     inner = root.inputs[0]
-    return inner if inner.op == root.op else Refuse("two different functions")
+    return inner if inner.op == root.op else Mismatch("two different functions")
 
 
 @rewrites(lambda b, x: b.neg(b.neg(x)))
@@ -245,7 +244,7 @@ def extreme_of_same(b: Builder, x: Instruction) -> Answer:
 @rewrites(lambda b, x: b.convert(x))
 def convert_to_same(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """convert(x) -> x where x has the type already"""
-    return x if x.shape.type == root.shape.type else Refuse("another type")
+    return x if x.shape.type == root.shape.type else Mismatch("another type")
 
 
 @rewrites(lambda b, x: b.isnan(b.convert(x)))
@@ -289,7 +288,7 @@ def div_by_broadcast_sqrt(b: Builder, x: Instruction, y: Instruction, root: Inst
 @rewrites(lambda b, a, x: b.div(b.constant("a"), x))
 def one_by(b: Builder, a: Instruction, x: Instruction) -> Answer:
     """1 / x -> recip(x)"""
-    return b.recip(x) if is_float(x) and (compact(a) == 1).all() else Refuse("the dividend is not 1")
+    return b.recip(x) if is_float(x) and (compact(a) == 1).all() else Mismatch("the dividend is not 1")
 
 
 # ---- choices ----
@@ -301,7 +300,7 @@ def where_known(b: Builder, c: Instruction, x: Instruction, y: Instruction) -> A
     condition = compact(c)
     if condition.all():
         return x
-    return Refuse("the condition varies") if condition.any() else y
+    return Mismatch("the condition varies") if condition.any() else y
 
 
 @rewrites(lambda b, c, x: b.where(c, x, x))
@@ -313,7 +312,7 @@ def where_same(b: Builder, x: Instruction) -> Answer:
 @rewrites(lambda b, c, x, y: b.where(getattr(b, "not")(c), x, y))
 def where_not(b: Builder, c: Instruction, x: Instruction, y: Instruction) -> Answer:
     """where(not c, x, y) -> where(c, y, x)"""
-    return b.where(c, y, x) if c.shape.type == "bool" else Refuse("not of a number")
+    return b.where(c, y, x) if c.shape.type == "bool" else Mismatch("not of a number")
 
 
 RULES: list[Rule] = [
@@ -348,7 +347,7 @@ RULES: list[Rule] = [
 ]
 
 
-def simplify_algebra(module: Module) -> None:
+def simplify_algebra(module: Module) -> Refusals:
     """Apply the algebraic identities above until none is left.
 
     A batch norm behind a convolution (here a scale and an offset) goes into its weights:
@@ -397,4 +396,4 @@ def simplify_algebra(module: Module) -> None:
         @8 = relu(@7)
         @9 = @return(@8)
     """
-    rewrite(module, RULES)
+    return rewrite(module, RULES)

@@ -76,7 +76,8 @@ def _replace(module: Module, ins: Instruction, values: Sequence[Instruction]) ->
     """The elements of a tuple become these values."""
     users = list(ins.users)
     for user in users:
-        substitute(user, values[user.op.attributes()["index"]])
+        index: int = user.op.attributes()["index"]
+        substitute(user, values[index])
     remove_unused(module, [*users, ins])
 
 
@@ -102,7 +103,7 @@ def _unrolled(module: Module, ins: Instruction, op: Loop, trips: int) -> list[In
         _, *made = module.inline(body, _bound(body, [at, condition, *state]), ins)
         state, gathered = made[: len(state)], made[len(state) :]
         rows.append([b.unsqueeze(v, axes=(0,)) for v in gathered])
-    whole = []
+    whole: list[Instruction] = []
     for n, shape in enumerate(ins.shape.sub_shapes[len(state) :]):
         column = [row[n] for row in rows]
         if trips < op.max_iterations or not trips:
@@ -143,7 +144,7 @@ def _hoist(module: Module, loop: Instruction) -> None:
                 outside[ins] = module.add_instruction(ins.op, inputs, before=loop, origin=ins.origin)
         return outside[ins]
 
-    moved = []
+    moved: list[Instruction] = []
     for ins in body:
         if _hoistable(ins) and all(map(fixed, ins.inputs)):
             substitute(ins, copied(ins))

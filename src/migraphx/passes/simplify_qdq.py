@@ -7,8 +7,11 @@ from math import prod
 
 import numpy as np
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Operation
+from migraphx.ir.refusal import Refusal
 from migraphx.passes.constants import (
     broadcast_literal,
     compact,
@@ -18,6 +21,7 @@ from migraphx.passes.constants import (
     without_repeats,
 )
 from migraphx.passes.integer_products import along, fits, integer_product
+from migraphx.passes.rewrite import Refusals, Refuse
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
 
@@ -32,7 +36,7 @@ class Weights:
     lens: tuple[int, ...]
 
 
-def simplify_qdq(module: Module) -> None:
+def simplify_qdq(module: Module) -> Refusals:
     """dot(dequantize(x), dequantize(w)) -> quant_dot(x, w) * scales, likewise for convolution.
 
     x is int8 or uint8 with one scale and one zero point, for a dot also with one of both a row, constant or computed in
@@ -62,16 +66,24 @@ def simplify_qdq(module: Module) -> None:
         @6 = mul(@4,@5) -> float_type, {2, 2}, {2, 1}
         @7 = @return(@6)
     """
+    refusals: list[Refusal[Instruction]] = []
     for ins in module:
         if ins.name == "gather" and ins.inputs[0].name == "dequantizelinear":
             _gather_codes(module, ins)
         if ins.name not in PRODUCTS or ins.shape.type != "float":
             continue
         weights = quantized_weights(ins.inputs[1], ins.name, ins.op.attributes().get("group", 1))
-        found = None if weights is None else _activation(ins.inputs[0], ins.name)
-        if weights is not None and found is not None:
+        found = _activation(ins.inputs[0], ins.name) if isinstance(weights, Weights) else None
+        if isinstance(weights, Weights) and found is not None:
             b = Builder(module, before=ins, origin=ins.origin)
             module.replace(ins, _product(b, ins, found, weights))
+        elif isinstance(weights, Weights):
+            refusals.append(
+                Refusal(ins, "simplify_qdq", "its input is not dequantized from 8 bits by one scale, or one a row")
+            )
+        elif ins.inputs[0].name == "dequantizelinear":
+            refusals.append(Refusal(ins, "simplify_qdq", weights))
+    return refusals
 
 
 def _gather_codes(module: Module, ins: Instruction) -> None:
@@ -141,17 +153,22 @@ def _keeps_rows(move: Instruction) -> bool:
     return np.array_equal(moved, np.broadcast_to(numbers.reshape(*out[:-1], 1), out))
 
 
-def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | None:
+def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | Refuse:
     """The weights of a product, where they are constant 8-bit integers seen through views and dequantized."""
-    views = []
+    views: list[Operation] = []
     while y.op.view and len(y.inputs) == 1:
         views.append(y.op)
         y = y.inputs[0]
     if y.name != "dequantizelinear":
-        return None
+        return Refuse("its weights are not dequantized")
     codes, scale, *zeros = (computed(i) for i in y.inputs)
-    if codes is None or scale is None or codes.dtype not in (np.int8, np.uint8) or (zeros and zeros[0] is None):
-        return None
+    if (
+        codes is None
+        or scale is None
+        or dtypes.from_numpy(codes.dtype) not in ("int8", "uint8")
+        or (zeros and zeros[0] is None)
+    ):
+        return Refuse("its weights are not constant 8-bit integers")
     point = np.zeros(1, codes.dtype) if not zeros or zeros[0] is None else zeros[0]
     parts = [codes, *(np.broadcast_to(part, codes.shape) for part in (point, scale))]
     for op in reversed(views):
@@ -160,9 +177,9 @@ def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | No
     lens = parts[0].shape
     codes, point, scale = (without_repeats(part) for part in parts)
     if any(part.size != part.shape[channel] for part in (point, scale)):
-        return None  # they change along the depth
+        return Refuse("the scales of its weights change along the depth")
     if groups > 1 and not fits(codes, point):
-        return None
+        return Refuse("its weights are in groups, and need 9 bits without their zero points")
     return Weights(codes, point, scale, lens)
 
 

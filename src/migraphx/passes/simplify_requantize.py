@@ -64,9 +64,13 @@ def _positive(step: Instruction) -> bool:
 
 
 def _unmoved(module: Module, ins: Instruction) -> Instruction | None:
-    """What a quantization gives, from the codes before the moves: those that were dequantized, or quantized ones
-    where that lets windows take their maximum over integers. None where neither is to be had."""
-    (source, *given), moves = ins.inputs, []
+    """What a quantization gives, computed from the codes before the moves; None where there are no such codes.
+
+    The codes are those that were dequantized, or quantized ones where that lets windows take their maximum over
+    integers.
+    """
+    source, *given = ins.inputs
+    moves: list[Instruction] = []
     while len(source.users) == 1 and _moves(source):
         moves.append(source)
         source = source.inputs[0]

@@ -20,7 +20,7 @@ from migraphx.ops.movement import Broadcasting, Reshaping, Slice, Transpose
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of
-from migraphx.passes.rewrite import Refuse, Rule, rewrite, rewrites
+from migraphx.passes.rewrite import Mismatch, Refusals, Refuse, Rule, rewrite, rewrites
 from migraphx.passes.shapes import same_memory
 
 Answer = Instruction | Refuse
@@ -42,13 +42,13 @@ def no_operation(b: Builder, x: Instruction) -> Answer:
 @rewrites(lambda b, x: b.one_of((*RESHAPES, *BROADCASTS, "slice", "step"), x))
 def same_lens(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reshape, slice, step, broadcast to the lens that x has -> x"""
-    return x if x.shape.lens == root.shape.lens else Refuse("other lens")
+    return x if x.shape.lens == root.shape.lens else Mismatch("other lens")
 
 
 @rewrites(lambda b, x: b.transpose(x))
 def identity_transpose(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """transpose(x) -> x where it moves nothing"""
-    return x if root.op.attributes()["permutation"] == tuple(range(x.shape.ndim)) else Refuse("it moves")
+    return x if root.op.attributes()["permutation"] == tuple(range(x.shape.ndim)) else Mismatch("it moves")
 
 
 @rewrites(lambda b, x: b.transpose(x))
@@ -56,13 +56,13 @@ def transpose_as_reshape(b: Builder, x: Instruction, root: Instruction) -> Answe
     """transpose(x) -> reshape(x) where only dimensions of length 1 change places"""
     moved = [d for d in root.op.attributes()["permutation"] if x.shape.lens[d] > 1]
     same = moved == sorted(moved) and x.shape.standard and x.shape.elements > 0
-    return b.reshape(x, dims=root.shape.lens) if same else Refuse("it moves elements")
+    return b.reshape(x, dims=root.shape.lens) if same else Mismatch("it moves elements")
 
 
 @rewrites(lambda b, x: b.layout(x))
 def same_layout(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """layout(x) -> x where x lies so already"""
-    return x if same_memory(x.shape, root.shape) else Refuse("it copies")
+    return x if same_memory(x.shape, root.shape) else Mismatch("it copies")
 
 
 @rewrites(lambda b, x: b.layout(b.layout(x)))
@@ -74,7 +74,7 @@ def layout_of_layout(b: Builder, x: Instruction, root: Instruction) -> Answer:
 @rewrites(lambda b, x: b.pad(x))
 def empty_pad(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """pad by nothing -> x"""
-    return Refuse("it pads") if any(root.op.attributes()["pads"]) else x
+    return Mismatch("it pads") if any(root.op.attributes()["pads"]) else x
 
 
 @rewrites(lambda b, x, w: b.convolution(b.pad(x), w))
@@ -94,7 +94,7 @@ def pad_of_convolution(b: Builder, x: Instruction, w: Instruction, root: Instruc
 @rewrites(lambda b, x: b.one_of(REDUCTIONS, x))
 def reduction_of_one(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reduction over dimensions of length 1 -> x"""
-    return x if x.shape.lens == root.shape.lens else Refuse("it reduces")
+    return x if x.shape.lens == root.shape.lens else Mismatch("it reduces")
 
 
 # ---- chains of views ----
@@ -136,7 +136,7 @@ def broadcast_of_leading_ones(b: Builder, x: Instruction, root: Instruction) -> 
     lens = root.inputs[0].shape.lens
     added = len(lens) - x.shape.ndim
     leading = added > 0 and lens == (1,) * added + x.shape.lens
-    return b.multibroadcast(x, out_lens=root.shape.lens) if leading else Refuse("not leading ones")
+    return b.multibroadcast(x, out_lens=root.shape.lens) if leading else Mismatch("not leading ones")
 
 
 @rewrites(lambda b, x: b.broadcast(x))
@@ -164,10 +164,12 @@ def slice_of_slice(b: Builder, x: Instruction, root: Instruction) -> Answer:
 def slice_of_concat(b: Builder, root: Instruction) -> Answer:
     """slice(concat(x, y, z)) -> slice of one, or concat of those that it covers exactly"""
     joined = root.inputs[0]
-    axis, ranges = joined.op.attributes()["axis"] % root.shape.ndim, _ranges(root)
+    axis: int = joined.op.attributes()["axis"] % root.shape.ndim
+    ranges = _ranges(root)
     if axis not in ranges:
-        return Refuse("along another axis")
-    kept, start, inside = ranges.pop(axis), 0, []
+        return Mismatch("along another axis")
+    kept, start = ranges.pop(axis), 0
+    inside: list[tuple[Instruction, int, int]] = []
     for part in joined.inputs:
         end = start + part.shape.lens[axis]
         if start <= kept.start and kept.stop <= end:
@@ -193,7 +195,7 @@ def concat_of_few(b: Builder, root: Instruction) -> Answer:
         elif part.shape.lens[axis]:
             parts.append(part)
     if (tuple(parts) == root.inputs and len(parts) > 1) or not parts:
-        return Refuse("nothing to drop")
+        return Mismatch("nothing to drop")
     return parts[0] if len(parts) == 1 else b.concat(*parts, axis=axis)
 
 
@@ -202,7 +204,7 @@ def concat_of_slices(b: Builder, root: Instruction) -> Answer:
     """concat(x[0:4], x[4:9]) -> x[0:9]"""
     axis = root.op.attributes()["axis"] % root.shape.ndim
     if any(i.name != "slice" or i.inputs[0] is not root.inputs[0].inputs[0] for i in root.inputs):
-        return Refuse("not slices of one value")
+        return Mismatch("not slices of one value")
     ranges = [_ranges(i) for i in root.inputs]
     if any(list(r) != [axis] for r in ranges):
         return Refuse("slices along other axes")
@@ -229,7 +231,7 @@ def _slice(b: Builder, x: Instruction, ranges: dict[int, range]) -> Instruction:
 @rewrites(lambda b, x, i: b.gather(x, b.constant("i")))
 def gather_of_range(b: Builder, x: Instruction, i: Instruction, root: Instruction) -> Answer:
     """gather(x, 3) -> x[3:4], gather(x, {3, 4, 5}) -> x[3:6]: views"""
-    axis = root.op.attributes()["axis"] % x.shape.ndim
+    axis: int = root.op.attributes()["axis"] % x.shape.ndim
     length, indices = x.shape.lens[axis], value_of(i).reshape(-1)
     if not indices.size or not -length <= indices[0] < length:
         return Refuse("no index, or one out of range")
@@ -257,7 +259,8 @@ def groups(lens: Sequence[int], dims: Sequence[int]) -> list[tuple[list[int], li
     found: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(lens) or j < len(dims):
-        mine, theirs = [], []
+        mine: list[int] = []
+        theirs: list[int] = []
         m = n = 1
         while not (mine or theirs) or m != n:
             if m <= n and i < len(lens):
@@ -275,7 +278,7 @@ def reshape_of_slice(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reshape(slice(x)) -> slice(reshape(x)) where x is row-major: two views instead of a copy"""
     ranges = _ranges(root.inputs[0])
     if not x.shape.standard or len(ranges) != 1 or root.inputs[0].shape.standard:
-        return Refuse("x is not row-major, or the slice is")
+        return Mismatch("x is not row-major, or the slice is")
     ((axis, kept),) = ranges.items()
     for mine, theirs in groups(root.inputs[0].shape.lens, root.shape.lens) or []:
         if axis not in mine:
@@ -297,7 +300,7 @@ def reshape_of_slice(b: Builder, x: Instruction, root: Instruction) -> Answer:
 def reshape_as_views(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reshape(x) -> transpose(reshape(transpose(x))) where x is packed and dimensions merge as they lie"""
     if x.shape.standard or not x.shape.packed:
-        return Refuse("x is row-major, or not packed")
+        return Mismatch("x is row-major, or not packed")
     parts = groups(x.shape.lens, root.shape.lens)
     if parts is None:
         return Refuse("x is empty")
@@ -319,7 +322,7 @@ def reshape_as_split(b: Builder, x: Instruction, root: Instruction) -> Answer:
     lens, dims = x.shape.lens, root.shape.lens
     parts = groups(lens, dims)
     if x.shape.standard or parts is None:
-        return Refuse("x is row-major, or empty")
+        return Mismatch("x is row-major, or empty")
     if any(sum(lens[d] > 1 for d in mine) > 1 for mine, _ in parts):
         return Refuse("it merges dimensions")
     ones = [d for d, n in enumerate(lens) if n == 1]
@@ -350,7 +353,7 @@ def dot_of_reshape(b: Builder, x: Instruction, w: Instruction, root: Instruction
         return Refuse("the reshape does more than split or merge leading dimensions")
     outer = lens[: splits[-1]]
     if root.shape.lens[:-1] == outer:
-        return Refuse("the rows stay as they are")
+        return Mismatch("the rows stay as they are")
     if not x.shape.standard and sum(n > 1 for n in lens[len(outer) :]) < 2 and len(lens) > len(outer) + 1:
         return Refuse("squeezing x takes no copy, and reshape_as_split would come back to it")
     y = b.reshape(x, dims=(*outer, matrix.shape[-2])) if len(lens) > len(outer) + 1 else x
@@ -387,6 +390,8 @@ def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
     input takes part where its inverse view is free and x, not it, can take the operator as an epilogue.
     """
     views = [i for i in root.inputs if isinstance(i.op, (Transpose, Reshaping)) and not is_constant(i)]
+    if not views:
+        return Mismatch("no input is a view")
     for view in views:
         if view.name == "transpose" and len(view.users) > 1:
             continue
@@ -449,7 +454,7 @@ def pointwise_of_broadcasts(b: Builder, root: Instruction) -> Answer:
     """f(broadcast(x), broadcast(y)) -> broadcast(f(x, y)), for x and y of equal lens, or numbers"""
     varying = [i for i in root.inputs if not is_constant(i)]
     if not varying or any(i.name != "multibroadcast" for i in varying):
-        return Refuse("not all inputs are broadcast")
+        return Mismatch("not all inputs are broadcast")
     lens = varying[0].inputs[0].shape.lens
     if any(i.inputs[0].shape.lens != lens for i in varying):
         return Refuse("inputs of different lens are broadcast")
@@ -492,7 +497,7 @@ RULES: list[Rule] = [
 ]
 
 
-def simplify_reshapes(module: Module) -> None:
+def simplify_reshapes(module: Module) -> Refusals:
     """Apply the rules above until none is left.
 
     The heads of an attention, cut from one product, are views:
@@ -533,4 +538,4 @@ def simplify_reshapes(module: Module) -> None:
         @4 = layout[permutation={0, 1, 2}](@3)
         @5 = @return(@4)
     """
-    rewrite(module, RULES)
+    return rewrite(module, RULES)

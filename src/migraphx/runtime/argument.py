@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.shape import Shape, strided
+from migraphx.runtime.device import HOST, Device
 
 
 class Argument:
-    """Memory laid out as `shape` says, starting at `pointer`; `owner` keeps it alive."""
+    """Memory of a device, laid out as `shape` says, starting at `pointer`; `owner` keeps it alive."""
 
-    __slots__ = ("_array", "owner", "pointer", "shape")
+    __slots__ = ("__weakref__", "_array", "device", "owner", "pointer", "shape")
 
-    def __init__(self, shape: Shape, pointer: int, owner: Any = None) -> None:
+    def __init__(self, shape: Shape, pointer: int, owner: Any = None, device: Device = HOST) -> None:
         self.shape = shape
         self.pointer = pointer
         self.owner = owner
+        self.device = device
         self._array: np.ndarray | None = None
 
     @classmethod
@@ -28,14 +30,47 @@ class Argument:
         return made
 
     @classmethod
-    def empty(cls, shape: Shape) -> Argument:
-        """Uninitialised memory for `shape`, its strides included."""
+    def empty(cls, shape: Shape, device: Device = HOST, stream: int | None = None) -> Argument:
+        """Uninitialised memory for `shape`, its strides included; `stream` is where it is used."""
+        if device is not HOST:
+            return cls(shape, *device.allocate(shape.bytes, stream), device)
         flat = np.empty(shape.element_space, shape.numpy_dtype)
         return cls.of(strided(flat, shape), shape)
 
+    def to(self, device: Device, stream: int | None = None) -> Argument:
+        """The values on a device: themselves where they are there, else a copy, made in a stream.
+
+        What reads them in that stream finds them; on the host they are there when this returns.
+        """
+        if device is self.device:
+            return self
+        if device is not HOST and self.device is not HOST:
+            return self.to(HOST, stream).to(device, stream)
+        made, nbytes = Argument.empty(self.shape, device, stream), self.shape.bytes
+        if not nbytes:
+            return made
+        if device is HOST:
+            self.device.read(made.pointer, self.pointer, nbytes, stream)
+        else:
+            device.write(made.pointer, self.pointer, nbytes, stream)
+        return made
+
+    def copy_to(self, place: Argument, stream: int | None = None) -> None:
+        """Copy the values into memory of equal shape on the same device."""
+        self.device.copy(place.pointer, self.pointer, self.shape.bytes, stream)
+
+    def overlaps(self, other: Argument) -> bool:
+        """Whether the two have a byte in common."""
+        ends = self.pointer + self.shape.bytes, other.pointer + other.shape.bytes
+        return self.device is other.device and self.pointer < ends[1] and other.pointer < ends[0]
+
     @property
     def array(self) -> np.ndarray:
-        """The values as an array over the same memory."""
+        """The values as an array over the same memory; ValueError where that is not main memory."""
+        if self.device is not HOST:
+            raise ValueError(
+                f"the values ({self.shape}) are on {self.device.name}, not in main memory: copy them first"
+            )
         if self._array is None:
             space = self.shape.element_space
             if not space:

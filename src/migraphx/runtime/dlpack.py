@@ -1,25 +1,33 @@
-"""DLPack for the types that NumPy's own cannot carry: bf16 and the 8-bit floats (https://dmlc.github.io/dlpack)."""
+"""DLPack for what NumPy's own cannot carry: other devices, bf16 and the 8-bit floats (https://dmlc.github.io/dlpack)."""
 
 from __future__ import annotations
 
 import ctypes
 from typing import Any
 
-import numpy as np
+from migraphx.ir.shape import ROW_MAJOR, Shape
+from migraphx.runtime.argument import Argument
+from migraphx.runtime.device import CUDA, ROCM, device_of
 
-from migraphx.ir import dtype as dtypes
-from migraphx.ir.shape import Shape, strided
-from migraphx.runtime.argument import Memory
-
-CPU_DEVICES = (1, 3)  # main memory, and main memory pinned for CUDA
-CODES = {
+BEYOND_NUMPY = {
     "bf16": (4, 16),
     "fp8e4m3fn": (10, 8),
     "fp8e4m3fnuz": (11, 8),
     "fp8e5m2": (12, 8),
     "fp8e5m2fnuz": (13, 8),
 }
+CODES = {
+    **{f"int{bits}": (0, bits) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (1, bits) for bits in (8, 16, 32, 64)},
+    "half": (2, 16),
+    "float": (2, 32),
+    "double": (2, 64),
+    "bool": (6, 8),
+    **BEYOND_NUMPY,
+}
+"""DLPack's type code and bits of each type."""
 TYPES = {pair: name for name, pair in CODES.items()}
+DEFAULT_STREAMS = {CUDA: 1, ROCM: 0}  # as __dlpack__ is told of them
 NAME = b"dltensor"
 
 _api = ctypes.pythonapi
@@ -52,38 +60,35 @@ class _Managed(ctypes.Structure):
     _fields_ = [("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
 
 
-def read(data: Any) -> np.ndarray | None:
-    """View a CPU tensor of a type in CODES, alive as long as the array is; None for other types."""
-    device, _ = data.__dlpack_device__()
-    if device not in CPU_DEVICES:
-        raise ValueError(f"the data is on device type {device} (DLPack's number), not in main memory: copy it first")
-    capsule = data.__dlpack__()  # whose destructor frees the tensor: kept as the array's owner
+def read(data: Any, stream: int | None = None) -> Argument | None:
+    """View a tensor where it is, alive as long as the argument is; None for a type that is not in CODES.
+
+    It is ready for what its device's stream does next. ValueError where no target of this build has its device.
+    """
+    device = device_of(*map(int, data.__dlpack_device__()))
+    default = DEFAULT_STREAMS.get(device.kind)
+    capsule = data.__dlpack__() if default is None else data.__dlpack__(stream=stream or default)
     tensor = _Managed.from_address(_pointer_of(capsule, NAME)).tensor
     name = TYPES.get((tensor.code, tensor.bits))
     if name is None or tensor.lanes != 1:
         return None
     lens = tuple(tensor.shape[: tensor.ndim])
-    shape = Shape(name, lens, tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None)  # type: ignore[arg-type]
-    dtype = dtypes.to_numpy(name)
-    if not shape.elements:
-        return np.empty(lens, dtype)
-    memory = Memory(tensor.data + tensor.byte_offset, shape.bytes, capsule)
-    return strided(np.asarray(memory).view(dtype), shape)
+    shape = Shape(name, lens, tuple(tensor.strides[: tensor.ndim]) if tensor.strides else ROW_MAJOR)
+    start = (tensor.data or 0) + tensor.byte_offset
+    return Argument(shape, start, capsule, device)  # the capsule's destructor frees the tensor
 
 
 _exported: dict[int, tuple[Any, ...]] = {}  # by the address of its _Managed: what must stay alive
 
 
-def write(array: np.ndarray) -> Any:
-    """A capsule over an array of a type in CODES; its memory lives until the consumer is done with it."""
-    shape = Shape.of(array)
+def write(argument: Argument) -> Any:
+    """A capsule over the memory of a type in CODES, which lives until the consumer is done with it."""
+    shape, device = argument.shape, argument.device
     code, bits = CODES[shape.type]
     lens, strides = ((ctypes.c_int64 * shape.ndim)(*v) for v in (shape.lens, shape.strides))
-    tensor = _Tensor(
-        array.__array_interface__["data"][0], CPU_DEVICES[0], 0, shape.ndim, code, bits, 1, lens, strides, 0
-    )
+    tensor = _Tensor(argument.pointer, device.kind, device.index, shape.ndim, code, bits, 1, lens, strides, 0)
     managed = _Managed(tensor, None, ctypes.cast(_release, ctypes.c_void_p).value)
-    _exported[ctypes.addressof(managed)] = (managed, lens, strides, array)
+    _exported[ctypes.addressof(managed)] = (managed, lens, strides, argument)
     return _new(ctypes.addressof(managed), NAME, ctypes.cast(_drop, ctypes.c_void_p))
 
 
@@ -96,5 +101,9 @@ def _release(managed: int) -> None:
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _drop(capsule: int) -> None:
     """Nobody took the capsule: a consumer would have renamed it."""
-    if _is_valid(capsule, NAME):
+    try:
+        unused = _is_valid(capsule, NAME)
+    except ctypes.ArgumentError:  # what the consumer raised was pending until this call, which could not begin
+        unused = _is_valid(capsule, NAME)
+    if unused:
         _exported.pop(_raw_pointer_of(capsule, NAME), None)

@@ -11,6 +11,7 @@ import numpy as np
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import Device
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Executable(Protocol):
     parameters: dict[str, Shape]
     outputs: list[Shape]
     threads: int
+    device: Device  # where inputs and outputs lie
 
     @property
     def steps(self) -> Sequence[Step]:
@@ -41,17 +43,29 @@ class Executable(Protocol):
         ...
 
     def run(
-        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
         """Run once.
 
-        `inputs` follow `parameters`, have exactly their shapes and are not written. `outputs`, where given, are
-        filled and returned; else new ones are made. A signal handler that raises ends the run, TimeoutError the run
-        that goes on behind the deadline, both within a tenth of a second; the outputs are then undefined.
+        `inputs` follow `parameters`, have exactly their shapes, lie on `device` and are not written. `outputs`, where
+        given, are filled and returned; else new ones are made. The run comes behind what the stream has to do, and may
+        still go on when this returns; its errors are then those of the next call that waits. On the host it is over.
+        A signal handler that raises ends the run, TimeoutError the run that goes on behind the deadline, both within a
+        tenth of a second; the outputs are then undefined.
         """
         ...
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
         """As `run`, on memory at these addresses; what lies there is the caller's word, nothing is checked."""
         ...
 

@@ -1,18 +1,44 @@
-"""The options of a compilation: one frozen object, documented once."""
+"""The options of a compilation: one frozen object, documented and checked by its fields."""
 
 from __future__ import annotations
 
 from dataclasses import Field, dataclass, field, fields
 from difflib import get_close_matches
+from math import inf
 from operator import index
-from typing import Any
+from typing import Any, Protocol, Self, TypedDict
 
 MOST_THREADS = 4096  # OpenMP runtimes crash where the system refuses them a thread
 
 
+class Tunable(Protocol):
+    """What the options ask of a target."""
+
+    name: str
+    tunes: bool
+
+
+class MoreKeywords(TypedDict, total=False):
+    """For type checkers: what `program.compile` takes besides the options that upstream's takes by position."""
+
+    num_threads: int
+    max_specialisations: int
+
+
+class CompileKeywords(MoreKeywords, total=False):
+    """For type checkers: the fields of CompileOptions as keywords; a test holds them equal."""
+
+    offload_copy: bool
+    fast_math: bool
+    exhaustive_tune: bool
+
+
 @dataclass(frozen=True)
 class CompileOptions:
-    """What `program.compile` takes besides the target."""
+    """What `program.compile` takes besides the target. The fields say what an option means, and the values it takes.
+
+    TypeError where an option has another type than its default, ValueError where it has no such value.
+    """
 
     offload_copy: bool = field(
         default=True, metadata={"help": "the program returns its own outputs; else the caller passes main:#output_k"}
@@ -22,40 +48,60 @@ class CompileOptions:
         metadata={"help": "allow rewrites that change rounding (within the tolerance table), such as Winograd"},
     )
     exhaustive_tune: bool = field(
-        default=False, metadata={"help": "upstream's option; no target has kernel variants to time yet"}
+        default=False,
+        metadata={"help": "time the kernels that could compute a product or convolution, and keep the fastest"},
     )
     num_threads: int = field(
-        default=0, metadata={"help": "threads of one run; 0: what affinity and cgroup quota allow"}
+        default=0,
+        metadata={"help": "threads of one run; 0: what affinity and cgroup quota allow", "most": MOST_THREADS},
     )
     max_specialisations: int = field(
-        default=512, metadata={"help": "for how many lengths a program with dynamic shapes stays compiled"}
+        default=512,
+        metadata={"help": "for how many sets of lengths a program with dynamic shapes stays compiled", "least": 1},
     )
 
     def __post_init__(self) -> None:
-        if not 0 <= self.num_threads <= MOST_THREADS:
-            raise ValueError(f"num_threads={self.num_threads!r} is not in 0 .. {MOST_THREADS}")
-        if self.max_specialisations < 1:
-            raise ValueError(f"max_specialisations={self.max_specialisations!r} is less than 1")
+        for f in fields(self):
+            object.__setattr__(self, f.name, _checked(f, getattr(self, f.name)))
 
     @classmethod
-    def of(cls, **given: Any) -> CompileOptions:
-        """From keywords; TypeError for an unknown one, naming the nearest, and for a wrong type."""
-        known = [f.name for f in fields(cls)]
+    def of(cls, **given: Any) -> Self:
+        """From keywords; TypeError for an unknown one, naming the nearest."""
+        known = [f.name for f in fields(cls) if f.init]
         for name in given:
             if name not in known:
                 near = get_close_matches(name, known, 1)
-                raise TypeError(
-                    f"unknown compile option {name!r}"
-                    + (f"; did you mean {near[0]!r}?" if near else f"; known: {known}")
-                )
-        return cls(**{f.name: _checked(f, given[f.name]) for f in fields(cls) if f.name in given})
+                hint = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(known)}"
+                raise TypeError(f"unknown option {name!r}; {hint}")
+        return cls(**given)
+
+    def compile_keywords(self) -> CompileKeywords:
+        """The keywords of `program.compile`, without what a subclass has beside them."""
+        return CompileKeywords(**{f.name: getattr(self, f.name) for f in fields(CompileOptions)})
+
+    def check_target(self, target: Tunable) -> None:
+        """ValueError where an option asks for what the target cannot do."""
+        if self.exhaustive_tune and not target.tunes:
+            raise ValueError(f"target {target.name!r} has no kernels to choose among: it refuses exhaustive_tune=True")
 
 
 def _checked(option: Field, value: Any) -> Any:
+    """`value` in the type of the option's default."""
+    name, metadata = f"option {option.name!r}", option.metadata
     if isinstance(option.default, bool):
         if value not in (0, 1):
-            raise TypeError(f"compile option {option.name!r} must be True or False, got {value!r}")
+            raise TypeError(f"{name} must be True or False, got {value!r}")
         return bool(value)
+    if isinstance(option.default, str):
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a text, got {value!r}")
+        choices = metadata.get("choices") or [value]
+        if value not in choices:
+            raise ValueError(f"{name} must be {' or '.join(map(repr, choices))}, got {value!r}")
+        return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"compile option {option.name!r} must be a whole number, got {value!r}")
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    least, most = metadata.get("least", 0), metadata.get("most", inf)
+    if not least <= index(value) <= most:
+        raise ValueError(f"{name} must be at least {least} and at most {most}, got {value}")
     return index(value)

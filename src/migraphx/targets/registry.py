@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 
 from migraphx.ir.operation import Unsupported
 from migraphx.passes.manager import Pass
+from migraphx.runtime.device import CUDA, Device, provide
 from migraphx.targets.target import Target
 
 
@@ -18,14 +20,23 @@ def _later(module: str, name: str) -> Callable[[], Target]:
 TARGETS: dict[str, Callable[[], Target]] = {
     "ref": _later("migraphx.targets.ref.target", "RefTarget"),
     "cpu": _later("migraphx.targets.cpu.target", "CpuTarget"),
+    "gpu": _later("migraphx.targets.gpu.target", "gpu_target"),
 }
 
 
+def _cuda_device(index: int) -> Device:
+    return import_module("migraphx.targets.gpu.device").CudaDevice(index)
+
+
+provide(CUDA, _cuda_device)
+
+
 def get_target(name: str) -> Target:
-    """`ref` (NumPy, the meaning) or `cpu` (fused native code)."""
+    """`ref` (NumPy, the meaning), `cpu` (fused native code) or `gpu` (the current device's).
+
+    Unsupported says what is missing where a target cannot run on this machine.
+    """
     if name not in TARGETS:
-        if name == "gpu":
-            raise Unsupported(f"this build has no target gpu; it has {', '.join(TARGETS)}")
         near = get_close_matches(str(name).lower(), TARGETS, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"unknown target {name!r}: this build has {', '.join(TARGETS)}{hint}")
@@ -34,7 +45,11 @@ def get_target(name: str) -> Target:
 
 def known_passes() -> dict[str, Pass]:
     """Every pass of every target, by name."""
-    return {one.__name__: one for target in TARGETS for one in get_target(target).passes}
+    found: dict[str, Pass] = {}
+    for target in TARGETS:
+        with suppress(Unsupported):  # it cannot run here
+            found |= {one.__name__: one for one in get_target(target).passes}
+    return found
 
 
 def passes_named(names: Sequence[str]) -> list[Pass]:

@@ -7,8 +7,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
+from migraphx.ir.refusal import Refusal
 from migraphx.passes.manager import Pass
+from migraphx.runtime.device import Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 
@@ -17,10 +20,26 @@ class Target(Protocol):
     """`ref`, `cpu` or `gpu`."""
 
     name: str
+    device: Device  # where programs run that it compiles
     passes: Sequence[Pass]  # what `compile` runs first, in order
+    tunes: bool  # whether it has kernels to choose among, as `exhaustive_tune` asks
+
+    def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
+        """Why the target cannot compile an instruction of a program that no pass has seen; None where it can.
+
+        What depends on the whole program (how many loops it has) shows when it is compiled: UnsupportedOperator.
+        """
+        ...
+
+    def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
+        """Run the passes and choose the kernels as `compile` does, and say what they refused. Changes the program."""
+        ...
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
-        """Compile a program, which may be changed: the caller passes a copy where it wants to keep it."""
+        """Compile a program, which may be changed: the caller passes a copy where it wants to keep it.
+
+        `options.check_target` is the caller's.
+        """
         ...
 
     def restore(

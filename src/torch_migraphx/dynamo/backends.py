@@ -20,15 +20,15 @@ from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
-from torch_migraphx.decompose import decompositions
 from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.strides import in_memory_order, shared_memory, turned_back, with_strides
 from torch_migraphx.fx.border import not_held, opaque
-from torch_migraphx.fx.fx2mgx import described
+from torch_migraphx.fx.decompose import decompositions
+from torch_migraphx.fx.graph_info import described
+from torch_migraphx.fx.lower_graph import FallbackError, lower
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.log import get_logger
-from torch_migraphx.lower import FallbackError, lower
 from torch_migraphx.options import Options
 
 logger = get_logger(__name__)
@@ -144,7 +144,8 @@ def _runner(
             known = concrete(gm, args)
             return with_shared_memory(known, of_numbers, options) if sharing else of_numbers(known)
 
-    runner = Runner(build, [n.name for n in _placeholders(gm)], constants, symbolic, patience, options.frozen)
+    names, most = [n.name for n in _placeholders(gm)], options.max_specialisations
+    runner = Runner(build, names, constants, symbolic, patience, options.frozen, most)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
     if at_hand and not symbolic:
         runner.prepare(inputs)

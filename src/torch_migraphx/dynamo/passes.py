@@ -13,13 +13,13 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.fx.border import fake_of, foreign
-from torch_migraphx.fx.fx2mgx import described, is_python
+from torch_migraphx.fx.graph_info import described, is_python, unmapped, value_of
+from torch_migraphx.fx.graphs import copied, no_collection, write_number
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_acc_op, normalize
 from torch_migraphx.fx.tracer.acc_tracer.decompositions import DECOMPOSITIONS
 from torch_migraphx.fx.tracer.acc_tracer.functionalize import changed_by, functionalize, storages
 from torch_migraphx.fx.tracer.acc_tracer.proxies import AccTraceError
-from torch_migraphx.lower import copied, no_collection, write_number
 
 IN_PLACE_OPERATORS = frozenset(
     {
@@ -49,11 +49,7 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         raise NeedsAot("autocast is on, whose casts the graph does not show")
     gm = copied(gm)
     graph = gm.graph
-    for n in list(graph.nodes):
-        if "example_value" in n.meta:
-            n.meta["val"] = n.meta["example_value"]
-        if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
-            graph.erase_node(n)  # no gradients are computed in any case
+    _tidy(graph)
     _check_plain(graph)
     memory = {s for n in graph.nodes if n.op in ("placeholder", "get_attr") for s in storages(n)}
     shared = set(memory)  # the engine's outputs share none
@@ -70,8 +66,8 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         if _in_place(n, bound):
             if storages(changed_by(n)) & memory:
                 raise NeedsAot(f"{described(n)} writes to an input of the graph")
-            if n.target in RESHAPES_IN_PLACE or _widens(n):
-                raise NeedsAot(f"{described(n)} keeps a type, or changes a shape, that the graph does not show")
+            if n.target in RESHAPES_IN_PLACE:
+                raise NeedsAot(f"{described(n)} changes a shape, which the graph does not show")
             n.meta["mutates"] = True
     try:
         functionalize(graph)
@@ -80,13 +76,21 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     _create(gm)
     normalize(graph, _fake_mode(graph))
     graph.eliminate_dead_code()
-    unmapped = [n for n in graph.nodes if n.op.startswith("call_") and not (is_acc_op(n.target) or is_python(n.target))]
-    if unmapped and all(n.target in DECOMPOSITIONS for n in unmapped):
+    left = [n for n in graph.nodes if n.op.startswith("call_") and not (is_acc_op(n.target) or is_python(n.target))]
+    if left and all(n.target in DECOMPOSITIONS for n in left):
         return _traced_again(gm, inputs)
-    if unmapped:
-        why = unmapped[0].meta.get("acc_unmapped", "has no acc operator")
-        raise NeedsAot(f"{described(unmapped[0])}: {why}")
+    if left:
+        raise NeedsAot(f"{described(left[0])}: {unmapped(left[0]) or 'has no acc operator'}")
     return gm
+
+
+def _tidy(graph: fx.Graph) -> None:
+    """Values where the tracers look for them, and no switches of gradients: none are computed in any case."""
+    for n in list(graph.nodes):
+        if "example_value" in n.meta:
+            n.meta["val"] = n.meta["example_value"]
+        if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
+            graph.erase_node(n)
 
 
 def _check_plain(graph: fx.Graph) -> None:
@@ -151,13 +155,6 @@ def _in_place(n: fx.Node, bound: dict[str, Any]) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _widens(n: fx.Node) -> bool:
-    """Whether the first argument, changed in place, is of a narrower type than the result would have elsewhere."""
-    values = [a.meta.get("val") for a in n.all_input_nodes]
-    own, *others = [v.dtype for v in values if isinstance(v, torch.Tensor)]
-    return any(torch.promote_types(own, other) != own for other in others)
-
-
 def _fake_mode(graph: fx.Graph) -> FakeTensorMode:
     for n in graph.nodes:
         for t in tree_leaves(n.meta.get("val")):
@@ -171,7 +168,7 @@ def is_symbolic(gm: fx.GraphModule) -> bool:
     for n in gm.graph.nodes:
         if n.op != "placeholder":
             continue
-        value = n.meta.get("val", n.meta.get("example_value"))
+        value = value_of(n)
         if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
             return True
         if isinstance(value, torch.Tensor) and any(not isinstance(s, int) for s in _lengths(value)):

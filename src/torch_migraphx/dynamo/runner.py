@@ -21,8 +21,6 @@ Function = Callable[..., Any]
 Build = Callable[[Sequence[Any], frozenset[int]], Function]
 Key = tuple[int, ...]
 
-MOST_FORMS = 64
-
 
 @dataclass(frozen=True)
 class Weights:
@@ -52,7 +50,8 @@ class Runner:
     tensor. There is one compiled form for each set of these tensors (modules that share their code share a Runner)
     and, with `symbolic` sizes, for each set of sizes. Every call checks that the tensors have the memory and the
     elements that were compiled in, else compiles again; weights that changed more than `patience` times become inputs.
-    With `frozen` it checks nothing: which tensors they are decides alone. May be called from several threads.
+    With `frozen` it checks nothing: which tensors they are decides alone. Of more than `max_specialisations` forms the
+    oldest is forgotten. May be called from several threads.
     """
 
     def __init__(
@@ -63,9 +62,10 @@ class Runner:
         symbolic: bool,
         patience: int = 3,
         frozen: bool = False,
+        max_specialisations: int = 64,
     ) -> None:
         self._build, self._names, self._symbolic = build, list(names), symbolic
-        self._patience, self._frozen = patience, frozen
+        self._patience, self._frozen, self._most = patience, frozen, max_specialisations
         self._lock = threading.RLock()
         self._weights: OrderedDict[Key, Weights] = OrderedDict()
         self._rebuilds = 0
@@ -122,7 +122,7 @@ class Runner:
             known = self._weights[key] = self._held(tensors)
         form = self._build(args, self.constants)
         known.forms[self._sizes(args)] = form
-        if sum(len(w.forms) for w in self._weights.values()) > MOST_FORMS:
+        if sum(len(w.forms) for w in self._weights.values()) > self._most:
             self._forget_oldest()
         return form
 
@@ -145,7 +145,9 @@ class Runner:
             oldest.forms.popitem(last=False)
         if not oldest.forms:
             del self._weights[key]
-        logger.warning("more than %d shapes or modules share a graph; the oldest is forgotten", MOST_FORMS)
+        logger.warning(
+            "more than %d shapes or modules share a graph (max_specialisations); the oldest is forgotten", self._most
+        )
 
     def _drop_replaced(self, key: Key, tensors: Sequence[torch.Tensor]) -> None:
         """Forget forms of weights that are gone: where this is not the first call, they were changed."""

@@ -12,8 +12,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from torch_migraphx.fx.border import foreign
 from torch_migraphx.fx.converters.shape import dense_order
+from torch_migraphx.fx.graph_info import value_of
+from torch_migraphx.fx.graphs import copied
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
-from torch_migraphx.lower import copied
 
 
 def with_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,7 +34,7 @@ def _value(n: Any) -> torch.Tensor | None:
     """The tensor that an output promises to be; None where its strides are known only at run time, and of inputs."""
     if not isinstance(n, fx.Node) or n.op == "placeholder":
         return None
-    value = n.meta.get("val", n.meta.get("example_value"))
+    value = value_of(n)
     return value if isinstance(value, torch.Tensor) and _known(value) else None
 
 

@@ -181,9 +181,9 @@ class Builder:
         values = self.broadcast_all(*operands, dtype=dtype or common_dtype(*operands))
         return getattr(self, name)(*values, **attributes)
 
-    def unary(self, name: str, x: Operand, **attributes: Any) -> Value:
+    def unary(self, name: str, input: Operand, **attributes: Any) -> Value:
         """An elementwise operator of one operand that answers in floating point."""
-        return self.pointwise(name, x, dtype=float_dtype(x), **attributes)
+        return self.pointwise(name, input, dtype=float_dtype(input), **attributes)
 
     def view(self, x: Value, sizes: Sequence[int]) -> Value:
         """`x` reshaped; nothing is added where it has these lens."""

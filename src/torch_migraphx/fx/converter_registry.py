@@ -20,8 +20,11 @@ from torch_migraphx.fx.builder import Builder, UnsupportedError
 REQUIRED = inspect.Parameter.empty
 SAME_NAME = {"self": "input"}
 NO_MEANING_HERE = frozenset(
-    {"inplace", "memory_format", "layout", "pin_memory", "device", "non_blocking", "copy", "out"}
-)
+    {
+        "inplace", "memory_format", "layout", "pin_memory", "device", "non_blocking", "copy", "out",
+        "cudnn_enable", "cudnn_enabled",
+    }
+)  # fmt: skip
 """Arguments that change no value on one device and are dropped; `out` must not be given."""
 
 

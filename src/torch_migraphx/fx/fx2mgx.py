@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,12 +15,12 @@ import torch_migraphx.fx.converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.graph_info import described, is_python, origin_of, refusal, value_of
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 from torch_migraphx.log import get_logger
 
 logger = get_logger(__name__)
-FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 WORDS = {"placeholder": ["@param"], "get_attr": ["@literal"]}
 CREATE = (acc_ops.full, acc_ops.arange)
 """Make a tensor from numbers alone."""
@@ -35,20 +34,6 @@ class ConversionError(UnsupportedError):
     """A converter refused its arguments, or its answer has not the shape and type that torch gives."""
 
 
-def origin_of(node: fx.Node) -> str:
-    """The line of Python that a node comes from, as `file:line in function`; "" where it is not known."""
-    frames = FRAME.findall(node.meta.get("stack_trace") or node.stack_trace or "")
-    return "{}:{} in {}".format(*frames[-1]) if frames else ""
-
-
-def described(node: fx.Node) -> str:
-    """`%name = target, from file:line in function`."""
-    plain = {"call_module": "module ", "placeholder": "input ", "get_attr": "constant "}
-    what = f"{plain[node.op]}{node.target}" if node.op in plain else target_name(node.target)
-    origin = origin_of(node)
-    return f"%{node.name} = {what}" + (f", from {origin}" if origin else "")
-
-
 def became(words: Sequence[str], result: Any) -> str:
     """What a node was converted to: operators in order, and the shape of each value."""
     values = [x for x in tree_leaves(result) if isinstance(x, Value)]
@@ -56,23 +41,6 @@ def became(words: Sequence[str], result: Any) -> str:
         return repr(result)
     shapes = ", ".join(str(x.shape()) for x in values)
     return f"{', '.join(words) or 'no instruction of its own'} -> {shapes}"
-
-
-def is_python(target: Any) -> bool:
-    """Whether a target is a function of Python's own, to be called on numbers and tuples."""
-    module = getattr(target, "__module__", None)
-    return module in ("_operator", "operator", "math", "builtins") or target in (torch.sym_float, torch.sym_int)
-
-
-def refusal(node: fx.Node) -> str:
-    """Why a node has no converter; "" where it has one."""
-    if node.op in ("placeholder", "get_attr", "output"):
-        return ""
-    if node.op == "call_function" and (node.target in CONVERTERS or is_python(node.target)):
-        return ""
-    if node.op == "call_module" and not node.meta.get("acc_unmapped"):
-        return f"module {node.target} stays whole (a leaf module, a scripted one, or hooks)"
-    return node.meta.get("acc_unmapped") or f"{target_name(node.target)} has no converter"
 
 
 class MGXInterpreter(fx.Interpreter):
@@ -185,8 +153,7 @@ class MGXInterpreter(fx.Interpreter):
         raise UnsupportedError(f"Tensor.{target}: the graph is not normalized to acc or ATen operators")
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
-        why = self.node.meta.get("acc_unmapped")
-        raise UnsupportedError(why or f"module {target}: the graph is not normalized to acc or ATen operators")
+        raise UnsupportedError(refusal(self.node))
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         nodes = [n for n in tree_leaves(self.node.args[0]) if n is not None]
@@ -214,7 +181,7 @@ def is_number(x: Any) -> bool:
 
 def check_against_torch(node: fx.Node, result: Any) -> None:
     """ConversionError where a converted value has not the shape or type that the tracer recorded."""
-    want = node.meta.get("val", node.meta.get("example_value"))
+    want = value_of(node)
     if isinstance(want, tuple | list) and isinstance(result, tuple | list):
         pairs = list(zip(result, want, strict=False))
     else:

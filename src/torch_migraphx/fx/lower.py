@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import getitem
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import fx, nn
@@ -23,6 +23,8 @@ from torch.utils._pytree import (
 )
 
 from torch_migraphx.fx.border import DEVICES, foreign, of_torchao, opaque
+from torch_migraphx.fx.graph_info import note_unmapped
+from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.lowered import TENSOR, Inputs, LoweredModule, Outputs
 from torch_migraphx.fx.tools.accuracy import AccuracyError, difference, limit
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
@@ -30,8 +32,7 @@ from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
 from torch_migraphx.fx.tracer.structure import Structure, known, plain
 from torch_migraphx.log import get_logger
-from torch_migraphx.lower import lower
-from torch_migraphx.options import Options
+from torch_migraphx.options import LoweringKeywords, Options
 from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
@@ -42,17 +43,11 @@ def lower_to_mgx(
     input: Any = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
-    lower_precision: str = "fp32",
-    min_acc_module_size: int = 10,
     use_aten: bool = False,
-    verbose_log: bool = False,
     suppress_accuracy_check: bool = False,
-    save_subgraph_programs: bool = False,
     tracer_base_cls: type[fx.Tracer] = fx.Tracer,
     leaf_modules: Collection[type[nn.Module]] = (),
-    target: str = "cpu",
-    exhaustive_tune: bool = False,
-    fallback: str = "torch",
+    **options: Unpack[LoweringKeywords],
 ) -> LoweredModule:
     """Compile `module` in inference form for inputs of the shapes and types of the samples.
 
@@ -65,24 +60,17 @@ def lower_to_mgx(
     function calls as they are. Later changes of weights are not seen. Unless suppressed, the result is compared with
     eager on the samples: AccuracyError names the output and its error. `use_aten` traces by torch.export instead of
     symbolically; a model that the symbolic tracer can't follow takes that road as well, and the log says why. With
-    `fallback="error"` FallbackError lists what would run in torch. How a result is saved: see LoweredModule.
+    `fallback="error"` FallbackError lists what would run in torch. `options` are the fields of Options but `frozen`.
+    How a result is saved: see LoweredModule.
     """
-    options = Options.of(
-        lower_precision=str(getattr(lower_precision, "value", lower_precision)).lower(),
-        min_acc_module_size=min_acc_module_size,
-        verbose_log=verbose_log,
-        save_subgraph_programs=save_subgraph_programs,
-        target=target,
-        exhaustive_tune=exhaustive_tune,
-        fallback=fallback,
-    )
+    chosen = Options.of_lowering(**options)
     call = Call.of(module, input, kwargs)
     refuse_other_devices(call)
     with same_random_state():
         traced = _trace(call, use_aten, tracer_base_cls, leaf_modules)
-        lowered = finished(lower(traced, call.leaves, options), call, traced.meta["structure"])
+        lowered = finished(lower(traced, call.leaves, chosen), call, traced.meta["structure"])
         if not suppress_accuracy_check:
-            check_accuracy(call, lowered, "int8" if rounds(traced) else options.lower_precision)
+            check_accuracy(call, lowered, "int8" if rounds(traced) else chosen.lower_precision)
     return lowered.eval()
 
 
@@ -200,7 +188,8 @@ def _in_torch(call: Call, why: str) -> fx.GraphModule:
     leaves = [graph.placeholder(f"input_{k}") for k in range(len(call.leaves))]
     args, kwargs = tree_unflatten(leaves, tree_structure((call.args, call.kwargs)))
     node = graph.call_module("model", args, kwargs)
-    node.meta = {"val": None, "acc_unmapped": " ".join(why.split())}
+    node.meta = {"val": None}
+    note_unmapped(node, " ".join(why.split()))
     graph.output(node)
     root = nn.Module()
     root.add_module("model", call.eager())

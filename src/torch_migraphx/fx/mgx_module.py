@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from torch import nn
 
 import migraphx
+from migraphx import CompileOptions
 from torch_migraphx.fx.border import has_own_operators, not_held
 from torch_migraphx.fx.builder import DTYPES
 from torch_migraphx.log import get_logger
+from torch_migraphx.options import ModuleKeywords
 
 logger = get_logger(__name__)
 OUTPUT = "main:#output_"
@@ -96,14 +98,19 @@ class MGXModule(ForInference):
         input_names: Sequence[str] = (),
         output_names: Sequence[str] = (),
         target: str = "cpu",
-        exhaustive_tune: bool = False,
+        **options: Unpack[ModuleKeywords],
     ) -> None:
-        """Without a program, an empty module whose state `load_state_dict` fills. ValueError for an unknown target."""
+        """Without a program, an empty module whose state `load_state_dict` fills.
+
+        The options are those of a compilation (CompileOptions). ValueError for an unknown target, or one that an option
+        does not suit.
+        """
         super().__init__()
-        migraphx.get_target(target)
+        self.options = CompileOptions.of(**options, offload_copy=False)
+        self.options.check_target(migraphx.get_target(target))
         self.program = program
         self.input_names, self.output_names = tuple(input_names), tuple(output_names)
-        self.target, self.exhaustive_tune = target, exhaustive_tune
+        self.target = target
         if program is not None:
             self._compile(program)
 
@@ -116,7 +123,7 @@ class MGXModule(ForInference):
                 f"{sorted(unknown)} differ"
             )
         if not program.is_compiled():
-            program.compile(migraphx.get_target(self.target), offload_copy=False, exhaustive_tune=self.exhaustive_tune)
+            program.compile(migraphx.get_target(self.target), **self.options.compile_keywords())
         self._bind(program, declared)
 
     def _bind(self, program: migraphx.program, declared: dict[str, migraphx.shape]) -> None:
@@ -187,12 +194,12 @@ class MGXModule(ForInference):
             "input_names": list(self.input_names),
             "output_names": list(self.output_names),
             "target": self.target,
-            "exhaustive_tune": self.exhaustive_tune,
+            "options": dict(self.options.compile_keywords()),
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.input_names, self.output_names = tuple(state["input_names"]), tuple(state["output_names"])
-        self.target, self.exhaustive_tune = state["target"], state["exhaustive_tune"]
+        self.target, self.options = state["target"], CompileOptions.of(**state.get("options", {}))
         saved = state["mxr"].numpy().tobytes()
         self.program = migraphx.load_buffer(saved) if saved else None
         if self.program is not None:

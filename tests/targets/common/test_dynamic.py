@@ -224,7 +224,8 @@ def executables(stage: Any) -> Iterator[Any]:
         yield from executables(later)
 
 
-def test_values_decide_shapes():
+@pytest.mark.parametrize("target", ["cpu"])
+def test_values_decide_shapes(target):
     p = migraphx.program()
     m = p.get_main_module()
     x = m.add_parameter("x", migraphx.shape("float", dyn_dims=[dimension(1, 4), dimension(1, 1)]))
@@ -232,7 +233,7 @@ def test_values_decide_shapes():
     wide = m.add_instruction(migraphx.op("broadcast_with_dims"), [x, dims])
     lens = m.add_instruction(migraphx.op("dimensions_of", end=2), [wide])
     m.add_return([m.add_instruction(migraphx.op("neg"), [wide]), lens])
-    compiled(p, "cpu")
+    compiled(p, target)
     for n, k in ((2, 3), (2, 5), (4, 3)):
         given = RNG.standard_normal((n, 1)).astype(np.float32)
         got, lens = p.run({"x": given, "dims": np.array([1, k])})

@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from migraphx.targets.cpu.pack import (
-    pack_conv,
-    pack_depthwise,
-    pack_dot,
-    pack_int4_panels,
-    pack_winograd,
-    pack_words,
-)
+from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
+from migraphx.targets.cpu.pack.dot import pack_dot
+from migraphx.targets.cpu.pack.int4 import pack_int4_panels
+from migraphx.targets.cpu.pack.vnni import pack_words
+from migraphx.targets.cpu.pack.winograd import pack_winograd
 
 PACKED = {
     "dot": lambda: pack_dot(np.ones((300, 70), np.float32), 32),

@@ -56,4 +56,4 @@ def test_a_refusal_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(UnsupportedOperator):
         recorded(folder, "attention")
     (program,) = programs(folder).values()
-    assert program["error"].startswith("UnsupportedOperator: the cpu target has no kernel for: attention")
+    assert program["error"].startswith("UnsupportedOperator: the cpu target refuses attention")

@@ -23,7 +23,7 @@ def fresh():
 
 
 def pieces(caplog):
-    return [r.message for r in caplog.records if r.name == "torch_migraphx.lower"]
+    return [r.message for r in caplog.records if r.name == "torch_migraphx.fx.lower_graph"]
 
 
 @pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])

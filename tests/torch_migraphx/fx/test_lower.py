@@ -12,13 +12,12 @@ from torch import fx, nn
 import migraphx
 import torch_migraphx
 from tests.tolerances import assert_close
-from torch_migraphx import lower
-from torch_migraphx.fx import MGXInterpreter, MGXModule, lower_to_mgx
+from torch_migraphx.fx import MGXInterpreter, MGXModule, lower_graph, lower_to_mgx
 from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.fx2mgx import UnsupportedNodes
+from torch_migraphx.fx.lower_graph import FallbackError
 from torch_migraphx.fx.tools.accuracy import AccuracyError
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
-from torch_migraphx.lower import FallbackError
 from torch_migraphx.options import Options
 
 
@@ -185,7 +184,7 @@ def test_options_and_devices():
     model, x = nn.Linear(4, 4), torch.randn(2, 4)
     with pytest.raises(ValueError, match="lower_precision"):
         lower_to_mgx(model, [x], lower_precision="fp12")
-    with pytest.raises(ValueError, match="fallback is torch or error"):
+    with pytest.raises(ValueError, match="'fallback' must be 'torch' or 'error'"):
         lower_to_mgx(model, [x], fallback="eager")
     with pytest.raises(NotImplementedError, match="meta"):
         lower_to_mgx(nn.Linear(4, 4, device="meta"), [x])
@@ -295,7 +294,7 @@ def test_a_bug_in_a_converter_is_visible(error, monkeypatch, caplog):
 
 def test_what_a_target_refuses_in_a_piece_runs_in_torch_alone(monkeypatch, caplog):
     """The first refusal comes with the whole graph, the second with a piece of what is left."""
-    compiled = lower.compiled
+    compiled = lower_graph.compiled
 
     def refusing(interpreter, options, name):
         for word in ("tanh", "erf"):
@@ -303,7 +302,7 @@ def test_what_a_target_refuses_in_a_piece_runs_in_torch_alone(monkeypatch, caplo
                 raise ValueError(f"{word}: the target has no kernel")
         return compiled(interpreter, options, name)
 
-    monkeypatch.setattr(lower, "compiled", refusing)
+    monkeypatch.setattr(lower_graph, "compiled", refusing)
 
     class Three(nn.Module):
         def __init__(self):

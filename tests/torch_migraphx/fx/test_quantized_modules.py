@@ -11,8 +11,8 @@ from torch.ao.quantization.quantize_fx import convert_fx, convert_to_reference_f
 
 from tests.torch_migraphx.quantized_programs import kernels
 from torch_migraphx.fx import lower_to_mgx
+from torch_migraphx.fx.lower_graph import FallbackError
 from torch_migraphx.fx.quantization import get_migraphx_backend_config, get_migraphx_qconfig_mapping
-from torch_migraphx.lower import FallbackError
 
 X = torch.linspace(-1, 1, 2 * 3 * 6 * 6).reshape(2, 3, 6, 6)
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")

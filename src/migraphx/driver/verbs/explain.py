@@ -1,4 +1,4 @@
-"""Say what was fused into what, from which ONNX node or Python line, and what it costs at least."""
+"""Say what was fused into what, what not, from which ONNX node or Python line, and what it costs at least."""
 
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
@@ -8,7 +8,7 @@ from typing import Any
 import migraphx
 from migraphx.driver.data import generate
 from migraphx.driver.model import at_lengths, compiled, executable_of, read_model
-from migraphx.driver.options import add_compile, add_data, add_input
+from migraphx.driver.options import add_compile, add_data, add_input, compile_options
 from migraphx.driver.result import Result
 from migraphx.driver.terminal import coloured, milliseconds, note, quantity
 from migraphx.targets.cpu.peaks import measure_peaks
@@ -18,6 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_input(parser)
     add_data(parser)
     add_compile(parser)
+    parser.add_argument("--why", action="store_true", help="say what was not fused or not taken, and the reasons")
 
 
 def run(args: Namespace) -> Result:
@@ -27,7 +28,8 @@ def run(args: Namespace) -> Result:
     executable = executable_of(made)
     note("Measuring what this machine can do ...")
     flops, bandwidth = measure_peaks(executable.threads)
-    found = migraphx.explain(made, executable.target, inputs)
+    options = compile_options(args).compile_keywords()
+    found = migraphx.explain(made, executable.target, inputs, why=args.why, **options)
     described: list[dict[str, Any]] = []
     free = []
     for kernel in found.kernels:
@@ -46,9 +48,14 @@ def run(args: Namespace) -> Result:
         "kernels": described,
         "free": free,
     }
+    if args.why:
+        data["refused"] = [asdict(r) for r in found.refused]
     became = f"{len(described)} that run and {len(free)} that are only other strides"
     head = f"Target {found.target}: {found.before} instructions became {became}"
-    return Result("\n".join([head, *(line for k in described for line in _lines(k))]), data)
+    lines = [head, *(line for k in described for line in _lines(k))]
+    if args.why:
+        lines += ["", "Not taken, or not fused:", *(f"  {line}" for r in found.refused for line in r.lines())]
+    return Result("\n".join(lines), data)
 
 
 def _lines(kernel: dict[str, Any]) -> list[str]:

@@ -36,8 +36,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_iterations(parser)
     parser.add_argument("--detailed", "-d", action="store_true", help="show where each instruction came from")
     parser.add_argument("--trace", metavar="FILE", help="write one run as a chrome trace")
-    help = f"divide the runs among N processes, as `perf diff` needs them (default: {PROCESSES})"
-    parser.add_argument("--processes", type=positive, default=PROCESSES, metavar="N", help=help)
+    processes = f"divide the runs among N processes, as `perf diff` needs them (default: {PROCESSES})"
+    parser.add_argument("--processes", type=positive, default=PROCESSES, metavar="N", help=processes)
     parser.add_argument("--runs-only", action="store_true", help=SUPPRESS)  # what the other processes are asked for
 
 

@@ -145,7 +145,7 @@ def contracted(b: Builder, x: Named, y: Named, needed: set[str]) -> Named:
 def multiplied(b: Builder, x: Named, y: Named, names: str) -> Named:
     """The elementwise product, dimensions in the order of `names`."""
     lens = {n: size for v in (x, y) for n, size in zip(v.names, v.value.shape.lens, strict=True)}
-    factors = []
+    factors: list[Instruction] = []
     for v in (x, y):
         value = ordered(b, v, "".join(n for n in names if n in v.names)).value
         missing = tuple(d for d, n in enumerate(names) if n not in v.names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import product
 
@@ -13,7 +13,8 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import standard_strides
 
 Value = Instruction
-Taps = list[tuple[Value, Value | None]]
+Tap = tuple[Value, Value | None]
+Taps = list[Tap]
 CUBIC_A = -0.75
 
 
@@ -99,11 +100,12 @@ def grid_sample(
     return b.reshape(total, dims=(*x.shape.lens[:2], *grid.shape.lens[1:-1]))
 
 
-def picked(b: Builder, x: Value, corner: tuple, padding_mode: str, align: bool) -> Value:
+def picked(b: Builder, x: Value, corner: Sequence[Tap], padding_mode: str, align: bool) -> Value:
     """x {N, C, ...} at one whole place a dimension, {N, C, places}, times the weights."""
     n, c, *lens = x.shape.lens
     steps = standard_strides(lens)
-    rows, factors = [], []
+    rows: list[Value] = []
+    factors: list[Value] = []
     for (place, weight), length, step in zip(corner, lens, steps, strict=True):
         if padding_mode == "zeros":
             inside = b.logical_and(at(b, place, "greater_or_equal", 0.0), at(b, place, "less_or_equal", length - 1.0))

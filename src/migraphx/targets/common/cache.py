@@ -24,7 +24,7 @@ from migraphx.targets.common.scratch import scratch
 try:
     import fcntl
 except ImportError:  # not a POSIX system: two processes may compile the same thing twice, never half of it
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 log = logging.getLogger(__name__)
 MAGIC = b"openmgx object 1\n"

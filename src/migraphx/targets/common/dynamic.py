@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
 from functools import cached_property
 from itertools import islice, product
-from threading import Lock
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -24,14 +21,16 @@ from migraphx.ir.text import instruction_text, names_of
 from migraphx.mxr.graph import read_shape, shape_data
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
+from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.common.host import compute, lasting
 from migraphx.targets.common.specialise import Specialised, Split, is_leaf, specialise, split, static_part
 
 log = logging.getLogger(__name__)
-Made = TypeVar("Made")
 Arrays = Mapping[str, np.ndarray]
+Arguments = Mapping[str, Argument]
 Lens = Mapping[str, tuple[int, ...]]
 SMALL = 256  # bytes: larger values are told apart by their digest
 AHEAD = 16  # lengths that are compiled before the first run, at most
@@ -42,63 +41,9 @@ class Compiler(Protocol):
     """A target, as far as it compiles static programs."""
 
     name: str
+    device: Device
 
     def compile(self, program: Program, options: CompileOptions) -> Executable: ...
-
-
-class Kept(Generic[Made]):
-    """The last `cap` things made, by key. Each is made once, however many threads ask for it."""
-
-    def __init__(self, cap: int) -> None:
-        self.cap = cap
-        self._made: OrderedDict[Hashable, Future[Made]] = OrderedDict()
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-    def items(self) -> list[tuple[Hashable, Made]]:
-        with self._lock:
-            return [(k, f.result()) for k, f in self._made.items() if f.done() and not f.exception()]
-
-    def get(self, key: Hashable, make: Callable[[], Made], deadline: Deadline | None = None) -> Made:
-        """What was made for the key, or is made now; TimeoutError where another thread makes it beyond the deadline."""
-        while True:
-            future, mine = self._future(key)
-            if mine:
-                self._fill(key, future, make)
-            try:
-                return future.result(None if deadline is None or mine else deadline.left)
-            except CancelledError:
-                continue  # a signal ended the thread that made it
-            except TimeoutError:
-                if deadline is None or future.done():
-                    raise
-                raise deadline.error() from None
-
-    def _future(self, key: Hashable) -> tuple[Future[Made], bool]:
-        """What is or will be there for the key, and whether the caller must make it."""
-        with self._lock:
-            future = self._made.get(key)
-            mine = future is None
-            if future is None:
-                future = self._made[key] = Future()
-                while len(self._made) > self.cap:
-                    self._made.popitem(last=False)
-            self._made.move_to_end(key)
-            return future, mine
-
-    def _fill(self, key: Hashable, future: Future[Made], make: Callable[[], Made]) -> None:
-        try:
-            future.set_result(make())
-        except BaseException as error:
-            with self._lock:
-                if self._made.get(key) is future:
-                    del self._made[key]
-            if not isinstance(error, Exception):  # a KeyboardInterrupt is this thread's alone
-                future.cancel()
-                raise
-            future.set_exception(error)
 
 
 class DynamicExecutable:
@@ -118,8 +63,9 @@ class DynamicExecutable:
         options: CompileOptions,
         threads: int,
     ) -> None:
-        self.target = target.name
-        self.parameters, self.outputs, self.threads = dict(parameters), list(outputs), options.num_threads or threads
+        self.target, self.device = target.name, target.device
+        self.parameters = {n: s if s.dynamic else s.as_standard() for n, s in parameters.items()}
+        self.outputs, self.threads = list(outputs), options.num_threads or threads
         self._whole = _Part(target, program, options, {})
         self._last: list[Stage] = []
 
@@ -147,29 +93,44 @@ class DynamicExecutable:
         return len(self._whole.stages)
 
     def run(
-        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
-        arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
-        stage = self._whole.stage_for(arrays, deadline)
+        given = dict(zip(self.parameters, inputs, strict=True))
+        stage = self._stage(given, deadline)
         if isinstance(stage, Whole):
             self._last = [stage]
             _check_places(outputs, stage.executable.outputs)
-            results = stage.executable.run(arguments(stage.executable, arrays), outputs, deadline)
+            results = stage.executable.run(stage.inputs(given), outputs, stream, deadline)
             self._whole.keep_ready(stage)
             return results
         passed: list[Stage] = []
-        arrays = {n: lasting(a) for n, a in zip(self.parameters, inputs, strict=True)}
-        values = stage.run(arrays, passed, deadline)
+        results = stage.run(given, stream, passed, deadline)
         self._whole.keep_ready(stage)
         self._last = passed
-        taken = {id(a) for a in arrays.values()}
-        results = [Argument.of(np.array(v, order="C") if id(v) in taken else np.ascontiguousarray(v)) for v in values]
-        if outputs is None:
-            return results
         _check_places(outputs, [r.shape for r in results])
+        if outputs is None:
+            return self._apart(results, inputs, stream)
         for place, made in zip(outputs, results, strict=True):
-            np.copyto(place.array, made.array)
+            made.copy_to(place, stream)
         return outputs
+
+    def _apart(self, results: Sequence[Argument], taken: Sequence[Argument], stream: int | None) -> list[Argument]:
+        """The results, those copied that share memory with an input or another result."""
+        apart: list[Argument] = []
+        for made in results:
+            if any(made.overlaps(a) for a in (*taken, *apart)):
+                copy = Argument.empty(made.shape, self.device, stream)
+                made.copy_to(copy, stream)
+                made = copy
+            apart.append(made)
+        return apart
+
+    def _stage(self, given: Arguments, deadline: Deadline | None = None) -> Stage:
+        return self._whole.stage({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
     def release(self) -> None:
         self._whole.release()
@@ -177,14 +138,20 @@ class DynamicExecutable:
     def share_weights(self, others: Iterable[Executable]) -> None:
         """Those of its lengths are shared already; those of others are packed for other programs."""
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
         raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps` for these inputs."""
         self.run(inputs, None)
-        arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
-        return self._whole.stage_for(arrays).profile(arrays, runs)
+        given = dict(zip(self.parameters, inputs, strict=True))
+        return self._stage(given).profile(given, runs)
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The specialisations that are compiled as a whole, each with its lengths."""
@@ -258,7 +225,7 @@ class _Part:
     ) -> None:
         self.target, self.options, self.known = target, options, known
         self._program = program
-        self.stages: Kept[Stage] = Kept(options.max_specialisations)
+        self.stages: SingleFlightLRU[Stage] = SingleFlightLRU(options.max_specialisations)
         self._ready: list[Stage] = []
 
     @cached_property
@@ -281,15 +248,11 @@ class _Part:
             self._ready = ready[:READY]
 
     def release(self) -> None:
-        for _, stage in self.stages.items():
+        for stage in self.stages.values():
             stage.release()
 
     def _key(self, lens: Lens, values: Arrays) -> Hashable:
         return tuple(lens.values()), tuple(fingerprint(values[n]) for n in self.known)
-
-    def stage_for(self, arrays: Arrays, deadline: Deadline | None = None) -> Stage:
-        lens, values = {n: a.shape for n, a in arrays.items()}, {n: np.array(arrays[n]) for n in self.known}
-        return self.stage(lens, values, deadline)
 
     def _compiled(self, lens: Lens, values: Arrays) -> Stage:
         start = time.perf_counter()
@@ -307,10 +270,6 @@ def fingerprint(value: np.ndarray) -> bytes:
     return data if len(data) <= SMALL else hashlib.sha256(data).digest()
 
 
-def arguments(executable: Executable, arrays: Arrays) -> list[Argument]:
-    return [Argument.of(np.ascontiguousarray(arrays[n])) for n in executable.parameters]
-
-
 class Whole:
     """A part compiled for one set of lengths, all of it."""
 
@@ -321,22 +280,66 @@ class Whole:
     def steps(self) -> Sequence[Step]:
         return self.executable.steps
 
-    def run(self, arrays: Arrays, passed: list[Stage], deadline: Deadline | None) -> list[np.ndarray]:
-        passed.append(self)
-        return [r.array for r in self.executable.run(arguments(self.executable, arrays), None, deadline)]
+    def inputs(self, given: Arguments) -> list[Argument]:
+        return [given[n] for n in self.executable.parameters]
 
-    def profile(self, arrays: Arrays, runs: int) -> list[float]:
-        return self.executable.profile(arguments(self.executable, arrays), runs)
+    def run(
+        self, given: Arguments, stream: int | None, passed: list[Stage], deadline: Deadline | None
+    ) -> list[Argument]:
+        passed.append(self)
+        return list(self.executable.run(self.inputs(given), None, stream, deadline))
+
+    def profile(self, given: Arguments, runs: int) -> list[float]:
+        return self.executable.profile(self.inputs(given), runs)
 
     def release(self) -> None:
         self.executable.release()
 
 
+class _Values:
+    """What one run of a cut made so far: each value where it was made, and where else it is asked for."""
+
+    def __init__(self, given: Arguments, device: Device, stream: int | None) -> None:
+        self.device, self.stream = device, stream
+        self._given = given
+        self._arguments: dict[Instruction, Argument] = {}
+        self._arrays: dict[Instruction, Any] = {}
+
+    def add(self, instructions: Iterable[Instruction], made: Iterable[Argument]) -> None:
+        self._arguments |= zip(instructions, made, strict=True)
+
+    def compute(self, ins: Instruction, deadline: Deadline | None) -> None:
+        """One instruction, by its NumPy meaning."""
+        self._arrays[ins] = compute(ins, [self.array(i) for i in ins.inputs], _no_modules, deadline)
+
+    def argument(self, ins: Instruction) -> Argument:
+        """The value on the device, row-major."""
+        if isinstance(ins.op, Parameter):
+            return self._given[ins.op.parameter]
+        if ins not in self._arguments:
+            array = np.asarray(self.array(ins), order="C")
+            own = array.flags.writeable  # not a constant, nor a view of one
+            self._arguments[ins] = Argument.of(array if own else array.copy()).to(self.device, self.stream)
+        return self._arguments[ins]
+
+    def array(self, ins: Instruction) -> Any:
+        """The value in main memory, which a run on another device waits for; a list where it is a sequence."""
+        if isinstance(ins.op, Literal):
+            return ins.op.value
+        if ins not in self._arrays:
+            self._arrays[ins] = lasting(self.argument(ins), self.stream)
+        return self._arrays[ins]
+
+
 class Cut:
-    """A part for one set of lengths: what could be compiled, what NumPy does next, and the part that remains."""
+    """A part for one set of lengths: what could be compiled, what NumPy does next, and the part that remains.
+
+    Values come to main memory where NumPy needs them, or the next lengths depend on them; each is a step.
+    """
 
     def __init__(self, part: _Part, made: Specialised, cut: Split) -> None:
         self.cut, self.before, self.rest = cut, None, None
+        self.device = part.target.device
         main = made.program.main
         if cut.wanted:
             self.before = Whole(part.target.compile(static_part(main, cut.wanted), part.options))
@@ -349,23 +352,36 @@ class Cut:
             log.info("runs on the host, by NumPy: %s", step.text)
         for name, why in cut.known.items():
             log.info("what follows is compiled for each value of %s, on which a shape depends: %s", name, why)
+        if self.device is not HOST:
+            wanted = [i for i in cut.host_reads if not isinstance(i.op, Literal)]
+            self.host_steps += [
+                Step(instruction_text(i, names), "to the host", i.origin, i.shape.bytes, 0) for i in wanted
+            ]
 
     @property
     def steps(self) -> list[Step]:
         return [*(self.before.steps if self.before else ()), *self.host_steps]
 
-    def run(self, arrays: Arrays, passed: list[Stage], deadline: Deadline | None) -> list[np.ndarray]:
+    def run(
+        self, given: Arguments, stream: int | None, passed: list[Stage], deadline: Deadline | None
+    ) -> list[Argument]:
         passed.append(self)
-        values = self._values(arrays, deadline)
-        late: Sequence[np.ndarray] = []
+        values = self._values(given, stream, deadline)
+        late: Sequence[Argument] = []
         if self.rest is not None:
-            feeds = {n: values(i) for n, i in self.cut.feeds.items()}
-            stage = self.rest.stage_for(feeds, deadline)
-            late = stage.run(feeds, passed, deadline)
+            stage, feeds = self._next(self.rest, values, deadline)
+            late = stage.run(feeds, stream, passed, deadline)
             self.rest.keep_ready(stage)
         return self._gathered(values, late)
 
-    def _gathered(self, values: Callable[[Instruction], Any], late: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def _next(self, rest: _Part, values: _Values, deadline: Deadline | None = None) -> tuple[Stage, Arguments]:
+        """The stage that comes next, and what it is given; known values are compiled in."""
+        known = {n: np.array(values.array(self.cut.feeds[n])) for n in rest.known}
+        feeds = {n: values.argument(i) for n, i in self.cut.feeds.items() if n not in known}
+        lens = {n: known[n].shape if n in known else feeds[n].shape.lens for n in self.cut.feeds}
+        return rest.stage(lens, known, deadline), feeds
+
+    def _gathered(self, values: _Values, late: Sequence[Argument]) -> list[Argument]:
         """The outputs in order; those of the rest may be more than one each, of a sequence."""
         known = [o for o in self.cut.outputs if not self._is_late(o)]
         if not known:
@@ -373,36 +389,28 @@ class Cut:
         if len(late) != len(self.cut.outputs) - len(known):
             raise ValueError("an output is a sequence whose length depends on data, beside others: give it alone")
         rest = iter(late)
-        return [next(rest) if self._is_late(o) else values(o) for o in self.cut.outputs]
+        return [next(rest) if self._is_late(o) else values.argument(o) for o in self.cut.outputs]
 
     def _is_late(self, ins: Instruction) -> bool:
         return not (is_leaf(ins) or ins in self.cut.wanted or ins in self.cut.host)
 
-    def _values(self, arrays: Arrays, deadline: Deadline | None = None) -> Callable[[Instruction], Any]:
-        """What the compiled part and then the host make of the inputs; by instruction."""
-        found: dict[Instruction, Any] = {}
+    def _values(self, given: Arguments, stream: int | None, deadline: Deadline | None = None) -> _Values:
+        """What the compiled part and then the host make of the inputs."""
+        values = _Values(given, self.device, stream)
         if self.before is not None:
-            found = dict(zip(self.cut.wanted, self.before.run(arrays, [], deadline), strict=True))
-
-        def value(ins: Instruction) -> Any:
-            if isinstance(ins.op, Parameter):
-                return arrays[ins.op.parameter]
-            return ins.op.value if isinstance(ins.op, Literal) else found[ins]
-
+            values.add(self.cut.wanted, self.before.run(given, stream, [], deadline))
         for ins in self.cut.host:
-            found[ins] = compute(ins, [value(i) for i in ins.inputs], _no_modules, deadline)
-        return value
+            values.compute(ins, deadline)
+        return values
 
-    def profile(self, arrays: Arrays, runs: int) -> list[float]:
-        seconds = list(self.before.profile(arrays, runs)) if self.before else []
+    def profile(self, given: Arguments, runs: int) -> list[float]:
+        seconds = list(self.before.profile(given, runs)) if self.before else []
         start = time.perf_counter()
-        values = self._values(arrays)
+        values = self._values(given, None)
+        stage, feeds = self._next(self.rest, values) if self.rest is not None else (None, {})
         spent = time.perf_counter() - start - sum(seconds)
         seconds += [max(spent, 0.0) / len(self.host_steps)] * len(self.host_steps) if self.host_steps else []
-        if self.rest is not None:
-            feeds = {n: values(i) for n, i in self.cut.feeds.items()}
-            seconds += self.rest.stage_for(feeds).profile(feeds, runs)
-        return seconds
+        return seconds if stage is None else [*seconds, *stage.profile(feeds, runs)]
 
     def release(self) -> None:
         for part in (self.before, self.rest):

@@ -13,6 +13,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.operation import RunModule, Value
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST
 
 SHORT = 1 << 16  # elements: what NumPy makes of fewer takes a few milliseconds
 
@@ -27,10 +28,13 @@ def compute(ins: Instruction, args: Sequence[Value], run: RunModule, deadline: D
     return ins.op.compute_with(args, ins.modules, run)
 
 
-def lasting(argument: Argument) -> Any:
-    """The argument's array, or a copy where nothing but the caller's word keeps its memory: the thread of an
-    instruction that was left may read it later."""
-    return argument.array if argument.owner is not None else argument.array.copy()
+def lasting(argument: Argument, stream: int | None = None) -> Any:
+    """The argument's values in main memory, or a copy where nothing but the caller's word keeps them.
+
+    The thread of an instruction that was left may read them later.
+    """
+    here = argument.to(HOST, stream)
+    return here.array if here.owner is not None else here.array.copy()
 
 
 def _elements(value: Any) -> int:

@@ -9,8 +9,8 @@ import numpy as np
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, Return, Unsupported, operation
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape, permuted
-from migraphx.ops.custom import CustomOperation
 from migraphx.ops.movement import Contiguous, Layout, Reshaping
 from migraphx.passes.manager import graphs
 from migraphx.targets.common.call import Call
@@ -20,7 +20,12 @@ from migraphx.targets.common.views import Buffer, View
 
 
 class UnsupportedOperator(Unsupported):
-    """A target cannot compile these instructions: names each with its origin."""
+    """A target cannot compile the instructions of `refusals`: names each with its shape and origin."""
+
+    def __init__(self, target: str, refusals: Sequence[Refusal[Instruction]]) -> None:
+        named = (f"{r.instruction.name} -> {r.instruction.shape}{from_(r.instruction)}: {r.why}" for r in refusals)
+        super().__init__(f"the {target} target refuses " + "; ".join(dict.fromkeys(named)))
+        self.refusals = tuple(refusals)
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class LoweringContext:
     weights: list[np.ndarray] = field(default_factory=list)
     homes: dict[Instruction, tuple[Instruction, int]] = field(default_factory=dict)  # input -> (concat, start)
     checks: list[str] = field(default_factory=list)  # what went wrong, should the check of that number fail
+    refusals: list[Refusal[Instruction]] = field(default_factory=list)  # what `explain` shows: slower ways taken
     tuples: dict[Instruction, tuple[View, ...]] = field(default_factory=dict)
     inner: set[Module] = field(default_factory=set)  # modules of control flow that have been lowered
     slots: int = 0  # of loops, so far
@@ -140,7 +146,8 @@ class LoweringContext:
     def convert(self, read: View, write: View, origin: str = "") -> None:
         """Copy, into another type where they differ."""
         if read.type == write.type:
-            return self.copy(read, write, origin)
+            self.copy(read, write, origin)
+            return
         body = Module("convert")
         value = body.add_parameter("x", Shape(read.type, (1,)))
         body.add_return([body.add_instruction(operation("convert", target_type=write.type), [value])])
@@ -150,6 +157,10 @@ class LoweringContext:
         """Append a call; one that computes no element is dropped."""
         if all(v.elements for v in call.writes):
             self.calls.append(call)
+
+    def refuse(self, ins: Instruction, rule: str, why: str) -> None:
+        """Note that an instruction does not get the kernel, or the place, that others of its kind get."""
+        self.refusals.append(Refusal(ins, rule, why))
 
     # ---- constants ----
 
@@ -214,7 +225,12 @@ def lower_into(lowered: LoweringContext, module: Module, places: Sequence[View |
 
 def described(ins: Instruction) -> str:
     """An operator's name and origin, for messages."""
-    return ins.name + (f" ({ins.origin})" if ins.origin else "")
+    return ins.name + from_(ins)
+
+
+def from_(ins: Instruction) -> str:
+    """Where an instruction came from, in parentheses; "" where that is not known."""
+    return f" ({ins.origin})" if ins.origin else ""
 
 
 def _free(lowered: LoweringContext, ins: Instruction, module: Module) -> bool:
@@ -226,13 +242,9 @@ def _free(lowered: LoweringContext, ins: Instruction, module: Module) -> bool:
 
 def check(module: Module, lowerings: Lowerings) -> None:
     """UnsupportedOperator before any work is done."""
-    bad = []
-    for ins in (i for m in graphs(module) for i in m):
-        if not ins.name.startswith("@") and lowerings.find(ins) is None:
-            hint = f" without a body for it, `{lowerings.body}`" if isinstance(ins.op, CustomOperation) else ""
-            bad.append(f"{ins.name}{hint} -> {ins.shape}" + (f" ({ins.origin})" if ins.origin else ""))
-    if bad:
-        raise UnsupportedOperator(f"the {lowerings.target} target has no kernel for: " + "; ".join(dict.fromkeys(bad)))
+    working = (i for m in graphs(module) for i in m if not i.name.startswith("@"))
+    if refusals := [refusal for ins in working if (refusal := lowerings.refusal(ins))]:
+        raise UnsupportedOperator(lowerings.target, refusals)
 
 
 def _drop_unread_weights(lowered: LoweringContext) -> None:

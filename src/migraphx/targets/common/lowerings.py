@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refusal
 from migraphx.ops.custom import CustomOperation
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue
@@ -107,6 +108,13 @@ class Lowerings:
         if isinstance(ins.op, CustomOperation):
             return self._custom if self.body and getattr(ins.op, self.body, None) else None
         return self._operators.get(ins.name) or (self._base.find(ins) if self._base else None)
+
+    def refusal(self, ins: Instruction) -> Refusal[Instruction] | None:
+        """Why an instruction that the passes are done with has no lowering; None where it has one."""
+        if self.find(ins) is not None:
+            return None
+        hint = f" without a body for it, `{self.body}`" if isinstance(ins.op, CustomOperation) else ""
+        return Refusal(ins, f"target {self.target}", f"there is no kernel{hint}")
 
     def contraction(self, name: str) -> ContractionLowering:
         """The lowering of a dot or convolution with an epilogue."""

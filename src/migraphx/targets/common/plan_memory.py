@@ -19,12 +19,12 @@ class Lifetime:
     last: int
 
 
-def aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+def aligned(nbytes: int, alignment: int = ALIGNMENT) -> int:
+    return -(-nbytes // alignment) * alignment
 
 
-def plan_memory(lifetimes: Sequence[Lifetime]) -> int:
-    """Set each buffer's position; returns the arena's size in bytes.
+def plan_memory(lifetimes: Sequence[Lifetime], alignment: int = ALIGNMENT) -> int:
+    """Set each buffer's position, a multiple of `alignment`; returns the arena's size in bytes.
 
     Largest first, each at the lowest place free for all of its life (greedy by size; Pisarchyk and Lee,
     "Efficient Memory Management for Deep Neural Net Inference", 2020).
@@ -32,12 +32,12 @@ def plan_memory(lifetimes: Sequence[Lifetime]) -> int:
     placed: list[Lifetime] = []
     total = 0
     for life in sorted(lifetimes, key=lambda t: (-t.buffer.nbytes, t.first)):
-        size, position = aligned(life.buffer.nbytes), 0
+        size, position = aligned(life.buffer.nbytes, alignment), 0
         rivals = [p for p in placed if p.first <= life.last and life.first <= p.last]
         for p in sorted(rivals, key=lambda p: p.buffer.position):
             if position + size <= p.buffer.position:
                 break
-            position = max(position, p.buffer.position + aligned(p.buffer.nbytes))
+            position = max(position, p.buffer.position + aligned(p.buffer.nbytes, alignment))
         life.buffer.position = position
         placed.append(life)
         total = max(total, position + size)

@@ -1,4 +1,4 @@
-"""This process's own temporary folder: removed when the process ends, by a later process where it was killed."""
+"""The temporary folder of this process: removed when the process ends, by a later process where it was killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import BinaryIO
 try:
     import fcntl
 except ImportError:  # not a POSIX system: nothing tells whether a folder's process lives
-    fcntl = None  # type: ignore[assignment]
+    fcntl = None
 
 PREFIX = "openmgx-"
 LOCK = "lock"  # a file in the folder that its process keeps locked while it lives

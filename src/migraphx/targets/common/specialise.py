@@ -145,6 +145,12 @@ class Split:
         """Nothing had to be cut off."""
         return self.rest is None and not self.host
 
+    @property
+    def host_reads(self) -> list[Instruction]:
+        """What comes to main memory: for NumPy's instructions, and what must be known by value."""
+        used = [*(i for h in self.host for i in h.inputs), *(self.feeds[n] for n in self.known)]
+        return [i for i in dict.fromkeys(used) if i not in self.host]
+
 
 def split(made: Specialised) -> Split:
     """Cut where lengths are not known yet. ValueNeeded where nothing is left that could be done."""
@@ -181,7 +187,7 @@ def static_part(main: Module, wanted: Sequence[Instruction]) -> Program:
         if ins in needed:
             modules = _modules(program, ins, env)
             copy = Instruction(ins.op, [env[i] for i in ins.inputs], ins.shape, modules, ins.origin)
-            env[ins] = program.main._link(copy, None)
+            env[ins] = program.main.append(copy)
     program.main.add_return([env[w] for w in wanted])
     return program
 

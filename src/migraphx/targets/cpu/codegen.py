@@ -15,9 +15,8 @@ import numpy as np
 from migraphx.targets.common.call import Call, Flow
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.kernel import Instances, Kernel
-from migraphx.targets.cpu.headers import constant, enumerators
+from migraphx.targets.cpu.headers import enumerators
 
-MOST_VIEWS = constant("MOST_VIEWS", "program.hpp")
 FLOW = enumerators("Flow", "program.hpp")
 MOST_KERNELS = 50  # of one source: sources compile side by side, and the headers cost as much as two kernels do
 FEW_KERNELS, ENOUGH_PARTS = 5, 4  # a source of its own is worth it for so many, up to so many sources
@@ -38,8 +37,8 @@ extern "C" {
 int64_t mgx_scratch(const int64_t* table) { return mgx::largest_scratch(mgx::kernels, table); }
 void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
              const mgx::OpenMP* omp, int64_t* nanoseconds, mgx::Stop* stop) {
-    mgx::Program program{mgx::kernels, table, buffers, scratch, stride, nanoseconds, omp, {}};
-    mgx::run_program(program, threads, stop);
+    mgx::Program program{mgx::kernels, table, buffers, scratch, stride, nanoseconds, omp, stop, threads};
+    mgx::run_program(program);
 }
 }
 """)
@@ -147,15 +146,16 @@ def _main(names: dict[Kernel, str]) -> str:
 def table_of(
     calls: Sequence[Call], kernels: dict[Kernel, int], layout: Layout, sizes: Sequence[int], work: Sequence[int]
 ) -> np.ndarray:
-    """The words of program.hpp's table; `sizes`: bytes that every entry of the pointer table must at least hold;
-    `work`: about how many nanoseconds each call takes one thread."""
+    """The int64 entries of program.hpp's table.
+
+    `sizes`: bytes that every entry of the pointer table must at least hold; `work`: about how many nanoseconds each
+    call takes one thread.
+    """
     start = HEAD + len(sizes)
     steps: list[int] = []
     rest: list[int] = []
     base = start + STEP * len(calls)
     for call, nanoseconds in zip(calls, work, strict=True):
-        if len(call.views) > MOST_VIEWS:
-            raise ValueError(f"{call.label}: {len(call.views)} operands in one kernel; at most {MOST_VIEWS}")
         numbers = base + len(rest)
         rest += call.numbers if call.flow is None else (FLOW[Flow(call.flow).name], *call.numbers[1:])
         moves = base + len(rest)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import astuple
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,12 @@ import numpy as np
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
-from migraphx.runtime.executable import Executable, Step
+from migraphx.runtime.device import HOST, Device
+from migraphx.runtime.executable import Executable
+from migraphx.targets.common import sections
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.constants import content
+from migraphx.targets.common.sections import Outline
 from migraphx.targets.cpu.codegen import ABI, Layout, sizes_in, steps_in
 from migraphx.targets.cpu.stop import Stop
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
@@ -55,30 +57,25 @@ class CpuExecutable:
     """
 
     target = "cpu"
+    device: Device = HOST
 
     def __init__(
         self,
         library: Path,
         table: np.ndarray,
-        parameters: dict[str, Shape],
-        outputs: list[Shape],
+        outline: Outline,
         weights: Sequence[np.ndarray],
-        arena_bytes: int,
-        checks: Sequence[str] = (),
         threads: int = 0,
-        steps: Sequence[Step] = (),
     ) -> None:
         self.library_path = library
         self.table = table
-        self.parameters = parameters
-        self.outputs = outputs
-        self.steps = list(steps)
+        self.outline = outline
+        self.parameters, self.outputs, self.steps = outline.parameters, outline.outputs, outline.steps
+        self.checks, self.arena_bytes = outline.checks, outline.arena_bytes
         self.weights = list(weights)
-        self.arena_bytes = arena_bytes
-        self.checks = list(checks)
         self.requested_threads = threads
         self.threads = threads or threads_worth(table, available())
-        self.layout = Layout(len(parameters), len(outputs), len(weights))
+        self.layout = Layout(len(self.parameters), len(self.outputs), len(weights))
         self._library = ctypes.CDLL(str(library))
         self._check_sizes()
         pointer = ctypes.c_void_p
@@ -102,13 +99,24 @@ class CpuExecutable:
             raise ValueError(f"{self.library_path.name} was compiled for buffers of other sizes than this program's")
 
     def run(
-        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
         results = outputs if outputs is not None else [Argument.empty(s) for s in self.outputs]
-        self.run_at([a.pointer for a in inputs], [a.pointer for a in results], deadline)
+        self.run_at([a.pointer for a in inputs], [a.pointer for a in results], stream, deadline)
         return results
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
+        HOST.check_stream(stream)
         self._call([*inputs, *outputs], None, deadline)
 
     def release(self) -> None:
@@ -147,11 +155,10 @@ class CpuExecutable:
             call_with_pool(self._call_native, state, nanoseconds, threads, deadline, stop=state.stop.ask)
         else:
             self._call_native(state, nanoseconds, threads, deadline)
-        failed, found = (int(n) for n in state.status[:2]) if self.checks else (0, 0)
+        status = state.status[:2].tolist() if self.checks else (0, 0)
         state.status[0] = 0
         self._idle.append(state)  # not behind a run that was ended: its state may be told so late
-        if failed:
-            raise IndexError(f"{self.checks[failed - 1]}: found {found}")
+        self.outline.raise_failed(status)
 
     def _call_native(self, state: _State, nanoseconds: int | None, threads: int, deadline: Deadline | None) -> None:
         state.stop.begin(deadline)
@@ -170,20 +177,9 @@ class CpuExecutable:
         words = self.table.tobytes()
         key = table_key(self.library_path.stem, words)
         obtain(key, ".table", lambda path: path.write_bytes(words))
-        data = {
-            "object": self.library_path.stem,
-            "table": key,
-            "machine": _machine(),
-            "arena_bytes": self.arena_bytes,
-            "checks": self.checks,
-            "parameters": [[n, s.type, s.lens, s.strides] for n, s in self.parameters.items()],
-            "outputs": [[s.type, s.lens, s.strides] for s in self.outputs],
-            "weights": len(self.weights),
-            "steps": [astuple(s) for s in self.steps],
-        }
-        tensors = {f"weight.{k}": w for k, w in enumerate(self.weights)}
-        tensors |= {"code": np.fromfile(self.library_path, np.uint8), "table.code": self.table}
-        return data, tensors
+        data, tensors = sections.write(self.outline, self.weights)
+        data |= {"object": self.library_path.stem, "table": key, "machine": _machine()}
+        return data, tensors | {"code": np.fromfile(self.library_path, np.uint8), "table.code": self.table}
 
 
 def restore(
@@ -203,17 +199,12 @@ def restore(
         table = np.ascontiguousarray(tensors["table.code"], np.int64)
     if library is None or table is None:
         return None
-    shapes = {n: Shape(t, tuple(lens), tuple(steps)) for n, t, lens, steps in data["parameters"]}
-    outputs = [Shape(t, tuple(lens), tuple(steps)) for t, lens, steps in data["outputs"]]
-    weights = [tensors[f"weight.{k}"] for k in range(data["weights"])]
-    steps = [Step(*fields) for fields in data["steps"]]
-    arena, checks = int(data["arena_bytes"]), data["checks"]
-    return CpuExecutable(library, table, shapes, outputs, weights, arena, checks, threads, steps)
+    return CpuExecutable(library, table, *sections.read(data, tensors), threads)
 
 
 def _machine() -> str:
     """What code must have been made for to be run here."""
-    return digest(instruction_set(), ABI)
+    return digest(instruction_set(), ABI, sections.FORMAT)
 
 
 def table_key(object: str, words: bytes) -> str:

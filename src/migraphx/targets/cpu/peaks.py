@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from migraphx.ir.shape import Shape
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
+from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.emit.kernel import Kernel, function
@@ -58,11 +58,10 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
     sink = View(buffers[2], "float", (4096 * lanes,), (1,))
     calls = [Call(MULTIPLY_ADD, (), (sink,)), Call(COPY, (source,), (target,), COPY_NUMBERS.values)]
     arena = plan_memory([Lifetime(b, 0, 1) for b in buffers])
-    outputs: list[Shape] = []
     kernels = numbered(calls)
-    table = table_of(calls, kernels, Layout(0, 0, 0), table_bytes(arena, (), outputs, ()), (0, 0))
-    object, threads = build(generate(kernels), "peaks"), threads or available()
-    machine = CpuExecutable(object, table, {}, outputs, (), arena, threads=threads)
+    table = table_of(calls, kernels, Layout(0, 0, 0), table_bytes(arena, (), (), ()), (0, 0))
+    code, threads = build(generate(kernels), "peaks"), threads or available()
+    machine = CpuExecutable(code, table, Outline({}, [], [], [], arena), (), threads)
     seconds = [machine.profile((), 1) for _ in range(TRIES)]
     work = 2.0 * ROUNDS * CHAINS * lanes * machine.threads
     return work / min(s[0] for s in seconds), 2.0 * COPIED / min(s[1] for s in seconds)

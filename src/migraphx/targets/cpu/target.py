@@ -9,20 +9,25 @@ from typing import Any
 
 import numpy as np
 
+from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
-from migraphx.runtime.executable import Executable, Step
+from migraphx.runtime.device import HOST, Device
+from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
 from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
+from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
+from migraphx.targets.common.supports import supported
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
@@ -33,7 +38,7 @@ from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.work import nanoseconds
 
 log = logging.getLogger(__name__)
-MOST_LOOPS = constant("MOST_LOOPS", "program.hpp")
+MOST_LOOPS, MOST_VIEWS = (constant(name, "program.hpp") for name in ("MOST_LOOPS", "MOST_VIEWS"))
 
 PASSES: list[Pass] = [
     *optimize,
@@ -45,10 +50,20 @@ class CpuTarget:
     """Generates C++ for the whole program and compiles it; programs may have their constants in common."""
 
     name = "cpu"
+    device: Device = HOST
     passes: Sequence[Pass] = PASSES
+    tunes = False
 
     def __init__(self, constants: Constants | None = None) -> None:
         self.constants = constants
+
+    def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
+        return supported(ins, CPU, PASSES)
+
+    def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
+        found: list[Refusal[Instruction]] = []
+        run_passes(program, PASSES, refusals=found)
+        return [*found, *lower(program.main, CPU, CppEmitter(features()), options.fast_math).refusals]
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
@@ -59,10 +74,7 @@ class CpuTarget:
         with stages("compiler or cache"):
             library = build(made.sources, "program")
         log.info("compiled in %s", stages)
-        return CpuExecutable(
-            library, made.table, made.parameters, made.outputs, made.lowered.weights, made.arena, made.lowered.checks,
-            options.num_threads, made.steps,
-        )  # fmt: skip
+        return CpuExecutable(library, made.table, made.outline, made.lowered.weights, options.num_threads)
 
     def restore(
         self,
@@ -85,15 +97,27 @@ class CpuTarget:
         )
 
 
+def _check_limits(lowered: LoweringContext) -> None:
+    """UnsupportedOperator for what program.hpp has no room for."""
+    calls = zip(lowered.sources, lowered.calls, strict=True)
+    refusals = [
+        Refusal(ins, "target cpu", f"it has more than {MOST_VIEWS} operands: {call.label}")
+        for ins, call in calls
+        if ins is not None and len(call.views) > MOST_VIEWS
+    ]
+    if lowered.slots > MOST_LOOPS:
+        why = f"it runs at most {MOST_LOOPS} loops in one program, this has {lowered.slots}"
+        refusals += [Refusal(ins, "target cpu", why) for ins in lowered.module if ins.modules and not ins.op.fused]
+    if refusals:
+        raise UnsupportedOperator("cpu", refusals)
+
+
 @dataclass(frozen=True)
 class Translation:
     """A program as C++ sources and a table of steps: what a compiler and an executable make a run of."""
 
     lowered: LoweringContext
-    steps: list[Step]
-    parameters: dict[str, Shape]
-    outputs: list[Shape]
-    arena: int  # bytes
+    outline: Outline
     layout: Layout
     table: np.ndarray
     sources: list[str]
@@ -117,8 +141,7 @@ def translate(
         run_passes(program, PASSES)
     with stages("lowering"):
         lowered = lower(program.main, CPU, CppEmitter(features), options.fast_math, constants)
-        if lowered.slots > MOST_LOOPS:
-            raise UnsupportedOperator(f"the cpu target runs at most {MOST_LOOPS} loops in one program")
+        _check_limits(lowered)
         arena = plan_memory(lifetimes(lowered.calls))
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
     outputs = [s.as_standard() for s in program.main.output_shapes]
@@ -127,4 +150,4 @@ def translate(
         kernels, steps = numbered(lowered.calls), steps_of(lowered)
         work = list(map(nanoseconds, lowered.calls, lowered.sources, (s.flops for s in steps)))
         table, sources = table_of(lowered.calls, kernels, layout, sizes, work), generate(kernels)
-    return Translation(lowered, steps, parameters, outputs, arena, layout, table, sources)
+    return Translation(lowered, Outline(parameters, outputs, steps, lowered.checks, arena), layout, table, sources)

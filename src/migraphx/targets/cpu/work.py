@@ -24,7 +24,7 @@ CUSTOM = 50.0  # an element of a user's operator: nobody knows
 INDIVISIBLE = 5e6  # at most, where parts would read the same again and again: program.hpp makes none of so little
 
 SHARE = 50e3  # nanoseconds of work that are worth a thread: waking one takes about as long
-BARRIER = 5e3  # what a step of several threads loses; where other processes want their cores, far more
+BARRIER = 5e3  # what passing from kernel to kernel costs several threads; more on busy machines
 TRIPS = 1000  # of a loop, at most, as far as they count here
 
 

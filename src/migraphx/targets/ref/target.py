@@ -10,11 +10,13 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.passes.manager import Pass
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.host import lasting
@@ -26,6 +28,7 @@ class RefExecutable:
     """Runs the modules instruction by instruction; outputs are row-major."""
 
     target = "ref"
+    device: Device = HOST
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -40,8 +43,13 @@ class RefExecutable:
         return [Step(instruction_text(i, names), i.name, i.origin, _bytes(i), i.flops) for i in working]
 
     def run(
-        self, inputs: Sequence[Argument], outputs: Sequence[Argument] | None, deadline: Deadline | None = None
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
+        HOST.check_stream(stream)
         arrays = {n: lasting(a) for n, a in zip(self.parameters, inputs, strict=True)}
         values = evaluate(self.program.main, arrays, deadline=deadline)
         if outputs is None:
@@ -51,9 +59,16 @@ class RefExecutable:
             np.copyto(result.array, value)
         return results
 
-    def run_at(self, inputs: Sequence[int], outputs: Sequence[int], deadline: Deadline | None = None) -> None:
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
         places = [Argument(s, p) for s, p in zip(self.outputs, outputs, strict=True)]
-        self.run([Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)], places, deadline)
+        given = [Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)]
+        self.run(given, places, stream, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int = 1) -> list[float]:
         """NumPy's time for each instruction."""
@@ -94,7 +109,15 @@ class RefTarget:
     """Compiles to the program itself."""
 
     name = "ref"
+    device: Device = HOST
     passes: Sequence[Pass] = ()
+    tunes = False
+
+    def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
+        """None: whatever has a shape has a meaning."""
+
+    def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
+        return []
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         return RefExecutable(program)

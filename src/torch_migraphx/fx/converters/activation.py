@@ -13,11 +13,6 @@ from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 aten = torch.ops.aten
 
 
-@converter(acc_ops.relu, aten.relu.default)
-def relu(b: Builder, input: Value) -> Value:
-    return b.relu(input)
-
-
 @converter(acc_ops.hardtanh, aten.hardtanh.default)
 def hardtanh(b: Builder, input: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
     return b.pointwise("clip", input, min_val, max_val, dtype=dtype_of(input))
@@ -46,75 +41,10 @@ def elu(b: Builder, input: Value, alpha: float = 1.0, scale: float = 1.0, input_
     return y if scale == 1 else b.pointwise("mul", y, scale)
 
 
-@converter(acc_ops.celu, aten.celu.default)
-def celu(b: Builder, input: Value, alpha: float = 1.0) -> Value:
-    return b.celu(input, alpha=alpha)
-
-
-@converter(acc_ops.selu, aten.selu.default)
-def selu(b: Builder, input: Value) -> Value:
-    return b.selu(input)
-
-
-@converter(acc_ops.gelu, aten.gelu.default)
-def gelu(b: Builder, input: Value, approximate: str = "none") -> Value:
-    return b.gelu(input, approximate=approximate)
-
-
-@converter(acc_ops.silu, aten.silu.default)
-def silu(b: Builder, input: Value) -> Value:
-    return b.silu(input)
-
-
-@converter(acc_ops.softplus, aten.softplus.default)
-def softplus(b: Builder, input: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
-    return b.softplus(input, beta=float(beta), threshold=float(threshold))
-
-
-@converter(acc_ops.mish, aten.mish.default)
-def mish(b: Builder, input: Value) -> Value:
-    return b.mish(input)
-
-
-@converter(acc_ops.hardsigmoid, aten.hardsigmoid.default)
-def hardsigmoid(b: Builder, input: Value) -> Value:
-    return b.hardsigmoid(input)
-
-
-@converter(acc_ops.hardswish, aten.hardswish.default)
-def hardswish(b: Builder, input: Value) -> Value:
-    return b.hardswish(input)
-
-
-@converter(acc_ops.softsign)
-def softsign(b: Builder, input: Value) -> Value:
-    return b.softsign(input)
-
-
-@converter(acc_ops.softshrink, aten.softshrink.default)
-def softshrink(b: Builder, input: Value, lambd: float = 0.5) -> Value:
-    return b.softshrink(input, lambd=lambd)
-
-
-@converter(acc_ops.hardshrink, aten.hardshrink.default)
-def hardshrink(b: Builder, input: Value, lambd: float = 0.5) -> Value:
-    return b.hardshrink(input, lambd=lambd)
-
-
-@converter(acc_ops.tanhshrink)
-def tanhshrink(b: Builder, input: Value) -> Value:
-    return b.tanhshrink(input)
-
-
-@converter(acc_ops.logsigmoid)
-def logsigmoid(b: Builder, input: Value) -> Value:
-    return b.logsigmoid(input)
-
-
 @converter(aten.log_sigmoid_forward.default)
 def log_sigmoid_forward(b: Builder, input: Value) -> tuple[Value, Value]:
     """The second result is a buffer of the backward; on the CPU it holds exp(-|x|)."""
-    return logsigmoid(b, input), b.exp(b.neg(b.abs(input)))
+    return b.logsigmoid(input), b.exp(b.neg(b.abs(input)))
 
 
 @converter(acc_ops.prelu, aten.prelu.default, aten._prelu_kernel.default)
@@ -127,11 +57,6 @@ def prelu(b: Builder, input: Value, weight: Value) -> Value:
 @converter(acc_ops.glu, aten.glu.default)
 def glu(b: Builder, input: Value, dim: int = -1) -> Value:
     return b.glu(input, axis=axis(dim, rank(input)))
-
-
-@converter(acc_ops.threshold, aten.threshold.default)
-def threshold(b: Builder, input: Value, threshold: float, value: float) -> Value:
-    return b.threshold(input, threshold=threshold, value=value)
 
 
 def _along(b: Builder, operator: str, x: Value, dim: int, dtype: torch.dtype | None) -> Value:

@@ -119,9 +119,9 @@ def _max_pool_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
 
 
 def _indices(b: Builder, x: Value, taps: Sequence[torch.Tensor]) -> Value:
-    """Where in the flattened spatial dimensions the maximum of each window is, the first of equal ones, the last of
-    several NaN; dead code unless it is read.
+    """Where in the flattened spatial dimensions the maximum of each window is.
 
+    It is the first of equal ones, the last of several NaN. Dead code unless it is read.
     `taps`: for each dimension, the places that the windows read {windows, places}. Those outside the image become
     others of the window, which changes no maximum and not the first place that has it.
     """

@@ -129,7 +129,7 @@ def batch_norm_no_stats(
     return _with_statistics(b, input, weight, bias, eps)[:3]
 
 
-@converter(acc_ops.layer_norm)
+@converter(acc_ops.layer_norm, aten.layer_norm.default)
 def layer_norm(
     b: Builder,
     input: Value,
@@ -144,19 +144,6 @@ def layer_norm(
 
 def _last(n: int) -> list[int]:
     return list(range(-n, 0))
-
-
-@converter(aten.layer_norm.default)
-def aten_layer_norm(
-    b: Builder,
-    input: Value,
-    normalized_shape: Sequence[int],
-    weight: Value | None = None,
-    bias: Value | None = None,
-    eps: float = 1e-5,
-    cudnn_enable: bool = True,
-) -> Value:
-    return layer_norm(b, input, normalized_shape, weight, bias, eps)
 
 
 @converter(aten.native_layer_norm.default)
@@ -181,7 +168,7 @@ def rms_norm(
     return b.rms_norm(input, weight, axes=_last(len(normalized_shape)), epsilon=epsilon)
 
 
-@converter(acc_ops.group_norm)
+@converter(acc_ops.group_norm, aten.group_norm.default)
 def group_norm(
     b: Builder,
     input: Value,
@@ -191,19 +178,6 @@ def group_norm(
     eps: float = 1e-5,
 ) -> Value:
     return b.group_norm(input, weight, bias, num_groups=num_groups, epsilon=eps)
-
-
-@converter(aten.group_norm.default)
-def aten_group_norm(
-    b: Builder,
-    input: Value,
-    num_groups: int,
-    weight: Value | None = None,
-    bias: Value | None = None,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Value:
-    return group_norm(b, input, num_groups, weight, bias, eps)
 
 
 @converter(aten.native_group_norm.default)

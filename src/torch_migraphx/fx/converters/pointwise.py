@@ -23,24 +23,8 @@ from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 aten = torch.ops.aten
 prims = torch.ops.prims
 
-FLOAT_FUNCTIONS = {
-    "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh",
-    "cos": "cos", "cosh": "cosh", "digamma": "digamma", "erf": "erf", "erfinv": "erfinv", "exp": "exp",
-    "expm1": "expm1", "lgamma": "lgamma", "log": "log", "log1p": "log1p", "log2": "log2", "reciprocal": "recip",
-    "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "tan": "tan",
-    "tanh": "tanh",
-}  # fmt: skip
-"""torch's name -> the engine's: floats to floats, integers are promoted to the default type."""
-
 ROUNDINGS = ("ceil", "floor", "trunc")
 KEEPING = ("abs", "neg")
-
-
-def _float_function(operator: str) -> Callable[..., Value]:
-    def convert(b: Builder, input: Value) -> Value:
-        return b.unary(operator, input)
-
-    return convert
 
 
 def _rounding(operator: str) -> Callable[..., Value]:
@@ -59,8 +43,6 @@ def _keeping(operator: str) -> Callable[..., Value]:
     return convert
 
 
-for _name, _operator in FLOAT_FUNCTIONS.items():
-    converter(getattr(acc_ops, _name), getattr(aten, _name).default)(_float_function(_operator))
 for _name in ROUNDINGS:
     converter(getattr(acc_ops, _name), getattr(aten, _name).default)(_rounding(_name))
 for _name in KEEPING:
@@ -81,16 +63,6 @@ def round(b: Builder, input: Value, decimals: int = 0) -> Value:
 @converter(acc_ops.erfc, aten.erfc.default)
 def erfc(b: Builder, input: Value) -> Value:
     return b.pointwise("sub", 1, b.unary("erf", input))
-
-
-@converter(acc_ops.exp2, aten.exp2.default)
-def exp2(b: Builder, input: Value) -> Value:
-    return b.unary("exp2", input)
-
-
-@converter(acc_ops.log10, aten.log10.default)
-def log10(b: Builder, input: Value) -> Value:
-    return b.unary("log10", input)
 
 
 @converter(acc_ops.square)
@@ -193,11 +165,6 @@ def rsub(b: Builder, input: Operand, other: Operand, alpha: float = 1) -> Value:
     return sub(b, other, input, alpha)
 
 
-@converter(acc_ops.mul, aten.mul.Tensor, aten.mul.Scalar)
-def mul(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("mul", input, other)
-
-
 @converter(acc_ops.div, aten.div.Tensor, aten.div.Scalar)
 def div(b: Builder, input: Operand, other: Operand) -> Value:
     return b.pointwise("div", input, other, dtype=float_dtype(input, other))
@@ -209,26 +176,11 @@ def trunc_div(b: Builder, input: Operand, other: Operand) -> Value:
     return b.trunc(quotient) if dtype_of(quotient).is_floating_point else quotient
 
 
-@converter(acc_ops.floor_div, aten.floor_divide.default)
-def floor_div(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("floor_divide", input, other)
-
-
 @converter(aten.div.Tensor_mode, aten.div.Scalar_mode)
 def div_mode(b: Builder, input: Operand, other: Operand, rounding_mode: str | None) -> Value:
     if rounding_mode is None:
         return div(b, input, other)
-    return floor_div(b, input, other) if rounding_mode == "floor" else trunc_div(b, input, other)
-
-
-@converter(acc_ops.remainder, aten.remainder.Tensor, aten.remainder.Scalar, aten.remainder.Scalar_Tensor)
-def remainder(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("mod", input, other)
-
-
-@converter(acc_ops.fmod, aten.fmod.Tensor, aten.fmod.Scalar)
-def fmod(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("fmod", input, other)
+    return b.pointwise("floor_divide", input, other) if rounding_mode == "floor" else trunc_div(b, input, other)
 
 
 @converter(acc_ops.pow, aten.pow.Tensor_Tensor, aten.pow.Tensor_Scalar, aten.pow.Scalar)
@@ -247,16 +199,6 @@ def pow(b: Builder, input: Operand, exponent: Operand) -> Value:
     if not dtype.is_floating_point and exponent < 0:
         raise UnsupportedError("a negative power of integers is an error in torch")
     return b.pointwise("pow", x, exponent)
-
-
-@converter(acc_ops.maximum, aten.maximum.default, aten.max.other)
-def maximum(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("max", input, other)
-
-
-@converter(acc_ops.minimum, aten.minimum.default, aten.min.other)
-def minimum(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("min", input, other)
 
 
 def _without_nan(operator: str) -> Callable[..., Value]:
@@ -341,40 +283,10 @@ def copysign(b: Builder, input: Value, other: Operand) -> Value:
 @converter(aten.ldexp.Tensor)
 def ldexp(b: Builder, input: Value, other: Value) -> Value:
     """torch's own form: x * 2 ** y."""
-    return mul(b, input, pow(b, 2.0, other))
+    return b.pointwise("mul", input, pow(b, 2.0, other))
 
 
 # ---- comparisons and logic ----
-
-
-@converter(acc_ops.eq, aten.eq.Tensor, aten.eq.Scalar)
-def eq(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("equal", input, other)
-
-
-@converter(acc_ops.ne, aten.ne.Tensor, aten.ne.Scalar)
-def ne(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("not_equal", input, other)
-
-
-@converter(acc_ops.lt, aten.lt.Tensor, aten.lt.Scalar)
-def lt(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("less", input, other)
-
-
-@converter(acc_ops.gt, aten.gt.Tensor, aten.gt.Scalar)
-def gt(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("greater", input, other)
-
-
-@converter(acc_ops.le, aten.le.Tensor, aten.le.Scalar)
-def le(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("less_or_equal", input, other)
-
-
-@converter(acc_ops.ge, aten.ge.Tensor, aten.ge.Scalar)
-def ge(b: Builder, input: Operand, other: Operand) -> Value:
-    return b.pointwise("greater_or_equal", input, other)
 
 
 def _bitwise(bits: str, logic: str) -> Callable[..., Value]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -71,41 +71,23 @@ def _ordered(b: Builder, op: str, weights: Value) -> Value:
     return b.concat(*(b.cut(weights, 0, k * size, (k + 1) * size) for k in order), axis=0) if order[1:] else weights
 
 
-@converter(acc_ops.lstm, aten.lstm.input)
-def lstm(
-    b: Builder, input: Value, hx: Any, params: Any, has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> tuple[Value, ...]:  # fmt: skip
-    if not isinstance(hx, list | tuple):
-        raise UnsupportedError("lstm of a packed sequence")
-    return _layers(b, "lstm", input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
+def _recurrent(op: str, **attributes: Any) -> Callable[..., tuple[Value, ...]]:
+    def convert(
+        b: Builder, input: Value, hx: Any, params: Any, has_biases: bool, num_layers: int,
+        dropout: float, train: bool, bidirectional: bool, batch_first: bool,
+    ) -> tuple[Value, ...]:  # fmt: skip
+        several = isinstance(hx, list | tuple)
+        if op == "lstm" and not several:
+            raise UnsupportedError("lstm of a packed sequence")
+        return _layers(
+            b, op, input, hx if several else [hx], params, has_biases, num_layers, dropout, train, bidirectional,
+            batch_first, **attributes,
+        )  # fmt: skip
+
+    return convert
 
 
-@converter(acc_ops.gru, aten.gru.input)
-def gru(
-    b: Builder, input: Value, hx: Value, params: Any, has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> tuple[Value, ...]:  # fmt: skip
-    return _layers(
-        b, "gru", input, [hx], params, has_biases, num_layers, dropout, train, bidirectional, batch_first,
-        linear_before_reset=True,
-    )  # fmt: skip
-
-
-@converter(acc_ops.rnn_tanh, aten.rnn_tanh.input)
-def rnn_tanh(
-    b: Builder, input: Value, hx: Value, params: Any, has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> tuple[Value, ...]:  # fmt: skip
-    return _layers(b, "rnn", input, [hx], params, has_biases, num_layers, dropout, train, bidirectional, batch_first)
-
-
-@converter(acc_ops.rnn_relu, aten.rnn_relu.input)
-def rnn_relu(
-    b: Builder, input: Value, hx: Value, params: Any, has_biases: bool, num_layers: int,
-    dropout: float, train: bool, bidirectional: bool, batch_first: bool,
-) -> tuple[Value, ...]:  # fmt: skip
-    return _layers(
-        b, "rnn", input, [hx], params, has_biases, num_layers, dropout, train, bidirectional, batch_first,
-        actv_func=["relu"],
-    )  # fmt: skip
+converter(acc_ops.lstm, aten.lstm.input)(_recurrent("lstm"))
+converter(acc_ops.gru, aten.gru.input)(_recurrent("gru", linear_before_reset=True))
+converter(acc_ops.rnn_tanh, aten.rnn_tanh.input)(_recurrent("rnn"))
+converter(acc_ops.rnn_relu, aten.rnn_relu.input)(_recurrent("rnn", actv_func=["relu"]))

@@ -22,13 +22,11 @@ struct Put {
     void operator()(int64_t r, int64_t j, vec<float> v, int n) const { store_n(c + r * ldc + j, v, n); }
 };
 template <class F> void parallel(int threads, int64_t bytes, F f) {
-    Barrier barrier;
-    barrier.size = threads;
 #pragma omp parallel num_threads(threads)
     {
         char* scratch = static_cast<char*>(aligned_alloc(64, round64(bytes) + 64));
         __builtin_memset(scratch, 0x7b, round64(bytes) + 64);
-        f(Team{omp_get_thread_num(), threads, &barrier}, scratch);
+        f(Team{omp_get_thread_num(), threads}, scratch);
         for (int64_t i = bytes; i < round64(bytes) + 64; ++i)
             if (scratch[i] != 0x7b) __builtin_trap();
         free(scratch);

@@ -17,15 +17,13 @@ SOURCE = r"""
 using namespace mgx;
 template <class T, class M>
 void run(const Attention* p, const T* q, const T* k, const T* v, const M* mask, T* out, int threads) {
-    Barrier barrier;
-    barrier.size = threads;
 #pragma omp parallel num_threads(threads)
     {
         const int64_t bytes = attention_scratch<T>(*p);
         char* s = static_cast<char*>(aligned_alloc(64, (bytes + 127) / 64 * 64));
         __builtin_memset(s, 0xff, bytes);  // NaN
         s[bytes] = 42;
-        attention(Team{omp_get_thread_num(), threads, &barrier}, *p, q, k, v, mask, out, s);
+        attention(Team{omp_get_thread_num(), threads}, *p, q, k, v, mask, out, s);
         if (s[bytes] != 42) abort();
         free(s);
     }
@@ -143,7 +141,7 @@ def test_masks(kind: str, form: str, isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("lq, lk, offset", CAUSAL)
+@pytest.mark.parametrize(("lq", "lk", "offset"), CAUSAL)
 def test_causal(lq: int, lk: int, offset: int, isa: str) -> None:
     q, k, v = _make(np.random.default_rng(), 1, 2, 2, lq, lk, 64, 64)
     got = run(isa, q, k, v, causal=True, causal_offset=offset)

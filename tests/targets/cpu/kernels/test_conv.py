@@ -24,14 +24,12 @@ template <class T> struct Put {
     void operator()(int64_t r, int64_t j, vec<T> v, int n) const { store_n(c + r * ldc + j, v, n); }
 };
 template <class T, class TA> void run(const Conv* c, const void* x, const void* w, void* y, int threads) {
-    Barrier barrier;
-    barrier.size = threads;
 #pragma omp parallel num_threads(threads)
     {
         const int64_t bytes = round64(conv_scratch(*c, sizeof(TA)));
         char* scratch = static_cast<char*>(aligned_alloc(64, bytes + 64));
         __builtin_memset(scratch, 0x7b, bytes + 64);
-        const Team team{omp_get_thread_num(), threads, &barrier};
+        const Team team{omp_get_thread_num(), threads};
         const Put<T> put{static_cast<T*>(y), c->oc};
         conv<T>(team, *c, static_cast<const TA*>(x), static_cast<const TA*>(w), put, scratch);
         for (int i = 0; i < 64; ++i)

@@ -24,11 +24,9 @@ struct Put {  // y = conv + bias, as generated code does it
 };
 template <class TX, class TW>
 void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float* y, int kind, int threads) {
-    Barrier barrier;
-    barrier.size = threads;
 #pragma omp parallel num_threads(threads)
     {
-        const Team t{omp_get_thread_num(), threads, &barrier};
+        const Team t{omp_get_thread_num(), threads};
         const Put put{y, bias, p->c};
 #define KIND(K, S) else if (kind == K * 10 + S) depthwise<K, S>(t, *p, x, w, put);
         if (kind == 0) depthwise<0, 0>(t, *p, x, w, put);

@@ -30,13 +30,11 @@ template <class T> struct Put {  // what generated code does, with nothing fused
     void operator()(int64_t r, int64_t j, vec<T> v, int n) const { store_n(c + r * ldc + j, v, n); }
 };
 template <class F> void parallel(int threads, int64_t bytes, F f) {
-    Barrier barrier;
-    barrier.size = threads;
 #pragma omp parallel num_threads(threads)
     {
         char* scratch = static_cast<char*>(aligned_alloc(64, round64(bytes)));
         __builtin_memset(scratch, 0x7b, bytes);
-        f(Team{omp_get_thread_num(), threads, &barrier}, scratch);
+        f(Team{omp_get_thread_num(), threads}, scratch);
         free(scratch);
     }
 }

@@ -21,10 +21,8 @@ template <class A> struct Put {
 };
 template <class Kind, class T> void run(const Pool* p, const T* x, void* y, int threads) {
     using A = pooling::Sum<T>;
-    Barrier barrier;
-    barrier.size = threads;
 #pragma omp parallel num_threads(threads)
-    pool<Kind>(Team{omp_get_thread_num(), threads, &barrier}, *p, x, Put<A>{static_cast<A*>(y), p->c});
+    pool<Kind>(Team{omp_get_thread_num(), threads}, *p, x, Put<A>{static_cast<A*>(y), p->c});
 }
 #define RUN(NAME, KIND, T) \
     extern "C" void NAME(const Pool* p, const T* x, void* y, int threads) { run<KIND>(p, x, y, threads); }

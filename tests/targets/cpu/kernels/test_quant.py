@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from migraphx.targets.cpu.pack import pack_word_conv, pack_words
+from migraphx.targets.cpu.pack.vnni import pack_word_conv, pack_words
 from tests.targets.cpu.kernels.harness import ISAS, Guarded, aligned, compile_snippet, pointer
 from tests.tolerances import assert_close
 
@@ -21,13 +21,11 @@ template <class T> struct Put {
     void operator()(int64_t r, int64_t j, vec<T> v, int n) const { store_n(c + r * ldc + j, v, n); }
 };
 template <class F> void parallel(int threads, int64_t bytes, F f) {
-    Barrier barrier;
-    barrier.size = threads;
 #pragma omp parallel num_threads(threads)
     {
         char* scratch = static_cast<char*>(aligned_alloc(64, round64(bytes)));
         __builtin_memset(scratch, 0xff, bytes);  // NaN, read as bf16
-        f(Team{omp_get_thread_num(), threads, &barrier}, scratch);
+        f(Team{omp_get_thread_num(), threads}, scratch);
         free(scratch);
     }
 }

@@ -21,10 +21,8 @@ struct Put {
 #define RUN(NAME, TAPS, T) \
     extern "C" void NAME(const Resize* p, const T* x, const Samples<TAPS>* h, \
                          const Samples<TAPS>* w, float* y) { \
-        Barrier barrier; \
-        barrier.size = 2; \
         _Pragma("omp parallel num_threads(2)") \
-        resize<TAPS>(Team{omp_get_thread_num(), 2, &barrier}, *p, x, *h, *w, Put{y, p->c}); \
+        resize<TAPS>(Team{omp_get_thread_num(), 2}, *p, x, *h, *w, Put{y, p->c}); \
     }
 RUN(nearest_float32, 1, float)
 RUN(linear_float32, 2, float)

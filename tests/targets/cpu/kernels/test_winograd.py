@@ -24,14 +24,12 @@ struct Put {
 extern "C" {
 int columns() { return NR; }
 void run(const Conv* c, const float* x, const float* u, float* y, int threads) {
-    Barrier barrier;
-    barrier.size = threads;
 #pragma omp parallel num_threads(threads)
     {
         const int64_t bytes = winograd_scratch(*c);
         char* scratch = static_cast<char*>(aligned_alloc(64, bytes + 64));
         __builtin_memset(scratch, 0x7b, bytes + 64);
-        winograd(Team{omp_get_thread_num(), threads, &barrier}, *c, x, u, Put{y, c->oc}, scratch);
+        winograd(Team{omp_get_thread_num(), threads}, *c, x, u, Put{y, c->oc}, scratch);
         for (int i = 0; i < 64; ++i)
             if (scratch[bytes + i] != 0x7b) __builtin_trap();
         free(scratch);

@@ -17,8 +17,8 @@ from tests.torch_migraphx.fx.converters.samples_quantized import QUANTIZED
 from torch_migraphx.fx import converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.fx.builder import to_numpy
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter, target_name
+from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
-from torch_migraphx.lower import lower
 from torch_migraphx.options import Options
 
 REF = Options(target="ref")
@@ -36,9 +36,9 @@ def precision(target: Any) -> Any:
 
 def samples(target: Any) -> list[dict[str, Any]]:
     function = CONVERTERS[target].function
-    key = f"{function.__module__.rpartition('.')[2]}.{function.__name__}"
-    parts = target_name(target).split(".")
-    return (BY_CONVERTER | QUANTIZED).get(key) or BY_TARGET.get(parts[1], [])
+    file, name = function.__module__.rpartition(".")[2], target_name(target).split(".")[1]
+    own = BY_CONVERTER | QUANTIZED
+    return own.get(f"{file}.{function.__name__}") or own.get(f"{file}.{name}") or BY_TARGET.get(name, [])
 
 
 def arguments(target: Any, sample: dict[str, Any]) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from tests.torch_migraphx.fx.converters.test_converters import (
 from torch_migraphx.fx import converters
 from torch_migraphx.fx.builder import to_numpy
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
-from torch_migraphx.lower import lower
+from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.options import Options
 
 

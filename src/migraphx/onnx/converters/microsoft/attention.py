@@ -104,8 +104,10 @@ def causal(q: Value, k: Value, first: int) -> np.ndarray:
 def masked_scores(
     b: OnnxBuilder, q: Value, k: Value, masks: Sequence[Value], scale: float, softcap: float = 0.0
 ) -> Value:
-    """q k^T * scale, capped by softcap * tanh(x / softcap) where that is not 0, with masks added. A scale of 0 is
-    1 / sqrt(H)."""
+    """q k^T * scale, capped by softcap * tanh(x / softcap) where softcap is not 0, with masks added.
+
+    A scale of 0 is 1 / sqrt(H).
+    """
     scores = scaled(b, b.matmul(q, swapped(b, shared_heads(b, q, k))), scale or 1 / math.sqrt(q.shape.lens[3]))
     if softcap:
         scores = scaled(b, b.tanh(scaled(b, scores, 1 / softcap)), softcap)
@@ -156,8 +158,10 @@ def written(b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys:
 
 
 def visible(b: OnnxBuilder, places: Value, keys: int, size: int = -1) -> Value:
-    """Whether a query at its place {B, S} sees a key: not later ones, nor those `size` or more before it.
-    bool {B, 1, S, T}."""
+    """Whether a query at its position {B, S} sees a key, bool {B, 1, S, T}.
+
+    It does not see later ones, nor those `size` or more before it.
+    """
     at = b.unsqueeze(places, axes=(1, 3))
     key, at = b.common(b.literal(np.arange(keys)[None, None, None]), at)
     keep = b.less_or_equal(key, at)

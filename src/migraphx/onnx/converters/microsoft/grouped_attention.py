@@ -184,8 +184,10 @@ def sunk(b: OnnxBuilder, scores: Value, sink: Value | None, smooth: bool) -> Val
 
 @dataclass(frozen=True)
 class Cache:
-    """How a cache holds numbers: as they are where there is no scale, else in `bits` bits, 8 or 4 (two a byte, the
-    first in the lower half, 8 added)."""
+    """How a cache holds numbers: as they are where there is no scale, else in `bits` bits, 8 or 4.
+
+    Of 4 bits a byte holds two, the first in the lower half, 8 added.
+    """
 
     scale: Value | None
     bits: int

@@ -86,8 +86,11 @@ def svm_classifier(
     support_vectors: Sequence[float] = (),
     vectors_per_class: Sequence[int] = (),
 ) -> tuple[Any, Value]:
-    """The label and the scores {N, classes}: probabilities where there are `prob_a`, else what each pair of classes
-    says {N, pairs}; without support vectors, a linear model."""
+    """The label and the scores {N, classes}.
+
+    Scores are probabilities where there are `prob_a`, else what each pair of classes says {N, pairs}. Without support
+    vectors it is a linear model.
+    """
     names = classlabels_strings or classlabels_ints
     x = b.cast(x, "float")
     if not vectors_per_class:
@@ -132,8 +135,10 @@ def votes(b: OnnxBuilder, pairs: Value, classes: int) -> Value:
 
 
 def decided(b: OnnxBuilder, pair: Value, post_transform: str) -> Value:
-    """Scores of two classes {N, 2} from their one pair {N, 1}, as ONNX Runtime gives them: above 0 is the first class,
-    whose score comes last."""
+    """Scores of two classes {N, 2} from their one pair {N, 1}, as ONNX Runtime gives them.
+
+    Above 0 is the first class, whose score comes last.
+    """
     if post_transform == "NONE":
         return b.concat(b.neg(pair), pair, axis=1)
     if post_transform == "PROBIT":
@@ -150,8 +155,10 @@ def pair_probabilities(b: OnnxBuilder, pairs: Value, slopes: Sequence[float], sh
 
 
 def coupled(b: OnnxBuilder, pairs: Value, classes: int) -> Value:
-    """Probabilities {N, classes} from those of pairs, by the second method of Wu, Lin and Weng (2004), as libsvm
-    iterates it: each sample until its largest error is below 0.005 / classes."""
+    """Probabilities {N, classes} from those of pairs, by the second method of Wu, Lin and Weng (2004).
+
+    Iterates as libsvm does: each sample until its largest error is below 0.005 / classes.
+    """
     samples = pairs.shape.lens[0]
     matrix = quadratic(b, pairs, classes)  # {N, classes, classes}
     start = b.broadcast_to(b.literal(np.full(1, 1 / classes, np.float32)), (samples, classes))
@@ -185,8 +192,10 @@ def coupled(b: OnnxBuilder, pairs: Value, classes: int) -> Value:
 
 
 def quadratic(b: OnnxBuilder, pairs: Value, classes: int) -> Value:
-    """Q {N, classes, classes}: on the diagonal the sum of r[j, t] ** 2 over j, elsewhere - r[j, t] r[t, j], where
-    r[i, j] is that of i against j."""
+    """Q {N, classes, classes}: on the diagonal the sum of r[j, t] ** 2 over j, elsewhere - r[j, t] r[t, j].
+
+    r[i, j] is the probability of i against j.
+    """
     r: dict[tuple[int, int], Value] = {}
     for k, (i, j) in enumerate(combinations(range(classes), 2)):
         r[i, j] = b.slice(pairs, axes=(1,), starts=(k,), ends=(k + 1,))

@@ -185,8 +185,10 @@ def tree_ensemble_classifier(
 
 
 def two_classes(b: OnnxBuilder, y: Value, names: Sequence[Any], post_transform: str, shares: bool) -> tuple[Any, Value]:
-    """Label and scores of the second of two classes' sum {N, 1}; where no weight is negative (`shares`) it is a
-    probability, else how far it is above 0."""
+    """Label and scores from the sum {N, 1} of the second of two classes.
+
+    Where no weight is negative (`shares`) the sum is a probability, else it says how far it is above 0.
+    """
     if post_transform == "PROBIT":
         raise OnnxError("post_transform PROBIT of the weights of one of two classes is not supported")
     second = b.greater(y, b.full(0.5 if shares else 0.0, y))

@@ -104,8 +104,10 @@ def bounded(b: OnnxBuilder, trips: Value | None) -> Value:
 
 
 def as_module(b: OnnxBuilder, condition: Value, state: Sequence[Any], body: Graph) -> Module | None:
-    """The body as a module; None where what it carries is no tensor or changes its shape, or where it must know
-    the number of a trip."""
+    """The body as a module, or None.
+
+    None where what it carries is no tensor or changes its shape, or where it must know the number of a trip.
+    """
     if not all(isinstance(v, Instruction) for v in state):
         return None
     if len(body.inputs) != 2 + len(state):

@@ -34,7 +34,7 @@ def batch_normalization(
         raise OnnxError("spatial=0 is not supported")
     if not training_mode:
         return (b.batchnorm(x, scale, bias, mean, var, epsilon=epsilon),)
-    y, own_mean, own_var = b.batchnorm_training(x, scale, bias, epsilon=epsilon)  # type: ignore[misc]
+    y, own_mean, own_var = b.batchnorm_training(x, scale, bias, epsilon=epsilon)
     running = []
     for old, own in ((mean, own_mean), (var, own_var)):
         fresh = b.cast(scaled(b, own, 1 - momentum), old.shape.type)

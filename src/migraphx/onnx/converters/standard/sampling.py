@@ -21,8 +21,10 @@ def grid_sample(b: OnnxBuilder, x: Value, grid: Value, *, align_corners: int, mo
 
 @converter("AffineGrid", since=20)
 def affine_grid(b: OnnxBuilder, theta: Value, size: Value, *, align_corners: int) -> Value:
-    """Where theta {N, rank, rank + 1} moves the points of a grid of `size` (N, C, spatial...) in [-1, 1]: {N,
-    spatial..., rank}, innermost dimension first. (The standard's function does not take N = 1.)"""
+    """Where theta {N, rank, rank + 1} moves the points of a grid of `size` (N, C, spatial...) in [-1, 1].
+
+    The result is {N, spatial..., rank}, innermost dimension first. (The standard's function does not take N = 1.)
+    """
     batch, _, *lens = b.ints(size, "size") or (0, 0)
     rank = len(lens)
     if theta.shape.lens != (batch, rank, rank + 1):

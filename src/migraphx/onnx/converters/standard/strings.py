@@ -52,8 +52,10 @@ def string_split(
 
 
 def expression(pattern: str, longest: bool = False) -> Any:
-    """A pattern of RE2's, as the standard says: they take linear time, where those of Python can take forever.
-    `longest`: of all matches at a place. Needs google-re2."""
+    """A pattern of RE2, as the standard says: it takes linear time, where Python's can take forever.
+
+    `longest`: the longest of all matches that begin at one position. Needs google-re2.
+    """
     try:
         import re2
     except ImportError:
@@ -86,8 +88,11 @@ def tokenizer(
     separators: Sequence[str] = (),
     tokenexp: str = "",
 ) -> Strings:
-    """The tokens of each string of {C} or {N, C}, along a new dimension (ONNX Runtime's own operator): what matches
-    `tokenexp`, or lies between `separators`, of `mincharnum` letters or more; with `mark`, between 0x02 and 0x03."""
+    """The tokens of each string of {C} or {N, C}, along a new dimension (ONNX Runtime's own operator).
+
+    Tokens are what matches `tokenexp` or lies between `separators`, of `mincharnum` letters or more; with `mark`, they
+    stand between 0x02 and 0x03.
+    """
     if (not separators) == (not tokenexp) or mincharnum < 1 or x.value.ndim not in (1, 2):
         raise OnnxError(
             f"separators {list(separators)}, tokenexp {tokenexp!r}, mincharnum {mincharnum}, lens "
@@ -149,8 +154,10 @@ def string_normalizer(
     locale: str = "",
     stopwords: Sequence[str] = (),
 ) -> Strings:
-    """Stop words removed from {C} or {1, C}, one empty string where nothing is left; letters changed. Unicode's case
-    rules hold whatever the locale."""
+    """Stop words removed from {C} or {1, C}, one empty string where nothing is left; letters changed.
+
+    Unicode's case rules hold whatever the locale.
+    """
     change = {"NONE": str, "LOWER": str.lower, "UPPER": str.upper}.get(case_change_action)
     if change is None or x.value.ndim not in (1, 2) or (x.value.ndim == 2 and x.value.shape[0] != 1):
         raise OnnxError(f"case_change_action {case_change_action!r} on strings of lens {x.value.shape}")

@@ -164,8 +164,10 @@ def roi_align(
 
 @converter("MaxRoiPool")
 def max_roi_pool(b: OnnxBuilder, x: Value, rois: Value, *, pooled_shape: Sequence[int], spatial_scale: float) -> Value:
-    """The largest of each bin of regions (1504.08083). rois {R, 5}: image, then left, top, right, bottom, which
-    belong to the region: {R, C, *pooled_shape}, 0 for a bin that has no element."""
+    """The largest of each bin of regions (1504.08083): {R, C, *pooled_shape}, 0 for a bin that has no element.
+
+    rois {R, 5}: image, then left, top, right and bottom, all of which belong to the region.
+    """
     columns = [b.slice(rois, axes=(1,), starts=(k,), ends=(k + 1,)) for k in range(5)]
     places = b.reshape(b.cast(columns[0], "int64"), dims=(-1,))
     at = [rounded(b, b.mul(v, b.full(spatial_scale, v))) for v in columns[1:]]
@@ -185,8 +187,10 @@ def rounded(b: OnnxBuilder, x: Value) -> Value:
 
 
 def bins(b: OnnxBuilder, first: Value, last: Value, count: int, length: int) -> Value:
-    """Which of `length` elements the `count` bins of regions from `first` to `last` {R, 1} hold: bool
-    {R, count, length}. Bins may share elements."""
+    """Which of `length` elements the `count` bins of regions from `first` to `last` {R, 1} hold.
+
+    bool {R, count, length}. Bins may share elements.
+    """
     size = b.add(b.sub(last, first), b.full(1.0, last))
     step = b.mul(b.max(size, b.full(1.0, size)), b.full(1 / count, size))
     number = b.literal(np.arange(count, dtype=np.float64), first.shape.type)

@@ -52,7 +52,7 @@ def col2im(
     if min(out) < 1 or x.shape.lens[2] != count or x.shape.lens[1] % taps_count:
         raise OnnxError(f"blocks {block} on an image {image} make {taps_count} taps, {count} windows")
     at = places(out, block, step, dilation, (0,) * rank)
-    index = np.ravel_multi_index(at, whole).reshape(-1)  # type: ignore[call-overload]
+    index = np.ravel_multi_index(at, whole).reshape(-1)
     lens = (x.shape.lens[0], x.shape.lens[1] // taps_count)
     empty = b.multibroadcast(b.literal(np.zeros(1), x.shape.type), out_lens=(*lens, math.prod(whole)))
     wide = b.multibroadcast(b.literal(index.astype(np.int64)), out_lens=(*lens, len(index)))
@@ -96,9 +96,9 @@ def argmax_places(
     inside = ((at >= 0) & (at < bounds)).all(0)
     size = math.prod(lens)
     clipped = np.clip(at, 0, bounds - 1)
-    source = np.where(inside, np.ravel_multi_index(list(clipped), lens), size)  # type: ignore[call-overload]
+    source = np.where(inside, np.ravel_multi_index(list(clipped), lens), size)
     order = "F" if column_major else "C"
-    found = np.ravel_multi_index(list(clipped), lens, order=order)  # type: ignore[call-overload]
+    found = np.ravel_multi_index(list(clipped), lens, order=order)
     flat = b.reshape(x, dims=(n, c, size))
     outside = b.literal(np.array([bound(x.shape.type, -1)]), x.shape.type)
     flat = b.concat(flat, b.multibroadcast(outside, out_lens=(n, c, 1)), axis=2)

@@ -114,6 +114,7 @@ def concat(ctx: LoweringContext, ins: Instruction) -> None:
     for i, part in zip(ins.inputs, parts, strict=True):
         place = whole.sliced(axis, start, start + part.lens[axis])
         if ctx.homes.get(i, (None,))[0] is not ins:
+            ctx.refuse(i, "concat in place", "it lies elsewhere already, or in another order, and is copied")
             ctx.copy(part, place, ins.origin)
         start += part.lens[axis]
 

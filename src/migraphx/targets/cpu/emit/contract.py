@@ -155,11 +155,8 @@ def gemm_call(
 
 
 def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
-    """Batches of a {.., M, K} times b {.., K, N}, both as they lie; at most four batch dimensions."""
-    batch = a.lens[:-2]
-    nest = loops([a, b], None, range(len(batch)))
-    if nest.rank > 4:
-        raise ValueError(f"dot: more than four batch dimensions that cannot be merged: {batch}")
+    """Batches of a {.., M, K} times b {.., K, N}, both as they lie; their batch dimensions merge to four at most."""
+    nest = loops([a, b], None, range(len(a.lens) - 2))
     numbers, pad = Numbers(), 4 - nest.rank
     of_a, of_b = ((0,) * pad + s for s in nest.strides)
     fill = BatchedDot(

@@ -67,8 +67,11 @@ def _call(
 
 
 def _lead(views: Sequence[View]) -> int:
-    """The view that is walked in memory order: the one written, unless its rows are shorter than a vector
-    and an input has long ones (an image whose channels become the innermost dimension)."""
+    """The view that is walked in memory order.
+
+    It is the one written, unless its rows are shorter than a vector and an input has long ones (an image whose channels
+    become the innermost dimension).
+    """
     written = len(views) - 1
     length = [loops(views, lead=k).lens[-1] for k in (written, 0)]
     return 0 if length[0] < SHORT_ROW <= length[1] else written

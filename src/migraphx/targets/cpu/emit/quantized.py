@@ -47,8 +47,10 @@ def int4_gemm_call(
     a: View, packed: tuple[View, ...], sizes: tuple[int, int, int, int, int], epilogue: Epilogue, fast: bool,
     origin: str = "",
 ) -> Call:  # fmt: skip
-    """Rows of `a` times weights of 4 bits: codes, scales and perhaps zeros; sizes: m, n, k, elements between rows,
-    block."""
+    """Rows of `a` times weights of 4 bits: codes, scales and perhaps zeros.
+
+    `sizes`: m, n, k, elements between rows, block.
+    """
     zeros = "p3" if len(packed) == 3 else "nullptr"
     numbers, views = Numbers(), (a, *packed)
     fill = Int4Gemm(*sizes).cpp(numbers)

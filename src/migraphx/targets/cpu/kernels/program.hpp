@@ -1,12 +1,12 @@
 // A program is kernels, which are code, and a table, which holds every number: what runs on what, in which order, for
-// which sizes. This runs it on the threads of an OpenMP runtime. Steps of control flow jump in the table: every thread
-// takes the same way, as all read the same conditions, between two barriers.
+// which sizes. This runs it on the threads of an OpenMP runtime. Between two kernels one
+// thread alone goes on in the table: it follows the control flow, and runs kernels of little work itself.
 //
 // The table is words of 64 bits: {steps, entries, bytes of each entry of the pointer table}, the steps, and then what
 // they point to, by numbers of words from the table's beginning: numbers, moves, places.
 #pragma once
 
-#include "team.hpp"
+#include "board.hpp"
 
 namespace mgx {
 
@@ -52,11 +52,15 @@ struct Program {
     const Kernel* kernels;
     const int64_t* table;
     char* const* buffers;
-    char* scratch;
-    int64_t stride;        // of scratch, from thread to thread
+    char* scratch;         // of each thread: its Claim, then what kernels use
+    int64_t stride;        // from thread to thread
     int64_t* nanoseconds;  // where not null: added to, step by step
     const OpenMP* omp;
-    Barrier barrier;
+    Stop* stop;
+    int threads;           // how many shares a kernel has, however many threads come
+    Board board = {};
+    int64_t* trips = nullptr;
+    int64_t last = 0;      // when the step before was done
 };
 
 template <class T>
@@ -67,15 +71,25 @@ inline const T* at(const int64_t* table, int64_t word) {
 inline const Step* steps_of(const int64_t* table) { return at<Step>(table, 2 + table[1]); }
 
 inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024, MOST_PARTS = 1 << 18;
-inline constexpr int64_t PART = 5'000'000;  // nanoseconds: a longer share of a step comes in parts
 
-inline char* address(const Program& g, const Place& place, const int64_t* trips) {
+// Nanoseconds of work of one thread. Longer parts: nobody would look whether the run is to end. From BALANCED on a share
+// comes in a few parts, so that a thread that is ahead can take some of another's. A kernel of up to LITTLE is not worth
+// a word to the others, one of up to WAKING is not worth waking who sleeps.
+inline constexpr int64_t LONGEST = 5'000'000, BALANCED = 1'000'000, LITTLE = 2'000, WAKING = 60'000;
+inline constexpr int FEW_PARTS = 4;
+
+inline char* address(const Program& g, const Place& place) {
     int64_t offset = place.offset;
     for (int64_t k = 0; k < place.count; ++k) {
         const Move& m = at<Move>(g.table, place.moves)[k];
-        offset += ((trips[m.slot] + m.phase) & m.mask) * m.step;
+        offset += ((g.trips[m.slot] + m.phase) & m.mask) * m.step;
     }
     return g.buffers[place.entry] + offset;
+}
+
+inline void addresses(const Program& g, const Step& s, char** p) {
+    const Place* const places = at<Place>(g.table, s.places);
+    for (int64_t k = 0; k < s.count; ++k) p[k] = address(g, places[k]);
 }
 
 // Whether a loop makes another trip: below `most`, below the number at p (if it is counted), with the condition true.
@@ -86,76 +100,119 @@ inline bool goes_on(const int64_t* a, char* const* p, int64_t trip) {
 }
 
 // The number of the step after `n`, which has no kernel.
-inline int64_t follow(const int64_t* a, int64_t n, char* const* p, const int64_t* trips, const Team& team) {
-    const int64_t trip = trips[a[1]], target = a[2];
+inline int64_t follow(Program& g, int64_t n) {
+    const Step& s = steps_of(g.table)[n];
+    const int64_t* const a = g.table + s.numbers;
+    int64_t& trip = g.trips[a[1]];
+    if (a[0] == LOOP) trip = 0;
+    if (a[0] == AGAIN) ++trip;
+    char* p[MOST_VIEWS];
+    addresses(g, s, p);
     switch (a[0]) {
-        case IF: return *p[0] ? n + 1 : target;
-        case JUMP: return target;
-        case LOOP: return goes_on(a, p, trip) ? n + 1 : target;
-        case AGAIN: return goes_on(a, p, trip) ? target : n + 1;
-        default:
-            if (team.tid == 0) *reinterpret_cast<int64_t*>(p[0]) = trip;
-            return n + 1;
+        case IF: return *p[0] ? n + 1 : a[2];
+        case JUMP: return a[2];
+        case LOOP: return goes_on(a, p, trip) ? n + 1 : a[2];
+        case AGAIN: return goes_on(a, p, trip) ? a[2] : n + 1;
+        default: *reinterpret_cast<int64_t*>(p[0]) = trip; return n + 1;
     }
 }
 
-// A thread's share of a kernel's work, in parts where that is long.
-inline void run_kernel(const Program& g, const Step& s, const Team& team, char* const* p) {
-    const auto run = g.kernels[s.kernel].run;
-    const int64_t* const a = g.table + s.numbers;
-    char* const scratch = g.scratch + team.tid * g.stride;
-    int count = 1;  // a power of two: a matrix divides well among so many
-    while (count < MOST_PARTS && s.work / team.size / count > PART) count *= 2;
-    if (count == 1) return run(team, p, a, scratch);
-    for (int i = 0; i < count && !team.stopped(); ++i) run(team.part(i, count), p, a, scratch);
+inline int64_t parts_of(const Step& s, int threads) {
+    int64_t parts = 1;  // a power of two: a matrix divides well among so many
+    const int64_t share = s.work / threads;
+    while (parts < MOST_PARTS && share / parts > (threads > 1 && parts < FEW_PARTS ? BALANCED : LONGEST)) parts *= 2;
+    return parts;
 }
 
-inline void run_steps(const Program& g, const Team& team) {
+inline Claim& claim_of(const Program& g, int tid) { return *reinterpret_cast<Claim*>(g.scratch + tid * g.stride); }
+
+inline void run_part(const Program& g, const Step& s, const Team& team, int tid, char* const* p) {
+    g.kernels[s.kernel].run(team, p, g.table + s.numbers, g.scratch + tid * g.stride + sizeof(Claim));
+}
+
+// A kernel on one thread.
+inline void run_alone(const Program& g, const Step& s, int tid, bool caller) {
     char* p[MOST_VIEWS];
-    Patience patience;
-    int64_t trips[MOST_LOOPS];
-    trips[0] = 0;  // what steps without a loop name
-    const bool timed = g.nanoseconds && team.tid == 0;
-    int64_t last = timed ? clock_now() : 0;
+    addresses(g, s, p);
+    const Team team{0, 1, g.stop, caller};
+    const int count = int(parts_of(s, 1));
+    for (int i = 0; i < count && !team.stopped(); ++i) run_part(g, s, team.part(i, count), tid, p);
+}
+
+inline void note_time(Program& g, int64_t step) {
+    if (!g.nanoseconds) return;
+    const int64_t now = clock_now();
+    g.nanoseconds[step] += now - g.last;
+    g.last = now;
+}
+
+// From step `n` to the next kernel for all threads. One thread does this while the others have nothing to do.
+inline void advance(Program& g, int64_t n, int tid) {
     const Step* const steps = steps_of(g.table);
-    const int64_t count = g.table[0];
-    for (int64_t n = 0; n < count && !team.stopped();) {
+    const Team me{tid, g.threads, g.stop, tid == 0};
+    while (n < g.table[0] && !me.stopped()) {
         const Step& s = steps[n];
-        const int64_t *const a = g.table + s.numbers, here = n++;
-        const Place* const places = at<Place>(g.table, s.places);
-        const bool flow = s.kernel < 0;
-        if (flow && a[0] == LOOP) trips[a[1]] = 0;
-        if (flow && a[0] == AGAIN) ++trips[a[1]];
-        for (int64_t k = 0; k < s.count; ++k) p[k] = address(g, places[k], trips);
-        if (flow) {
-            n = follow(a, here, p, trips, team);
-            if (s.count) team.b->wait(patience, team.caller);  // before what was read is written again
+        const int64_t here = n;
+        if (s.kernel < 0) {
+            n = follow(g, n);
+        } else if (g.threads == 1 || s.work <= LITTLE) {
+            run_alone(g, s, tid, me.caller);
+            ++n;
         } else {
-            run_kernel(g, s, team, p);
-            team.b->wait(patience, team.caller);  // behind the last step too: there nobody would look for a stop
+            return g.board.open({n, parts_of(s, g.threads)}, s.work > WAKING);
         }
-        if (timed) {
-            const int64_t now = clock_now();
-            g.nanoseconds[here] += now - last;
-            last = now;
+        note_time(g, here);
+    }
+    g.board.open({}, true);
+}
+
+// Parts of the current kernel, as long as there are some: of thread tid's share, then of the others'.
+inline void work_on(Program& g, int64_t phase, const Job& job, int tid) {
+    const Step& s = steps_of(g.table)[job.step];
+    const bool caller = tid == 0;
+    char* p[MOST_VIEWS];
+    bool known = false;
+    for (int k = 0; k < g.threads; ++k) {
+        const int owner = tid + k < g.threads ? tid + k : tid + k - g.threads;
+        const Team share{owner, g.threads, g.stop, caller};
+        for (int64_t part; !share.stopped() && (part = claim_of(g, owner).take(phase, job.parts)) >= 0;) {
+            if (!known) addresses(g, s, p);
+            known = true;
+            run_part(g, s, share.part(int(part), int(job.parts)), tid, p);
+            if (!g.board.finish(job.parts * g.threads)) continue;
+            note_time(g, job.step);
+            return advance(g, job.step + 1, tid);
         }
+    }
+}
+
+inline void run_steps(Program& g, int tid) {
+    const Team me{tid, g.threads, g.stop, tid == 0};
+    Patience patience;
+    for (int64_t seen = 0, phase; (phase = g.board.await(seen, patience, me)) != seen; seen = phase) {
+        Job job;
+        if (!g.board.read(phase, job)) continue;
+        if (job.step == Job::OVER) return;
+        work_on(g, phase, job, tid);
     }
 }
 
 inline void run_thread(void* data) {
     Program& g = *static_cast<Program*>(data);
-    const int tid = g.omp->thread_num(), size = g.omp->num_threads();
-    __atomic_store_n(&g.barrier.size, size, __ATOMIC_RELAXED);  // all store the same; the runtime may grant fewer
-    run_steps(g, Team{tid, size, &g.barrier, tid == 0});
+    const int tid = g.omp->thread_num();
+    if (tid < g.threads) run_steps(g, tid);
 }
 
-inline void run_program(Program& g, int threads, Stop* stop) {
-    g.barrier.stop = stop;
-    stop->begin();
-    if (threads > 1 && g.omp->parallel)
-        g.omp->parallel(run_thread, &g, unsigned(threads), 0);
-    else
-        run_steps(g, Team{0, 1, &g.barrier, true});
+inline void run_program(Program& g) {
+    int64_t trips[MOST_LOOPS];
+    trips[0] = 0;  // what steps without a loop name
+    g.trips = trips;
+    if (!g.omp->parallel) g.threads = 1;
+    for (int tid = 0; tid < g.threads; ++tid) claim_of(g, tid) = {};
+    g.stop->begin();
+    g.last = g.nanoseconds ? clock_now() : 0;
+    advance(g, 0, 0);
+    if (g.board.jobs[1].step != Job::OVER) g.omp->parallel(run_thread, &g, unsigned(g.threads), 0);
 }
 
 inline int64_t largest_scratch(const Kernel* kernels, const int64_t* table) {
@@ -166,7 +223,7 @@ inline int64_t largest_scratch(const Kernel* kernels, const int64_t* table) {
         const int64_t bytes = scratch ? scratch(table + steps[n].numbers) : 0;
         if (bytes > most) most = bytes;
     }
-    return most;
+    return int64_t(sizeof(Claim)) + most;
 }
 
 }  // namespace mgx

@@ -18,11 +18,15 @@ from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.contract import conv_call, conv_of, depthwise_call, dot_call, gemm_call, winograd_call
 from migraphx.targets.cpu.emit.reduce import reduce_call
+from migraphx.targets.cpu.emit.structs import Conv
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
-from migraphx.targets.cpu.pack import pack_conv, pack_depthwise, pack_dot, pack_winograd
+from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
+from migraphx.targets.cpu.pack.dot import pack_dot
+from migraphx.targets.cpu.pack.winograd import pack_winograd
 
+MOST_BATCHES = 4  # dimensions of batched_dot in gemm.hpp
 MANY_ROWS = {"half": 8, "bf16": 32}
 AMX_LEAST_DEPTH = constant("AMX_LEAST_DEPTH", "amx.hpp")
 
@@ -78,6 +82,8 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
     epilogue = c.epilogue(range(rank - 1), rank - 1)
     a, constant = ctx.view(c.operands[0]), ctx.constant(c.operands[1])
     matrix = None if constant is None else shared_matrix(constant[0])
+    if constant is not None and matrix is None:
+        ctx.refuse(c.anchor, "packed weights", "each batch has a matrix of its own")
     if matrix is not None:
         if a.type == "bf16" and features_of(ctx).bf16_words:
             word_dot(ctx, a, matrix, epilogue, "dot", origin)
@@ -93,7 +99,11 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
             ctx.call(gemm_call(a, packed, sizes, epilogue, ctx.fast_math, origin))
             return
-    ctx.call(dot_call(a, ctx.view(c.operands[1]), epilogue, origin))
+        ctx.refuse(c.anchor, "packed weights", "the rows that they multiply do not follow each other at one step")
+    b = ctx.view(c.operands[1])
+    if loops([a, b], None, range(rank - 2)).rank > MOST_BATCHES:
+        a, b = ctx.standard(a, origin), ctx.standard(b, origin)
+    ctx.call(dot_call(a, b, epilogue, origin))
 
 
 def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
@@ -151,10 +161,13 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
         source = channels_last(ctx, as_floats(ctx, source, origin), origin)
         constant = constant[0].astype(np.float32), (*constant[1], "float")
     params = conv_of(source, window, n_groups, epilogue)
+    slower = why_not_winograd(ctx, params, source, None if constant is None else constant[0])
+    if slower and params.winograd_kernel:
+        ctx.refuse(c.anchor, "winograd", slower)
     if constant is None:
         packed = packed_at_run_time(ctx, split(ctx.view(c.operands[1]), 0, weights[0] // n_groups), origin)
         ctx.call(conv_call(source, packed, params, epilogue, ctx.fast_math, origin))
-    elif ctx.fast_math and source.type == "float" and params.suits_winograd and np.isfinite(constant[0]).all():
+    elif not slower:
         value, key = constant
         transformed = ctx.packed((*key, "winograd"), lambda: pack_winograd(value, nr))
         ctx.call(winograd_call(source, transformed, params, epilogue, origin))
@@ -162,6 +175,19 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
         value, key = constant
         packed = ctx.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups, nr))
         ctx.call(conv_call(source, packed, params, epilogue, ctx.fast_math, origin))
+
+
+def why_not_winograd(ctx: LoweringContext, params: Conv, source: View, weights: np.ndarray | None) -> str:
+    """Why winograd.hpp does not take a convolution; "" where it does."""
+    if weights is None:
+        return "the weights are not constant"
+    if not ctx.fast_math:
+        return "fast_math=False"
+    if source.type != "float":
+        return "it computes in float only"
+    if not params.suits_winograd:
+        return "the stride, dilation or groups are not 1, or too few pixels or channels share the transforms"
+    return "" if np.isfinite(weights).all() else "weights that are not finite"
 
 
 def _depthwise_weights(ctx: LoweringContext, weights: Instruction, origin: str) -> View:

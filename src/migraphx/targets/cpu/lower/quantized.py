@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ops.quantize import UnpackInt4
 from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator
@@ -20,9 +21,12 @@ from migraphx.targets.cpu.emit.quantized import int4_gemm_call
 from migraphx.targets.cpu.lower.contractions import convolution, dot, shared_matrix
 from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
-from migraphx.targets.cpu.pack import pack_dot, pack_int4_panels
+from migraphx.targets.cpu.pack.dot import pack_dot
+from migraphx.targets.cpu.pack.int4 import pack_int4_panels
 
 # ---- products -------------------------------------------------------------------------------------------------------
+
+NO_INT8_WEIGHTS = "the weights are no constant int8"
 
 
 @CPU.of_contraction("quant_dot")
@@ -31,6 +35,7 @@ def quant_dot(ctx: LoweringContext, c: Contraction) -> None:
     constant, rank = ctx.constant(c.operands[1]), len(c.write.lens)
     matrix = None if constant is None else shared_matrix(constant[0])
     if matrix is None or matrix.dtype != np.int8:
+        ctx.refuse(c.anchor, "8-bit products", NO_INT8_WEIGHTS)
         dot(ctx, c)
         return
     word_dot(ctx, ctx.view(c.operands[0]), matrix, c.epilogue(range(rank - 1), rank - 1), "quant_dot", c.origin)
@@ -41,6 +46,8 @@ def quant_convolution(ctx: LoweringContext, c: Contraction) -> None:
     """By quant.hpp where the weights are constant int8 and groups are of whole quads, else in wider integers."""
     constant, attributes = ctx.constant(c.operands[1]), c.anchor.op.attributes()
     if constant is None or constant[0].dtype != np.int8 or not whole_words(constant[0], attributes["group"]):
+        whole = constant is None or constant[0].dtype != np.int8
+        ctx.refuse(c.anchor, "8-bit products", NO_INT8_WEIGHTS if whole else "its groups are not of whole words")
         convolution(ctx, c)
         return
     epilogue = c.epilogue((0, *range(2, len(c.write.lens))), 1)
@@ -52,7 +59,7 @@ def dot_int4(ctx: LoweringContext, c: Contraction) -> None:
     a, rank, origin = ctx.view(c.operands[0]), len(c.write.lens), c.origin
     constants = [value for i in c.operands[1:] if (value := ctx.constant(i)) is not None]
     if len(constants) < len(c.operands) - 1:
-        raise UnsupportedOperator(f"dot_int4 -> {c.anchor.shape}: weights and scales must be constants ({origin})")
+        raise UnsupportedOperator("cpu", [Refusal(c.anchor, "target cpu", "weights and scales must be constants")])
     codes, scales, *zeros = constants
     rows = loops([a], None, range(rank - 1))
     if rows.rank > 1 or a.strides[-1] != 1:
@@ -126,8 +133,8 @@ def pack_fp4(ctx: LoweringContext, ins: Instruction) -> None:
     narrow = ctx.temporary(Shape("fp4e2m1fn", source.lens))
     ctx.convert(source, narrow, ins.origin)
     codes = replace(narrow, type="uint8")
-    bytes = replace(ctx.result(ins), type="uint8")
-    apply(ctx, joined, halves(codes, ins.op.attributes()["axis"]), bytes, ins.origin)
+    packed = replace(ctx.result(ins), type="uint8")
+    apply(ctx, joined, halves(codes, ins.op.attributes()["axis"]), packed, ins.origin)
 
 
 @CPU.of("unpack_fp4")

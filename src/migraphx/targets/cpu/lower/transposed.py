@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,38 +12,12 @@ from migraphx.ops.convolution import ConvolutionBackwards, both_sides
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
+from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.contract import conv_call, conv_of
 from migraphx.targets.cpu.lower.contractions import packed_at_run_time
 from migraphx.targets.cpu.lower.registry import CPU, features_of
-from migraphx.targets.cpu.pack import pack_conv
-
-
-@dataclass(frozen=True)
-class Phase:
-    """The outputs first, first + stride, ... of one axis: a convolution of the input by some of the taps.
-
-    Output o sums x[i] * w[t] over i * stride + t * dilation = o + padding. For the outputs of one phase these
-    are the taps tap, tap + step, ...; taken backwards they meet inputs `dilation` apart.
-    """
-
-    first: int
-    tap: int
-    step: int
-    taps: int
-    dilation: int
-    pad: int
-
-    @classmethod
-    def of(cls, first: int, kernel: int, stride: int, dilation: int, pad: int) -> Phase:
-        common = math.gcd(stride, dilation)
-        step = stride // common
-        at = [t for t in range(min(kernel, step)) if (first + pad - t * dilation) % stride == 0]
-        if not at:
-            return cls(first, 0, step, 0, 1, 0)
-        (tap,), apart = at, dilation // common
-        taps = -(-(kernel - tap) // step)
-        return cls(first, tap, step, taps, apart, (taps - 1) * apart - (first + pad - tap * dilation) // stride)
+from migraphx.targets.cpu.pack.conv import pack_conv
 
 
 @CPU.of("convolution_backwards")
@@ -55,14 +27,7 @@ def convolution_backwards(ctx: LoweringContext, ins: Instruction) -> None:
     source, write = channels_last(ctx, ctx.view(ins.inputs[0]), ins.origin), ctx.result(ins)
     kernel, rank = ins.inputs[1].shape.lens[2:], len(write.lens)
     before = [p[0] for p in both_sides(op.padding, rank - 2)]
-    axes = [
-        [Phase.of(first, *numbers) for first in range(min(numbers[1], out))]
-        for out, *numbers in zip(write.lens[2:], kernel, op.stride, op.dilation, before, strict=True)
-    ]
-    for phases in product(*axes):
-        part = write
-        for d, (p, s) in enumerate(zip(phases, op.stride, strict=True)):
-            part = part.sliced(2 + d, p.first, write.lens[2 + d], s)
+    for phases, part in phases_of(write, kernel, op.stride, op.dilation, before):
         if not all(p.taps for p in phases):
             fill(ctx, part, 0, ins.origin)
             continue

@@ -15,7 +15,7 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.quantized import word_conv_call, word_gemm_call
 from migraphx.targets.cpu.lower.registry import features_of
-from migraphx.targets.cpu.pack import pack_word_conv, pack_words
+from migraphx.targets.cpu.pack.vnni import pack_word_conv, pack_words
 
 
 def word_dot(ctx: LoweringContext, a: View, weights: np.ndarray, epilogue: Epilogue, label: str, origin: str) -> None:

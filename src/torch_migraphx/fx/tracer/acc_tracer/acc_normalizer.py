@@ -1,23 +1,25 @@
 """The registry of acc operators, and the pass that rewrites a traced graph into them.
 
-A mapping binds a torch function (`call_function`) or a tensor method (`call_method`, named by a string) to
-an acc operator. Arguments are bound by the Python signature of the acc operator or of the custom mapper, in
-torch's order, so no mapper counts arguments.
+An acc operator is one declaration: `declare` where it is one function of torch, `@acc_op` where it has a body of its
+own. A mapping binds a torch function (`call_function`) or a tensor method (`call_method`, named by a string) to an acc
+operator. Arguments are bound by the Python signature of the acc operator or of the custom mapper, in torch's order, so
+no mapper counts arguments.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from ..node_meta import copy_origin, set_value
+from torch_migraphx.fx.graph_info import copy_origin, note_unmapped, set_value
 
 ACC_OPS_MODULE = "torch_migraphx.fx.tracer.acc_tracer.acc_ops"
 
@@ -55,6 +57,21 @@ class Mapping:
         return self.signature.bind(*args, **given)
 
 
+@dataclass(frozen=True)
+class Conversion:
+    """How an acc operator that is one operator of the engine is converted; `aten` are overloads that mean the same.
+
+    `form` says what is done to the operands first. "direct": nothing, and all other arguments are attributes of the
+    same names. "unary": they become floating point. "pointwise": they are promoted and broadcast.
+    """
+
+    acc_op: Callable[..., Any]
+    form: Literal["direct", "unary", "pointwise"]
+    operator: str
+    aten: tuple[Callable[..., Any], ...]
+
+
+CONVERSIONS: list[Conversion] = []
 _acc_ops: dict[str, Callable[..., Any]] = {}
 _mappings: dict[OpAndTarget, Mapping] = {}
 
@@ -82,9 +99,9 @@ def is_acc_op(target: object) -> bool:
     return callable(target) and _acc_ops.get(getattr(target, "__name__", "")) is target
 
 
-def acc_op_names() -> list[str]:
-    """The names of all acc operators, sorted."""
-    return sorted(_acc_ops)
+def acc_ops() -> dict[str, Callable[..., Any]]:
+    """All acc operators by name, sorted."""
+    return dict(sorted(_acc_ops.items()))
 
 
 def find_mapping(op: str, target: Any) -> Mapping | None:
@@ -116,11 +133,8 @@ def register_acc_op_mapping(
     def decorate(acc_op: Callable[..., Any]) -> Callable[..., Any]:
         if not is_acc_op(acc_op):
             raise ValueError(f"{acc_op.__name__} is not a registered acc op")
-        parameters = [
-            p.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD, default=p.default)
-            for p in inspect.signature(acc_op).parameters.values()
-        ]
-        signature = inspect.Signature(parameters)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        signature = inspect.Signature([p.replace(kind=kind) for p in inspect.signature(acc_op).parameters.values()])
         _register(op_and_target, Mapping(signature, dict(arg_replacement_tuples), acc_op=acc_op))
         return acc_op
 
@@ -162,6 +176,73 @@ def acc_op(*targets: Callable[..., Any] | str, **rename: str) -> Callable[..., A
     return decorate
 
 
+def declare(
+    text: str,
+    *targets: Callable[..., Any] | str,
+    aten: Callable[..., Any] | Iterable[Callable[..., Any]] = (),
+    direct: str = "",
+    unary: str = "",
+    pointwise: str = "",
+    mapped: bool = True,
+    **rename: str,
+) -> Callable[..., Any]:
+    """Declare the acc operator `text`, such as "celu(input, alpha=1.0)", which is the first of `targets`, a function.
+
+    All `targets` are mapped to it (none where `mapped` is False, as a mapper does that), torch's keywords by `rename`;
+    ValueError where one is mapped already. `direct`, `unary` or `pointwise` names the operator of the engine that it
+    and the overloads `aten` become; see Conversion.
+    """
+    name, parameters = _parsed(text)
+    function = targets[0]
+    assert not isinstance(function, str)
+    required = [p.name for p in parameters if p.default is p.empty]
+    signature = inspect.Signature([p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters])
+
+    def op(**arguments: Any) -> Any:
+        signature.bind(**arguments)  # its TypeError names what is missing or unknown
+        first = [arguments.pop(n) for n in required]  # Python's own operators take no keywords
+        return function(*first, **arguments)
+
+    vars(op)["__signature__"] = signature
+    op.__name__, op.__doc__ = name, inspect.getdoc(function) or f"torch.{function.__name__}, as torch has it."
+    acc_op(*(targets if mapped else ()), **rename)(op)
+    overloads = tuple(aten) if isinstance(aten, Iterable) else (aten,)
+    forms: dict[Any, str] = {"direct": direct, "unary": unary, "pointwise": pointwise}
+    CONVERSIONS.extend(Conversion(op, form, operator, overloads) for form, operator in forms.items() if operator)
+    return op
+
+
+def _parsed(text: str) -> tuple[str, list[inspect.Parameter]]:
+    """The name and the parameters of "celu(input, alpha=1.0)"."""
+    parsed = ast.parse(f"def {text}: ...").body[0]
+    assert isinstance(parsed, ast.FunctionDef)
+    names, defaults = parsed.args.args, [ast.literal_eval(d) for d in parsed.args.defaults]
+    values = [inspect.Parameter.empty] * (len(names) - len(defaults)) + defaults
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return parsed.name, [inspect.Parameter(n.arg, kind, default=v) for n, v in zip(names, values, strict=True)]
+
+
+def narrower(op: Callable[..., Any], text: str, *targets: Callable[..., Any] | str, **refused: str) -> None:
+    """Map `targets`, whose arguments are those of `text`, to `op`, which has fewer.
+
+    `refused` names arguments that must be as their default, and says what is asked for where they are not; other ones
+    that `op` does not have change no value.
+    """
+    signature = inspect.Signature(_parsed(text)[1])
+    taken = inspect.signature(op).parameters
+
+    def mapper(b: NodeBuilder, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        for name, why in refused.items():
+            if bound.arguments[name] != signature.parameters[name].default:
+                raise Unmappable(why)
+        return b(op, **{n: value for n, value in bound.arguments.items() if n in taken})
+
+    for target in dict.fromkeys(targets):
+        _register(_op_and_target(target), Mapping(signature, {}, mapper=mapper))
+
+
 def acc_mapper(*targets: Callable[..., Any] | str, **rename: str) -> Callable[..., Any]:
     """Map all `targets` (functions, or methods by name) through the decorated custom mapper."""
 
@@ -180,11 +261,14 @@ class NodeBuilder:
         self.node = node
         self._fake_mode = fake_mode
 
-    def __call__(self, acc_op: Callable[..., Any], **kwargs: Any) -> fx.Node:
-        """Append `acc_op(**kwargs)`; its shape and type are computed on fake tensors where they are known."""
+    def __call__(self, acc_op: Callable[..., Any], known: dict[str, Any] | None = None, **kwargs: Any) -> fx.Node:
+        """Append `acc_op(**kwargs)`, of which all is `known`, or its value is computed where that of its inputs is."""
         graph = self.node.graph
         with graph.inserting_before(self.node):
             new = graph.call_function(acc_op, (), kwargs)
+        if known is not None:
+            new.meta = dict(known)
+            return new
         copy_origin(self.node, new)
         inputs = new.all_input_nodes
         if all("val" in i.meta for i in inputs):
@@ -219,18 +303,19 @@ class NodeBuilder:
 def _replacement(node: fx.Node, mapping: Mapping, fake_mode: AbstractContextManager[Any]) -> Any:
     """The node, new or older, that replaces `node`. Raises Unmappable, TypeError."""
     bound = mapping.bind(node.args, node.kwargs)
+    b, was = NodeBuilder(node, fake_mode), node.meta.get("val")
     if mapping.acc_op is not None:
         if "inplace" in bound.arguments:
             bound.arguments["inplace"] = False  # acc graphs are functional
-        with node.graph.inserting_before(node):
-            new = node.graph.call_function(mapping.acc_op, (), dict(bound.arguments))
-        new.meta = dict(node.meta)
-        return new
-    assert mapping.mapper is not None
-    new = mapping.mapper(NodeBuilder(node, fake_mode), *bound.args, **bound.kwargs)
+        new = b(mapping.acc_op, known=None if node.meta.get("mutates") else node.meta, **bound.arguments)
+    else:
+        assert mapping.mapper is not None
+        new = mapping.mapper(b, *bound.args, **bound.kwargs)
     value = new.meta.get("val") if isinstance(new, fx.Node) else new
-    if isinstance(node.meta.get("val"), torch.Tensor) and isinstance(value, int | float):
+    if isinstance(was, torch.Tensor) and isinstance(value, int | float):
         raise Unmappable("a tensor made of numbers alone")  # torch.add(2, 2)
+    if isinstance(was, torch.Tensor) and isinstance(value, torch.Tensor) and was.dtype != value.dtype:
+        return b(_acc_ops["to_dtype"], input=new, dtype=was.dtype)  # what is changed in place keeps its type
     return new
 
 
@@ -248,13 +333,13 @@ def normalize(
             continue
         mapping = find_mapping(node.op, node.target)
         if mapping is None or (allowlist is not None and (node.op, node.target) not in allowlist):
-            node.meta["acc_unmapped"] = f"{node.op} {node.target} has no acc operator"
+            note_unmapped(node, f"{node.op} {node.target} has no acc operator")
             continue
         before = node.prev
         try:
             new = _replacement(node, mapping, fake_mode)
         except (Unmappable, TypeError) as error:
-            node.meta["acc_unmapped"] = f"{node.op} {node.target}: {error}"
+            note_unmapped(node, f"{node.op} {node.target}: {error}")
             while node.prev is not before:  # what a mapper built before it gave up
                 graph.erase_node(node.prev)
             continue

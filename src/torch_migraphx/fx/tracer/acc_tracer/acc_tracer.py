@@ -31,13 +31,12 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 
+from torch_migraphx.fx.border import fake_of
+from torch_migraphx.fx.graph_info import set_value
+from torch_migraphx.fx.tracer.inference_copy import inference_copy
+from torch_migraphx.fx.tracer.origin import current_origin, error_origin
+from torch_migraphx.fx.tracer.structure import Structure, known, plain
 from torch_migraphx.log import get_logger
-
-from ...border import fake_of
-from ..inference_copy import inference_copy
-from ..node_meta import set_value
-from ..origin import current_origin, error_origin
-from ..structure import Structure, known, plain
 
 # The operators register themselves when their module is imported.
 from . import acc_ops

@@ -10,9 +10,9 @@ from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
+from torch_migraphx.fx.border import foreign
 from torch_migraphx.log import get_logger
 
-from ...border import foreign
 from .proxies import AccTraceError
 
 logger = get_logger(__name__)

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
-from ..structure import known
+from torch_migraphx.fx.tracer.structure import known
+
 from .proxies import AccTraceError
 
 # Hooks that are part of the trace: by some, transformers' models collect what their own forward reads or returns, by

@@ -18,12 +18,11 @@ from torch.export import ExportedProgram, export
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec
 from torch.utils._pytree import tree_map, tree_unflatten
 
+from torch_migraphx.fx.graph_info import copy_origin, set_value
+from torch_migraphx.fx.tracer.inference_copy import inference_copy
+from torch_migraphx.fx.tracer.origin import error_origin
+from torch_migraphx.fx.tracer.structure import Structure, plain
 from torch_migraphx.log import get_logger
-
-from ..inference_copy import inference_copy
-from ..node_meta import copy_origin, set_value
-from ..origin import error_origin
-from ..structure import Structure, plain
 
 logger = get_logger(__name__)
 

@@ -10,15 +10,15 @@ import torch.nn.functional as F
 from torch import nn
 
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import Call, traced_names
-from torch_migraphx.fx.tracer.acc_tracer import acc_ops
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops, acc_tracer
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import (
     ACC_OPS_MODULE,
-    acc_op_names,
     find_mapping,
     register_acc_op,
     register_acc_op_mapping,
     register_custom_acc_mapper_fn,
 )
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import acc_ops as registered
 
 # Functions of one tensor; their methods of the same name are tried too.
 UNARY = [
@@ -396,12 +396,12 @@ def test_binary(name: str) -> None:
 def test_rows_reach_every_acc_op() -> None:
     reached = {n for names, *_ in [*ROWS, *MODULES] for n in names.split()} | {*UNARY, *BINARY, "copy"}
     reached = {RENAMED.get(n, n) for n in reached}
-    assert set(acc_op_names()) - reached == {"arange"}  # torch.arange of numbers is a constant of the trace
+    assert set(acc_ops.__all__) - reached == {"arange"}  # torch.arange of numbers is a constant of the trace
 
 
 def test_acc_ops_are_found_by_their_printed_name() -> None:
-    assert sorted(acc_ops.__all__) == acc_op_names()
-    for name in acc_op_names():
+    assert acc_ops.__all__ == list(registered())
+    for name in acc_ops.__all__:
         op = getattr(acc_ops, name)
         assert (op.__module__, op.__qualname__) == (ACC_OPS_MODULE, name)
         assert op.__doc__
@@ -418,6 +418,25 @@ def test_registering_twice_is_an_error() -> None:
         register_acc_op(lambda x: x)
     with pytest.raises(ValueError, match="call_function"):
         register_acc_op_mapping(("call_module", torch.mul))(acc_ops.mul)
+
+
+def test_an_acc_op_takes_what_it_declares() -> None:
+    x = torch.tensor([-1.0, 2.0])
+    assert torch.equal(acc_ops.celu(input=x, alpha=2.0), F.celu(x, 2.0))
+    assert acc_ops.add(input=1, other=2) == 3
+    with pytest.raises(TypeError, match="'other'"):
+        acc_ops.add(input=x)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match="'beta'"):
+        acc_ops.celu(input=x, beta=1.0)  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("name", ["add_", "logical_and_", "eq_", "__imul__"])
+def test_what_is_changed_in_place_keeps_its_type(name: str) -> None:
+    call = Call(lambda x, y: getattr(x.clone(), name)(y))
+    x, y = torch.rand(2, 3).half(), torch.rand(2, 3)
+    want, got = call(x, y), acc_tracer.trace(call, [x, y])(x, y)
+    assert got.dtype == want.dtype
+    assert torch.equal(got, want)
 
 
 def test_unhashable_targets_have_no_mapping() -> None:

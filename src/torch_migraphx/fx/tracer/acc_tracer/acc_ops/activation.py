@@ -7,160 +7,65 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from ..acc_normalizer import NodeBuilder, acc_mapper, acc_op
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import NodeBuilder, acc_mapper, declare
+
+aten = torch.ops.aten
 
 # `inplace` is part of torch's call and is kept in the graph; the tracer has made every acc node functional,
 # so it is False there.
 
-
-@acc_op(F.relu, F.relu_, torch.relu, torch.relu_, "relu", "relu_")
-def relu(*, input: Any, inplace: bool = False) -> Any:
-    """max(x, 0)"""
-    return F.relu(input, inplace)
-
-
-@acc_op(F.relu6)
-def relu6(*, input: Any, inplace: bool = False) -> Any:
-    """min(max(x, 0), 6)"""
-    return F.relu6(input, inplace)
-
-
-@acc_op(F.leaky_relu, F.leaky_relu_)
-def leaky_relu(*, input: Any, negative_slope: float = 0.01, inplace: bool = False) -> Any:
-    """x where x > 0, else negative_slope * x"""
-    return F.leaky_relu(input, negative_slope, inplace)
-
-
-@acc_op(F.elu, F.elu_)
-def elu(*, input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    """x where x > 0, else alpha * (exp(x) - 1)"""
-    return F.elu(input, alpha, inplace)
-
-
-@acc_op(F.celu, torch.celu, torch.celu_)
-def celu(*, input: Any, alpha: float = 1.0, inplace: bool = False) -> Any:
-    """max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)"""
-    return F.celu(input, alpha, inplace)
-
-
-@acc_op(F.selu, torch.selu, torch.selu_)
-def selu(*, input: Any, inplace: bool = False) -> Any:
-    """The self-normalizing elu."""
-    return F.selu(input, inplace)
-
-
-@acc_op(F.gelu)
-def gelu(*, input: Any, approximate: str = "none") -> Any:
-    """x * Phi(x); `approximate` is "none" (erf) or "tanh"."""
-    return F.gelu(input, approximate=approximate)
-
-
-@acc_op(F.silu)
-def silu(*, input: Any, inplace: bool = False) -> Any:
-    """x * sigmoid(x)"""
-    return F.silu(input, inplace)
-
-
-@acc_op(F.mish)
-def mish(*, input: Any, inplace: bool = False) -> Any:
-    """x * tanh(softplus(x))"""
-    return F.mish(input, inplace)
-
-
-@acc_op(F.hardswish)
-def hardswish(*, input: Any, inplace: bool = False) -> Any:
-    """x * min(max(x + 3, 0), 6) / 6"""
-    return F.hardswish(input, inplace)
-
-
-@acc_op(F.hardsigmoid)
-def hardsigmoid(*, input: Any, inplace: bool = False) -> Any:
-    """min(max(x + 3, 0), 6) / 6"""
-    return F.hardsigmoid(input, inplace)
-
-
-@acc_op(F.hardtanh, F.hardtanh_)
-def hardtanh(*, input: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Any:
-    """min(max(x, min_val), max_val)"""
-    return F.hardtanh(input, min_val, max_val, inplace)
-
-
-@acc_op(F.softplus)
-def softplus(*, input: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
-    """log(1 + exp(beta * x)) / beta, and x itself where beta * x > threshold."""
-    return F.softplus(input, beta, threshold)
-
-
-@acc_op(F.softsign)
-def softsign(*, input: Any) -> Any:
-    """x / (1 + |x|)"""
-    return F.softsign(input)
-
-
-@acc_op(F.softshrink)
-def softshrink(*, input: Any, lambd: float = 0.5) -> Any:
-    """x - lambd above lambd, x + lambd below -lambd, else 0."""
-    return F.softshrink(input, lambd)
-
-
-@acc_op(F.hardshrink, torch.hardshrink, "hardshrink")
-def hardshrink(*, input: Any, lambd: float = 0.5) -> Any:
-    """x where |x| > lambd, else 0."""
-    return torch.hardshrink(input, lambd)
-
-
-@acc_op(F.tanhshrink)
-def tanhshrink(*, input: Any) -> Any:
-    """x - tanh(x)"""
-    return F.tanhshrink(input)
-
-
-@acc_op(torch.sigmoid, torch.sigmoid_, F.sigmoid, torch.special.expit, "sigmoid", "sigmoid_")
-def sigmoid(*, input: Any) -> Any:
-    """1 / (1 + exp(-x))"""
-    return torch.sigmoid(input)
-
-
-@acc_op(F.logsigmoid)
-def logsigmoid(*, input: Any) -> Any:
-    """log(sigmoid(x))"""
-    return F.logsigmoid(input)
-
-
-@acc_op(torch.tanh, torch.tanh_, F.tanh, "tanh", "tanh_")
-def tanh(*, input: Any) -> Any:
-    """The hyperbolic tangent."""
-    return torch.tanh(input)
-
-
-@acc_op(F.prelu, "prelu")
-def prelu(*, input: Any, weight: Any) -> Any:
-    """x where x > 0, else weight * x, one weight for all channels (axis 1) or one for each."""
-    return F.prelu(input, weight)
-
-
-@acc_op(F.glu)
-def glu(*, input: Any, dim: int = -1) -> Any:
-    """a * sigmoid(b), where a and b are the halves of x along `dim`."""
-    return F.glu(input, dim)
-
-
-@acc_op(F.threshold, torch.threshold, torch.threshold_)
-def threshold(*, input: Any, threshold: float, value: float, inplace: bool = False) -> Any:
-    """x where x > threshold, else value."""
-    return F.threshold(input, threshold, value, inplace)
-
-
-@acc_op(torch.softmax, torch.special.softmax, "softmax")
-def softmax(*, input: Any, dim: int, dtype: torch.dtype | None = None) -> Any:
-    """exp(x) / sum(exp(x)) along `dim`, in `dtype` where it is given."""
-    return torch.softmax(input, dim, dtype)
-
-
-@acc_op(torch.log_softmax, torch.special.log_softmax, "log_softmax")
-def log_softmax(*, input: Any, dim: int, dtype: torch.dtype | None = None) -> Any:
-    """log(softmax(x)) along `dim`, in `dtype` where it is given."""
-    return torch.log_softmax(input, dim, dtype)
+declare(
+    "relu(input, inplace=False)",
+    *(F.relu, F.relu_, torch.relu, torch.relu_, "relu", "relu_"),
+    aten=aten.relu.default,
+    direct="relu",
+)
+declare("relu6(input, inplace=False)", F.relu6)
+leaky_relu = declare("leaky_relu(input, negative_slope=0.01, inplace=False)", F.leaky_relu, F.leaky_relu_)
+declare("elu(input, alpha=1.0, inplace=False)", F.elu, F.elu_)
+declare(
+    *("celu(input, alpha=1.0, inplace=False)", F.celu, torch.celu, torch.celu_),
+    aten=aten.celu.default,
+    direct="celu",
+)
+declare("selu(input, inplace=False)", F.selu, torch.selu, torch.selu_, aten=aten.selu.default, direct="selu")
+declare("gelu(input, approximate='none')", F.gelu, aten=aten.gelu.default, direct="gelu")
+declare("silu(input, inplace=False)", F.silu, aten=aten.silu.default, direct="silu")
+declare("mish(input, inplace=False)", F.mish, aten=aten.mish.default, direct="mish")
+declare("hardswish(input, inplace=False)", F.hardswish, aten=aten.hardswish.default, direct="hardswish")
+declare("hardsigmoid(input, inplace=False)", F.hardsigmoid, aten=aten.hardsigmoid.default, direct="hardsigmoid")
+declare("hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False)", F.hardtanh, F.hardtanh_)
+declare("softplus(input, beta=1.0, threshold=20.0)", F.softplus, aten=aten.softplus.default, direct="softplus")
+declare("softsign(input)", F.softsign, direct="softsign")
+declare("softshrink(input, lambd=0.5)", F.softshrink, aten=aten.softshrink.default, direct="softshrink")
+declare(
+    *("hardshrink(input, lambd=0.5)", F.hardshrink, torch.hardshrink, "hardshrink"),
+    aten=aten.hardshrink.default,
+    direct="hardshrink",
+)
+declare("tanhshrink(input)", F.tanhshrink, direct="tanhshrink")
+declare("logsigmoid(input)", F.logsigmoid, direct="logsigmoid")
+declare(
+    *("sigmoid(input)", torch.sigmoid, torch.sigmoid_, F.sigmoid, torch.special.expit, "sigmoid", "sigmoid_"),
+    aten=aten.sigmoid.default,
+    unary="sigmoid",
+)
+declare(
+    *("tanh(input)", torch.tanh, torch.tanh_, F.tanh, "tanh", "tanh_"),
+    aten=aten.tanh.default,
+    unary="tanh",
+)
+declare("prelu(input, weight)", F.prelu, "prelu")
+declare("glu(input, dim=-1)", F.glu)
+declare(
+    *("threshold(input, threshold, value, inplace=False)", F.threshold, torch.threshold, torch.threshold_),
+    aten=aten.threshold.default,
+    direct="threshold",
+)
+softmax = declare("softmax(input, dim, dtype=None)", torch.softmax, torch.special.softmax, "softmax")
+log_softmax = declare(
+    "log_softmax(input, dim, dtype=None)", torch.log_softmax, torch.special.log_softmax, "log_softmax"
+)
 
 
 def _old_default_dim(b: NodeBuilder, input: Any, dim: int | None) -> int:

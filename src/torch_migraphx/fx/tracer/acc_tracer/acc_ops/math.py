@@ -8,127 +8,127 @@ from typing import Any
 
 import torch
 
-from ..acc_normalizer import NodeBuilder, acc_mapper, acc_op
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import NodeBuilder, acc_mapper, acc_op, declare
+
+aten = torch.ops.aten
 
 
-def _unary(fn: Callable[..., Any], *targets: Callable[..., Any] | str) -> Callable[..., Any]:
-    """One row: the torch function `fn`, its method, its in-place method, and other `targets`."""
-    name = fn.__name__
-    methods = [m for m in (name, name + "_") if hasattr(torch.Tensor, m)]
-
-    def unary(*, input: Any) -> Any:
-        return fn(input)
-
-    unary.__name__ = name
-    unary.__doc__ = f"torch.{name}, element by element."
-    return acc_op(fn, *methods, *targets)(unary)
+def _spelled(names: str) -> list[Callable[..., Any] | str]:
+    """All that torch calls an operation: functions, methods, methods that write to their tensor."""
+    found: list[Callable[..., Any] | str] = []
+    for name in names.split():
+        found += [getattr(module, name) for module in (torch, torch.special) if hasattr(module, name)]
+        found += [method for method in (name, name + "_") if hasattr(torch.Tensor, method)]
+    return found
 
 
-def _binary(fn: Callable[..., Any], *targets: Callable[..., Any] | str) -> Callable[..., Any]:
-    """One row: the torch function `fn`, its method, its in-place method, and other `targets`."""
-    name = fn.__name__
-    methods = [m for m in (name, name + "_") if hasattr(torch.Tensor, m)]
-
-    def binary(*, input: Any, other: Any) -> Any:
-        return fn(input, other)
-
-    binary.__name__ = name
-    binary.__doc__ = f"torch.{name}, element by element, with broadcasting."
-    return acc_op(fn, *methods, *targets)(binary)
+def _operators(name: str) -> list[Callable[..., Any] | str]:
+    """Python's operator: the functions of `operator` and the methods of tensors."""
+    functions = [getattr(operator, n) for n in (name, name + "_", "i" + name) if hasattr(operator, n)]
+    return [*functions, *(m for m in (f"__{name}__", f"__i{name}__") if hasattr(torch.Tensor, m))]
 
 
-abs = _unary(torch.abs, operator.abs, torch.absolute, "absolute", "absolute_", "__abs__")
-acos = _unary(torch.acos, torch.arccos, "arccos")
-acosh = _unary(torch.acosh, torch.arccosh, "arccosh")
-asin = _unary(torch.asin, torch.arcsin, "arcsin")
-asinh = _unary(torch.asinh, torch.arcsinh, "arcsinh")
-atan = _unary(torch.atan, torch.arctan, "arctan")
-atanh = _unary(torch.atanh, torch.arctanh, "arctanh")
-bitwise_not = _unary(torch.bitwise_not, operator.inv, operator.invert, "__invert__")
-ceil = _unary(torch.ceil)
-cos = _unary(torch.cos)
-cosh = _unary(torch.cosh)
-deg2rad = _unary(torch.deg2rad)
-digamma = _unary(torch.digamma)
-erf = _unary(torch.erf, torch.special.erf)
-erfc = _unary(torch.erfc, torch.special.erfc)
-erfinv = _unary(torch.erfinv)
-exp = _unary(torch.exp)
-exp2 = _unary(torch.exp2, torch.special.exp2)
-expm1 = _unary(torch.expm1, torch.special.expm1)
-floor = _unary(torch.floor)
-frac = _unary(torch.frac)
-isfinite = _unary(torch.isfinite)
-isinf = _unary(torch.isinf)
-isnan = _unary(torch.isnan)
-lgamma = _unary(torch.lgamma)
-log = _unary(torch.log)
-log10 = _unary(torch.log10)
-log1p = _unary(torch.log1p, torch.special.log1p)
-log2 = _unary(torch.log2)
-logical_not = _unary(torch.logical_not)
-neg = _unary(torch.neg, operator.neg, torch.negative, "negative", "negative_", "__neg__")
-rad2deg = _unary(torch.rad2deg)
-reciprocal = _unary(torch.reciprocal)
-rsqrt = _unary(torch.rsqrt)
-sgn = _unary(torch.sgn)
-sign = _unary(torch.sign)
-sin = _unary(torch.sin)
-sinh = _unary(torch.sinh)
-sqrt = _unary(torch.sqrt)
-square = _unary(torch.square)
-tan = _unary(torch.tan)
-trunc = _unary(torch.trunc, torch.fix, "fix", "fix_")
-
-bitwise_and = _binary(torch.bitwise_and, operator.and_, operator.iand, "__and__", "__iand__", "__rand__")
-bitwise_or = _binary(torch.bitwise_or, operator.or_, operator.ior, "__or__", "__ior__", "__ror__")
-bitwise_xor = _binary(torch.bitwise_xor, operator.xor, operator.ixor, "__xor__", "__ixor__", "__rxor__")
-atan2 = _binary(torch.atan2, torch.arctan2, "arctan2")
-fmax = _binary(torch.fmax)
-fmin = _binary(torch.fmin)
-logaddexp = _binary(torch.logaddexp)
-logical_and = _binary(torch.logical_and)
-logical_or = _binary(torch.logical_or)
-logical_xor = _binary(torch.logical_xor)
-maximum = _binary(torch.maximum)
-minimum = _binary(torch.minimum)
-xlogy = _binary(torch.xlogy)
+def _unary(names: str, *targets: Callable[..., Any] | str, to: str = "") -> Callable[..., Any]:
+    """One row: all spellings of torch's `names`, other `targets`, and the engine's operator where it is one."""
+    name = names.split()[0]
+    overload = getattr(aten, name).default if to else ()
+    return declare(f"{name}(input)", *_spelled(names), *targets, aten=overload, unary=to)
 
 
-@acc_op(operator.add, operator.iadd, "__add__", "__radd__", "__iadd__")
-def add(*, input: Any, other: Any) -> Any:
-    """input + other"""
-    return input + other
+_unary("abs absolute", *_operators("abs"))
+_unary("acos arccos", to="acos")
+_unary("acosh arccosh", to="acosh")
+_unary("asin arcsin", to="asin")
+_unary("asinh arcsinh", to="asinh")
+_unary("atan arctan", to="atan")
+_unary("atanh arctanh", to="atanh")
+_unary("bitwise_not", operator.inv, *_operators("invert"))
+_unary("ceil")
+_unary("cos", to="cos")
+_unary("cosh", to="cosh")
+_unary("deg2rad")
+_unary("digamma", to="digamma")
+_unary("erf", to="erf")
+_unary("erfc")
+_unary("erfinv", to="erfinv")
+_unary("exp", to="exp")
+_unary("exp2", to="exp2")
+_unary("expm1", to="expm1")
+_unary("floor")
+_unary("frac")
+_unary("isfinite")
+_unary("isinf")
+_unary("isnan")
+_unary("lgamma", to="lgamma")
+_unary("log", to="log")
+_unary("log10", to="log10")
+_unary("log1p", to="log1p")
+_unary("log2", to="log2")
+_unary("logical_not")
+_unary("neg negative", *_operators("neg"))
+_unary("rad2deg")
+_unary("reciprocal", to="recip")
+_unary("rsqrt", to="rsqrt")
+_unary("sgn")
+_unary("sign")
+_unary("sin", to="sin")
+_unary("sinh", to="sinh")
+_unary("sqrt", to="sqrt")
+_unary("square")
+_unary("tan", to="tan")
+_unary("trunc fix")
 
 
-@acc_op(operator.sub, operator.isub, "__sub__", "__isub__")
-def sub(*, input: Any, other: Any) -> Any:
-    """input - other"""
-    return input - other
+def _binary(
+    name: str, *targets: Callable[..., Any] | str, to: str = "", aten: Any = (), **rename: Any
+) -> Callable[..., Any]:
+    """One row: the spellings `targets`, the ATen overloads, and the engine's operator where it is one."""
+    return declare(f"{name}(input, {rename.get('other', 'other')})", *targets, aten=aten, pointwise=to, **rename)
 
 
-@acc_op(
-    *(operator.mul, operator.imul, torch.mul, torch.multiply),
-    *("mul", "mul_", "multiply", "multiply_", "__mul__", "__rmul__", "__imul__"),
+def _with_scalars(overloads: Any) -> tuple[Callable[..., Any], ...]:
+    return overloads.Tensor, overloads.Scalar
+
+
+_binary("bitwise_and", *_spelled("bitwise_and"), *_operators("and"), "__rand__")
+_binary("bitwise_or", *_spelled("bitwise_or"), *_operators("or"), "__ror__")
+_binary("bitwise_xor", *_spelled("bitwise_xor"), *_operators("xor"), "__rxor__")
+_binary("atan2", *_spelled("atan2 arctan2"))
+_binary("fmax", *_spelled("fmax"))
+_binary("fmin", *_spelled("fmin"))
+_binary("logaddexp", *_spelled("logaddexp"))
+_binary("logical_and", *_spelled("logical_and"))
+_binary("logical_or", *_spelled("logical_or"))
+_binary("logical_xor", *_spelled("logical_xor"))
+maximum = _binary("maximum", *_spelled("maximum"), aten=(aten.maximum.default, aten.max.other), to="max")
+minimum = _binary("minimum", *_spelled("minimum"), aten=(aten.minimum.default, aten.min.other), to="min")
+_binary("xlogy", *_spelled("xlogy"))
+
+# of Python numbers Python's own operators are numbers, torch's functions are not
+add = _binary("add", *_operators("add"), "__radd__")
+sub = _binary("sub", *_operators("sub"))
+mul = _binary(
+    *("mul", *_operators("mul"), *_spelled("mul multiply"), "__rmul__"), aten=_with_scalars(aten.mul), to="mul"
 )
-def mul(*, input: Any, other: Any) -> Any:
-    """input * other"""
-    return input * other
-
-
-@acc_op(operator.truediv, operator.itruediv, torch.true_divide, "true_divide", "__truediv__", "__itruediv__")
-def div(*, input: Any, other: Any) -> Any:
-    """input / other, in floating point."""
-    return input / other
-
-
-@acc_op(
-    *(operator.floordiv, operator.ifloordiv, torch.floor_divide),
-    *("floor_divide", "floor_divide_", "__floordiv__", "__ifloordiv__"),
+div = _binary("div", *_operators("truediv"), *_spelled("true_divide"))
+floor_div = _binary(
+    *("floor_div", *_operators("floordiv"), *_spelled("floor_divide")),
+    aten=aten.floor_divide.default,
+    to="floor_divide",
 )
-def floor_div(*, input: Any, other: Any) -> Any:
-    """floor(input / other)"""
-    return input // other
+_binary(
+    *("remainder", *_operators("mod"), *_spelled("remainder")),
+    aten=(*_with_scalars(aten.remainder), aten.remainder.Scalar_Tensor),
+    to="mod",
+)
+_binary("fmod", *_spelled("fmod"), aten=_with_scalars(aten.fmod), to="fmod")
+pow = _binary("pow", *_operators("pow"), *_spelled("pow"), other="exponent")
+_binary("eq", *_operators("eq"), *_spelled("eq"), aten=_with_scalars(aten.eq), to="equal")
+_binary("ne", *_operators("ne"), *_spelled("ne not_equal"), aten=_with_scalars(aten.ne), to="not_equal")
+_binary("lt", *_operators("lt"), *_spelled("lt less"), aten=_with_scalars(aten.lt), to="less")
+_binary("le", *_operators("le"), *_spelled("le less_equal"), aten=_with_scalars(aten.le), to="less_or_equal")
+_binary("gt", *_operators("gt"), *_spelled("gt greater"), aten=_with_scalars(aten.gt), to="greater")
+_binary("ge", *_operators("ge"), *_spelled("ge greater_equal"), aten=_with_scalars(aten.ge), to="greater_or_equal")
 
 
 @acc_op()
@@ -137,114 +137,15 @@ def trunc_div(*, input: Any, other: Any) -> Any:
     return torch.div(input, other, rounding_mode="trunc")
 
 
-@acc_op(operator.mod, operator.imod, torch.remainder, "remainder", "remainder_", "__mod__", "__imod__")
-def remainder(*, input: Any, other: Any) -> Any:
-    """The remainder of floor division; its sign is other's."""
-    return torch.remainder(input, other)
-
-
-@acc_op(torch.fmod, "fmod", "fmod_")
-def fmod(*, input: Any, other: Any) -> Any:
-    """The remainder of truncating division; its sign is input's."""
-    return torch.fmod(input, other)
-
-
-@acc_op(operator.pow, operator.ipow, torch.pow, "pow", "pow_", "__pow__", "__ipow__", other="exponent")
-def pow(*, input: Any, exponent: Any) -> Any:
-    """input ** exponent"""
-    return input**exponent
-
-
-@acc_op(torch.eq, operator.eq, "eq", "__eq__")
-def eq(*, input: Any, other: Any) -> Any:
-    """input == other"""
-    return input == other
-
-
-@acc_op(torch.ne, torch.not_equal, operator.ne, "ne", "not_equal", "__ne__")
-def ne(*, input: Any, other: Any) -> Any:
-    """input != other"""
-    return input != other
-
-
-@acc_op(torch.lt, torch.less, operator.lt, "lt", "less", "__lt__")
-def lt(*, input: Any, other: Any) -> Any:
-    """input < other"""
-    return input < other
-
-
-@acc_op(torch.le, torch.less_equal, operator.le, "le", "less_equal", "__le__")
-def le(*, input: Any, other: Any) -> Any:
-    """input <= other"""
-    return input <= other
-
-
-@acc_op(torch.gt, torch.greater, operator.gt, "gt", "greater", "__gt__")
-def gt(*, input: Any, other: Any) -> Any:
-    """input > other"""
-    return input > other
-
-
-@acc_op(torch.ge, torch.greater_equal, operator.ge, "ge", "greater_equal", "__ge__")
-def ge(*, input: Any, other: Any) -> Any:
-    """input >= other"""
-    return input >= other
-
-
-@acc_op(torch.round, "round", "round_")
-def round(*, input: Any, decimals: int = 0) -> Any:
-    """Half to even, to `decimals` digits after the point."""
-    return torch.round(input, decimals=decimals)
-
-
-@acc_op(torch.logit, torch.special.logit, "logit")
-def logit(*, input: Any, eps: float | None = None) -> Any:
-    """log(x / (1 - x)), x clamped to [eps, 1 - eps] where eps is given."""
-    return torch.logit(input, eps)
-
-
-@acc_op(torch.nan_to_num, "nan_to_num", "nan_to_num_")
-def nan_to_num(
-    *, input: Any, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Any:
-    """NaN and the infinities replaced; None is 0 for NaN and the type's largest values for the others."""
-    return torch.nan_to_num(input, nan, posinf, neginf)
-
-
-@acc_op(torch.clamp, torch.clip, "clamp", "clamp_", "clip", "clip_")
-def clamp(*, input: Any, min: Any = None, max: Any = None) -> Any:
-    """min(max(input, min), max); a bound may be a number, a tensor or None."""
-    return torch.clamp(input, min, max)
-
-
-@acc_op(torch.lerp, "lerp", "lerp_")
-def lerp(*, input: Any, end: Any, weight: Any) -> Any:
-    """input + weight * (end - input)"""
-    return torch.lerp(input, end, weight)
-
-
-@acc_op(torch.addcmul, "addcmul", "addcmul_")
-def addcmul(*, input: Any, tensor1: Any, tensor2: Any, value: float = 1) -> Any:
-    """input + value * tensor1 * tensor2"""
-    return torch.addcmul(input, tensor1, tensor2, value=value)
-
-
-@acc_op(torch.addcdiv, "addcdiv", "addcdiv_")
-def addcdiv(*, input: Any, tensor1: Any, tensor2: Any, value: float = 1) -> Any:
-    """input + value * tensor1 / tensor2"""
-    return torch.addcdiv(input, tensor1, tensor2, value=value)
-
-
-@acc_op(torch.where, input="x", self="x", other="y")
-def where(*, condition: Any, x: Any, y: Any) -> Any:
-    """x where condition, else y."""
-    return torch.where(condition, x, y)
-
-
-@acc_op(torch.masked_fill, "masked_fill", "masked_fill_")
-def masked_fill(*, input: Any, mask: Any, value: Any) -> Any:
-    """value where mask, else input."""
-    return torch.masked_fill(input, mask, value)
+declare("round(input, decimals=0)", *_spelled("round"))
+declare("logit(input, eps=None)", *_spelled("logit"))
+declare("nan_to_num(input, nan=None, posinf=None, neginf=None)", *_spelled("nan_to_num"))
+clamp = declare("clamp(input, min=None, max=None)", *_spelled("clamp clip"))
+declare("lerp(input, end, weight)", *_spelled("lerp"))
+declare("addcmul(input, tensor1, tensor2, value=1)", *_spelled("addcmul"))
+declare("addcdiv(input, tensor1, tensor2, value=1)", *_spelled("addcdiv"))
+where = declare("where(condition, x, y)", torch.where, input="x", self="x", other="y")
+declare("masked_fill(input, mask, value)", *_spelled("masked_fill"))
 
 
 @acc_mapper(torch.add, "add", "add_")

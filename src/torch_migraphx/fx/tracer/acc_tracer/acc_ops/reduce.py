@@ -7,24 +7,33 @@ from typing import Any
 
 import torch
 
-from ..acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op, declare
+
 from .math import maximum, minimum
 
 Dims = Any  # an int, several or None; torch's stubs spell that differently at each function
 
 # `dim` None, or not given, means all axes; then the result is a scalar tensor.
 
-
-@acc_op(torch.sum, "sum")
-def sum(*, input: Any, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
-    """The sum along `dim`; integers sum in int64."""
-    return torch.sum(input, dim, keepdim, dtype=dtype)
-
-
-@acc_op(torch.mean, "mean")
-def mean(*, input: Any, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
-    """The mean along `dim`."""
-    return torch.mean(input, dim, keepdim, dtype=dtype)
+declare("sum(input, dim=None, keepdim=False, dtype=None)", torch.sum, "sum")
+declare("mean(input, dim=None, keepdim=False, dtype=None)", torch.mean, "mean")
+declare("amax(input, dim=(), keepdim=False)", torch.amax, "amax")
+declare("amin(input, dim=(), keepdim=False)", torch.amin, "amin")
+declare("argmax(input, dim=None, keepdim=False)", torch.argmax, "argmax")
+declare("argmin(input, dim=None, keepdim=False)", torch.argmin, "argmin")
+declare("logsumexp(input, dim, keepdim=False)", torch.logsumexp, torch.special.logsumexp, "logsumexp")
+declare("count_nonzero(input, dim=None)", torch.count_nonzero, "count_nonzero")
+std = declare("std(input, dim=None, correction=1, keepdim=False)", torch.std, mapped=False)
+var = declare("var(input, dim=None, correction=1, keepdim=False)", torch.var, mapped=False)
+max_full_reduce = declare("max_full_reduce(input)", torch.max, mapped=False)
+min_full_reduce = declare("min_full_reduce(input)", torch.min, mapped=False)
+max_dim_reduce = declare("max_dim_reduce(input, dim, keepdim=False)", torch.max, mapped=False)
+min_dim_reduce = declare("min_dim_reduce(input, dim, keepdim=False)", torch.min, mapped=False)
+declare("topk(input, k, dim=-1, largest=True, sorted=True)", torch.topk, "topk")
+declare("sort(input, dim=-1, descending=False, stable=False)", torch.sort, "sort")
+declare("argsort(input, dim=-1, descending=False, stable=False)", torch.argsort, "argsort")
+declare("cumsum(input, dim, dtype=None)", torch.cumsum, "cumsum")
+declare("cumprod(input, dim, dtype=None)", torch.cumprod, "cumprod")
 
 
 @acc_op(torch.prod, "prod")
@@ -33,30 +42,6 @@ def prod(*, input: Any, dim: int | None = None, keepdim: bool = False, dtype: to
     if dim is None:
         return torch.prod(input, dtype=dtype)
     return torch.prod(input, dim, keepdim, dtype=dtype)
-
-
-@acc_op(torch.amax, "amax")
-def amax(*, input: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    """The maximum along `dim`; () means all axes."""
-    return torch.amax(input, dim, keepdim)
-
-
-@acc_op(torch.amin, "amin")
-def amin(*, input: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    """The minimum along `dim`; () means all axes."""
-    return torch.amin(input, dim, keepdim)
-
-
-@acc_op(torch.argmax, "argmax")
-def argmax(*, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The index of a maximum along `dim`, or into the flattened input; int64."""
-    return torch.argmax(input, dim, keepdim)
-
-
-@acc_op(torch.argmin, "argmin")
-def argmin(*, input: Any, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The index of a minimum along `dim`, or into the flattened input; int64."""
-    return torch.argmin(input, dim, keepdim)
 
 
 @acc_op(torch.any, "any")
@@ -69,30 +54,6 @@ def any(*, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
 def all(*, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
     """Whether no element is zero; bool."""
     return torch.all(input) if dim is None else torch.all(input, dim, keepdim)
-
-
-@acc_op(torch.logsumexp, torch.special.logsumexp, "logsumexp")
-def logsumexp(*, input: Any, dim: Any, keepdim: bool = False) -> Any:
-    """log(sum(exp(x))) along `dim`"""
-    return torch.logsumexp(input, dim, keepdim)
-
-
-@acc_op(torch.count_nonzero, "count_nonzero")
-def count_nonzero(*, input: Any, dim: Dims = None) -> Any:
-    """The number of elements that are not zero; int64."""
-    return torch.count_nonzero(input, dim)
-
-
-@acc_op()
-def std(*, input: Any, dim: Dims = None, correction: float = 1, keepdim: bool = False) -> Any:
-    """sqrt(sum of squared differences from the mean / (n - correction)) along `dim`"""
-    return torch.std(input, dim, correction=correction, keepdim=keepdim)
-
-
-@acc_op()
-def var(*, input: Any, dim: Dims = None, correction: float = 1, keepdim: bool = False) -> Any:
-    """The sum of squared differences from the mean / (n - correction) along `dim`"""
-    return torch.var(input, dim, correction=correction, keepdim=keepdim)
 
 
 @acc_op(torch.linalg.vector_norm, x="input", ord="p")
@@ -110,60 +71,6 @@ def norm_mapper(
         raise Unmappable("the nuclear norm needs singular values")
     order = 2 if p in ("fro", None) else p
     return b(norm, input=input, p=order, dim=dim, keepdim=keepdim, dtype=dtype)
-
-
-@acc_op()
-def max_full_reduce(*, input: Any) -> Any:
-    """The largest element."""
-    return torch.max(input)
-
-
-@acc_op()
-def min_full_reduce(*, input: Any) -> Any:
-    """The smallest element."""
-    return torch.min(input)
-
-
-@acc_op()
-def max_dim_reduce(*, input: Any, dim: int, keepdim: bool = False) -> Any:
-    """(values, indices) of the maxima along `dim`."""
-    return torch.max(input, dim, keepdim)
-
-
-@acc_op()
-def min_dim_reduce(*, input: Any, dim: int, keepdim: bool = False) -> Any:
-    """(values, indices) of the minima along `dim`."""
-    return torch.min(input, dim, keepdim)
-
-
-@acc_op(torch.topk, "topk")
-def topk(*, input: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """(values, indices) of the k largest or smallest along `dim`."""
-    return torch.topk(input, k, dim, largest, sorted)
-
-
-@acc_op(torch.sort, "sort")
-def sort(*, input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    """(values, indices) in order along `dim`."""
-    return torch.sort(input, dim=dim, descending=descending, stable=stable)
-
-
-@acc_op(torch.argsort, "argsort")
-def argsort(*, input: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
-    """The indices that sort the input along `dim`."""
-    return torch.argsort(input, dim=dim, descending=descending, stable=stable)
-
-
-@acc_op(torch.cumsum, "cumsum")
-def cumsum(*, input: Any, dim: int, dtype: torch.dtype | None = None) -> Any:
-    """The running sum along `dim`."""
-    return torch.cumsum(input, dim, dtype=dtype)
-
-
-@acc_op(torch.cumprod, "cumprod")
-def cumprod(*, input: Any, dim: int, dtype: torch.dtype | None = None) -> Any:
-    """The running product along `dim`."""
-    return torch.cumprod(input, dim, dtype=dtype)
 
 
 def _extremum(full: Callable[..., Any], along: Callable[..., Any], pair: Callable[..., Any]) -> Any:

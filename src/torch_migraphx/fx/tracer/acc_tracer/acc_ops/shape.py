@@ -8,9 +8,14 @@ from typing import Any
 
 import torch
 
-from ..acc_normalizer import NodeBuilder, Unmappable, acc_mapper, acc_op
-
-Ints = int | Sequence[int]
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import (
+    NodeBuilder,
+    Unmappable,
+    acc_mapper,
+    acc_op,
+    declare,
+    narrower,
+)
 
 
 def _spread_or_list(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -23,10 +28,7 @@ def _spread_or_list(values: tuple[Any, ...]) -> tuple[Any, ...]:
 # ---- the same elements under another shape
 
 
-@acc_op(torch.reshape)
-def reshape(*, input: Any, shape: Sequence[int]) -> Any:
-    """The elements in row-major order under `shape`, where one entry may be -1."""
-    return torch.reshape(input, tuple(shape))
+reshape = declare("reshape(input, shape)", torch.reshape)
 
 
 @acc_mapper("reshape", "view")
@@ -44,10 +46,7 @@ def view_as_mapper(b: NodeBuilder, input: Any, other: Any) -> Any:
     return b(reshape, input=input, shape=b.shape(other))
 
 
-@acc_op(torch.flatten, "flatten")
-def flatten(*, input: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
-    """The axes from start_dim to end_dim as one."""
-    return torch.flatten(input, start_dim, end_dim)
+flatten = declare("flatten(input, start_dim=0, end_dim=-1)", torch.flatten, "flatten")
 
 
 @acc_mapper(torch.ravel, "ravel")
@@ -56,10 +55,7 @@ def ravel_mapper(b: NodeBuilder, input: Any) -> Any:
     return b(flatten, input=input)
 
 
-@acc_op(torch.unflatten, "unflatten")
-def unflatten(*, input: Any, dim: int, sizes: Sequence[int]) -> Any:
-    """One axis as several; one of `sizes` may be -1."""
-    return torch.unflatten(input, dim, tuple(sizes))
+declare("unflatten(input, dim, sizes)", torch.unflatten, "unflatten")
 
 
 @acc_op(torch.squeeze, "squeeze")
@@ -68,10 +64,7 @@ def squeeze(*, input: Any, dim: Any = None) -> Any:
     return torch.squeeze(input) if dim is None else torch.squeeze(input, dim)
 
 
-@acc_op(torch.unsqueeze, "unsqueeze")
-def unsqueeze(*, input: Any, dim: int) -> Any:
-    """A new axis of length 1 at `dim`."""
-    return torch.unsqueeze(input, dim)
+declare("unsqueeze(input, dim)", torch.unsqueeze, "unsqueeze")
 
 
 @acc_op("contiguous")
@@ -80,16 +73,8 @@ def contiguous(*, input: Any, memory_format: torch.memory_format = torch.contigu
     return input.contiguous(memory_format=memory_format)
 
 
-@acc_op()
-def clone(*, input: Any) -> Any:
-    """The same values in memory of their own."""
-    return torch.clone(input)
-
-
-@acc_mapper(torch.clone, "clone")
-def clone_mapper(b: NodeBuilder, input: Any, *, memory_format: Any = None) -> Any:
-    """torch.clone; the memory format is no part of the values."""
-    return b(clone, input=input)
+clone = declare("clone(input)", torch.clone, mapped=False)
+narrower(clone, "clone(input, memory_format=None)", torch.clone, "clone")  # that is no part of the values
 
 
 @acc_mapper(torch.detach, "detach", "detach_", "requires_grad_")
@@ -101,10 +86,7 @@ def identity_mapper(b: NodeBuilder, input: Any, *args: Any, **kwargs: Any) -> An
 # ---- the same elements in another order
 
 
-@acc_op(torch.permute, dims="permutation")
-def permute(*, input: Any, permutation: Sequence[int]) -> Any:
-    """Axis i of the result is axis permutation[i] of the input."""
-    return torch.permute(input, tuple(permutation))
+permute = declare("permute(input, permutation)", torch.permute, dims="permutation")
 
 
 @acc_mapper("permute")
@@ -170,16 +152,8 @@ def attribute_mapper(b: NodeBuilder, input: Any, name: str) -> Any:
     raise Unmappable(f"the attribute {name}")
 
 
-@acc_op(torch.roll, "roll")
-def roll(*, input: Any, shifts: Ints, dims: Any = None) -> Any:
-    """Elements moved by `shifts` along `dims`, round the end; all elements in a row without `dims`."""
-    return torch.roll(input, shifts, dims)  # type: ignore[arg-type]
-
-
-@acc_op(torch.flip)
-def flip(*, input: Any, dims: Sequence[int]) -> Any:
-    """The order along `dims` reversed."""
-    return torch.flip(input, tuple(dims))
+declare("roll(input, shifts, dims=None)", torch.roll, "roll")
+flip = declare("flip(input, dims)", torch.flip)
 
 
 @acc_mapper("flip")
@@ -191,10 +165,7 @@ def flip_mapper(b: NodeBuilder, input: Any, *dims: Any, **named: Any) -> Any:
 # ---- repeated elements
 
 
-@acc_op(torch.broadcast_to, "broadcast_to", size="sizes", shape="sizes")
-def expand(*, input: Any, sizes: Sequence[int]) -> Any:
-    """The input broadcast to `sizes`; -1 keeps an axis."""
-    return input.expand(tuple(sizes))
+expand = declare("expand(input, sizes)", torch.broadcast_to, "broadcast_to", size="sizes", shape="sizes")
 
 
 @acc_mapper("expand")
@@ -209,10 +180,7 @@ def expand_as_mapper(b: NodeBuilder, input: Any, other: Any) -> Any:
     return b(expand, input=input, sizes=b.shape(other))
 
 
-@acc_op(torch.tile)
-def tile(*, input: Any, dims: Sequence[int]) -> Any:
-    """The input repeated dims[i] times along axis i, axes aligned at the end."""
-    return torch.tile(input, tuple(dims))
+tile = declare("tile(input, dims)", torch.tile)
 
 
 @acc_mapper("tile", "repeat")
@@ -221,10 +189,7 @@ def repeat_mapper(b: NodeBuilder, input: Any, *dims: Any, **named: Any) -> Any:
     return b(tile, input=input, dims=_spread_or_list((*dims, *named.values())))
 
 
-@acc_op()
-def repeat_interleave(*, input: Any, repeats: int, dim: int | None = None) -> Any:
-    """Each element `repeats` times in a row along `dim`, or in the flattened input."""
-    return torch.repeat_interleave(input, repeats, dim)
+repeat_interleave = declare("repeat_interleave(input, repeats, dim=None)", torch.repeat_interleave, mapped=False)
 
 
 @acc_mapper(torch.repeat_interleave, "repeat_interleave")
@@ -240,16 +205,8 @@ def repeat_interleave_mapper(
 # ---- joining and parting
 
 
-@acc_op(torch.cat, torch.concat, torch.concatenate)
-def cat(*, tensors: Sequence[Any], dim: int = 0) -> Any:
-    """The tensors one after the other along `dim`."""
-    return torch.cat(tensors, dim)  # type: ignore[arg-type]
-
-
-@acc_op(torch.stack)
-def stack(*, tensors: Sequence[Any], dim: int = 0) -> Any:
-    """The tensors along a new axis."""
-    return torch.stack(tensors, dim)  # type: ignore[arg-type]
+cat = declare("cat(tensors, dim=0)", torch.cat, torch.concat, torch.concatenate)
+declare("stack(tensors, dim=0)", torch.stack)
 
 
 @acc_mapper(torch.hstack, torch.column_stack)
@@ -268,39 +225,24 @@ def vstack_mapper(b: NodeBuilder, tensors: Sequence[Any]) -> Any:
     return b(cat, tensors=tensors, dim=0)
 
 
-@acc_op(torch.chunk, "chunk")
-def chunk(*, input: Any, chunks: int, dim: int = 0) -> Any:
-    """At most `chunks` parts of equal length along `dim`, the last one shorter."""
-    return torch.chunk(input, chunks, dim)
-
-
-@acc_op(
-    *(torch.split, torch.split_with_sizes, "split", "split_with_sizes"),
+declare("chunk(input, chunks, dim=0)", torch.chunk, "chunk")
+declare(
+    *("split(input, split_size, dim=0)", torch.split, torch.split_with_sizes, "split", "split_with_sizes"),
     tensor="input",
     split_size_or_sections="split_size",
     split_sizes="split_size",
 )
-def split(*, input: Any, split_size: Ints, dim: int = 0) -> Any:
-    """Parts of length `split_size` along `dim`, or of the lengths that it lists."""
-    return torch.split(input, split_size, dim)  # type: ignore[arg-type]
 
 
-@acc_op(torch.tensor_split, "tensor_split", sections="indices_or_sections", indices="indices_or_sections")
-def tensor_split(*, input: Any, indices_or_sections: Any, dim: int = 0) -> Any:
-    """Parts along `dim`, cut at the indices, or as many as the number says."""
-    return torch.tensor_split(input, indices_or_sections, dim)
+declare(
+    *("tensor_split(input, indices_or_sections, dim=0)", torch.tensor_split, "tensor_split"),
+    sections="indices_or_sections",
+    indices="indices_or_sections",
+)
 
 
-@acc_op(torch.unbind, "unbind")
-def unbind(*, input: Any, dim: int = 0) -> Any:
-    """The slices along `dim`, without that axis."""
-    return torch.unbind(input, dim)
-
-
-@acc_op(operator.getitem, "__getitem__")
-def getitem(*, input: Any, idx: Any) -> Any:
-    """input[idx], of a tensor or of a tuple."""
-    return input[idx]
+declare("unbind(input, dim=0)", torch.unbind, "unbind")
+declare("getitem(input, idx)", operator.getitem, "__getitem__")
 
 
 @acc_op()
@@ -320,55 +262,19 @@ def narrow_mapper(b: NodeBuilder, input: Any, dim: int, start: Any, length: int)
     return b(slice_tensor, input=input, dim=dim, start=first, stop=first + length, step=1)
 
 
-@acc_op(torch.select, "select")
-def select(*, input: Any, dim: int, index: int) -> Any:
-    """One slice along `dim`, without that axis."""
-    return torch.select(input, dim, index)
-
-
-@acc_op(torch.diagonal, "diagonal")
-def diagonal(*, input: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    """The diagonal of two axes, as the last axis."""
-    return torch.diagonal(input, offset, dim1, dim2)
-
-
-@acc_op(torch.tril, "tril", "tril_")
-def tril(*, input: Any, diagonal: int = 0) -> Any:
-    """0 above the diagonal."""
-    return torch.tril(input, diagonal)
-
-
-@acc_op(torch.triu, "triu", "triu_")
-def triu(*, input: Any, diagonal: int = 0) -> Any:
-    """0 below the diagonal."""
-    return torch.triu(input, diagonal)
+declare("select(input, dim, index)", torch.select, "select")
+declare("diagonal(input, offset=0, dim1=0, dim2=1)", torch.diagonal, "diagonal")
+declare("tril(input, diagonal=0)", torch.tril, "tril", "tril_")
+declare("triu(input, diagonal=0)", torch.triu, "triu", "triu_")
 
 
 # ---- gathering and scattering
 
 
-@acc_op(torch.index_select, "index_select")
-def index_select(*, input: Any, dim: int, index: Any) -> Any:
-    """The slices that `index` (rank 1) lists, along `dim`."""
-    return torch.index_select(input, dim, index)
-
-
-@acc_op(torch.gather, "gather")
-def gather(*, input: Any, dim: int, index: Any) -> Any:
-    """out[i][j] = input[index[i][j]][j] for dim 0; the shape is that of index."""
-    return torch.gather(input, dim, index)
-
-
-@acc_op(torch.scatter, "scatter", "scatter_", value="src")
-def scatter(*, input: Any, dim: int, index: Any, src: Any) -> Any:
-    """out[index[i][j]][j] = src[i][j] for dim 0, else input; `src` may be a number."""
-    return torch.scatter(input, dim, index, src)
-
-
-@acc_op(torch.scatter_add, "scatter_add", "scatter_add_")
-def scatter_add(*, input: Any, dim: int, index: Any, src: Any) -> Any:
-    """out = input, with src[i][j] added at [index[i][j]][j] for dim 0."""
-    return torch.scatter_add(input, dim, index, src)
+declare("index_select(input, dim, index)", torch.index_select, "index_select")
+declare("gather(input, dim, index)", torch.gather, "gather")
+declare("scatter(input, dim, index, src)", torch.scatter, "scatter", "scatter_", value="src")
+declare("scatter_add(input, dim, index, src)", torch.scatter_add, "scatter_add", "scatter_add_")
 
 
 # ---- element types and constants
@@ -425,10 +331,7 @@ def to_mapper(b: NodeBuilder, input: Any, *args: Any, **kwargs: Any) -> Any:
     return b(clone, input=input) if changed is input and kwargs.get("copy") else changed
 
 
-@acc_op(torch.full)
-def full(*, size: Sequence[int], fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
-    """A tensor of one value."""
-    return torch.full(tuple(size), fill_value, dtype=dtype, device=device)
+full = declare("full(size, fill_value, dtype=None, device=None)", torch.full)
 
 
 @acc_op()

@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import copy
-import gc
 import logging
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
 import torch
 from torch import fx, nn
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
 from torch.fx.node import map_arg
-from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
 import migraphx
-from torch_migraphx.decompose import GETITEM, decompose
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.converters.quantized import declare_torchao
-from torch_migraphx.fx.fx2mgx import MGXInterpreter, described, origin_of, refusal
+from torch_migraphx.fx.decompose import GETITEM, decompose
+from torch_migraphx.fx.fx2mgx import MGXInterpreter
+from torch_migraphx.fx.graph_info import described, origin_of, refusal
+from torch_migraphx.fx.graphs import copied, no_collection, with_values, write_number
 from torch_migraphx.fx.mgx_module import MGXModule
+from torch_migraphx.fx.partition import Piece, partition, piece_text
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import PRECISIONS, Options
-from torch_migraphx.partition import Piece, partition, piece_text
 from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
@@ -148,18 +145,6 @@ class Survey(MGXInterpreter):
         return args[0]
 
 
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """Meanwhile no garbage is collected: a walk over all that torch has loaded takes longer than most compilations."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
 @no_collection()
 @same_random_state()
 def lower(
@@ -260,33 +245,6 @@ def _keep_with_producer(graph: fx.Graph, refused: dict[fx.Node, str]) -> None:
                 refused.setdefault(n, "")
 
 
-def copied(gm: fx.GraphModule) -> fx.GraphModule:
-    """The same graph in a module of its own; weights are shared."""
-    graph = fx.Graph()
-    result = graph.graph_copy(gm.graph, {}, return_output_node=True)
-    assert isinstance(result, tuple)
-    graph.output(result[0])
-    graph._codegen = copy.deepcopy(gm.graph._codegen)
-    with _use_lazy_graph_module(True):  # most copies are read by an interpreter: their Python is written if they run
-        return _make_graph_module(gm, graph, class_name=type(gm).__name__)
-
-
-def with_values(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
-    """Give every node its fake value as `meta["val"]`, where one lacks it."""
-    for n in gm.graph.nodes:
-        if "val" not in n.meta and "example_value" in n.meta:
-            n.meta["val"] = n.meta["example_value"]
-    if all("val" in n.meta for n in gm.graph.nodes if n.op.startswith("call_")):
-        return
-    fake = next((x for x in inputs if isinstance(x, torch._subclasses.FakeTensor)), None)
-    mode = fake.fake_mode if fake is not None else FakeTensorMode(allow_non_fake_inputs=True)
-    try:
-        with torch.no_grad():
-            FakeTensorProp(gm, mode).propagate(*inputs)
-    except Exception as error:  # what depends on data has no fake value; those nodes run in torch
-        logger.debug("shapes are not all known: %s", error)
-
-
 def compiled(interpreter: MGXInterpreter, options: Options, name: str) -> MGXModule:
     """The module of a finished conversion."""
     quantize = PRECISIONS[options.lower_precision]
@@ -296,13 +254,8 @@ def compiled(interpreter: MGXInterpreter, options: Options, name: str) -> MGXMod
         getattr(migraphx, quantize)(interpreter.program)
     if options.save_subgraph_programs:
         migraphx.save(interpreter.program, f"{name}.mxr")
-    return MGXModule(
-        interpreter.program,
-        interpreter.get_input_names(),
-        interpreter.get_output_names(),
-        options.target,
-        options.exhaustive_tune,
-    )
+    inputs, outputs = interpreter.get_input_names(), interpreter.get_output_names()
+    return MGXModule(interpreter.program, inputs, outputs, options.target, **options.module_keywords())
 
 
 def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModule:
@@ -339,16 +292,10 @@ def _write_numbers(gm: fx.GraphModule, survey: Survey) -> None:
     gm.graph.eliminate_dead_code()
 
 
-def write_number(n: fx.Node, value: int | float) -> None:
-    """Let all who read `n` have its value instead."""
-    for user in list(n.users):
-        user.args, user.kwargs = map_arg((user.args, user.kwargs), lambda a: value if a is n else a)
-
-
 def _log(name: str, pieces: Sequence[Piece], refused: Mapping[fx.Node, str]) -> None:
     for k, piece in enumerate(pieces):
         place = "the engine" if piece.engine else "torch"
-        text = piece_text(piece, lambda n: refused.get(n, ""), origin_of)
+        text = piece_text(piece, lambda n: refused.get(n, ""))
         if not piece.engine and not any(n in refused for n in piece.nodes):
             text += ": too little for a piece of its own in the engine"
         level = logging.INFO if piece.engine else logging.WARNING

@@ -16,7 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
 
 from torch_migraphx.fx.converter_registry import CONVERTERS
-from torch_migraphx.fx.fx2mgx import described, refusal
+from torch_migraphx.fx.graph_info import described, refusal
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.log import get_logger
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from torch_migraphx.fx.converter_registry import target_name
+from torch_migraphx.fx.graph_info import called, origin_of
 
 HEAVY = ("linear", "matmul", "conv", "mm", "bmm", "addmm", "baddbmm", "attention", "einsum", "bilinear", "_dot")
 FREE = frozenset(
@@ -30,7 +30,7 @@ class Piece:
 
 def weight(node: fx.Node) -> int:
     """What a node counts towards `min_acc_module_size`: 10 for products and convolutions, 0 for views."""
-    name = target_name(node.target).removeprefix("aten.").removeprefix("acc_ops.").partition(".")[0]
+    name = called(node).removeprefix("aten.").removeprefix("acc_ops.").partition(".")[0]
     if name in FREE:
         return 0
     return 10 if any(word in name for word in HEAVY) else 1
@@ -102,16 +102,15 @@ def is_ordered(node: fx.Node) -> bool:
         return torch.Tag.nondeterministic_seeded in node.target.tags or node.target._schema.is_mutable
     if node.op == "call_module":
         return True
-    name = target_name(node.target).rpartition(".")[2]
+    name = called(node).rpartition(".")[2]
     return name.endswith("_") or any(word in name for word in ("rand", "dropout", "bernoulli", "multinomial"))
 
 
-def piece_text(piece: Piece, why: Callable[[fx.Node], str], origin: Callable[[fx.Node], str], most: int = 5) -> str:
+def piece_text(piece: Piece, why: Callable[[fx.Node], str], most: int = 5) -> str:
     """What a piece computes, from which lines, and why it is where it is."""
     chosen = [n for n in piece.nodes if why(n)] or list(piece.nodes)
-    called = [f"module {n.target}" if n.op == "call_module" else target_name(n.target) for n in chosen]
-    names = list(dict.fromkeys(called))
-    lines = list(dict.fromkeys(filter(None, map(origin, chosen))))
+    names = list(dict.fromkeys(map(called, chosen)))
+    lines = list(dict.fromkeys(filter(None, map(origin_of, chosen))))
     reasons = list(dict.fromkeys(filter(None, map(why, chosen))))
     more = [f"{', '.join(v[:most])}{', ...' if len(v) > most else ''}" for v in (names, lines)]
     text = f"{len(piece.nodes)} nodes ({more[0]})" + (f" from {more[1]}" if lines else "")

@@ -1,0 +1,1 @@
+"""What target gpu's kernels reach on a device."""

@@ -1,0 +1,92 @@
+"""What is made once for a key and kept: programs compiled for the lengths and values that arrive."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import CancelledError, Future
+from threading import Lock
+from typing import Generic, TypeVar
+
+from migraphx.runtime.deadline import Deadline
+
+Made = TypeVar("Made")
+
+
+class SingleFlightLRU(Generic[Made]):
+    """The `cap` things that were used last, by key. Each is made once, however many threads ask for it meanwhile.
+
+    What fails is not kept: its error goes to all who wait for it, and the next caller tries again.
+    """
+
+    def __init__(self, cap: int) -> None:
+        self.cap = cap
+        self._made: OrderedDict[Hashable, Made] = OrderedDict()
+        self._making: dict[Hashable, Future[Made]] = {}
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def items(self) -> list[tuple[Hashable, Made]]:
+        """What is kept, from the one used longest ago to the last."""
+        with self._lock:
+            return list(self._made.items())
+
+    def find(self, key: Hashable) -> Made | None:
+        """What is kept for the key, which counts as a use; None where nothing is."""
+        with self._lock:
+            return self._used(key)
+
+    def get(self, key: Hashable, make: Callable[[], Made], deadline: Deadline | None = None) -> Made:
+        """What is kept for the key, or is made now; TimeoutError where another thread makes it beyond the deadline."""
+        while True:
+            with self._lock:
+                found = self._used(key)
+                if found is not None:
+                    return found
+                future = self._making.get(key)
+                mine = future is None
+                if future is None:
+                    future = self._making[key] = Future()
+            if mine:
+                return self._make(key, future, make)
+            try:
+                return future.result(None if deadline is None else deadline.left)
+            except CancelledError:
+                continue  # a signal ended the thread that made it
+            except TimeoutError:
+                if deadline is None or future.done():
+                    raise
+                raise deadline.error() from None
+
+    def forget(self, unwanted: Callable[[Hashable], bool]) -> None:
+        """Drop what is kept for keys that are `unwanted`."""
+        with self._lock:
+            for key in [k for k in self._made if unwanted(k)]:
+                del self._made[key]
+
+    def _used(self, key: Hashable) -> Made | None:
+        found = self._made.get(key)
+        if found is not None:
+            self._made.move_to_end(key)
+        return found
+
+    def _make(self, key: Hashable, future: Future[Made], make: Callable[[], Made]) -> Made:
+        try:
+            made = make()
+        except BaseException as error:
+            with self._lock:
+                del self._making[key]
+            if isinstance(error, Exception):
+                future.set_exception(error)
+            else:  # a KeyboardInterrupt is this thread's alone
+                future.cancel()
+            raise
+        with self._lock:
+            self._made[key] = made
+            del self._making[key]
+            while len(self._made) > self.cap:
+                self._made.popitem(last=False)
+        future.set_result(made)
+        return made

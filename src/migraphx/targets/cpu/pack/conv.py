@@ -1,0 +1,32 @@
+"""Weights of convolutions; conv.hpp states the layouts."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from migraphx.targets.cpu.pack.panels import by_panels, zeros
+
+
+def pack_conv(w: np.ndarray, group: int, nr: int) -> np.ndarray:
+    """{OC, IC / g, spatial...} -> {g, ceil(OC / g / NR), spatial..., IC / g, NR}, zeros past OC / g."""
+    oc, icg, *spatial = w.shape
+    ocg = oc // group
+    panels = -(-ocg // nr)
+    packed = zeros((group, panels, *spatial, icg, nr), w.dtype)
+    by_group = w.reshape(group, ocg, icg, *spatial)
+
+    def fill(begin: int, end: int) -> None:
+        for p in range(begin, end):
+            part = by_group[:, p * nr : (p + 1) * nr]
+            packed[:, p, ..., : part.shape[1]] = np.moveaxis(np.moveaxis(part, 1, -1), 1, -2)
+
+    by_panels(packed, panels, fill)
+    return packed
+
+
+def pack_depthwise(w: np.ndarray) -> np.ndarray:
+    """{C, 1, spatial...} -> {spatial..., C}."""
+    by_channel = np.moveaxis(w[:, 0], 0, -1)
+    packed = zeros(by_channel.shape, w.dtype)
+    packed[...] = by_channel
+    return packed

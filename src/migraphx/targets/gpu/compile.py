@@ -1,0 +1,132 @@
+"""Triton's text to a device's code: the program of a process of its own, and the only import of Triton.
+
+It needs neither torch nor a GPU. Standard input has one job a line (JSON), standard output one answer a line: the
+facts of a launch, or what went wrong. `binaries.py` starts it. Triton's stages are driven here, since
+`triton.compile` spends a second on hashing its own library and keeps a cache that anybody may write to; the way is the
+same from Triton 3.5 to 3.9.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton._C.libtriton import ir
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, make_backend
+
+FIRST_PDL = 90  # compute capability from which on a kernel may start while the one before it ends
+HIDDEN = 2  # pointers that follow a kernel's arguments: global scratch, profile scratch
+WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """An error and what led to it: Triton says where first, and what was wrong last."""
+    return [error, *(causes(error.__cause__) if error.__cause__ else [])]
+
+
+def target_of(chip: str) -> GPUTarget:
+    """`cuda:90` or `hip:gfx942`."""
+    backend, model = chip.split(":")
+    return GPUTarget("cuda", int(model), 32) if backend == "cuda" else GPUTarget("hip", model, 64)
+
+
+def waiting(source: str, name: str) -> str:
+    """The text, where kernel `name` waits for the one before it as its first act, and then lets the next one start.
+
+    All that a kernel reads or overwrites may be the work of those before it, so it waits before anything else. What is
+    gained is the time between two kernels: blocks of the next one are there when the last of this one ends.
+    """
+    tree = ast.parse(source)
+    function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
+    body = function.body[1:] if ast.get_docstring(function) is not None and len(function.body) > 1 else function.body
+    lines = source.splitlines()
+    indent = " " * body[0].col_offset
+    lines[body[0].lineno - 1 : body[0].lineno - 1] = [f"{indent}gdc_wait()", f"{indent}gdc_launch_dependents()"]
+    first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
+    lines[first - 1 : first - 1] = [WAIT]
+    return "\n".join(lines) + "\n"
+
+
+def loaded(path: Path, name: str) -> Any:
+    """The function `name` of a file."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return getattr(module, name)
+
+
+def compiled(job: dict[str, Any]) -> dict[str, Any]:
+    """Write the code of a job's kernel to its path `code`; what a launch must know."""
+    target = target_of(job["chip"])
+    pdl = target.backend == "cuda" and int(target.arch) >= FIRST_PDL
+    path = Path(job["folder"]) / f"kernel_{job['key']}.py"
+    path.write_text(waiting(job["source"], job["name"]) if pdl else job["source"])
+    function = loaded(path, job["name"])
+    constants = dict(job["constants"])
+    given = iter(job["arguments"])
+    signature = {n: "constexpr" if n in constants else next(given) for n in function.arg_names}
+    if (left := list(given)) or constants.keys() - signature.keys():
+        raise TypeError(f"{job['name']} takes {function.arg_names}, not {left} and {list(constants)}")
+    taken = [n for n, n_type in enumerate(signature.values()) if n_type != "constexpr"]
+    attributes = {(taken[k],): [["tt.divisibility", 16]] for k in job["divisible"]}
+    source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
+    code, facts, texts = _stages(source, target, job["options"])
+    if "ptx" in texts:
+        parameters = texts["ptx"].split(".entry", 1)[1].split(")", 1)[0].count(".param")
+        if parameters != len(taken) + HIDDEN:
+            raise TypeError(f"{job['name']}: the code takes {parameters} arguments, the text {len(taken)} and {HIDDEN}")
+    if facts.get("profile_scratch_size") or facts.get("launch_cooperative_grid") or facts.get("tensordesc_meta"):
+        raise TypeError(f"{job['name']} needs profile scratch, a cooperative launch or host descriptors")
+    Path(job["code"]).write_bytes(code)
+    return {
+        "name": facts["name"],
+        "shared": facts["shared"],
+        "threads": facts["num_warps"] * target.warp_size,
+        "blocks": facts["num_ctas"],
+        "scratch": facts.get("global_scratch_size") or 0,
+        "hidden": HIDDEN,
+        "pdl": pdl,
+        "triton": triton.__version__,
+    }
+
+
+def _stages(source: ASTSource, target: GPUTarget, given: dict[str, Any]) -> tuple[Any, dict[str, Any], dict[str, str]]:
+    """The code, what the stages say of it, and the stages' texts."""
+    backend: Any = make_backend(target)  # whose base class declares less than all of them have
+    options = backend.parse_options(dict(given))
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    implementation = backend.get_codegen_implementation(options)
+    module: Any = source.make_ir(target, options, implementation, backend.get_module_map(), context)
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, options, source.language)
+    facts, texts = {"target": target, **options.__dict__}, {}
+    for name, stage in stages.items():
+        module = stage(module, facts)
+        if isinstance(module, str):
+            texts[name] = module
+    return module, facts, texts
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the compiler prints is no answer
+    for line in sys.stdin:
+        try:
+            answer = {"facts": compiled(json.loads(line))}
+        except Exception as error:
+            answer = {"error": "\n".join(f"{type(e).__name__}: {e}" for e in causes(error))}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

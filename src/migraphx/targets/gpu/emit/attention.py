@@ -1,0 +1,158 @@
+"""Attention: shells round kernels/attention.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from migraphx.targets.common.views import View
+from migraphx.targets.gpu.choices import Config
+from migraphx.targets.gpu.emit.body import compute_type, store_text
+from migraphx.targets.gpu.emit.contract import INSIDE
+from migraphx.targets.gpu.emit.shell import Shell
+from migraphx.targets.gpu.emit.tiles import power_of_two
+from migraphx.targets.gpu.kernel import GpuCall
+
+LEAST = 16  # of a dimension that tensor cores sum over
+
+
+@dataclass(frozen=True)
+class Attention:
+    """q {B, H, Lq, D}, k {B, Hkv, Lk, D}, v {B, Hkv, Lk, Dv}, perhaps a mask {B, H, Lq, Lk}; out {B, H, Lq, Dv}."""
+
+    q: View
+    k: View
+    v: View
+    mask: View | None
+    out: View
+    scale: float
+    causal: bool
+    zero_rows: bool
+
+    @property
+    def kv_heads(self) -> int:
+        return self.k.lens[1]
+
+    @property
+    def group(self) -> int:
+        """Heads that share one head of keys and values."""
+        return self.q.lens[1] // self.kv_heads
+
+    @property
+    def rows(self) -> int:
+        """Of one head of keys and values."""
+        return self.q.lens[2] * self.group
+
+    @property
+    def heads(self) -> int:
+        """Of keys and values, of all batches."""
+        return self.q.lens[0] * self.kv_heads
+
+    @property
+    def keys(self) -> int:
+        return self.k.lens[2]
+
+    @property
+    def width(self) -> int:
+        return self.v.lens[3]
+
+
+def attention_calls(a: Attention, config: Config, parts: tuple[View, View] | None, origin: str) -> list[GpuCall]:
+    """The attention.
+
+    Where keys are divided, `parts` are the values {split, rows, Dv} and the maxima and sums {split, rows, 2} of all
+    heads' rows, which a second call puts together.
+    """
+    shell = Shell()
+    q, k, v = (shell.pointer(view) for view in (a.q, a.k, a.v))
+    mask = shell.pointer(a.mask) if a.mask else k
+    rows, keys = shell.size(a.rows, loose=True), shell.size(a.keys, loose=True)
+    heads = shell.size(a.kv_heads, loose=True)
+    tile = "tiles - 1 - tl.program_id(0) % tiles" if a.causal else "tl.program_id(0) % tiles"
+    shell.lines += [
+        f"tiles = tl.cdiv({rows}, BM)",
+        "head = tl.program_id(0) // tiles",
+        f"row = ({tile}) * BM + tl.arange(0, BM)",
+        f"batch, head = head // {heads}, head % {heads}",
+    ]
+    for name, view, by in ((q, a.q, a.group), (k, a.k, 1), (v, a.v, 1), (mask, a.mask, a.group)):
+        if view is not None:
+            strides = (view.strides[0], view.strides[1] * by)
+            shell.lines.append(f"{name} += {shell.at(('batch', 'head'), strides, view)}")
+    first, last = "0", keys
+    if config.split > 1:
+        each = shell.size(part_keys(a.keys, config), loose=True)
+        shell.lines += [f"first = tl.program_id(1) * {each}", f"last = first + {each}"]
+        first, last = "first", "last"
+    q_strides = [shell.stride(s, a.q) for s in a.q.strides[1:]]
+    k_strides, v_strides = ([shell.stride(s, view) for s in view.strides[2:]] for view in (a.k, a.v))
+    m_strides = [shell.stride(s, a.mask) for s in a.mask.strides[1:]] if a.mask else ["0"] * 3
+    strides = ", ".join((*q_strides, *k_strides, *v_strides, *m_strides))
+    kind = a.mask.type if a.mask else "none"
+    fold = a.scale > 0 and kind in ("none", "bool")
+    d, dv = a.q.lens[3], a.width
+    sizes = f"{d}, {dv}, {power_of_two(max(d, LEAST))}, {power_of_two(max(dv, LEAST))}"
+    shell.lines.append(
+        f"top, total, acc = attention_sums({q}, {k}, {v}, {mask}, row, {rows}, {keys}, {first}, {last}, {strides}, "
+        f'{a.scale!r}, {a.group}, {sizes}, BN, "{kind}", {a.causal}, {fold})'
+    )
+    shell.lines += [
+        f"col = tl.arange(0, {power_of_two(max(dv, LEAST))})",
+        f"rows_in, cols_in = row < {rows}, col < {dv}",
+    ]
+    constants = {"BM": config.m, "BN": config.n}
+    grid = (a.heads * -(-a.rows // config.m), config.split, 1)
+    if config.split > 1:
+        assert parts is not None
+        _store_part(shell, a, parts)
+        call = shell.call("attention_part", grid, constants, config.warps, config.stages, "attention", origin, writes=2)
+        return [call, _combine_call(a, parts, origin)]
+    _store(shell, a)
+    return [shell.call("attention", grid, constants, config.warps, config.stages, "attention", origin)]
+
+
+def part_keys(keys: int, config: Config) -> int:
+    """How many keys a part has: whole blocks."""
+    return -(-keys // (config.split * config.n)) * config.n
+
+
+def _store(shell: Shell, a: Attention) -> None:
+    """Divide `acc` by `total` and store it at rows `row` of `head` of `batch`."""
+    b, h, r, c = a.out.strides
+    index = ("batch", "head", f"row // {a.group}", f"row % {a.group}")
+    at = shell.at(index, (b, h * a.group, r, h if a.group > 1 else 0), a.out)
+    shell.lines.append(f"acc = attention_result(total, acc, {a.zero_rows})")
+    shell.lines.append(f"acc = acc.to({compute_type(a.out.type)})")
+    text = f"({at})[:, None] + ({shell.at(['col'], [c or 1], a.out)})[None, :]"
+    shell.lines.append(store_text(shell.pointer(a.out), a.out.type, text, "acc", INSIDE))
+
+
+def _store_part(shell: Shell, a: Attention, parts: tuple[View, View]) -> None:
+    sums, tops = shell.pointer(parts[0]), shell.pointer(parts[1])
+    total = shell.size(a.heads * a.rows, loose=True)
+    rows = shell.size(a.rows, loose=True)
+    shell.lines += [
+        f"at = (tl.program_id(1) * {total} + tl.program_id(0) // tiles * {rows} + row)",
+        f"tl.store({sums} + at[:, None] * {a.width} + col[None, :], acc, {INSIDE})",
+        f"tl.store({tops} + at * 2, top, rows_in)",
+        f"tl.store({tops} + at * 2 + 1, total, rows_in)",
+    ]
+
+
+def _combine_call(a: Attention, parts: tuple[View, View], origin: str) -> GpuCall:
+    shell, wide = Shell(), power_of_two(a.width)
+    sums, tops = shell.pointer(parts[0]), shell.pointer(parts[1])
+    rows, heads = shell.size(a.rows, loose=True), shell.size(a.kv_heads, loose=True)
+    total, count = shell.size(a.heads * a.rows, loose=True), shell.size(parts[0].lens[0], loose=True)
+    shell.lines += [
+        "number = tl.program_id(0) * BM + tl.arange(0, BM)",
+        f"col = tl.arange(0, {wide})",
+        f"rows_in, cols_in = number < {total}, col < {a.width}",
+        f"at = number[:, None] * {a.width} + col[None, :]",
+        f"total, acc = combine_parts({sums}, {tops}, at, number, {INSIDE}, rows_in, {count}, {total}, {a.width})",
+        f"row, head = number % {rows}, number // {rows}",
+        f"batch, head = head // {heads}, head % {heads}",
+    ]
+    _store(shell, a)
+    bm = max(1, min(512 // wide, 16))
+    grid = (-(-a.heads * a.rows // bm), 1, 1)
+    return shell.call("attention_sum", grid, {"BM": bm}, 4, 1, "attention", origin)

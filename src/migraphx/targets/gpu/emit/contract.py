@@ -1,0 +1,252 @@
+"""Products with their epilogues: shells round kernels/product.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from migraphx.ir import dtype as dtypes
+from migraphx.targets.common.body import Scope, pointwise_body
+from migraphx.targets.common.epilogue import Epilogue
+from migraphx.targets.common.views import View, loops
+from migraphx.targets.gpu.choices import Config
+from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text
+from migraphx.targets.gpu.emit.shell import Shell
+from migraphx.targets.gpu.kernel import GpuCall
+
+BYTES = ("int8", "uint8")
+FP8 = ("fp8e4m3fn", "fp8e5m2")  # that tensor cores multiply
+
+
+def label_of(name: str, epilogue: Epilogue) -> str:
+    return " ".join((name, *(op.name for op in epilogue.operators)))
+
+
+def function_name(label: str) -> str:
+    """A Python name for a label."""
+    return "_".join(label.split())[:80]
+
+
+def kind_of(a: str, b: str) -> str:
+    """How products of these types are summed, as kernels/product.py calls it."""
+    if a in BYTES and b in BYTES:
+        return "bytes"
+    if a in dtypes.INTEGERS:
+        return "integer"
+    return "exact" if a in ("float", "double") else a if a in FP8 else "dot"
+
+
+def sums_type(a: str) -> str:
+    """The type that sums of products have before the epilogue."""
+    if a in dtypes.INTEGERS:
+        return "int64" if a in ("int64", "uint64") else "int32"
+    return "double" if a == "double" else "float"
+
+
+# ---- epilogues ------------------------------------------------------------------------------------------------------
+
+
+def finish(shell: Shell, epilogue: Epilogue, sums: str) -> None:
+    """Lines that apply the epilogue to `acc`, sums of type `sums` at rows `row` and columns `col`, and store it.
+
+    The shell has `row` and `col`, one-dimensional, and `rows_in` and `cols_in`, which say which of them exist. Its
+    views are added to the shell, the one written last.
+    """
+    views = (*epilogue.views, epilogue.write)
+    nest = loops(views, None, epilogue.row_dims)
+    digits = shell.split("row", nest.lens)
+    scope = Scope(reading_of(epilogue.module) if epilogue.module else TRITON)
+    steps = iter(nest.strides)
+    names = []
+    for position, view in enumerate(epilogue.reads):
+        if view is None:
+            names.append(scope.bind(_sums(epilogue, position, sums)))
+            continue
+        at, inside = _place(shell, view, digits, next(steps), epilogue.col_dim)
+        names.append(scope.bind(load_text(shell.pointer(view), view.type, at, inside)))
+    if epilogue.module is None:
+        value = scope.bind(_converted("acc", sums, epilogue.write.type))
+    else:
+        value = pointwise_body(epilogue.module, dict(zip(epilogue.module.parameters, names, strict=True)), scope)
+    at, _ = _place(shell, epilogue.write, digits, next(steps), epilogue.col_dim, whole=True)
+    shell.lines += scope.lines
+    shell.lines.append(store_text(shell.pointer(epilogue.write), epilogue.write.type, at, value, INSIDE))
+
+
+INSIDE = "rows_in[:, None] & cols_in[None, :]"
+
+
+def _place(
+    shell: Shell, view: View, digits: Sequence[str], steps: Sequence[int], col_dim: int, whole: bool = False
+) -> tuple[str, str]:
+    """The texts of a view's offsets and of its mask; `whole`: of every element even where the view is broadcast."""
+    row, col = shell.at(digits, steps, view), shell.at(["col"], [view.strides[col_dim]], view)
+    if whole or (row != "0" and col != "0"):
+        rows = f"({row})[:, None]" if row != "0" else "row[:, None] * 0"
+        return (f"{rows} + ({col})[None, :]" if col != "0" else f"{rows} + col[None, :] * 0"), INSIDE
+    if row != "0":
+        return f"({row})[:, None]", "rows_in[:, None]"
+    return f"({col})[None, :]" if col != "0" else "col[None, :] * 0", "cols_in[None, :]"
+
+
+def _sums(epilogue: Epilogue, position: int, sums: str) -> str:
+    """The sums as the body's parameter at `position` takes them."""
+    assert epilogue.module is not None or position == 0
+    if epilogue.module is None:
+        return "acc"
+    return _converted("acc", sums, [*epilogue.module.parameters.values()][position].shape.type)
+
+
+def _converted(text: str, have: str, want: str) -> str:
+    """As the type in which `want` is computed."""
+    return text if compute_type(have) == compute_type(want) else f"{text}.to({compute_type(want)})"
+
+
+# ---- products -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Operands:
+    """a {batch, M, K} and b {batch, K, N} with their batches as few dimensions as they merge to."""
+
+    a: View
+    b: View
+    batch: tuple[int, ...]
+    a_batch: tuple[int, ...]
+    b_batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+
+    @classmethod
+    def of(cls, a: View, b: View) -> Operands:
+        """Of a {.., M, K} and b {.., K, N} of equal batches; rows of all batches are one matrix's where b is shared."""
+        (m, k), n, rank = a.lens[-2:], b.lens[-1], len(a.lens)
+        shared = all(s == 0 or length == 1 for s, length in zip(b.strides[:-2], b.lens[:-2], strict=True))
+        if shared:
+            rows = loops([a], None, range(rank - 1))
+            if rows.rank == 1:
+                (step,), (total,) = rows.strides[0], rows.lens
+                a = View(a.buffer, a.type, (total, k), (step, a.strides[-1]), a.offset, a.moves)
+                b = View(b.buffer, b.type, (k, n), b.strides[-2:], b.offset, b.moves)
+                return cls(a, b, (), (), (), total, n, k)
+        nest = loops([a, b], None, range(rank - 2))
+        if nest.lens == (1,):
+            return cls(a, b, (), (), (), m, n, k)
+        a_batch, b_batch = nest.strides
+        return cls(a, b, nest.lens, a_batch, b_batch, m, n, k)
+
+    @property
+    def batches(self) -> int:
+        total = 1
+        for n in self.batch:
+            total *= n
+        return total
+
+
+def product_calls(
+    o: Operands, epilogue: Epilogue, config: Config, parts: View | None, label: str, origin: str
+) -> list[GpuCall]:
+    """The product with its epilogue; where the depth is split, a second call adds `parts` {split, rows, N} up."""
+    sums, shell = sums_type(o.a.type), Shell()
+    a, b = shell.pointer(o.a), shell.pointer(o.b)
+    a_strides, b_strides = o.a.strides[-2:], o.b.strides[-2:]
+    m, n = shell.size(o.m, loose=a_strides[0] != 1), shell.size(o.n, loose=b_strides[1] != 1 and o.n % 16 != 0)
+    k = shell.size(o.k)
+    begin, end = "0", k
+    if config.split > 1:
+        each = shell.size(part_depth(o.k, config))
+        shell.lines += [f"begin = tl.program_id(1) * {each}", f"end = tl.minimum(begin + {each}, {k})"]
+        begin, end = "begin", "end"
+    _tile(shell, o, config, m, n)
+    rows = shell.lines
+    a_m, a_k = (shell.stride(s, o.a) for s in a_strides)
+    b_k, b_n = (shell.stride(s, o.b) for s in b_strides)
+    if o.batch:
+        digits = shell.split("batch", o.batch)
+        shell.lines += [
+            f"{a} += {shell.at(digits, o.a_batch, o.a)}", f"{b} += {shell.at(digits, o.b_batch, o.b)}",
+        ]  # fmt: skip
+    even = o.k % config.k == 0
+    b_rows = b_strides[0] == 1
+    if config.kernel == "vector":
+        rows.append(
+            f"acc = vector_sums({a}, {b}, {n}, {begin}, {end}, {a_k}, {b_k}, {b_n}, col, {b_rows}, {even}, BK)[None, :]"
+        )
+    else:
+        rows.append(
+            f"acc = product_sums({a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col, "
+            f'"{kind_of(o.a.type, o.b.type)}", {a_strides[1] == 1}, {b_rows}, {even}, BK)'
+        )
+    rows += [f"cols_in = col < {n}", f"rows_in = row < {m}"]
+    if o.batch:
+        rows.append(f"row += batch * {m}")
+    constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
+    tiles = o.batches * -(-o.m // config.m) * -(-o.n // config.n)
+    first = epilogue
+    if config.split > 1:
+        assert parts is not None
+        first = to_part(shell, parts)
+    finish(shell, first, sums)
+    call = shell.call(
+        function_name(label if config.split == 1 else label.split()[0] + " part"), (tiles, config.split, 1),
+        constants, config.warps, config.stages, label, origin,
+    )  # fmt: skip
+    if config.split == 1:
+        return [call]
+    assert parts is not None
+    return [call, add_parts_call(parts, epilogue, sums, label, origin)]
+
+
+def part_depth(depth: int, config: Config) -> int:
+    """How deep a part of a split depth is: whole steps."""
+    return -(-depth // (config.split * config.k)) * config.k
+
+
+def _tile(shell: Shell, o: Operands, config: Config, m: str, n: str) -> None:
+    """Lines that give a program its rows `row` and columns `col`, and its `batch`."""
+    at = "tl.program_id(0)"
+    if config.m == 1:
+        shell.lines.append(f"tiles_m, tiles_n = {m}, tl.cdiv({n}, BN)")
+    else:
+        shell.lines.append(f"tiles_m, tiles_n = tl.cdiv({m}, BM), tl.cdiv({n}, BN)")
+    if o.batch:
+        shell.lines += [f"batch = {at} // (tiles_m * tiles_n)", f"at = {at} % (tiles_m * tiles_n)"]
+        at = "at"
+    shell.lines += [
+        f"tile_m, tile_n = tile_of({at}, tiles_m, tiles_n, GROUP)",
+        "row = tile_m * BM + tl.arange(0, BM)",
+        "col = tile_n * BN + tl.arange(0, BN)",
+    ]
+
+
+def to_part(shell: Shell, parts: View) -> Epilogue:
+    """Stores sums as they are into the part of this program: the row counts through all parts."""
+    split, rows, n = parts.lens
+    shell.lines.append(f"row += tl.program_id(1) * {shell.size(rows, loose=True)}")
+    flat = View(parts.buffer, parts.type, (split * rows, n), (n, 1), parts.offset)
+    return Epilogue(None, (None,), flat, (0,), 1)
+
+
+def add_parts_call(parts: View, epilogue: Epilogue, sums: str, label: str, origin: str) -> GpuCall:
+    """The second pass of a split depth: `parts` {split, rows, N}, added in order, then the epilogue."""
+    split, rows, n = parts.lens
+    bn = min(256, max(16, 1 << (n - 1).bit_length()))
+    bm = max(1, min(512 // bn, rows))
+    bm = 1 << (bm.bit_length() - 1)
+    shell = Shell()
+    p, m_text, n_text = shell.pointer(parts), shell.size(rows, loose=True), shell.size(n)
+    part = shell.size(rows * n, loose=True)
+    shell.lines += [
+        f"tiles_n = tl.cdiv({n_text}, BN)",
+        "row = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)",
+        "col = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)",
+        f"rows_in = row < {m_text}",
+        f"cols_in = col < {n_text}",
+        f"at = row[:, None] * {n_text} + col[None, :]",
+        f"acc = add_parts({p}, {shell.size(split, loose=True)}, {part}, at, {INSIDE})",
+    ]
+    finish(shell, epilogue, sums)
+    name = function_name(label + " sum")
+    grid = (-(-rows // bm) * -(-n // bn), 1, 1)
+    return shell.call(name, grid, {"BM": bm, "BN": bn}, 4, 1, label, origin)

@@ -1,0 +1,20 @@
+"""What the shared lowerings ask of target gpu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from migraphx.targets.gpu.choices import Choices
+from migraphx.targets.gpu.emit.indexing import gather_call
+from migraphx.targets.gpu.emit.pointwise import copy_call, pointwise_call
+
+
+@dataclass(frozen=True)
+class TritonEmitter:
+    """The Emitter of target gpu. `choices`: what its products know of the device."""
+
+    choices: Choices = field(default_factory=Choices)
+
+    copy = staticmethod(copy_call)
+    pointwise = staticmethod(pointwise_call)
+    gather = staticmethod(gather_call)

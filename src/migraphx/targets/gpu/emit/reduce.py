@@ -1,0 +1,394 @@
+"""Fused reductions: rows in registers where they fit, else passes over blocks of them; few long rows in parts.
+
+A tile has rows down and the elements that are reduced across. What is the same for a whole row is one column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.operation import Literal, Operation
+from migraphx.ir.shape import Shape
+from migraphx.ops.reduce import (
+    ReduceAll,
+    ReduceAny,
+    ReduceMax,
+    ReduceMean,
+    ReduceMin,
+    ReduceProd,
+    ReduceSum,
+)  # fmt: skip
+from migraphx.targets.common.body import Scope, apply
+from migraphx.targets.common.stages import FusedReduction, Stage
+from migraphx.targets.common.views import Loops, View
+from migraphx.targets.gpu.emit.body import compute_type, load_text, pointer_type, reading_of, store_text
+from migraphx.targets.gpu.emit.scalar import constant_text
+from migraphx.targets.gpu.emit.source import complete
+from migraphx.targets.gpu.emit.tiles import PROGRAMS, Numbers, blocks, is_wide, pointer_marks, power_of_two
+from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
+
+REGISTERS = 16384  # elements of a row that one program holds
+HELD = 32768  # the same times the views that have elements of their own for each row
+PART = 4096  # elements that are worth a program of their own
+MOST_PARTS = 64
+
+
+@dataclass(frozen=True)
+class Reducer:
+    """How a reduction joins two values, folds a tile's columns into one, and what it starts from."""
+
+    join: str
+    fold: str
+    start: Callable[[str], int | float]
+
+
+def _lowest(type: str) -> int | float:
+    return float("-inf") if type in dtypes.FLOATS else int(dtypes.limits(type)[0])
+
+
+def _highest(type: str) -> int | float:
+    if type in ("int64", "uint64"):  # limits are floats
+        return 2**63 - 1 if type == "int64" else 2**64 - 1
+    return float("inf") if type in dtypes.FLOATS else int(dtypes.limits(type)[1])
+
+
+SUM = Reducer("{} + {}", "tl.sum({}, 1, keep_dims=True)", lambda _: 0)
+PROD = Reducer("{} * {}", "tl.reduce({}, 1, multiply, keep_dims=True)", lambda _: 1)
+MAX = Reducer("scalar_max({}, {})", "tl.reduce({}, 1, scalar_max, keep_dims=True)", _lowest)
+MIN = Reducer("scalar_min({}, {})", "tl.reduce({}, 1, scalar_min, keep_dims=True)", _highest)
+REDUCERS: dict[type[Operation], Reducer] = {
+    ReduceSum: SUM,
+    ReduceMean: SUM,
+    ReduceMax: MAX,
+    ReduceMin: MIN,
+    ReduceProd: PROD,
+    ReduceAny: MAX,
+    ReduceAll: MIN,
+}
+
+
+def accumulated(ins: Instruction) -> str:
+    """The type in which a reduction accumulates: narrow types as they are computed, bools as integers."""
+    type = ins.inputs[0].shape.type
+    if type == "bool":
+        return "int32"
+    if isinstance(ins.op, ReduceMean) and type in dtypes.INTEGERS:  # a mean fits where its sum does not
+        return "int64"
+    return dtypes.from_numpy(dtypes.accumulator(type))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tiles of `height` rows and `width` elements; `loop`: a row takes several; `parts`: programs to a row."""
+
+    height: int
+    width: int
+    warps: int
+    loop: bool = False
+    parts: int = 1
+
+
+def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> Plan:
+    """How the programs share out so many rows of so many elements."""
+    whole = power_of_two(length)
+    views = max(min(varying, 4), 1) * (2 if itemsize == 8 else 1)
+    if not rowwise and whole > 64:  # neighbours are in other rows
+        height = min(power_of_two(rows), 64)
+        parts = _parts(blocks(rows, height), length, 64)
+        if whole * height <= HELD // views and parts == 1:
+            return Plan(height, whole, _warps(height * whole))
+        return Plan(height, min(whole, 32), 4, True, parts)
+    if whole <= REGISTERS and whole * views <= HELD:
+        height = max(1, 1024 // whole)
+        while height > 1 and blocks(rows, height) < PROGRAMS:
+            height //= 2
+        if not rowwise:
+            height = max(height, min(32, power_of_two(rows)))
+        if whole < PART or _parts(rows, length, PART) < 4:
+            height = min(height, power_of_two(rows))
+            return Plan(height, whole, _warps(height * whole))
+    return Plan(1, min(whole, 2048), 8, True, _parts(rows, length, PART))
+
+
+def _parts(programs: int, length: int, least: int) -> int:
+    """Into how many parts rows are divided so that all programs have work: a power of two."""
+    parts = 1
+    while parts < MOST_PARTS and programs * parts < PROGRAMS // 2 and length >= 2 * least * parts:
+        parts *= 2
+    return parts
+
+
+def _warps(elements: int) -> int:
+    return next((w for w, most in ((1, 256), (2, 512), (4, 2048), (8, 8192)) if elements <= most), 16)
+
+
+def reduce_calls(
+    module: Module,
+    axes: Sequence[int],
+    reads: Sequence[View],
+    write: View,
+    temporary: Callable[[Shape], View],
+    origin: str = "",
+) -> list[GpuCall]:
+    """The body of a `fused_reduce` over `axes`: one kernel, or one for each stage and one that finishes."""
+    found = FusedReduction.of(module, axes, reads, write)
+    rows, length = prod(found.kept.lens), prod(found.reduced.lens)
+    held = zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)
+    varying = sum(any(kept) and any(reduced) for kept, reduced in held)
+    itemsize = max(dtypes.accumulator(i.inputs[0].shape.type).itemsize for i in module if type(i.op) in REDUCERS)
+    chosen = plan(rows, length, varying, itemsize, found.rowwise)
+    words = [i.name for i in module if not i.name.startswith("@")]
+    label = " ".join(w for w in words if w != "multibroadcast")
+    if chosen.parts == 1:
+        return [_Kernel(found, chosen, {}).call(found.stages, reads, write, label, origin)]
+    calls, given = [], dict[Instruction, View]()
+    for stage in found.stages:
+        if stage.reductions:
+            kernel = _Kernel(found, chosen, dict(given))
+            parts = [temporary(Shape(accumulated(i), (chosen.parts, rows))) for i in stage.reductions]
+            calls.append(kernel.part(stage, reads, parts, label, origin))
+            given |= zip(stage.reductions, parts, strict=True)
+    last = [s for s in found.stages if not s.reductions]
+    finish = chosen if last else Plan(min(64, power_of_two(rows)), 1, 4)
+    calls.append(_Kernel(found, finish, given).call(last, reads, write, label, origin))
+    return calls
+
+
+@dataclass
+class _Kernel:
+    """The text of one kernel. `given`: reductions whose parts are in memory, {parts, rows}."""
+
+    fused: FusedReduction
+    plan: Plan
+    given: Mapping[Instruction, View]
+    names: dict[Instruction, str] = field(default_factory=dict)  # of values, as far as they are known
+
+    def __post_init__(self) -> None:
+        self.reading = reading_of(self.fused.module)
+        self.row = Scope(self.reading)
+        self.rows, self.length = prod(self.fused.kept.lens), prod(self.fused.reduced.lens)
+        self.whole_rows = self.rows % self.plan.height == 0
+        share = blocks(self.length, self.plan.parts)
+        self.share = blocks(share, self.plan.width) * self.plan.width if self.plan.loop else share  # of a part
+        self.even = self.length == (self.share * self.plan.parts if self.plan.loop else self.plan.width)
+
+    # ---- calls ----
+
+    def call(self, stages: Sequence[Stage], reads: Sequence[View], write: View, label: str, origin: str) -> GpuCall:
+        """All stages that are left, and the output."""
+        self._begin(len(reads) + len(self.given) + 1)
+        for stage in stages:
+            if stage.reductions:
+                self._reduce(stage)
+            else:
+                self._finish()
+        if not self.fused.full_output:
+            value = self._value(self.fused.module.outputs[0], self.row, {})
+            where, mask = f"({self._offset(self.fused.out)} + 0 * r)", self._mask(True, False)
+            self.row.lines.append(store_text("out", self.fused.views[-1].type, where, value, mask))
+        parts = self.plan.parts if any(not s.reductions for s in stages) else 1
+        return self._made(reads, [write], parts, label, origin)
+
+    def part(self, stage: Stage, reads: Sequence[View], parts: Sequence[View], label: str, origin: str) -> GpuCall:
+        """One stage on parts of the rows, each row's results at {part, row}."""
+        self._begin(len(reads) + len(self.given) + len(parts))
+        folded = self._accumulate(stage)
+        at = f"(part * {self._number('rows', self.rows, not self.fused.rowwise)} + r)"
+        for n, (ins, text) in enumerate(zip(stage.reductions, folded, strict=True)):
+            out = "out" if n == 0 else f"out{n}"
+            self.row.lines.append(store_text(out, accumulated(ins), at, text, self._mask(True, False)))
+        return self._made(reads, parts, self.plan.parts, label, origin)
+
+    def _begin(self, views: int) -> None:
+        """Where the program stands, and the reductions that are given."""
+        held = [*self.fused.views, *self.given.values()]
+        self.numbers = Numbers(views, is_wide(held))
+        pid = "tl.program_id(0).to(tl.int64)" if self.numbers.wide else "tl.program_id(0)"
+        lines = self.row.lines
+        if self.plan.parts > 1:
+            down = self._number("down", blocks(self.rows, self.plan.height))
+            lines += [f"block = {pid} % {down}", f"part = {pid} // {down}"]
+            start = f"part * {self._number('share', self.share, vector=True)}"
+        else:
+            lines.append(f"block = {pid}")
+            start = "0"
+        lines.append("r = (block * ROWS + tl.arange(0, ROWS))[:, None]")
+        if not self.whole_rows:
+            lines.append(f"inside_r = r < {self._number('rows', self.rows)}")
+        lines += self._digits("r", self.fused.kept, "kept")
+        if self.plan.loop:
+            lines.append(f"start = {start}")
+            lines.append(
+                f"stop = tl.minimum(start + {self._number('share', self.share, vector=True)}, {self._columns})"
+            )
+        else:
+            lines += self._block("0")
+        for n, (ins, view) in enumerate(self.given.items()):
+            self._take(n, ins, view)
+
+    def _take(self, n: int, ins: Instruction, view: View) -> None:
+        """A reduction from its parts."""
+        parts = view.lens[0]
+        at = f"(tl.arange(0, {parts})[None, :] * {self._number('rows', self.rows)} + r)"
+        loaded = load_text(f"q{n}", view.type, at, self._mask(True, False))
+        self.names[ins] = self._total(ins, self._folded(ins, self.row.bind(loaded)))
+
+    def _made(self, reads: Sequence[View], writes: Sequence[View], parts: int, label: str, origin: str) -> GpuCall:
+        views = (*reads, *self.given.values(), *writes)
+        names = [*(f"p{k}" for k in range(len(reads))), *(f"q{n}" for n in range(len(self.given)))]
+        names += ["out" if n == 0 else f"out{n}" for n in range(len(writes))]
+        names += [f"n{k}" for k in range(len(self.numbers.values))]
+        head = ", ".join([*names, "ROWS: tl.constexpr", "COLS: tl.constexpr"])
+        text = f"@triton.jit\ndef reduce({head}):\n" + "".join(f"    {line}\n" for line in self.row.lines)
+        pointers = tuple(pointer_type(v.type) for v in views)
+        vector = [True] * len(views)
+        for k, (kept, reduced) in enumerate(zip(self.fused.kept.strides, self.fused.reduced.strides, strict=True)):
+            if k < len(reads):
+                vector[k] = 1 in (kept[-1], reduced[-1])
+        divisible = (*pointer_marks(views, vector), *self.numbers.divisible)
+        constants = (("ROWS", self.plan.height), ("COLS", self.plan.width))
+        kernel = Kernel(
+            "reduce", complete(text), (*pointers, *self.numbers.types), constants, divisible, self.plan.warps
+        )
+        grid = (blocks(self.rows, self.plan.height) * parts, 1, 1)
+        inputs = (*reads, *self.given.values())
+        return GpuCall(Launch(kernel, grid), inputs, tuple(writes), tuple(self.numbers.values), label, origin)
+
+    # ---- where elements lie ----
+
+    def _number(self, role: str, value: int, vector: bool = False) -> str:
+        return self.numbers.name((role,), value, vector)
+
+    @property
+    def _columns(self) -> str:
+        return self._number("columns", self.length, vector=True)
+
+    def _digits(self, name: str, nest: Loops, role: str) -> list[str]:
+        """Lines that take an index of the nest apart."""
+        lines, rest = [], name
+        for d in reversed(range(1, nest.rank)):
+            size = self.numbers.name((role, d), nest.lens[d], name == "c" or not self.fused.rowwise)
+            lines += [f"{name}{d} = {rest} % {size}", f"{name}_{d} = {rest} // {size}"]
+            rest = f"{name}_{d}"
+        return [*lines, f"{name}0 = {rest}"]
+
+    def _block(self, start: str) -> list[str]:
+        """Lines that name the elements of a tile across."""
+        lines = [f"c = ({start} + tl.arange(0, COLS))[None, :]"]
+        if not self.even:
+            lines.append(f"inside_c = c < {'stop' if self.plan.loop else self._columns}")
+            if not self.whole_rows:
+                lines.append("inside = inside_r & inside_c")
+        return lines + self._digits("c", self.fused.reduced, "reduced")
+
+    def _mask(self, down: bool, across: bool) -> str:
+        down, across = down and not self.whole_rows, across and not self.even
+        return {(True, True): "inside", (True, False): "inside_r", (False, True): "inside_c"}.get((down, across), "")
+
+    def _offset(self, k: int) -> str:
+        terms = []
+        for name, nest in (("r", self.fused.kept), ("c", self.fused.reduced)):
+            for d, stride in enumerate(nest.strides[k]):
+                if stride:
+                    factor = "" if stride == 1 else " * " + self.numbers.name((name, k, d), stride)
+                    terms.append(f"{name}{d}{factor}")
+        return " + ".join(terms) or "0"
+
+    # ---- values ----
+
+    def _value(self, ins: Instruction, inner: Scope, done: dict[Instruction, str]) -> str:
+        """The name of a value, computed in `inner` where it varies within a row, else once for the rows."""
+        known = self.names.get(ins) or done.get(ins)
+        if known:
+            return known
+        varies = self.fused.varies[ins]
+        scope = inner if varies else self.row
+        if ins in self.fused.number:
+            name = scope.bind(self._load(self.fused.number[ins]))
+        elif isinstance(ins.op, Literal):
+            name = scope.bind(self.reading.literal(ins))
+        else:
+            name = apply(ins, [self._value(i, inner, done) for i in ins.inputs], scope)
+        if varies and inner is not self.row:
+            done[ins] = name
+        else:
+            self.names[ins] = name
+            inner.known |= self.row.known
+        return name
+
+    def _load(self, k: int) -> str:
+        down, across = (any(nest.strides[k]) for nest in (self.fused.kept, self.fused.reduced))
+        return load_text(f"p{k}", self.fused.views[k].type, f"({self._offset(k)})", self._mask(down, across))
+
+    def _live(self, ins: Instruction, value: str) -> str:
+        """A value that is reduced, in the type of the accumulator; where there is no element, what changes nothing."""
+        type = accumulated(ins)
+        if type != dtypes.from_numpy(dtypes.accumulator(ins.inputs[0].shape.type)):
+            value = f"{value}.to({compute_type(type)})"
+        start = constant_text(REDUCERS[ins.op.__class__].start(type), compute_type(type))
+        if self.even and self.fused.varies[ins.inputs[0]]:
+            return value
+        return f"tl.where({'c >= 0' if self.even else 'inside_c'}, {value}, {start})"
+
+    def _folded(self, ins: Instruction, tile: str) -> str:
+        """A tile's columns as one, of the accumulator's type: sums of small integers come back wider."""
+        type = accumulated(ins)
+        text = REDUCERS[ins.op.__class__].fold.format(tile)
+        return self.row.bind(f"{text}.to({compute_type(type)})" if type in dtypes.INTEGERS else text)
+
+    def _total(self, ins: Instruction, folded: str) -> str:
+        """The reduction's value."""
+        type, own = accumulated(ins), ins.inputs[0].shape.type
+        if isinstance(ins.op, ReduceMean):
+            count = self.row.bind(f"{self._columns}.to({compute_type(type)})")
+            folded = self.row.bind(f"scalar_div({folded}, {count})")
+        if own == "bool":
+            return self.row.bind(f"({folded} != 0)")
+        if type == "int64" and own != "int64":
+            return self.row.bind(f"{folded}.to({compute_type(own)})")
+        return folded
+
+    # ---- passes ----
+
+    def _reduce(self, stage: Stage) -> None:
+        for ins, folded in zip(stage.reductions, self._accumulate(stage), strict=True):
+            self.names[ins] = self._total(ins, folded)
+
+    def _accumulate(self, stage: Stage) -> list[str]:
+        """The names of a stage's reductions over what the program has of its rows."""
+        row = self.row
+        if not self.plan.loop:
+            values = [self._value(i.inputs[0], row, {}) for i in stage.reductions]
+            live = [row.bind(self._live(i, v)) for i, v in zip(stage.reductions, values, strict=True)]
+            return [self._folded(i, v) for i, v in zip(stage.reductions, live, strict=True)]
+        inner, done, updates, before = row.inner(), dict[Instruction, str](), [], []
+        inner.lines += self._block("at")
+        names = [f"acc{self.fused.level[i]}_{n}" for n, i in enumerate(stage.reductions)]
+        for name, ins in zip(names, stage.reductions, strict=True):
+            reducer, type = REDUCERS[ins.op.__class__], accumulated(ins)
+            start = constant_text(reducer.start(type), compute_type(type))
+            before.append(f"{name} = tl.broadcast_to({start}, [ROWS, COLS])")
+            live = self._live(ins, self._value(ins.inputs[0], inner, done))
+            updates.append(f"{name} = {reducer.join.format(name, live)}")
+        self._loop(before, [*inner.lines, *updates])
+        return [self._folded(i, name) for i, name in zip(stage.reductions, names, strict=True)]
+
+    def _finish(self) -> None:
+        """The output, of which every element is computed."""
+        inner = self.row.inner() if self.plan.loop else self.row
+        if self.plan.loop:
+            inner.lines += self._block("at")
+        value = self._value(self.fused.module.outputs[0], inner, {})
+        out = self.fused.out
+        where, mask = f"({self._offset(out)})", self._mask(True, True)
+        inner.lines.append(store_text("out", self.fused.views[-1].type, where, value, mask))
+        if self.plan.loop:
+            self._loop([], inner.lines)
+
+    def _loop(self, before: Sequence[str], lines: Sequence[str]) -> None:
+        """A pass over the program's part of its rows."""
+        self.row.lines += [*before, "for at in range(start, stop, COLS):", *(f"    {line}" for line in lines)]

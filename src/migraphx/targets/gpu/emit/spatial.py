@@ -1,0 +1,148 @@
+"""Convolutions and pooling with their epilogues: shells round kernels/convolution.py and kernels/pooling.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from migraphx.targets.common.epilogue import Epilogue, Window
+from migraphx.targets.common.views import View
+from migraphx.targets.gpu.choices import Config
+from migraphx.targets.gpu.emit.contract import add_parts_call, finish, function_name, kind_of, sums_type, to_part
+from migraphx.targets.gpu.emit.shell import Shell
+from migraphx.targets.gpu.emit.tiles import WIDE, span
+from migraphx.targets.gpu.kernel import GpuCall
+
+UNROLLED_TAPS = 49  # of a depthwise window, at most, that become straight code
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution of `x` {N, C, spatial...}, channels last, with weights {OC, taps, w_tap}, w_tap >= C / group."""
+
+    x: View
+    w: View
+    window: Window
+    group: int
+
+    @property
+    def taps(self) -> int:
+        return prod(self.window.kernel)
+
+    @property
+    def pixel(self) -> int:
+        """Elements from one pixel to the next."""
+        return self.x.strides[-1]
+
+    @property
+    def channels(self) -> int:
+        """Of a group, in the input."""
+        return self.x.lens[1] // self.group
+
+    @property
+    def rows(self) -> int:
+        return self.x.lens[0] * prod(self.window.out)
+
+    @property
+    def columns(self) -> int:
+        """Of a group, in the output."""
+        return self.w.lens[0] // self.group
+
+    def steps(self, config: Config) -> int:
+        """Of the depth: a tile's each."""
+        if config.kernel == "flat":
+            return -(-self.taps * self.channels // config.k)
+        return self.taps * -(-self.channels // config.k)
+
+
+def window_text(shell: Shell, window: Window, x: View) -> str:
+    """The window's numbers as kernels/convolution.py takes them; those of leading axes of length 1 are constants."""
+    lead = 3 - (len(x.lens) - 2)
+    texts = []
+    for numbers in (window.size, window.out, window.stride, window.dilation, window.pad):
+        texts += [str(v) if d < lead else shell.size(v, loose=True) for d, v in enumerate(numbers)]
+    return ", ".join(texts)
+
+
+def conv_calls(
+    conv: Conv, epilogue: Epilogue, config: Config, parts: View | None, label: str, origin: str
+) -> list[GpuCall]:
+    """The convolution with its epilogue, whose rows are pixels; `parts` {split, rows, OC} as for products."""
+    shell, sums = Shell(), sums_type(conv.x.type)
+    x, w = shell.pointer(conv.x), shell.pointer(conv.w)
+    rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns)
+    steps, count = (
+        "0",
+        str(conv.steps(config)) if config.kernel == "flat" else shell.size(conv.steps(config), loose=True),
+    )
+    begin, end = steps, count
+    shell.lines += [f"tiles_m, tiles_n = tl.cdiv({rows}, BM), tl.cdiv({cols}, BN)"]
+    if config.split > 1:
+        each = shell.size(-(-conv.steps(config) // config.split), loose=True)
+        shell.lines += [f"begin = tl.program_id(1) * {each}", f"end = tl.minimum(begin + {each}, {count})"]
+        begin, end = "begin", "end"
+    at = "tl.program_id(0)"
+    w_col = shell.size(conv.w.strides[0], span(conv.w) > WIDE)
+    if conv.group > 1:
+        shell.lines += [f"group = {at} // (tiles_m * tiles_n)", f"at = {at} % (tiles_m * tiles_n)"]
+        shell.lines += [f"{x} += group * {shell.size(conv.channels)}", f"{w} += group * {cols} * {w_col}"]
+        at = "at"
+    shell.lines += [
+        f"tile_m, tile_n = tile_of({at}, tiles_m, tiles_n, GROUP)",
+        "row = tile_m * BM + tl.arange(0, BM)",
+        "col = tile_n * BN + tl.arange(0, BN)",
+    ]
+    pixel = shell.size(conv.pixel, span(conv.x) > WIDE)
+    kernel, kind = conv.window.kernel, kind_of(conv.x.type, conv.w.type)
+    first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
+    if config.kernel == "flat":
+        numbers = window_text(shell, conv.window, conv.x)
+        consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
+        shell.lines.append(f"acc = flat_convolution_sums({first}, {numbers}, {consts}, BK)")
+    else:
+        first += f", {shell.size(conv.channels)}, {shell.size(conv.w.strides[1])}"
+        numbers = window_text(shell, conv.window, conv.x)
+        consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
+        shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
+    shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
+    if conv.group > 1:
+        shell.lines.append(f"col += group * {cols}")
+    target = epilogue
+    if config.split > 1:
+        assert parts is not None
+        target = to_part(shell, parts)
+    finish(shell, target, sums)
+    constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
+    tiles = conv.group * -(-conv.rows // config.m) * -(-conv.columns // config.n)
+    name = function_name(label if config.split == 1 else "convolution part")
+    call = shell.call(name, (tiles, config.split, 1), constants, config.warps, config.stages, label, origin)
+    if config.split == 1:
+        return [call]
+    assert parts is not None
+    return [call, add_parts_call(parts, epilogue, sums, label, origin)]
+
+
+def depthwise_call(conv: Conv, epilogue: Epilogue, config: Config, label: str, origin: str) -> GpuCall:
+    """A convolution of each channel with its own filter; weights {taps, C}."""
+    shell = Shell()
+    x, w = shell.pointer(conv.x), shell.pointer(conv.w)
+    channels = conv.x.lens[1]
+    rows, cols = shell.size(conv.rows, loose=True), shell.size(channels)
+    kernel, kind = (
+        conv.window.kernel,
+        "integer" if kind_of(conv.x.type, conv.w.type) == "bytes" else kind_of(conv.x.type, conv.w.type),
+    )
+    pixel, tap = shell.size(conv.pixel, span(conv.x) > WIDE), shell.size(conv.w.strides[0])
+    first = f"{x}, {w}, row, col, {rows}, {cols}, {pixel}, {tap}"
+    consts = f'{kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}", {conv.taps <= UNROLLED_TAPS}'
+    shell.lines += [
+        f"tiles_n = tl.cdiv({cols}, BN)",
+        "row = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)",
+        "col = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)",
+        f"acc = depthwise_sums({first}, {window_text(shell, conv.window, conv.x)}, {consts})",
+        f"cols_in, rows_in = col < {cols}, row < {rows}",
+    ]
+    finish(shell, epilogue, sums_type(conv.x.type))
+    grid = (-(-conv.rows // config.m) * -(-channels // config.n), 1, 1)
+    constants = {"BM": config.m, "BN": config.n}
+    return shell.call(function_name(label), grid, constants, config.warps, config.stages, label, origin)

@@ -1,0 +1,331 @@
+"""A compiled program on a device. Runs are appended to streams; each has a state of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.shape import Shape
+from migraphx.runtime.argument import Argument
+from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.device import HOST, Device
+from migraphx.runtime.executable import Executable
+from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP
+from migraphx.targets.common.constants import content
+from migraphx.targets.common.sections import Outline
+from migraphx.targets.gpu import saved
+from migraphx.targets.gpu.accelerator import Accelerator, Event
+from migraphx.targets.gpu.binaries import Binary
+from migraphx.targets.gpu.plan import Buffers, Control, Launched, Operand, Plan
+from migraphx.targets.gpu.state import Program, State
+from migraphx.targets.gpu.weights import uploaded
+
+MOST_STATES = 8  # runs at once whose memory is apart; more wait for one another on the device
+VECTOR = 16  # bytes: the widest access
+SPIN_SECONDS, NAP_SECONDS = 2e-3, 5e-5
+
+
+class GpuExecutable:
+    """Runs a plan. Any number of threads may call `run`, on any streams.
+
+    With `offload_copy` arguments lie in main memory: a run copies them in and the results out, and is over when it
+    returns. Else they lie on the device, and a run returns when it has been appended to its stream; only control flow
+    that depends on values waits for those.
+    """
+
+    target = "gpu"
+    threads = 1
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        plan: Plan,
+        outline: Outline,
+        weights: Sequence[np.ndarray],
+        offload_copy: bool,
+        codes: Sequence[Binary] = (),
+    ) -> None:
+        """`codes`: those of the plan's kernels, where they are known."""
+        self.accelerator, self.plan, self.outline = accelerator, plan, outline
+        self.parameters, self.outputs = outline.parameters, outline.outputs
+        self.steps, self.checks = outline.steps, outline.checks
+        self.offload_copy = offload_copy
+        self.device: Device = HOST if offload_copy else accelerator
+        self.weights = list(weights)
+        with accelerator.current():
+            blocks = [uploaded(accelerator, w) for w in weights]
+            there = accelerator.event()
+            there.record(accelerator.stream())
+            self._await(there)
+            self._program = Program(accelerator, plan, blocks, list(self.parameters.values()), self.outputs, codes)
+        self._idle: list[State] = []
+        self._captured: list[State] = []  # belong to graphs of callers
+        self._count, self._lock = 0, Lock()
+        if self.checks:
+            accelerator.findings.ask(self.raise_found)
+
+    # ---- running ----
+
+    def run(
+        self,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument] | None,
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> Sequence[Argument]:
+        results = outputs
+        if results is None:
+            results = self._new_outputs(stream)
+        self.run_at([a.pointer for a in inputs], [a.pointer for a in results], stream, deadline)
+        return results
+
+    def _new_outputs(self, stream: int | None) -> list[Argument]:
+        with self.accelerator.current():
+            if not self.offload_copy and self.accelerator.capturing(stream or 0):
+                raise RuntimeError("a CUDA graph is being recorded: give memory for the outputs, which the graph keeps")
+            return [Argument.empty(s, self.device, stream or 0) for s in self.outputs]
+
+    def run_at(
+        self,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> None:
+        with self.accelerator.current():
+            if self.offload_copy:
+                self._copy_and_run(inputs, outputs, stream, deadline)
+                return
+            stream = stream or 0  # the default one, as for those who allocated the memory
+            bases = _bases(inputs, outputs)
+            if self.accelerator.capturing(stream):
+                self._record(bases, stream)
+                return
+            with self._state(bases, stream) as state:
+                moved = self._align(state, bases, stream)
+                state.rebase(bases | moved)
+                self._follow(state, stream, deadline)
+                for block in (b for b in moved if b[0] == "output"):
+                    self.accelerator.copy(bases[block], moved[block], self._program.sizes[block], stream)
+                if moved:
+                    state.event.record(stream)
+
+    def _align(self, state: State, bases: Mapping[Buffers, int], stream: int) -> dict[Buffers, int]:
+        """Where the run works instead on what lies at odd addresses, such as a slice of a tensor; inputs are copied.
+
+        Kernels read whole vectors wherever the plan allows that; what a caller gives may begin anywhere.
+        """
+        moved = {block: state.place(block) for block, base in bases.items() if base % VECTOR}
+        for block, to in moved.items():
+            if block[0] == "input":
+                self.accelerator.copy(to, bases[block], self._program.sizes[block], stream)
+        return moved
+
+    def _copy_and_run(
+        self, inputs: Sequence[int], outputs: Sequence[int], stream: int | None, deadline: Deadline | None
+    ) -> None:
+        """Arguments are in main memory; the run is over when this returns."""
+        device, stream = self.accelerator, stream or self.accelerator.stream()
+        if device.capturing(stream):
+            raise RuntimeError(
+                "the program was compiled with offload_copy=True: a run waits for its copies, which a CUDA graph "
+                "cannot record; compile with offload_copy=False"
+            )
+        with self._state(None, stream) as state:
+            for block, source in _bases(inputs, ()).items():
+                device.write(state.bases[block], source, self._program.sizes[block], stream)
+            self._follow(state, stream, deadline)
+            self._await(state.event, deadline)
+            for block, to in _bases((), outputs).items():
+                device.read(to, state.bases[block], self._program.sizes[block], stream)
+            self._raise_found([state])
+
+    def _record(self, bases: Mapping[Buffers, int], stream: int) -> None:
+        """Launch the kernels into a graph of the caller's, whose own a state becomes."""
+        if any(isinstance(t, Control) for t in self.plan.tasks):
+            raise RuntimeError("the program has control flow that the host follows: a CUDA graph cannot record it")
+        state = State(self._program, bases)
+        self._captured.append(state)
+        for work in state.works.values():
+            work.launch(stream)
+
+    @contextmanager
+    def _state(self, bases: Mapping[Buffers, int] | None, stream: int) -> Iterator[State]:
+        """A state that nobody else uses; new ones get these blocks of the caller's. One left half-way is dropped."""
+        state = self._take(stream)
+        try:
+            if state is None:
+                state = State(self._program, bases)
+            yield state
+        finally:
+            with self._lock:
+                if state is not None and state.whole:
+                    self._idle.append(state)
+                else:
+                    self._count -= 1
+
+    def _take(self, stream: int) -> State | None:
+        """An idle state, best the stream's own; None where there is none and another may be made."""
+        with self._lock:
+            state = next((s for s in reversed(self._idle) if s.stream == stream), None)
+            state = state or next((s for s in self._idle if s.event.done()), None)
+            if state is None and self._idle and self._count >= MOST_STATES:
+                state = self._idle[0]
+            if state is None:
+                self._count += 1
+                return None
+            self._idle.remove(state)
+        if state.stream != stream:
+            state.event.wait(stream)
+        return state
+
+    def _follow(self, state: State, stream: int, deadline: Deadline | None) -> None:
+        """Append the plan to the stream, and then the state's event."""
+        at, tasks = 0, self.plan.tasks
+        state.whole = False
+        while at < len(tasks):
+            task = tasks[at]
+            if isinstance(task, Launched):
+                segment = self._program.segments[at]
+                state.move(segment)
+                state.graph(at).launch(stream)
+                at = segment.stop
+            else:
+                if deadline is not None:
+                    deadline.check()
+                at = self._next(state, task, at, stream)
+        state.event.record(stream)
+        state.stream, state.whole = stream, True
+
+    def _next(self, state: State, task: Control, at: int, stream: int) -> int:
+        """The number of the step after one of control flow."""
+        if task.kind == JUMP:
+            return task.target
+        if task.kind == IF:
+            return at + 1 if self._read(state, task.operands[0], stream).all() else task.target
+        if task.kind not in (LOOP, AGAIN):
+            number = np.array(state.trips[task.slot], dtypes.to_numpy(task.operands[0].type))
+            source = number.__array_interface__["data"][0]
+            self.accelerator.write(state.address(task.operands[0]), source, number.nbytes, stream)
+            return at + 1
+        state.trips[task.slot] = 0 if task.kind == LOOP else state.trips[task.slot] + 1
+        trip, (most, counted, tested) = state.trips[task.slot], task.numbers
+        goes_on = trip < most
+        if goes_on and counted:
+            goes_on = trip < int(self._read(state, task.operands[0], stream).reshape(-1)[0])
+        if goes_on and tested:
+            goes_on = bool(self._read(state, task.operands[-1], stream).all())
+        return (at + 1 if goes_on else task.target) if task.kind == LOOP else (task.target if goes_on else at + 1)
+
+    def _read(self, state: State, operand: Operand, stream: int) -> np.ndarray:
+        """Elements that control flow waits for."""
+        value = Argument.empty(Shape(operand.type, operand.lens, operand.strides))
+        self.accelerator.read(value.pointer, state.address(operand), value.shape.bytes, stream)
+        return value.array
+
+    def _await(self, event: Event, deadline: Deadline | None = None) -> None:
+        """Wait so that signals and the deadline are heard."""
+        start = time.perf_counter()
+        while not event.done():
+            if deadline is not None:
+                deadline.check()
+            if time.perf_counter() - start > SPIN_SECONDS:
+                time.sleep(NAP_SECONDS)
+
+    def raise_found(self) -> None:
+        """IndexError for what kernels found in runs that are over, once for each."""
+        with self._lock:
+            states = [*self._idle, *self._captured]
+        self._raise_found(states)
+
+    def _raise_found(self, states: Sequence[State]) -> None:
+        for state in states if self.checks else ():
+            self.outline.raise_failed(state.found())
+
+    # ---- the rest of an executable ----
+
+    def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
+        """Seconds of each step by the device's clock, the mean of `runs` runs after one that is not counted."""
+        given = [a.to(self.accelerator) for a in inputs]
+        spent = np.zeros(len(self.plan.tasks))
+        with self.accelerator.current():
+            stream = self.accelerator.stream()
+            made = [Argument.empty(s, self.accelerator, stream) for s in self.outputs]
+            state = State(self._program, _bases([a.pointer for a in given], [a.pointer for a in made]))
+            self.accelerator.synchronise()
+            for k in range(runs + 1):
+                seconds = self._timed(state, stream)
+                spent += seconds if k else 0
+        return [float(s) / runs for s in spent]
+
+    def _timed(self, state: State, stream: int) -> np.ndarray:
+        """Seconds of each step in one run; of control flow, what the host waited for it."""
+        marks: list[tuple[int, Event, Event]] = []
+        seconds = np.zeros(len(self.plan.tasks))
+        before, at = self.accelerator.event(timed=True), 0
+        before.record(stream)
+        while at < len(self.plan.tasks):
+            task, after = self.plan.tasks[at], self.accelerator.event(timed=True)
+            if isinstance(task, Launched):
+                state.move(range(at, at + 1))
+                state.works[at].launch(stream)
+                following = at + 1
+            else:
+                following = self._next(state, task, at, stream)
+            after.record(stream)
+            marks.append((at, before, after))
+            before, at = after, following
+        self._await(before)
+        for step, start, end in marks:
+            seconds[step] += end.seconds(start)
+        return seconds
+
+    def release(self) -> None:
+        with self._lock:
+            self._count -= len(self._idle)
+            self._idle = []
+
+    def share_weights(self, others: Iterable[Executable]) -> None:
+        known = {}
+        for other in others:
+            if isinstance(other, GpuExecutable) and other.accelerator is self.accelerator:
+                known |= zip(other._contents, zip(other.weights, other._program.weights, strict=True), strict=True)
+        for k, (own, weight) in enumerate(zip(self._contents, self.weights, strict=True)):
+            self.weights[k], self._program.weights[k] = known.get(own, (weight, self._program.weights[k]))
+        self.release()
+
+    @cached_property
+    def _contents(self) -> list[Any]:
+        return list(map(content, self.weights))
+
+    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """What `restored` needs: JSON data and named tensors; `code` is that of the kernels, `plan.code` the plan."""
+        codes = [f.code for f in self._program.functions if f.code is not None]
+        return saved.write(self.accelerator.chip, self.plan, self.outline, self.weights, codes)
+
+
+def restored(
+    accelerator: Accelerator,
+    data: Mapping[str, Any],
+    tensors: Mapping[str, np.ndarray],
+    trust_code: bool,
+    offload_copy: bool,
+) -> GpuExecutable | None:
+    """What `sections` described, or None where its code is for another chip, or neither kept nor trusted."""
+    found = saved.read(data, tensors, trust_code, accelerator)
+    if found is None:
+        return None
+    plan, outline, weights, codes = found
+    return GpuExecutable(accelerator, plan, outline, weights, offload_copy, codes)
+
+
+def _bases(inputs: Sequence[int], outputs: Sequence[int]) -> dict[Buffers, int]:
+    """Where the caller's blocks lie."""
+    return {("input", k): a for k, a in enumerate(inputs)} | {("output", k): a for k, a in enumerate(outputs)}

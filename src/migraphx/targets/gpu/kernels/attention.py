@@ -1,0 +1,135 @@
+"""Attention in one pass over the keys: softmax(scale q k^T + mask) v (FlashAttention, 2205.14135).
+
+The rows of a tile are the queries of all heads that share one head of keys and values: row i * GROUP + g is query i of
+the g-th of them. Scores are in units of log2(e), so that powers of two do for exponentials.
+"""
+
+import triton
+import triton.language as tl
+
+from migraphx.targets.gpu.kernels.narrow import widen
+
+
+@triton.jit
+def add_product(x, y, acc):
+    """acc + x y in the precision of x, whose sums are float, or double."""
+    if x.dtype == tl.float32 or x.dtype == tl.float64:
+        return tl.dot(x, y, acc, input_precision="ieee", out_dtype=acc.dtype)
+    else:
+        return tl.dot(x, y, acc)
+
+
+@triton.jit
+def attend(
+    query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, scale, log2e, d, dv,
+    D: tl.constexpr, DV: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
+    EDGE: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """The block of keys from `start` on; EDGE: some may not exist, or come after a query."""
+    key = start + tl.arange(0, BN)
+    seen = key < keys
+    deep, wide = (d < D)[:, None], (dv < DV)[None, :]
+    if EDGE:
+        k = tl.load(keys_at + start * k_row, seen[None, :] & deep, 0)
+    elif d.shape[0] != D:
+        k = tl.load(keys_at + start * k_row, deep, 0)
+    else:
+        k = tl.load(keys_at + start * k_row)
+    s = add_product(query, k, tl.zeros((query.shape[0], BN), acc.dtype))
+    if not FOLD:
+        s *= scale
+    if MASK == "bool":
+        s = tl.where(widen(tl.load(mask_at + start * m_key, seen[None, :], 0), MASK), s, float("-inf"))
+    elif MASK != "none":
+        s += widen(tl.load(mask_at + start * m_key, seen[None, :], 0), MASK).to(acc.dtype) * log2e
+    if EDGE and CAUSAL:
+        s = tl.where(place[:, None] >= key[None, :], s, float("-inf"))
+    if EDGE:
+        s = tl.where(seen[None, :], s, float("-inf"))
+    unit = scale if FOLD else 1.0
+    new = tl.maximum(top, tl.max(s, 1) * unit)
+    base = tl.where(new == float("-inf"), 0.0, new)
+    e = tl.exp2(s * unit - base[:, None])
+    fade = tl.exp2(top - base)
+    total = total * fade + tl.sum(e, 1)
+    if EDGE:
+        v = tl.load(values_at + start * v_row, seen[:, None] & wide, 0)
+    elif dv.shape[0] != DV:
+        v = tl.load(values_at + start * v_row, wide, 0)
+    else:
+        v = tl.load(values_at + start * v_row)
+    acc = add_product(e.to(v.dtype), v, acc * fade[:, None])
+    return new, total, acc
+
+
+@triton.jit
+def attention_sums(
+    q, k, v, mask, row, rows, keys, first, last,
+    q_head, q_row, q_d, k_row, k_d, v_row, v_d, m_head, m_row, m_key, scale,
+    GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BN: tl.constexpr,
+    MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
+):  # fmt: skip
+    """Of the keys from `first` (a multiple of BN) to `last`: each row's maximum, sum of exponentials, weighted values.
+
+    MASK: the type of the mask, or `none`. FOLD: the scale is positive and no float is added to scores.
+    """
+    wide: tl.constexpr = tl.float64 if q.dtype.element_ty == tl.float64 else tl.float32
+    place, head = row // GROUP, row % GROUP
+    d, dv = tl.arange(0, BD), tl.arange(0, BDV)
+    there = (row < rows)[:, None]
+    at = (place * q_row + head * q_head)[:, None] + (d * q_d)[None, :]
+    query = tl.load(q + at, there & (d < D)[None, :], 0)
+    key = tl.arange(0, BN)
+    keys_at = k + (key * k_row)[None, :] + (d * k_d)[:, None]
+    values_at = v + (key * v_row)[:, None] + (dv * v_d)[None, :]
+    known = tl.minimum(place, (rows - 1) // GROUP)
+    mask_at = mask + (known * m_row + head * m_head)[:, None] + (key * m_key)[None, :]
+    log2e: tl.constexpr = 1.4426950408889634
+    scale *= log2e
+    top = tl.full((row.shape[0],), float("-inf"), wide)
+    total = tl.zeros((row.shape[0],), wide)
+    acc = tl.zeros((row.shape[0], BDV), wide)
+    end = tl.minimum(last, keys)
+    whole = end
+    if CAUSAL:
+        end = tl.minimum(end, tl.max(known, 0) + 1)
+        whole = tl.minimum(end, tl.min(known, 0) + 1)
+    whole = first + tl.maximum(whole - first, 0) // BN * BN
+    for start in range(first, whole, BN):
+        top, total, acc = attend(
+            query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, scale, log2e,
+            d, dv, D, DV, MASK, CAUSAL, FOLD, False, BN,
+        )  # fmt: skip
+    for start in range(whole, end, BN):
+        top, total, acc = attend(
+            query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, scale, log2e,
+            d, dv, D, DV, MASK, CAUSAL, FOLD, True, BN,
+        )  # fmt: skip
+    return top, total, acc
+
+
+@triton.jit
+def attention_result(total, acc, ZERO_ROWS: tl.constexpr):
+    """Weighted means; a row that sees no key gives NaN, or 0."""
+    if ZERO_ROWS:
+        total = tl.where(total == 0, 1.0, total)
+    return acc / total[:, None]
+
+
+@triton.jit
+def combine_parts(sums, tops, at, row, inside, there, count, rows, width):
+    """Sum of exponentials and weighted values of rows whose keys were divided among `count` programs, in their order.
+
+    `sums` {count, rows, width}: unscaled values; `tops` {count, rows, 2}: each part's maximum and sum.
+    """
+    top = tl.full((row.shape[0],), float("-inf"), tops.dtype.element_ty)
+    for part in range(count):
+        top = tl.maximum(top, tl.load(tops + (part * rows + row) * 2, there, float("-inf")))
+    base = tl.where(top == float("-inf"), 0.0, top)
+    total = tl.zeros((row.shape[0],), tops.dtype.element_ty)
+    acc = tl.zeros((row.shape[0], at.shape[1]), tops.dtype.element_ty)
+    for part in range(count):
+        fade = tl.exp2(tl.load(tops + (part * rows + row) * 2, there, float("-inf")) - base)
+        total += fade * tl.load(tops + (part * rows + row) * 2 + 1, there, 0)
+        acc += fade[:, None] * tl.load(sums + part * rows * width + at, inside, 0)
+    return total, acc

@@ -1,0 +1,124 @@
+"""Convolutions of channels-last images: the sums of a tile of pixels x channels, for generated shells to finish.
+
+An image is {N, size0, size1, size2, C}; pixels are `pixel` elements apart, channels follow each other. Rows of the
+matrix are output pixels, columns output channels. Window numbers are (size, out, stride, dilation, pad) of each axis.
+"""
+
+import triton
+import triton.language as tl
+
+from migraphx.targets.gpu.kernels.product import accumulate, zeros
+
+
+@triton.jit
+def corner(row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2):
+    """Of output pixels: the first pixel of their image, and where their windows begin along each axis."""
+    at2 = row % out2 * stride2 - pad2
+    at1 = row // out2 % out1 * stride1 - pad1
+    at0 = row // (out2 * out1) % out0 * stride0 - pad0
+    image = row // (out2 * out1 * out0) * size0 * size1 * size2
+    return image, at0, at1, at2
+
+
+@triton.jit
+def pixel_of(at0, at1, at2, size0, size1, size2):
+    """The number of a pixel in its image, and whether it exists."""
+    inside = (at0 >= 0) & (at0 < size0) & (at1 >= 0) & (at1 < size1) & (at2 >= 0) & (at2 < size2)
+    return (at0 * size1 + at1) * size2 + at2, inside
+
+
+@triton.jit
+def convolution_sums(
+    x, w, row, col, rows, cols, begin, end, pixel, w_col, channels, w_tap,
+    size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
+    dilation0, dilation1, dilation2, pad0, pad1, pad2,
+    K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Sums over the steps from `begin` to `end`: BK channels of one tap each, tap after tap.
+
+    Weights are {cols, taps, w_tap}, a row for each output channel. EVEN: `channels` is a multiple of BK.
+    """
+    image, at0, at1, at2 = corner(
+        row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
+    )
+    depth = tl.arange(0, BK)
+    there = row < rows
+    blocks = tl.cdiv(channels, BK)
+    pw = w + tl.minimum(col, cols - 1)[None, :] * w_col + depth[:, None]
+    acc = zeros(row.shape[0], col.shape[0], x, KIND)
+    for step in range(begin, end):
+        tap, first = step // blocks, step % blocks * BK
+        i0, i1, i2 = tap // (K1 * K2) * dilation0, tap // K2 % K1 * dilation1, tap % K2 * dilation2
+        number, inside = pixel_of(at0 + i0, at1 + i1, at2 + i2, size0, size1, size2)
+        deep = first + depth < channels
+        px = x + ((image + number) * pixel + first)[:, None] + depth[None, :]
+        if EVEN:
+            tile = tl.load(px, (inside & there)[:, None], 0)
+            weights = tl.load(pw + (tap * w_tap + first))
+        else:
+            tile = tl.load(px, (inside & there)[:, None] & deep[None, :], 0)
+            weights = tl.load(pw + (tap * w_tap + first), deep[:, None], 0)
+        acc = accumulate(acc, tile, weights, deep, KIND)
+    return acc
+
+
+@triton.jit
+def flat_convolution_sums(
+    x, w, row, col, rows, cols, begin, end, pixel, w_col,
+    size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
+    dilation0, dilation1, dilation2, pad0, pad1, pad2,
+    C: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """The same for few channels C: a step is BK of all taps' channels. Weights are {cols, taps, C}."""
+    image, at0, at1, at2 = corner(
+        row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
+    )
+    there = (row < rows)[:, None]
+    pw = w + tl.minimum(col, cols - 1)[None, :] * w_col
+    acc = zeros(row.shape[0], col.shape[0], x, KIND)
+    for step in range(begin, end):
+        depth = step * BK + tl.arange(0, BK)
+        tap, channel = depth // C, depth % C
+        i0, i1, i2 = tap // (K1 * K2) * dilation0, tap // K2 % K1 * dilation1, tap % K2 * dilation2
+        number, inside = pixel_of(
+            at0[:, None] + i0[None, :], at1[:, None] + i1[None, :], at2[:, None] + i2[None, :], size0, size1, size2
+        )
+        deep = depth < K0 * K1 * K2 * C
+        tile = tl.load(x + (image[:, None] + number) * pixel + channel[None, :], inside & there & deep[None, :], 0)
+        weights = tl.load(pw + depth[:, None], deep[:, None], 0)
+        acc = accumulate(acc, tile, weights, deep, KIND)
+    return acc
+
+
+@triton.jit
+def depthwise_sums(
+    x, w, row, col, rows, cols, pixel, w_tap,
+    size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
+    dilation0, dilation1, dilation2, pad0, pad1, pad2,
+    K0: tl.constexpr, K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, UNROLLED: tl.constexpr,
+):  # fmt: skip
+    """Sums of windows, each channel with its own filter. Weights are {taps, w_tap}, channels within a tap."""
+    image, at0, at1, at2 = corner(
+        row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
+    )
+    there, channels = (row < rows)[:, None], (col < cols)[None, :]
+    acc = zeros(row.shape[0], col.shape[0], x, KIND)
+    if UNROLLED:
+        for tap in tl.static_range(K0 * K1 * K2):
+            i0, i1, i2 = tap // (K1 * K2) * dilation0, tap // K2 % K1 * dilation1, tap % K2 * dilation2
+            number, inside = pixel_of(at0 + i0, at1 + i1, at2 + i2, size0, size1, size2)
+            tile = tl.load(
+                x + ((image + number) * pixel)[:, None] + col[None, :], inside[:, None] & there & channels, 0
+            )
+            weights = tl.load(w + tap * w_tap + col[None, :], channels, 0)
+            acc += tile.to(acc.dtype) * weights.to(acc.dtype)
+    else:
+        for tap in range(K0 * K1 * K2):
+            i0, i1, i2 = tap // (K1 * K2) * dilation0, tap // K2 % K1 * dilation1, tap % K2 * dilation2
+            number, inside = pixel_of(at0 + i0, at1 + i1, at2 + i2, size0, size1, size2)
+            tile = tl.load(
+                x + ((image + number) * pixel)[:, None] + col[None, :], inside[:, None] & there & channels, 0
+            )
+            weights = tl.load(w + tap * w_tap + col[None, :], channels, 0)
+            acc += tile.to(acc.dtype) * weights.to(acc.dtype)
+    return acc

@@ -1,0 +1,151 @@
+"""Products of matrices: the sums of a tile, for generated shells to finish and store.
+
+A shell maps its program to a tile, calls `product_sums` or `vector_sums`, and applies its epilogue. Sizes and strides
+are in elements; those that the shell writes as literals (0 and 1) are known to the compiler: rows load as vectors.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def tile_of(at, tiles_m, tiles_n, GROUP: tl.constexpr):
+    """The tile number `at` of tiles_m x tiles_n, in blocks of GROUP rows, so that the L2 cache serves both operands."""
+    whole = GROUP * tiles_n
+    first = at // whole * GROUP
+    height = tl.minimum(tiles_m - first, GROUP)
+    return first + at % whole % height, at % whole // height
+
+
+@triton.jit
+def load_tile(pointers, inside, deep, ROWS: tl.constexpr, EVEN: tl.constexpr):
+    """A tile of an operand, zeros outside. ROWS: no pointer leaves the matrix but along the depth, if not EVEN."""
+    if ROWS and EVEN:
+        tile = tl.load(pointers)
+    elif ROWS:
+        tile = tl.load(pointers, deep, 0)
+    elif EVEN:
+        tile = tl.load(pointers, inside, 0)
+    else:
+        tile = tl.load(pointers, inside & deep, 0)
+    return tile
+
+
+@triton.jit
+def signed(tile):
+    """Bytes as int8; unsigned ones less 128."""
+    if tile.dtype == tl.uint8:
+        return (tile ^ 128).to(tl.int8, bitcast=True)
+    else:
+        return tile
+
+
+@triton.jit
+def dot_bytes(acc, x, y, deep):
+    """acc + x y of bytes, signed or not; only where `deep` does the depth exist.
+
+    Tensor cores take signed ones, so unsigned ones go in less 128, and what that takes away is added again.
+    """
+    x_signed, y_signed = signed(x), signed(y)
+    if x.dtype == tl.uint8:
+        x_signed = tl.where(deep[None, :], x_signed, 0)
+    if y.dtype == tl.uint8:
+        y_signed = tl.where(deep[:, None], y_signed, 0)
+    acc = tl.dot(x_signed, y_signed, acc, out_dtype=tl.int32)
+    if x.dtype == tl.uint8:
+        acc += 128 * tl.sum(y_signed.to(tl.int32), 0)[None, :]
+    if y.dtype == tl.uint8:
+        acc += 128 * tl.sum(x_signed.to(tl.int32), 1)[:, None]
+    if x.dtype == tl.uint8 and y.dtype == tl.uint8:
+        acc += 16384 * tl.sum(deep.to(tl.int32), 0)
+    return acc
+
+
+@triton.jit
+def accumulate(acc, x, y, deep, KIND: tl.constexpr):
+    """acc + x y, where tiles hold zeros outside the depth `deep`.
+
+    KIND: `dot` on tensor cores (of fp8, which comes as bytes, its name), `exact` in the operands' own precision,
+    `bytes`, or `integer` by multiplications that wrap.
+    """
+    if KIND == "dot":
+        acc = tl.dot(x, y, acc)
+    elif KIND == "exact":
+        acc = tl.dot(x, y, acc, input_precision="ieee", out_dtype=acc.dtype)
+    elif KIND == "fp8e4m3fn":
+        acc = tl.dot(x.to(tl.float8e4nv, bitcast=True), y.to(tl.float8e4nv, bitcast=True), acc)
+    elif KIND == "fp8e5m2":
+        acc = tl.dot(x.to(tl.float8e5, bitcast=True), y.to(tl.float8e5, bitcast=True), acc)
+    elif KIND == "bytes":
+        acc = dot_bytes(acc, x, y, deep)
+    else:
+        acc += tl.sum(x.to(acc.dtype)[:, :, None] * y.to(acc.dtype)[None, :, :], 1)
+    return acc
+
+
+@triton.jit
+def zeros(BM: tl.constexpr, BN: tl.constexpr, of, KIND: tl.constexpr):
+    """Sums of products of what `of` points to, before the first."""
+    element: tl.constexpr = of.dtype.element_ty
+    if KIND == "bytes":
+        acc = tl.zeros((BM, BN), tl.int32)
+    elif KIND == "integer":
+        acc = tl.zeros((BM, BN), tl.int64 if element.primitive_bitwidth == 64 else tl.int32)
+    else:
+        acc = tl.zeros((BM, BN), tl.float64 if element == tl.float64 else tl.float32)
+    return acc
+
+
+@triton.jit
+def product_sums(
+    a, b, m, n, begin, end, a_m, a_k, b_k, b_n, row, col,
+    KIND: tl.constexpr, A_ROWS: tl.constexpr, B_ROWS: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Sums over the depth from `begin` to `end` of a {m, k} times b {k, n}, at rows `row` and columns `col`.
+
+    A_ROWS, B_ROWS: the depth is what follows in memory, so that rows (columns) beyond the last may repeat it; else they
+    are masked. EVEN: end - begin is a multiple of BK.
+    """
+    depth = begin + tl.arange(0, BK)
+    in_a, in_b = (row < m)[:, None], (col < n)[None, :]
+    at_a = tl.minimum(row, m - 1) if A_ROWS else row
+    at_b = tl.minimum(col, n - 1) if B_ROWS else col
+    pa = a + at_a[:, None] * a_m + depth[None, :] * a_k
+    pb = b + depth[:, None] * b_k + at_b[None, :] * b_n
+    acc = zeros(row.shape[0], col.shape[0], a, KIND)
+    for k in range(begin, end, BK):
+        deep = k + tl.arange(0, BK) < end
+        x = load_tile(pa, in_a, deep[None, :], A_ROWS, EVEN)
+        y = load_tile(pb, in_b, deep[:, None], B_ROWS, EVEN)
+        acc = accumulate(acc, x, y, deep, KIND)
+        pa += BK * a_k
+        pb += BK * b_k
+    return acc
+
+
+@triton.jit
+def vector_sums(a, b, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr):
+    """Sums over the depth of one row a {k} times b {k, n} at columns `col`, without tensor cores: bytes decide."""
+    depth = begin + tl.arange(0, BK)
+    inside = (col < n)[:, None]
+    at = tl.minimum(col, n - 1) if B_ROWS else col
+    pa = a + depth * a_k
+    pb = b + at[:, None] * b_n + depth[None, :] * b_k
+    acc = zeros(col.shape[0], BK, a, "dot")
+    for k in range(begin, end, BK):
+        deep = k + tl.arange(0, BK) < end
+        y = load_tile(pb, inside, deep[None, :], B_ROWS, EVEN)
+        x = load_tile(pa, deep, deep, EVEN, True)
+        acc += y.to(acc.dtype) * x.to(acc.dtype)[None, :]
+        pa += BK * a_k
+        pb += BK * b_k
+    return tl.sum(acc, 1)
+
+
+@triton.jit
+def add_parts(parts, count, part, at, inside):
+    """The sums at `at` of `count` parts, `part` elements from one to the next, always in the same order."""
+    acc = tl.load(parts + at, inside, 0)
+    for k in range(1, count):
+        acc += tl.load(parts + k * part + at, inside, 0)
+    return acc

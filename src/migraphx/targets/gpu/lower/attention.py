@@ -1,0 +1,59 @@
+"""Attention in all its forms."""
+
+from __future__ import annotations
+
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape, permuted
+from migraphx.targets.common.lowering import LoweringContext
+from migraphx.targets.common.views import View
+from migraphx.targets.gpu.choices import Config, Problem, attention_cost, attentions
+from migraphx.targets.gpu.emit.attention import Attention, attention_calls
+from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.lower.contractions import call_best, choices_of
+from migraphx.targets.gpu.lower.registry import GPU
+
+MULTIPLIED = ("half", "bf16", "float", "double")
+
+
+@GPU.of("attention")
+def attention(ctx: LoweringContext, ins: Instruction) -> None:
+    """Narrow types that tensor cores sum in too few bits become float first, and so does their result."""
+    attributes, (q, k, v, *masks) = ins.op.attributes(), ctx.reads(ins)
+    write = ctx.result(ins)
+    if not write.elements:
+        return
+    out = write
+    if q.type not in MULTIPLIED:
+        q, k, v = (_as_float(ctx, view, ins.origin) for view in (q, k, v))
+        out = ctx.temporary(permuted("float", write.lens, (0, 2, 1, 3)))
+    scale, causal, zero_rows = (attributes[name] for name in ("scale", "causal", "zero_rows"))
+    lower_attention(ctx, Attention(q, k, v, masks[0] if masks else None, out, scale, causal, zero_rows), ins.origin)
+    if out is not write:
+        ctx.convert(out, write, ins.origin)
+
+
+def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> None:
+    """With the best configuration."""
+    choices = choices_of(ctx)
+    mask = a.mask.type if a.mask else "none"
+    shape = (a.heads, a.group, a.q.lens[2], a.keys, a.q.lens[3], a.width)
+    problem = Problem("attention", shape, (a.q.type, mask), "causal" if a.causal else "")
+
+    def build(config: Config) -> list[GpuCall]:
+        parts = None
+        if config.split > 1:
+            sums, rows = "double" if a.q.type == "double" else "float", a.heads * a.rows
+            parts = (
+                ctx.temporary(Shape(sums, (config.split, rows, a.width))),
+                ctx.temporary(Shape(sums, (config.split, rows, 2))),
+            )
+        return attention_calls(a, config, parts, origin)
+
+    facts = choices.facts
+    call_best(ctx, problem, attentions(a, facts), lambda c: attention_cost(c, a, facts), build)
+
+
+def _as_float(ctx: LoweringContext, view: View, origin: str) -> View:
+    wide = ctx.temporary(Shape("float", view.lens))
+    ctx.convert(view, wide, origin)
+    return wide

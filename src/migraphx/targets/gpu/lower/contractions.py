@@ -1,0 +1,124 @@
+"""Matrix products with their epilogues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.shape import Shape
+from migraphx.targets.common.epilogue import Epilogue
+from migraphx.targets.common.lowering import LoweringContext
+from migraphx.targets.common.lowerings import Contraction
+from migraphx.targets.common.views import View
+from migraphx.targets.gpu.choices import Choices, Config, Problem, product_cost, products
+from migraphx.targets.gpu.emit.contract import FP8, Operands, label_of, product_calls, sums_type
+from migraphx.targets.gpu.emit.emitter import TritonEmitter
+from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.lower.registry import GPU
+
+ALIGNED = 16  # elements: rows of packed weights begin at multiples of these
+MULTIPLIED = {"half", "bf16", "float", "double"} | dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
+
+
+def choices_of(ctx: LoweringContext) -> Choices:
+    """The device's facts and what has been measured on it."""
+    assert isinstance(ctx.emit, TritonEmitter)
+    return ctx.emit.choices
+
+
+@GPU.of_contraction("dot")
+def dot(ctx: LoweringContext, c: Contraction) -> None:
+    rank = len(c.write.lens)
+    a, constant = ctx.view(c.operands[0]), ctx.constant(c.operands[1])
+    matrix = None if constant is None else shared_matrix(constant[0])
+    if matrix is None:
+        b = ctx.view(c.operands[1])
+    else:
+        b = packed_weights(ctx, matrix, multiplied(ctx, matrix_type(matrix)))
+        b = b.expanded((*a.lens[:-2], *b.lens))
+    a, b = (as_multiplied(ctx, v, c.origin) for v in (a, b))
+    lower_product(ctx, a, b, c.epilogue(range(rank - 1), rank - 1), c.anchor.name, c.origin)
+
+
+quant_dot = GPU.of_contraction("quant_dot")(dot)
+
+
+def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, name: str, origin: str) -> None:
+    """a {.., M, K} times b {.., K, N}, both of types that kernels multiply, with the best configuration."""
+    if not epilogue.write.elements:
+        return
+    operands, label = Operands.of(a, b), label_of(name, epilogue)
+    choices = choices_of(ctx)
+    shape = (operands.batches, operands.m, operands.n, operands.k)
+    problem = Problem("product", shape, (a.type, b.type, epilogue.write.type), label)
+    result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
+    along_depth = b.strides[-2] == 1
+
+    def build(config: Config) -> list[GpuCall]:
+        parts = None
+        if config.split > 1:
+            rows = operands.batches * operands.m
+            parts = ctx.temporary(Shape(sums_type(a.type), (config.split, rows, operands.n)))
+        return product_calls(operands, epilogue, config, parts, label, origin)
+
+    def cost(config: Config) -> float:
+        return product_cost(config, shape, a.type, a.itemsize, choices.facts, result)
+
+    candidates = products(shape, a.type, a.itemsize, choices.facts, along_depth)
+    call_best(ctx, problem, candidates, cost, build)
+
+
+def call_best(
+    ctx: LoweringContext, problem: Problem, candidates: Sequence[Config], cost: Callable[[Config], float],
+    build: Callable[[Config], Sequence[GpuCall]],
+) -> None:  # fmt: skip
+    """Append the calls of the configuration that is chosen."""
+    for call in build(choices_of(ctx).pick(problem, candidates, cost, build)):
+        ctx.call(call)
+
+
+def matrix_type(matrix: np.ndarray) -> str:
+    return dtypes.from_numpy(matrix.dtype)
+
+
+def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
+    """The matrix {K, N} that all batches of a dot have of weights {.., K, N}; None where they differ or are none."""
+    batches = weights.shape[:-2]
+    shared = all(n == 1 or (n and s == 0) for n, s in zip(batches, weights.strides[:-2], strict=True))
+    return weights[(0,) * len(batches)] if shared else None
+
+
+def packed_weights(ctx: LoweringContext, matrix: np.ndarray, type: str) -> View:
+    """Weights {K, N} whose depth is contiguous, as all kernels like them best, each column at an aligned address."""
+    k, n = matrix.shape
+    step = -(-k // ALIGNED) * ALIGNED
+
+    def make() -> np.ndarray:
+        packed = np.zeros((n, step), dtypes.to_numpy(type))
+        packed[:, :k] = matrix.T
+        return packed
+
+    view = ctx.packed((ctx.identity(matrix), "columns", type), make)
+    return replace(view.transposed((1, 0)), lens=(k, n))
+
+
+def multiplied(ctx: LoweringContext, type: str) -> str:
+    """The type as which operands of this type are multiplied: one that holds all its numbers."""
+    if type in MULTIPLIED:
+        return type
+    if type in FP8:
+        return type if choices_of(ctx).facts.fp8 else "half"
+    return "float" if type in dtypes.FLOATS else dtypes.NARROW_INTEGERS[type]
+
+
+def as_multiplied(ctx: LoweringContext, view: View, origin: str) -> View:
+    """The operand, a copy in another type where kernels do not multiply its own."""
+    type = multiplied(ctx, view.type)
+    if type == view.type:
+        return view
+    wide = ctx.temporary(Shape(type, view.lens))
+    ctx.convert(view, wide, origin)
+    return wide

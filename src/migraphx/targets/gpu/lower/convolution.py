@@ -1,0 +1,215 @@
+"""Convolutions with their epilogues, on channels-last images; transposed ones as convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.ops.convolution import ConvolutionBackwards, both_sides
+from migraphx.targets.common.epilogue import Epilogue, Window
+from migraphx.targets.common.lower.views import channels_last, fill
+from migraphx.targets.common.lowering import LoweringContext
+from migraphx.targets.common.lowerings import Contraction
+from migraphx.targets.common.transposed import Phase, phases_of
+from migraphx.targets.common.views import View
+from migraphx.targets.gpu.choices import Config, Problem, conv_cost, convolutions, depthwise_cost, depthwises
+from migraphx.targets.gpu.emit.contract import label_of, sums_type
+from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call
+from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.lower.contractions import (
+    ALIGNED,
+    as_multiplied,
+    call_best,
+    choices_of,
+    lower_product,
+    multiplied,
+)
+from migraphx.targets.gpu.lower.registry import GPU
+
+
+@GPU.of_contraction("convolution")
+def convolution(ctx: LoweringContext, c: Contraction) -> None:
+    attributes, origin = c.anchor.op.attributes(), c.origin
+    source = channels_last(ctx, as_multiplied(ctx, ctx.view(c.operands[0]), origin), origin)
+    rank, group, weights = len(c.write.lens), attributes["group"], c.operands[1].shape.lens
+    epilogue = c.epilogue((0, *range(2, rank)), 1)
+    before = [p[0] for p in both_sides(attributes["padding"], rank - 2)]
+    steps = attributes["stride"], attributes["dilation"], before
+    window = Window.of(source.lens[2:], c.write.lens[2:], weights[2:], *steps)
+    depthwise = group == source.lens[1] == c.write.lens[1]
+    packed = packed_weights(ctx, c.operands[1], depthwise, origin)
+    convolve(ctx, Conv(source, packed, window, group), epilogue, c.anchor.name, origin)
+
+
+quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
+
+
+def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, origin: str) -> None:
+    """The convolution, or the product that it is, with the best configuration."""
+    if not epilogue.write.elements:
+        return
+    label, choices = label_of(name, epilogue), choices_of(ctx)
+    x, w, window, facts = conv.x, conv.w, conv.window, choices.facts
+    types = (x.type, w.type, epilogue.write.type)
+    sizes = (x.lens[0], x.lens[1], *x.lens[2:], epilogue.write.lens[1], *window.kernel, *window.stride)
+    shape = (*sizes, *window.dilation, *window.pad, conv.group)
+    if is_depthwise(conv, epilogue):
+        problem = Problem("depthwise", shape, types, label)
+        candidates = depthwises(conv.rows, x.lens[1])
+        call_best(
+            ctx, problem, candidates, lambda c: depthwise_cost(c, conv, facts),
+            lambda c: [depthwise_call(conv, epilogue, c, label, origin)],
+        )  # fmt: skip
+        return
+    if is_product(conv):
+        a = View(x.buffer, x.type, (conv.rows, x.lens[1]), (conv.pixel, 1), x.offset, x.moves)
+        b = replace(w, lens=(x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
+        lower_product(ctx, a, b, epilogue, name, origin)
+        return
+
+    def build(config: Config) -> list[GpuCall]:
+        parts = None
+        if config.split > 1:
+            rows = conv.rows
+            parts = ctx.temporary(Shape(sums_type(x.type), (config.split, rows, epilogue.write.lens[1])))
+        return conv_calls(conv, epilogue, config, parts, label, origin)
+
+    result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
+    problem = Problem("convolution", shape, types, label)
+    call_best(ctx, problem, convolutions(conv, facts), lambda c: conv_cost(c, conv, facts, result), build)
+
+
+def is_depthwise(conv: Conv, epilogue: Epilogue) -> bool:
+    """Whether each channel has its own filter; the weights are {taps, C} then."""
+    return conv.group == conv.x.lens[1] == epilogue.write.lens[1]
+
+
+def is_product(conv: Conv) -> bool:
+    """Whether each output pixel is made of the input pixel in its place."""
+    window = conv.window
+    plain = conv.taps == 1 and conv.group == 1 and not any(window.pad) and set(window.stride) == {1}
+    return plain and window.size == window.out
+
+
+def packed_weights(ctx: LoweringContext, ins: Instruction, depthwise: bool, origin: str) -> View:
+    """{OC, taps, channels} of weights {OC, channels, kernel...}, or {taps, C} of those of depthwise ones."""
+    constant = ctx.constant(ins)
+    if constant is not None:
+        value, key = constant
+        type = multiplied(ctx, dtypes.from_numpy(value.dtype))
+        return constant_weights(ctx, value.shape, lambda: value, (*key, "convolution"), type, depthwise)
+    return weights_at_run_time(ctx, as_multiplied(ctx, ctx.view(ins), origin), depthwise, origin)
+
+
+def constant_weights(
+    ctx: LoweringContext,
+    lens: Sequence[int],
+    value: Callable[[], np.ndarray],
+    key: Hashable,
+    type: str,
+    depthwise: bool,
+) -> View:
+    """The weights that `value` makes of these lens, packed; `key` tells them from others."""
+    oc, channels, *kernel = lens
+    taps = prod(kernel)
+    inner = oc if depthwise else channels
+    few = inner < ALIGNED and not depthwise
+    step = taps * channels if few else -(-inner // ALIGNED) * ALIGNED  # of a tap; few channels: of all taps
+    row = -(-taps * channels // ALIGNED) * ALIGNED if few else taps * step
+
+    def make() -> np.ndarray:
+        of = dtypes.to_numpy(type)
+        by_tap = np.moveaxis(value(), 1, -1).reshape(oc, taps, channels)
+        if depthwise:
+            packed = np.zeros((taps, step), of)
+            packed[:, :oc] = by_tap[:, :, 0].T
+        elif few:
+            packed = np.zeros((oc, row), of)
+            packed[:, : taps * channels] = by_tap.reshape(oc, -1)
+        else:
+            packed = np.zeros((oc, taps, step), of)
+            packed[:, :, :channels] = by_tap
+        return packed
+
+    view = ctx.packed((key, depthwise, type), make)
+    if depthwise:
+        return replace(view, lens=(taps, oc))
+    return replace(view, lens=(oc, taps, channels), strides=(row, channels if few else step, 1))
+
+
+def weights_at_run_time(ctx: LoweringContext, weights: View, depthwise: bool, origin: str) -> View:
+    """The same of weights that are computed, or come in: a copy in the kernels' order."""
+    oc, channels, *kernel = weights.lens
+    taps, rank = prod(kernel), len(weights.lens)
+    if depthwise:
+        turned = weights.sliced(1, 0, 1).transposed((*range(2, rank), 0, 1))
+        lens: tuple[int, ...] = (taps, oc)
+    else:
+        turned, lens = weights.transposed((0, *range(2, rank), 1)), (oc, taps, channels)
+    packed = ctx.standard(turned, origin).reshaped(lens)
+    assert packed is not None
+    strides = (oc, 1) if depthwise else (taps * channels, channels, 1)
+    return replace(packed, strides=strides)
+
+
+# ---- transposed -----------------------------------------------------------------------------------------------------
+
+
+@GPU.of("convolution_backwards")
+def convolution_backwards(ctx: LoweringContext, ins: Instruction) -> None:
+    """A convolution for each position of the output within a stride."""
+    op, origin = ins.op, ins.origin
+    assert isinstance(op, ConvolutionBackwards)
+    source, write = channels_last(ctx, as_multiplied(ctx, ctx.view(ins.inputs[0]), origin), origin), ctx.result(ins)
+    kernel, rank = ins.inputs[1].shape.lens[2:], len(write.lens)
+    before = [p[0] for p in both_sides(op.padding, rank - 2)]
+    for phases, part in phases_of(write, kernel, op.stride, op.dilation, before):
+        if not all(p.taps for p in phases):
+            fill(ctx, part, 0, origin)
+            continue
+        window = Window.of(
+            source.lens[2:], part.lens[2:], [p.taps for p in phases], (1,) * len(phases),
+            [p.dilation for p in phases], [p.pad for p in phases],
+        )  # fmt: skip
+        depthwise = op.group == source.lens[1] == write.lens[1]
+        packed = _phase_weights(ctx, ins, phases, op.group, depthwise)
+        epilogue = Epilogue(None, (None,), part, (0, *range(2, rank)), 1)
+        convolve(ctx, Conv(source, packed, window, op.group), epilogue, ins.name, origin)
+
+
+def _phase_weights(
+    ctx: LoweringContext, ins: Instruction, phases: Sequence[Phase], group: int, depthwise: bool
+) -> View:
+    """Packed weights of a phase, from {C, O / group, kernel...}: channels exchanged, taps backwards."""
+    constant = ctx.constant(ins.inputs[1])
+    c, ocg, *_ = ins.inputs[1].shape.lens
+    lens = (group * ocg, c // group, *(p.taps for p in phases))
+    if constant is not None:
+        w, key = constant
+        taps = tuple(slice(p.tap, None, p.step) for p in phases)
+
+        def make() -> np.ndarray:
+            turned = w.reshape(group, c // group, ocg, *w.shape[2:]).swapaxes(1, 2)
+            part = turned.reshape(group * ocg, c // group, *w.shape[2:])[(slice(None), slice(None), *taps)]
+            return np.flip(part, tuple(range(2, part.ndim)))
+
+        type = multiplied(ctx, dtypes.from_numpy(w.dtype))
+        which = (*key, "transposed", group, *((p.tap, p.step) for p in phases))
+        return constant_weights(ctx, lens, make, which, type, depthwise)
+    view = as_multiplied(ctx, ctx.view(ins.inputs[1]), ins.origin)
+    step, *strides = view.strides
+    view = replace(view, lens=(group, c // group, *view.lens[1:]), strides=(step * (c // group), step, *strides))
+    view = view.transposed((0, 2, 1, *range(3, len(view.lens))))
+    for d, p in enumerate(phases, 3):
+        view = view.sliced(d, p.tap, view.lens[d], p.step)
+        view = view.reversed(d)
+    whole = ctx.standard(view, ins.origin).reshaped(lens)
+    assert whole is not None
+    strides_of = [prod(lens[d + 1 :]) for d in range(len(lens))]
+    return weights_at_run_time(ctx, replace(whole, strides=tuple(strides_of)), depthwise, ins.origin)

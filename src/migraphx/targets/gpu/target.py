@@ -1,0 +1,103 @@
+"""Target `gpu`: Triton kernels, compiled ahead, on a device's memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
+from migraphx.passes.fuse_epilogue import fuse_epilogue
+from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.pipeline import optimize
+from migraphx.runtime.device import HOST, Device
+from migraphx.runtime.executable import Executable
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common import dynamic
+from migraphx.targets.common.constants import Constants
+from migraphx.targets.common.lowering import lower
+from migraphx.targets.common.plan_memory import plan_memory
+from migraphx.targets.common.progress import Stages
+from migraphx.targets.common.sections import Outline
+from migraphx.targets.common.specialise import is_dynamic
+from migraphx.targets.common.steps import lifetimes, literals, steps_of
+from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
+from migraphx.targets.gpu.choices import Choices, facts_of
+from migraphx.targets.gpu.device import current_device
+from migraphx.targets.gpu.emit.emitter import TritonEmitter
+from migraphx.targets.gpu.executable import GpuExecutable, restored
+from migraphx.targets.gpu.lower import GPU
+from migraphx.targets.gpu.plan import Plan
+from migraphx.targets.gpu.tune import Tuner
+
+log = logging.getLogger(__name__)
+
+PASSES: list[Pass] = [
+    *optimize,
+    fuse_epilogue,  # into the dot or convolution before
+]
+
+
+def gpu_target() -> GpuTarget:
+    """For the current device; Unsupported says what is missing."""
+    return GpuTarget(current_device())
+
+
+class GpuTarget:
+    """Compiles programs for one accelerator; they may have their constants in common.
+
+    `device` is where the programs' arguments lie.
+    """
+
+    name = "gpu"
+    passes: Sequence[Pass] = PASSES
+
+    def __init__(
+        self, accelerator: Accelerator, constants: Constants | None = None, device: Device | None = None
+    ) -> None:
+        self.accelerator, self.constants = accelerator, constants
+        self.device: Device = device or accelerator
+
+    def compile(self, program: Program, options: CompileOptions) -> Executable:
+        if is_dynamic(program):
+            target = self._dynamic(Constants(lasting=lambda: literals(program)), options)
+            return dynamic.DynamicExecutable.of(target, program, options, 1)
+        stages = Stages()
+        parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
+        with stages("passes"):
+            run_passes(program, PASSES)
+        measure = Tuner(self.accelerator).measure if options.exhaustive_tune else None
+        choices = Choices(facts_of(self.accelerator.chip, self.accelerator.identity()), measure=measure)
+        with stages("lowering"):
+            lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
+            arena = plan_memory(lifetimes(lowered.calls), ALIGNMENT)
+            plan = Plan.of(lowered.calls, arena, lowered.slots)
+        outputs = [s.as_standard() for s in program.main.output_shapes]
+        with stages("compiler or cache, and weights"):
+            outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, arena)
+            made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, options.offload_copy)
+        log.info("compiled in %s", stages)
+        return made
+
+    def restore(
+        self,
+        data: dict[str, Any],
+        tensors: dict[str, np.ndarray],
+        trust_code: bool,
+        program: Callable[[], Program],
+        options: CompileOptions,
+    ) -> Executable | None:
+        def one(data: dict[str, Any], own: dict[str, np.ndarray]) -> Executable | None:
+            return restored(self.accelerator, data, own, trust_code, options.offload_copy)
+
+        if "dynamic" not in data:
+            return one(data, tensors)
+        target = self._dynamic(Constants(tensors.values(), lambda: literals(program())), options)
+        return dynamic.restored(target, data["dynamic"], tensors, one, program, options, 1)
+
+    def _dynamic(self, constants: Constants, options: CompileOptions) -> GpuTarget:
+        """For one program at several lengths."""
+        return GpuTarget(self.accelerator, constants, HOST if options.offload_copy else self.accelerator)

@@ -1,0 +1,65 @@
+"""What is done to graphs of any kind: copies, values of their nodes, numbers written into them."""
+
+from __future__ import annotations
+
+import copy
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
+from torch.fx.node import map_arg
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+from torch_migraphx.log import get_logger
+
+logger = get_logger(__name__)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Meanwhile no garbage is collected: a walk over all that torch has loaded takes longer than most compilations."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def copied(gm: fx.GraphModule) -> fx.GraphModule:
+    """The same graph in a module of its own; weights are shared."""
+    graph = fx.Graph()
+    result = graph.graph_copy(gm.graph, {}, return_output_node=True)
+    assert isinstance(result, tuple)
+    graph.output(result[0])
+    graph._codegen = copy.deepcopy(gm.graph._codegen)
+    with _use_lazy_graph_module(True):  # most copies are read by an interpreter: their Python is written if they run
+        return _make_graph_module(gm, graph, class_name=type(gm).__name__)
+
+
+def with_values(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
+    """Give every node its fake value as `meta["val"]`, where one lacks it."""
+    for n in gm.graph.nodes:
+        if "val" not in n.meta and "example_value" in n.meta:
+            n.meta["val"] = n.meta["example_value"]
+    if all("val" in n.meta for n in gm.graph.nodes if n.op.startswith("call_")):
+        return
+    fake = next((x for x in inputs if isinstance(x, torch._subclasses.FakeTensor)), None)
+    mode = fake.fake_mode if fake is not None else FakeTensorMode(allow_non_fake_inputs=True)
+    try:
+        with torch.no_grad():
+            FakeTensorProp(gm, mode).propagate(*inputs)
+    except Exception as error:  # what depends on data has no fake value; those nodes run in torch
+        logger.debug("shapes are not all known: %s", error)
+
+
+def write_number(n: fx.Node, value: int | float) -> None:
+    """Let all who read `n` have its value instead."""
+    for user in list(n.users):
+        user.args, user.kwargs = map_arg((user.args, user.kwargs), lambda a: value if a is n else a)

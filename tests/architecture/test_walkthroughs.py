@@ -1,0 +1,80 @@
+"""CONTRIBUTING's walk-throughs, followed in a copy of the project: what is to be added is, what must succeed does."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.limits import HANG
+
+PROJECT = Path(__file__).parents[2]
+TEXT = (PROJECT / "CONTRIBUTING.md").read_text()
+SECTIONS = {s.partition("\n")[0]: s for s in re.split(r"^## ", TEXT, flags=re.M)[1:]}
+FOLLOWED = ["An operator", "A pass", "An ONNX converter", "A torch converter"]
+BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```", re.M | re.S)
+
+
+def add(path: Path, text: str) -> None:
+    """Put the text at the end of a file, or into a new one."""
+    old = path.read_text() + "\n\n" if path.exists() else ""
+    path.write_text(old + text)
+
+
+def patch(path: Path, diff: str) -> None:
+    """Apply lines that begin with a blank, + or -; what stands there already must stand there once."""
+    lines = diff.splitlines()
+    old = "".join(f"{line[1:]}\n" for line in lines if line[0] != "+")
+    new = "".join(f"{line[1:]}\n" for line in lines if line[0] != "-")
+    text = path.read_text()
+    assert text.count(old) == 1, f"{path.name} does not have these lines once:\n{old}"
+    path.write_text(text.replace(old, new))
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project as it is when all walk-throughs were followed."""
+    root = tmp_path_factory.mktemp("project")
+    for name in ("src", "tests", "tools", "benchmarks", "examples"):
+        shutil.copytree(PROJECT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "SUPPORT.md"):
+        shutil.copy(PROJECT / name, root)
+    for section in FOLLOWED:
+        for kind, name, text in BLOCK.findall(SECTIONS[section]):
+            if name:
+                (patch if kind == "diff" else add)(root / name, text)
+    return root
+
+
+@pytest.mark.parametrize("section", FOLLOWED)
+def test_walkthrough(section: str, copy: Path) -> None:
+    commands = [
+        line for kind, _, text in BLOCK.findall(SECTIONS[section]) if kind == "sh" for line in text.splitlines()
+    ]
+    assert commands
+    env = os.environ | {"PYTHONPATH": f"{copy / 'src'}{os.pathsep}{copy}"}
+    for command in commands:
+        program, *words = shlex.split(command)
+        assert program == "python"
+        done = subprocess.run(
+            [sys.executable, *words], cwd=copy, env=env, capture_output=True, text=True, timeout=HANG, check=False
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+
+
+def test_added_code_is_in_the_house_style(copy: Path) -> None:
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run([sys.executable, "-m", "ruff", *command, "."], cwd=copy, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout
+
+
+def test_files_that_are_named_exist() -> None:
+    """Paths in backticks, from the project's root or from a package."""
+    roots = [PROJECT, PROJECT / "src" / "migraphx", PROJECT / "tests"]
+    paths = {p for p in re.findall(r"`([\w/*.]+/[\w/*.]*)`", TEXT) if "NAME" not in p}
+    assert paths
+    assert not [p for p in paths if not any([*root.glob(p.rstrip("/"))] for root in roots)]

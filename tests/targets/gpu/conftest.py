@@ -1,0 +1,30 @@
+"""The devices that the tests of target gpu run on: Triton's interpreter everywhere, and a GPU where there is one.
+
+`pytest tests/targets/gpu -m device` runs on the GPU alone, `-m "not device"` without one.
+"""
+
+import pytest
+
+from migraphx.ir.operation import Unsupported
+from migraphx.targets import registry
+from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.device import current_device
+from migraphx.targets.gpu.target import GpuTarget
+from tests.targets.gpu.interpreted import InterpretedDevice
+
+
+@pytest.fixture(params=["interpreter", pytest.param("cuda", marks=pytest.mark.device)])
+def accelerator(request: pytest.FixtureRequest) -> Accelerator:
+    if request.param == "interpreter":
+        return InterpretedDevice()
+    try:
+        return current_device()
+    except Unsupported as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def gpu_target(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name under which `get_target` gives target gpu on the device."""
+    monkeypatch.setitem(registry.TARGETS, "gpu", lambda: GpuTarget(accelerator))
+    return "gpu"

@@ -1,0 +1,98 @@
+"""Kernels become code without a GPU: for each chip, side by side, kept by content, and errors name the kernel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from migraphx.targets.common import cache
+from migraphx.targets.gpu import binaries as module
+from migraphx.targets.gpu.binaries import Binary, CompilerError, binaries, key_of
+from migraphx.targets.gpu.compile import waiting
+from migraphx.targets.gpu.kernel import Kernel
+from tests.targets.gpu.test_executable import TEXT
+
+CHIPS = {"cuda:80": b"\x7fELF", "cuda:90": b"\x7fELF", "cuda:100": b"\x7fELF", "hip:gfx942": b"\x7fELF"}
+AXPY = Kernel("axpy", TEXT, ("*fp32", "*fp32", "*fp32", "i32"), (("ALPHA", 2.0), ("BLOCK", 64)), (0, 1, 2))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_code_for_each_chip(chip: str) -> None:
+    found = binaries([AXPY, AXPY], chip)[AXPY]
+    assert found.code.startswith(CHIPS[chip]) and found.name == "axpy"
+    assert found.threads == AXPY.warps * (64 if chip.startswith("hip") else 32)
+    assert (found.hidden, found.blocks, found.scratch, found.pdl) == (2, 1, 0, chip in ("cuda:90", "cuda:100"))
+    assert Binary.of(found.to_bytes()) == found
+
+
+def test_kept_code_needs_no_triton(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second process imports neither Triton nor torch, and starts no compiler."""
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
+    first = binaries([AXPY], "cuda:90")[AXPY]
+    code = f"""
+import subprocess, sys
+subprocess.Popen = None
+from migraphx.targets.gpu.binaries import binaries
+from migraphx.targets.gpu.kernel import Kernel
+kernel = Kernel(*{(AXPY.name, AXPY.source, AXPY.arguments, AXPY.constants, AXPY.divisible)!r})
+found = binaries([kernel], "cuda:90")[kernel]
+print(found.threads, len(found.code), "triton" in sys.modules, "torch" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["128", str(len(first.code)), "False", "False"]
+
+
+def test_what_makes_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [
+        replace(AXPY, source=TEXT + "\n"),
+        replace(AXPY, constants=(("ALPHA", 2), ("BLOCK", 64))),
+        replace(AXPY, warps=8),
+        replace(AXPY, divisible=(0, 1)),
+        replace(AXPY, arguments=("*fp16", *AXPY.arguments[1:])),
+        replace(AXPY, stages=2),
+    ]
+    keys = {key_of(kernel, chip) for kernel in (AXPY, *others) for chip in CHIPS}
+    assert len(keys) == 7 * len(CHIPS) and all(cache.KEY.fullmatch(k) for k in keys)
+    before = key_of(AXPY, "cuda:90")
+    monkeypatch.setenv("TRITON_PTXAS_PATH", sys.executable)
+    assert key_of(AXPY, "cuda:90") != before
+    monkeypatch.delenv("TRITON_PTXAS_PATH")
+    monkeypatch.setattr(module, "triton_version", lambda: "0.0")
+    assert key_of(AXPY, "cuda:90") != before
+
+
+WRONG = {
+    "tl.load(x + i, m)": "tl.lode(x + i, m)",  # an unknown word
+    "tl.store(out + i": "tl.store(out + tl.arange(0, 32)",  # shapes that do not fit
+}
+
+
+@pytest.mark.parametrize("right", WRONG)
+def test_an_error_names_the_kernel(right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
+    wrong = replace(AXPY, source=TEXT.replace(right, WRONG[right]))
+    with pytest.raises(CompilerError, match="kernel axpy does not compile for cuda:90"):
+        binaries([AXPY, wrong], "cuda:90")
+    with pytest.raises(CompilerError, match="takes"):
+        binaries([replace(AXPY, arguments=(*AXPY.arguments, "i32"))], "cuda:90")
+
+
+def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    module.triton_version.cache_clear()
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(CompilerError, match=r"Triton, which is not installed: pip install 'openmgx\[gpu\]'"):
+        binaries([AXPY], "cuda:90")
+
+
+def test_a_kernel_waits_before_all_else() -> None:
+    text = 'import triton\n\n@triton.jit\ndef f(x,\n      N: tl.constexpr):\n    """What it does."""\n    y = x\n'
+    want = (
+        "import triton\n\nfrom triton.language.extra.cuda import gdc_launch_dependents, gdc_wait\n@triton.jit\n"
+        'def f(x,\n      N: tl.constexpr):\n    """What it does."""\n'
+        "    gdc_wait()\n    gdc_launch_dependents()\n    y = x\n"
+    )
+    assert waiting(text, "f") == want

@@ -1,0 +1,131 @@
+"""Pointwise kernels and copies of target gpu against ref, in Triton's interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.shape import Shape
+from migraphx.targets.common.views import Buffer, View
+from migraphx.targets.gpu.emit import tiles
+from migraphx.targets.gpu.emit.pointwise import copy_call
+from tests.targets.gpu.interpreter import load
+from tests.targets.gpu.side_by_side import built, check
+
+
+@pytest.fixture(params=["small", "large"])
+def tile(request, monkeypatch):
+    """Tiles as for small tensors, and as for large ones, of which these are one tile."""
+    if request.param == "large":
+        monkeypatch.setattr(tiles, "PROGRAMS", 1)
+
+
+SHAPES = [(1,), (7,), (256,), (1000,), (3, 5), (33, 40), (2, 1, 70), (2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize("lens", SHAPES)
+def test_bodies_of_every_size(lens, tile):
+    made = built(lambda b, x, y: b.add(b.mul(x, y), b.tanh(x)), Shape("float", lens), Shape("float", lens))
+    check(made)
+
+
+@pytest.mark.parametrize("type", sorted(dtypes.COMPUTED))
+def test_every_type(type):
+    made = built(lambda b, x, y: b.max(x, y), Shape(type, (5, 9)), Shape(type, (5, 9)))
+    check(made)
+    if type != "bool":
+        check(built(lambda b, x: b.add(x, b.full(1, x)), Shape(type, (5, 9))))
+    check(built(lambda b, x: b.cast(x, "float"), Shape(type, (45,))))
+
+
+def test_broadcast_operands(tile):
+    def body(b, x, row, column, scalar):
+        wide = [b.multibroadcast(v, out_lens=(6, 40)) for v in (row, column, scalar)]
+        return b.add(b.mul(x, wide[0]), b.sub(wide[1], wide[2]))
+
+    shapes = [Shape("half", lens) for lens in ((6, 40), (40,), (6, 1), (1,))]
+    check(built(body, *shapes))
+    lens = (2, 3, 5, 7)
+    check(
+        built(
+            lambda b, x, y: b.add(x, b.broadcast(y, axis=1, out_lens=lens)), Shape("float", lens), Shape("float", (3,))
+        )
+    )
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1), (2, 0, 1)])
+@pytest.mark.parametrize("type", ["half", "double", "fp4x2"])
+def test_transposing(order, type):
+    if type == "fp4x2":
+        copied(Shape(type, (6, 20, 35)).lens, type, lambda v: v.transposed(order))
+        return
+    check(built(lambda b, x: b.relu(b.transpose(x, permutation=order)), Shape(type, (6, 20, 35))))
+    check(built(lambda b, x: b.contiguous(b.transpose(x, permutation=order)), Shape(type, (6, 20, 35))))
+
+
+def copied(lens, type, seen):
+    """Copy a view of a buffer that begins anywhere, and compare."""
+    dtype = dtypes.to_numpy(type)
+    raw = np.random.default_rng(0).integers(0, 255, int(np.prod(lens)) * dtype.itemsize + 8 * dtype.itemsize, np.uint8)
+    shape = Shape(type, lens)
+    view = seen(View(Buffer("input", raw.nbytes), type, lens, shape.strides, 3))
+    out = np.zeros(max(view.elements, 1) * dtype.itemsize, np.uint8)
+    write = View(Buffer("output", out.nbytes), type, view.lens, Shape(type, view.lens).strides)
+    call = copy_call(view, write)
+    kernel = call.kernel.kernel
+    assert 0 not in kernel.divisible or view.byte_offset % 16 == 0
+    loose = replace(kernel, divisible=tuple(d for d in kernel.divisible if d > 1))  # NumPy's memory begins anywhere
+    pointers = [raw.ctypes.data + view.byte_offset, out.ctypes.data]
+    load(loose).run(call.kernel.grid, [*pointers, *call.numbers])
+    strides = tuple(s * dtype.itemsize for s in view.strides)
+    bits = np.dtype(f"u{dtype.itemsize}")
+    want = np.ndarray(view.lens, bits, raw.data, view.byte_offset, strides)
+    np.testing.assert_array_equal(out.view(bits)[: view.elements].reshape(view.lens), want)
+
+
+@pytest.mark.parametrize("type", ["uint8", "bf16", "float", "int64"])
+def test_views_that_begin_anywhere_and_go_backwards(type):
+    copied((9, 30), type, lambda v: v)
+    copied((9, 30), type, lambda v: v.reversed(1))
+    copied((9, 30), type, lambda v: v.reversed(0).sliced(1, 3, 29, 2))
+    copied((9, 30), type, lambda v: v.sliced(1, 4, 20).expanded((2, 9, 16)))
+    copied((4, 5, 6), type, lambda v: v.reversed(2).transposed((2, 0, 1)))
+
+
+def test_slices_reverses_pads_and_concats(tile):
+    def body(b, x, y):
+        part = b.slice(x, axes=(1,), starts=(3,), ends=(17,))
+        back = b.reverse(part, axes=(0, 1))
+        padded = b.pad(back, pads=(1, 2, 0, 3), value=1.5)
+        return [b.concat(padded, y, axis=0), b.neg(back)]
+
+    check(built(body, Shape("float", (4, 20)), Shape("float", (2, 19))))
+    check(built(lambda b, x: b.pad(x, pads=(2, 3, 1, 2), mode="reflect"), Shape("half", (5, 6))))
+
+
+def test_nothing_is_computed_for_empty_tensors():
+    check(built(lambda b, x: b.relu(x), Shape("float", (3, 0, 4))))
+
+
+def test_offsets_beyond_32_bits():
+    view = View(Buffer("arena", 1), "half", (1 << 16, 1 << 16), (1 << 16, 1))
+    other = View(Buffer("arena", 1), "half", (1 << 16, 1 << 16), (1, 1 << 16))
+    for a, b in ((view, view), (view, other)):
+        kernel = copy_call(a, b).kernel.kernel
+        assert set(kernel.arguments[2:]) == {"i64"} and ".to(tl.int64)" in kernel.source
+    small = View(Buffer("arena", 1), "half", (1 << 10, 1 << 16), (1 << 16, 1))
+    assert set(copy_call(small, small).kernel.kernel.arguments[2:]) == {"i32"}
+
+
+def test_lengths_share_a_kernel():
+    """Calls that differ in sizes alone have one text."""
+
+    def kernel(n):
+        view = View(Buffer("arena", 1), "float", (n, 48), (96, 1))
+        whole = View(Buffer("arena", 1), "float", (n, 48), (48, 1))
+        return copy_call(view, whole).kernel.kernel
+
+    assert len({kernel(n) for n in (900, 1000, 1100, 1250)}) == 1

@@ -1,0 +1,198 @@
+"""What an executable asks of its device: in which order, how often, and what never again."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from migraphx.ir.shape import Shape
+from migraphx.runtime.argument import Argument
+from migraphx.runtime.deadline import Deadline
+from migraphx.targets.common.call import IF, Call
+from migraphx.targets.gpu.executable import MOST_STATES, GpuExecutable
+from migraphx.targets.gpu.kernel import Launch
+from tests.targets.gpu.recorder import DEFAULT, Recorder
+from tests.targets.gpu.test_executable import axpy, executable, vector
+
+N = 24
+A, B, C, D = 0x10000, 0x20000, 0x30000, 0x40000  # where callers have memory
+
+
+def chain(device: Recorder, offload_copy: bool = False, checks: tuple[str, ...] = ()) -> GpuExecutable:
+    """t = x + w; u = t + t; out = u + x: the first and last step touch the caller's memory."""
+    x, w, out = (vector(kind, 0, N) for kind in ("input", "weight", "output"))
+    t, u = (vector("arena", k, N) for k in range(2))
+    calls = [axpy(x, w, t), axpy(t, t, u), axpy(u, x, out)]
+    weights = [np.zeros(N, np.float32)]
+    return executable(device, calls, [x], [out], weights=weights, offload_copy=offload_copy, checks=checks)
+
+
+def kinds(log: list[tuple]) -> list[str]:
+    return [entry[0] for entry in log]
+
+
+def test_what_a_run_copies_and_that_it_makes_nothing_later() -> None:
+    device = Recorder()
+    made = chain(device, offload_copy=True)
+    assert kinds(device.taken()) == ["allocate", "write", "load"]
+    x = Argument.of(np.zeros(N, np.float32))
+    made.run([x], None)
+    first = device.taken()
+    assert kinds(first) == ["allocate"] * 3 + ["pinned", "write", "graph", "launch", "read"]  # x, out, arena
+    for _ in range(3):
+        made.run([x], None)
+        assert kinds(device.taken()) == ["write", "launch", "read"]
+    (stream,) = {entry[-1] for entry in first if entry[0] in ("write", "read")}
+    assert stream == DEFAULT
+
+
+def test_only_nodes_that_touch_what_moved_are_updated() -> None:
+    device = Recorder()
+    made = chain(device)
+    made.run_at([A], [B], 1)
+    assert kinds(device.taken())[-2:] == ["graph", "launch"]
+    made.run_at([A], [B], 1)
+    (launch,) = device.taken()
+    made.run_at([C], [B], 1)
+    log = device.taken()
+    assert [(e[0], e[1]) for e in log[:-1]] == [("update", 0), ("update", 2)]
+    before, after = launch[2], log[-1][2]
+    assert after[1] == before[1] and (before[0][0], after[0][0]) == (A, C) and after[0][1:] == before[0][1:]
+    made.run_at([C], [D], 1)
+    log = device.taken()
+    assert [(e[0], e[1]) for e in log[:-1]] == [("update", 2)] and log[-1][2][2][2] == D
+
+
+def test_arenas_are_aligned_and_their_lives_apart() -> None:
+    device = Recorder()
+    made = chain(device)
+    made.run_at([A], [B], 1)
+    (_, w, t, *_), (_, _, u, *_), _ = device.taken()[-1][2]
+    assert all(place % 256 == 0 for place in (w, t, u)) and t != u
+    assert made._program.arena_bytes == 2 * 256
+
+
+def test_odd_addresses_are_copied() -> None:
+    """An input before the run, an output behind it; both on the stream."""
+    device = Recorder()
+    made = chain(device)
+    made.run_at([A + 4], [B + 8], 1)
+    log = [e for e in device.taken() if e[0] in ("copy", "launch")]
+    assert kinds(log) == ["copy", "launch", "copy"]
+    (_, place, source, nbytes, stream), (_, _, values), (_, to, result, _, _) = log
+    assert (source, to, nbytes, stream) == (A + 4, B + 8, 4 * N, 1)
+    assert values[0][0] == values[2][1] == place and values[2][2] == result
+    assert place % 16 == result % 16 == 0
+    made.run_at([A], [B], 1)
+    log = device.taken()
+    assert "copy" not in kinds(log) and (log[-1][2][0][0], log[-1][2][2][2]) == (A, B)
+
+
+def test_streams_that_are_busy_have_states_of_their_own() -> None:
+    device = Recorder()
+    made = chain(device)
+    device.pending = set(range(1, 100))
+    for stream in range(1, MOST_STATES + 1):
+        made.run_at([A], [B], stream)
+        assert "graph" in kinds(device.taken())
+    made.run_at([A], [B], 3)  # behind its own last run
+    assert kinds(device.taken()) == ["launch"]
+    made.run_at([A], [B], 99)  # behind somebody else's
+    (wait, launch) = device.taken()
+    assert wait[:2] == ("wait", 99) and launch[:2] == ("launch", 99)
+    device.pending = set()
+    made.run_at([A], [B], 50)
+    assert kinds(device.taken()) == ["wait", "launch"]
+
+
+def test_a_recording_stream_gets_the_kernels_themselves() -> None:
+    device = Recorder()
+    made = chain(device)
+    device.recording = {5}
+    made.run_at([A], [B], 5)
+    log = device.taken()
+    assert kinds(log)[-3:] == ["work"] * 3 and not {"graph", "launch"} & set(kinds(log))
+    t = log[-3][2][2]
+    made.run_at([A], [B], 1)  # another arena: a graph of the caller's may run at any time
+    assert device.taken()[-1][2][0][2] != t
+    with pytest.raises(RuntimeError, match="give memory for the outputs"):
+        made.run([Argument(Shape("float", (N,)), A, None, device)], None, 5)
+
+
+def test_what_no_graph_can_record() -> None:
+    device = Recorder()
+    device.recording = {5}
+    with pytest.raises(RuntimeError, match="compile with offload_copy=False"):
+        chain(device, offload_copy=True).run([Argument.of(np.zeros(N, np.float32))], None, 5)
+    x, which, out = vector("input", 0, N), vector("input", 1, 1, "bool"), vector("output", 0, N)
+    calls = [Call(None, (which,), (), (IF, 0, 2), "if"), axpy(x, x, out)]
+    made = executable(device, calls, [x, which], [out], offload_copy=False)
+    with pytest.raises(RuntimeError, match="control flow that the host follows"):
+        made.run_at([A, B], [C], 5)
+
+
+def test_out_of_memory_leaks_nothing() -> None:
+    """Wherever it strikes, what was taken is given back, and the next run has all it needs."""
+    device = Recorder()
+    made = chain(device, offload_copy=True)
+    x = Argument.of(np.zeros(N, np.float32))
+    before = device.memory.bytes
+    made.run([x], None)
+    whole = device.memory.bytes
+    made.release()
+    gc.collect()
+    assert device.memory.bytes == before
+    for most in range(before, whole, 64):
+        device.most = most
+        with pytest.raises(MemoryError):
+            made.run([x], None)
+        gc.collect()
+        assert device.memory.bytes == before
+    device.most = whole
+    made.run([x], None)
+    assert device.memory.bytes == whole
+
+
+def test_a_deadline_ends_the_wait_and_keeps_the_state() -> None:
+    device = Recorder()
+    made = chain(device, offload_copy=True)
+    x = Argument.of(np.zeros(N, np.float32))
+    made.run([x], None)
+    device.taken()
+    device.pending = {DEFAULT}
+    with pytest.raises(TimeoutError):
+        made.run([x], None, None, Deadline(0.01))
+    assert kinds(device.taken()) == ["write", "launch"]
+    device.pending = set()
+    made.run([x], None)
+    assert kinds(device.taken()) == ["write", "launch", "read"]
+
+
+def test_what_kernels_found_is_raised_by_who_waits_and_once() -> None:
+    device = Recorder()
+    made = chain(device, checks=("first", "second"))
+    other = chain(device, checks=("third",))
+    made.run_at([A], [B], 1)
+    other.run_at([A], [B], 1)
+    (state,) = made._idle
+    status = Argument(Shape("int64", (8,)), state.status).array
+    status[:2] = 2, -17
+    made.run_at([A], [B], 1)
+    with pytest.raises(IndexError, match=r"^second: found -17$"):
+        device.synchronise(1)
+    device.synchronise(1)
+
+
+def test_kernels_with_memory_of_their_own() -> None:
+    """Each launch has a part of the arena for itself, behind what the plan placed."""
+    device = Recorder()
+    x, out = vector("input", 0, N), vector("output", 0, N)
+    call = axpy(x, x, out)
+    assert call.kernel is not None
+    kernel = replace(call.kernel.kernel, name="scratching", stages=100)
+    calls = [replace(call, kernel=Launch(kernel, (3, 2, 1))) for _ in range(2)]
+    made = executable(device, calls, [x], [out], offload_copy=False)
+    assert made._program.scratch == {0: 0, 1: 768} and made._program.arena_bytes == 2 * 768

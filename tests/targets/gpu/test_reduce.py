@@ -1,0 +1,117 @@
+"""Fused reductions on target gpu against ref, in Triton's interpreter: rows in registers, in passes, and in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.targets.gpu.emit import reduce
+from tests.targets.gpu.side_by_side import built, check
+
+Body = Callable[..., Instruction]
+
+
+def softmax(axis: int) -> Body:
+    return lambda b, x: b.softmax(x, axis=axis)
+
+
+def layer_norm(b: Builder, x: Instruction, gamma: Instruction, beta: Instruction) -> Instruction:
+    axes, lens = (len(x.shape.lens) - 1,), x.shape.lens
+    wide = lambda v: b.multibroadcast(v, out_lens=lens)  # noqa: E731
+    centred = b.sub(x, wide(b.reduce_mean(x, axes=axes)))
+    variance = b.reduce_mean(b.mul(centred, centred), axes=axes)
+    scale = b.rsqrt(b.add(variance, b.full(1e-5, variance)))
+    return b.add(b.mul(b.mul(centred, wide(scale)), wide(gamma)), wide(beta))
+
+
+@pytest.fixture(params=["registers", "passes", "parts"])
+def way(request, monkeypatch):
+    """Each way to share out rows, for rows of a few elements."""
+    if request.param != "registers":
+        monkeypatch.setattr(reduce, "REGISTERS", 4)
+        monkeypatch.setattr(reduce, "HELD", 4)
+    monkeypatch.setattr(reduce, "PART", 8 if request.param == "parts" else 1 << 40)
+    chosen = reduce.plan
+
+    def smaller(rows, length, varying, itemsize, rowwise):
+        made = chosen(rows, length, varying, itemsize, rowwise)
+        parts = 4 if request.param == "parts" and length > 8 else 1
+        return reduce.Plan(min(made.height, 4), min(made.width, 16), made.warps, True, parts) if made.loop else made
+
+    monkeypatch.setattr(reduce, "plan", smaller)
+    return request.param
+
+
+CASES: dict[str, tuple[Body, list[Shape]]] = {
+    "softmax": (softmax(1), [Shape("float", (5, 67))]),
+    "softmax half": (softmax(2), [Shape("half", (2, 3, 64))]),
+    "softmax bf16 outer": (softmax(1), [Shape("bf16", (2, 35, 9))]),
+    "softmax double outermost": (softmax(0), [Shape("double", (33, 5))]),
+    "layer norm": (layer_norm, [Shape("float", (6, 48)), Shape("float", (48,)), Shape("float", (48,))]),
+    "layer norm half": (layer_norm, [Shape("half", (3, 2, 37)), Shape("half", (37,)), Shape("half", (37,))]),
+    "sum of two axes": (lambda b, x: b.reduce_sum(x, axes=(1, 3)), [Shape("float", (3, 4, 5, 6))]),
+    "sum of channels": (lambda b, x: b.reduce_sum(x, axes=(0, 2, 3)), [Shape("float", (3, 5, 4, 6))]),
+    "mean of all": (lambda b, x: b.reduce_mean(b.exp(x), axes=(0, 1)), [Shape("float", (7, 13))]),
+    "int8 sum": (lambda b, x: b.reduce_sum(x, axes=(1,)), [Shape("int8", (4, 50))]),
+    "uint8 mean": (lambda b, x: b.reduce_mean(x, axes=(1,)), [Shape("uint8", (4, 50))]),
+    "int64 mean": (lambda b, x: b.reduce_mean(x, axes=(0,)), [Shape("int64", (40, 3))]),
+    "int32 max": (lambda b, x: b.reduce_max(x, axes=(1,)), [Shape("int32", (4, 50))]),
+    "uint64 min": (lambda b, x: b.reduce_min(x, axes=(1,)), [Shape("uint64", (4, 50))]),
+    "int16 prod": (lambda b, x: b.reduce_prod(x, axes=(1,)), [Shape("int16", (4, 9))]),
+    "float prod": (lambda b, x: b.reduce_prod(x, axes=(0,)), [Shape("float", (9, 4))]),
+    "any": (lambda b, x: b.reduce_any(b.greater(x, b.full(1, x)), axes=(1,)), [Shape("float", (9, 20))]),
+    "all": (lambda b, x: b.reduce_all(b.less(x, b.full(0, x)), axes=(0,)), [Shape("float", (3, 20))]),
+    "bool max": (lambda b, x: b.reduce_max(x, axes=(1,)), [Shape("bool", (3, 20))]),
+    "fp8 sum": (lambda b, x: b.reduce_sum(x, axes=(1,)), [Shape("fp8e5m2", (3, 20))]),
+    "transposed": (lambda b, x: b.softmax(b.transpose(x, permutation=(1, 0)), axis=1), [Shape("float", (20, 6))]),
+    "one row": (softmax(1), [Shape("float", (1, 70))]),
+    "one element": (softmax(1), [Shape("float", (6, 1))]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reductions_are_those_of_ref(name, way):
+    body, shapes = CASES[name]
+    check(built(body, *shapes), scale=np.sqrt(70))
+
+
+def specials(type: str, lens: tuple[int, ...]) -> np.ndarray:
+    """Rows with NaN, infinities and -0."""
+    x = np.random.default_rng(3).standard_normal(lens)
+    x[0, 3], x[1, 5], x[2, :] = np.nan, np.inf, -np.inf
+    x[3, 1], x[3, 2], x[4, :] = np.inf, -np.inf, -0.0
+    return x.astype(dtypes.to_numpy(type))
+
+
+@pytest.mark.parametrize("name", ["softmax", "reduce_max", "reduce_min", "reduce_sum", "reduce_mean", "reduce_prod"])
+@pytest.mark.parametrize("type", ["float", "half"])
+def test_what_is_no_number_is_kept(name, type, way):
+    def body(b: Builder, x: Instruction) -> Instruction:
+        return b.softmax(x, axis=1) if name == "softmax" else getattr(b, name)(x, axes=(1,))
+
+    check(built(body, Shape(type, (6, 21))), {"x0": specials(type, (6, 21))}, scale=5)
+
+
+def test_nothing_is_reduced_to_what_it_starts_from():
+    check(built(lambda b, x: b.reduce_sum(x, axes=(1,)), Shape("float", (3, 0))))
+    check(built(lambda b, x: b.reduce_mean(x, axes=(1,)), Shape("float", (3, 0))))
+    check(built(lambda b, x: b.reduce_prod(x, axes=(0,)), Shape("int32", (0, 3))))
+    check(built(lambda b, x: b.reduce_sum(x, axes=(1,)), Shape("float", (0, 3))))
+
+
+def test_plans_fill_a_gpu():
+    """Short rows several a program, rows of up to 16k elements in registers, few long ones in parts."""
+    assert reduce.plan(65536, 64, 1, 4, True).height == 16
+    for rows, length in ((6144, 768), (65536, 1024), (16384, 4096), (2048, 16384)):
+        made = reduce.plan(rows, length, 1, 4, True)
+        assert (made.height, made.parts, made.loop) == (1, 1, False) and made.width >= length
+    assert reduce.plan(2, 1 << 20, 1, 4, True).parts == 64
+    assert reduce.plan(4096, 50257, 1, 4, True) == reduce.Plan(1, 2048, 8, True, 1)
+    columns = reduce.plan(768, 16384, 1, 4, False)
+    assert columns.height == 64 and columns.loop and columns.parts > 8
