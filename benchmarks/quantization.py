@@ -1,9 +1,9 @@
 """python -m benchmarks.quantization: accuracy and speed of int8 on trained models and on ResNets.
 
 Two models are trained here on real data: a small convolutional network on scikit-learn's digits (1,797 scans), and a
-transformer that predicts the next character of some sources of Python's own library. For each: the metric on data that it was not trained on, in floats, of torch's own quantized model (FX graph mode, or dynamic),
-and of ours in every form. Then the speed of ResNet-18 and ResNet-50, int8 against fp32, as a ratio: both in this
-process, in turn, medians.
+transformer that predicts the next character of some sources of Python's own library. For each: the metric on data that
+it was not trained on, in floats, of torch's own quantized model (FX graph mode, or dynamic), and of ours in every form.
+Then the speed of ResNet-18 and ResNet-50, int8 against fp32, as a ratio: both in this process, in turn, medians.
 """
 
 import argparse

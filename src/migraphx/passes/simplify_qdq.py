@@ -120,7 +120,7 @@ def _first(b: Builder, i: Instruction) -> Instruction:
 
 def _activation(x: Instruction, product: str) -> Activation | None:
     """The left side of a product of integers; None where it is none."""
-    moves = []
+    moves: list[Instruction] = []
     while x.op.data_movement and len(x.inputs) == 1:
         moves.append(x)
         x = x.inputs[0]

@@ -41,9 +41,9 @@ def prepare_qat_pt2e(model: fx.GraphModule, quantizer: Quantizer) -> fx.GraphMod
 
 
 def convert_pt2e(model: fx.GraphModule, use_reference_representation: bool = False) -> fx.GraphModule:
-    """The observed model with its values quantized and dequantized, weights as they were: the engine quantizes them
-    when it compiles, so that it sees what they are scaled by.
+    """The observed model with its values quantized and dequantized.
 
+    Weights stay as they were: the engine quantizes them when it compiles, so that it sees what they are scaled by.
     ValueError where an observer has seen no data, which would quantize everything to the codes of -1 to 1.
     """
     unseen = [name for name, m in model.named_modules() if isinstance(m, ObserverBase) and _saw_nothing(m)]

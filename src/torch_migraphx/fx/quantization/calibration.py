@@ -34,10 +34,10 @@ class Histogram:
             raise ValueError("calibration: a value is not finite")
         centers, counts, seen = self.centers, self.counts, self.seen
         self.low, self.high = min(self.low, low), max(self.high, high)
-        range = (self.low, self.high if self.high > self.low else self.low + 1e-12 + abs(self.low) * 1e-6)
-        self.counts = np.histogram(values, len(counts), range)[0].astype(np.float64)
+        span = (self.low, self.high if self.high > self.low else self.low + 1e-12 + abs(self.low) * 1e-6)
+        self.counts = np.histogram(values, len(counts), span)[0].astype(np.float64)
         if seen:
-            self.counts += np.histogram(centers, len(counts), range, weights=counts)[0]
+            self.counts += np.histogram(centers, len(counts), span, weights=counts)[0]
 
     @property
     def seen(self) -> bool:
