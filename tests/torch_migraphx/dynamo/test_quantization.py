@@ -226,3 +226,42 @@ def test_without_torchao_one_error_names_the_extra():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "openmgx[quantization]" in done.stdout
+
+
+class Random(nn.Module):
+    """Some layers by chance: convolutions of every kind, sums, pooling, views, linear layers on tokens."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        g = torch.Generator().manual_seed(seed)
+        self.kinds = torch.randint(0, 6, (6,), generator=g).tolist()
+        self.layers = nn.ModuleList(nn.Identity() for _ in self.kinds)
+        for k, kind in enumerate(self.kinds):
+            if kind < 4:
+                kernel, groups = ((1, 1), (3, 1), (3, 2), (3, 8))[kind]
+                self.layers[k] = nn.Conv2d(8, 8, kernel, padding=kernel // 2, groups=groups, bias=k % 2 == 0)
+            elif kind == 4:
+                self.layers[k] = nn.Linear(8, 8)
+
+    def forward(self, x):
+        for kind, layer in zip(self.kinds, self.layers, strict=True):
+            if kind < 4:
+                x = torch.relu(layer(x)) if kind % 2 else layer(x) + x
+            elif kind == 4:
+                x = layer(x.flatten(2).transpose(1, 2)).transpose(1, 2).reshape(x.shape)
+            else:
+                x = nn.functional.max_pool2d(x, 3, 1, 1)
+        return x.mean((2, 3))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_models(seed):
+    torch.manual_seed(seed)
+    model, x = Random(seed).eval(), torch.randn(2, 8, 6, 6)
+    quantized = calibrated(model, x, asymmetric_activations=bool(seed % 2))
+    lowered = lower_to_mgx(quantized, [x], fallback="error")
+    found = kernels(lowered)
+    assert found["convolution"] + found["dot"] <= sum(kind == 3 for kind in model.kinds)  # depthwise ones may stay
+    with torch.no_grad():
+        want = quantized(x)
+        assert (lowered(x) - want).norm() < 0.02 * want.norm()
