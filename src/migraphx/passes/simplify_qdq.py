@@ -41,8 +41,9 @@ def simplify_qdq(module: Module) -> Refusals:
 
     x is int8 or uint8 with one scale and one zero point, for a dot also with one of both a row, constant or computed in
     a run; w is constant with one of both an output channel. Everything else stays, and so computes with the rounded
-    floats. x may be moved after it is dequantized: its codes are moved instead. What is gathered from a dequantized
-    table, with one scale and one zero point, is dequantized afterwards.
+    floats, as do convolutions in groups of fewer than four inputs. x may be moved after it is dequantized: its codes are
+    moved instead. What is gathered from a dequantized table, with one scale and one zero point, is dequantized
+    afterwards.
 
     before:
         x = @param:x -> int8_type, {2, 3}, {3, 1}
@@ -72,6 +73,9 @@ def simplify_qdq(module: Module) -> Refusals:
             _gather_codes(module, ins)
         if ins.name not in PRODUCTS or ins.shape.type != "float":
             continue
+        if _shallow(ins):
+            refusals.append(Refusal(ins, "simplify_qdq", "its groups have fewer than four inputs, too few to gain"))
+            continue
         weights = quantized_weights(ins.inputs[1], ins.name, ins.op.attributes().get("group", 1))
         found = _activation(ins.inputs[0], ins.name) if isinstance(weights, Weights) else None
         if isinstance(weights, Weights) and found is not None:
@@ -84,6 +88,11 @@ def simplify_qdq(module: Module) -> Refusals:
         elif ins.inputs[0].name == "dequantizelinear":
             refusals.append(Refusal(ins, "simplify_qdq", weights))
     return refusals
+
+
+def _shallow(ins: Instruction) -> bool:
+    """Whether a convolution sums so few products for a pixel that integers, taken by fours, gain nothing."""
+    return ins.op.attributes().get("group", 1) > 1 and ins.inputs[1].shape.lens[1] < 4
 
 
 def _gather_codes(module: Module, ins: Instruction) -> None:
