@@ -41,8 +41,8 @@ def simplify_qdq(module: Module) -> Refusals:
 
     x is int8 or uint8 with one scale and one zero point, for a dot also with one of both a row, constant or computed in
     a run; w is constant with one of both an output channel. Everything else stays, and so computes with the rounded
-    floats, as do convolutions in groups of fewer than four inputs. x may be moved after it is dequantized: its codes are
-    moved instead. What is gathered from a dequantized table, with one scale and one zero point, is dequantized
+    floats, as do convolutions in groups of fewer than four inputs. x may be moved after it is dequantized: then its
+    codes are moved. What is gathered from a dequantized table, with one scale and one zero point, is dequantized
     afterwards.
 
     before:
