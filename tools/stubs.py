@@ -71,11 +71,11 @@ def _formatted(text: str) -> str:
 
 def _acc_operators() -> Iterator[str]:
     for name in acc_ops.__all__:
-        words = []
+        parameters = []
         for p in inspect.signature(getattr(acc_ops, name)).parameters.values():
             kind = type(p.default).__name__ if isinstance(p.default, bool | str) else "Any"
-            words.append(f"{p.name}: {kind}" + ("" if p.default is p.empty else f" = {_default(p.default)}"))
-        yield f"def {name}(*, {', '.join(words)}) -> Any: ..."
+            parameters.append(f"{p.name}: {kind}" + ("" if p.default is p.empty else f" = {_default(p.default)}"))
+        yield f"def {name}(*, {', '.join(parameters)}) -> Any: ..."
 
 
 def _own() -> Iterator[str]:
@@ -135,15 +135,15 @@ def _default(value: Any) -> str:
 
 def _composite(name: str, fn: Callable[..., Any]) -> str:
     signature = inspect.signature(fn)
-    words, starred = ["self"], False
+    parameters, starred = ["self"], False
     for p in [*signature.parameters.values()][1:]:
         if p.kind is p.KEYWORD_ONLY and not starred:
-            words, starred = [*words, "*"], True
+            parameters, starred = [*parameters, "*"], True
         starred |= p.kind is p.VAR_POSITIONAL
         default = "" if p.default is p.empty else f" = {_default(p.default)}"
         star = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
-        words.append(f"{star}{p.name}: {p.annotation}{default}")
-    return f"def {name}({', '.join(words)}) -> {signature.return_annotation}: ..."
+        parameters.append(f"{star}{p.name}: {p.annotation}{default}")
+    return f"def {name}({', '.join(parameters)}) -> {signature.return_annotation}: ..."
 
 
 if __name__ == "__main__":

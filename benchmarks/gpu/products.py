@@ -127,32 +127,31 @@ def attention(b: int, h: int, hkv: int, lq: int, lk: int, d: int, causal: bool =
     return Case(name, shapes, build, with_torch, flops)
 
 
+RESNET = (  # channels, size, channels out, kernel, stride, residual
+    (64, 56, 64, 3), (64, 56, 256, 1, 1, 1), (256, 14, 256, 3), (512, 7, 512, 3), (3, 224, 64, 7, 2), (128, 28, 128, 3),
+    (128, 56, 128, 3, 2), (64, 56, 64, 1), (1024, 14, 256, 1), (256, 14, 1024, 1, 1, 1), (2048, 7, 512, 1),
+    (512, 7, 2048, 1, 1, 1), (256, 56, 512, 1, 2),
+)  # fmt: skip
+
+
 def cases() -> list[Case]:
     """The shapes of BERT, ViT, GPT-2, a Llama of 1 B and ResNet-50."""
     return [
-        linear("linear", 6144, 768, 768), linear("linear", 6144, 768, 2304, "none"), linear("linear", 6144, 768, 3072),
-        linear("linear", 6144, 3072, 768, "none"), linear("linear", 6304, 768, 3072), product(4096, 4096, 4096),
-        linear("linear", 128, 768, 768), linear("linear", 128, 768, 2304, "none"), linear("linear", 128, 768, 3072),
-        linear("linear", 128, 3072, 768, "none"), product(2048, 2048, 8192), product(2048, 8192, 2048),
-        product(1, 8192, 2048), product(1, 2048, 8192), product(1, 4096, 4096), product(1, 14336, 4096),
-        product(1, 4096, 14336), product(1, 2048, 2048), product(1, 2048, 3072), product(1, 2048, 128256),
-        product(1, 768, 2304), product(1, 768, 3072), product(1, 3072, 768), product(8, 4096, 4096),
-        product(16, 4096, 4096), linear("linear", 6144, 768, 768, type="float"),
-        linear("linear", 6144, 768, 3072, type="float"),
-        linear("linear", 6144, 3072, 768, "none", type="float"),
-        *(
-            conv(n, *sizes)
-            for n in (1, 32)
-            for sizes in (
-                (3, 224, 64, 7, 2), (64, 56, 64, 3), (64, 56, 64, 1), (64, 56, 256, 1, 1, 1), (128, 28, 128, 3),
-                (128, 56, 128, 3, 2), (256, 14, 256, 3), (1024, 14, 256, 1), (256, 14, 1024, 1, 1, 1),
-                (512, 7, 512, 3), (2048, 7, 512, 1), (512, 7, 2048, 1, 1, 1), (256, 56, 512, 1, 2),
-            )
-        ),
+        linear("linear", 6144, 768, 768), linear("linear", 6144, 3072, 768, "none"), product(4096, 4096, 4096),
+        *(conv(1, *sizes) for sizes in RESNET), *(conv(32, *sizes) for sizes in RESNET),
         conv(1, 144, 56, 144, 3, 1, 0, 144), conv(32, 96, 56, 96, 7, 1, 0, 96),
         attention(16, 12, 12, 384, 384, 64), attention(32, 12, 12, 197, 197, 64),
         attention(1, 32, 32, 2048, 2048, 128, True), attention(1, 32, 8, 2048, 2048, 64, True),
         attention(1, 32, 8, 1, 1024, 64), attention(1, 12, 12, 1, 1024, 64), attention(2, 8, 8, 4096, 4096, 40),
+        linear("linear", 6144, 768, 2304, "none"), linear("linear", 6144, 768, 3072), linear("linear", 6304, 768, 3072),
+        linear("linear", 6144, 768, 768, type="float"), linear("linear", 6144, 768, 3072, type="float"),
+        linear("linear", 6144, 3072, 768, "none", type="float"), product(2048, 2048, 8192), product(2048, 8192, 2048),
+        product(1, 8192, 2048), product(1, 2048, 8192), product(1, 2048, 2048), product(1, 2048, 3072),
+        product(1, 2048, 128256), product(1, 768, 2304), product(1, 768, 3072), product(1, 3072, 768),
+        product(8, 4096, 4096), product(16, 4096, 4096), linear("linear", 128, 768, 768),
+        linear("linear", 128, 768, 2304, "none"), linear("linear", 128, 768, 3072),
+        linear("linear", 128, 3072, 768, "none"), product(1, 4096, 4096), product(1, 14336, 4096),
+        product(1, 4096, 14336),
     ]  # fmt: skip
 
 
@@ -272,7 +271,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", default="-")
     parser.add_argument("--only", default="", help="cases whose names this expression finds")
-    parser.add_argument("--most", type=int, default=32, help="candidates of a problem, the best guesses first")
+    parser.add_argument("--most", type=int, default=16, help="candidates of a problem, the best guesses first")
     parser.add_argument("--no-torch", action="store_true")
     given = parser.parse_args()
     device = current_device()

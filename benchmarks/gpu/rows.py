@@ -106,7 +106,7 @@ CASES: dict[str, Case] = {
     "sum of columns 16384x768 half": Case(summed(0), Shape("half", (16384, 768))),
     "sum of columns 65536x64 float": Case(summed(0), Shape("float", (65536, 64))),
     "sum of channels 32x256x56x56 half": Case(summed(0, 2, 3), Shape("half", (32, 256, 56, 56))),
-    "mean of images 32x2048x7x7 half": Case(lambda b, x: b.reduce_mean(x, axes=(2, 3)), Shape("half", (32, 2048, 7, 7))),
+    "means of 32x2048x7x7 half": Case(lambda b, x: b.reduce_mean(x, axes=(2, 3)), Shape("half", (32, 2048, 7, 7))),
     "softmax of few rows 4x1048576 float": Case(lambda b, x: b.softmax(x, axis=1), Shape("float", (4, 1 << 20))),
     "softmax of channels 8x96x56x56 half": Case(lambda b, x: b.softmax(x, axis=1), Shape("half", (8, 96, 56, 56))),
 }  # fmt: skip
@@ -157,7 +157,7 @@ def torch_seconds(name: str, case: Case, rounds: int) -> float | None:
         return None
     types = {"half": torch.float16, "float": torch.float32}
     x = torch.randn(case.x.lens, device="cuda").to(types[case.x.type])
-    others = [torch.randn(s.lens, device="cuda").to(types[s.type]) for s in case.others]
+    others: list[Any] = [torch.randn(s.lens, device="cuda").to(types[s.type]) for s in case.others]
     count = max(1, min(MOST_BUFFERS, -(-BYTES // (2 * case.x.bytes))))
     xs = [x.clone() for _ in range(count)]
     axis = (case.x.ndim - 1,)

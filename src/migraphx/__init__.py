@@ -10,11 +10,14 @@ from migraphx.api.files import load, load_buffer, save, save_buffer
 from migraphx.api.functions import get_target
 from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
 from migraphx.api.module import instruction_ref, macro, module, op
+from migraphx.api.parts import extract, supports
 from migraphx.api.program import program
 from migraphx.api.shape import shape
-from migraphx.ir.operation import declare_late
+from migraphx.ir.operation import OperatorError, declare_late
+from migraphx.ir.refusal import Refusal
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.target import Target as target
+from migraphx.targets.target import UnsupportedOperator
 
 if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.onnx import get_onnx_operators, parse_onnx, parse_onnx_buffer
@@ -61,6 +64,9 @@ declare_late("unknown", "migraphx.onnx.unknown")
 
 __all__ = [
     "CompileOptions",
+    "OperatorError",
+    "Refusal",
+    "UnsupportedOperator",
     "__version__",
     "allocate_gpu",
     "argument",
@@ -70,6 +76,7 @@ __all__ = [
     "create_argument",
     "custom_op",
     "explain",
+    "extract",
     "fill_argument",
     "from_gpu",
     "generate_argument",
@@ -98,6 +105,7 @@ __all__ = [
     "save_buffer",
     "shape",
     "share_weights",
+    "supports",
     "target",
     "to_cpp",
     "to_gpu",

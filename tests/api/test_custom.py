@@ -9,8 +9,8 @@ import pytest
 
 import migraphx
 from migraphx.ir.operation import ShapeError
-from migraphx.targets.common.lowering import UnsupportedOperator
 from migraphx.targets.cpu.toolchain import CompilerError
+from migraphx.targets.target import UnsupportedOperator
 from tests.tolerances import assert_close
 
 

@@ -216,7 +216,7 @@ def test_compiling_wrongly(target: str) -> None:
     with pytest.raises(TypeError, match=r"migraphx\.get_target"):
         p.compile(target)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="'fast_mth'; did you mean 'fast_math'"):
-        p.compile(migraphx.get_target(target), fast_mth=True)
+        p.compile(migraphx.get_target(target), fast_mth=True)  # type: ignore[call-arg]
     wrong: Any = (("offload_copy", "yes"), ("fast_math", None), ("num_threads", "2"), ("num_threads", 1.0))
     for option, value in wrong:
         with pytest.raises(TypeError, match=f"option '{option}' must be"):

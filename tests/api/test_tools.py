@@ -55,7 +55,7 @@ def test_verification(target: Any) -> None:
     assert migraphx.bisect(p, target, {"x": X}).kind == "none"
     assert migraphx.reduce_program(p, target, {"x": X}) is None
     with pytest.raises(TypeError, match="unknown option 'fast_mth'; did you mean 'fast_math'"):
-        migraphx.verify_program(p, target, {"x": X}, fast_mth=True)
+        migraphx.verify_program(p, target, {"x": X}, fast_mth=True)  # type: ignore[call-arg]
 
 
 def test_reduced_programs_are_programs() -> None:

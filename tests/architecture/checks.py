@@ -125,6 +125,16 @@ def sibling_target_breaches(where: Path, tree: ast.AST) -> Iterator[str]:
             yield f"{where}:{item.line}: target {parts[2]} may not import target {there[2]}"
 
 
+def target_breaches(where: Path, tree: ast.AST) -> Iterator[str]:
+    """What a compiled target knows stays there: others ask it by the Target protocol, and the registry names it."""
+    place = where.as_posix()
+    for item in imports(tree, where.with_suffix("").parts[:-1]):
+        for target in ("cpu", "gpu"):
+            inside = place.startswith(f"migraphx/targets/{target}/") or place == "migraphx/targets/registry.py"
+            if f"{item.target}.".startswith(f"migraphx.targets.{target}.") and not inside:
+                yield f"{where}:{item.line}: names {item.target}, which only targets/{target} and the registry may"
+
+
 def read_files(files: Mapping[Path, ast.AST]) -> dict[Path, set[Path]]:
     """The files of ours that each file imports from, for types alone too."""
     names = {".".join(where.with_suffix("").parts).removesuffix(".__init__"): where for where in files}
@@ -175,6 +185,7 @@ def breaches(root: Path) -> list[str]:
         found += size_breaches(where, source, tree)
         found += import_breaches(where, tree, root)
         found += sibling_target_breaches(where, tree)
+        found += target_breaches(where, tree)
     reads = read_files(files)
     found += mutual_breaches(reads)
     found += circle_breaches(reads)

@@ -38,12 +38,16 @@ def test_perf(file, capsys, tmp_path):
         assert needed in out
 
 
-def test_perf_in_processes(file, capsys, tmp_path):
+def test_perf_in_processes(file, capsys, tmp_path, monkeypatch):
+    """On ref, which needs no compiler."""
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "cache"))
     words = ("perf", file, "--ref", "--fill1", "x", "-n", 5, "--processes", 2, "--trace", tmp_path / "trace.json")
     report = Report.from_dict(drive(capsys, *words, "--json").data)
     assert report.processes == (3, 2) and len(report.runs) == 5
     assert report.medians == [np.median(report.runs[:3]), np.median(report.runs[3:])]
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert report.peaks.flops > 1e8 and report.peaks.bandwidth > 1e8
     assert shares(7, 5) == [2, 2, 1, 1, 1] and shares(2, 5) == [1, 1]
 
 
@@ -140,3 +144,15 @@ def test_dynamic_shapes_are_reported_at_the_batch(file, capsys):
     assert "dot" in [p["text"] for k in kernels for p in k["parts"]] and "{3, 8}" in kernels[0]["text"]
     steps = drive(capsys, "perf", *words, "-n", 10, "--processes", 1).data["steps"]
     assert sum(s["flops"] for s in steps) >= 2 * 3 * 16 * 8
+
+
+def test_explain_says_why(file, capsys):
+    """With the ONNX node that an instruction came from."""
+    answer = drive(capsys, "explain", file, "--why")
+    assert "Not taken, or not fused:" in answer.out
+    refused = drive(capsys, "explain", file, "--why", "--json").data["refused"]
+    assert all(r["rule"] and r["why"] and r["parts"] for r in refused)
+    (found,) = [r for r in refused if r["rule"] == "fuse_reduce"]
+    assert found["why"] == "it can be the epilogue of a dot or convolution"
+    assert [p["origin"] for p in found["parts"]] == ["act (Relu)"]
+    assert "refused" not in drive(capsys, "explain", file, "--json").data

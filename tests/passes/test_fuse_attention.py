@@ -9,7 +9,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
-from migraphx.passes.fuse_attention import fuse_attention
+from migraphx.passes.fuse_attention import fuse_attention, fuse_attention_but_of
 from migraphx.passes.pipeline import SIMPLIFY
 from tests.passes.checking import checked, program_of
 
@@ -62,6 +62,18 @@ def test_scale(where: str):
     found = fused(program_of(build, **SIZES))
     assert found.op.attributes()["scale"] == (0.25 if where == "both" else 0.5)
     assert [i.name for i in found.inputs] == ["@param"] * 3
+
+
+@pytest.mark.parametrize("type", ["float", "double"])
+def test_types_that_a_target_sums_in_narrower_ones_stay_products(type: str):
+    program = Program()
+    b = Builder(program.main)
+    q, k, v = (program.main.add_parameter(n, Shape(type, lens)) for n, lens in SIZES.items())
+    program.main.add_return([finish(b, b.dot(q, turned(b, k)), v)])
+    fuse_attention_but_of("double")(program.main)
+    assert [i.name for i in program.main if i.name in ("attention", "dot")] == (
+        ["attention"] if type == "float" else ["dot", "dot"]
+    )
 
 
 def test_added_mask():

@@ -6,10 +6,10 @@ import pytest
 import migraphx.ops  # noqa: F401
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.ir.shape import Shape
 from migraphx.ir.verify import verify
-from migraphx.passes.rewrite import Refuse, rewrite, rewrites
+from migraphx.passes.rewrite import rewrite, rewrites
 
 
 @rewrites(lambda b, x: b.relu(b.relu(x)))

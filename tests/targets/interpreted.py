@@ -20,7 +20,7 @@ from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.argument import Argument, Memory
 from migraphx.runtime.deadline import Deadline
-from migraphx.runtime.device import HOST, Device
+from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP, Call
@@ -33,6 +33,7 @@ from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.views import View
+from migraphx.targets.target import Target
 from tests.targets.separate import SeparateDevice
 
 NAME = "interpreted"
@@ -226,12 +227,11 @@ def _array(view: View, memory: dict[str, list[np.ndarray]], trips: dict[int, int
     return np.ndarray(view.lens, dtype, memory[buffer.kind][index].data, offset, strides)
 
 
-class InterpretedTarget:
+class InterpretedTarget(Target):
     """The target's face."""
 
     name = NAME
     passes: Sequence[Pass] = PASSES
-    tunes = False
 
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
@@ -243,5 +243,5 @@ class InterpretedTarget:
         lowered = lower(program.main, INTERPRETED, Emitter(), constants=Constants(lasting=lambda: literals(program)))
         return InterpretedExecutable(program, lowered, plan_memory(lifetimes(lowered.calls)), self.device)
 
-    def restore(self, *_: Any) -> Executable | None:
-        return None
+    def peaks(self, threads: int) -> Peaks:
+        return Peaks(1e9, 1e9)

@@ -24,7 +24,7 @@ def through_lowering(model: nn.Module, **options: Any) -> None:
 
 
 def through_compile(model: nn.Module, **options: Any) -> None:
-    torch.compile(model, backend="migraphx", options={"target": "ref", **options})(X)  # type: ignore[arg-type]
+    torch.compile(model, backend="migraphx", options={"target": "ref", **options})(X)
 
 
 def through_module(model: nn.Module, **options: Any) -> None:

@@ -1,0 +1,1 @@
+"""The public API: thin faces of the engine's classes, under upstream's names."""

@@ -43,9 +43,11 @@ class argument(Argument, Exporter):
         self._array = array
 
     def get_shape(self) -> shape:
+        """The shape, as a `migraphx.shape`."""
         return wrap(self.shape)
 
     def data_ptr(self) -> int:
+        """The address of the first element."""
         return self.pointer
 
     def tolist(self) -> list:
@@ -160,7 +162,7 @@ def as_array(data: Any) -> np.ndarray:
 
 
 def host_array(data: Any) -> np.ndarray:
-    """As `as_array`, of what is in main memory."""
+    """As `as_array`, of what is in main memory; the producer's BufferError or RuntimeError where it does not export."""
     if isinstance(data, bytes):  # which NumPy takes for a word
         return np.frombuffer(data, np.uint8)
     if hasattr(data, "__dlpack__") and not isinstance(data, np.ndarray):
@@ -182,7 +184,10 @@ def publish(plain: Argument) -> argument:
 
 
 def argument_from_pointer(shape: shape, address: int) -> argument:
-    """View memory that the caller keeps alive."""
+    """View memory that the caller keeps alive.
+
+    TypeError for what is no shape; ValueError for one that is dynamic or a tuple, and for a null or negative address.
+    """
     impl, place = _memory("argument_from_pointer", shape), index(address)
     if place < 0 or (not place and impl.elements):
         raise ValueError(f"argument_from_pointer: a {'negative' if place else 'null'} pointer holds no {shape}")
@@ -190,7 +195,10 @@ def argument_from_pointer(shape: shape, address: int) -> argument:
 
 
 def create_argument(s: shape, values: Any) -> argument:
-    """An argument of shape `s` filled with `values` in row-major order; ValueError where it cannot hold one of them."""
+    """An argument of shape `s` filled with `values` in row-major order.
+
+    ValueError where their number is another, the type cannot hold one of them, or `s` is dynamic or a tuple.
+    """
     impl, given = _memory("create_argument", s), np.asarray(values)
     if impl.type == "uint64" and given.dtype == np.float64 and not isinstance(values, np.ndarray):
         exact = np.asarray(values, object)  # beside small integers NumPy rounds those that int64 does not hold
@@ -202,7 +210,10 @@ def create_argument(s: shape, values: Any) -> argument:
 
 
 def fill_argument(s: shape, value: float) -> argument:
-    """An argument of shape `s`, every element `value`; ValueError where the type changes it."""
+    """An argument of shape `s`, every element `value`.
+
+    ValueError where the type cannot hold it, or `s` is dynamic or a tuple.
+    """
     impl, given = _memory("fill_argument", s), np.asarray(value)
     if given.ndim:
         raise ValueError(f"fill_argument takes one value, got {given.size}: create_argument takes one an element")
@@ -235,7 +246,10 @@ def _filled(s: Shape, values: np.ndarray) -> argument:
 
 
 def generate_argument(s: shape, seed: int = 0) -> argument:
-    """An argument of shape `s` with reproducible random values: floats in [-1, 1), small integers, bools."""
+    """An argument of shape `s` with reproducible random values: floats in [-1, 1), small integers, bools.
+
+    ValueError where `s` is dynamic or a tuple.
+    """
     impl = _memory("generate_argument", s)
     rng, type, lens = np.random.default_rng(seed), impl.type, impl.lens
     made = Argument.empty(impl)

@@ -36,7 +36,8 @@ def save(p: program, filename: str | os.PathLike[str], format: str = "mxr", *, c
     A compiled program takes its packed weights along; `code` adds the compiled object, which `load` uses only
     where its caller says `trust_code=True`. `format` "msgpack" or "json" of an uncompiled program is AMD's. AMD's files
     cannot hold what a program was compiled to: as "msgpack", its default, a compiled program is written as "mxr",
-    which `load` tells by content; as "json" it is a ValueError.
+    which `load` tells by content; as "json" it is a ValueError, as is an unknown format. OSError where it cannot be
+    written; the old file stays then.
     """
     if _is_container(p, format):
         container.write(filename, *_parts(p, code))
@@ -45,7 +46,7 @@ def save(p: program, filename: str | os.PathLike[str], format: str = "mxr", *, c
 
 
 def save_buffer(p: program, format: str = "mxr", *, code: bool = False) -> bytes:
-    """What `save` would write."""
+    """What `save` would write; ValueError as there, and for `code` in one of AMD's formats."""
     if _is_container(p, format):
         return container.to_bytes(*_parts(p, code))
     if code:
@@ -66,7 +67,7 @@ def load(filename: str | os.PathLike[str], format: str = "mxr", *, trust_code: b
 
     A program that was saved compiled comes back compiled: by code from the local cache, by code of the file
     only with `trust_code`, else by compiling again, with a warning where `trust_code` was of no use. What the file is
-    says its content, whatever `format`.
+    says its content, whatever `format`. FileError (a ValueError) where it is damaged or of another kind; OSError.
     """
     _check_format(format)
     with open(filename, "rb") as file:
@@ -77,7 +78,7 @@ def load(filename: str | os.PathLike[str], format: str = "mxr", *, trust_code: b
 
 
 def load_buffer(data: bytes, format: str = "mxr", *, trust_code: bool = False) -> program:
-    """As `load`, from memory."""
+    """As `load`, from memory, with the same errors."""
     _check_format(format)
     if is_upstream(data):
         return _from_upstream(data, "buffer")

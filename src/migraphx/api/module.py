@@ -22,10 +22,14 @@ from migraphx.ops.macros import MACROS, find_macro
 
 
 class pooling_mode(Enum):
+    """Upstream's pooling modes, for `op("pooling", mode=...)`."""
+
     average, max, lpnorm = range(3)
 
 
 class rnn_direction(Enum):
+    """Upstream's directions of recurrent layers."""
+
     forward, reverse, bidirectional = range(3)
 
 
@@ -47,7 +51,10 @@ def name_of(what: str, name: Any) -> str:
 
 
 class op:
-    """An operator with its attributes: `op("transpose", permutation=[1, 0])`; an enumeration's member or its name."""
+    """An operator with its attributes: `op("transpose", permutation=[1, 0])`; an enumeration's member or its name.
+
+    ValueError for an unknown operator or attribute (naming the nearest) and for a value that the attribute cannot hold.
+    """
 
     pooling_mode = pooling_mode
     rnn_direction = rnn_direction
@@ -58,9 +65,11 @@ class op:
         self._impl: Operation = operation(name, **{key: _plain(name, key, value) for key, value in attributes.items()})
 
     def name(self) -> str:
+        """The name of the operator."""
         return self._impl.name
 
     def values(self) -> dict[str, Any]:
+        """The attributes by name, those that were not given included."""
         return self._impl.attributes()
 
     def __eq__(self, other: object) -> bool:
@@ -74,7 +83,10 @@ class op:
 
 
 class macro:
-    """A composite of operators with its attributes: `macro("gelu", approximate="tanh")`."""
+    """A composite of operators with its attributes: `macro("gelu", approximate="tanh")`.
+
+    ValueError for an unknown macro or attribute, naming the nearest.
+    """
 
     __slots__ = ("_attributes", "_build", "_name")
 
@@ -96,9 +108,11 @@ class macro:
         self._attributes = {key: _plain(name, key, value) for key, value in attributes.items()}
 
     def name(self) -> str:
+        """The name of the composite."""
         return self._name
 
     def values(self) -> dict[str, Any]:
+        """The attributes that were given, by name."""
         return dict(self._attributes)
 
     options = values  # upstream's name
@@ -118,23 +132,29 @@ class instruction_ref:
         self._impl = impl
 
     def shape(self) -> shape:
+        """The shape of the result."""
         return wrap(self._impl.shape)
 
     def op(self) -> op:
+        """The operator with its attributes."""
         made = op.__new__(op)
         made._impl = self._impl.op
         return made
 
     def inputs(self) -> list[instruction_ref]:
+        """The instructions whose results it reads, in order."""
         return [instruction_ref(i) for i in self._impl.inputs]
 
     def outputs(self) -> list[instruction_ref]:
+        """The instructions that read its result."""
         return [instruction_ref(i) for i in self._impl.users]
 
     def name(self) -> str:
+        """The name of its operator."""
         return self._impl.name
 
     def get_literal(self) -> argument:
+        """The value of a literal; ValueError where it is none."""
         if self._impl.literal is None:
             raise ValueError(f"{self._impl.name} is not a literal")
         return argument(self._impl.literal)
@@ -164,6 +184,11 @@ class module:
     def add_instruction(
         self, op: op, args: Sequence[instruction_ref] = (), mod_args: Sequence[module] = ()
     ) -> instruction_ref:
+        """Append an operator on earlier instructions; `mod_args` are the modules that it runs (if, loop).
+
+        TypeError where something is of another kind; ValueError for instructions of another program; ShapeError (a
+        ValueError) where the operator refuses its inputs, naming the shapes.
+        """
         impl = getattr(op, "_impl", None)
         if not isinstance(impl, Operation):
             raise TypeError(f"add_instruction: the operator must be a migraphx.op, got {op!r}")
@@ -184,13 +209,13 @@ class module:
         return [a._impl for a in args]
 
     def add_macro(self, composite: macro, args: Sequence[instruction_ref | None] = ()) -> list[instruction_ref]:
-        """Append a composite's instructions; returns its results."""
+        """Append a composite's instructions; returns its results. Errors as of `add_instruction`."""
         return self._expand(composite, args, None)
 
     def insert_macro(
         self, before: instruction_ref, composite: macro, args: Sequence[instruction_ref | None] = ()
     ) -> list[instruction_ref]:
-        """As `add_macro`, ahead of an instruction of this module."""
+        """As `add_macro`, ahead of an instruction; ValueError where that is not of this module."""
         (place,) = self._own([before])
         if place.owner is not self._impl:
             raise ValueError(f"insert_macro: {before!r} is not of module {self._impl.name!r}")
@@ -215,29 +240,37 @@ class module:
         return instruction_ref(self._impl.add_literal(as_array(data), self._origin))
 
     def add_parameter(self, name: str, shape: shape) -> instruction_ref:
+        """Add an input; TypeError for a name or shape that is none, ValueError where the name is taken."""
         impl = getattr(shape, "_impl", None)
         if not isinstance(impl, Shape):
             raise TypeError(f"add_parameter: {name!r} needs a migraphx.shape, got {shape!r}")
         return instruction_ref(self._impl.add_parameter(name_of("add_parameter", name), impl))
 
     def add_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
+        """End the module with these outputs; ValueError where it ends already, or they are of another program."""
         return instruction_ref(self._impl.add_return(self._returned(args)))
 
     def replace_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
+        """End the module with these outputs instead; ValueError where they are of another program."""
         return instruction_ref(self._impl.replace_return(self._returned(args)))
 
     def _returned(self, args: Sequence[instruction_ref]) -> list[Instruction]:
         return as_ours(self._impl, Return(), self._own(args))[1]
 
     def get_returns(self) -> list[instruction_ref]:
+        """The outputs; none where the module has no return."""
         last = self._impl.last
         return [instruction_ref(i) for i in last.inputs] if last is not None and isinstance(last.op, Return) else []
 
     def print(self) -> None:
+        """Print the instructions."""
         print(self)
 
     def __iter__(self) -> Iterator[instruction_ref]:
         return (instruction_ref(i) for i in self._impl)
+
+    def __reversed__(self) -> Iterator[instruction_ref]:
+        return (instruction_ref(i) for i in reversed(self._impl))
 
     def __repr__(self) -> str:
         return module_text(self._impl)

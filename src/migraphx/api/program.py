@@ -45,9 +45,11 @@ class program:
     # ---- building ----
 
     def get_main_module(self) -> module:
+        """The module that runs first."""
         return module(self._impl.main, self._impl)
 
     def create_module(self, name: str) -> module:
+        """A new module for `if`, `loop` ...; TypeError for a name that is none, ValueError for one that is taken."""
         return module(self._impl.create_module(name_of("create_module", name)), self._impl)
 
     def sort(self) -> None:
@@ -70,6 +72,7 @@ class program:
     # ---- asking ----
 
     def get_parameter_names(self) -> list[str]:
+        """The names of the inputs, in order."""
         return list(self.get_parameter_shapes())
 
     def get_parameter_shapes(self) -> dict[str, shape]:
@@ -82,10 +85,12 @@ class program:
         return shapes
 
     def get_output_shapes(self) -> list[shape]:
+        """The shapes of the outputs, in order."""
         outputs = self._executable.outputs if self._executable else self._impl.main.output_shapes
         return [wrap(s) for s in outputs]
 
     def is_compiled(self) -> bool:
+        """Whether `compile` was called, or the file it was loaded from held a compiled program."""
         return self._executable is not None
 
     # ---- compiling and running ----
@@ -101,7 +106,8 @@ class program:
         """Compile for a target. The program keeps its instructions as they are; printing shows them unchanged.
 
         The options are the fields of CompileOptions. TypeError and ValueError name an option that is wrong, or that the
-        target cannot obey.
+        target cannot obey. RuntimeError where the program is compiled already; UnsupportedOperator (a ValueError) lists
+        what the target has no kernel for; CompilerError (an OSError) where the compiler is missing or fails.
         """
         if not hasattr(t, "compile"):
             raise TypeError(f"compile: the target must come from migraphx.get_target, got {t!r}")
@@ -121,14 +127,17 @@ class program:
         """Run once on named inputs (arguments, arrays, tensors on the target's device).
 
         An input of the right type and lens but other strides is copied to the strides expected, and one element is
-        one element whether it has a dimension or none; any other difference, a missing and an unknown name are errors.
+        one element whether it has a dimension or none; any other difference, a missing and an unknown name are
+        ValueErrors. RuntimeError where the program is not compiled; IndexError where an index inside is out of range.
 
         TimeoutError where the run takes longer than `timeout` seconds. A signal whose Python handler raises, such as
         Ctrl-C, ends a run of the main thread with what it raised. Either takes about a tenth of a second at most;
         output memory that was given is then undefined, and the program can be run again.
         """
         results = self._started(params, None, timeout)
-        self._compiled().device.synchronise()
+        device = self._compiled().device
+        if device is not HOST:
+            device.synchronise()
         return results
 
     def _compiled(self) -> Executable:
@@ -149,7 +158,9 @@ class program:
             _refuse_overlap(inputs, outputs)
         if executable.device is not HOST:
             return [publish(a) for a in self._elsewhere(inputs, outputs, stream, deadline)]
-        _refuse_others(executable, [*inputs, *(outputs or ())], HOST)
+        for a in inputs if outputs is None else (*inputs, *outputs):
+            if a.device is not HOST:
+                _refuse_others(executable, [*inputs, *(outputs or ())], HOST)
         return [publish(a) for a in executable.run(inputs, outputs, stream, deadline)]
 
     def _elsewhere(
@@ -184,7 +195,8 @@ class program:
         """Run on memory at these addresses, in the order of the parameters and of the outputs.
 
         For callers that have checked shapes, types, strides and devices themselves, and who keep the memory alive.
-        Nothing is checked here. `stream`: as in `run_async`; `timeout` and signals: as in `run`.
+        Nothing is checked here; RuntimeError where the program is not compiled. `stream`: as in `run_async`; `timeout`
+        and signals: as in `run`.
         """
         self._compiled().run_at(inputs, outputs, stream, None if timeout is None else Deadline(timeout))
 
@@ -205,6 +217,7 @@ class program:
     # ---- showing ----
 
     def print(self) -> None:
+        """Print the modules."""
         print(self)
 
     def to_py(self) -> str:
@@ -237,7 +250,7 @@ def _same(a: Shape, b: Shape) -> bool:
 
 def _claimed(given: Argument, device: Device) -> Argument:
     """The argument; of an address alone, which says nothing of its device, on this one where it knows the address."""
-    alone = device is not HOST and given.device is HOST and given.owner is None
+    alone = given.device is HOST and given.owner is None
     return Argument(given.shape, given.pointer, None, device) if alone and device.holds(given.pointer) else given
 
 
@@ -260,7 +273,9 @@ def _bind(name: str, expected: Shape, params: Mapping[str, Any], device: Device,
         hint = f"did you mean it by {near[0]!r}?" if near else f"given: {', '.join(map(str, params)) or 'none'}"
         raise ValueError(f"input {name!r} ({expected}) is missing; {hint}")
     value = params[name]
-    given = _claimed(value, device) if isinstance(value, Argument) else _viewed(name, value, stream)
+    given = value if isinstance(value, Argument) else _viewed(name, value, stream)
+    if device is not HOST:
+        given = _claimed(given, device)
     if given.shape is expected or _same(given.shape, expected):
         return given
     if expected.dynamic and given.shape.standard:
@@ -329,10 +344,9 @@ def _output(name: str, expected: Shape, params: Mapping[str, Any], device: Devic
     value = params[name]
     if isinstance(value, (list, tuple, int, float)):
         raise TypeError(f"output {name!r} must be memory to write to, got a {type(value).__name__}")
-    if isinstance(value, Argument):
-        given = _claimed(value, device)
-    else:
-        given = elsewhere(value) or Argument.of(host_array(value))
+    given = value if isinstance(value, Argument) else elsewhere(value) or Argument.of(host_array(value))
+    if device is not HOST:
+        given = _claimed(given, device)
     if not expected.dynamic and not _same(given.shape, expected):
         raise ValueError(f"output {name!r} must have shape {expected}, got {given.shape}")
     if given._array is not None and not given._array.flags.writeable:

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 def quantize_fp16(prog: program, ins_names: Sequence[str] = (ALL,)) -> None:
     """Compute the named operators (default: all) in half precision; changes the program, which is not compiled yet.
 
-    ValueError for a name that no operator has.
+    ValueError for a name that no operator has; RuntimeError for a compiled program.
     """
     narrow(_uncompiled(prog), "half", _operators(prog, ins_names))
 
@@ -32,7 +32,7 @@ def quantize_fp16(prog: program, ins_names: Sequence[str] = (ALL,)) -> None:
 def quantize_bf16(prog: program, ins_names: Sequence[str] = (ALL,)) -> None:
     """Compute the named operators (default: all) in bfloat16; changes the program, which is not compiled yet.
 
-    ValueError for a name that no operator has.
+    ValueError for a name that no operator has; RuntimeError for a compiled program.
     """
     narrow(_uncompiled(prog), "bf16", _operators(prog, ins_names))
 
@@ -47,23 +47,30 @@ def quantize_int8(
 
     The first operand's range is found by running the program on target `t` with each of the `calibration` inputs
     (arguments or arrays by name; where there are none, random ones). Constant weights have one scale an output
-    channel; products of two values that are no constants stay in floats.
+    channel; products of two values that are no constants stay in floats. RuntimeError for a compiled program;
+    ValueError for dynamic shapes and for a name that no operator has.
     """
     _calibrated(prog, t, calibration, _operators(prog, ins_names), "int8")
 
 
 def quantize_fp8(prog: program, t: Target, calibration: Sequence[Mapping[str, Any]] = ()) -> None:
-    """As `quantize_int8`, of dots and convolutions, in fp8e4m3fn."""
+    """As `quantize_int8`, of dots and convolutions, in fp8e4m3fn; the same errors."""
     _calibrated(prog, t, calibration, PRODUCTS, "fp8e4m3fn")
 
 
 def autocast_fp8(prog: program) -> None:
-    """Give a program whose inputs or outputs are fp8 float ones, converted inside."""
+    """Give a program whose inputs or outputs are fp8 float ones, converted inside.
+
+    RuntimeError for a compiled program.
+    """
     autocast(_uncompiled(prog))
 
 
 def quantize_int4_weights(prog: program, block_size: int = BLOCK) -> None:
-    """Keep the constant weights of dots in 4 bits, with one scale for `block_size` of them along the depth."""
+    """Keep the constant weights of dots in 4 bits, with one scale for `block_size` of them along the depth.
+
+    RuntimeError for a compiled program; ValueError for dynamic shapes and for a block size that is odd or below 2.
+    """
     pack_weights(_fixed(prog), block_size)
 
 

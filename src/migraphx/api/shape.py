@@ -26,7 +26,10 @@ type_t: Any = _Numbered("type_t", {f"{name}_type": number for number, name in en
 
 
 class dynamic_dimension:
-    """A dimension known only at run time: `min` <= n <= `max`, with preferred sizes `optimals`."""
+    """A dimension known only at run time: `min` <= n <= `max`, with preferred sizes `optimals`.
+
+    TypeError for what is no whole number; ValueError where the three do not fit together.
+    """
 
     def __init__(self, min: int, max: int, optimals: Iterable[int] = ()) -> None:
         least, most = _whole("dynamic_dimension: min and max", (min, max))
@@ -35,17 +38,21 @@ class dynamic_dimension:
 
     @property
     def min(self) -> int:
+        """The least length."""
         return self._impl.min
 
     @property
     def max(self) -> int:
+        """The largest length."""
         return self._impl.max
 
     @property
     def optimals(self) -> set[int]:
+        """The preferred lengths."""
         return set(self._impl.optimals)
 
     def is_fixed(self) -> bool:
+        """Whether only one length is possible."""
         return self._impl.is_fixed
 
     def __eq__(self, other: object) -> bool:
@@ -62,7 +69,8 @@ class shape:
     """Element type, lens and strides (in elements) of a value.
 
     A dynamic shape has `dyn_dims` instead: asking it for what only lens can tell is a ValueError; `bytes` is the most
-    that it takes.
+    that it takes. TypeError for lens, strides and dimensions of another kind; ValueError for an unknown type, negative
+    lengths, and what cannot be given together.
     """
 
     type_t = type_t
@@ -97,48 +105,63 @@ class shape:
             self._impl = Shape(name, _whole("shape: lens", lens), steps)
 
     def type(self) -> Enum:
+        """The element type, a member of `shape.type_t`."""
         return getattr(type_t, f"{self._impl.type}_type")
 
     def lens(self) -> list[int]:
+        """The length of each dimension."""
         return list(self._static("lens").lens)
 
     def strides(self) -> list[int]:
+        """The stride of each dimension, in elements."""
         return list(self._static("strides").strides)
 
     def ndim(self) -> int:
+        """The number of dimensions."""
         return self._impl.ndim
 
     def elements(self) -> int:
+        """The number of elements."""
         return self._static("elements").elements
 
     def bytes(self) -> int:
+        """The bytes that the elements take; of a dynamic shape at most."""
         return sum(map(_most_bytes, self._impl.sub_shapes or (self._impl,)))
 
     def type_string(self) -> str:
+        """The element type by name, such as "float_type"."""
         return f"{self._impl.type}_type"
 
     def type_size(self) -> int:
+        """The bytes of one element."""
         return self._impl.numpy_dtype.itemsize
 
     def dyn_dims(self) -> list[dynamic_dimension]:
+        """The dimensions of a dynamic shape; none for others."""
         return [dynamic_dimension(d.min, d.max, d.optimals) for d in self._impl.dyn_dims]
 
     def packed(self) -> bool:
+        """Whether the elements fill their memory, in any order of dimensions."""
         return not self._impl.dynamic and self._impl.packed
 
     def transposed(self) -> bool:
+        """Whether the strides are not in descending order."""
         return self._static("transposed").transposed
 
     def broadcasted(self) -> bool:
+        """Whether the stride of a dimension longer than 1 is 0."""
         return self._static("broadcasted").broadcasted
 
     def standard(self) -> bool:
+        """Whether it is row-major without gaps."""
         return not self._impl.dynamic and self._impl.standard
 
     def scalar(self) -> bool:
+        """Whether every stride is 0, or there is one element."""
         return not self._impl.dynamic and self._impl.scalar
 
     def dynamic(self) -> bool:
+        """Whether a length is known only at run time."""
         return self._impl.dynamic
 
     def _static(self, asked: str) -> Shape:

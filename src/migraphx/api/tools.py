@@ -33,14 +33,17 @@ Params = Mapping[str, Any]
 
 
 def run_passes(p: program, passes: Sequence[str]) -> None:
-    """Apply the named passes, in this order, to a program that is not compiled; ValueError names an unknown one."""
+    """Apply the named passes, in this order; ValueError names an unknown one, RuntimeError for a compiled program."""
     if p.is_compiled():
         raise RuntimeError("apply passes to a program before compiling it")
     manager.run_passes(p._impl, passes_named(passes))
 
 
 def share_weights(p: program, others: Sequence[program]) -> None:
-    """Let a compiled program, which must not be running, use the memory of equal weights of other compiled programs."""
+    """Let a compiled program, which must not be running, use the memory of equal weights of other compiled programs.
+
+    RuntimeError where one of them is not compiled.
+    """
     own, *rest = [q._executable for q in (p, *others)]
     known = [e for e in rest if e is not None]
     if own is None or len(known) < len(rest):
@@ -78,7 +81,10 @@ def verify_program(
     p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
     double: bool = False, **options: Unpack[CompileKeywords],
 ) -> VerifyReport:  # fmt: skip
-    """Run on the target and on `ref` (`double`: in double precision) and compare every output."""
+    """Run on the target and on `ref` (`double`: in double precision) and compare every output.
+
+    Errors as of `compile` and `run`.
+    """
     return inspect.verify_program(*_question(p, t, params, tolerance, double, options))
 
 
@@ -86,7 +92,7 @@ def verify_instructions(
     p: program, t: Target | str, params: Params, tolerance: Tolerance | None = None, *,
     double: bool = False, **options: Unpack[CompileKeywords],
 ) -> list[InstructionCheck]:  # fmt: skip
-    """Each instruction alone on the values that it has on `ref`."""
+    """Each instruction alone on the values that it has on `ref`. Errors as of `compile` and `run`."""
     return inspect.verify_instructions(*_question(p, t, params, tolerance, double, options))
 
 
@@ -115,7 +121,7 @@ def bisect(
 def run_trace(
     p: program, params: Params, callback: Callable[[instruction_ref, argument | tuple[argument, ...]], None]
 ) -> list[argument]:
-    """Run on `ref`; the callback sees every instruction of the main module with its value."""
+    """Run on `ref`; the callback sees every instruction of the main module with its value. Errors as of `run`."""
 
     def show(ins: Instruction, value: Value) -> None:
         shown = tuple(map(_argument, value)) if isinstance(value, tuple) else _argument(value)
@@ -125,7 +131,10 @@ def run_trace(
 
 
 def performance_report(p: program, params: Params, runs: int = 50) -> Report:
-    """Seconds, bytes, operations and share of the machine's peak for each step of a compiled program."""
+    """Seconds, bytes, operations and share of the machine's peak for each step of a compiled program.
+
+    RuntimeError where it is not compiled; errors as of `run`.
+    """
     if p._executable is None:
         raise RuntimeError("compile the program before measuring it: program.compile(migraphx.get_target('cpu'))")
     return inspect.performance_report(p._executable, _arrays(params), runs)
@@ -141,7 +150,7 @@ def explain(
 ) -> Explanation:
     """What the target fuses into what, and from which ONNX node or Python line; with dynamic shapes, for `params`.
 
-    `why`: and what it does not fuse or take, with the reasons. The options are compile's.
+    `why`: and what it does not fuse or take, with the reasons. The options and errors are compile's.
     """
     given = None if params is None else _arrays(params)
     return inspect.explain(p._impl, _name(t), given, why, CompileOptions.of(**options))

@@ -36,7 +36,7 @@ from migraphx.driver.verbs import (
 from migraphx.driver.verbs import compile as compile_
 from migraphx.ir.operation import Unsupported
 from migraphx.mxr.container import replace_file
-from migraphx.targets.cpu.toolchain import CompilerError
+from migraphx.targets.target import CompilerError
 
 log = logging.getLogger("migraphx")
 PROGRAM = "migraphx-driver"

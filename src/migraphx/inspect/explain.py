@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from migraphx.inspect.running import Inputs, at_lens
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.program import Program
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Mismatch, Refusal
 from migraphx.ir.text import instruction_text, names_of, operation_text
 from migraphx.passes.manager import run_passes
-from migraphx.passes.rewrite import Mismatch
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.registry import get_target

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from migraphx.inspect.alone import alone, checkable
+from migraphx.inspect.isolation import checkable, isolated
 from migraphx.inspect.running import DEFAULTS, Inputs, Settings, with_lens_of
 from migraphx.inspect.verify import VerifyReport, reference_values, verify_program
 from migraphx.ir.module import Instruction
@@ -49,7 +49,7 @@ def reduce_program(
     ins, cut, report = found
     text = instruction_text(ins, names_of(program.main))
     producer = ins if checkable(ins) else ins.inputs[0]  # an element of a tuple
-    one = alone([producer], reference_values(program, inputs))
+    one = isolated([producer], reference_values(program, inputs))
     on_its_own = check(one.program, one.inputs)
     if not on_its_own.passed:
         return Reduction(one.program, one.inputs, text, ins.origin, on_its_own)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,19 +11,12 @@ import numpy as np
 
 from migraphx.inspect.running import arguments
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.device import Peaks
 from migraphx.runtime.executable import Executable, Step
-from migraphx.targets.cpu.peaks import measure_peaks
+from migraphx.targets.registry import get_target
 
 PERCENTILES = (50, 90, 95, 99)
 WARM_UP_RUNS = 3
-
-
-@dataclass(frozen=True)
-class Peaks:
-    """The machine's best in the same run: operations a second in vectors, bytes read and written a second."""
-
-    flops: float
-    bandwidth: float
 
 
 @dataclass(frozen=True)
@@ -112,27 +104,28 @@ def performance_report(executable: Executable, inputs: Mapping[str, np.ndarray],
     """Run a compiled program `runs` times, time every step in as many runs more, and measure the machine's peaks."""
     if runs < 1:
         raise ValueError(f"performance_report: runs must be at least 1, is {runs}")
-    given = arguments(executable.parameters, inputs)
-    peaks = Peaks(*measure_peaks(executable.threads))
+    given = arguments(executable, inputs)
+    peaks = get_target(executable.target).peaks(executable.threads)
     seconds = _timed(executable, given, runs)
     spent = executable.profile(given, runs)  # before `steps`: those of a dynamic program are its last run's
     steps = [_step(s, t, peaks) for s, t in zip(executable.steps, spent, strict=True)]
-    machine = f"{platform.system()} {platform.machine()} {platform.processor()}".strip()
+    machine = executable.device.identity()
     return Report(executable.target, executable.threads, machine, seconds, tuple(steps), peaks, (runs,))
 
 
 def measure_runs(executable: Executable, inputs: Mapping[str, np.ndarray], runs: int) -> tuple[float, ...]:
     """The runs alone of a report: seconds of each."""
-    return _timed(executable, arguments(executable.parameters, inputs), runs)
+    return _timed(executable, arguments(executable, inputs), runs)
 
 
 def _timed(executable: Executable, given: Sequence[Argument], runs: int) -> tuple[float, ...]:
     dynamic = any(s.dynamic for s in executable.outputs)
-    results = None if dynamic else [Argument.empty(s) for s in executable.outputs]
+    results = None if dynamic else [Argument.empty(s, executable.device) for s in executable.outputs]
     seconds = []
     for _ in range(WARM_UP_RUNS + runs):
         start = time.perf_counter()
         executable.run(given, results)
+        executable.device.synchronise()
         seconds.append(time.perf_counter() - start)
     return tuple(seconds[WARM_UP_RUNS:])
 

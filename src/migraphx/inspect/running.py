@@ -15,8 +15,10 @@ from migraphx.ir.program import Program
 from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.device import HOST
+from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.common.specialise import Specialised, is_dynamic, specialise
+from migraphx.targets.common.specialise import SpecialisedProgram, is_dynamic, specialise
 from migraphx.targets.registry import get_target
 
 Inputs = Mapping[str, np.ndarray]
@@ -39,7 +41,7 @@ def on_target(program: Program, target: str, inputs: Inputs, options: CompileOpt
     chosen = get_target(target)
     options.check_target(chosen)
     executable = chosen.compile(program.clone(), options)
-    return [a.array for a in executable.run(arguments(executable.parameters, inputs), None)]
+    return [a.to(HOST).array for a in executable.run(arguments(executable, inputs), None)]
 
 
 def on_ref(program: Program, inputs: Inputs, double: bool) -> list[np.ndarray]:
@@ -47,10 +49,10 @@ def on_ref(program: Program, inputs: Inputs, double: bool) -> list[np.ndarray]:
     return on_target(in_double(program) if double else program, "ref", inputs, CompileOptions())
 
 
-def at_lens(program: Program, inputs: Inputs) -> Specialised:
+def at_lens(program: Program, inputs: Inputs) -> SpecialisedProgram:
     """A dynamic program as far as it is static for inputs of these lens; any other as it is."""
     if not is_dynamic(program):
-        return Specialised(program)
+        return SpecialisedProgram(program)
     given = program.main.parameters.items()
     shapes = {n: Shape(i.shape.type, array_for(n, i.shape, inputs).shape) for n, i in given}
     return specialise(program.main, shapes, {})
@@ -64,17 +66,20 @@ def with_lens_of(program: Program, inputs: Inputs) -> Program:
     return made.program
 
 
-def arguments(parameters: Mapping[str, Shape], inputs: Inputs) -> list[Argument]:
-    """The inputs in the parameters' layouts; ValueError names one that is missing or of other lens."""
+def arguments(executable: Executable, inputs: Inputs) -> list[Argument]:
+    """The inputs in the parameters' layouts, on the executable's device.
+
+    ValueError names one that is missing or of other lens.
+    """
     made = []
-    for name, shape in parameters.items():
+    for name, shape in executable.parameters.items():
         array = array_for(name, shape, inputs)
         if shape.dyn_dims:
             made.append(Argument.of(np.ascontiguousarray(array)))
             continue
         made.append(Argument.empty(shape))
         np.copyto(made[-1].array, array)
-    return made
+    return [a.to(executable.device) for a in made]
 
 
 def array_for(name: str, shape: Shape, inputs: Inputs) -> np.ndarray:

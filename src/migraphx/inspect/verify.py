@@ -8,8 +8,8 @@ from itertools import islice
 
 import numpy as np
 
-from migraphx.inspect.alone import alone, checkable
 from migraphx.inspect.compare import Check, compare
+from migraphx.inspect.isolation import checkable, isolated
 from migraphx.inspect.running import (
     DEFAULTS,
     Inputs,
@@ -78,7 +78,7 @@ def verify_instructions(
     names = names_of(program.main)
 
     def outputs_of(batch: Sequence[Instruction]) -> list[tuple[Check, ...]]:
-        one = alone(batch, values)
+        one = isolated(batch, values)
         report = verify_program(one.program, target_name, one.inputs, settings)
         checks = iter(report.outputs)
         return [tuple(islice(checks, one.outputs[ins])) for ins in batch]

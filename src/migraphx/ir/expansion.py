@@ -20,8 +20,8 @@ class ValueNeeded(ValueError):
 
 
 @dataclass
-class Site:
-    """Where an instruction is expanded: a module under construction, its program, and the values known so far."""
+class Expansion:
+    """The expansion of instructions: the module under construction, its program, and the values known so far."""
 
     program: Program
     module: Module

@@ -48,7 +48,7 @@ class ModuleArgument(Protocol):
 
 
 class ExpansionContext(Protocol):
-    """What operations are told where they are expanded, by the Site of ir/expansion.py."""
+    """What operations are told where they are expanded, by the Expansion of ir/expansion.py."""
 
     origin: str
 
@@ -66,7 +66,11 @@ class Unsupported(ValueError):
     """Something that this build lacks (an operator, a target): names it."""
 
 
-class ShapeError(ValueError):
+class OperatorError(ValueError):
+    """An operator refuses its attributes or its inputs: names the operator."""
+
+
+class ShapeError(OperatorError):
     """An operator refuses its inputs: names the operator and the shapes."""
 
 
@@ -91,7 +95,7 @@ class Operation:
     view: ClassVar[bool] = False  # the output is the input's own memory, seen through other strides
     data_movement: ClassVar[bool] = False  # every element of the output is an element of an input, whatever its value
     gathers: ClassVar[bool] = False  # reads no more elements of its first input than it gives
-    commutative: ClassVar[bool] = False  # its two inputs may change places
+    commutative: ClassVar[bool] = False  # its two inputs may be exchanged
     idempotent: ClassVar[bool] = False  # of one input: f(f(x)) is f(x)
     contraction: ClassVar[bool] = False  # sums products of its inputs: a dot, a convolution, attention
     takes_epilogue: ClassVar[bool] = False  # its kernels compute a `pointwise` that follows before they store
@@ -157,8 +161,8 @@ class Operation:
     def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         return self.compute(*args)
 
-    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Any:
-        """What the instruction is in `site.module` once the lengths of its inputs are known.
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Any:
+        """What the instruction is in `context.module` once the lengths of its inputs are known.
 
         An instruction, a tuple of them, a list for a sequence; NotImplemented where it is itself. ValueNeeded where
         values must be known as well.
@@ -231,14 +235,14 @@ def operation(name: str, /, **attributes: Any) -> Operation:
     try:
         return cls(**values)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name}: {error}") from None
+        raise OperatorError(f"{name}: {error}") from None
 
 
 def _coerced(name: str, key: str, value: Any, annotation: str) -> Any:
     try:
         return coerce(value, annotation)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{name}: attribute {key!r}: {error}") from None
+        raise OperatorError(f"{name}: attribute {key!r}: {error}") from None
 
 
 def _is_list(value: Any) -> TypeGuard[Iterable[Any]]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.expansion import Site, ValueNeeded
+from migraphx.ir.expansion import Expansion, ValueNeeded
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation, RunModule, Value
 from migraphx.ir.program import Program
@@ -19,8 +19,8 @@ from migraphx.ir.ranges import hull
 from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
 from migraphx.ir.text import parse_shape
 from migraphx.onnx.builder import OnnxBuilder, Options, Scope
-from migraphx.onnx.graph import Function, Graph, LaterStrings, Model, Node, OnnxError, Reference, ValueInfo
-from migraphx.onnx.importer import Imported, Importer, import_model
+from migraphx.onnx.graph import DeferredStrings, Function, Graph, Model, Node, OnnxError, Reference, ValueInfo
+from migraphx.onnx.importer import Importer, ImportResult, import_model
 from migraphx.onnx.order import all_nodes, captured
 
 LARGEST_BOUND = 2**24  # elements of an input up to which the model is read at its largest lengths
@@ -43,15 +43,15 @@ class OnnxNode(Operation, name="onnx"):
         made = [parse_shape(s) for s in self.shapes]
         return made[0] if len(made) == 1 else Shape.tuple_of(made)
 
-    def expand(self, site: Site, inputs: Sequence[Any]) -> Any:
+    def expand(self, context: Expansion, inputs: Sequence[Any]) -> Any:
         data = json.loads(self.node)
         node = Node(**decoded(data["node"]))
         most, limit = data["max_loop_iterations"], data.get("limit_max_iterations")
         options = Options(max_loop_iterations=most, limit_max_iterations=limit, dynamic=True)
         functions = {(f["domain"], f["name"]): Function(**decoded(f["body"])) for f in data["functions"]}
-        importer = Importer(Model(Graph("", []), functions), options, site.program)
+        importer = Importer(Model(Graph("", []), functions), options, context.program)
         b = OnnxBuilder(
-            site.module, None, site.origin, site.program, options, importer, node, values=site.values,
+            context.module, None, context.origin, context.program, options, importer, node, values=context.values,
             scope=Scope(dict(zip(data["names"], inputs, strict=True))),
         )  # fmt: skip
         b.scope[""] = None
@@ -62,32 +62,32 @@ class OnnxNode(Operation, name="onnx"):
                 raise
             raise ValueNeeded(str(error), sources(error.values, inputs)) from error
         made = tuple(b.scope.get(o) if o else None for o in node.outputs)
-        made = tuple(None if isinstance(v, LaterStrings) else v for v in made)
+        made = tuple(None if isinstance(v, DeferredStrings) else v for v in made)
         return made[0] if len(made) == 1 else made
 
     def compute_with(self, args: Sequence[Value], modules: Sequence[Module], run: RunModule) -> Value:
         """The node is converted for these arrays, every value known, and evaluated."""
         program = Program()
         arrays: list[np.ndarray] = []
-        site = Site(program, program.main)
-        inputs = [_entered(a, site, arrays) for a in args]
-        made = self.expand(site, inputs)
+        context = Expansion(program, program.main)
+        inputs = [_entered(a, context, arrays) for a in args]
+        made = self.expand(context, inputs)
         outputs: list[Instruction] = []
         form = _numbered(made, outputs)
         program.main.add_return(outputs)
         return _restored(form, run(program.main, arrays))
 
 
-def _entered(value: Any, site: Site, arrays: list[np.ndarray]) -> Any:
+def _entered(value: Any, context: Expansion, arrays: list[np.ndarray]) -> Any:
     """Parameters of known value for an array, or for each of a sequence."""
     if value is None:
         return None
     if isinstance(value, (list, tuple)):
-        return [_entered(v, site, arrays) for v in value]
+        return [_entered(v, context, arrays) for v in value]
     array = np.asarray(value)
-    made = site.module.add_parameter(f"x{len(arrays)}", Shape(dtypes.from_numpy(array.dtype), array.shape))
+    made = context.module.add_parameter(f"x{len(arrays)}", Shape(dtypes.from_numpy(array.dtype), array.shape))
     arrays.append(array)
-    site.values[made] = array
+    context.values[made] = array
     return made
 
 
@@ -119,21 +119,24 @@ def sources(values: Sequence[Instruction], inputs: Sequence[Any]) -> list[Instru
     return [i for i in flat if i in seen]
 
 
-# ---- leaving nodes ----
+# ---- deferring nodes ----
 
 
-class Left:
-    """Leaves nodes in the program; `bounds` are the shapes of values by call and name, as far as they are known."""
+class NodeDeferrer:
+    """Puts an `onnx` instruction where a node must wait.
+
+    `bounds` are the shapes of values by call and name, as far as they are known.
+    """
 
     def __init__(self, bounds: Mapping[tuple[str, str], Shape], functions: Mapping[tuple[str, str], Function]) -> None:
         self.bounds, self.functions = bounds, functions
         self.seen: dict[tuple[str, str], Shape] = {}
 
-    def waits(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any]) -> bool:
+    def defers(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any]) -> bool:
         around = [b.scope[n] for n in captured(node)]
         return any(i.shape.dynamic for v in (*inputs, *around) for i in _instructions(v))
 
-    def leave(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
+    def defer(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
         names = list(dict.fromkeys(n for n in (*node.inputs, *sorted(captured(node))) if n))
         names = [n for n in names if b.scope[n] is not None]
         shapes = tuple(str(self.bounds.get((b.call, o), UNKNOWN)) for o in node.outputs)
@@ -152,7 +155,7 @@ class Left:
         made = b.instruction("onnx", operands, op=node.full_op, node=json.dumps(data), shapes=shapes)
         return tuple(b.outputs(made, len(shapes))) if len(shapes) > 1 else made
 
-    def made(self, b: OnnxBuilder, name: str, value: Any) -> None:
+    def record(self, b: OnnxBuilder, name: str, value: Any) -> None:
         if isinstance(value, Instruction) and not b.inner:
             self.seen[b.call, name] = value.shape.as_standard()
 
@@ -180,19 +183,19 @@ def _packed(b: OnnxBuilder, value: Any) -> Instruction:
     return b.instruction("pack", [_packed(b, v) for v in value]) if isinstance(value, list) else value
 
 
-def import_dynamic(model: Model, options: Options, print_program_on_error: bool = False) -> Imported:
+def import_dynamic(model: Model, options: Options, print_program_on_error: bool = False) -> ImportResult:
     """As `import_model`; lengths may be ranges, and shapes may depend on inputs' values: such nodes are left.
 
     What is known of their outputs comes from reading the model twice more, at the least and at the largest lengths.
     """
     options = replace(options, dynamic=True)
-    first = Left({}, model.functions)
+    first = NodeDeferrer({}, model.functions)
     made = import_model(model, options, print_program_on_error, first)
     if not any(i.op.deferred for i in made.program.main):
         return made
     ends = [_shapes_at(model, options, end) for end in ("min", "max")]
     bounds = {key: _between(least, ends[1].get(key, UNKNOWN)) for key, least in ends[0].items()}
-    return import_model(model, options, print_program_on_error, Left(bounds, model.functions))
+    return import_model(model, options, print_program_on_error, NodeDeferrer(bounds, model.functions))
 
 
 def _shapes_at(model: Model, options: Options, end: str) -> dict[tuple[str, str], Shape]:
@@ -203,7 +206,7 @@ def _shapes_at(model: Model, options: Options, end: str) -> dict[tuple[str, str]
             return min(getattr(dim, end), LARGEST_BOUND)
         return [fixed(d) for d in dim] if isinstance(dim, (list, tuple)) else dim
 
-    seen = Left({}, model.functions)
+    seen = NodeDeferrer({}, model.functions)
     at = replace(
         options,
         default_dim_value=fixed(options.default_dim_value),
@@ -211,7 +214,7 @@ def _shapes_at(model: Model, options: Options, end: str) -> dict[tuple[str, str]
         dim_params={n: fixed(d) for n, d in options.dim_params.items()},
     )
     try:
-        import_model(model, at, later=seen)
+        import_model(model, at, deferral=seen)
     except (OnnxError, MemoryError):  # a kernel larger than the least image, a table as large as the largest
         return {}
     return seen.seen

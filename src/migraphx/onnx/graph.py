@@ -81,7 +81,7 @@ class Strings:
 
 
 @dataclass(frozen=True)
-class LaterStrings:
+class DeferredStrings:
     """Strings that depend on values of a run, and so do not exist here; `inputs` are the model's that decide."""
 
     inputs: frozenset[str]

@@ -16,9 +16,9 @@ from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ir.text import program_text
 from migraphx.onnx.builder import OnnxBuilder, Options, Scope, located
 from migraphx.onnx.graph import (
+    DeferredStrings,
     Function,
     Graph,
-    LaterStrings,
     Model,
     Node,
     OnnxError,
@@ -45,18 +45,18 @@ Result = int | list["Result"] | Strings | None
 as they are; None for an empty optional."""
 
 
-class Later(Protocol):
-    """What becomes of nodes that wait for lengths or values of a run."""
+class DeferralPolicy(Protocol):
+    """Which nodes must wait for lengths or values of a run, and what stands for them till then."""
 
-    def waits(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any]) -> bool: ...
+    def defers(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any]) -> bool: ...
 
-    def leave(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any: ...
+    def defer(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any: ...
 
-    def made(self, b: OnnxBuilder, name: str, value: Any) -> None: ...
+    def record(self, b: OnnxBuilder, name: str, value: Any) -> None: ...
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportResult:
     """A model's program, and where its outputs are among the program's."""
 
     program: Program
@@ -64,15 +64,15 @@ class Imported:
 
 
 def import_model(
-    model: Model, options: Options, print_program_on_error: bool = False, later: Later | None = None
-) -> Imported:
+    model: Model, options: Options, print_program_on_error: bool = False, deferral: DeferralPolicy | None = None
+) -> ImportResult:
     """The program of a model; OnnxError names what is wrong and where.
 
     A sequence is one parameter (named `x[0]`, `x[1]`, ...), or one output, for each item.
     """
     program = Program()
     try:
-        return Imported(program, Importer(model, options, program, later).run())
+        return ImportResult(program, Importer(model, options, program, deferral).run())
     except (OnnxError, RecursionError) as error:
         if print_program_on_error:
             sys.stderr.write(f"{program_text(program)}\n")
@@ -85,8 +85,10 @@ def import_model(
 class Importer:
     """Converts one model."""
 
-    def __init__(self, model: Model, options: Options, program: Program, later: Later | None = None) -> None:
-        self.model, self.options, self.program, self.later = model, options, program, later
+    def __init__(
+        self, model: Model, options: Options, program: Program, deferral: DeferralPolicy | None = None
+    ) -> None:
+        self.model, self.options, self.program, self.deferral = model, options, program, deferral
         self.expanded = 0  # nodes of functions and subgraphs, at each time
 
     def run(self) -> list[Result]:
@@ -210,35 +212,35 @@ class Importer:
         inputs = [b.scope[n] if n else None for n in names]
         with located(f"node {node.label}", lambda: _shapes(inputs)):
             attributes = self.attributes(b, node, inputs)
-            made = self.converted(b, node, inputs, attributes)
-            results = made if isinstance(made, tuple) else (made,)
+            record = self.converted(b, node, inputs, attributes)
+            results = record if isinstance(record, tuple) else (record,)
             for k, name in enumerate(node.outputs):
                 if name and k >= len(results):
                     raise OnnxError(f"its output {k} ({name!r}) is not supported")
                 if name:
                     b.scope[name] = results[k]
-                    if self.later is not None:
-                        self.later.made(b, name, results[k])
+                    if self.deferral is not None:
+                        self.deferral.record(b, name, results[k])
 
     def converted(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
-        """The node's outputs; what cannot be converted yet is left to `later`, where there is one.
+        """The node's outputs; `deferral`, where there is one, takes what cannot be converted yet.
 
-        What is made of strings that do not exist yet does not exist yet either.
+        Strings made of strings that are not known yet are not known yet either.
         """
-        strings = [i for i in inputs if isinstance(i, LaterStrings)]
+        strings = [i for i in inputs if isinstance(i, DeferredStrings)]
         if strings:
             return tuple(strings[:1] * len(node.outputs))
-        if self.later is None or b.inner:
+        if self.deferral is None or b.inner:
             return self.outputs(b, node, inputs, attributes)
         function = (node.domain, node.op) in self.model.functions  # its nodes are converted, or left, one by one
-        if not function and self.later.waits(b, node, inputs):
-            return self.later.leave(b, node, inputs, attributes)
+        if not function and self.deferral.defers(b, node, inputs):
+            return self.deferral.defer(b, node, inputs, attributes)
         try:
             return self.outputs(b, node, inputs, attributes)
         except OnnxError as error:
             if function or not error.values:
                 raise
-            return self.later.leave(b, node, inputs, attributes)
+            return self.deferral.defer(b, node, inputs, attributes)
 
     def outputs(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """By the model's own function, by a converter, or by the standard's function."""
@@ -280,8 +282,8 @@ class Importer:
         """The nodes of a function in place of its call; it sees no names but its own."""
         graph = function.graph
         padded = [*inputs, *[None] * (len(graph.inputs) - len(inputs))]
-        made = {*graph.inputs, *(o for n in graph.nodes for o in n.outputs)}
-        known = [o for o in graph.outputs if o in made]  # the standard's bodies leave out what nobody asks for
+        record = {*graph.inputs, *(o for n in graph.nodes for o in n.outputs)}
+        known = [o for o in graph.outputs if o in record]  # the standard's bodies leave out what nobody asks for
         call = f"{b.call}/{b.node.label if b.node else ''}"
         inner = replace(b, scope=Scope(), bindings={**function.defaults, **attributes}, call=call)
         results = dict(zip(known, self.graph(inner, replace(graph, outputs=known), padded), strict=True))
@@ -303,7 +305,7 @@ def missing_operators(model: Model) -> list[str]:
 
 def numbered(value: Any, flat: list[Instruction]) -> Result:
     """Append a value's instructions to `flat`, and say where they are there."""
-    if isinstance(value, LaterStrings):
+    if isinstance(value, DeferredStrings):
         error = OnnxError("strings that a run would choose; output_names takes other outputs")
         error.inputs = value.inputs
         raise error

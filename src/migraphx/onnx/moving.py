@@ -1,4 +1,4 @@
-"""Operators that move elements move strings too: the numbers of their places are moved in their stead."""
+"""Operators that move elements move strings, too: the program moves the numbers of the elements, which pick strings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, parameters
-from migraphx.onnx.graph import LaterStrings, OnnxError, Strings
+from migraphx.onnx.graph import DeferredStrings, OnnxError, Strings
 from migraphx.onnx.registry import Convert
 
 
@@ -26,14 +26,16 @@ def moves(function: Convert) -> Convert:
     def convert(b: OnnxBuilder, *inputs: Any, **attributes: Any) -> Any:
         count = len(inputs) if data.kind is data.VAR_POSITIONAL else 1
         moved, others = inputs[:count], inputs[count:]
-        words = [i.value for i in moved if isinstance(i, Strings)]
-        if not words:
+        texts = [i.value for i in moved if isinstance(i, Strings)]
+        if not texts:
             return function(b, *inputs, **attributes)
-        if len(words) < len(moved):
+        if len(texts) < len(moved):
             raise OnnxError("its inputs are tensors and tensors of strings")
-        starts = np.cumsum([0, *(w.size for w in words)])
-        made = function(b, *(places(b, w, n) for w, n in zip(words, starts, strict=False)), *others, **attributes)
-        every = np.concatenate([w.reshape(-1) for w in words])
+        starts = np.cumsum([0, *(w.size for w in texts)])
+        made = function(
+            b, *(element_numbers(b, w, n) for w, n in zip(texts, starts, strict=False)), *others, **attributes
+        )
+        every = np.concatenate([w.reshape(-1) for w in texts])
         found = tuple(picked(b, every, m) for m in (made if isinstance(made, tuple) else (made,)))
         return found if isinstance(made, tuple) else found[0]
 
@@ -43,10 +45,10 @@ def moves(function: Convert) -> Convert:
     return convert
 
 
-def places(b: OnnxBuilder, words: np.ndarray, first: int) -> Instruction:
-    return b.literal(np.arange(first, first + words.size).reshape(words.shape))
+def element_numbers(b: OnnxBuilder, texts: np.ndarray, first: int) -> Instruction:
+    return b.literal(np.arange(first, first + texts.size).reshape(texts.shape))
 
 
-def picked(b: OnnxBuilder, words: np.ndarray, places: Instruction) -> Strings | LaterStrings:
-    known = b.constant(places)
-    return LaterStrings(parameters(places)) if known is None else Strings(words[known])
+def picked(b: OnnxBuilder, texts: np.ndarray, numbers: Instruction) -> Strings | DeferredStrings:
+    known = b.constant(numbers)
+    return DeferredStrings(parameters(numbers)) if known is None else Strings(texts[known])

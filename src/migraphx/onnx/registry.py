@@ -31,12 +31,12 @@ VALUES: dict[str, tuple[type, str]] = {
     "list[Value]": (list, "a sequence"),
     "None": (NoneType, "missing"),
 }
-"""What a converter's parameters are annotated with: the class of such inputs, and what it is in words."""
+"""What a converter's parameters are annotated with: the class of such inputs, and what errors call it."""
 
 
 @dataclass(frozen=True)
-class Taken:
-    """An input of a converter, or all from there on: the words of its annotation."""
+class InputSpec:
+    """An input of a converter, or all from there on; `kinds` are the parts of its annotation."""
 
     name: str
     kinds: tuple[str, ...]
@@ -50,7 +50,7 @@ class Signature:
     attributes: frozenset[str]
     any_attribute: bool
     required: frozenset[str]  # attributes without a default
-    inputs: tuple[Taken, ...]
+    inputs: tuple[InputSpec, ...]
     rest: bool  # whether the last input may be repeated
 
     def check(self, inputs: Sequence[Any], attributes: Collection[str]) -> None:
@@ -67,15 +67,15 @@ class Signature:
             kinds = self.inputs[min(k, len(self.inputs) - 1)].kinds
             if "Any" not in kinds and not isinstance(value, tuple(VALUES[n][0] for n in kinds)):
                 raise OnnxError(f"its input {k} {_is_not(value, kinds)}")
-        for k, taken in enumerate(self.inputs[len(inputs) :], len(inputs)):
-            if taken.required and taken.name not in attributes:
+        for k, spec in enumerate(self.inputs[len(inputs) :], len(inputs)):
+            if spec.required and spec.name not in attributes:
                 raise OnnxError(f"its input {k} is missing")
 
 
 def _is_not(value: Any, kinds: Sequence[str]) -> str:
     if value is None:
         return "is missing"
-    given = next(words for kind, words in VALUES.values() if isinstance(value, kind))
+    given = next(called for kind, called in VALUES.values() if isinstance(value, kind))
     return f"is {given}, must be {' or '.join(VALUES[n][1] for n in kinds if n != 'None')}"
 
 
@@ -114,12 +114,12 @@ def signature(function: Convert) -> Signature:
         attributes=frozenset(p.name for p in (*named, *given)),
         any_attribute=any(p.kind is p.VAR_KEYWORD for p in parameters),
         required=frozenset(p.name for p in named if p.default is p.empty),
-        inputs=tuple(_taken(p) for p in given),
+        inputs=tuple(_input_spec(p) for p in given),
         rest=any(p.kind is p.VAR_POSITIONAL for p in given),
     )
 
 
-def _taken(p: inspect.Parameter) -> Taken:
+def _input_spec(p: inspect.Parameter) -> InputSpec:
     """One without an annotation is a tensor."""
     kinds = ("Value",) if p.annotation is p.empty else tuple(p.annotation.split(" | "))
-    return Taken(p.name, kinds, p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD)
+    return InputSpec(p.name, kinds, p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD)

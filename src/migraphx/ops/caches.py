@@ -45,7 +45,7 @@ class ConcatPastPresent(Operation, name="concat_past_present"):
 
 
 class GqaRotaryEmbedding(Operation, name="gqa_rotary_embedding"):
-    """Queries and keys of {B, N + 2 K, S, D} turned by their position's angles (2104.09864); values stay.
+    """Queries and keys of {B, N + 2 K, S, D} rotated by their position's angles (2104.09864); values stay.
 
     Inputs: queries, keys and values along the heads; how many steps each sequence has so far (B integers); cosines
     and sines {positions, R}. The first 2 R numbers of a head turn: pairs R apart, or neighbours if `interleaved`.

@@ -17,10 +17,15 @@ class CustomOperation(Operation):
 
     The body computes elements `begin` to `end` of `out`; several threads run it on parts of their own. It sees the
     inputs as `in0`, `in1` ..., their lens as `in0_lens` ..., `out_lens`, all row-major, and the attributes by name.
+
+    `triton`, where given, is its body on target gpu: statements in Triton's language that compute the elements `i` of
+    `out`, a block of int64, where `inside`. It sees the inputs as pointers `in0`, `in1` ..., beside `out`, all else as
+    the C++ body does. bool, types of 8 bits and fewer are bytes.
     """
 
     can_fail: ClassVar[bool] = True  # for all that is known: its `compute` may raise
     cpp: ClassVar[str] = ""
+    triton: ClassVar[str] = ""
     includes: ClassVar[tuple[str, ...]] = ("cmath",)
 
     def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:

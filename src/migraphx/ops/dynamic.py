@@ -16,8 +16,8 @@ from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape
 ANY_LENGTH = DynamicDimension(0, UNBOUNDED)
 
 
-def builder(site: ExpansionContext) -> Builder:
-    return Builder(site.module, origin=site.origin)
+def builder(context: ExpansionContext) -> Builder:
+    return Builder(context.module, origin=context.origin)
 
 
 class Pack(Operation, name="pack"):
@@ -30,7 +30,7 @@ class Pack(Operation, name="pack"):
     def infer(self, *inputs: Shape) -> Shape:
         return UNKNOWN
 
-    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Any:
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Any:
         return None if self.empty else list(inputs)
 
     def compute(self, *args: np.ndarray) -> Value:
@@ -50,8 +50,8 @@ class DimensionsOf(Operation, name="dimensions_of"):
         self.require(right, inputs, "needs 0 <= start < end <= rank")
         return Shape("int64", (self.end - self.start,))
 
-    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
-        return builder(site).literal(np.array(inputs[0].shape.lens[self.start : self.end], np.int64))
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
+        return builder(context).literal(np.array(inputs[0].shape.lens[self.start : self.end], np.int64))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         return np.array(args[0].shape[self.start : self.end], np.int64)
@@ -74,9 +74,9 @@ class BroadcastWithDims(Operation, name="broadcast_with_dims"):
         self.require(dims.type in dtypes.INTEGERS and dims.ndim == 1, inputs, "dims must be integers in one dimension")
         return Shape(x.type, dyn_dims=(ANY_LENGTH,) * max(x.ndim, dims_of(dims)))
 
-    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
-        dims = site.known(inputs[1], "dims").tolist()
-        return builder(site).broadcast_to(inputs[0], np.broadcast_shapes(inputs[0].shape.lens, tuple(dims)))
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
+        dims = context.known(inputs[1], "dims").tolist()
+        return builder(context).broadcast_to(inputs[0], np.broadcast_shapes(inputs[0].shape.lens, tuple(dims)))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, dims = args
@@ -98,8 +98,8 @@ class BroadcastForDot(Operation, name="broadcast_for_dot"):
             self.refuse(inputs, "batch dimensions do not broadcast")
         return Shape(inputs[0].type, (*lens, *inputs[0].lens[-2:]))
 
-    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
-        return builder(site).broadcast_to(inputs[0], self.infer(*(i.shape for i in inputs)).lens)
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
+        return builder(context).broadcast_to(inputs[0], self.infer(*(i.shape for i in inputs)).lens)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         lens = np.broadcast_shapes(*(a.shape[:-2] for a in args))
@@ -120,8 +120,8 @@ class ReshapeLazy(Operation, name="reshape_lazy"):
     def _plain(self) -> Operation:
         return operation("reshape", dims=self.dims)
 
-    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
-        return builder(site).reshape(inputs[0], dims=self.dims)
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
+        return builder(context).reshape(inputs[0], dims=self.dims)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         return self._plain().compute(*args)
@@ -180,8 +180,8 @@ class Unique(Operation, name="unique"):
         found = DynamicDimension(min(1, length), length)  # a range, even of one length: NumPy runs it, not a kernel
         dims = tuple(found if d == axis else DynamicDimension(n, n) for d, n in enumerate(x.lens))
         values = Shape(x.type, dyn_dims=(found,) if axis is None else dims)
-        places = Shape("int64", dyn_dims=(found,))
-        return Shape.tuple_of([values, places, Shape("int64", (length,)), places])
+        found_shape = Shape("int64", dyn_dims=(found,))
+        return Shape.tuple_of([values, found_shape, Shape("int64", (length,)), found_shape])
 
     def compute(self, *args: np.ndarray) -> Value:
         (x,) = args
@@ -208,8 +208,8 @@ class Fill(Operation, name="fill"):
         self.require(value.type == like.type, inputs, "inputs differ in type")
         return like.as_standard()
 
-    def expand(self, site: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
-        b, (value, like) = builder(site), inputs
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
+        b, (value, like) = builder(context), inputs
         return b.contiguous(b.scalar(value, scalar_bcst_dims=like.shape.lens))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:

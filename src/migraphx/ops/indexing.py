@@ -116,23 +116,23 @@ class GatherElements(Operation, name="gather_elements"):
 
 def element_places(op: Operation, indices: np.ndarray, lens: Sequence[int], axis: int) -> tuple[np.ndarray, ...]:
     """NumPy indices of every element of `indices`, its own place but for `axis`."""
-    places: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
-    places[axis] = from_front(op, indices, lens[axis])
-    return tuple(np.broadcast_arrays(*places))
+    index_grids: list[np.ndarray] = list(np.indices(indices.shape, sparse=True))
+    index_grids[axis] = from_front(op, indices, lens[axis])
+    return tuple(np.broadcast_arrays(*index_grids))
 
 
 # ---- scatter ----
 
 
-def combine(how: str, data: np.ndarray, places: Any, updates: np.ndarray) -> np.ndarray:
-    """A copy of `data` with `updates` at `places`, one after another; floats are rounded once."""
+def combine(how: str, data: np.ndarray, index: Any, updates: np.ndarray) -> np.ndarray:
+    """A copy of `data` with `updates` at `index`, one after another; floats are rounded once."""
     if how == "none":
         out = data.copy()
-        out[places] = updates
+        out[index] = updates
         return out
     out = np.array(dtypes.wide(data))
     ufunc = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}[how]
-    ufunc.at(out, places, updates.astype(out.dtype))
+    ufunc.at(out, index, updates.astype(out.dtype))
     return out.astype(data.dtype)
 
 

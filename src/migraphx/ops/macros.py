@@ -119,7 +119,11 @@ def quantizelinear(
 ) -> Value:  # fmt: skip
     """saturate(nearbyint(x / scale) + zero_point): one scale, one a slice along `axis`, or one a block of it."""
     x, scale = (b.cast(v, common_type(x.shape.type, scale.shape.type)) for v in (x, scale))
-    inputs = [x, spread(b, x, scale, axis, block_size), spread(b, x, zero_point, axis, block_size)]
+    inputs = [
+        x,
+        broadcast_per_axis(b, x, scale, axis, block_size),
+        broadcast_per_axis(b, x, zero_point, axis, block_size),
+    ]
     attributes: dict[str, Any] = {} if output_type is None else {"out_type": output_type}
     return b.instruction("quantizelinear", [i for i in inputs if i is not None], **attributes)
 
@@ -129,11 +133,15 @@ def dequantizelinear(
     b: Builder, x: Value, scale: Value, zero_point: Value | None = None, *, axis: int = 1, block_size: int = 0
 ) -> Value:
     """(x - zero_point) * scale: one scale, one a slice along `axis`, or one a block of it."""
-    inputs = [x, spread(b, x, scale, axis, block_size), spread(b, x, zero_point, axis, block_size)]
+    inputs = [
+        x,
+        broadcast_per_axis(b, x, scale, axis, block_size),
+        broadcast_per_axis(b, x, zero_point, axis, block_size),
+    ]
     return b.instruction("dequantizelinear", [i for i in inputs if i is not None])
 
 
-def spread(b: Builder, x: Value, parameter: Value | None, axis: int, block_size: int) -> Value | None:
+def broadcast_per_axis(b: Builder, x: Value, parameter: Value | None, axis: int, block_size: int) -> Value | None:
     """A scale or zero point with x's lens: of one number, of one a slice along `axis`, or of one a block."""
     if parameter is None:
         return None

@@ -40,9 +40,9 @@ class Pointwise(Operation):
     @property
     def costs(self) -> frozenset[Cost]:
         """What the words of the body cost."""
-        words = WordCosts()
-        self.apply(words, *[None] * (self.arity or 0))
-        return frozenset(words.found)
+        costs = WordCosts()
+        self.apply(costs, *[None] * (self.arity or 0))
+        return frozenset(costs.found)
 
     def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         """One an element, whatever the function takes."""

@@ -92,12 +92,12 @@ class Resize(Operation, name="resize"):
         offsets = np.arange(1 - reach, reach + 1)[:, None]
         distance = np.abs(offsets - (at - left)) * squeeze
         weights = np.maximum(1 - distance, 0) if self.mode == "linear" else cubic_weights(distance, self.cubic_coeff_a)
-        places = left + offsets
+        positions = left + offsets
         if self.exclude_outside:
-            weights = weights * ((places >= 0) & (places < n))
+            weights = weights * ((positions >= 0) & (positions < n))
         if self.exclude_outside or squeeze < 1:
             weights = weights / weights.sum(0)
-        return _indices(places, n), weights
+        return _indices(positions, n), weights
 
     def positions(self, lens: Sequence[int], axis: int) -> np.ndarray:
         """Where each element along `axis` of the output lies on the input, in elements."""
@@ -143,9 +143,9 @@ class Resize(Operation, name="resize"):
         return y.astype(x.dtype)
 
 
-def _indices(places: np.ndarray, n: int) -> np.ndarray:
+def _indices(positions: np.ndarray, n: int) -> np.ndarray:
     """Clamped to 0 .. n - 1; roi and scales may be such that a place is no number."""
-    return np.clip(np.nan_to_num(places), 0, n - 1).astype(np.int64)
+    return np.clip(np.nan_to_num(positions), 0, n - 1).astype(np.int64)
 
 
 def cubic_weights(d: np.ndarray, a: float) -> np.ndarray:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import wraps
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Mismatch, Refuse
 from migraphx.ops.movement import Broadcasting, Reshaping
 from migraphx.passes.constants import compact, is_constant, scalar_of
 from migraphx.passes.grouping import axes_of
-from migraphx.passes.rewrite import Mismatch, Refusals, Refuse, rewrite, rewrites
+from migraphx.passes.manager import Pass
+from migraphx.passes.rewrite import Refusals, rewrite, rewrites
 
 VERY_NEGATIVE = -1e4  # a score this low has weight 0 beside any other
 LEVELLING = -1e30  # added to scores it makes all equal, as those are that a finite `low` has replaced
@@ -239,8 +242,6 @@ def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instr
     scores = read_scores(weights.inputs[0])
     if scores is None or scores.dot.shape.type != root.shape.type:
         return Refuse("the scores are no masked and scaled product, or of another type")
-    if root.shape.type == "double":
-        return Refuse("attention kernels sum in float")
     lq, lk = scores.dot.shape.lens[-2:]
     apart, causal = divided(scores.masks, lq, lk)
     if order_matters(apart):
@@ -326,3 +327,20 @@ def fuse_attention(module: Module) -> Refusals:
         @8 = @return(@7)
     """
     return rewrite(module, [attention_of_softmax, attention_of_seen_rows])
+
+
+def fuse_attention_but_of(*types: str) -> Pass:
+    """`fuse_attention` for a target whose attention sums in a narrower type than products of these types do."""
+
+    def function(b: Builder, v: Instruction, root: Instruction) -> Instruction | Refuse:
+        if root.shape.type in types:
+            return Refuse(f"the target's attention of {root.shape.type} sums in a narrower type")
+        return attention_of_softmax.function(b, v, root)
+
+    chosen = replace(attention_of_softmax, function=function)
+
+    @wraps(fuse_attention)
+    def fused(module: Module) -> Refusals:
+        return rewrite(module, [chosen, attention_of_seen_rows])
+
+    return fused

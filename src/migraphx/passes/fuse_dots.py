@@ -8,11 +8,11 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.ops.fused import Attention
 from migraphx.ops.movement import Reshaping
 from migraphx.passes.constants import compact, is_constant
-from migraphx.passes.rewrite import Refusals, Refuse, remove_unused, substitute
+from migraphx.passes.rewrite import Refusals, remove_unused, substitute
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Return, operation
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.rewrite import Refusals
 
 
@@ -64,12 +64,12 @@ def _why_alone(ins: Instruction) -> str:
     if not users:
         return ""
     if len(ins.users) > 1:
-        return "its result is used more than once"
+        return Refuse("its result is used more than once")
     if users[0].name == "group":
-        return "what follows it is the epilogue of another product"
+        return Refuse("what follows it is the epilogue of another product")
     if users[0].name == "pointwise":
-        return "the pointwise operator behind it reads it twice"
-    return "what follows it is no pointwise operator"
+        return Refuse("the pointwise operator behind it reads it twice")
+    return Refuse("what follows it is no pointwise operator")
 
 
 def _fuse(module: Module, anchor: Instruction, pointwise: Instruction) -> None:

@@ -8,10 +8,10 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.ops.quantize import PackInt4
 from migraphx.passes.constants import computed, is_constant, without_repeats
-from migraphx.passes.rewrite import Refusals, Refuse
+from migraphx.passes.rewrite import Refusals
 
 
 def fuse_int4(module: Module) -> Refusals:

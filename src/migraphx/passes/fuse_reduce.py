@@ -5,9 +5,9 @@ from __future__ import annotations
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.grouping import Grouping, body_names, body_of, put
-from migraphx.passes.rewrite import Refusals, Refuse, rewrite, rewrites
+from migraphx.passes.rewrite import Refusals, rewrite, rewrites
 
 
 @rewrites(lambda b, x: b.softmax(x))

@@ -15,6 +15,7 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape
 from migraphx.ops.movement import Multibroadcast
 from migraphx.ops.pointwise import Pointwise
@@ -23,7 +24,6 @@ from migraphx.passes.constants import scalar_of
 from migraphx.passes.rewrite import remove_unused, substitute
 
 MOST = 100  # members of a group
-OTHER_LENS = "it has other lens"
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Grouping:
                 continue
             if not isinstance(ins.op, (Pointwise, Reduction)):
                 continue
-            group = self._with_reductions(ins) or Group(ins, *self._grow(ins, self._same_lens(ins)))
+            group = self._with_reductions(ins) or Group(ins, *self._grow(ins, _unlike_pointwise))
             inside = set(group.members)
             taken.update(m for m in group.members if m is ins or all(u in inside for u in m.users))
             yield group
@@ -128,7 +128,7 @@ class Grouping:
         """Why an instruction is no part of a reduction's kernel, None where it is one, "" for another operator."""
         if isinstance(ins.op, Reduction):
             same = axes_of(ins) == frame.axes and ins.inputs[0].shape.lens == frame.full
-            return None if same else "it reduces other axes, or other lens"
+            return None if same else Refuse("it reduces other axes, or other lens")
         if ins.name == "multibroadcast":
             small = ins.inputs[0]
             there_and_back = ins.shape.lens == frame.full and small.shape.lens == frame.reduced
@@ -136,18 +136,10 @@ class Grouping:
         if not isinstance(ins.op, Pointwise):
             return ""
         if ins in self.epilogues:
-            return "it can be the epilogue of a dot or convolution"
+            return Refuse("it can be the epilogue of a dot or convolution")
         if ins in self.nearest and Frame.of(self.nearest[ins][1]) != frame:
-            return "it is the end of another reduction's kernel"
-        return None if ins.shape.lens in (frame.full, frame.reduced) else OTHER_LENS
-
-    def _same_lens(self, root: Instruction) -> Callable[[Instruction], str | None]:
-        def unfit(ins: Instruction) -> str | None:
-            if not isinstance(ins.op, Pointwise):
-                return "a reduction behind it ends its kernel" if isinstance(ins.op, Reduction) else ""
-            return None if ins.shape.lens == root.shape.lens else OTHER_LENS
-
-        return unfit
+            return Refuse("it is the end of another reduction's kernel")
+        return None
 
     def _grow(
         self, root: Instruction, unfit: Callable[[Instruction], str | None]
@@ -173,15 +165,20 @@ class Grouping:
             _, ins = heapq.heappop(heap)
             why = unfit(ins)
             if why is None and not (widens(ins) or all(u in inside for u in ins.users)):
-                why = "its result is used outside the kernel too"
+                why = Refuse("its result is used outside the kernel too")
             if why is None:
                 inside.add(ins)
                 push_inputs(ins)
             elif why:
                 refused[ins] = why
         if heap:
-            refused |= {ins: "the kernel is full" for _, ins in heap if unfit(ins) is None}
+            refused |= {ins: Refuse("the kernel is full") for _, ins in heap if unfit(ins) is None}
         return sorted(inside, key=self.position.__getitem__), refused
+
+
+def _unlike_pointwise(ins: Instruction) -> str | None:
+    """As `_unfit`, for a kernel without reductions."""
+    return None if isinstance(ins.op, Pointwise) else ""
 
 
 def inner(ins: Instruction) -> bool:

@@ -35,6 +35,7 @@ SIMPLIFY: list[Pass] = [
     simplify_algebra,  # scales that reached their weights now
 ]
 
+
 optimize: list[Pass] = [
     rewrite_memory,  # buffers and caches are values from here on
     rewrite_rnn,  # recurrent layers are loops from here on
@@ -51,3 +52,8 @@ optimize: list[Pass] = [
     fuse_pointwise,  # all that is left
     common_subexpressions,  # the broadcasts that feed the kernels
 ]
+
+
+def optimize_with(attention: Pass) -> list[Pass]:
+    """`optimize` for a target that fuses attention in its own way."""
+    return [attention if one is fuse_attention else one for one in optimize]

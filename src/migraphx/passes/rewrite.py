@@ -21,7 +21,7 @@ from typing import Any
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Parameter, Return
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.constants import is_constant
 
 log = logging.getLogger(__name__)
@@ -30,18 +30,6 @@ STEPS_AN_INSTRUCTION = 100  # more rewrites than this for each instruction means
 
 Refusals = Sequence[Refusal[Instruction]]
 """What a pass returns: why it left instructions as they are."""
-
-
-class Refuse(str):
-    """Returned by a rule that matched but must not apply: the reason."""
-
-    __slots__ = ()
-
-
-class Mismatch(Refuse):
-    """A condition of the pattern that its function states: the rule is about something else, and nothing is lost."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Quantizing and dequantizing in the words of pointwise operators, so that they fuse with what is round them."""
+"""Quantizing and dequantizing as pointwise operators, so that they fuse with what is round them."""
 
 from __future__ import annotations
 

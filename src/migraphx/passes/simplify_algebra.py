@@ -13,8 +13,9 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation, operators
+from migraphx.ir.refusal import Mismatch, Refuse
 from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of
-from migraphx.passes.rewrite import Mismatch, Refusals, Refuse, Rule, rewrite, rewrites
+from migraphx.passes.rewrite import Refusals, Rule, rewrite, rewrites
 
 Answer = Instruction | Refuse
 WIDE = frozenset({"float", "double"})

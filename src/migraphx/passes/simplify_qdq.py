@@ -11,7 +11,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation
-from migraphx.ir.refusal import Refusal
+from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.constants import (
     broadcast_literal,
     compact,
@@ -21,7 +21,7 @@ from migraphx.passes.constants import (
     without_repeats,
 )
 from migraphx.passes.integer_products import along, fits, integer_product
-from migraphx.passes.rewrite import Refusals, Refuse
+from migraphx.passes.rewrite import Refusals
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
 
@@ -74,7 +74,8 @@ def simplify_qdq(module: Module) -> Refusals:
         if ins.name not in PRODUCTS or ins.shape.type != "float":
             continue
         if _shallow(ins):
-            refusals.append(Refusal(ins, "simplify_qdq", "its groups have fewer than four inputs, too few to gain"))
+            why = Refuse("its groups have fewer than four inputs, too few to gain")
+            refusals.append(Refusal(ins, "simplify_qdq", why))
             continue
         weights = quantized_weights(ins.inputs[1], ins.name, ins.op.attributes().get("group", 1))
         found = _activation(ins.inputs[0], ins.name) if isinstance(weights, Weights) else None
@@ -83,7 +84,9 @@ def simplify_qdq(module: Module) -> Refusals:
             module.replace(ins, _product(b, ins, found, weights))
         elif isinstance(weights, Weights):
             refusals.append(
-                Refusal(ins, "simplify_qdq", "its input is not dequantized from 8 bits by one scale, or one a row")
+                Refusal(
+                    ins, "simplify_qdq", Refuse("its input is not dequantized from 8 bits by one scale, or one a row")
+                )
             )
         elif ins.inputs[0].name == "dequantizelinear":
             refusals.append(Refusal(ins, "simplify_qdq", weights))

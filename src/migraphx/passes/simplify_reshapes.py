@@ -16,11 +16,12 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operators
+from migraphx.ir.refusal import Mismatch, Refuse
 from migraphx.ops.movement import Broadcasting, Reshaping, Slice, Transpose
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of
-from migraphx.passes.rewrite import Mismatch, Refusals, Refuse, Rule, rewrite, rewrites
+from migraphx.passes.rewrite import Refusals, Rule, rewrite, rewrites
 from migraphx.passes.shapes import same_memory
 
 Answer = Instruction | Refuse
@@ -238,8 +239,6 @@ def gather_of_range(b: Builder, x: Instruction, i: Instruction, root: Instructio
     start = int(indices[0]) % length
     if start + indices.size > length or not np.array_equal(indices, indices[0] + np.arange(indices.size)):
         return Refuse("indices that do not follow one another")
-    if indices[0] < 0 <= indices[-1]:
-        return Refuse("indices that pass the end")
     cut = _slice(b, x, {axis: range(start, start + indices.size)})
     if cut.shape.lens == root.shape.lens:
         return cut
@@ -280,20 +279,19 @@ def reshape_of_slice(b: Builder, x: Instruction, root: Instruction) -> Answer:
     if not x.shape.standard or len(ranges) != 1 or root.inputs[0].shape.standard:
         return Mismatch("x is not row-major, or the slice is")
     ((axis, kept),) = ranges.items()
-    for mine, theirs in groups(root.inputs[0].shape.lens, root.shape.lens) or []:
-        if axis not in mine:
-            continue
-        first = next((d for d in theirs if root.shape.lens[d] > 1), None)
-        if any(root.inputs[0].shape.lens[d] > 1 for d in mine if d != axis) or first is None:
-            return Refuse("the sliced dimension is merged with another")
-        step = len(kept) // root.shape.lens[first]
-        if kept.start % step or x.shape.lens[axis] % step:
-            return Refuse("the slice cuts into the new dimensions")
-        dims = list(root.shape.lens)
-        dims[first] = x.shape.lens[axis] // step
-        cut = {first: range(kept.start // step, kept.start // step + root.shape.lens[first])}
-        return _slice(b, b.reshape(x, dims=dims), cut)
-    return Refuse("nothing is left of it")
+    parts = groups(root.inputs[0].shape.lens, root.shape.lens)
+    assert parts is not None, "what is empty is row-major"
+    mine, theirs = next(part for part in parts if axis in part[0])
+    first = next((d for d in theirs if root.shape.lens[d] > 1), None)
+    if any(root.inputs[0].shape.lens[d] > 1 for d in mine if d != axis) or first is None:
+        return Refuse("the sliced dimension is merged with another")
+    step = len(kept) // root.shape.lens[first]
+    if kept.start % step or x.shape.lens[axis] % step:
+        return Refuse("the slice cuts into the new dimensions")
+    dims = list(root.shape.lens)
+    dims[first] = x.shape.lens[axis] // step
+    cut = {first: range(kept.start // step, kept.start // step + root.shape.lens[first])}
+    return _slice(b, b.reshape(x, dims=dims), cut)
 
 
 @rewrites(lambda b, x: b.reshape(x))
@@ -302,8 +300,7 @@ def reshape_as_views(b: Builder, x: Instruction, root: Instruction) -> Answer:
     if x.shape.standard or not x.shape.packed:
         return Mismatch("x is row-major, or not packed")
     parts = groups(x.shape.lens, root.shape.lens)
-    if parts is None:
-        return Refuse("x is empty")
+    assert parts is not None, "what is empty is row-major"
     strides, lens = x.shape.strides, x.shape.lens
     for mine, _ in parts:
         real = [d for d in mine if lens[d] > 1]
@@ -392,6 +389,7 @@ def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
     views = [i for i in root.inputs if isinstance(i.op, (Transpose, Reshaping)) and not is_constant(i)]
     if not views:
         return Mismatch("no input is a view")
+    why = Refuse("others use the view too, or it is a reshape of what is not row-major")
     for view in views:
         if view.name == "transpose" and len(view.users) > 1:
             continue
@@ -403,7 +401,8 @@ def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
             y = again(b, root, kept)
             moved = view.name == "transpose"
             return b.transpose(y, **view.op.attributes()) if moved else b.reshape(y, dims=root.shape.lens)
-    return Refuse("no view that all inputs share")
+        why = next(i for i in inputs if isinstance(i, Refuse))
+    return why
 
 
 def _from(x: Instruction, view: Instruction, levels: int = 8) -> bool:

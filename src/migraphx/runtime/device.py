@@ -48,6 +48,10 @@ class Device(Protocol):
         """
         ...
 
+    def pinned(self, nbytes: int) -> tuple[int, Any]:
+        """The address of so many zero bytes of main memory that the device can use too, and what keeps them."""
+        ...
+
     def copy(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
         """Copy bytes within the device."""
         ...
@@ -81,6 +85,11 @@ class Host:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
         start = raw.__array_interface__["data"][0]
         return -(-start // ALIGNMENT) * ALIGNMENT, raw
+
+    def pinned(self, nbytes: int) -> tuple[int, Any]:
+        address, owner = self.allocate(nbytes)
+        ctypes.memset(address, 0, nbytes)
+        return address, owner
 
     def copy(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
         ctypes.memmove(to, source, nbytes)

@@ -85,7 +85,7 @@ class CompileOptions:
             raise ValueError(f"target {target.name!r} has no kernels to choose among: it refuses exhaustive_tune=True")
 
 
-def _checked(option: Field, value: Any) -> Any:
+def _checked(option: Field[Any], value: Any) -> Any:
     """`value` in the type of the option's default."""
     name, metadata = f"option {option.name!r}", option.metadata
     if isinstance(option.default, bool):

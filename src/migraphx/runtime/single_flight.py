@@ -33,6 +33,11 @@ class SingleFlightLRU(Generic[Made]):
         with self._lock:
             return list(self._made.items())
 
+    def values(self) -> list[Made]:
+        """What is kept without its keys, in the same order."""
+        with self._lock:
+            return list(self._made.values())
+
     def find(self, key: Hashable) -> Made | None:
         """What is kept for the key, which counts as a use; None where nothing is."""
         with self._lock:

@@ -2,38 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.operation import Unsupported
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.passes.manager import Pass
-from migraphx.runtime.device import Device
+from migraphx.runtime.device import Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 
 
+class CompilerError(ChildProcessError):
+    """What a target compiles with is missing or failed; says what to do."""
+
+
+def from_(ins: Instruction) -> str:
+    """Where an instruction came from, in parentheses; "" where that is not known."""
+    return f" ({ins.origin})" if ins.origin else ""
+
+
+class UnsupportedOperator(Unsupported):
+    """A target cannot compile the instructions of `refusals`: names each with its shape and origin."""
+
+    def __init__(self, target: str, refusals: Sequence[Refusal[Instruction]]) -> None:
+        named = (f"{r.instruction.name} -> {r.instruction.shape}{from_(r.instruction)}: {r.why}" for r in refusals)
+        super().__init__(f"the {target} target refuses " + "; ".join(dict.fromkeys(named)))
+        self.refusals = tuple(refusals)
+
+
 class Target(Protocol):
-    """`ref`, `cpu` or `gpu`."""
+    """`ref`, `cpu` or `gpu`.
+
+    A class that inherits it refuses nothing, restores nothing and needs nothing of the machine unless it says so.
+    """
 
     name: str
     device: Device  # where programs run that it compiles
     passes: Sequence[Pass]  # what `compile` runs first, in order
-    tunes: bool  # whether it has kernels to choose among, as `exhaustive_tune` asks
+    tunes: bool = False  # whether it has kernels to choose among, as `exhaustive_tune` asks
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
         """Why the target cannot compile an instruction of a program that no pass has seen; None where it can.
 
         What depends on the whole program (how many loops it has) shows when it is compiled: UnsupportedOperator.
         """
-        ...
+        return None
 
     def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
         """Run the passes and choose the kernels as `compile` does, and say what they refused. Changes the program."""
-        ...
+        return []
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         """Compile a program, which may be changed: the caller passes a copy where it wants to keep it.
@@ -41,6 +63,14 @@ class Target(Protocol):
         `options.check_target` is the caller's.
         """
         ...
+
+    def peaks(self, threads: int) -> Peaks:
+        """What the device can do at best, measured now; `threads` of the host, where programs run there."""
+        ...
+
+    def diagnose(self) -> Mapping[str, Callable[[], str]]:
+        """What the target needs of this machine: checks by name, each says what it found or raises what is wrong."""
+        return {}
 
     def restore(
         self,
@@ -55,4 +85,4 @@ class Target(Protocol):
         Code among the tensors is used only where `trust_code` is set. `program` reads the graph, for lengths that
         the sections do not hold.
         """
-        ...
+        return None

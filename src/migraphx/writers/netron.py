@@ -78,8 +78,8 @@ def _number(value: float) -> float | str:
     """A float32 as protobuf's JSON writes it, which has words for what JSON has no number for."""
     with np.errstate(over="ignore"):
         single = float(np.float32(value))
-    words = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
-    return words.get(str(single), single)
+    spelled = {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}
+    return spelled.get(str(single), single)
 
 
 def _tensor(name: str, value: np.ndarray) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def in_memory_order(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[list[int] 
         gm = copied(gm)
         output = gm.graph.output_node()
         with gm.graph.inserting_before(output):
-            made = [_turned(gm.graph, n, o) for n, o in zip(output.args[0], orders, strict=True)]  # type: ignore[arg-type]
+            made = [_permuted(gm.graph, n, o) for n, o in zip(output.args[0], orders, strict=True)]  # type: ignore[arg-type]
         output.args = (tuple(made),)
     return gm, orders
 
@@ -77,15 +77,15 @@ def _order(n: Any) -> list[int] | None:
     return None if value is None or value.is_contiguous() else dense_order(value.shape, value.stride())
 
 
-def _turned(graph: fx.Graph, n: Any, order: list[int] | None) -> Any:
+def _permuted(graph: fx.Graph, n: Any, order: list[int] | None) -> Any:
     if order is None:
         return n
     value = _value(n)
     assert value is not None
-    turned = graph.call_function(acc_ops.permute, (), {"input": n, "permutation": tuple(order)})
-    turned.meta = n.meta | {"val": value.permute(order)}
-    turned.meta.pop("example_value", None)
-    return turned
+    permuted = graph.call_function(acc_ops.permute, (), {"input": n, "permutation": tuple(order)})
+    permuted.meta = n.meta | {"val": value.permute(order)}
+    permuted.meta.pop("example_value", None)
+    return permuted
 
 
 def turned_back(function: Callable[..., Any], orders: list[list[int] | None]) -> Callable[..., Any]:

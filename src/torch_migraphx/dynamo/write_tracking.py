@@ -204,7 +204,7 @@ class Watch:
         self.ranges: list[Range] = []  # of pages that the kernel tracks
         self.lost = False  # as after a fork
         self.stale = False  # once and for all
-        self._written: set[int] = set()  # places of tensors whose pages were written, says another watch or this one
+        self._written: set[int] = set()  # numbers of tensors whose pages were written, says another watch or this one
         spans = sorted((*extent(t), k) for k, t in enumerate(self.tensors))
         self._spans = [(begin, end, k) for begin, end, k in spans if begin < end]
         with self._tracker.lock:
@@ -270,11 +270,11 @@ class Watch:
             self._written.update(k for begin, end, k in self._spans if _overlaps(regions, begin, end))
 
     def changed(self) -> set[int]:
-        """The places of tensors that have other elements now; where there are none it is `clean` from here on."""
+        """The numbers of tensors that have other elements now; where there are none it is `clean` from here on."""
         with self._tracker.lock:
-            places = self._suspects()
-            now = _digests([self.tensors[k] for k in places])
-            changed = {k for k, d in zip(places, now, strict=True) if d != self._digests[k]}
+            numbers = self._suspects()
+            now = _digests([self.tensors[k] for k in numbers])
+            changed = {k for k, d in zip(numbers, now, strict=True) if d != self._digests[k]}
             self.stale = self.stale or bool(changed)
             self._written.clear()
             self.lost = False
@@ -296,7 +296,7 @@ class Watch:
         return suspects
 
     def _differing(self) -> set[int]:
-        """The places of tensors with pieces that are not equal to their copies."""
+        """The numbers of tensors with pieces that are not equal to their copies."""
         found, at = [], 0
         for piece, view in zip(self._small, self._views, strict=True):
             if view != self._kept[at : at + len(view)]:

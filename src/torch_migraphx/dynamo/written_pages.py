@@ -77,8 +77,8 @@ class WrittenPages:
                 os.close(fd)
         self._fd = self._pagemap = -1
 
-    def _request(self, number: int, *words: int) -> None:
-        fcntl.ioctl(self._fd, number, struct.pack(f"{len(words)}Q", *words))
+    def _request(self, number: int, *fields: int) -> None:
+        fcntl.ioctl(self._fd, number, struct.pack(f"{len(fields)}Q", *fields))
 
     def register(self, begin: int, end: int) -> None:
         """Of pages that are not registered: have them protected, also those that are not in memory yet."""
@@ -95,8 +95,8 @@ class WrittenPages:
     def _argument(self, flags: int, begin: int, end: int, regions: int) -> bytearray:
         most_pages = 1 if regions == 1 else 0
         where = ctypes.addressof(self._found)
-        words = (96, flags, begin, end, 0, where, regions, most_pages, 0, WRITTEN, 0, WRITTEN)
-        return bytearray(struct.pack("12Q", *words))
+        fields = (96, flags, begin, end, 0, where, regions, most_pages, 0, WRITTEN, 0, WRITTEN)
+        return bytearray(struct.pack("12Q", *fields))
 
     def any_written(self, queries: Sequence[bytearray]) -> bool:
         """Whether a page of the ranges was written since it was protected. May be called from several threads."""

@@ -6,6 +6,7 @@ cannot hold stays in torch, with the operators that read it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -13,10 +14,9 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
-from torch_migraphx.fx.builder import TYPES
+from torch_migraphx.devices import TYPES
+from torch_migraphx.fx import builder
 
-DEVICES = frozenset({"cpu"})
-"""Where the engine's targets can read memory."""
 MKLDNN: torch.layout = vars(torch)["_mkldnn"]
 
 
@@ -51,15 +51,15 @@ def foreign(x: torch.Tensor) -> str:
     return opaque(x)
 
 
-def not_held(x: torch.Tensor) -> str:
-    """Why the engine cannot hold `x`, real or fake; "" where it can."""
+def not_held(x: torch.Tensor, devices: Collection[str] = TYPES) -> str:
+    """Why the engine cannot hold `x`, real or fake, of one of these device types; "" where it can."""
     why = foreign(x)
     if why:
         return why
-    if x.dtype not in TYPES:
+    if x.dtype not in builder.TYPES:
         return f"is {x.dtype}, a type that the engine does not have"
-    if x.device.type not in DEVICES:
-        return f"is on {x.device.type}; the engine compiles for {', '.join(sorted(DEVICES))}"
+    if x.device.type not in devices:
+        return f"is on {x.device.type}; the engine compiles for {', '.join(sorted(devices))}"
     return "" if isinstance(x, FakeTensor) or _has_memory(x) else "has no memory"
 
 
@@ -81,6 +81,7 @@ def fake_of(x: Any, mode: FakeTensorMode) -> Any:
         return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
 
 
-def first_not_held(value: Any) -> str:
+def first_not_held(value: Any, devices: Collection[str]) -> str:
     """Why the engine cannot hold one of the tensors of a nested value; "" where it can hold them all."""
-    return next(filter(None, (not_held(x) for x in tree_leaves(value) if isinstance(x, torch.Tensor))), "")
+    tensors = (x for x in tree_leaves(value) if isinstance(x, torch.Tensor))
+    return next(filter(None, (not_held(x, devices) for x in tensors)), "")

@@ -73,8 +73,8 @@ def shape_of(tensor: torch.Tensor, standard: bool = False) -> migraphx.shape:
 
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A CPU tensor as an array over the same memory, which the array keeps alive."""
-    plain = tensor.detach().resolve_conj().resolve_neg()
+    """A tensor as an array, over the same memory where that is main memory, which the array keeps alive."""
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
     if plain.dtype == torch.bfloat16:
         return plain.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     type_name(plain.dtype)
@@ -216,7 +216,7 @@ def axis(dim: int, n: int) -> int:
     return dim % max(n, 1)
 
 
-def spread(value: int | Sequence[int], n: int) -> list[int]:
+def per_dimension(value: int | Sequence[int], n: int) -> list[int]:
     """One value for each of `n` spatial dimensions."""
     values = [value] if isinstance(value, int) else list(value)
     return [int(v) for v in (values * n if len(values) == 1 else values)]

@@ -29,16 +29,16 @@ NO_MEANING_HERE = frozenset(
 
 
 @dataclass(frozen=True)
-class Named:
+class RenamedTarget:
     """A target some of whose arguments the converter knows by other names."""
 
     target: Callable[..., Any]
     names: tuple[tuple[str, str], ...]
 
 
-def named(target: Callable[..., Any], **names: str) -> Named:
+def named(target: Callable[..., Any], **names: str) -> RenamedTarget:
     """`named(aten.embedding.default, indices="input")`: the target's name, then the converter's."""
-    return Named(target, tuple(names.items()))
+    return RenamedTarget(target, tuple(names.items()))
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Converter:
 CONVERTERS: dict[Callable[..., Any], Converter] = {}
 
 
-def converter(*targets: Callable[..., Any] | Named) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def converter(*targets: Callable[..., Any] | RenamedTarget) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function `f(b, *, name=...)` for targets of any dialect.
 
     It must take every argument of each target's schema but those without a meaning here (`inplace`, ...), so none
@@ -84,7 +84,7 @@ def converter(*targets: Callable[..., Any] | Named) -> Callable[[Callable[..., A
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         parameters = dict(list(inspect.signature(function).parameters.items())[1:])
         for item in targets:
-            target, names = (item.target, dict(item.names)) if isinstance(item, Named) else (item, {})
+            target, names = (item.target, dict(item.names)) if isinstance(item, RenamedTarget) else (item, {})
             arguments = tuple(
                 (name, names.get(name, SAME_NAME.get(name, name)), default) for name, default in schema(target)
             )

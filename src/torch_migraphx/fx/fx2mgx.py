@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 import migraphx
 import torch_migraphx.fx.converters  # noqa: F401  # fills CONVERTERS
+from torch_migraphx.devices import TYPES, type_of
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
@@ -48,6 +49,7 @@ class MGXInterpreter(fx.Interpreter):
 
     `inputs` are samples for the placeholders (tensors or fake tensors; numbers for symbolic sizes): their shapes and
     types become the program's parameters. `constants` names placeholders whose tensors become literals instead.
+    `device` is the type of torch's devices on which the program is to run (default: where the samples are).
     UnsupportedNodes lists everything without a converter before conversion starts.
     """
 
@@ -57,12 +59,14 @@ class MGXInterpreter(fx.Interpreter):
         inputs: Sequence[Any],
         verbose_log: bool = False,
         constants: Mapping[str, torch.Tensor] | None = None,
+        device: str | None = None,
     ) -> None:
         super().__init__(module, garbage_collect_values=False)
         self.traced = module
         self.inputs = list(inputs)
         self.constants = dict(constants or {})
         self.verbose_log = verbose_log
+        self.device = device or type_of(inputs)
         self.program = migraphx.program()
         self.main = self.program.get_main_module()
         self.builder = Builder(self.main)
@@ -74,7 +78,7 @@ class MGXInterpreter(fx.Interpreter):
         """The nodes without a converter."""
         return [n for n in self.traced.graph.nodes if refusal(n)]
 
-    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:  # type: ignore[override]
+    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:
         """Convert; returns `program`."""
         missing = self.unsupported_nodes()
         if missing:
@@ -111,9 +115,10 @@ class MGXInterpreter(fx.Interpreter):
         value = self.constants.get(self.node.name, sample)
         if not isinstance(value, torch.Tensor):
             return value
-        if why := not_held(value):
+        constant = self.node.name in self.constants
+        if why := not_held(value, TYPES if constant else (self.device,)):
             return self.outside(value, why)
-        if self.node.name in self.constants:
+        if constant:
             return self.constant(value)
         self._names.append(str(target))
         return self.main.add_parameter(str(target), shape_of(sample, standard=True))

@@ -22,7 +22,8 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 
-from torch_migraphx.fx.border import DEVICES, foreign, of_torchao, opaque
+from torch_migraphx.devices import Place
+from torch_migraphx.fx.border import foreign, of_torchao, opaque
 from torch_migraphx.fx.graph_info import note_unmapped
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.lowered import TENSOR, Inputs, LoweredModule, Outputs
@@ -65,7 +66,7 @@ def lower_to_mgx(
     """
     chosen = Options.of_lowering(**options)
     call = Call.of(module, input, kwargs)
-    refuse_other_devices(call)
+    Place.of(chosen.target).refuse_others(chosen.target, call.groups)
     with same_random_state():
         traced = _trace(call, use_aten, tracer_base_cls, leaf_modules)
         lowered = finished(lower(traced, call.leaves, chosen), call, traced.meta["structure"])
@@ -107,6 +108,15 @@ class Call:
     def weights(self) -> list[torch.Tensor]:
         return [*self.module.parameters(), *self.module.buffers()]
 
+    @property
+    def groups(self) -> list[dict[str, torch.Tensor]]:
+        """The weights and the inputs, by the names that messages call them."""
+        weights = [*self.module.named_parameters(), *self.module.named_buffers()]
+        return [
+            {f"weight {name!r}": x for name, x in weights},
+            {f"input {k}": x for k, x in enumerate(self.leaves) if isinstance(x, torch.Tensor)},
+        ]
+
     def eager(self) -> nn.Module:
         """The module in inference form; an exported program is what it was exported as."""
         return self.module if self.exported is not None else inference_copy(self.module)
@@ -136,18 +146,6 @@ def _in_order(forward: Callable[..., Any], kwargs: dict[str, Any]) -> dict[str, 
     """Keyword arguments in the order of the signature."""
     first = [name for name in inspect.signature(forward).parameters if name in kwargs]
     return {name: kwargs[name] for name in (*first, *(n for n in kwargs if n not in first))}
-
-
-def refuse_other_devices(call: Call) -> None:
-    """Raise where none of the weights, or none of the inputs, is where the engine can read it."""
-    for tensors in (call.weights, call.tensors):
-        elsewhere = {t.device.type for t in tensors}
-        if not elsewhere or elsewhere & DEVICES:
-            continue
-        raise NotImplementedError(
-            f"the model or its inputs are on {', '.join(sorted(elsewhere))}; this version compiles for the CPU: "
-            "move them with .cpu()"
-        )
 
 
 def _trace(
@@ -228,7 +226,9 @@ def finished(gm: fx.GraphModule, call: Call, structure: Structure) -> LoweredMod
         root.add_module("outputs", Outputs(structure))
         result = graph.call_module("outputs", (tree_leaves(plain(result)),))
     graph.output(result)
-    return LoweredModule(root, graph, class_name=type(gm).__name__)
+    lowered = LoweredModule(root, graph, class_name=type(gm).__name__)
+    lowered.refusals = tuple(gm.meta.get("refusals", ()))
+    return lowered
 
 
 def rounds(gm: fx.GraphModule) -> bool:

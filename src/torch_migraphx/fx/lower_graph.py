@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import logging
-import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
 from operator import getitem
 from typing import Any
 
@@ -17,12 +18,13 @@ from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
 import migraphx
+from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.converters.quantized import declare_torchao
 from torch_migraphx.fx.decompose import GETITEM, decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
-from torch_migraphx.fx.graph_info import described, origin_of, refusal
+from torch_migraphx.fx.graph_info import described, refusal
 from torch_migraphx.fx.graphs import copied, no_collection, with_values, write_number
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.partition import Piece, partition, piece_text
@@ -31,14 +33,21 @@ from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
-TARGET_REFUSES = (ValueError, NotImplementedError)
-"""What a target raises for instructions that it has no kernel for."""
-CONVERSION_REFUSES = (NotImplementedError, ValueError, IndexError)
-"""What converters and shape rules raise on purpose; anything else is a bug, which the log shows."""
+REFUSES = (NotImplementedError, migraphx.OperatorError, migraphx.UnsupportedOperator, IndexError)
+"""What converters, shape rules and targets raise on purpose."""
+FAULTS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError)
+"""What a fault of the engine's raises while it compiles; a missing compiler or a full disk is none, and an error."""
+NAME = "migraphx_name"
+"""A node's key in `meta` for its name in the graph that was surveyed."""
+Refusals = dict[fx.Node, migraphx.Refusal[fx.Node]]
 
 
 class FallbackError(UnsupportedError):
-    """With `fallback="error"`: what would run in torch, and why, one line for each."""
+    """With `fallback="error"`: what would run in torch, and why, one line for each; `refusals` has the nodes."""
+
+    def __init__(self, message: str, refusals: Sequence[migraphx.Refusal[fx.Node]] = ()) -> None:
+        super().__init__(message)
+        self.refusals = tuple(refusals)
 
 
 class Unknown:
@@ -48,30 +57,27 @@ class Unknown:
         self.why = f"%{node.name} {why}" if why else f"%{node.name}, or its shape, depends on data"
 
 
-class PieceRefused(Exception):
-    """The target has no kernel for something in a piece."""
-
-    def __init__(self, piece: int, error: Exception) -> None:
-        super().__init__(str(error))
-        self.piece, self.error = piece, error
-
-
 class Survey(MGXInterpreter):
-    """Converts what can be converted and notes in `refused` why the rest cannot.
+    """Converts what can be converted, and compiled for the target, and notes in `refused` why the rest cannot.
 
     A refused node's value becomes a parameter, so that everything behind it is tried as well. Where nothing is refused
     the program is complete: it returns the values of `engine_outputs`.
     """
 
     def __init__(
-        self, module: fx.GraphModule, inputs: Sequence[Any], constants: Mapping[str, torch.Tensor], verbose: bool
+        self,
+        module: fx.GraphModule,
+        inputs: Sequence[Any],
+        constants: Mapping[str, torch.Tensor],
+        options: Options,
+        device: str,
     ) -> None:
-        super().__init__(module, inputs, verbose, constants)
-        self.refused: dict[fx.Node, str] = {}
-        self.words: dict[fx.Node, set[str]] = {}
+        super().__init__(module, inputs, options.verbose_log, constants, device)
+        self.target = migraphx.get_target(options.target)
+        self.refused: Refusals = {}
         self.engine_outputs: list[fx.Node] = []
 
-    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:  # type: ignore[override]
+    def run(self, *args: Any, **kwargs: Any) -> migraphx.program:
         fx.Interpreter.run(self, *self.inputs, enable_io_processing=False)
         return self.program
 
@@ -81,49 +87,37 @@ class Survey(MGXInterpreter):
     def run_node(self, n: fx.Node) -> Any:
         if not n.op.startswith("call_"):
             return super().run_node(n)
-        first = len(self.builder.words)
+        last = next(reversed(self.main), None)
         try:
             unknown = [value for i in n.all_input_nodes if isinstance(value := self.env[i], Unknown)]
             if unknown:
                 raise UnsupportedError(unknown[0].why)
             if n.op != "call_function":
                 raise UnsupportedError(refusal(n))
-            if why := first_not_held(n.meta.get("val")):
+            if why := first_not_held(n.meta.get("val"), (self.device,)):
                 raise UnsupportedError(f"what it gives {why}")
-            return super().run_node(n)
-        except CONVERSION_REFUSES as error:  # logged with the piece
-            return self._refuse(n, str(error) or type(error).__name__)
+            result = super().run_node(n)
+        except REFUSES as error:  # logged with the piece
+            return self._refuse(n, "converter", str(error) or type(error).__name__)
         except Exception as error:  # a fault of ours must not stop a model: it is shown whole
             logger.warning("a bug in the conversion of %s; it runs in torch", described(n), exc_info=True)
-            return self._refuse(n, f"{type(error).__name__}: {error}")
-        finally:
-            self.words[n] = set(self.builder.words[first:])
+            return self._refuse(n, "converter", f"{type(error).__name__}: {error}")
+        for made in takewhile(lambda i: i != last, reversed(self.main)):
+            if no := migraphx.supports(self.target, made):
+                return self._refuse(n, no.rule, f"{no.rule} refuses {made.name()}: {no.why}")
+        return result
 
-    def _refuse(self, n: fx.Node, why: str) -> Any:
-        self.refused[n] = why
+    def _refuse(self, n: fx.Node, rule: str, why: str) -> Any:
+        self.refused[n] = migraphx.Refusal(n, rule, why)
         if self.verbose_log:
             logger.info("%s is not converted: %s", described(n), why)
         return self._stand_in(n, n.meta.get("val"), n.name)
-
-    def blamed(self, nodes: Iterable[fx.Node], target: str, error: Exception) -> dict[fx.Node, str]:
-        """Those of `nodes` that became what the target names in its refusal; all where it names nothing.
-
-        It names operators and, where it knows them, lines of the model.
-        """
-        text = str(error)
-        named = set(re.findall(r"(\w+) -> \w+_type", text)) | set(re.findall(r"^(\w+):", text))
-        found = {n: self.words[n] & named for n in nodes if self.words.get(n, set()) & named}
-        here = {n: w for n, w in found.items() if origin_of(n) and origin_of(n) in text}
-        if not found:
-            return dict.fromkeys(nodes, f"target {target!r}: {text}")
-        why = f"target {target!r} has no kernel for this "
-        return {n: why + ", ".join(sorted(w)) for n, w in (here or found).items()}
 
     def _stand_in(self, n: fx.Node, val: Any, name: str) -> Any:
         if isinstance(val, tuple | list):
             return tuple(self._stand_in(n, v, f"{name}_{k}") for k, v in enumerate(val))
         if isinstance(val, torch.Tensor):
-            if why := not_held(val):
+            if why := not_held(val, (self.device,)):
                 return Unknown(n, why)
             try:
                 sizes = [int(s) for s in val.shape]
@@ -165,45 +159,51 @@ def lower(
     decompose(gm)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
-    survey = Survey(gm, inputs, fixed, options.verbose_log)
+    device = Place.of(options.target).device.type
+    survey = Survey(gm, inputs, fixed, options, device)
     survey.run()
     if not survey.refused:
-        try:
+        nodes = [n for n in gm.graph.nodes if n.op.startswith("call_")]
+        with _may_refuse(survey.refused, nodes, options):
             return _whole(gm, survey, options)
-        except TARGET_REFUSES as error:
-            survey.refused.update(survey.blamed(survey.words, options.target, error))
     _write_numbers(gm, survey)
-    return _in_pieces(gm, survey, options, fixed)
+    _keep_with_producer(gm.graph, survey.refused)
+    pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
+    if options.fallback == "error":
+        raise _fallback_error(gm.graph, survey.refused)
+    result = _cut(gm, pieces, survey, options)
+    _log(_name(gm), pieces, survey.refused)
+    result.meta["refusals"] = [r._replace(instruction=described(n)) for n, r in survey.refused.items() if r.why]
+    return result
 
 
-def _in_pieces(
-    gm: fx.GraphModule, survey: Survey, options: Options, fixed: Mapping[str, torch.Tensor]
-) -> fx.GraphModule:
-    """Cut, and cut again where the target refuses a piece: what it refuses runs in torch."""
-    while True:
-        _keep_with_producer(gm.graph, survey.refused)
-        pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
-        result = gm
-        try:
-            if any(p.engine for p in pieces):
-                result = _cut(gm, pieces, options, fixed)
-            else:
-                gm.recompile()
-        except PieceRefused as refusal:
-            nodes = pieces[refusal.piece].nodes
-            survey.refused.update(survey.blamed(nodes, options.target, refusal.error))
-            continue
+@contextmanager
+def _may_refuse(refused: Refusals, nodes: Iterable[fx.Node], options: Options) -> Iterator[None]:
+    """Compile in this context: what the target refuses, and what is a fault of ours, is noted in `refused`.
+
+    A target says up front which instructions it takes; what is left depends on the whole program: too many loops.
+    """
+    try:
+        yield
+    except migraphx.UnsupportedOperator as error:
+        rule, why = f"target {options.target}", str(error)
+    except FAULTS as error:
         if options.fallback == "error":
-            raise FallbackError(_listed(gm.graph, survey.refused))
-        _log(_name(gm), pieces, survey.refused)
-        return result
+            raise
+        logger.warning("a bug in the compilation of a piece; it runs in torch", exc_info=True)
+        rule, why = "compilation", f"{type(error).__name__}: {error}"
+    else:
+        return
+    refused |= {n: migraphx.Refusal(n, rule, why) for n in nodes}
 
 
-def _listed(graph: fx.Graph, refused: Mapping[fx.Node, str]) -> str:
+def _fallback_error(graph: fx.Graph, refused: Refusals) -> FallbackError:
     """Everything that would run in torch, with the reasons; what only has to stay with it is left out."""
     of = sum(n.op.startswith("call_") for n in graph.nodes)
-    lines = [f"  {described(n)}: {refused[n]}" for n in graph.nodes if refused.get(n)]
-    return f"{len(lines)} of {of} nodes would run in torch, and fallback='error' forbids it:\n" + "\n".join(lines)
+    found = [refused[n] for n in graph.nodes if n in refused and refused[n].why]
+    lines = [f"  {described(r.instruction)}: {r.why}" for r in found]
+    head = f"{len(lines)} of {of} nodes would run in torch, and fallback='error' forbids it:\n"
+    return FallbackError(head + "\n".join(lines), found)
 
 
 def _name(gm: fx.GraphModule) -> str:
@@ -230,32 +230,31 @@ def _take_outputs_apart(graph: fx.Graph) -> None:
         output.args = map_arg(output.args, lambda n: parts(n, n.meta.get("val")))
 
 
-def _keep_with_producer(graph: fx.Graph, refused: dict[fx.Node, str]) -> None:
+def _keep_with_producer(graph: fx.Graph, refused: Refusals) -> None:
     """A node that gives several values and what takes them apart run in one place: only tensors cross."""
     for n in graph.nodes:
         if n.target not in GETITEM:
             continue
         producer = n.all_input_nodes[0]
         if isinstance(producer.meta.get("val"), tuple | list) and n in refused:
-            refused.setdefault(producer, refused[n])
+            refused.setdefault(producer, refused[n]._replace(instruction=producer))
     for n in graph.nodes:
         if n.target in GETITEM:
             producer = n.all_input_nodes[0]
             if producer in refused and isinstance(producer.meta.get("val"), tuple | list):
-                refused.setdefault(n, "")
+                refused.setdefault(n, migraphx.Refusal(n, "", ""))
 
 
-def compiled(interpreter: MGXInterpreter, options: Options, name: str) -> MGXModule:
-    """The module of a finished conversion."""
+def compiled(
+    program: migraphx.program, inputs: Sequence[str], outputs: Sequence[str], options: Options, name: str
+) -> MGXModule:
+    """The module of a finished conversion, whose inputs and outputs have these names."""
     quantize = PRECISIONS[options.lower_precision]
     if quantize is not None:
-        if not hasattr(migraphx, quantize):
-            raise NotImplementedError(f"lower_precision={options.lower_precision!r} needs migraphx.{quantize}")
-        getattr(migraphx, quantize)(interpreter.program)
+        getattr(migraphx, quantize)(program)
     if options.save_subgraph_programs:
-        migraphx.save(interpreter.program, f"{name}.mxr")
-    inputs, outputs = interpreter.get_input_names(), interpreter.get_output_names()
-    return MGXModule(interpreter.program, inputs, outputs, options.target, **options.module_keywords())
+        migraphx.save(program, f"{name}.mxr")
+    return MGXModule(program, inputs, outputs, options.target, **options.module_keywords())
 
 
 def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModule:
@@ -269,8 +268,9 @@ def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModu
                 root.register_buffer(str(n.target).replace(".", "_"), survey.fetch_attr(n.target), persistent=False)
                 new[n].target = str(n.target).replace(".", "_")
     if survey.engine_outputs:
-        root.add_module("mgx_0", compiled(survey, options, "mgx_0"))
-        names = set(survey.get_input_names())
+        inputs = survey.get_input_names()
+        root.add_module("mgx_0", compiled(survey.program, inputs, survey.get_output_names(), options, "mgx_0"))
+        names = set(inputs)
         call = graph.call_module("mgx_0", tuple(new[n] for n in new if n.op == "placeholder" and n.target in names))
         single = len(survey.engine_outputs) == 1
         for k, n in enumerate(survey.engine_outputs):
@@ -292,49 +292,56 @@ def _write_numbers(gm: fx.GraphModule, survey: Survey) -> None:
     gm.graph.eliminate_dead_code()
 
 
-def _log(name: str, pieces: Sequence[Piece], refused: Mapping[fx.Node, str]) -> None:
+def _log(name: str, pieces: Sequence[Piece], refused: Refusals) -> None:
     for k, piece in enumerate(pieces):
-        place = "the engine" if piece.engine else "torch"
-        text = piece_text(piece, lambda n: refused.get(n, ""))
-        if not piece.engine and not any(n in refused for n in piece.nodes):
+        engine = piece.engine and not any(n in refused for n in piece.nodes)
+        place = "the engine" if engine else "torch"
+        text = piece_text(piece, lambda n: refused[n].why if n in refused else "")
+        if not engine and not any(n in refused for n in piece.nodes):
             text += ": too little for a piece of its own in the engine"
-        level = logging.INFO if piece.engine else logging.WARNING
+        level = logging.INFO if engine else logging.WARNING
         logger.log(level, "piece %d of %d of %s runs in %s: %s", k + 1, len(pieces), name, place, text)
 
 
-def _cut(
-    gm: fx.GraphModule, pieces: Sequence[Piece], options: Options, fixed: Mapping[str, torch.Tensor]
-) -> fx.GraphModule:
-    """The graph as a sequence of calls, one for each piece; `gm` is not changed. Raises PieceRefused."""
+def _cut(gm: fx.GraphModule, pieces: Sequence[Piece], survey: Survey, options: Options) -> fx.GraphModule:
+    """The graph as a sequence of calls, one for each piece; `gm` is not changed.
+
+    The programs are parts of the survey's. A piece that the target refuses as a whole stays torch's.
+    """
+    if not any(p.engine for p in pieces):
+        gm.recompile()
+        return gm
     at = {n: k for k, piece in enumerate(pieces) for n in piece.nodes}
+    values = {n.name: survey.env[n] for n in gm.graph.nodes if n in survey.env}
+    for n in gm.graph.nodes:
+        n.meta[NAME] = n.name  # the split gives other names, and keeps this
     codegen = copy.deepcopy(gm.graph._codegen)
     split = split_module(gm, None, at.__getitem__)  # type: ignore[arg-type]
     for call in [n for n in split.graph.nodes if n.op == "call_module"]:
         k = int(call.target.rpartition("_")[2])
-        if not pieces[k].engine:
-            continue
-        sub = split.get_submodule(call.target)
-        own = [n for n in sub.graph.nodes if n.op == "placeholder"]  # type: ignore[union-attr]
-        known = {n.name: _constant(split, a, fixed) for n, a in zip(own, call.args, strict=True)}
-        known = {name: value for name, value in known.items() if value is not None}
-        samples = [known.get(n.name, n.meta.get("val")) for n in own]
-        interpreter = MGXInterpreter(sub, samples, constants=known)  # type: ignore[arg-type]
-        interpreter.run()
-        try:
-            setattr(split, call.target, compiled(interpreter, options, f"mgx_{k}"))
-        except TARGET_REFUSES as error:
-            raise PieceRefused(k, error) from error
-        call.args = tuple(a for n, a in zip(own, call.args, strict=True) if n.name not in known)
+        if pieces[k].engine:
+            with _may_refuse(survey.refused, pieces[k].nodes, options):
+                _compile_piece(split, call, values, survey, options)
     split.graph.eliminate_dead_code()
     split.graph._codegen = codegen
     return fx.GraphModule(split, split.graph, class_name=type(gm).__name__)  # without what nobody reads any more
 
 
-def _constant(gm: fx.GraphModule, n: fx.Node, fixed: Mapping[str, torch.Tensor]) -> torch.Tensor | None:
-    """The tensor that a node always is: a weight, or an input that is compiled in."""
-    if n.op == "get_attr":
-        value = gm
-        for name in str(n.target).split("."):
-            value = getattr(value, name)
-        return value if isinstance(value, torch.Tensor) else None
-    return fixed.get(n.name)
+def _compile_piece(
+    split: fx.GraphModule, call: fx.Node, values: Mapping[str, Any], survey: Survey, options: Options
+) -> None:
+    """Let `call` call a program instead of a graph; `values`: what the nodes are in the survey's program."""
+    graph = split.get_submodule(str(call.target)).graph
+    assert isinstance(graph, fx.Graph)
+    arguments = {n.meta[NAME]: a for n, a in zip(graph.find_nodes(op="placeholder"), call.args, strict=True)}
+    inputs = {name: values[name] for name, a in arguments.items() if is_input(values[name])}
+    outputs = [n.meta[NAME] for n in tree_leaves(graph.output_node().args[0])]
+    program = migraphx.extract(survey.program, inputs, [values[name] for name in outputs])
+    made = compiled(program, list(inputs), outputs, options, str(call.target).replace("submod", "mgx"))
+    setattr(split, str(call.target), made)
+    call.args = tuple(arguments[name] for name in inputs)
+
+
+def is_input(value: Any) -> bool:
+    """Whether a node's value is one that a program is given: a tensor that is not compiled in."""
+    return isinstance(value, Value) and value.name() != "@literal"

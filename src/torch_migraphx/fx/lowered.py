@@ -12,6 +12,7 @@ import torch
 from torch import fx, nn
 from torch.utils._pytree import tree_unflatten
 
+import migraphx
 from torch_migraphx.fx.mgx_module import ForInference, MGXModule
 from torch_migraphx.fx.tracer.structure import Structure
 
@@ -74,7 +75,11 @@ class LoweredModule(ForInference, fx.GraphModule):
     containers or torch's named tuples: then `torch.load(f)` reads it as it is, once torch_migraphx is imported, and
     runs nothing that the file brings. Where parts run in torch, or a class of the model's own is returned, the file
     holds Python code, which `torch.load(f, weights_only=False)` runs: only for files that you trust.
+
+    `refusals` says which nodes run in torch, each as text with its line of Python, and why; files do not hold it.
     """
+
+    refusals: tuple[migraphx.Refusal[str], ...] = ()
 
     def __reduce__(self) -> Any:
         try:

@@ -11,6 +11,7 @@ from torch import nn
 
 import migraphx
 from migraphx import CompileOptions
+from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import has_own_operators, not_held
 from torch_migraphx.fx.builder import DTYPES
 from torch_migraphx.log import get_logger
@@ -23,10 +24,10 @@ OUTPUT = "main:#output_"
 class Input:
     """What one input must be, and how it is handed over."""
 
-    __slots__ = ("dtype", "name", "size", "strides")
+    __slots__ = ("dtype", "holds", "name", "place", "size", "strides")
 
-    def __init__(self, name: str, shape: migraphx.shape) -> None:
-        self.name = name
+    def __init__(self, name: str, shape: migraphx.shape, place: Place) -> None:
+        self.name, self.place, self.holds = name, place, place.holds
         self.size = torch.Size(shape.lens())
         self.strides = None if shape.standard() else tuple(shape.strides())
         self.dtype = DTYPES[shape.type_string().removesuffix("_type")]
@@ -36,7 +37,7 @@ class Input:
             isinstance(x, torch.Tensor)
             and x.dtype is self.dtype
             and x.shape == self.size
-            and x.is_cpu
+            and self.holds(x)
             and x.layout is torch.strided
             and not has_own_operators(x)
         )
@@ -48,14 +49,14 @@ class Input:
             return x.contiguous()
         if x.stride() == self.strides:
             return x
-        return torch.empty_strided(self.size, self.strides, dtype=self.dtype).copy_(x)
+        return self.place.empty(self.size, self.strides, self.dtype).copy_(x)
 
     def refuse(self, x: Any, at: int) -> None:
         """Raise for an input that does not fit, saying what it is and what it must be."""
-        want = f"{self.dtype} {list(self.size)} on the CPU, in memory"
+        want = f"{self.dtype} {list(self.size)} on {self.place}, in memory"
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"input {at} ({self.name!r}) must be a tensor, {want}; got a {type(x).__name__}")
-        why = not_held(x)
+        why = not_held(x, (self.place.device.type,))
         got = f"{x.dtype} {list(x.shape)} on {x.device}" + (f", which {why}" if why else "")
         error = TypeError if x.dtype is not self.dtype else ValueError
         raise error(f"input {at} ({self.name!r}) must be {want}; got {got}")
@@ -128,7 +129,8 @@ class MGXModule(ForInference):
 
     def _bind(self, program: migraphx.program, declared: dict[str, migraphx.shape]) -> None:
         kept = program.get_parameter_shapes()
-        self._inputs = [Input(n, kept.get(n, declared[n])) for n in self.input_names]
+        self._place = Place.of(self.target)
+        self._inputs = [Input(n, kept.get(n, declared[n]), self._place) for n in self.input_names]
         self._order = [self.input_names.index(n) for n in kept if not n.startswith(OUTPUT)]
         self._outputs = [
             (tuple(s.lens()), tuple(s.strides()), DTYPES[s.type_string().removesuffix("_type")])
@@ -162,9 +164,9 @@ class MGXModule(ForInference):
             if not address and x.numel():  # freed, or never there
                 spec.refuse(x, at)
             addresses.append(address)
-        results = [torch.empty_strided(size, strides, dtype=dtype) for size, strides, dtype in self._outputs]
-        torch.get_num_threads()  # brings what torch.set_num_threads said to this thread's OpenMP
-        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results])
+        results = [self._place.empty(*output) for output in self._outputs]
+        stream = self._place.stream()
+        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
         return results[0] if len(results) == 1 else tuple(results)
 
     def refuse_change(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
@@ -173,9 +175,10 @@ class MGXModule(ForInference):
             return
         types = {spec.dtype for spec in self._inputs} | {dtype for _, _, dtype in self._outputs}
         for dtype in {t for t in types if t.is_floating_point} or {torch.float32}:
-            made = fn(torch.zeros(1, dtype=dtype))
-            if not made.is_cpu:
-                raise RuntimeError(f"a compiled program cannot move to {made.device.type}: it was compiled for the CPU")
+            made = fn(torch.zeros(1, dtype=dtype, device=self._place.device))
+            if not self._place.holds(made):
+                where = made.device.type if made.device.type != self._place.device.type else made.device
+                raise RuntimeError(f"a compiled program cannot move to {where}: it was compiled for {self._place}")
             if made.dtype != dtype:
                 raise RuntimeError(
                     f"a program that was compiled for {dtype} cannot change to {made.dtype}: change the model, or say "

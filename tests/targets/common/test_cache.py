@@ -77,7 +77,7 @@ def test_what_is_no_key_is_no_path(home: Path, tmp_path: Path, key: object) -> N
         place.write_bytes(made.read_bytes())
         place.with_name(place.name + ".sha256").write_bytes(made.with_name(made.name + ".sha256").read_bytes())
     given = key.format(folder=tmp_path) if isinstance(key, str) else key
-    assert lookup(given, ".so") is None  # type: ignore[arg-type]
+    assert lookup(given, ".so") is None
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes of POSIX")

@@ -13,7 +13,7 @@ import migraphx
 from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
 from migraphx.ir.text import parse_program, program_text
 from migraphx.targets.common.constants import Constants
-from migraphx.targets.common.dynamic import Whole
+from migraphx.targets.common.dynamic import CompiledSpecialisation
 from migraphx.targets.cpu.target import CpuTarget
 from tests.tolerances import assert_close
 
@@ -71,7 +71,7 @@ def test_a_growing_length_keeps_one_object_and_little_memory():
     p = compiled(network(dimension(1, 64), 3), "cpu")
     for n in range(2, 40):
         p.run({"x": np.ones((n, 3, 6), np.float32)})
-    stages = [stage.executable for _, stage in executable(p)._whole.stages.items()]
+    stages = [stage.executable for _, stage in executable(p).region.specialisations.items()]
     assert len({e.library_path for e in stages}) == 1 and len(stages) == 38
     assert sum(bool(e._idle) for e in stages) == 4
     executable(p).release()
@@ -94,7 +94,7 @@ def test_threads_share_a_program():
 
 def weights(p: migraphx.program) -> list[list[np.ndarray]]:
     """Those of each specialisation."""
-    return [stage.executable.weights for _, stage in executable(p)._whole.stages.items()]
+    return [stage.executable.weights for _, stage in executable(p).region.specialisations.items()]
 
 
 def places(p: migraphx.program) -> list[list[int]]:
@@ -206,8 +206,8 @@ def test_sizes_that_depend_on_data(target):
         assert [s.kernel for s in executable(p).steps].count("host") == 4
         for count in range(8):
             p.run({"x": np.sign(count - np.arange(12, dtype=np.float32)).reshape(4, 3)})
-        ((_, cut),) = executable(p)._whole.stages.items()
-        kept = [any(e._idle for e in executables(stage)) for _, stage in cut.rest.stages.items()]
+        ((_, cut),) = executable(p).region.specialisations.items()
+        kept = [any(e._idle for e in executables(stage)) for _, stage in cut.rest.specialisations.items()]
         assert len(kept) >= 8 and sum(kept) <= 4 and any(e._idle for e in executables(cut))
         executable(p).release()
         assert not any(e._idle for e in executables(cut))
@@ -215,12 +215,12 @@ def test_sizes_that_depend_on_data(target):
 
 def executables(stage: Any) -> Iterator[Any]:
     """What is compiled for one set of lengths, behind cuts too."""
-    if isinstance(stage, Whole):
+    if isinstance(stage, CompiledSpecialisation):
         yield stage.executable
         return
     if stage.before:
         yield stage.before.executable
-    for _, later in stage.rest.stages.items() if stage.rest else ():
+    for _, later in stage.rest.specialisations.items() if stage.rest else ():
         yield from executables(later)
 
 

@@ -40,7 +40,8 @@ def test_what_is_expensive_waits_in_the_output() -> None:
     assert [names(s.reductions) for s in found.stages] == [["reduce_max"], ["reduce_sum"], []]
     assert [names(s.values) for s in found.stages] == [["@param"], ["@param", "sub", "exp"], ["exp", "div"]]
     assert first.waiting is first.kept is second.waiting is None
-    assert second.kept is last.waiting is not None and second.kept.name == "exp"
+    assert second.kept is last.waiting
+    assert second.kept is not None and second.kept.name == "exp"
 
 
 def test_what_memory_does_not_hold_is_computed_again() -> None:

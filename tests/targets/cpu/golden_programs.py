@@ -108,7 +108,7 @@ def dot_narrow(x: Inputs, b: Builder):
 
 @golden
 def dot_int8(x: Inputs, b: Builder):
-    """Constant weights in words of four bytes; run-time ones as wider integers."""
+    """Constant weights in the VNNI layout; run-time ones as wider integers."""
     quads = b.quant_dot(x(7, 24, type="uint8"), b.literal(weight(24, 40, type="int8")))
     return b.cast(quads, "float"), b.quant_dot(x(5, 9, type="int8"), x(9, 7, type="int8"))
 
@@ -171,7 +171,7 @@ def convolution_narrow(x: Inputs, b: Builder):
 
 @golden
 def convolution_int8(x: Inputs, b: Builder):
-    """In words of four bytes, and in groups that are no whole words."""
+    """In the VNNI layout, and in groups that do not fill lanes of four bytes."""
     images = x(2, 6, 7, 5, type="int8")
     whole = b.quant_convolution(images, b.literal(weight(12, 6, 3, 3, type="int8")), padding=(1, 1))
     return b.relu(whole), b.quant_convolution(images, b.literal(weight(12, 2, 3, 3, type="int8")), group=3)

@@ -64,7 +64,7 @@ def test_narrow_weights(type: str) -> None:
     check(cases)
 
 
-def test_dots() -> None:
+def test_dots(target: str = "cpu") -> None:
     cases = [
         Case("weights", lambda b, x: b.dot(x, b.literal(weight(24, 40))), (shape(7, 24),)),
         Case("vector", lambda b, x: b.dot(x, b.literal(weight(24, 40))), (shape(1, 24),)),
@@ -117,7 +117,7 @@ def test_dots() -> None:
             4,
         ),
     ]
-    check([Case(c.name, c.build, c.inputs, max(c.scale, 5)) for c in cases])
+    check([Case(c.name, c.build, c.inputs, max(c.scale, 5)) for c in cases], target=target)
 
 
 def conv(b, x, w, bias=False, **attributes):
@@ -127,7 +127,7 @@ def conv(b, x, w, bias=False, **attributes):
     return b.add(y, b.broadcast(b.literal(weight(w.shape[0])), axis=1, out_lens=y.shape.lens)) if bias else y
 
 
-def test_convolutions() -> None:
+def test_convolutions(target: str = "cpu") -> None:
     cases = [
         Case("pointwise", lambda b, x: b.relu(conv(b, x, weight(21, 8, 1, 1), True)), (shape(2, 8, 5, 6),)),
         Case("3x3", lambda b, x: b.relu(conv(b, x, weight(21, 8, 3, 3), True, padding=(1, 1))), (shape(2, 8, 9, 6),)),
@@ -186,7 +186,7 @@ def test_convolutions() -> None:
             (shape(1, 64, 14, 14),),
         ),
     ]
-    check([Case(c.name, c.build, c.inputs, 10) for c in cases])
+    check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
 
 
 def pool(b, x, mode, lengths, **attributes):
@@ -195,7 +195,7 @@ def pool(b, x, mode, lengths, **attributes):
     return b.pooling(x, mode=mode, lengths=lengths, **same)
 
 
-def test_pooling() -> None:
+def test_pooling(target: str = "cpu") -> None:
     cases = []
     for mode in ("max", "average", "lpnorm"):
         cases += [
@@ -228,10 +228,10 @@ def test_pooling() -> None:
         Case("integers", lambda b, x: pool(b, x, "max", (3, 3)), (shape(1, 20, 8, 9, type="int32"),)),
         Case("special", lambda b, x: pool(b, x, "max", (2, 2)), (shape(1, 20, 8, 9),), special=True),
     ]
-    check(cases)
+    check(cases, target=target)
 
 
-def test_weights_known_at_run_time() -> None:
+def test_weights_known_at_run_time(target: str = "cpu") -> None:
     def run(**attributes):
         return lambda b, x, w: b.relu(b.convolution(x, w, **attributes))
 
@@ -244,7 +244,7 @@ def test_weights_known_at_run_time() -> None:
         Case("turned", run(), (shape(1, 8, 9, 6), permuted("float", (40, 8, 3, 3), (2, 3, 1, 0)))),
         Case("half", run(), (shape(1, 8, 9, 6, type="half"), shape(40, 8, 3, 3, type="half"))),
     ]
-    check([Case(c.name, c.build, c.inputs, 10) for c in cases])
+    check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
 
 
 def test_convolutions_of_what_is_not_finite() -> None:
@@ -275,7 +275,7 @@ def attend(b, q, k, v, mask=None, **options):
     return b.scaled_dot_product_attention(q, k, v, mask, **options)
 
 
-def test_attention() -> None:
+def test_attention(target: str = "cpu") -> None:
     qkv = (shape(2, 3, 19, 16), shape(2, 3, 23, 16), shape(2, 3, 23, 16))
     square = (shape(2, 3, 19, 16),) * 3
     cases = [
@@ -296,7 +296,7 @@ def test_attention() -> None:
             (shape(2, 19, 3, 16),) * 3,
         ),
     ]
-    check([Case(c.name, c.build, c.inputs, 10) for c in cases])
+    check([Case(c.name, c.build, c.inputs, 10) for c in cases], target=target)
 
 
 @pytest.mark.parametrize("form", ["softmax", "operator"])

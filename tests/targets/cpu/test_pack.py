@@ -8,7 +8,7 @@ import pytest
 from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.int4 import pack_int4_panels
-from migraphx.targets.cpu.pack.vnni import pack_words
+from migraphx.targets.cpu.pack.vnni import pack_vnni
 from migraphx.targets.cpu.pack.winograd import pack_winograd
 
 PACKED = {
@@ -17,7 +17,7 @@ PACKED = {
     "conv": lambda: pack_conv(np.ones((70, 8, 3, 3), np.float32), 2, 32),
     "winograd": lambda: pack_winograd(np.ones((70, 16, 3, 3), np.float32), 32),
     "depthwise": lambda: pack_depthwise(np.ones((70, 1, 3, 3), np.float32)),
-    "words": lambda: pack_words(np.ones((1, 64, 70), np.int8), 32),
+    "words": lambda: pack_vnni(np.ones((1, 64, 70), np.int8), 32),
     "int4": lambda: pack_int4_panels(np.ones((64, 70), np.int8), 32),
 }
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.common.lowering import UnsupportedOperator
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.target import CpuTarget
+from migraphx.targets.target import UnsupportedOperator
 from tests.targets.cpu.golden_programs import program_of
 from tools.replay import programs, report
 from tools.replay_record import Recorder

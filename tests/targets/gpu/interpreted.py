@@ -73,6 +73,9 @@ class InterpretedDevice:
     def identity(self) -> str:
         return "Triton's interpreter"
 
+    def peak_flops(self) -> float:
+        return 1e9
+
     def current(self) -> nullcontext[None]:
         return nullcontext()
 

@@ -91,6 +91,12 @@ def _cast(builder: Any, source: Any, type: Any) -> Any:
     return interpreter.TensorHandle(array.astype(interpreter._get_np_dtype(type)), wanted)
 
 
+def _splat(builder: Any, type: Any, scalar: Any) -> Any:
+    """The interpreter gives what a comparison found the type of what was compared, and then splats that."""
+    shape = type.shape if hasattr(type, "shape") else type
+    return interpreter.TensorHandle(np.full(shape, scalar.data.item(), scalar.data.dtype), scalar.dtype.scalar)
+
+
 def _reduce(self: Any, input: Any) -> Any:
     """Any reduction, in halves: the interpreter's own goes element by element."""
     values, axis = self.unravel(input, self.axis)
@@ -118,6 +124,7 @@ def _float(a: Any) -> Any:
 MENDED: list[tuple[Any, str, Any]] = [
     (interpreter, "_patch_lang_tensor", _patch),
     (interpreter.InterpreterBuilder, "cast_impl", _cast),
+    (interpreter.InterpreterBuilder, "create_splat", _splat),
     (interpreter.InterpreterBuilder, "create_dot", _dot),
     (interpreter.ReduceOps, "generic_reduce", _reduce),
 ]

@@ -36,6 +36,9 @@ class Recorder:
     def identity(self) -> str:
         return "recorder"
 
+    def peak_flops(self) -> float:
+        return 1e9
+
     def current(self) -> nullcontext[None]:
         return nullcontext()
 

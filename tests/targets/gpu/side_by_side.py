@@ -29,6 +29,11 @@ def built(build: Callable[..., Instruction | Sequence[Instruction]], *shapes: Sh
     return published(made)
 
 
+def one(operator: str, **attributes: Any) -> Callable[..., Instruction]:
+    """Builds one operator on its inputs."""
+    return lambda b, *inputs: getattr(b, operator)(*inputs, **attributes)
+
+
 def check(
     made: program,
     inputs: Mapping[str, np.ndarray] | None = None,

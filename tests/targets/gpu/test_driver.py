@@ -44,8 +44,6 @@ NUMBERS = {
     "CU_MEMORYTYPE_DEVICE": driver.DEVICE_MEMORY,
     "CU_DEVICE_ATTRIBUTE_CLOCK_RATE": driver.CLOCK,
     "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT": driver.PROCESSORS,
-    "CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE": driver.MEMORY_CLOCK,
-    "CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH": driver.BUS_WIDTH,
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR": driver.MAJOR,
     "CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR": driver.MINOR,
     "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": driver.MOST_SHARED,
@@ -69,7 +67,6 @@ def test_layouts_and_numbers_are_the_header_s(tmp_path: Path) -> None:
 KINDS = {
     ctypes.c_int: r"int|CUdevice|CUresult|CU\w+_(?:attribute|enum|status)|CUstreamCaptureMode|CU\w*[aA]ttrib\w*",
     ctypes.c_uint: r"unsigned int",
-    ctypes.c_ubyte: r"unsigned char",
     ctypes.c_uint64: r"size_t|CUdeviceptr|unsigned long long|cuuint64_t",  # which is c_size_t
     ctypes.c_char_p: r"(?:const )?char \*",
 }

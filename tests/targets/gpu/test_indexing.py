@@ -8,7 +8,9 @@ import pytest
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import Shape
 from migraphx.targets.gpu.emit import order
-from tests.targets.gpu.side_by_side import built, check
+from migraphx.targets.gpu.target import GpuTarget
+from tests.targets.gpu.interpreted import InterpretedDevice
+from tests.targets.gpu.side_by_side import built, check, one
 
 
 def indices(lens, length, type="int64", seed=0):
@@ -48,22 +50,14 @@ def test_indices_out_of_range_are_reported(op):
     shapes = [Shape("float", (5, 2)), Shape("int64", lens)]
     if op.startswith("scatter"):
         shapes.append(Shape("float", (3, 2)))
-    made = built(lambda b, *args: getattr(b, op)(*args), *shapes)
+    compiled = built(one(op), *shapes)
+    compiled.compile(GpuTarget(InterpretedDevice()))
     inputs = {f"x{k}": random(s.type, s.lens) for k, s in enumerate(shapes)}
     for bad in (5, -6):
         inputs["x1"] = np.zeros(lens, np.int64)
         inputs["x1"][1, 0] = bad
         with pytest.raises(IndexError, match=f"out of range for .*5.*: found {bad}"):
-            check_run(made, inputs)
-
-
-def check_run(made, inputs):
-    from migraphx.targets.gpu.target import GpuTarget
-    from tests.targets.gpu.interpreted import InterpretedDevice
-
-    compiled = made.clone()
-    compiled.compile(GpuTarget(InterpretedDevice()))
-    compiled.run(inputs)
+            compiled.run(inputs)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +70,8 @@ def test_argmax_and_argmin(type, last):
         x.reshape(-1)[::3] = x.reshape(-1)[0]  # equals
         if type in ("float", "half", "double"):
             x.reshape(-1)[5:9], x.reshape(-1)[20] = [np.nan, -np.nan, np.inf, -np.inf], -0.0
-        made = built(
-            lambda b, x: [
-                b.argmax(x, axis=axis, select_last_index=last),
-                b.argmin(x, axis=axis, select_last_index=last),
-            ],
-            Shape(type, lens),
-        )
-        check(made, {"x0": x})
+        for name in ("argmax", "argmin"):
+            check(built(one(name, axis=axis, select_last_index=last), Shape(type, lens)), {"x0": x})
     low = np.full((2, 9), dtypes.limits("int64")[0] if type == "int64" else 0).astype(dtypes.to_numpy(type))
     check(built(lambda b, x: b.argmax(x, axis=1, select_last_index=last), Shape(type, (2, 9))), {"x0": low})
 
@@ -94,9 +82,7 @@ def test_argmax_and_argmin(type, last):
 def test_prefix_sums(type, exclusive, reverse, monkeypatch):
     monkeypatch.setattr(order, "WIDEST", 16)
     for lens, axis in (((3, 50), 1), ((20, 3), 0), ((2, 1, 5), 1)):
-        made = built(
-            lambda b, x: b.prefix_scan_sum(x, axis=axis, exclusive=exclusive, reverse=reverse), Shape(type, lens)
-        )
+        made = built(one("prefix_scan_sum", axis=axis, exclusive=exclusive, reverse=reverse), Shape(type, lens))
         check(made, {"x0": random(type, lens)}, scale=10)
 
 
@@ -109,17 +95,23 @@ def test_topk(type, largest, monkeypatch):
         x.reshape(-1)[::4] = x.reshape(-1)[1 % x.size]
         if type in ("float", "half", "double") and x.size > 30:
             x.reshape(-1)[5:9], x.reshape(-1)[20:22] = [np.nan, -np.nan, np.inf, -np.inf], [-0.0, 0.0]
-        made = built(lambda b, x: both(b.topk(x, k=k, axis=axis, largest=largest), b), Shape(type, lens))
+        made = built(both(k=k, axis=axis, largest=largest), Shape(type, lens))
         check(made, {"x0": x})
 
 
-def both(pair, b):
-    return [b.get_tuple_elem(pair, index=n) for n in (0, 1)]
+def both(**attributes):
+    """Builds topk, and takes its two results."""
+
+    def build(b, x):
+        pair = b.topk(x, **attributes)
+        return [b.get_tuple_elem(pair, index=n) for n in (0, 1)]
+
+    return build
 
 
 def test_one_hot():
     for axis in (0, 1, 2):
-        made = built(lambda b, i, v: b.onehot(i, v, axis=axis, depth=5), Shape("int32", (3, 4)), Shape("half", (2,)))
+        made = built(one("onehot", axis=axis, depth=5), Shape("int32", (3, 4)), Shape("half", (2,)))
         check(made, {"x0": indices((3, 4), 7, "int32"), "x1": np.array([-1, 2], np.float16)})
 
 

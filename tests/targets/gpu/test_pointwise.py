@@ -75,11 +75,13 @@ def copied(lens, type, seen):
     out = np.zeros(max(view.elements, 1) * dtype.itemsize, np.uint8)
     write = View(Buffer("output", out.nbytes), type, view.lens, Shape(type, view.lens).strides)
     call = copy_call(view, write)
-    kernel = call.kernel.kernel
+    launch = call.kernel
+    assert launch is not None
+    kernel = launch.kernel
     assert 0 not in kernel.divisible or view.byte_offset % 16 == 0
     loose = replace(kernel, divisible=tuple(d for d in kernel.divisible if d > 1))  # NumPy's memory begins anywhere
     pointers = [raw.ctypes.data + view.byte_offset, out.ctypes.data]
-    load(loose).run(call.kernel.grid, [*pointers, *call.numbers])
+    load(loose).run(launch.grid, [*pointers, *call.numbers])
     strides = tuple(s * dtype.itemsize for s in view.strides)
     bits = np.dtype(f"u{dtype.itemsize}")
     want = np.ndarray(view.lens, bits, raw.data, view.byte_offset, strides)
@@ -110,14 +112,21 @@ def test_nothing_is_computed_for_empty_tensors():
     check(built(lambda b, x: b.relu(x), Shape("float", (3, 0, 4))))
 
 
+def copied_by(read, write):
+    """The kernel of a copy."""
+    launch = copy_call(read, write).kernel
+    assert launch is not None
+    return launch.kernel
+
+
 def test_offsets_beyond_32_bits():
     view = View(Buffer("arena", 1), "half", (1 << 16, 1 << 16), (1 << 16, 1))
     other = View(Buffer("arena", 1), "half", (1 << 16, 1 << 16), (1, 1 << 16))
     for a, b in ((view, view), (view, other)):
-        kernel = copy_call(a, b).kernel.kernel
+        kernel = copied_by(a, b)
         assert set(kernel.arguments[2:]) == {"i64"} and ".to(tl.int64)" in kernel.source
     small = View(Buffer("arena", 1), "half", (1 << 10, 1 << 16), (1 << 16, 1))
-    assert set(copy_call(small, small).kernel.kernel.arguments[2:]) == {"i32"}
+    assert set(copied_by(small, small).arguments[2:]) == {"i32"}
 
 
 def test_lengths_share_a_kernel():
@@ -126,6 +135,6 @@ def test_lengths_share_a_kernel():
     def kernel(n):
         view = View(Buffer("arena", 1), "float", (n, 48), (96, 1))
         whole = View(Buffer("arena", 1), "float", (n, 48), (48, 1))
-        return copy_call(view, whole).kernel.kernel
+        return copied_by(view, whole)
 
     assert len({kernel(n) for n in (900, 1000, 1100, 1250)}) == 1

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +13,12 @@ import pytest
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
-from migraphx.targets.common.call import IF, Call
+from migraphx.targets.common.call import AGAIN, IF, LOOP, Call
+from migraphx.targets.common.views import View
 from migraphx.targets.gpu.executable import MOST_STATES, GpuExecutable
 from migraphx.targets.gpu.kernel import Launch
+from migraphx.targets.gpu.library import Append, declare
+from migraphx.targets.gpu.saved import plan_data, read_plan
 from tests.targets.gpu.recorder import DEFAULT, Recorder
 from tests.targets.gpu.test_executable import axpy, executable, vector
 
@@ -196,3 +201,64 @@ def test_kernels_with_memory_of_their_own() -> None:
     calls = [replace(call, kernel=Launch(kernel, (3, 2, 1))) for _ in range(2)]
     made = executable(device, calls, [x], [out], offload_copy=False)
     assert made._program.scratch == {0: 0, 1: 768} and made._program.arena_bytes == 2 * 768
+
+
+@declare
+@dataclass(frozen=True)
+class Doubling:
+    """A library that doubles: out = scale x."""
+
+    scale: float
+    shape: tuple[int, ...] = ()
+
+    def prepare(self, device: Any) -> Append:
+        device.log.append(("prepare", self.scale))
+
+        def append(pointers: Sequence[int], stream: int) -> None:
+            device.log.append(("library", stream, tuple(pointers)))
+
+        return append
+
+
+def delegating(device: Recorder) -> GpuExecutable:
+    """t = x + x; u = library(t, x); out = u + x."""
+    x, out = vector("input", 0, N), vector("output", 0, N)
+    t, u = (vector("arena", k, N) for k in range(2))
+    library = Call(Doubling(2.0, (N,)), (t, x), (u,), (), "doubling")
+    return executable(device, [axpy(x, x, t), library, axpy(u, x, out)], [x], [out], offload_copy=False)
+
+
+def test_what_libraries_touch_stays_where_it_is() -> None:
+    """Their nodes are never updated: the input is copied, the output is not theirs and lies with the caller."""
+    device = Recorder()
+    made = delegating(device)
+    assert ("prepare", 2.0) in device.taken()
+    made.run_at([A], [B], 1)
+    assert kinds(device.taken())[-3:] == ["copy", "graph", "launch"]
+    made.run_at([C], [D], 1)
+    log = device.taken()
+    assert kinds(log) == ["copy", "update", "launch"] and log[0][2] == C and log[1][1] == 2
+    assert read_plan(plan_data(made.plan)) == made.plan
+    device.recording = {5}
+    made.run_at([C], [D], 5)
+    assert kinds(device.taken())[-4:] == ["copy", "work", "library", "work"]
+
+
+def test_a_library_in_a_loop_is_launched_by_itself() -> None:
+    device = Recorder()
+    x, count, out = vector("input", 0, 4 * N), vector("input", 1, 1, "int64"), vector("output", 0, N)
+    t = vector("arena", 0, N)
+    row = View(x.buffer, "float", (4, N), (N, 1)).row(0, 0, 0).first()
+    calls = [
+        Call(None, (count,), (), (LOOP, 0, 4, 4, 0, 0), "loop"),
+        axpy(row, row, t),
+        Call(Doubling(1.0), (row,), (out,), (), "doubling"),
+        Call(None, (count,), (), (AGAIN, 0, 1, 4, 0, 0), "again"),
+        axpy(t, t, out),
+    ]
+    made = executable(device, calls, [x, count], [out], slots=1, offload_copy=False)
+    made.run_at([A, B], [C], 1)
+    log = device.taken()
+    places = [e[2][0] for e in log if e[0] == "library"]
+    assert [p - places[0] for p in places] == [0, 4 * N, 8 * N, 12 * N]
+    assert [e[0] for e in log if e[0] in ("launch", "library")] == ["launch", "library"] * 4 + ["launch"]

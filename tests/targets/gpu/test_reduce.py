@@ -111,7 +111,7 @@ def test_plans_fill_a_gpu():
     for rows, length in ((6144, 768), (65536, 1024), (16384, 4096), (2048, 16384)):
         made = reduce.plan(rows, length, 1, 4, True)
         assert (made.height, made.parts, made.loop) == (1, 1, False) and made.width >= length
-    assert reduce.plan(2, 1 << 20, 1, 4, True).parts == 64
-    assert reduce.plan(4096, 50257, 1, 4, True) == reduce.Plan(1, 2048, 8, True, 1)
+    assert reduce.plan(2, 1 << 20, 1, 4, True).parts == 256
+    assert reduce.plan(4096, 50257, 1, 4, True) == reduce.Plan(1, 8192, 32, True, 1)
     columns = reduce.plan(768, 16384, 1, 4, False)
     assert columns.height == 64 and columns.loop and columns.parts > 8

@@ -12,7 +12,7 @@ from torch import fx, nn
 import migraphx
 import torch_migraphx
 from tests.tolerances import assert_close
-from torch_migraphx.fx import MGXInterpreter, MGXModule, lower_graph, lower_to_mgx
+from torch_migraphx.fx import MGXInterpreter, MGXModule, lower_to_mgx
 from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.fx2mgx import UnsupportedNodes
 from torch_migraphx.fx.lower_graph import FallbackError
@@ -290,36 +290,6 @@ def test_a_bug_in_a_converter_is_visible(error, monkeypatch, caplog):
     else:
         assert not tracebacks
     assert "acc_ops.relu" in caplog.text and str(error) in caplog.text
-
-
-def test_what_a_target_refuses_in_a_piece_runs_in_torch_alone(monkeypatch, caplog):
-    """The first refusal comes with the whole graph, the second with a piece of what is left."""
-    compiled = lower_graph.compiled
-
-    def refusing(interpreter, options, name):
-        for word in ("tanh", "erf"):
-            if any(i.name() == word for i in interpreter.main):
-                raise ValueError(f"{word}: the target has no kernel")
-        return compiled(interpreter, options, name)
-
-    monkeypatch.setattr(lower_graph, "compiled", refusing)
-
-    class Three(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b, self.c = (nn.Linear(4, 4) for _ in range(3))
-
-        def forward(self, x):
-            return self.c(torch.erf(self.b(torch.tanh(self.a(x)))))
-
-    model, x = Three().eval(), torch.randn(2, 4)
-    with caplog.at_level(logging.WARNING):
-        fast = lower_to_mgx(model, [x], target="ref")
-    assert len(pieces(fast)) == 3
-    lines = [r.message for r in caplog.records]
-    assert len(lines) == 2 and "tanh" in lines[0] and "erf" in lines[1]
-    with torch.no_grad():
-        assert_close(fast(x).numpy(), model(x).numpy(), scale=8)
 
 
 def test_copies_that_functionalization_makes():

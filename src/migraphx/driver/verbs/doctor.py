@@ -2,16 +2,13 @@
 
 import os
 import platform
-import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
 import numpy as np
 
@@ -19,16 +16,11 @@ import migraphx
 from migraphx.driver.environment import VARIABLES
 from migraphx.driver.result import Exit, Result
 from migraphx.driver.terminal import coloured, progress, quantity
+from migraphx.ir.operation import Unsupported
 from migraphx.targets.common import cache
-from migraphx.targets.cpu.threads import available, runtime
-from migraphx.targets.cpu.toolchain import features, find_compiler
 from migraphx.targets.registry import TARGETS
 
 PACKAGES = ("openmgx", "numpy", "ml_dtypes", "onnx", "torch")
-EXTENSIONS = (
-    *("sse4_2", "avx", "avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile"),
-    *("asimd", "sve"),
-)
 SECONDS = 10  # for what other programs are asked
 
 
@@ -47,8 +39,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> Result:
     findings = []
-    with progress("checking", len(CHECKS)) as bar:
-        for what, check in CHECKS.items():
+    asked = checks()
+    with progress("checking", len(asked)) as bar:
+        for what, check in asked.items():
             findings.append(_checked(what, check))
             bar.advance()
     faults = [f for f in findings if f.fault]
@@ -78,29 +71,6 @@ def _versions() -> str:
     return f"Python {platform.python_version()} ({sys.executable}), {', '.join(found)}"
 
 
-def _processor() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    name = re.search(r"^model name\s*: (.*)$", text, re.M)
-    flags = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.M)
-    has = [e for e in EXTENSIONS if flags and e in flags[1].split()]
-    return f"{name[1] if name else platform.machine()}; {' '.join(has) or 'no vector extension known here'}"
-
-
-def _compiler() -> str:
-    found = find_compiler()
-    return f"{' '.join(found.command)} ({found.version}); vectors of {features().lanes} floats"
-
-
-def _threads() -> str:
-    found = runtime()
-    if not found.parallel:
-        raise RuntimeError(f"no OpenMP runtime (libgomp or libomp): 1 thread instead of {available()}")
-    return f"{available()} of {os.cpu_count()} cores; OpenMP from {found.path}"
-
-
 def _cache() -> str:
     home = cache.usable_folder()
     with tempfile.TemporaryFile(dir=home) as file:
@@ -124,15 +94,6 @@ def _temporary() -> str:
     return f"{folder}, {quantity(free, 'B')} free"
 
 
-def _gpu() -> str:
-    tool = shutil.which("nvidia-smi")
-    seen = "no NVIDIA driver here"
-    if tool:
-        done = subprocess.run([tool, "-L"], capture_output=True, text=True, timeout=SECONDS, check=False)
-        seen = "; ".join(done.stdout.split("\n")).strip("; ") or done.stderr.strip() or "no GPU"
-    return f"{seen}; this build has {'the' if 'gpu' in TARGETS else 'no'} target gpu"
-
-
 def _target(name: str) -> Callable[[], str]:
     def check() -> str:
         made = migraphx.program()
@@ -153,15 +114,18 @@ def _environment() -> str:
     return ", ".join(given) or "none of the variables that are read is set"
 
 
-CHECKS: dict[str, Callable[[], str]] = {
-    "versions": _versions,
-    "system": platform.platform,
-    "processor": _processor,
-    "compiler": _compiler,
-    "threads": _threads,
-    "cache": _cache,
-    "temporary folder": _temporary,
-    "gpu": _gpu,
-    "environment": _environment,
-    **{f"target {name}": _target(name) for name in TARGETS if name != "gpu"},
-}
+def checks() -> dict[str, Callable[[], str]]:
+    """By name, in order: the system's, then what each target asks for and a program on it."""
+    found: dict[str, Callable[[], str]] = {
+        "versions": _versions,
+        "system": platform.platform,
+        "cache": _cache,
+        "temporary folder": _temporary,
+        "environment": _environment,
+    }
+    for name in TARGETS:
+        try:
+            found |= {**migraphx.get_target(name).diagnose(), f"target {name}": _target(name)}
+        except Unsupported as error:  # no fault of this machine's: it has none of the target's devices
+            found[f"target {name}"] = lambda why=str(error): f"does not run here: {why}"
+    return found

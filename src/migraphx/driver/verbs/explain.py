@@ -11,7 +11,6 @@ from migraphx.driver.model import at_lengths, compiled, executable_of, read_mode
 from migraphx.driver.options import add_compile, add_data, add_input, compile_options
 from migraphx.driver.result import Result
 from migraphx.driver.terminal import coloured, milliseconds, note, quantity
-from migraphx.targets.cpu.peaks import measure_peaks
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -27,7 +26,7 @@ def run(args: Namespace) -> Result:
     made = compiled(at_lengths(made, inputs), args, partial(generate, args=args))
     executable = executable_of(made)
     note("Measuring what this machine can do ...")
-    flops, bandwidth = measure_peaks(executable.threads)
+    peaks = migraphx.get_target(executable.target).peaks(executable.threads)
     options = compile_options(args).compile_keywords()
     found = migraphx.explain(made, executable.target, inputs, why=args.why, **options)
     described: list[dict[str, Any]] = []
@@ -37,14 +36,14 @@ def run(args: Namespace) -> Result:
         if not steps or kernel.view:
             free.append(kernel.text)
             continue
-        floor = sum(max(s.flops / flops, s.bytes / bandwidth) for s in steps)
+        floor = sum(max(s.flops / peaks.flops, s.bytes / peaks.bandwidth) for s in steps)
         cost = {"flops": sum(s.flops for s in steps), "bytes": sum(s.bytes for s in steps), "floor_seconds": floor}
         parts = [asdict(p) for p in kernel.parts]
         described.append({"text": kernel.text, "parts": parts, "calls": len(steps), **cost})
     data = {
         "target": found.target,
         "instructions": found.before,
-        "peaks": {"flops": flops, "bandwidth": bandwidth},
+        "peaks": asdict(peaks),
         "kernels": described,
         "free": free,
     }

@@ -17,7 +17,7 @@ ELLIPSIS = "".join(map(chr, range(0x3B1, 0x3B1 + 24)))  # the names of the dimen
 
 
 @dataclass(frozen=True)
-class Named:
+class LabelledValue:
     """A value whose dimensions have one-letter names."""
 
     value: Instruction
@@ -34,7 +34,7 @@ def einsum(b: Builder, *operands: Instruction, equation: str) -> Instruction:
     Takes `...`, an output left out, and a letter twice in one operand (its diagonal). Lengths of 1 broadcast.
     """
     terms, out = parsed(equation, [x.shape.ndim for x in operands])
-    named = [diagonal(b, Named(x, term)) for x, term in zip(operands, terms, strict=True)]
+    named = [diagonal(b, LabelledValue(x, term)) for x, term in zip(operands, terms, strict=True)]
     lens = common_lens(equation, named)
     named = [widened(b, x, lens) for x in named]
     while len(named) > 1:
@@ -72,7 +72,7 @@ def parsed(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     return terms, out
 
 
-def common_lens(equation: str, operands: Sequence[Named]) -> dict[str, int]:
+def common_lens(equation: str, operands: Sequence[LabelledValue]) -> dict[str, int]:
     """The length of every name; ValueError where two differ and neither is 1."""
     lens: dict[str, int] = {}
     for x in operands:
@@ -84,11 +84,11 @@ def common_lens(equation: str, operands: Sequence[Named]) -> dict[str, int]:
     return lens
 
 
-def widened(b: Builder, x: Named, lens: dict[str, int]) -> Named:
-    return Named(b.broadcast_to(x.value, [lens[n] for n in x.names]), x.names)
+def widened(b: Builder, x: LabelledValue, lens: dict[str, int]) -> LabelledValue:
+    return LabelledValue(b.broadcast_to(x.value, [lens[n] for n in x.names]), x.names)
 
 
-def diagonal(b: Builder, x: Named) -> Named:
+def diagonal(b: Builder, x: LabelledValue) -> LabelledValue:
     """x with each name once: of the dimensions that share one, the elements whose indices are equal."""
     names, value = x.names, x.value
     for name in [n for n, count in Counter(names).items() if count > 1]:
@@ -102,30 +102,30 @@ def diagonal(b: Builder, x: Named) -> Named:
             inside = b.where(b.broadcast_to(eye, value.shape.lens), value, b.full(0, value))
             value = b.squeeze(b.reduce_sum(inside, axes=(second,)), axes=(second,))
             names = names[:second] + names[second + 1 :]
-    return Named(value, names)
+    return LabelledValue(value, names)
 
 
-def summed(b: Builder, x: Named, needed: set[str]) -> Named:
+def summed(b: Builder, x: LabelledValue, needed: set[str]) -> LabelledValue:
     """x summed over the names that nobody needs."""
     axes = tuple(d for d, n in enumerate(x.names) if n not in needed)
     if not axes:
         return x
     value = b.squeeze(b.reduce_sum(x.value, axes=axes), axes=axes)
-    return Named(value, "".join(n for n in x.names if n in needed))
+    return LabelledValue(value, "".join(n for n in x.names if n in needed))
 
 
-def ordered(b: Builder, x: Named, names: str) -> Named:
+def ordered(b: Builder, x: LabelledValue, names: str) -> LabelledValue:
     """x with its dimensions in the order of `names`."""
     if x.names == names:
         return x
-    return Named(b.transpose(x.value, permutation=[x.names.index(n) for n in names]), names)
+    return LabelledValue(b.transpose(x.value, permutation=[x.names.index(n) for n in names]), names)
 
 
 def shaped(b: Builder, x: Instruction, lens: Sequence[int]) -> Instruction:
     return x if x.shape.lens == tuple(lens) else b.reshape(x, dims=tuple(lens))
 
 
-def contracted(b: Builder, x: Named, y: Named, needed: set[str]) -> Named:
+def contracted(b: Builder, x: LabelledValue, y: LabelledValue, needed: set[str]) -> LabelledValue:
     """The product of two, summed over the shared names that nobody needs: one dot, or one mul."""
     x, y = summed(b, x, needed | set(y.names)), summed(b, y, needed | set(x.names))
     batch = "".join(n for n in x.names if n in y.names and n in needed)
@@ -139,10 +139,10 @@ def contracted(b: Builder, x: Named, y: Named, needed: set[str]) -> Named:
     left = shaped(b, ordered(b, x, batch + rows + inner).value, (*outer, m, k))
     right = shaped(b, ordered(b, y, batch + inner + columns).value, (*outer, k, n))
     lens = (*outer, *x.lens_of(rows), *y.lens_of(columns))
-    return Named(shaped(b, b.dot(left, right), lens), batch + rows + columns)
+    return LabelledValue(shaped(b, b.dot(left, right), lens), batch + rows + columns)
 
 
-def multiplied(b: Builder, x: Named, y: Named, names: str) -> Named:
+def multiplied(b: Builder, x: LabelledValue, y: LabelledValue, names: str) -> LabelledValue:
     """The elementwise product, dimensions in the order of `names`."""
     lens = {n: size for v in (x, y) for n, size in zip(v.names, v.value.shape.lens, strict=True)}
     factors: list[Instruction] = []
@@ -151,4 +151,4 @@ def multiplied(b: Builder, x: Named, y: Named, names: str) -> Named:
         missing = tuple(d for d, n in enumerate(names) if n not in v.names)
         value = b.unsqueeze(value, axes=missing) if missing else value
         factors.append(b.broadcast_to(value, [lens[n] for n in names]))
-    return Named(b.mul(*factors), names)
+    return LabelledValue(b.mul(*factors), names)

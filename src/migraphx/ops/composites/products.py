@@ -45,9 +45,9 @@ def linear(b: Builder, x: Value, weight: Value, bias: Value | None = None) -> Va
         product = b.matmul(x, weight)
         return product if bias is None else b.add(product, b.broadcast_to(bias, product.shape.lens))
     rows = b.unsqueeze(x, axes=(0,)) if x.shape.ndim == 1 else x
-    turned = b.transpose(weight, permutation=(1, 0))
-    turned = b.multibroadcast(turned, out_lens=(*rows.shape.lens[:-2], *turned.shape.lens))
-    product = b.dot(rows, turned)
+    transposed = b.transpose(weight, permutation=(1, 0))
+    transposed = b.multibroadcast(transposed, out_lens=(*rows.shape.lens[:-2], *transposed.shape.lens))
+    product = b.dot(rows, transposed)
     if rows is not x:
         product = b.squeeze(product, axes=(0,))
     return product if bias is None else b.add(product, b.multibroadcast(bias, out_lens=product.shape.lens))
@@ -139,7 +139,7 @@ def shared_heads(b: Builder, q: Value, x: Value) -> Value:
 
 @composite
 def rotary_embedding(b: Builder, x: Value, cos: Value, sin: Value, *, interleaved: bool = False) -> Value:
-    """Pairs of the first 2 R numbers of x {B, N, S, H} turned by angles (2104.09864, ONNX RotaryEmbedding).
+    """Pairs of the first 2 R numbers of x {B, N, S, H} rotated by angles (2104.09864, ONNX RotaryEmbedding).
 
     cos and sin broadcast to {B, N, S, R}. Pairs are R apart, or neighbours where `interleaved`.
     """
@@ -148,17 +148,17 @@ def rotary_embedding(b: Builder, x: Value, cos: Value, sin: Value, *, interleave
     last = x.shape.ndim - 1
     if 2 * half > width:
         raise ValueError(f"rotary_embedding: {half} angles are too many for {x.shape}")
-    turned = b.slice(x, axes=(last,), starts=(0,), ends=(2 * half,))
+    rotating = b.slice(x, axes=(last,), starts=(0,), ends=(2 * half,))
     if interleaved:
-        pairs = b.reshape(turned, dims=(*outer, half, 2))
+        pairs = b.reshape(rotating, dims=(*outer, half, 2))
         first, second = (b.squeeze(v, axes=(last + 1,)) for v in split(b, pairs, sizes=(1, 1), axis=last + 1))
     else:
-        first, second = split(b, turned, sizes=(half, half), axis=last)
+        first, second = split(b, rotating, sizes=(half, half), axis=last)
     cos, sin = (b.broadcast_to(b.cast(v, x.shape.type), first.shape.lens) for v in (cos, sin))
     new = [b.sub(b.mul(first, cos), b.mul(second, sin)), b.add(b.mul(first, sin), b.mul(second, cos))]
     if interleaved:
         pairs = b.concat(*(b.unsqueeze(v, axes=(last + 1,)) for v in new), axis=last + 1)
-        new = [b.reshape(pairs, dims=turned.shape.lens)]
+        new = [b.reshape(pairs, dims=rotating.shape.lens)]
     rest = [b.slice(x, axes=(last,), starts=(2 * half,), ends=(width,))] if 2 * half < width else []
     return b.concat(*new, *rest, axis=last) if len(new) + len(rest) > 1 else new[0]
 

@@ -1,4 +1,4 @@
-"""Sampling an image at given places, written in primitive operators."""
+"""Sampling an image at given positions, written in primitive operators."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def reflected(b: Builder, v: Value, low: float, high: float) -> Value:
 
 
 def taps(b: Builder, v: Value, mode: str) -> Taps:
-    """Whole places near v and their weights; None: 1."""
+    """Whole positions near v and their weights; None: 1."""
     if mode == "nearest":
         return [(b.nearbyint(v), None)]
     low = b.floor(v)
@@ -72,7 +72,7 @@ def padder(b: Builder, mode: str, n: int, align: bool) -> Callable[[Value], Valu
 def grid_sample(
     b: Builder, x: Value, grid: Value, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: bool = False
 ) -> Value:
-    """x {N, C, spatial...} at the places of grid {N, out..., rank}, in [-1, 1], innermost dimension first.
+    """x {N, C, spatial...} at the positions of grid {N, out..., rank}, in [-1, 1], innermost dimension first.
 
     ONNX GridSample, aten::grid_sampler. ValueError for modes that it does not have.
     """
@@ -88,10 +88,10 @@ def grid_sample(
         v = b.slice(grid, axes=(last,), starts=(rank - 1 - d,), ends=(rank - d,))
         v = b.reshape(v, dims=(grid.shape.lens[0], -1))
         scaled = at(b, at(b, v, "add", 1), "mul", (n - 1) / 2 if align_corners else n / 2)
-        place = scaled if align_corners else at(b, scaled, "sub", 0.5)
+        position = scaled if align_corners else at(b, scaled, "sub", 0.5)
         if padding_mode != "zeros" and mode != "cubic":
-            place = padder(b, padding_mode, n, bool(align_corners))(place)
-        columns.append(taps(b, place, mode))
+            position = padder(b, padding_mode, n, bool(align_corners))(position)
+        columns.append(taps(b, position, mode))
     total = None
     for corner in product(*columns):
         part = picked(b, x, corner, padding_mode, bool(align_corners))
@@ -101,18 +101,20 @@ def grid_sample(
 
 
 def picked(b: Builder, x: Value, corner: Sequence[Tap], padding_mode: str, align: bool) -> Value:
-    """x {N, C, ...} at one whole place a dimension, {N, C, places}, times the weights."""
+    """x {N, C, ...} at one whole position a dimension, {N, C, positions}, times the weights."""
     n, c, *lens = x.shape.lens
     steps = standard_strides(lens)
     rows: list[Value] = []
     factors: list[Value] = []
-    for (place, weight), length, step in zip(corner, lens, steps, strict=True):
+    for (position, weight), length, step in zip(corner, lens, steps, strict=True):
         if padding_mode == "zeros":
-            inside = b.logical_and(at(b, place, "greater_or_equal", 0.0), at(b, place, "less_or_equal", length - 1.0))
+            inside = b.logical_and(
+                at(b, position, "greater_or_equal", 0.0), at(b, position, "less_or_equal", length - 1.0)
+            )
             factors.append(b.cast(inside, x.shape.type))
         elif padding_mode == "reflection":
-            place = padder(b, padding_mode, length, align)(place)
-        whole = b.cast(b.clamp(place, 0.0, length - 1.0), "int64")
+            position = padder(b, padding_mode, length, align)(position)
+        whole = b.cast(b.clamp(position, 0.0, length - 1.0), "int64")
         rows.append(at(b, whole, "mul", step))
         factors += [] if weight is None else [b.cast(weight, x.shape.type)]
     index = reduce(b.add, rows)

@@ -39,7 +39,7 @@ def dft(
 
 
 def dft_matrix(n: int, parts: int, size: int, inverse: bool, onesided: bool) -> np.ndarray:
-    """{n * parts, results * parts of each}: the transforms of 1 and i at each of n places."""
+    """{n * parts, results * parts of each}: the transforms of 1 and i at each of n samples."""
     unit = np.kron(np.eye(n), np.array([[1], [1j]])[:parts])
     if inverse and onesided:
         return np.fft.irfft(unit, size)

@@ -37,9 +37,9 @@ class Scope:
     """Statements in order, and a supply of fresh names."""
 
     reading: Reading
-    lines: list[str] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list[str])
     count: int = 0
-    known: dict[str, str] = field(default_factory=dict)  # text -> name, so that nothing is computed twice
+    known: dict[str, str] = field(default_factory=dict[str, str])  # text -> name, so that nothing is computed twice
 
     def bind(self, text: str) -> str:
         """The name of a variable that holds `text`."""

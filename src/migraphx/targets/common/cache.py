@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +96,7 @@ def _warn(home: Path, why: str) -> None:
     log.log(level, "the cache folder %s cannot be used (%s); compiling into a temporary folder", home, why)
 
 
-def lookup(key: str, suffix: str) -> Path | None:
+def lookup(key: object, suffix: str) -> Path | None:
     """The path of a whole entry, or None. `key` may be anything: what is no key is no path either."""
     if not isinstance(key, str) or not KEY.fullmatch(key):
         return None
@@ -134,7 +134,7 @@ class Entry:
 
 def entries() -> list[Entry]:
     """What the cache holds, the longest unused first; seals and locks belong to their entry."""
-    found = []
+    found: list[Entry] = []
     for path in folder().glob("*") if folder().is_dir() else ():
         if OURS.match(path.name) and path.suffix not in (".lock", ".sha256"):
             with suppress(FileNotFoundError):  # another process removed it
@@ -188,7 +188,7 @@ def _whole(path: Path) -> bool:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Generator[None, None, None]:
     with open(path, "wb") as handle:
         if fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX)

@@ -26,7 +26,7 @@ from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.common.host import compute, lasting
-from migraphx.targets.common.specialise import Specialised, Split, is_leaf, specialise, split, static_part
+from migraphx.targets.common.specialise import ProgramSplit, SpecialisedProgram, is_leaf, specialise, split, static_part
 
 log = logging.getLogger(__name__)
 Arrays = Mapping[str, np.ndarray]
@@ -66,8 +66,8 @@ class DynamicExecutable:
         self.target, self.device = target.name, target.device
         self.parameters = {n: s if s.dynamic else s.as_standard() for n, s in parameters.items()}
         self.outputs, self.threads = list(outputs), options.num_threads or threads
-        self._whole = _Part(target, program, options, {})
-        self._last: list[Stage] = []
+        self.region = DynamicRegion(target, program, options, {})
+        self._ran: list[Specialisation] = []
 
     @classmethod
     def of(cls, target: Compiler, program: Program, options: CompileOptions, threads: int) -> DynamicExecutable:
@@ -77,7 +77,7 @@ class DynamicExecutable:
         made = cls(target, lambda: program, parameters, outputs, options, threads)
         for lens in optimal_lens(parameters, min(AHEAD, options.max_specialisations)):
             try:
-                made._whole.stage(lens, {})
+                made.region.specialisation(lens, {})
             except ValueError as error:  # optimal lengths of two dimensions that must be equal
                 log.info("not compiled ahead for %s: %s", lens, error)
         return made
@@ -85,12 +85,12 @@ class DynamicExecutable:
     @property
     def steps(self) -> list[Step]:
         """Those of the last run."""
-        return [step for stage in self._last for step in stage.steps]
+        return [step for specialisation in self._ran for step in specialisation.steps]
 
     @property
     def specialisations(self) -> int:
         """For how many lengths of its inputs the program is compiled now."""
-        return len(self._whole.stages)
+        return len(self.region.specialisations)
 
     def run(
         self,
@@ -100,25 +100,27 @@ class DynamicExecutable:
         deadline: Deadline | None = None,
     ) -> Sequence[Argument]:
         given = dict(zip(self.parameters, inputs, strict=True))
-        stage = self._stage(given, deadline)
-        if isinstance(stage, Whole):
-            self._last = [stage]
-            _check_places(outputs, stage.executable.outputs)
-            results = stage.executable.run(stage.inputs(given), outputs, stream, deadline)
-            self._whole.keep_ready(stage)
+        specialisation = self._specialisation(given, deadline)
+        if isinstance(specialisation, CompiledSpecialisation):
+            self._ran = [specialisation]
+            _check_outputs(outputs, specialisation.executable.outputs)
+            results = specialisation.executable.run(specialisation.inputs(given), outputs, stream, deadline)
+            self.region.keep_ready(specialisation)
             return results
-        passed: list[Stage] = []
-        results = stage.run(given, stream, passed, deadline)
-        self._whole.keep_ready(stage)
-        self._last = passed
-        _check_places(outputs, [r.shape for r in results])
+        ran: list[Specialisation] = []
+        results = specialisation.run(given, stream, ran, deadline)
+        self.region.keep_ready(specialisation)
+        self._ran = ran
+        _check_outputs(outputs, [r.shape for r in results])
         if outputs is None:
-            return self._apart(results, inputs, stream)
-        for place, made in zip(outputs, results, strict=True):
-            made.copy_to(place, stream)
+            return self._without_sharing(results, inputs, stream)
+        for output, made in zip(outputs, results, strict=True):
+            made.copy_to(output, stream)
         return outputs
 
-    def _apart(self, results: Sequence[Argument], taken: Sequence[Argument], stream: int | None) -> list[Argument]:
+    def _without_sharing(
+        self, results: Sequence[Argument], taken: Sequence[Argument], stream: int | None
+    ) -> list[Argument]:
         """The results, those copied that share memory with an input or another result."""
         apart: list[Argument] = []
         for made in results:
@@ -129,11 +131,11 @@ class DynamicExecutable:
             apart.append(made)
         return apart
 
-    def _stage(self, given: Arguments, deadline: Deadline | None = None) -> Stage:
-        return self._whole.stage({n: a.shape.lens for n, a in given.items()}, {}, deadline)
+    def _specialisation(self, given: Arguments, deadline: Deadline | None = None) -> Specialisation:
+        return self.region.specialisation({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
     def release(self) -> None:
-        self._whole.release()
+        self.region.release()
 
     def share_weights(self, others: Iterable[Executable]) -> None:
         """Those of its lengths are shared already; those of others are packed for other programs."""
@@ -151,19 +153,20 @@ class DynamicExecutable:
         """Seconds of each of `steps` for these inputs."""
         self.run(inputs, None)
         given = dict(zip(self.parameters, inputs, strict=True))
-        return self._stage(given).profile(given, runs)
+        return self._specialisation(given).profile(given, runs)
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The specialisations that are compiled as a whole, each with its lengths."""
-        stages, tensors = [], {}
-        for key, stage in self._whole.stages.items():
-            if isinstance(stage, Whole):
-                data, own = stage.executable.sections()
-                tensors |= {f"{len(stages)}.{n}": a for n, a in own.items()}
-                stages.append({"key": key, "data": data})
+        specialisations: list[dict[str, Any]] = []
+        tensors: dict[str, np.ndarray] = {}
+        for key, specialisation in self.region.specialisations.items():
+            if isinstance(specialisation, CompiledSpecialisation):
+                data, own = specialisation.executable.sections()
+                tensors |= {f"{len(specialisations)}.{n}": a for n, a in own.items()}
+                specialisations.append({"key": key, "data": data})
         parameters = [[n, shape_data(s)] for n, s in self.parameters.items()]
         outputs = [shape_data(s) for s in self.outputs]
-        return {"dynamic": {"parameters": parameters, "outputs": outputs, "stages": stages}}, tensors
+        return {"dynamic": {"parameters": parameters, "outputs": outputs, "stages": specialisations}}, tensors
 
 
 def restored(
@@ -179,25 +182,25 @@ def restored(
     parameters = {n: read_shape(s) for n, s in data["parameters"]}
     outputs = [read_shape(s) for s in data["outputs"]]
     made = DynamicExecutable(target, program, parameters, outputs, options, threads)
-    for k, stage in enumerate(data["stages"]):
+    for k, saved in enumerate(data["stages"]):
         own = {n.removeprefix(f"{k}."): a for n, a in tensors.items() if n.startswith(f"{k}.")}
-        executable = restore(stage["data"], own)
+        executable = restore(saved["data"], own)
         if executable is None:
             return None
-        lens, _ = stage["key"]
-        made._whole.keep(dict(zip(parameters, map(tuple, lens), strict=True)), Whole(executable))
+        lens = map(tuple[int, ...], saved["key"][0])
+        made.region.keep(dict(zip(parameters, lens, strict=True)), CompiledSpecialisation(executable))
     return made
 
 
-def _check_places(outputs: Sequence[Argument] | None, shapes: Sequence[Shape]) -> None:
+def _check_outputs(outputs: Sequence[Argument] | None, shapes: Sequence[Shape]) -> None:
     """ValueError where memory given for the outputs is not what the run makes."""
     if outputs is None:
         return
     if len(outputs) != len(shapes):
         raise ValueError(f"the program gave {len(shapes)} outputs, memory was given for {len(outputs)}")
-    for k, (place, made) in enumerate(zip(outputs, shapes, strict=True)):
-        if (place.shape.type, place.shape.lens) != (made.type, made.lens) or not place.shape.standard:
-            raise ValueError(f"output {k} has shape {made}, the memory given {place.shape}")
+    for k, (output, made) in enumerate(zip(outputs, shapes, strict=True)):
+        if (output.shape.type, output.shape.lens) != (made.type, made.lens) or not output.shape.standard:
+            raise ValueError(f"output {k} has shape {made}, the memory given {output.shape}")
 
 
 def optimal_lens(parameters: Mapping[str, Shape], most: int) -> list[dict[str, tuple[int, ...]]]:
@@ -217,52 +220,59 @@ def optimal_lens(parameters: Mapping[str, Shape], most: int) -> list[dict[str, t
     return [{p: tuple(pick[n] for n in own) for p, own in names.items()} for pick in islice(picks, most)]
 
 
-class _Part:
-    """A program whose parameters' lengths are not known; `known`: those whose values must be, and why."""
+class DynamicRegion:
+    """A program whose lengths are known only at run time, and what it was compiled for so far.
+
+    `known`: the parameters whose values are compiled in, and why.
+    """
 
     def __init__(
         self, target: Compiler, program: Callable[[], Program], options: CompileOptions, known: Mapping[str, str]
     ) -> None:
         self.target, self.options, self.known = target, options, known
         self._program = program
-        self.stages: SingleFlightLRU[Stage] = SingleFlightLRU(options.max_specialisations)
-        self._ready: list[Stage] = []
+        self.specialisations: SingleFlightLRU[Specialisation] = SingleFlightLRU(options.max_specialisations)
+        self._ready: list[Specialisation] = []
 
     @cached_property
     def program(self) -> Program:
         """Of a file it is read when there is something to compile."""
         return self._program()
 
-    def stage(self, lens: Lens, values: Arrays, deadline: Deadline | None = None) -> Stage:
-        return self.stages.get(self._key(lens, values), lambda: self._compiled(lens, values), deadline)
+    def specialisation(self, lens: Lens, values: Arrays, deadline: Deadline | None = None) -> Specialisation:
+        return self.specialisations.get(self._key(lens, values), lambda: self._compiled(lens, values), deadline)
 
-    def keep(self, lens: Lens, stage: Stage) -> None:
-        self.stages.get(self._key(lens, {}), lambda: stage)
+    def keep(self, lens: Lens, specialisation: Specialisation) -> None:
+        self.specialisations.get(self._key(lens, {}), lambda: specialisation)
 
-    def keep_ready(self, stage: Stage) -> None:
-        """It ran: other lengths give back their memory. There may be hundreds, as where a sequence grows."""
-        if self._ready[:1] != [stage]:
-            ready = [stage, *(s for s in self._ready if s is not stage)]
+    def keep_ready(self, specialisation: Specialisation) -> None:
+        """Keep the memory of the specialisations that ran last; the others, perhaps hundreds, give theirs back."""
+        if self._ready[:1] != [specialisation]:
+            ready = [specialisation, *(s for s in self._ready if s is not specialisation)]
             for old in ready[READY:]:
                 old.release()
             self._ready = ready[:READY]
 
     def release(self) -> None:
-        for stage in self.stages.values():
-            stage.release()
+        for specialisation in self.specialisations.values():
+            specialisation.release()
 
     def _key(self, lens: Lens, values: Arrays) -> Hashable:
         return tuple(lens.values()), tuple(fingerprint(values[n]) for n in self.known)
 
-    def _compiled(self, lens: Lens, values: Arrays) -> Stage:
+    def _compiled(self, lens: Lens, values: Arrays) -> Specialisation:
         start = time.perf_counter()
         types = {n: i.shape.type for n, i in self.program.main.parameters.items()}
         made = specialise(self.program.main, {n: Shape(types[n], lens[n]) for n in types}, values)
         cut = split(made)
-        stage = Whole(self.target.compile(made.program, self.options)) if cut.whole else Cut(self, made, cut)
+        specialisation = (
+            CompiledSpecialisation(self.target.compile(made.program, self.options))
+            if cut.whole
+            else SplitSpecialisation(self, made, cut)
+        )
         what = ", ".join(f"{n} {d}" for n, d in lens.items())
         log.info("compiled for %s in %.2f s", what, time.perf_counter() - start)
-        return stage
+        return specialisation
 
 
 def fingerprint(value: np.ndarray) -> bytes:
@@ -270,8 +280,8 @@ def fingerprint(value: np.ndarray) -> bytes:
     return data if len(data) <= SMALL else hashlib.sha256(data).digest()
 
 
-class Whole:
-    """A part compiled for one set of lengths, all of it."""
+class CompiledSpecialisation:
+    """A region compiled for one set of lengths, as one program."""
 
     def __init__(self, executable: Executable) -> None:
         self.executable = executable
@@ -284,9 +294,9 @@ class Whole:
         return [given[n] for n in self.executable.parameters]
 
     def run(
-        self, given: Arguments, stream: int | None, passed: list[Stage], deadline: Deadline | None
+        self, given: Arguments, stream: int | None, ran: list[Specialisation], deadline: Deadline | None
     ) -> list[Argument]:
-        passed.append(self)
+        ran.append(self)
         return list(self.executable.run(self.inputs(given), None, stream, deadline))
 
     def profile(self, given: Arguments, runs: int) -> list[float]:
@@ -296,8 +306,8 @@ class Whole:
         self.executable.release()
 
 
-class _Values:
-    """What one run of a cut made so far: each value where it was made, and where else it is asked for."""
+class RunValues:
+    """The values that one run has made so far: each where it was made, and where else it was asked for."""
 
     def __init__(self, given: Arguments, device: Device, stream: int | None) -> None:
         self.device, self.stream = device, stream
@@ -331,21 +341,21 @@ class _Values:
         return self._arrays[ins]
 
 
-class Cut:
-    """A part for one set of lengths: what could be compiled, what NumPy does next, and the part that remains.
+class SplitSpecialisation:
+    """A region for one set of lengths that data cuts: a compiled program, NumPy's instructions, and the region behind.
 
     Values come to main memory where NumPy needs them, or the next lengths depend on them; each is a step.
     """
 
-    def __init__(self, part: _Part, made: Specialised, cut: Split) -> None:
+    def __init__(self, region: DynamicRegion, made: SpecialisedProgram, cut: ProgramSplit) -> None:
         self.cut, self.before, self.rest = cut, None, None
-        self.device = part.target.device
+        self.device = region.target.device
         main = made.program.main
         if cut.wanted:
-            self.before = Whole(part.target.compile(static_part(main, cut.wanted), part.options))
+            self.before = CompiledSpecialisation(region.target.compile(static_part(main, cut.wanted), region.options))
         rest = cut.rest
         if rest is not None:
-            self.rest = _Part(part.target, lambda: rest, part.options, cut.known)
+            self.rest = DynamicRegion(region.target, lambda: rest, region.options, cut.known)
         names = names_of(main)
         self.host_steps = [Step(instruction_text(h, names), "host", h.origin, 0, 0) for h in cut.host]
         for step in self.host_steps:
@@ -363,25 +373,27 @@ class Cut:
         return [*(self.before.steps if self.before else ()), *self.host_steps]
 
     def run(
-        self, given: Arguments, stream: int | None, passed: list[Stage], deadline: Deadline | None
+        self, given: Arguments, stream: int | None, ran: list[Specialisation], deadline: Deadline | None
     ) -> list[Argument]:
-        passed.append(self)
+        ran.append(self)
         values = self._values(given, stream, deadline)
         late: Sequence[Argument] = []
         if self.rest is not None:
-            stage, feeds = self._next(self.rest, values, deadline)
-            late = stage.run(feeds, stream, passed, deadline)
-            self.rest.keep_ready(stage)
+            specialisation, feeds = self._next(self.rest, values, deadline)
+            late = specialisation.run(feeds, stream, ran, deadline)
+            self.rest.keep_ready(specialisation)
         return self._gathered(values, late)
 
-    def _next(self, rest: _Part, values: _Values, deadline: Deadline | None = None) -> tuple[Stage, Arguments]:
+    def _next(
+        self, rest: DynamicRegion, values: RunValues, deadline: Deadline | None = None
+    ) -> tuple[Specialisation, Arguments]:
         """The stage that comes next, and what it is given; known values are compiled in."""
         known = {n: np.array(values.array(self.cut.feeds[n])) for n in rest.known}
         feeds = {n: values.argument(i) for n, i in self.cut.feeds.items() if n not in known}
         lens = {n: known[n].shape if n in known else feeds[n].shape.lens for n in self.cut.feeds}
-        return rest.stage(lens, known, deadline), feeds
+        return rest.specialisation(lens, known, deadline), feeds
 
-    def _gathered(self, values: _Values, late: Sequence[Argument]) -> list[Argument]:
+    def _gathered(self, values: RunValues, late: Sequence[Argument]) -> list[Argument]:
         """The outputs in order; those of the rest may be more than one each, of a sequence."""
         known = [o for o in self.cut.outputs if not self._is_late(o)]
         if not known:
@@ -394,9 +406,9 @@ class Cut:
     def _is_late(self, ins: Instruction) -> bool:
         return not (is_leaf(ins) or ins in self.cut.wanted or ins in self.cut.host)
 
-    def _values(self, given: Arguments, stream: int | None, deadline: Deadline | None = None) -> _Values:
+    def _values(self, given: Arguments, stream: int | None, deadline: Deadline | None = None) -> RunValues:
         """What the compiled part and then the host make of the inputs."""
-        values = _Values(given, self.device, stream)
+        values = RunValues(given, self.device, stream)
         if self.before is not None:
             values.add(self.cut.wanted, self.before.run(given, stream, [], deadline))
         for ins in self.cut.host:
@@ -407,10 +419,13 @@ class Cut:
         seconds = list(self.before.profile(given, runs)) if self.before else []
         start = time.perf_counter()
         values = self._values(given, None)
-        stage, feeds = self._next(self.rest, values) if self.rest is not None else (None, {})
+        following = None if self.rest is None else self._next(self.rest, values)
         spent = time.perf_counter() - start - sum(seconds)
         seconds += [max(spent, 0.0) / len(self.host_steps)] * len(self.host_steps) if self.host_steps else []
-        return seconds if stage is None else [*seconds, *stage.profile(feeds, runs)]
+        if following is None:
+            return seconds
+        specialisation, feeds = following
+        return [*seconds, *specialisation.profile(feeds, runs)]
 
     def release(self) -> None:
         for part in (self.before, self.rest):
@@ -418,7 +433,7 @@ class Cut:
                 part.release()
 
 
-Stage = Whole | Cut
+Specialisation = CompiledSpecialisation | SplitSpecialisation
 
 
 def _no_modules(module: Module, args: Sequence[Any]) -> list[Any]:

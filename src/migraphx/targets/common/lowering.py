@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter, Return, Unsupported, operation
+from migraphx.ir.operation import Literal, Parameter, Return, operation
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ops.movement import Contiguous, Layout, Reshaping
@@ -17,15 +18,7 @@ from migraphx.targets.common.call import Call
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.lowerings import Emitter, Lowerings
 from migraphx.targets.common.views import Buffer, View
-
-
-class UnsupportedOperator(Unsupported):
-    """A target cannot compile the instructions of `refusals`: names each with its shape and origin."""
-
-    def __init__(self, target: str, refusals: Sequence[Refusal[Instruction]]) -> None:
-        named = (f"{r.instruction.name} -> {r.instruction.shape}{from_(r.instruction)}: {r.why}" for r in refusals)
-        super().__init__(f"the {target} target refuses " + "; ".join(dict.fromkeys(named)))
-        self.refusals = tuple(refusals)
+from migraphx.targets.target import UnsupportedOperator, from_
 
 
 @dataclass(frozen=True)
@@ -45,24 +38,31 @@ class LoweringContext:
     emit: Emitter
     fast_math: bool = True
     constants: Constants | None = None  # those of other programs too, where they are shared
-    calls: list[Call] = field(default_factory=list)
-    sources: list[Instruction | None] = field(default_factory=list)  # whose work each call does; None: a final copy
-    views: dict[Instruction, View] = field(default_factory=dict)
-    inputs: list[Buffer] = field(default_factory=list)
-    outputs: list[Buffer] = field(default_factory=list)
-    arena: list[Buffer] = field(default_factory=list)
-    weights: list[np.ndarray] = field(default_factory=list)
-    homes: dict[Instruction, tuple[Instruction, int]] = field(default_factory=dict)  # input -> (concat, start)
-    checks: list[str] = field(default_factory=list)  # what went wrong, should the check of that number fail
-    refusals: list[Refusal[Instruction]] = field(default_factory=list)  # what `explain` shows: slower ways taken
-    tuples: dict[Instruction, tuple[View, ...]] = field(default_factory=dict)
-    inner: set[Module] = field(default_factory=set)  # modules of control flow that have been lowered
+    calls: list[Call[Any]] = field(default_factory=list[Call[Any]])
+    sources: list[Instruction | None] = field(default_factory=list[Instruction | None])
+    """Whose work each call does; None: a final copy."""
+    views: dict[Instruction, View] = field(default_factory=dict[Instruction, View])
+    inputs: list[Buffer] = field(default_factory=list[Buffer])
+    outputs: list[Buffer] = field(default_factory=list[Buffer])
+    arena: list[Buffer] = field(default_factory=list[Buffer])
+    weights: list[np.ndarray] = field(default_factory=list[np.ndarray])
+    concat_slots: dict[Instruction, tuple[Instruction, int]] = field(
+        default_factory=dict[Instruction, tuple[Instruction, int]]
+    )
+    """What is computed where a concat wants it: the concat, and the first index along its axis."""
+    checks: list[str] = field(default_factory=list[str])  # what went wrong, should the check of that number fail
+    refusals: list[Refusal[Instruction]] = field(default_factory=list[Refusal[Instruction]])
+    """What `explain` shows: slower ways taken."""
+    tuples: dict[Instruction, tuple[View, ...]] = field(default_factory=dict[Instruction, tuple[View, ...]])
+    inner: set[Module] = field(default_factory=set[Module])  # modules of control flow that have been lowered
     slots: int = 0  # of loops, so far
-    counters: dict[Instruction, Counter] = field(default_factory=dict)  # parameters that are a trip's number
+    output_views: dict[Instruction, View] = field(default_factory=dict[Instruction, View])
+    """Where the caller wants outputs."""
+    counters: dict[Instruction, Counter] = field(default_factory=dict[Instruction, Counter])
+    """Parameters that are the number of a loop's trip."""
     status: View = field(default_factory=lambda: View(Buffer("status", 64), "int64", (8,), (1,)))
-    _packed: dict[Hashable, View] = field(default_factory=dict)
-    _identities: dict[tuple, Hashable] = field(default_factory=dict)  # by the literals' own keys
-    _output_views: dict[Instruction, View] = field(default_factory=dict)
+    _packed: dict[Hashable, View] = field(default_factory=dict[Hashable, View])
+    _identities: dict[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])  # by the literals' keys
 
     # ---- values ----
 
@@ -105,15 +105,15 @@ class LoweringContext:
     def result(self, ins: Instruction) -> View:
         """Where a kernel must write this instruction: a program output, a part of a concat, or new memory."""
         if ins not in self.views:
-            self.views[ins] = self._place(ins)
+            self.views[ins] = self._destination(ins)
         return self.views[ins]
 
-    def _place(self, ins: Instruction) -> View:
-        if ins in self._output_views:
-            return self._output_views[ins]
-        if ins in self.homes:
-            concat, start = self.homes[ins]
-            axis = concat.op.attributes()["axis"]
+    def _destination(self, ins: Instruction) -> View:
+        if ins in self.output_views:
+            return self.output_views[ins]
+        if ins in self.concat_slots:
+            concat, start = self.concat_slots[ins]
+            axis: int = concat.op.attributes()["axis"]
             return self.result(concat).sliced(axis, start, start + ins.shape.lens[axis])
         return self.temporary(permuted(ins.shape.type, ins.shape.lens, ins.shape.permutation))
 
@@ -153,7 +153,7 @@ class LoweringContext:
         body.add_return([body.add_instruction(operation("convert", target_type=write.type), [value])])
         self.call(self.emit.pointwise(body, [read], write, origin))
 
-    def call(self, call: Call) -> None:
+    def call(self, call: Call[Any]) -> None:
         """Append a call; one that computes no element is dropped."""
         if all(v.elements for v in call.writes):
             self.calls.append(call)
@@ -164,9 +164,9 @@ class LoweringContext:
 
     # ---- constants ----
 
-    def constant(self, ins: Instruction) -> tuple[np.ndarray, tuple] | None:
+    def constant(self, ins: Instruction) -> tuple[np.ndarray, tuple[Hashable, ...]] | None:
         """The value of an instruction that is a literal seen through views, with a key; else None."""
-        chain = []
+        chain: list[Instruction] = []
         while ins.op.view and len(ins.inputs) == 1:
             chain.append(ins)
             ins = ins.inputs[0]
@@ -183,44 +183,44 @@ def lower(
 ) -> LoweringContext:
     """Every instruction of an optimised main module as calls; UnsupportedOperator lists what has no lowering."""
     check(module, lowerings)
-    lowered = LoweringContext(module, lowerings, emit, fast_math, constants)
+    ctx = LoweringContext(module, lowerings, emit, fast_math, constants)
     for ins in module.parameters.values():
-        buffer = Buffer("input", ins.shape.bytes, len(lowered.inputs))
-        lowered.inputs.append(buffer)
-        lowered.views[ins] = View(buffer, ins.shape.type, ins.shape.lens, ins.shape.strides)
+        buffer = Buffer("input", ins.shape.bytes, len(ctx.inputs))
+        ctx.inputs.append(buffer)
+        ctx.views[ins] = View(buffer, ins.shape.type, ins.shape.lens, ins.shape.strides)
     for shape in (s.as_standard() for s in module.output_shapes):
-        lowered.outputs.append(Buffer("output", shape.bytes, len(lowered.outputs)))
-    places = [
+        ctx.outputs.append(Buffer("output", shape.bytes, len(ctx.outputs)))
+    destinations = [
         View(buffer, shape.type, shape.lens, shape.as_standard().strides)
-        for buffer, shape in zip(lowered.outputs, module.output_shapes, strict=True)
+        for buffer, shape in zip(ctx.outputs, module.output_shapes, strict=True)
     ]
-    lower_into(lowered, module, places)
-    _drop_unread_weights(lowered)
-    return lowered
+    lower_into(ctx, module, destinations)
+    _drop_unread_weights(ctx)
+    return ctx
 
 
-def lower_into(lowered: LoweringContext, module: Module, places: Sequence[View | None]) -> None:
-    """Lower the instructions of a module, so that its outputs come into `places`; None: they may stay where they are.
+def lower_into(ctx: LoweringContext, module: Module, destinations: Sequence[View | None]) -> None:
+    """Lower the instructions of a module; outputs go to `destinations`, or stay where they are computed (None).
 
-    What is computed is computed in its place where it can be; else it is copied at the end.
+    An output is computed at its destination where it can be; else it is copied there at the end.
     """
-    for ins, place in zip(module.outputs, places, strict=True):
-        if place is not None and place.standard and ins.shape.standard and _free(lowered, ins, module):
-            lowered._output_views[ins] = place
-    _prepare_homes(lowered, module)
+    for ins, place in zip(module.outputs, destinations, strict=True):
+        if place is not None and place.standard and ins.shape.standard and _can_be_placed(ctx, ins, module):
+            ctx.output_views[ins] = place
+    _plan_concats(ctx, module)
     for ins in module:
         if isinstance(ins.op, Return):
             break
         if not isinstance(ins.op, (Parameter, Literal)):
-            lowering = lowered.lowerings.find(ins)
+            lowering = ctx.lowerings.find(ins)
             assert lowering is not None, ins.name  # `check` has looked
-            lowering(lowered, ins)
-            lowered.sources += [ins] * (len(lowered.calls) - len(lowered.sources))
-    for ins, place in zip(module.outputs, places, strict=True):
-        view = lowered.view(ins) if place is not None else None
+            lowering(ctx, ins)
+            ctx.sources += [ins] * (len(ctx.calls) - len(ctx.sources))
+    for ins, place in zip(module.outputs, destinations, strict=True):
+        view = ctx.view(ins) if place is not None else None
         if view is not None and place is not None and view != place:
-            lowered.copy(view, place, ins.origin)
-    lowered.sources += [None] * (len(lowered.calls) - len(lowered.sources))
+            ctx.copy(view, place, ins.origin)
+    ctx.sources += [None] * (len(ctx.calls) - len(ctx.sources))
 
 
 def described(ins: Instruction) -> str:
@@ -228,14 +228,9 @@ def described(ins: Instruction) -> str:
     return ins.name + from_(ins)
 
 
-def from_(ins: Instruction) -> str:
-    """Where an instruction came from, in parentheses; "" where that is not known."""
-    return f" ({ins.origin})" if ins.origin else ""
-
-
-def _free(lowered: LoweringContext, ins: Instruction, module: Module) -> bool:
-    """Whether an output can be computed in a place of the caller's choice, as control flow computes its tuple."""
-    if ins in lowered._output_views or ins.owner is not module or isinstance(ins.op, (Parameter, Literal)):
+def _can_be_placed(ctx: LoweringContext, ins: Instruction, module: Module) -> bool:
+    """Whether an output can be computed where the caller wants it, as control flow computes its tuple."""
+    if ins in ctx.output_views or ins.owner is not module or isinstance(ins.op, (Parameter, Literal)):
         return False
     return not ins.op.view or (ins.name == "get_tuple_elem" and bool(ins.inputs[0].modules))
 
@@ -247,28 +242,32 @@ def check(module: Module, lowerings: Lowerings) -> None:
         raise UnsupportedOperator(lowerings.target, refusals)
 
 
-def _drop_unread_weights(lowered: LoweringContext) -> None:
+def _drop_unread_weights(ctx: LoweringContext) -> None:
     """Forget constants that no call reads as they are: a dot's weights are read packed."""
-    read = {v.buffer for call in lowered.calls for v in call.views if v.buffer.kind == "weight"}
+    read = {v.buffer for call in ctx.calls for v in call.views if v.buffer.kind == "weight"}
     kept = sorted(read, key=lambda buffer: buffer.index)
-    lowered.weights = [lowered.weights[buffer.index] for buffer in kept]
+    ctx.weights = [ctx.weights[buffer.index] for buffer in kept]
     for n, buffer in enumerate(kept):
         buffer.index = n
 
 
-def _prepare_homes(lowered: LoweringContext, module: Module) -> None:
-    """Let what is concatenated be computed in its place: the largest concat first, its prefixes come for free."""
+def _plan_concats(ctx: LoweringContext, module: Module) -> None:
+    """Let the inputs of concats be computed inside the concats' memory.
+
+    The largest concat is planned first: the prefixes of a dense block's concats then are views of it.
+    """
     concats = [i for i in module if i.name == "concat"]
     for concat in sorted(concats, key=lambda c: -c.shape.elements):
-        axis, start = concat.op.attributes()["axis"], 0
+        axis: int = concat.op.attributes()["axis"]
+        start = 0
         for i in concat.inputs:
-            free = i.owner is module and i not in lowered.homes and i not in lowered._output_views
-            if free and placeable(i, concat):
-                lowered.homes[i] = (concat, start)
+            free = i.owner is module and i not in ctx.concat_slots and i not in ctx.output_views
+            if free and can_write_in_place(i, concat):
+                ctx.concat_slots[i] = (concat, start)
             start += i.shape.lens[axis]
 
 
-def placeable(ins: Instruction, concat: Instruction) -> bool:
+def can_write_in_place(ins: Instruction, concat: Instruction) -> bool:
     """Whether a kernel can write this value straight into a part of the concat."""
     if isinstance(ins.op, (Parameter, Literal, Reshaping, Contiguous, Layout)) or ins.op.view:
         return False

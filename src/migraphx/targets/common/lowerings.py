@@ -20,17 +20,17 @@ Lowering = Callable[[Any, Instruction], None]
 class Emitter(Protocol):
     """The calls that shared lowerings make; each target writes them in its own kernels."""
 
-    def copy(self, read: View, write: View, origin: str = "") -> Call:
+    def copy(self, read: View, write: View, origin: str = "") -> Call[Any]:
         """A call that copies one view into another of equal lens and type."""
         ...
 
-    def pointwise(self, module: Module, reads: Sequence[View], write: View, origin: str = "") -> Call:
+    def pointwise(self, module: Module, reads: Sequence[View], write: View, origin: str = "") -> Call[Any]:
         """A call that computes a pointwise body for each element of `write`."""
         ...
 
     def gather(
         self, data: View, index: View, write: View, status: View, axis: int, check: int, origin: str = ""
-    ) -> Call:
+    ) -> Call[Any]:
         """A call that picks one row of row-major data along an axis.
 
         Where the index is out of range it writes `check` and the index to `status`.

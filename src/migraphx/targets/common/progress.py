@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 SILENT_SECONDS = 2.0
@@ -13,7 +13,7 @@ TICK_SECONDS = 0.5
 
 
 @contextmanager
-def progress(what: str) -> Iterator[None]:
+def progress(what: str) -> Generator[None, None, None]:
     """Show `what` and the seconds gone on stderr, from two seconds on, where that is a terminal; erased at the end."""
     if not sys.stderr.isatty():
         yield
@@ -35,7 +35,7 @@ class Stages:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
+    def __call__(self, name: str) -> Generator[None, None, None]:
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
-from migraphx.ir.expansion import Site, ValueNeeded
+from migraphx.ir.expansion import Expansion, ValueNeeded
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, Parameter, Return, operation
 from migraphx.ir.program import Program, reachable
@@ -21,9 +21,17 @@ def is_dynamic(program: Program) -> bool:
     return any(ins.shape.dynamic or ins.op.deferred for m in reachable(program.main) for ins in m)
 
 
+def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
+    return isinstance(value, (list, tuple))
+
+
+def _is_tuple(value: Any) -> TypeGuard[tuple[Any, ...]]:
+    return isinstance(value, tuple)
+
+
 def flat(value: Any) -> Iterator[Any]:
     """The tensors of a value: itself, or the items of a sequence; none of an empty optional."""
-    if isinstance(value, (list, tuple)):
+    if _is_sequence(value):
         for item in value:
             yield from flat(item)
     elif value is not None:
@@ -34,19 +42,24 @@ def flat(value: Any) -> Iterator[Any]:
 
 
 @dataclass
-class Specialised:
-    """`program` as far as it can be made static; `needs`: what must be known to expand an instruction that is left."""
+class SpecialisedProgram:
+    """A program with static shapes, as far as they are known.
+
+    `needs`: the values that must be known to expand an instruction that is left; `refusals`: why it is left.
+    """
 
     program: Program
-    needs: dict[Instruction, tuple[Instruction, ...]] = field(default_factory=dict)
-    refusals: dict[Instruction, str] = field(default_factory=dict)
+    needs: dict[Instruction, tuple[Instruction, ...]] = field(
+        default_factory=dict[Instruction, tuple[Instruction, ...]]
+    )
+    refusals: dict[Instruction, str] = field(default_factory=dict[Instruction, str])
 
 
-def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray]) -> Specialised:
+def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray]) -> SpecialisedProgram:
     """The module with parameters of these shapes, literals in place of parameters whose values are given."""
-    made = Specialised(Program())
+    made = SpecialisedProgram(Program())
     main = made.program.main
-    site = Site(made.program, main)
+    expansion = Expansion(made.program, main)
     env: dict[Instruction, Any] = {}
     for ins in module:
         if isinstance(ins.op, Parameter):
@@ -58,7 +71,7 @@ def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str,
         elif isinstance(ins.op, Return):
             main.add_return(flat([env[o] for o in ins.inputs]))
         else:
-            env[ins] = _instruction(made, site, ins, env)
+            env[ins] = _instruction(made, expansion, ins, env)
     dead_code(main)
     made.program.drop_unused_modules()
     for inner in reachable(main):
@@ -66,38 +79,39 @@ def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str,
     return made
 
 
-def _instruction(made: Specialised, site: Site, ins: Instruction, env: dict[Instruction, Any]) -> Any:
+def _instruction(made: SpecialisedProgram, expansion: Expansion, ins: Instruction, env: dict[Instruction, Any]) -> Any:
     inputs = [env[i] for i in ins.inputs]
-    if ins.name == "get_tuple_elem" and isinstance(inputs[0], tuple):
-        return inputs[0][ins.op.attributes()["index"]]
-    site.origin = ins.origin
+    if ins.name == "get_tuple_elem" and _is_tuple(inputs[0]):
+        index: int = ins.op.attributes()["index"]
+        return inputs[0][index]
+    expansion.origin = ins.origin
     needs: ValueNeeded | None = None
-    if not any(waits(i) for i in flat(inputs)):
+    if not any(is_deferred(i) for i in flat(inputs)):
         try:
-            expanded = ins.op.expand(site, inputs)
+            expanded = ins.op.expand(expansion, inputs)
         except ValueNeeded as error:
             needs = error
         else:
             if expanded is not NotImplemented:
                 return expanded
-    operands = [packed(site, i) for i in inputs]
+    operands = [packed(expansion, i) for i in inputs]
     modules = [_inner(made.program, m, operands, env) for m in ins.modules]
-    kept = site.module.add_instruction(ins.op, operands, modules, origin=ins.origin)
+    kept = expansion.module.add_instruction(ins.op, operands, modules, origin=ins.origin)
     if needs is not None:
         made.needs[kept], made.refusals[kept] = needs.values, str(needs)
     return kept
 
 
-def packed(site: Site, value: Any) -> Instruction:
+def packed(expansion: Expansion, value: Any) -> Instruction:
     """A sequence, or an empty optional, as one instruction."""
     if isinstance(value, Instruction):
         return value
-    items = [packed(site, v) for v in value or ()]
+    items = [packed(expansion, v) for v in value or ()]
     op = operation("pack", empty=value is None)
-    return site.module.add_instruction(op, items, origin=site.origin)
+    return expansion.module.add_instruction(op, items, origin=expansion.origin)
 
 
-def waits(ins: Instruction) -> bool:
+def is_deferred(ins: Instruction) -> bool:
     """Whether the instruction's size is not known, or what it expands to."""
     return ins.shape.dynamic or ins.op.deferred
 
@@ -122,11 +136,11 @@ def _inner(program: Program, module: Module, inputs: Sequence[Instruction], env:
     return copy
 
 
-# ---- what must wait ----
+# ---- cutting where lengths depend on data ----
 
 
 @dataclass
-class Split:
+class ProgramSplit:
     """A program cut into what is static, what NumPy must do next, and the rest.
 
     The static part gives `wanted`, which are instructions of the program that was cut, as are `host`; the values of
@@ -136,9 +150,9 @@ class Split:
     wanted: list[Instruction]
     host: list[Instruction]
     rest: Program | None = None
-    feeds: dict[str, Instruction] = field(default_factory=dict)
-    known: dict[str, str] = field(default_factory=dict)  # and why
-    outputs: list[Instruction] = field(default_factory=list)
+    feeds: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
+    known: dict[str, str] = field(default_factory=dict[str, str])  # and why
+    outputs: list[Instruction] = field(default_factory=list[Instruction])
 
     @property
     def whole(self) -> bool:
@@ -152,7 +166,7 @@ class Split:
         return [i for i in dict.fromkeys(used) if i not in self.host]
 
 
-def split(made: Specialised) -> Split:
+def split(made: SpecialisedProgram) -> ProgramSplit:
     """Cut where lengths are not known yet. ValueNeeded where nothing is left that could be done."""
     main = made.program.main
     late: dict[Instruction, None] = {}
@@ -165,9 +179,9 @@ def split(made: Specialised) -> Split:
             host[ins] = None
         elif any(i in late or i in host for i in inputs):
             late[ins] = None
-        elif waits(ins):
+        elif is_deferred(ins):
             (late if ins.op.deferred or ins in made.needs else host)[ins] = None
-    cut = Split([], list(host), outputs=list(main.outputs))
+    cut = ProgramSplit([], list(host), outputs=list(main.outputs))
     if late:
         _rest(cut, made, late)
     used = [*(i for h in host for i in h.inputs), *cut.feeds.values(), *cut.outputs]
@@ -210,7 +224,7 @@ def _above(roots: Iterable[Instruction]) -> set[Instruction]:
     return seen
 
 
-def _rest(cut: Split, made: Specialised, late: Mapping[Instruction, None]) -> None:
+def _rest(cut: ProgramSplit, made: SpecialisedProgram, late: Mapping[Instruction, None]) -> None:
     """Fill in the program of the late instructions; what they use of the others becomes its parameters."""
     cut.rest = rest = Program()
     env: dict[Instruction, Instruction] = {}

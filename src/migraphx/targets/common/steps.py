@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def steps_of(lowered: LoweringContext) -> list[Step]:
     for module in lowered.inner:
         names |= names_of(module, f"{module.name}:")
     following = [*lowered.sources, None][1:]
-    steps = []
+    steps: list[Step] = []
     for call, ins, after in zip(lowered.calls, lowered.sources, following, strict=True):
         text = instruction_text(ins, names) if ins is not None else "copy to an output"
         work = ins.flops if ins is not None and ins is not after else 0
@@ -36,10 +37,10 @@ def steps_of(lowered: LoweringContext) -> list[Step]:
     return steps
 
 
-def lifetimes(calls: Sequence[Call]) -> list[Lifetime]:
+def lifetimes(calls: Sequence[Call[Any]]) -> list[Lifetime]:
     """From the first call that touches an arena buffer to the last.
 
-    What comes into a loop or leaves it lives as long as the loop.
+    A buffer that is used both inside a loop and outside of it lives as long as the loop.
     """
     spans: dict[Buffer, tuple[int, int]] = {}
     for n, call in enumerate(calls):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.refusal import Refusal
@@ -11,7 +12,7 @@ from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.manager import Pass, graphs, run_passes
 from migraphx.targets.common.lowerings import Lowerings
-from migraphx.targets.common.specialise import waits
+from migraphx.targets.common.specialise import is_deferred
 
 
 def supported(ins: Instruction, lowerings: Lowerings, passes: Sequence[Pass]) -> Refusal[Instruction] | None:
@@ -22,7 +23,7 @@ def supported(ins: Instruction, lowerings: Lowerings, passes: Sequence[Pass]) ->
     for inner in (i for m in ins.modules if not ins.op.fused for i in _working(m)):
         if (refusal := supported(inner, lowerings, passes)) is not None:
             return Refusal(ins, refusal.rule, f"{inner.name} in it: {refusal.why}")
-    if ins.name.startswith("@") or waits(ins) or any(map(waits, ins.inputs)):
+    if ins.name.startswith("@") or is_deferred(ins) or any(map(is_deferred, ins.inputs)):
         return None
     name = "pointwise" if isinstance(ins.op, Pointwise) else "fused_reduce" if isinstance(ins.op, Reduction) else ""
     if (name and name in lowerings.operators()) or lowerings.find(ins) is not None:
@@ -41,13 +42,26 @@ def _working(module: Module) -> list[Instruction]:
 
 
 def _alone(ins: Instruction) -> Program:
-    """A program of this instruction; literals stay literals, all else that it reads is a parameter."""
+    """A program of this instruction: literals stay literals, all else that it reads is a parameter.
+
+    A tuple is no parameter: what gives it is there too.
+    """
     program, env = Program(), dict[Instruction, Instruction]()
-    inside = {i for m in ins.modules for x in reachable(m) for i in x}
-    for n, i in enumerate(dict.fromkeys((*ins.inputs, *(c for c in captured(ins) if c not in inside)))):
-        value = i.literal
-        env[i] = program.main.add_parameter(f"x{n}", i.shape) if value is None else program.main.add_literal(value)
-    modules = [m.clone(env) for m in ins.modules]
-    program.modules |= {m.name: m for outer in modules for m in reachable(outer)}
-    program.main.add_return([program.main.add_instruction(ins.op, [env[i] for i in ins.inputs], modules)])
+    b = Builder(program.main)
+
+    def add(one: Instruction) -> Instruction:
+        inside = {i for m in one.modules for x in reachable(m) for i in x}
+        for i in (*one.inputs, *(c for c in captured(one) if c not in inside)):
+            if i not in env:
+                env[i] = add(i) if i.shape.type == "tuple" else _leaf(program.main, i, f"x{len(env)}")
+        modules = [m.clone(env) for m in one.modules]
+        program.modules |= {m.name: m for outer in modules for m in reachable(outer)}
+        return program.main.add_instruction(one.op, [env[i] for i in one.inputs], modules)
+
+    made = add(ins)
+    program.main.add_return(b.outputs(made, len(ins.shape.sub_shapes)) if ins.shape.type == "tuple" else [made])
     return program
+
+
+def _leaf(main: Module, ins: Instruction, name: str) -> Instruction:
+    return main.add_parameter(name, ins.shape) if ins.literal is None else main.add_literal(ins.literal)

@@ -174,9 +174,9 @@ class CpuExecutable:
 
         The cache keeps the table from now on: like code, it is read from there, or from a file that is trusted.
         """
-        words = self.table.tobytes()
-        key = table_key(self.library_path.stem, words)
-        obtain(key, ".table", lambda path: path.write_bytes(words))
+        entries = self.table.tobytes()
+        key = table_key(self.library_path.stem, entries)
+        obtain(key, ".table", lambda path: path.write_bytes(entries))
         data, tensors = sections.write(self.outline, self.weights)
         data |= {"object": self.library_path.stem, "table": key, "machine": _machine()}
         return data, tensors | {"code": np.fromfile(self.library_path, np.uint8), "table.code": self.table}
@@ -207,9 +207,9 @@ def _machine() -> str:
     return digest(instruction_set(), ABI, sections.FORMAT)
 
 
-def table_key(object: str, words: bytes) -> str:
+def table_key(object: str, entries: bytes) -> str:
     """The key under which the cache keeps a table for an object."""
-    return digest("table", object, words)
+    return digest("table", object, entries)
 
 
 def _kept_table(key: str, object: str) -> np.ndarray | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from migraphx.runtime.device import Peaks
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.sections import Outline
@@ -47,8 +48,8 @@ COPY = Kernel(
 )
 
 
-def measure_peaks(threads: int = 0) -> tuple[float, float]:
-    """(operations a second, bytes read plus written a second) of float multiply-adds in vectors and of a copy.
+def measure_peaks(threads: int = 0) -> Peaks:
+    """Of float multiply-adds in vectors, and of a copy.
 
     The best of some tries. AMX tiles can do more operations than this.
     """
@@ -64,4 +65,4 @@ def measure_peaks(threads: int = 0) -> tuple[float, float]:
     machine = CpuExecutable(code, table, Outline({}, [], [], [], arena), (), threads)
     seconds = [machine.profile((), 1) for _ in range(TRIES)]
     work = 2.0 * ROUNDS * CHAINS * lanes * machine.threads
-    return work / min(s[0] for s in seconds), 2.0 * COPIED / min(s[1] for s in seconds)
+    return Peaks(work / min(s[0] for s in seconds), 2.0 * COPIED / min(s[1] for s in seconds))

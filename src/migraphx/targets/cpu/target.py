@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,15 +13,16 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
+from migraphx.passes.fuse_attention import fuse_attention_but_of
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
-from migraphx.passes.pipeline import optimize
-from migraphx.runtime.device import HOST, Device
+from migraphx.passes.pipeline import optimize_with
+from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
-from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator, lower
+from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
@@ -29,19 +30,22 @@ from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import supported
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
+from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower import CPU
+from migraphx.targets.cpu.peaks import measure_peaks
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.work import nanoseconds
+from migraphx.targets.target import UnsupportedOperator
 
 log = logging.getLogger(__name__)
 MOST_LOOPS, MOST_VIEWS = (constant(name, "program.hpp") for name in ("MOST_LOOPS", "MOST_VIEWS"))
 
 PASSES: list[Pass] = [
-    *optimize,
+    *optimize_with(fuse_attention_but_of("double")),  # attention.hpp sums in float
     fuse_epilogue,  # into the dot or convolution before
 ]
 
@@ -75,6 +79,12 @@ class CpuTarget:
             library = build(made.sources, "program")
         log.info("compiled in %s", stages)
         return CpuExecutable(library, made.table, made.outline, made.lowered.weights, options.num_threads)
+
+    def peaks(self, threads: int) -> Peaks:
+        return measure_peaks(threads)
+
+    def diagnose(self) -> Mapping[str, Callable[[], str]]:
+        return CHECKS
 
     def restore(
         self,

@@ -25,6 +25,7 @@ from migraphx.targets.common.progress import progress
 from migraphx.targets.common.scratch import scratch
 from migraphx.targets.cpu.headers import KERNELS, constant
 from migraphx.targets.cpu.threads import available
+from migraphx.targets.target import CompilerError
 
 log = logging.getLogger(__name__)
 
@@ -47,10 +48,6 @@ HELP = (
     "or `pip install openmgx[compiler]`, or name a compiler in CXX"
 )
 MAKE_ROOM = "make room there, or name another folder in TMPDIR"
-
-
-class CompilerError(ChildProcessError):
-    """No compiler, or one that failed: says which command and what it printed."""
 
 
 @dataclass(frozen=True)

@@ -108,8 +108,8 @@ class Accelerator(Device, Protocol):
         """Whether the stream records what it is told instead of doing it."""
         ...
 
-    def pinned(self, nbytes: int) -> tuple[int, Any]:
-        """The address of so many zero bytes of main memory that kernels can write to, and what keeps them."""
+    def peak_flops(self) -> float:
+        """Operations a second on fp16 in matrix units, as data sheets count them."""
         ...
 
     @property

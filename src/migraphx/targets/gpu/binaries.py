@@ -21,6 +21,7 @@ from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.progress import progress
 from migraphx.targets.common.scratch import scratch
 from migraphx.targets.gpu.kernel import Kernel
+from migraphx.targets.target import CompilerError
 
 FORMAT = "gpu 1"  # of the entries
 SUFFIX = ".gpu"
@@ -29,10 +30,6 @@ DISTRIBUTIONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm
 TOOLS = ("TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH", "TRITON_LIBDEVICE_PATH")  # change what Triton makes
 SAID = 4000  # characters of a compiler's messages that an error shows, the last
 HELP = "pip install 'openmgx[gpu]' brings it"
-
-
-class CompilerError(ChildProcessError):
-    """Triton is missing, or it failed: says on which kernel, and what it said."""
 
 
 @dataclass(frozen=True)

@@ -432,3 +432,27 @@ def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
     traffic = (a.heads * (2 * a.keys * size + 2 * a.rows * size) * itemsize) / facts.bandwidth
     second = SECOND_PASS + a.heads * a.rows * a.width * 8 * config.split / facts.cache_bandwidth * 1e6
     return LAUNCH + LATENCY + max(waves * steps * step, traffic) * 1e6 + (second if config.split > 1 else 0.0)
+
+
+# ---- weights of 4 bits ----------------------------------------------------------------------------------------------
+
+
+def int4_products(shape: tuple[int, int, int, int]) -> list[Config]:
+    """Candidates for rows of floats times weights of 4 bits."""
+    _, m, n, _ = shape
+    tiles = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (32, 64, 4, 2), (16, 64, 4, 3), (16, 32, 4, 3))
+    found = [Config("int4", tm, tn, 64, 1, w, s) for tm, tn, w, s in tiles if tm <= 16 or tm < 2 * m]
+    if m <= 4:
+        widths = ((4, 512, 4), (8, 256, 4), (16, 256, 4), (2, 1024, 4), (4, 256, 2))
+        found += [Config("int4 vector", 1, tn, tk, 1, w, 3) for tn, tk, w in widths if tn < 2 * n]
+    return found
+
+
+def int4_cost(config: Config, shape: tuple[int, int, int, int], facts: Facts) -> float:
+    """Microseconds; few rows read the weights for each, many are summed as floats."""
+    _, m, n, k = shape
+    tiles = -(-m // config.m) * -(-n // config.n)
+    each = facts.float_flops / facts.processors * (0.5 if config.kernel == "int4" else 0.25)
+    work = -(-tiles // facts.processors) * 2 * config.m * config.n * (k + 64) / each
+    traffic = -(-m // config.m) * n * k / 2 / facts.bandwidth
+    return LAUNCH + LATENCY + max(work, traffic) * 1e6

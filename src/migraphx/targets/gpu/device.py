@@ -22,6 +22,8 @@ from migraphx.targets.gpu.kernel import Grid, Kernel
 STATIC_SHARED = 48 << 10  # bytes: a kernel that needs more must be told so
 KEPT = 256 << 20  # bytes of given-back memory that the driver keeps for the next run
 STAGE = 8 << 20  # bytes of pinned memory for each half of a large copy to the device
+DENSE = {75: 1024, 80: 2048, 86: 1024, 90: 4096, 100: 8192, 120: 2048}
+"""Compute capability -> operations of a processor in a clock on fp16 in matrix units, a multiply-add as two."""
 ARGUMENTS = {
     "i1": ctypes.c_int8,
     "i8": ctypes.c_int8,
@@ -85,6 +87,11 @@ class CudaDevice:
         name = ctypes.create_string_buffer(256)
         self.driver.device_name(name, len(name), self._device)
         return name.value.decode()
+
+    def peak_flops(self) -> float:
+        number = int(self.chip.removeprefix("cuda:"))
+        known = max((n for n in DENSE if n <= number), default=min(DENSE))
+        return DENSE[known] * self.attribute(names.PROCESSORS) * self.attribute(names.CLOCK) * 1e3
 
     def identity(self) -> str:
         return f"{self.model}, {self.chip}, driver {self.driver.number('version')}"
@@ -349,15 +356,16 @@ class CudaWork:
 class CudaGraph:
     """Works, captured once, with the node of each."""
 
-    def __init__(self, device: CudaDevice, works: Sequence[CudaWork]) -> None:
+    def __init__(self, device: CudaDevice, works: Sequence[Any]) -> None:
         driver, stream = device.driver, device.stream()
-        self._driver, self._works, self._nodes = driver, list(works), []
+        self._driver, self._works = driver, list(works)
+        self._nodes: list[int | None] = []  # None: a library's, which stay as they are
         graph = ctypes.c_void_p()
         driver.capture_begin(stream, names.RELAXED)
         try:
             for work in works:
                 work.launch(stream)
-                self._nodes.append(_last_node(driver, stream))
+                self._nodes.append(_last_node(driver, stream) if isinstance(work, CudaWork) else None)
         finally:
             driver.capture_end(stream, byref(graph))  # also where a launch failed: the stream goes on
         self._graph_owner = _Owner(device, driver.graph_destroy, graph.value or 0)

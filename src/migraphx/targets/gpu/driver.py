@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -24,7 +24,7 @@ RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 CLUSTER, OVERLAP = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, ..._PROGRAMMATIC_STREAM_SERIALIZATION
 DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 MEMORY_TYPE, DEVICE_ORDINAL, DEVICE_MEMORY = 2, 9, 2  # CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_DEVICE
-CLOCK, PROCESSORS, MEMORY_CLOCK, BUS_WIDTH, MAJOR, MINOR, MOST_SHARED = 13, 16, 36, 37, 75, 76, 97  # CUdevice_attribute
+CLOCK, PROCESSORS, MAJOR, MINOR, MOST_SHARED = 13, 16, 75, 76, 97  # CUdevice_attribute
 
 
 class LaunchAttribute(ctypes.Structure):
@@ -70,7 +70,6 @@ CUDA: dict[str, tuple[str, tuple[Any, ...]]] = {
     "device": ("cuDeviceGet", (_numbers, c_int)),
     "device_name": ("cuDeviceGetName", (c_char_p, c_int, c_int)),
     "device_attribute": ("cuDeviceGetAttribute", (_numbers, c_int, c_int)),
-    "device_memory": ("cuDeviceTotalMem_v2", (POINTER(c_size_t), c_int)),
     "device_pool": ("cuDeviceGetDefaultMemPool", (_handle, c_int)),
     "pool_attribute": ("cuMemPoolSetAttribute", (c_void_p, c_int, c_void_p)),
     "pool_trim": ("cuMemPoolTrimTo", (c_void_p, c_size_t)),
@@ -91,7 +90,6 @@ CUDA: dict[str, tuple[str, tuple[Any, ...]]] = {
     "to_device": ("cuMemcpyHtoDAsync_v2", (_address, c_void_p, c_size_t, c_void_p)),
     "to_host": ("cuMemcpyDtoHAsync_v2", (c_void_p, _address, c_size_t, c_void_p)),
     "copy": ("cuMemcpyDtoDAsync_v2", (_address, _address, c_size_t, c_void_p)),
-    "fill": ("cuMemsetD8Async", (_address, c_ubyte, c_size_t, c_void_p)),
     "stream_create": ("cuStreamCreate", (_handle, c_uint)),
     "stream_destroy": ("cuStreamDestroy_v2", (c_void_p,)),
     "stream_synchronise": ("cuStreamSynchronize", (c_void_p,)),

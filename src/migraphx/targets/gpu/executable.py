@@ -23,7 +23,7 @@ from migraphx.targets.common.sections import Outline
 from migraphx.targets.gpu import saved
 from migraphx.targets.gpu.accelerator import Accelerator, Event
 from migraphx.targets.gpu.binaries import Binary
-from migraphx.targets.gpu.plan import Buffers, Control, Launched, Operand, Plan
+from migraphx.targets.gpu.plan import Buffers, Control, Operand, Plan
 from migraphx.targets.gpu.state import Program, State
 from migraphx.targets.gpu.weights import uploaded
 
@@ -109,24 +109,26 @@ class GpuExecutable:
                 self._record(bases, stream)
                 return
             with self._state(bases, stream) as state:
-                moved = self._align(state, bases, stream)
-                state.rebase(bases | moved)
-                self._follow(state, stream, deadline)
-                for block in (b for b in moved if b[0] == "output"):
-                    self.accelerator.copy(bases[block], moved[block], self._program.sizes[block], stream)
-                if moved:
-                    state.event.record(stream)
+                with self._placed(state, bases, stream):
+                    self._follow(state, stream, deadline)
+                state.left(stream)
 
-    def _align(self, state: State, bases: Mapping[Buffers, int], stream: int) -> dict[Buffers, int]:
-        """Where the run works instead on what lies at odd addresses, such as a slice of a tensor; inputs are copied.
+    @contextmanager
+    def _placed(self, state: State, bases: Mapping[Buffers, int], stream: int) -> Iterator[None]:
+        """Let the state work on the caller's blocks, which lie at `bases`.
 
-        Kernels read whole vectors wherever the plan allows that; what a caller gives may begin anywhere.
+        What lies at odd addresses, such as a slice of a tensor, is copied to and from memory of the state's own:
+        kernels read whole vectors wherever the plan allows that. So is what libraries touch, whose nodes cannot move.
         """
-        moved = {block: state.place(block) for block, base in bases.items() if base % VECTOR}
+        fixed = self._program.fixed
+        moved = {block: state.place(block) for block, base in bases.items() if base % VECTOR or block in fixed}
         for block, to in moved.items():
             if block[0] == "input":
                 self.accelerator.copy(to, bases[block], self._program.sizes[block], stream)
-        return moved
+        state.rebase({**bases, **moved})
+        yield
+        for block in (b for b in moved if b[0] == "output"):
+            self.accelerator.copy(bases[block], moved[block], self._program.sizes[block], stream)
 
     def _copy_and_run(
         self, inputs: Sequence[int], outputs: Sequence[int], stream: int | None, deadline: Deadline | None
@@ -142,6 +144,7 @@ class GpuExecutable:
             for block, source in _bases(inputs, ()).items():
                 device.write(state.bases[block], source, self._program.sizes[block], stream)
             self._follow(state, stream, deadline)
+            state.left(stream)
             self._await(state.event, deadline)
             for block, to in _bases((), outputs).items():
                 device.read(to, state.bases[block], self._program.sizes[block], stream)
@@ -153,8 +156,9 @@ class GpuExecutable:
             raise RuntimeError("the program has control flow that the host follows: a CUDA graph cannot record it")
         state = State(self._program, bases)
         self._captured.append(state)
-        for work in state.works.values():
-            work.launch(stream)
+        with self._placed(state, bases, stream):
+            for work in state.works.values():
+                work.launch(stream)
 
     @contextmanager
     def _state(self, bases: Mapping[Buffers, int] | None, stream: int) -> Iterator[State]:
@@ -187,22 +191,20 @@ class GpuExecutable:
         return state
 
     def _follow(self, state: State, stream: int, deadline: Deadline | None) -> None:
-        """Append the plan to the stream, and then the state's event."""
+        """Append the plan to the stream."""
         at, tasks = 0, self.plan.tasks
         state.whole = False
         while at < len(tasks):
             task = tasks[at]
-            if isinstance(task, Launched):
+            if not isinstance(task, Control):
                 segment = self._program.segments[at]
                 state.move(segment)
-                state.graph(at).launch(stream)
+                state.launch(at, stream)
                 at = segment.stop
             else:
                 if deadline is not None:
                     deadline.check()
                 at = self._next(state, task, at, stream)
-        state.event.record(stream)
-        state.stream, state.whole = stream, True
 
     def _next(self, state: State, task: Control, at: int, stream: int) -> int:
         """The number of the step after one of control flow."""
@@ -258,11 +260,13 @@ class GpuExecutable:
         with self.accelerator.current():
             stream = self.accelerator.stream()
             made = [Argument.empty(s, self.accelerator, stream) for s in self.outputs]
-            state = State(self._program, _bases([a.pointer for a in given], [a.pointer for a in made]))
+            bases = _bases([a.pointer for a in given], [a.pointer for a in made])
+            state = State(self._program, bases)
             self.accelerator.synchronise()
-            for k in range(runs + 1):
-                seconds = self._timed(state, stream)
-                spent += seconds if k else 0
+            with self._placed(state, bases, stream):
+                for k in range(runs + 1):
+                    seconds = self._timed(state, stream)
+                    spent += seconds if k else 0
         return [float(s) / runs for s in spent]
 
     def _timed(self, state: State, stream: int) -> np.ndarray:
@@ -273,7 +277,7 @@ class GpuExecutable:
         before.record(stream)
         while at < len(self.plan.tasks):
             task, after = self.plan.tasks[at], self.accelerator.event(timed=True)
-            if isinstance(task, Launched):
+            if not isinstance(task, Control):
                 state.move(range(at, at + 1))
                 state.works[at].launch(stream)
                 following = at + 1

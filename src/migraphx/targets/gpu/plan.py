@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from migraphx.targets.common.call import Flow
 from migraphx.targets.common.views import Move, View
-from migraphx.targets.gpu.kernel import GpuCall, Grid, Kernel
+from migraphx.targets.gpu.kernel import GpuCall, Grid, Kernel, Launch
+from migraphx.targets.gpu.library import Library, LibraryCall
 
+CALLERS = ("input", "output")
 Buffers = tuple[str, int]
 """A block of memory: who provides it, and its number among those of its kind (views.py: Buffer)."""
 
@@ -73,7 +75,20 @@ class Control:
     operands: tuple[Operand, ...]
 
 
-Task = Launched | Control
+@dataclass(frozen=True)
+class Delegated:
+    """A library's work on these addresses."""
+
+    library: Library
+    places: tuple[Place, ...]
+
+    @property
+    def moving(self) -> bool:
+        return any(p.moves for p in self.places)
+
+
+Work = Launched | Delegated
+Task = Work | Control
 
 
 @dataclass(frozen=True)
@@ -86,30 +101,37 @@ class Plan:
     slots: int
 
     @classmethod
-    def of(cls, calls: Sequence[GpuCall], arena: int, slots: int) -> Plan:
+    def of(cls, calls: Sequence[GpuCall | LibraryCall], arena: int, slots: int) -> Plan:
         """Equal kernels become one. Memory must have been planned."""
         numbers: dict[Kernel, int] = {}
         tasks: list[Task] = []
         for call in calls:
-            if call.kernel is not None:
+            places = tuple(map(Place.of, call.views))
+            if isinstance(call.kernel, Launch):
                 number = numbers.setdefault(call.kernel.kernel, len(numbers))
-                places = tuple(map(Place.of, call.views))
                 tasks.append(Launched(number, call.kernel.grid, places, call.numbers))
+            elif call.kernel is not None:
+                tasks.append(Delegated(call.kernel, places))
             else:
                 kind, slot, target, *rest = call.numbers
-                operands = tuple(Operand(Place.of(v), v.type, v.lens, v.strides) for v in call.views)
+                operands = tuple(Operand(p, v.type, v.lens, v.strides) for p, v in zip(places, call.views, strict=True))
                 tasks.append(Control(Flow(kind), slot, target, tuple(rest), operands))
         return cls(tuple(numbers), tuple(tasks), arena, slots)
 
     def segments(self) -> list[range]:
-        """The longest runs of kernels between control flow and the steps that it goes to."""
+        """The longest runs of kernels between control flow and the steps that it goes to.
+
+        A library's work that moves with a loop is alone: no graph can be told where it goes.
+        """
         ends = {len(self.tasks)}
         for n, task in enumerate(self.tasks):
             if isinstance(task, Control):
                 ends |= {n, n + 1, *({task.target} if task.target >= 0 else ())}
+            elif isinstance(task, Delegated) and task.moving:
+                ends |= {n, n + 1}
         found, start = [], 0
         for end in sorted(ends):
-            if start < end and isinstance(self.tasks[start], Launched):
+            if start < end and not isinstance(self.tasks[start], Control):
                 found.append(range(start, end))
             start = end
         return found
@@ -119,6 +141,11 @@ class Plan:
         found: dict[Buffers, list[int]] = {}
         for n, task in enumerate(self.tasks):
             for block in dict.fromkeys(p.block for p in task.places) if isinstance(task, Launched) else ():
-                if block[0] in ("input", "output"):
+                if block[0] in CALLERS:
                     found.setdefault(block, []).append(n)
         return found
+
+    def fixed(self) -> set[Buffers]:
+        """The caller's blocks that libraries touch."""
+        delegated = (t for t in self.tasks if isinstance(t, Delegated))
+        return {p.block for t in delegated for p in t.places if p.kind in CALLERS}

@@ -23,7 +23,8 @@ from migraphx.targets.common.views import Move
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.binaries import SUFFIX, Binary
 from migraphx.targets.gpu.kernel import Kernel
-from migraphx.targets.gpu.plan import Control, Launched, Operand, Place, Plan
+from migraphx.targets.gpu.library import Library, named
+from migraphx.targets.gpu.plan import Control, Delegated, Launched, Operand, Place, Plan, Task
 
 FORMAT = "gpu plan 1"
 PLAN = ".plan"
@@ -121,7 +122,7 @@ def plan_data(plan: Plan) -> dict[str, Any]:
     """Texts, which kernels share, stand once."""
     texts = list(dict.fromkeys(k.source for k in plan.kernels))
     kernels = [asdict(k) | {"source": texts.index(k.source)} for k in plan.kernels]
-    tasks = [_launched_data(t) if isinstance(t, Launched) else _control_data(t) for t in plan.tasks]
+    tasks = list(map(_task_data, plan.tasks))
     return {"texts": texts, "kernels": kernels, "tasks": tasks, "arena": plan.arena, "slots": plan.slots}
 
 
@@ -131,8 +132,7 @@ def read_plan(data: Mapping[str, Any]) -> Plan:
         constants = tuple((name, value) for name, value in fields["constants"])
         parts = {"arguments": tuple(fields["arguments"]), "divisible": tuple(fields["divisible"])}
         kernels.append(Kernel(**fields | parts | {"source": data["texts"][fields["source"]], "constants": constants}))
-    tasks = tuple(_launched(t) if "kernel" in t else _control(t) for t in data["tasks"])
-    return Plan(tuple(kernels), tasks, data["arena"], data["slots"])
+    return Plan(tuple(kernels), tuple(map(_task, data["tasks"])), data["arena"], data["slots"])
 
 
 def _place_data(place: Place) -> list[Any]:
@@ -144,22 +144,27 @@ def _place(data: Sequence[Any]) -> Place:
     return Place(kind, index, offset, tuple(Move(*m) for m in moves))
 
 
-def _launched_data(task: Launched) -> dict[str, Any]:
+def _task_data(task: Task) -> dict[str, Any]:
+    if isinstance(task, Control):
+        operands = [[_place_data(o.place), o.type, o.lens, o.strides] for o in task.operands]
+        flow = {"flow": int(task.kind), "slot": task.slot, "target": task.target, "numbers": task.numbers}
+        return flow | {"operands": operands}
     places = [_place_data(p) for p in task.places]
+    if isinstance(task, Delegated):
+        return {"library": type(task.library).__name__, "fields": asdict(task.library), "places": places}
     return {"kernel": task.kernel, "grid": task.grid, "places": places, "numbers": task.numbers}
 
 
-def _launched(data: Mapping[str, Any]) -> Launched:
-    grid, places = tuple(data["grid"]), tuple(map(_place, data["places"]))
-    return Launched(data["kernel"], grid, places, tuple(data["numbers"]))  # type: ignore[arg-type]
+def _task(data: Mapping[str, Any]) -> Task:
+    if "flow" in data:
+        operands = tuple(Operand(_place(p), t, tuple(lens), tuple(steps)) for p, t, lens, steps in data["operands"])
+        return Control(Flow(data["flow"]), data["slot"], data["target"], tuple(data["numbers"]), operands)
+    places = tuple(map(_place, data["places"]))
+    if "library" in data:
+        return Delegated(_library(data["library"], data["fields"]), places)
+    grid = tuple(data["grid"])
+    return Launched(data["kernel"], grid, places, tuple(data["numbers"]))
 
 
-def _control_data(task: Control) -> dict[str, Any]:
-    operands = [[_place_data(o.place), o.type, o.lens, o.strides] for o in task.operands]
-    flow = {"flow": int(task.kind), "slot": task.slot, "target": task.target, "numbers": task.numbers}
-    return flow | {"operands": operands}
-
-
-def _control(data: Mapping[str, Any]) -> Control:
-    operands = tuple(Operand(_place(p), t, tuple(lens), tuple(steps)) for p, t, lens, steps in data["operands"])
-    return Control(Flow(data["flow"]), data["slot"], data["target"], tuple(data["numbers"]), operands)
+def _library(name: str, fields: Mapping[str, Any]) -> Library:
+    return named(name)(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})

@@ -9,7 +9,8 @@ from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Event, Function, Graph, Work
 from migraphx.targets.gpu.binaries import Binary
-from migraphx.targets.gpu.plan import Buffers, Launched, Operand, Plan
+from migraphx.targets.gpu.library import LibraryWork
+from migraphx.targets.gpu.plan import Buffers, Control, Delegated, Launched, Operand, Plan
 
 NUMBERS = 8  # of the status word, of 8 bytes each
 
@@ -27,7 +28,8 @@ class Program:
         self.sizes: dict[Buffers, int] = {(kind, k): s.bytes for kind, shapes in sizes for k, s in enumerate(shapes)}
         self.segments = {s.start: s for s in plan.segments()}
         self.segment_of = {n: start for start, s in self.segments.items() for n in s}
-        self.users = plan.users()
+        self.users, self.fixed = plan.users(), plan.fixed()
+        self.appends = {n: t.library.prepare(device) for n, t in enumerate(plan.tasks) if isinstance(t, Delegated)}
         self.scratch: dict[int, int] = {}  # by step: where in the arena its programs have memory of their own
         self.arena_bytes = plan.arena
         for n, task in enumerate(plan.tasks):
@@ -39,15 +41,14 @@ class Program:
 class State:
     """Memory and graphs of one run at a time.
 
-    The blocks of the caller's lie where `bases` says; without it they are the state's own.
+    The blocks of the caller's lie where `bases` says; without it, and where libraries touch them, they are the
+    state's own.
     """
 
     def __init__(self, program: Program, bases: Mapping[Buffers, int] | None) -> None:
         self.program, self.device = program, program.device
         self.own: dict[Buffers, Block] = {}
-        if bases is None:
-            self.own = {block: Block(self.device, nbytes) for block, nbytes in program.sizes.items()}
-            bases = {block: own.address for block, own in self.own.items()}
+        bases = {**(bases or {}), **{b: self.place(b) for b in (program.sizes if bases is None else program.fixed)}}
         self.arena = Block(self.device, program.arena_bytes)
         self.status, self._status_owner = self.device.pinned(NUMBERS * 8)
         self.bases: dict[Buffers, int] = {("arena", 0): self.arena.address, ("status", 0): self.status, **bases}
@@ -58,13 +59,16 @@ class State:
         self.whole = True  # no run was left half-way
         self.works: dict[int, Work] = {}
         for n, task in enumerate(program.plan.tasks):
-            if isinstance(task, Launched):
+            if isinstance(task, Delegated):
+                self.works[n] = LibraryWork(program.appends[n], self.values(task))
+            elif isinstance(task, Launched):
                 scratch = self.arena.address + program.scratch[n] if n in program.scratch else 0
                 self.works[n] = self.device.work(program.functions[task.kernel], task.grid, self.values(task), scratch)
         self.graphs: dict[int, Graph] = {}
 
-    def values(self, task: Launched) -> list[int]:
-        return [*(p.at(self.bases[p.block], self.trips) for p in task.places), *task.numbers]
+    def values(self, task: Launched | Delegated) -> list[int]:
+        numbers = task.numbers if isinstance(task, Launched) else ()
+        return [*(p.at(self.bases[p.block], self.trips) for p in task.places), *numbers]
 
     def address(self, operand: Operand) -> int:
         return operand.place.at(self.bases[operand.place.block], self.trips)
@@ -74,26 +78,36 @@ class State:
         self.whole = False
         changed = [block for block, base in bases.items() if self.bases[block] != base]
         self.bases |= bases
+        assert not self.program.fixed.intersection(changed), "a library's node cannot move"
         self._bind({n for block in changed for n in self.program.users.get(block, ())})
 
     def move(self, segment: range) -> None:
         """Take over the numbers of the loops' trips."""
         tasks = self.program.plan.tasks
-        self._bind(n for n in segment if isinstance(t := tasks[n], Launched) and t.moving)
+        self._bind(n for n in segment if not isinstance(t := tasks[n], Control) and t.moving)
 
     def _bind(self, numbers: Iterable[int]) -> None:
         for n in numbers:
             task, start = self.program.plan.tasks[n], self.program.segment_of[n]
-            assert isinstance(task, Launched)
+            assert not isinstance(task, Control)
             self.works[n].bind(self.values(task))
             if start in self.graphs:
                 self.graphs[start].update(n - start)
 
-    def graph(self, start: int) -> Graph:
-        """That of the segment which begins with this step."""
+    def launch(self, start: int, stream: int) -> None:
+        """Append the segment that begins with this step to a stream."""
+        task = self.program.plan.tasks[start]
+        if isinstance(task, Delegated) and task.moving:
+            self.works[start].launch(stream)
+            return
         if start not in self.graphs:
             self.graphs[start] = self.device.graph([self.works[n] for n in self.program.segments[start]])
-        return self.graphs[start]
+        self.graphs[start].launch(stream)
+
+    def left(self, stream: int) -> None:
+        """A run has been appended to the stream as a whole."""
+        self.event.record(stream)
+        self.stream, self.whole = stream, True
 
     def found(self) -> Sequence[int]:
         """The status word as runs of this state left it: what failed, and the value found. It is told once."""

@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
-from migraphx.runtime.device import HOST, Device
+from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common import dynamic
 from migraphx.targets.common.constants import Constants
-from migraphx.targets.common.lowering import lower
+from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
+from migraphx.targets.common.supports import supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
 from migraphx.targets.gpu.choices import Choices, facts_of
 from migraphx.targets.gpu.device import current_device
+from migraphx.targets.gpu.diagnose import CHECKS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
 from migraphx.targets.gpu.lower import GPU
+from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
 from migraphx.targets.gpu.tune import Tuner
+from migraphx.targets.target import Target
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +53,7 @@ def gpu_target() -> GpuTarget:
     return GpuTarget(current_device())
 
 
-class GpuTarget:
+class GpuTarget(Target):
     """Compiles programs for one accelerator; they may have their constants in common.
 
     `device` is where the programs' arguments lie.
@@ -54,12 +61,27 @@ class GpuTarget:
 
     name = "gpu"
     passes: Sequence[Pass] = PASSES
+    tunes = True
 
     def __init__(
         self, accelerator: Accelerator, constants: Constants | None = None, device: Device | None = None
     ) -> None:
         self.accelerator, self.constants = accelerator, constants
         self.device: Device = device or accelerator
+
+    def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
+        return supported(ins, GPU, PASSES)
+
+    def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
+        found: list[Refusal[Instruction]] = []
+        run_passes(program, PASSES, refusals=found)
+        return [*found, *self._lowered(program, replace(options, exhaustive_tune=False)).refusals]
+
+    def peaks(self, threads: int) -> Peaks:
+        return measure_peaks(self.accelerator)
+
+    def diagnose(self) -> Mapping[str, Callable[[], str]]:
+        return CHECKS
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
@@ -69,10 +91,8 @@ class GpuTarget:
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         with stages("passes"):
             run_passes(program, PASSES)
-        measure = Tuner(self.accelerator).measure if options.exhaustive_tune else None
-        choices = Choices(facts_of(self.accelerator.chip, self.accelerator.identity()), measure=measure)
         with stages("lowering"):
-            lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
+            lowered = self._lowered(program, options)
             arena = plan_memory(lifetimes(lowered.calls), ALIGNMENT)
             plan = Plan.of(lowered.calls, arena, lowered.slots)
         outputs = [s.as_standard() for s in program.main.output_shapes]
@@ -81,6 +101,13 @@ class GpuTarget:
             made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, options.offload_copy)
         log.info("compiled in %s", stages)
         return made
+
+    def _lowered(self, program: Program, options: CompileOptions) -> LoweringContext:
+        """The calls of an optimised program, with the kernels that suit the device."""
+        device = self.accelerator
+        measure = Tuner(device).measure if options.exhaustive_tune else None
+        choices = Choices(facts_of(device.chip, device.identity()), measure=measure)
+        return lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
 
     def restore(
         self,

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+import timeit
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
-from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.passes.manager import Pass
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
-from migraphx.runtime.device import HOST, Device
+from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.host import lasting
 from migraphx.targets.common.specialise import flat
 from migraphx.targets.ref.evaluate import evaluate
+from migraphx.targets.target import Target
+
+SIDE, COPIED, TRIES = 1024, 64 << 20, 5  # of the matrices, and in bytes, by which peaks are measured
 
 
 class RefExecutable:
@@ -105,30 +108,20 @@ def _bytes(ins: Instruction) -> int:
     return ins.op.bytes_accessed(inputs, ins.shape) if known else 0
 
 
-class RefTarget:
+class RefTarget(Target):
     """Compiles to the program itself."""
 
     name = "ref"
     device: Device = HOST
     passes: Sequence[Pass] = ()
-    tunes = False
-
-    def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
-        """None: whatever has a shape has a meaning."""
-
-    def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
-        return []
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         return RefExecutable(program)
 
-    def restore(
-        self,
-        data: dict[str, Any],
-        tensors: dict[str, np.ndarray],
-        trust_code: bool,
-        program: Callable[[], Program],
-        options: CompileOptions,
-    ) -> Executable | None:
-        """None: there is nothing to restore but the program."""
-        return None
+    def peaks(self, threads: int) -> Peaks:
+        """NumPy's own: of a product of matrices, on the threads of its library, and of a copy."""
+        x, copied = np.ones((SIDE, SIDE), np.float32), np.ones(COPIED, np.uint8)
+        place = np.empty_like(copied)
+        product = min(timeit.repeat(lambda: x @ x, number=1, repeat=TRIES))
+        copy = min(timeit.repeat(lambda: np.copyto(place, copied), number=1, repeat=TRIES))
+        return Peaks(2.0 * SIDE**3 / product, 2.0 * COPIED / copy)

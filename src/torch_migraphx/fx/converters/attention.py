@@ -86,9 +86,9 @@ def scores_logsumexp(
     n = len(lens(query))
     key = with_heads(b, key, lens(query)[-3])
     wide = torch.promote_types(dtype_of(query), torch.float32)
-    turned = b.permute(key, [*range(n - 2), n - 1, n - 2])
+    transposed = b.permute(key, [*range(n - 2), n - 1, n - 2])
     factor = lens(query)[-1] ** -0.5 if scale is None else scale
-    scores = b.cast(b.pointwise("mul", b.matmul(query, turned), factor), wide)
+    scores = b.cast(b.pointwise("mul", b.matmul(query, transposed), factor), wide)
     rows, columns = lens(scores)[-2:]
     hidden = b.full(-torch.inf, wide, lens(scores))
     if is_causal:

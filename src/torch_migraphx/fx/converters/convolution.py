@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, lens, rank, spread
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, lens, per_dimension, rank
 from torch_migraphx.fx.converter_registry import converter
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
@@ -34,7 +34,7 @@ def _pads(padding: Ints | str, kernel: Sequence[int], stride: Sequence[int], dil
         return [t // 2 for t in total] + [t - t // 2 for t in total]
     if isinstance(padding, str):
         raise UnsupportedError(f"padding={padding!r}")
-    return spread(padding, n) * 2
+    return per_dimension(padding, n) * 2
 
 
 @converter(
@@ -56,7 +56,7 @@ def conv(
     if rank(input) == n + 1:  # no batch dimension
         y = conv(b, b.unsqueeze(input, axes=[0]), weight, bias, stride, padding, dilation, groups)
         return b.squeeze(y, axes=[0])
-    stride, dilation = spread(stride, n), spread(dilation, n)
+    stride, dilation = per_dimension(stride, n), per_dimension(dilation, n)
     pads = _pads(padding, lens(weight)[2:], stride, dilation)
     y = b.convolution(input, weight, padding=pads, stride=stride, dilation=dilation, group=groups)
     return with_bias(b, y, bias)
@@ -84,14 +84,14 @@ def conv_transpose(
             b, b.unsqueeze(input, axes=[0]), weight, bias, stride, padding, output_padding, groups, dilation
         )
         return b.squeeze(y, axes=[0])
-    pads, extra = spread(padding, n), spread(output_padding, n)
+    pads, extra = per_dimension(padding, n), per_dimension(output_padding, n)
     behind = [p - e for p, e in zip(pads, extra, strict=True)]
     y = b.convolution_backwards(
         input,
         weight,
         padding=[*pads, *(max(p, 0) for p in behind)],
-        stride=spread(stride, n),
-        dilation=spread(dilation, n),
+        stride=per_dimension(stride, n),
+        dilation=per_dimension(dilation, n),
         group=groups,
     )
     missing = [max(-p, 0) for p in behind]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, rank, spread
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, per_dimension, rank
 from torch_migraphx.fx.converter_registry import converter
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
@@ -38,12 +38,12 @@ def pool(
     ceil_mode: bool,
     **more: Any,
 ) -> Value:
-    lengths = spread(kernel, n)
+    lengths = per_dimension(kernel, n)
     return batched(
         b, x, n,
         lambda v: b.pooling(
-            v, mode=mode, padding=spread(padding, n), stride=spread(stride or lengths, n), lengths=lengths,
-            dilations=spread(dilation, n), ceil_mode=ceil_mode, **more,
+            v, mode=mode, padding=per_dimension(padding, n), stride=per_dimension(stride or lengths, n),
+            lengths=lengths, dilations=per_dimension(dilation, n), ceil_mode=ceil_mode, **more,
         ),
     )  # fmt: skip
 
@@ -105,12 +105,12 @@ def _max_pool_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
         ceil_mode: bool = False,
     ) -> tuple[Value, Value]:
         y = pool(b, input, n, "max", kernel_size, stride, padding, dilation, ceil_mode)
-        lengths = spread(kernel_size, n)
-        steps = spread(stride or lengths, n)
+        lengths = per_dimension(kernel_size, n)
+        steps = per_dimension(stride or lengths, n)
         taps = [
             torch.arange(out)[:, None] * step - pad + torch.arange(k) * apart
             for out, k, step, pad, apart in zip(
-                lens(y)[-n:], lengths, steps, spread(padding, n), spread(dilation, n), strict=True
+                lens(y)[-n:], lengths, steps, per_dimension(padding, n), per_dimension(dilation, n), strict=True
             )
         ]
         return y, _indices(b, input, taps)
@@ -122,28 +122,28 @@ def _indices(b: Builder, x: Value, taps: Sequence[torch.Tensor]) -> Value:
     """Where in the flattened spatial dimensions the maximum of each window is.
 
     It is the first of equal ones, the last of several NaN. Dead code unless it is read.
-    `taps`: for each dimension, the places that the windows read {windows, places}. Those outside the image become
+    `taps`: for each dimension, the positions that the windows read {windows, positions}. Those outside the image become
     others of the window, which changes no maximum and not the first place that has it.
     """
     n = len(taps)
     outer, sizes = lens(x)[:-n], lens(x)[-n:]
     flat = torch.zeros(1, 1, dtype=torch.int64)
-    for size, places in zip(sizes, taps, strict=True):
-        inside = (places >= 0) & (places < size)
-        first = places.gather(1, inside.int().argmax(1, keepdim=True))
-        own = places.where(inside, first)
+    for size, positions in zip(sizes, taps, strict=True):
+        inside = (positions >= 0) & (positions < size)
+        first = positions.gather(1, inside.int().argmax(1, keepdim=True))
+        own = positions.where(inside, first)
         flat = flat.repeat_interleave(len(own), 0).repeat_interleave(own.shape[1], 1) * size + own.repeat(
             len(flat), flat.shape[1]
         )
     windows = b.gather(b.view(x, [*outer, math.prod(sizes)]), b.literal(flat), axis=len(outer))
     best = b.argmax(windows, axis=len(outer) + 1)
-    places = b.expand(b.literal(flat), lens(windows))
-    read = b.gather_elements(places, best, axis=len(outer) + 1)
-    if dtype_of(x).is_floating_point:  # places grow along a window, and the argmax is the first NaN
+    positions = b.expand(b.literal(flat), lens(windows))
+    read = b.gather_elements(positions, best, axis=len(outer) + 1)
+    if dtype_of(x).is_floating_point:  # positions grow along a window, and the argmax is the first NaN
         none = b.full(0, torch.int64, lens(windows))
-        last = b.reduce_max(b.where(b.isnan(windows), places, none), axes=[len(outer) + 1])
+        last = b.reduce_max(b.where(b.isnan(windows), positions, none), axes=[len(outer) + 1])
         read = b.max(read, last)
-    return b.view(read, [*outer, *(len(places) for places in taps)])
+    return b.view(read, [*outer, *(len(positions) for positions in taps)])
 
 
 converter(aten.max_pool2d_with_indices.default)(_max_pool_with_indices(2))
@@ -235,7 +235,7 @@ def _lp_pool(n: int) -> Callable[..., Value]:
         p = float(norm_type)
         powered = b.mul(input, input) if p == 2 else b.pointwise("pow", input, p)
         mean = pool(b, powered, n, "average", kernel_size, stride, 0, 1, ceil_mode, count_include_pad=True)
-        total = b.pointwise("mul", mean, math.prod(spread(kernel_size, n)))
+        total = b.pointwise("mul", mean, math.prod(per_dimension(kernel_size, n)))
         return b.pointwise("pow", total, 1 / p)
 
     return lp_pool
@@ -258,8 +258,8 @@ def pad(b: Builder, input: Value, pad: Sequence[int], mode: str = "constant", va
     x = input
     if mode == "replicate" and min(*before, *behind) < 0:  # what is cut is repeated all the same
         for d, size in enumerate(lens(input)):
-            places = (torch.arange(size + before[d] + behind[d]) - before[d]).clamp(0, size - 1)
-            x = b.gather(x, b.literal(places), axis=d)
+            positions = (torch.arange(size + before[d] + behind[d]) - before[d]).clamp(0, size - 1)
+            x = b.gather(x, b.literal(positions), axis=d)
         return x
     for d in range(n):
         if before[d] < 0 or behind[d] < 0:

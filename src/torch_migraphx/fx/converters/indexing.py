@@ -140,8 +140,8 @@ def gather(b: Builder, input: Value, dim: int, index: Value, sparse_grad: bool =
     if 0 in lens(index):
         return b.full(0, dtype_of(input), lens(index))
     if rank(input) == 0 or rank(index) == 0:  # torch takes 0-d tensors for vectors of one
-        whole, places = (b.view(x, lens(x) or [1]) for x in (input, index))
-        return b.view(b.gather(whole, places, axis=0), lens(index))
+        whole, flat = (b.view(x, lens(x) or [1]) for x in (input, index))
+        return b.view(b.gather(whole, flat, axis=0), lens(index))
     d = axis(dim, rank(input))
     return b.gather_elements(_inside(b, input, index, d), index, axis=d)
 
@@ -166,8 +166,8 @@ def scatter_add(b: Builder, input: Value, dim: int, index: Value, src: Value) ->
 
 @converter(aten.scatter.reduce, named(aten.scatter.value_reduce, value="src"))
 def scatter_with(b: Builder, input: Value, dim: int, index: Value, src: Operand, reduce: str) -> Value:
-    words = {"add": "scatter_add", "multiply": "scatter_mul"}
-    return _scatter(b, words[reduce], input, dim, index, src)
+    operators = {"add": "scatter_add", "multiply": "scatter_mul"}
+    return _scatter(b, operators[reduce], input, dim, index, src)
 
 
 @converter(aten.scatter_reduce.two)
@@ -179,11 +179,11 @@ def scatter_reduce(
         raise UnsupportedError("scatter_reduce of bool")
     whole = None if dtype.is_floating_point else torch.iinfo(dtype)
     low, high = (whole.min, whole.max) if whole else (-math.inf, math.inf)
-    words = {"sum": ("add", 0), "mean": ("add", 0), "prod": ("mul", 1), "amax": ("max", low), "amin": ("min", high)}
-    word, neutral = words[reduce]
+    joins = {"sum": ("add", 0), "mean": ("add", 0), "prod": ("mul", 1), "amax": ("max", low), "amin": ("min", high)}
+    join, neutral = joins[reduce]
     if not include_self:
         x = _scatter(b, "scatter_none", x, dim, index, neutral)
-    x = _scatter(b, f"scatter_{word}", x, dim, index, src)
+    x = _scatter(b, f"scatter_{join}", x, dim, index, src)
     if reduce != "mean":
         return x
     counts = _scatter(b, "scatter_add", b.full(int(include_self), torch.int64, lens(x)), dim, index, 1)
@@ -243,8 +243,8 @@ def slice_scatter(
     source = ((own - first) // step).clamp(0, max(lens(src)[d] - 1, 0))
     if not written.any():
         return input
-    spread = b.gather(b.cast(src, dtype_of(input)), b.literal(source), axis=d)
-    return b.where(b.expand(b.literal(written), lens(input)), b.expand(spread, lens(input)), input)
+    picked = b.gather(b.cast(src, dtype_of(input)), b.literal(source), axis=d)
+    return b.where(b.expand(b.literal(written), lens(input)), b.expand(picked, lens(input)), input)
 
 
 @converter(aten.diagonal_scatter.default)
@@ -256,22 +256,22 @@ def diagonal_scatter(b: Builder, input: Value, src: Value, offset: int = 0, dim1
     if not written.any():
         return input
     source = rows.minimum(columns).clamp(0, lens(src)[-1] - 1)
-    spread = b.gather(b.cast(src, dtype_of(input)), b.literal(source), axis=rank(src) - 1)  # {..., rows, columns}
+    picked = b.gather(b.cast(src, dtype_of(input)), b.literal(source), axis=rank(src) - 1)  # {..., rows, columns}
     rest = [d for d in range(rank(input)) if d not in (first, second)]
     order = [*rest, first, second]
-    spread = b.permute(spread, [order.index(d) for d in range(rank(input))])
+    picked = b.permute(picked, [order.index(d) for d in range(rank(input))])
     shape = [own[d] if d in (first, second) else 1 for d in range(rank(input))]
     mask = (written if first < second else written.t()).reshape(shape)
-    return b.where(b.expand(b.literal(mask.contiguous()), own), spread, input)
+    return b.where(b.expand(b.literal(mask.contiguous()), own), picked, input)
 
 
 @converter(aten.put.default)
 def put(b: Builder, input: Value, index: Value, source: Value, accumulate: bool = False) -> Value:
-    """`source` at the places `index` of the flattened input; of equal places torch may take any."""
-    count, places = math.prod(lens(input)), math.prod(lens(index))
-    if not places:
+    """`source` at the positions `index` of the flattened input; of equal positions torch may take any."""
+    count, updates = math.prod(lens(input)), math.prod(lens(index))
+    if not updates:
         return input
-    flat, at, values = b.view(input, [count]), b.view(index, [places]), b.view(source, [places])
+    flat, at, values = b.view(input, [count]), b.view(index, [updates]), b.view(source, [updates])
     return b.view((b.scatter_add if accumulate else b.scatter_none)(flat, at, values, axis=0), lens(input))
 
 
@@ -308,10 +308,10 @@ def index_put(
     if only is not None and dtype_of(only) in (torch.bool, torch.uint8):
         return _put_where(b, input, only, values, accumulate)
     dims = [d for d, i in enumerate(indices) if i is not None]
-    places = [_index(b, i) for i in indices if i is not None]
+    given = [_index(b, i) for i in indices if i is not None]
     own, rest = lens(input), [d for d in range(rank(input)) if d not in dims]
-    sizes = torch.broadcast_shapes(*(lens(i) for i in places))
-    columns = [b.unsqueeze(b.expand(b.cast(i, torch.int64), sizes), axes=[len(sizes)]) for i in places]
+    sizes = torch.broadcast_shapes(*(lens(i) for i in given))
+    columns = [b.unsqueeze(b.expand(b.cast(i, torch.int64), sizes), axes=[len(sizes)]) for i in given]
     tuples = columns[0] if len(columns) == 1 else b.concat(*columns, axis=len(sizes))
     at, n = _place(dims), len(sizes)
     wide = [*(own[d] for d in rest[:at]), *sizes, *(own[d] for d in rest[at:])]
@@ -323,7 +323,7 @@ def index_put(
 
 
 def _put_where(b: Builder, x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
-    """x[mask] = values, the same for each place: how many places there are does not matter."""
+    """x[mask] = values, the same for each position of the mask: how many there are does not matter."""
     inner = lens(x)[rank(mask) :]
     if rank(values) > len(inner) and lens(values)[: rank(values) - len(inner)] != (1,):
         raise UnsupportedError("a mask as index: the number of elements depends on the data")
@@ -371,7 +371,7 @@ def im2col(
         torch.arange(k)[:, None] * d + torch.arange(m) * s
         for k, d, m, s in zip(kernel_size, dilation, counts, stride, strict=True)
     )
-    places = rows[:, None, :, None] * w + columns[None, :, None, :]  # {kh, kw, out h, out w}
+    positions = rows[:, None, :, None] * w + columns[None, :, None, :]  # {kh, kw, out h, out w}
     flat = b.view(x, [n, c, h * w])
-    picked = b.gather(flat, b.literal(places.reshape(math.prod(kernel_size), -1).contiguous()), axis=2)
+    picked = b.gather(flat, b.literal(positions.reshape(math.prod(kernel_size), -1).contiguous()), axis=2)
     return b.view(picked, [n, c * math.prod(kernel_size), math.prod(counts)])

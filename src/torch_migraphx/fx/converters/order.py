@@ -1,4 +1,4 @@
-"""Order: places in sorted sequences, the k-th smallest, medians, running extremes."""
+"""Order: positions in sorted sequences, the k-th smallest, medians, running extremes."""
 
 from __future__ import annotations
 
@@ -125,8 +125,8 @@ def _running(word: str) -> Callable[..., tuple[Value, Value]]:
         if dtype_of(input).is_floating_point:
             new = b.logical_or(new, b.isnan(input))
         shape = [n if k == d else 1 for k, n in enumerate(lens(input))]
-        places = b.expand(b.literal(torch.arange(lens(input)[d]).reshape(shape)), lens(input))
-        return values, b.cummax(b.where(new, places, b.full(0, torch.int64, lens(input))), axis=d)
+        positions = b.expand(b.literal(torch.arange(lens(input)[d]).reshape(shape)), lens(input))
+        return values, b.cummax(b.where(new, positions, b.full(0, torch.int64, lens(input))), axis=d)
 
     return running
 

@@ -229,7 +229,7 @@ converter(acc_ops.fmin, aten.fmin.default)(_without_nan("min"))
 
 @converter(acc_ops.atan2, aten.atan2.default)
 def atan2(b: Builder, input: Operand, other: Operand) -> Value:
-    """atan(y / x), turned by pi with the sign of y where x is negative; (0, 0) and signed zeros as IEEE says."""
+    """atan(y / x), rotated by pi with the sign of y where x is negative; (0, 0) and signed zeros as IEEE says."""
     dtype = float_dtype(input, other)
     y, x = b.broadcast_all(input, other, dtype=dtype)
     zero = b.full(0, dtype, lens(x))

@@ -173,7 +173,7 @@ def norm(
 ) -> Value:
     if p == "nuc":
         raise UnsupportedError("the nuclear norm")
-    order = 2.0 if p in ("fro", None) else float(p)  # type: ignore[arg-type]
+    order = 2.0 if p in ("fro", None) else float(p)
     return _norm(b, b.cast(input, dtype or dtype_of(input)), order, dim, keepdim)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, rank, spread
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, per_dimension, rank
 from torch_migraphx.fx.converter_registry import converter, named
 from torch_migraphx.fx.converters.image import adaptive
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
@@ -63,7 +63,7 @@ def interpolate(
         factors = [float(s) for s in ([scale_factor] * n if isinstance(scale_factor, int | float) else scale_factor)]
         size = [math.floor(k * s) for k, s in zip(lens(input)[2:], factors, strict=True)]
         scales = [None] * n if recompute_scale_factor else list(factors)
-    sizes = spread(size, n)
+    sizes = per_dimension(size, n)
     if antialias:
         return antialiased(b, input, sizes, scales, mode, bool(align_corners))
     if mode == "area":

@@ -121,8 +121,8 @@ def diagonal(b: Builder, input: Value, offset: int = 0, dim1: int = 0, dim2: int
     *outer, rows, columns = lens(x)
     length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
     start = offset if offset >= 0 else -offset * columns
-    places = torch.arange(length) * (columns + 1) + start
-    return b.gather(b.view(x, [*outer, rows * columns]), b.literal(places), axis=len(outer))
+    indices = torch.arange(length) * (columns + 1) + start
+    return b.gather(b.view(x, [*outer, rows * columns]), b.literal(indices), axis=len(outer))
 
 
 @converter(aten.unfold.default, aten.unfold_copy.default)
@@ -131,8 +131,8 @@ def unfold(b: Builder, input: Value, dimension: int, size: int, step: int) -> Va
     if rank(input) == 0:
         return b.view(input, [1]) if size else b.full(0, dtype_of(input), [0])
     d = axis(dimension, rank(input))
-    places = torch.arange(0, lens(input)[d] - size + 1, step)[:, None] + torch.arange(size)
-    windows = b.gather(input, b.literal(places), axis=d)
+    indices = torch.arange(0, lens(input)[d] - size + 1, step)[:, None] + torch.arange(size)
+    windows = b.gather(input, b.literal(indices), axis=d)
     return b.permute(windows, [*(k for k in range(rank(input) + 1) if k != d + 1), d + 1])
 
 
@@ -164,12 +164,12 @@ def as_strided(
     if wanted is not None and first == 0 and math.prod(size) == traced.numel():
         back = sorted(range(len(size)), key=wanted.__getitem__)
         return b.permute(b.view(flat, [size[d] for d in wanted]), back)
-    places = torch.full(tuple(size), first)
+    indices = torch.full(tuple(size), first)
     for d, (n, step) in enumerate(zip(size, stride, strict=True)):
-        places += (torch.arange(n) * step).reshape(n, *(1,) * (len(size) - 1 - d))
-    if places.min() < 0 or places.max() >= traced.numel():
+        indices += (torch.arange(n) * step).reshape(n, *(1,) * (len(size) - 1 - d))
+    if indices.min() < 0 or indices.max() >= traced.numel():
         raise UnsupportedError("as_strided reads memory outside its input")
-    return b.gather(flat, b.literal(places), axis=0)
+    return b.gather(flat, b.literal(indices), axis=0)
 
 
 # ---- another order ----

@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from migraphx.targets.cpu.pack.vnni import pack_word_conv, pack_words
+from migraphx.targets.cpu.pack.vnni import pack_vnni, pack_vnni_conv
 from tests.targets.cpu.kernels.harness import ISAS, Guarded, aligned, compile_snippet, pointer
 from tests.tolerances import assert_close
 
@@ -95,7 +95,7 @@ def test_dot(library, type):
         a, b = aligned(random(rng, type, m, k)), random(rng, "bf16" if type == "bf16" else "int8", k, n)
         if type != "bf16":
             a[0], b[:, 0] = np.iinfo(type).max, -128  # the largest sums
-        packed, each = aligned(pack_words(b[None], library.columns())), 4 // b.itemsize
+        packed, each = aligned(pack_vnni(b[None], library.columns())), 4 // b.itemsize
         out = Guarded((m, n), packed.dtype)
         want = a.astype(np.float64) @ b.astype(np.float64)
         for threads in (1, 3):
@@ -122,7 +122,7 @@ def test_convolution(library, type):
         parts = np.split(windows, groups, 3)
         pairs = zip(parts, np.split(w.astype(np.float64), groups), strict=True)
         want = np.concatenate([np.einsum("nhwcij,ocij->nhwo", p, v) for p, v in pairs], -1)
-        packed, each = aligned(pack_word_conv(w, groups, library.columns())), 4 // w.itemsize
+        packed, each = aligned(pack_vnni_conv(w, groups, library.columns())), 4 // w.itemsize
         got = Guarded((n, out, out, oc), packed.dtype)
         ones, zeros = (1, 1, 1), (0, pad, pad)
         window = ((1, size, size), (1, out, out), (1, kernel, kernel), (1, stride, stride), ones, zeros)

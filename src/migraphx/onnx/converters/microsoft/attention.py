@@ -56,10 +56,10 @@ def kept(b: OnnxBuilder, mask: Value, batch: int, past: int, queries: int, keys:
     """
     lens = mask.shape.lens
     if len(lens) == 1 and lens[0] in (batch, 2 * batch, 3 * batch + 2):
-        places = b.literal(np.arange(keys).astype(mask.shape.numpy_dtype)[None])
-        keep = b.less(*b.common(places, part(b, mask, 0, batch)))
+        positions = b.literal(np.arange(keys).astype(mask.shape.numpy_dtype)[None])
+        keep = b.less(*b.common(positions, part(b, mask, 0, batch)))
         if lens[0] == 2 * batch:
-            keep = b.logical_and(keep, b.greater_or_equal(*b.common(places, part(b, mask, batch, 2 * batch))))
+            keep = b.logical_and(keep, b.greater_or_equal(*b.common(positions, part(b, mask, batch, 2 * batch))))
         return b.unsqueeze(keep, axes=(1, 2))
     if len(lens) == 4:
         mask = b.slice(mask, axes=(2, 3), starts=(past, 0), ends=(past + queries, keys))
@@ -140,8 +140,8 @@ def written(b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys:
     batch, count, length, size = new.shape.lens
     if past is None and length == keys:
         return new
-    places = b.literal(np.arange(keys)[None])
-    behind = b.sub(*b.common(places, starts))  # how far each place is into what is new
+    positions = b.literal(np.arange(keys)[None])
+    behind = b.sub(*b.common(positions, starts))  # how far each key is into what is new
     limited = b.clamp(behind, 0, length - 1)
     rows = b.gathernd(b.transpose(new, permutation=(0, 2, 1, 3)), b.unsqueeze(limited, axes=(2,)), batch_dims=1)
     moved = b.transpose(rows, permutation=(0, 2, 1, 3))
@@ -157,12 +157,12 @@ def written(b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys:
     return b.where(b.broadcast_to(is_over, lens), empty if clear else old, begun)
 
 
-def visible(b: OnnxBuilder, places: Value, keys: int, size: int = -1) -> Value:
+def visible(b: OnnxBuilder, positions: Value, keys: int, size: int = -1) -> Value:
     """Whether a query at its position {B, S} sees a key, bool {B, 1, S, T}.
 
     It does not see later ones, nor those `size` or more before it.
     """
-    at = b.unsqueeze(places, axes=(1, 3))
+    at = b.unsqueeze(positions, axes=(1, 3))
     key, at = b.common(b.literal(np.arange(keys)[None, None, None]), at)
     keep = b.less_or_equal(key, at)
     if size >= 0:
@@ -171,7 +171,7 @@ def visible(b: OnnxBuilder, places: Value, keys: int, size: int = -1) -> Value:
 
 
 def lengthened(b: OnnxBuilder, mask: Value, keys: int) -> Value:
-    """A mask {..., T} on a cache that is longer, whose places behind nobody sees."""
+    """A mask {..., T} on a cache that is longer, whose further keys nobody sees."""
     more = keys - mask.shape.lens[-1]
     return b.pad(mask, pads=(*[0] * (2 * mask.shape.ndim - 1), more)) if more > 0 else mask
 
@@ -250,9 +250,9 @@ def multi_head_attention(
     else:
         starts = b.broadcast_to(b.reshape(b.cast(past_length, "int64"), dims=(1, 1)), (batch, 1))
         steps = np.arange(length) if unidirectional else np.full(length, k.shape.lens[2] - 1)
-        places = b.add(*b.common(starts, b.literal(steps[None])))
+        positions = b.add(*b.common(starts, b.literal(steps[None])))
         k, v = (written(b, past, new, starts, before, clear=False) for past, new in ((past_key, k), (past_value, v)))
-        masks, first = [added(b, visible(b, places, before), -math.inf, q)], None
+        masks, first = [added(b, visible(b, positions, before), -math.inf, q)], None
     keys = k.shape.lens[2]
     if attention_bias is not None:
         masks.append(lengthened(b, attention_bias, keys))
@@ -290,9 +290,9 @@ def flattened(b: OnnxBuilder, x: Value) -> Value:
 # ---- rotations ----
 
 
-def rotated(b: OnnxBuilder, x: Value, places: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
-    """x {B, N, S, H} rotated by the rows of cos and sin {M, R / 2} at places {B, S} (2104.09864)."""
-    angles = [b.unsqueeze(b.gather(table, places, axis=0), axes=(1,)) for table in (cos, sin)]
+def rotated(b: OnnxBuilder, x: Value, positions: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
+    """x {B, N, S, H} rotated by the rows of cos and sin {M, R / 2} at positions {B, S} (2104.09864)."""
+    angles = [b.unsqueeze(b.gather(table, positions, axis=0), axes=(1,)) for table in (cos, sin)]
     return b.rotary_embedding(x, *angles, interleaved=interleaved)
 
 
@@ -323,6 +323,6 @@ def rotary_embedding(
     if position_ids.shape.ndim == 1:
         steps = b.literal(np.arange(length, dtype=np.int64)[None])
         position_ids = b.add(*b.common(steps, position_ids))
-    places = b.broadcast_to(position_ids, (batch, length))
-    y = rotated(b, apart, places, cos, sin, bool(interleaved))
+    positions = b.broadcast_to(position_ids, (batch, length))
+    y = rotated(b, apart, positions, cos, sin, bool(interleaved))
     return joined(b, y) if flat else y

@@ -131,8 +131,8 @@ def embed_layer_normalization(
     b: OnnxBuilder,
     ids: Value,
     segments: Value | None,
-    words: Value,
-    places: Value,
+    word_embedding: Value,
+    position_embedding: Value,
     segment: Value | None,
     gamma: Value,
     beta: Value,
@@ -143,10 +143,10 @@ def embed_layer_normalization(
     mask_index_type: int = 1,
 ) -> tuple[Value, ...]:
     """The norm of the sum of three embeddings; the mask's sums; the sum."""
-    total = b.embedding(words, ids)
+    total = b.embedding(word_embedding, ids)
     if position_ids is None:
         position_ids = b.literal(np.arange(ids.shape.lens[1], dtype=np.int32)[None])
-    total = biased(b, total, b.embedding(places, position_ids))
+    total = biased(b, total, b.embedding(position_embedding, position_ids))
     if segment is not None and segments is not None:
         total = b.add(total, b.embedding(segment, segments))
     batch = ids.shape.lens[0]
@@ -324,6 +324,6 @@ def numbers(b: OnnxBuilder, packed: Value, rows: int, bits: int) -> Value:
         return flat
     if bits == 4:
         return b.unpack_int4(flat, axis=1)
-    places = b.literal(np.arange(0, 8, bits, dtype=np.uint8))
-    each = b.shift_right(*b.common(b.unsqueeze(flat, axes=(2,)), places))
+    shifts = b.literal(np.arange(0, 8, bits, dtype=np.uint8))
+    each = b.shift_right(*b.common(b.unsqueeze(flat, axes=(2,)), shifts))
     return b.reshape(b.bitwise_and(each, b.full((1 << bits) - 1, each)), dims=(rows, -1))

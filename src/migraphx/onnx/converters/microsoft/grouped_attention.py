@@ -79,10 +79,10 @@ def group_query_attention(
     total = int(b.number(total_length, "total_sequence_length"))
     last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
     starts = b.full(0, last) if total == length else b.add(last, b.full(1 - length, last))
-    places = b.add(*b.common(starts, b.literal(np.arange(length)[None])))
+    positions = b.add(*b.common(starts, b.literal(np.arange(length)[None])))
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
     if do_rotary:
-        at = places if position_ids is None else b.broadcast_to(position_ids, (batch, length))
+        at = positions if position_ids is None else b.broadcast_to(position_ids, (batch, length))
         q, k = (with_rotary(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
@@ -91,7 +91,7 @@ def group_query_attention(
     scoring = Scoring(scale, softcap, head_sink, bool(smooth_softmax), qk_output)
     if scoring.simple(b) and causal and total == length == keys and local_window_size < 0:
         return joined(b, attended(b, q, k, v, bias, scale, first=0)), *presents
-    seen = visible(b, places if causal else last, keys, local_window_size)
+    seen = visible(b, positions if causal else last, keys, local_window_size)
     y, *scores = scoring.attended(b, (q, k, v), bias, seen)
     return y, *presents, *(b.slice(s, axes=(3,), starts=(0,), ends=(total,)) for s in scores)
 
@@ -198,7 +198,7 @@ class Cache:
             return x
         half = 1 << (self.bits - 1)
         wide = b.cast(x, "float")
-        codes = b.clamp(b.nearbyint(b.div(wide, self.spread(b, wide))), -half, half - 1)
+        codes = b.clamp(b.nearbyint(b.div(wide, self.broadcast_scale(b, wide))), -half, half - 1)
         if self.bits == 8:
             return b.cast(codes, "int8")
         return b.pack_int4(b.cast(b.add(codes, b.full(half, codes)), "uint8"), axis=3)
@@ -211,9 +211,9 @@ class Cache:
             return x
         codes = b.cast(x if self.bits == 8 else b.unpack_int4(x, axis=3), "float")
         codes = codes if self.bits == 8 else b.sub(codes, b.full(8.0, codes))
-        return b.cast(b.mul(codes, self.spread(b, codes)), like.shape.type)
+        return b.cast(b.mul(codes, self.broadcast_scale(b, codes)), like.shape.type)
 
-    def spread(self, b: OnnxBuilder, like: Value) -> Value:
+    def broadcast_scale(self, b: OnnxBuilder, like: Value) -> Value:
         """The scale, one number or {1, N, 1, H}, in the lens of `like`."""
         assert self.scale is not None
         return b.broadcast_to(b.cast(self.scale, "float"), like.shape.lens)

@@ -20,7 +20,7 @@ from migraphx.onnx.converters.standard.quantize import dequantize_linear, qlinea
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter, register
 from migraphx.ops.composites.activation import scaled
-from migraphx.ops.macros import spread
+from migraphx.ops.macros import broadcast_per_axis
 
 Value = Instruction
 
@@ -57,7 +57,7 @@ register("QLinearMul", binary("mul"), domain=MICROSOFT)
 
 def like(b: OnnxBuilder, x: Value, real: Value, scale: Value, zero: Value | None) -> Value:
     """`real` quantized to x's type."""
-    parts = [spread(b, real, v, 1, 0) for v in (scale, zero)]
+    parts = [broadcast_per_axis(b, real, v, 1, 0) for v in (scale, zero)]
     return b.instruction("quantizelinear", [real, *[p for p in parts if p is not None]], out_type=x.shape.type)
 
 
@@ -181,9 +181,9 @@ def qlinear_reduce_mean(
     keepdims: int = 1,
 ) -> Value:
     ndim = x.shape.ndim
-    places = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
-    y = b.reduce_mean(dequantize(b, x, x_scale, x_zero), axes=places)
-    return like(b, x, y if keepdims else b.squeeze(y, axes=places), scale, zero)
+    dims = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
+    y = b.reduce_mean(dequantize(b, x, x_scale, x_zero), axes=dims)
+    return like(b, x, y if keepdims else b.squeeze(y, axes=dims), scale, zero)
 
 
 @converter("QLinearConv", domain=MICROSOFT)

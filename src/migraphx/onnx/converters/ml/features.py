@@ -10,7 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, parameters
-from migraphx.onnx.graph import LaterStrings, OnnxError, Strings
+from migraphx.onnx.graph import DeferredStrings, OnnxError, Strings
 from migraphx.onnx.registry import converter
 
 Value = Instruction
@@ -22,11 +22,11 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
 @converter("ArrayFeatureExtractor", domain=DOMAIN)
-def array_feature_extractor(b: OnnxBuilder, x: Value | Strings, indices: Value) -> Value | Strings | LaterStrings:
+def array_feature_extractor(b: OnnxBuilder, x: Value | Strings, indices: Value) -> Value | Strings | DeferredStrings:
     """Columns of the last dimension; a vector gives one row."""
     if isinstance(x, Strings):
         columns = b.constant(indices)
-        return later(indices) if columns is None else Strings(x.value[..., columns.reshape(-1)])
+        return deferred_strings(indices) if columns is None else Strings(x.value[..., columns.reshape(-1)])
     made = b.gather(x, b.reshape(indices, dims=(-1,)), axis=x.shape.ndim - 1)
     return b.unsqueeze(made, axes=(0,)) if x.shape.ndim == 1 else made
 
@@ -96,22 +96,22 @@ def scaler(b: OnnxBuilder, x: Value, *, offset: Sequence[float], scale: Sequence
 # ---- labels ----
 
 
-def later(x: Any) -> LaterStrings:
+def deferred_strings(x: Any) -> DeferredStrings:
     """Strings that a value of a run decides."""
-    return LaterStrings(parameters(x))
+    return DeferredStrings(parameters(x))
 
 
 def looked_up(
     b: OnnxBuilder, x: Value | Strings, keys: np.ndarray, values: np.ndarray, default: Any
-) -> Value | Strings | LaterStrings:
+) -> Value | Strings | DeferredStrings:
     """values[k] where x is keys[k], else the default. Keys and values are numbers, or strings as objects."""
     table = np.concatenate([values, np.array([default], values.dtype)])
     if isinstance(x, Strings) or values.dtype == object:
         given = x.value if isinstance(x, Strings) else b.constant(x)
         if given is None:
-            return later(x)
-        places = {key: k for k, key in enumerate(keys.tolist())}
-        index = np.array([places.get(v, len(keys)) for v in given.reshape(-1).tolist()], np.int64)
+            return deferred_strings(x)
+        index_of = {key: k for k, key in enumerate(keys.tolist())}
+        index = np.array([index_of.get(v, len(keys)) for v in given.reshape(-1).tolist()], np.int64)
         made = table[index].reshape(given.shape)
         return Strings.of(made) if values.dtype == object else b.literal(made)
     lens = (*x.shape.lens, len(keys))
@@ -162,7 +162,7 @@ def label_encoder_1(
     default_int64: int = -1,
     default_string: str = "_Unused",
 ) -> Any:
-    """Strings to their places in `classes_strings`, or places to strings."""
+    """Strings to their indices in `classes_strings`, or indices to strings."""
     names, numbers = labels(classes_strings), np.arange(len(classes_strings), dtype=np.int64)
     if isinstance(x, Strings):
         return looked_up(b, x, names, numbers, default_int64)

@@ -46,8 +46,8 @@ def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 
     length = np.array(lens[:depth], np.int64)
     if ((tuples < -length) | (tuples >= length)).any():
         raise OnnxError(f"an index is out of range for the lengths {lens[:depth]}")
-    places = np.where(tuples < 0, tuples + length, tuples)
-    rows = (places * np.array(standard_strides(lens[:depth]), np.int64)).sum(-1)
+    positions = np.where(tuples < 0, tuples + length, tuples)
+    rows = (positions * np.array(standard_strides(lens[:depth]), np.int64)).sum(-1)
     count = math.prod(lens[:depth])
     if np.array_equal(rows.reshape(-1), np.arange(count)):
         return b.reshape(data, dims=(*rows.shape, *lens[depth:]))

@@ -51,17 +51,17 @@ def flatten(b: OnnxBuilder, x: Value, *, axis: int) -> Value:
 @converter("Squeeze")
 @moves
 def squeeze(b: OnnxBuilder, x: Value, axes: Any = None) -> Value:
-    places = b.ints(axes, "axes")
-    if places is None:
-        places = tuple(d for d, n in enumerate(x.shape.lens) if n == 1)
-    return b.squeeze(x, axes=places) if places else x
+    dims = b.ints(axes, "axes")
+    if dims is None:
+        dims = tuple(d for d, n in enumerate(x.shape.lens) if n == 1)
+    return b.squeeze(x, axes=dims) if dims else x
 
 
 @converter("Unsqueeze")
 @moves
 def unsqueeze(b: OnnxBuilder, x: Value, axes: Any) -> Value:
-    places = b.ints(axes, "axes")
-    return b.unsqueeze(x, axes=places) if places else x
+    dims = b.ints(axes, "axes")
+    return b.unsqueeze(x, axes=dims) if dims else x
 
 
 @converter("Expand")
@@ -127,13 +127,13 @@ def slice_(
 ) -> Value:
     """Bounds are attributes before opset 10. Negative steps go backwards."""
     first, last = b.ints(starts, "starts") or (), b.ints(ends, "ends") or ()
-    places = b.ints(axes, "axes")
-    places = tuple(range(len(first))) if places is None else tuple(axis_in(a, x.shape.ndim) for a in places)
+    dims = b.ints(axes, "axes")
+    dims = tuple(range(len(first))) if dims is None else tuple(axis_in(a, x.shape.ndim) for a in dims)
     strides = b.ints(steps, "steps") or (1,) * len(first)
-    if not len(first) == len(last) == len(places) == len(strides) or 0 in strides:
-        raise OnnxError(f"starts {first}, ends {last}, axes {places} and steps {strides} do not fit together")
+    if not len(first) == len(last) == len(dims) == len(strides) or 0 in strides:
+        raise OnnxError(f"starts {first}, ends {last}, axes {dims} and steps {strides} do not fit together")
     kept = {}
-    for axis, start, end, step in zip(places, first, last, strides, strict=True):
+    for axis, start, end, step in zip(dims, first, last, strides, strict=True):
         kept[axis] = range(x.shape.lens[axis])[slice(start, end, step)]
     forward = {a: r if r.step > 0 else r[::-1] for a, r in kept.items()}
     cut = {a: r for a, r in forward.items() if len(r) != x.shape.lens[a]}
@@ -162,14 +162,14 @@ def pad(
     """Negative pads cut. `pads` and `value` are attributes before opset 11 (`paddings` in opset 1)."""
     widths = b.ints(paddings if paddings is not None else pads, "pads") or ()
     fill = b.number(constant_value, "constant_value") if constant_value is not None else value
-    places = b.ints(axes, "axes")
+    dims = b.ints(axes, "axes")
     ndim = x.shape.ndim
-    places = tuple(range(ndim)) if places is None else tuple(axis_in(a, ndim) for a in places)
-    if len(widths) != 2 * len(places):
-        raise OnnxError(f"pads {widths} must be two for each of the axes {places}")
+    dims = tuple(range(ndim)) if dims is None else tuple(axis_in(a, ndim) for a in dims)
+    if len(widths) != 2 * len(dims):
+        raise OnnxError(f"pads {widths} must be two for each of the axes {dims}")
     both = [0] * (2 * ndim)
-    for k, axis in enumerate(places):
-        both[axis], both[ndim + axis] = widths[k], widths[len(places) + k]
+    for k, axis in enumerate(dims):
+        both[axis], both[ndim + axis] = widths[k], widths[len(dims) + k]
     return padded(b, x, both, mode, fill)
 
 
@@ -227,9 +227,9 @@ def trilu(b: OnnxBuilder, x: Value, k: Value | None = None, *, upper: int) -> Va
 def center_crop_pad(b: OnnxBuilder, x: Value, shape: Value, *, axes: Sequence[int] | None = None) -> Value:
     wanted = b.ints(shape, "shape") or ()
     ndim = x.shape.ndim
-    places = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
+    dims = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
     pads = [0] * (2 * ndim)
-    for axis, length in zip(places, wanted, strict=True):
+    for axis, length in zip(dims, wanted, strict=True):
         more = length - x.shape.lens[axis]
         before = more // 2 if more >= 0 else -(-more // 2)
         pads[axis], pads[ndim + axis] = before, more - before

@@ -28,7 +28,7 @@ def max_pool(
     pads: Lens | None = None,
     strides: Lens | None = None,
 ) -> Value | tuple[Value, Value]:
-    """With the places of the maxima, where they are asked for; `storage_order` 1 counts these column-major."""
+    """With the positions of the maxima, where they are asked for; `storage_order` 1 counts these column-major."""
     padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
     y = b.pooling(
         x,

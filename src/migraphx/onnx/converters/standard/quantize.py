@@ -10,7 +10,7 @@ from migraphx.onnx.converters.standard.convolution import conv_integer, with_bia
 from migraphx.onnx.converters.standard.matmul import matmul_integer
 from migraphx.onnx.graph import element_type
 from migraphx.onnx.registry import converter
-from migraphx.ops.macros import spread
+from migraphx.ops.macros import broadcast_per_axis
 
 Value = Instruction
 
@@ -30,7 +30,7 @@ def quantize_linear(
 ) -> Value:
     type = element_type(output_dtype) if output_dtype else zero.shape.type if zero is not None else "uint8"
     wide = x if x.shape.type == scale.shape.type or x.shape.type == "double" else b.cast(x, "float")
-    inputs = [wide, spread(b, x, scale, axis, block_size), spread(b, x, zero, axis, block_size)]
+    inputs = [wide, broadcast_per_axis(b, x, scale, axis, block_size), broadcast_per_axis(b, x, zero, axis, block_size)]
     inputs[1] = b.cast(inputs[1], wide.shape.type)
     if not saturate and type.startswith("fp8"):  # to NaN or infinity; fp8 has no zero points but 0
         return b.convert(b.div(*inputs[:2]), target_type=type)
@@ -48,7 +48,7 @@ def dequantize_linear(
     block_size: int = 0,
     output_dtype: int = 0,
 ) -> Value:
-    inputs = [x, spread(b, x, scale, axis, block_size), spread(b, x, zero, axis, block_size)]
+    inputs = [x, broadcast_per_axis(b, x, scale, axis, block_size), broadcast_per_axis(b, x, zero, axis, block_size)]
     y = b.instruction("dequantizelinear", [i for i in inputs if i is not None])
     return b.cast(y, element_type(output_dtype)) if output_dtype else y
 
@@ -56,7 +56,7 @@ def dequantize_linear(
 def requantized(b: OnnxBuilder, sums: Value, factor: Value, scale: Value, zero: Value) -> Value:
     """Integer sums that stand for sums * factor, as the type of `zero`."""
     real = b.mul(b.cast(sums, "float"), b.broadcast_to(factor, sums.shape.lens))
-    parts = [spread(b, real, v, 1, 0) for v in (b.cast(scale, "float"), zero)]
+    parts = [broadcast_per_axis(b, real, v, 1, 0) for v in (b.cast(scale, "float"), zero)]
     return b.instruction("quantizelinear", [real, *[p for p in parts if p is not None]], out_type=zero.shape.type)
 
 

@@ -67,15 +67,15 @@ def reduction(reduce: Callable[..., Value], of_nothing: float) -> Callable[..., 
         if not wanted and noop_with_empty_axes:  # what is done beside the sum is done
             last = (x.shape.ndim,)
             return b.squeeze(reduce(b, b.unsqueeze(x, axes=last), last), axes=last)
-        places = tuple(sorted({axis_in(a, x.shape.ndim) for a in wanted})) or tuple(range(x.shape.ndim))
-        if any(x.shape.lens[a] == 0 for a in places):
-            lens = [1 if d in places else n for d, n in enumerate(x.shape.lens)]
+        dims = tuple(sorted({axis_in(a, x.shape.ndim) for a in wanted})) or tuple(range(x.shape.ndim))
+        if any(x.shape.lens[a] == 0 for a in dims):
+            lens = [1 if d in dims else n for d, n in enumerate(x.shape.lens)]
             y = b.literal(np.full(lens, limited(of_nothing, x.shape.numpy_dtype)).astype(x.shape.numpy_dtype))
         elif not x.shape.ndim:
             y = b.reshape(reduce(b, b.reshape(x, dims=(1,)), (0,)), dims=())
         else:
-            y = reduce(b, x, places)
-        return y if keepdims or not places else b.squeeze(y, axes=places)
+            y = reduce(b, x, dims)
+        return y if keepdims or not dims else b.squeeze(y, axes=dims)
 
     return convert
 

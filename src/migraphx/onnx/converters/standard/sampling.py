@@ -1,4 +1,4 @@
-"""Sampling an image at given places, and such places."""
+"""Sampling an image at given positions, and such positions."""
 
 from __future__ import annotations
 

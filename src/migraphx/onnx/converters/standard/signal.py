@@ -76,8 +76,8 @@ def mel_weight_matrix(
     """Triangles, evenly spaced on the mel scale, over a spectrum: {dft_length // 2 + 1, bins}."""
     count, size, rate = (int(b.number(v, n)) for v, n in zip((bins, dft_length, sample_rate), "ndr", strict=True))
     low, high = (2595 * np.log10(1 + b.number(v, "edge") / 700) for v in (lower, upper))
-    places = low + (high - low) / (count + 2) * np.arange(count + 2)
-    hertz = 700 * (10 ** (places / 2595) - 1)
+    mels = low + (high - low) / (count + 2) * np.arange(count + 2)
+    hertz = 700 * (10 ** (mels / 2595) - 1)
     left, centre, right = (((size + 1) * hertz) // rate).astype(np.int64)[np.arange(3)[:, None] + np.arange(count)]
     row = np.arange(size // 2 + 1)[:, None]
     rising = (row - left) / np.maximum(centre - left, 1)

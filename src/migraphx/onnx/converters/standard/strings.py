@@ -224,12 +224,12 @@ def grams_of(pool: np.ndarray, starts: Sequence[int]) -> Iterator[tuple[int, int
 def occurrences(b: OnnxBuilder, rows: Value, grams: np.ndarray, skip: int) -> Value | None:
     """How often each n-gram {count, size} occurs in rows {N, C} with its elements `skip` apart: float {N, count}."""
     count, size = grams.shape
-    places = rows.shape.lens[1] - skip * (size - 1)
-    if places < 1:
+    count_of_starts = rows.shape.lens[1] - skip * (size - 1)
+    if count_of_starts < 1:
         return None
     found = None
     for k in range(size):
-        part = b.slice(rows, axes=(1,), starts=(k * skip,), ends=(k * skip + places,))
+        part = b.slice(rows, axes=(1,), starts=(k * skip,), ends=(k * skip + count_of_starts,))
         lens = (*part.shape.lens, count)
         same = b.equal(
             b.broadcast_to(b.unsqueeze(part, axes=(2,)), lens),

@@ -60,20 +60,20 @@ def resize(
     nearest_mode: str,
 ) -> Value:
     ndim = x.shape.ndim
-    places = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
+    dims = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
     factors = [] if scales is None else b.known(scales, "scales").reshape(-1).tolist()
     lengths = list(b.ints(sizes, "sizes") or ())
     if factors:
-        factors = full(factors, places, [1.0] * ndim)
+        factors = full(factors, dims, [1.0] * ndim)
         lengths = [int(np.floor(np.float32(n) * np.float32(f))) for n, f in zip(x.shape.lens, factors, strict=True)]
     elif lengths:
-        factors, lengths = kept_aspect(x.shape.lens, lengths, places, keep_aspect_ratio_policy)
+        factors, lengths = kept_aspect(x.shape.lens, lengths, dims, keep_aspect_ratio_policy)
     region: list[float] = []
     if coordinate_transformation_mode == "tf_crop_and_resize":
         if roi is None:
             raise OnnxError("tf_crop_and_resize needs roi")
         starts, ends = b.known(roi, "roi").reshape(2, -1).tolist()
-        region = full(starts, places, [0.0] * ndim) + full(ends, places, [1.0] * ndim)
+        region = full(starts, dims, [0.0] * ndim) + full(ends, dims, [1.0] * ndim)
     made = resampled(
         b,
         x,
@@ -105,27 +105,27 @@ def extrapolated(b: OnnxBuilder, x: Value, y: Value, scales: list[float], region
     return b.where(b.literal(outside), b.full(value, y), y) if outside.any() else y
 
 
-def full(values: Sequence[Any], places: Sequence[int], others: Sequence[Any]) -> list[Any]:
-    """`others` with `values` at `places`."""
-    if len(values) != len(places):
-        raise OnnxError(f"{len(values)} values for {len(places)} axes")
+def full(values: Sequence[Any], dims: Sequence[int], others: Sequence[Any]) -> list[Any]:
+    """`others` with `values` in the dimensions `dims`."""
+    if len(values) != len(dims):
+        raise OnnxError(f"{len(values)} values for {len(dims)} axes")
     out = list(others)
-    for axis, value in zip(places, values, strict=True):
+    for axis, value in zip(dims, values, strict=True):
         out[axis] = value
     return out
 
 
 def kept_aspect(
-    lens: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str
+    lens: Sequence[int], sizes: Sequence[int], dims: Sequence[int], policy: str
 ) -> tuple[list[float], list[int]]:
     """The scales and lens that `sizes` ask for: one scale for all unless the policy is `stretch`, which needs none."""
-    wanted = full(sizes, places, lens)
+    wanted = full(sizes, dims, lens)
     if policy == "stretch":
         return [], wanted
-    factors = [wanted[a] / lens[a] for a in places]
+    factors = [wanted[a] / lens[a] for a in dims]
     factor = min(factors) if policy == "not_larger" else max(factors)
-    lengths = [int(np.floor(factor * lens[a] + 0.5)) for a in places]
-    return full([factor] * len(places), places, [1.0] * len(lens)), full(lengths, places, lens)
+    lengths = [int(np.floor(factor * lens[a] + 0.5)) for a in dims]
+    return full([factor] * len(dims), dims, [1.0] * len(lens)), full(lengths, dims, lens)
 
 
 def resampled(b: OnnxBuilder, x: Value, *, scales: list[float], mode: str, **attributes: Any) -> Value:
@@ -169,11 +169,11 @@ def max_roi_pool(b: OnnxBuilder, x: Value, rois: Value, *, pooled_shape: Sequenc
     rois {R, 5}: image, then left, top, right and bottom, all of which belong to the region.
     """
     columns = [b.slice(rois, axes=(1,), starts=(k,), ends=(k + 1,)) for k in range(5)]
-    places = b.reshape(b.cast(columns[0], "int64"), dims=(-1,))
+    images = b.reshape(b.cast(columns[0], "int64"), dims=(-1,))
     at = [rounded(b, b.mul(v, b.full(spatial_scale, v))) for v in columns[1:]]
     in_row = bins(b, at[1], at[3], pooled_shape[0], x.shape.lens[2])
     in_column = bins(b, at[0], at[2], pooled_shape[1], x.shape.lens[3])
-    y = b.gather(x, places, axis=0)
+    y = b.gather(x, images, axis=0)
     y = largest(b, b.unsqueeze(in_column, axes=(1, 2)), b.unsqueeze(y, axes=(3,)), 4)
     y = largest(b, b.unsqueeze(in_row, axes=(1, 4)), b.unsqueeze(y, axes=(2,)), 3)
     found, across = (b.reduce_any(v, axes=(2,)) for v in (in_row, in_column))

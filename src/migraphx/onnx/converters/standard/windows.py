@@ -1,4 +1,4 @@
-"""Windows taken apart and put together: col2im, unpooling, the places of maxima, deformable convolution."""
+"""Windows taken apart and put together: col2im, unpooling, the positions of maxima, deformable convolution."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Value = Instruction
 Lens = Sequence[int]
 
 
-def places(out: Lens, kernel: Lens, strides: Lens, dilations: Lens, before: Lens) -> list[np.ndarray]:
+def tap_positions(out: Lens, kernel: Lens, strides: Lens, dilations: Lens, before: Lens) -> list[np.ndarray]:
     """By dimension: where each tap of each window lies on the input, {taps, windows}; outside it too."""
     taps_at = np.indices(tuple(kernel)).reshape(len(kernel), -1)
     windows_at = np.indices(tuple(out)).reshape(len(out), -1)
@@ -51,7 +51,7 @@ def col2im(
     count, taps_count = math.prod(out), math.prod(block)
     if min(out) < 1 or x.shape.lens[2] != count or x.shape.lens[1] % taps_count:
         raise OnnxError(f"blocks {block} on an image {image} make {taps_count} taps, {count} windows")
-    at = places(out, block, step, dilation, (0,) * rank)
+    at = tap_positions(out, block, step, dilation, (0,) * rank)
     index = np.ravel_multi_index(at, whole).reshape(-1)
     lens = (x.shape.lens[0], x.shape.lens[1] // taps_count)
     empty = b.multibroadcast(b.literal(np.zeros(1), x.shape.type), out_lens=(*lens, math.prod(whole)))
@@ -72,7 +72,7 @@ def max_unpool(
     pads: Lens | None = None,
     strides: Lens | None = None,
 ) -> Value:
-    """x at the places that MaxPool found them, 0 elsewhere. `output_shape` may add zeros behind."""
+    """x at the positions where MaxPool found them, 0 elsewhere. `output_shape` may add zeros behind."""
     both, step, _ = windows(x.shape.lens[2:], kernel_shape, strides, None, pads, "NOTSET")
     rank = len(step)
     dims = zip(x.shape.lens[2:], kernel_shape, step, both[:rank], both[rank:], strict=True)
@@ -91,7 +91,7 @@ def argmax_places(
     """Where each window of x {N, C, spatial...} has its maximum, as a place in all of x: int64 {N, C, out...}."""
     n, c, *lens = x.shape.lens
     both, strides, dilations = window
-    at = np.stack(places(out, kernel, strides, dilations, both[: len(lens)]))  # {rank, taps, windows}
+    at = np.stack(tap_positions(out, kernel, strides, dilations, both[: len(lens)]))  # {rank, taps, windows}
     bounds = np.array(lens).reshape(-1, 1, 1)
     inside = ((at >= 0) & (at < bounds)).all(0)
     size = math.prod(lens)
@@ -140,7 +140,7 @@ def deform_conv(
         raise OnnxError(f"offset must have {offset_group} * {count * rank} channels, has {offset.shape.lens[1]}")
     moves = b.reshape(offset, dims=(n * offset_group, count, rank, size))
     columns = []
-    for d, base in enumerate(places(out, kernel, step, dilation, both[:rank])):
+    for d, base in enumerate(tap_positions(out, kernel, step, dilation, both[:rank])):
         move = b.reshape(b.slice(moves, axes=(2,), starts=(d,), ends=(d + 1,)), dims=(n * offset_group, count, size))
         at = b.add(move, b.broadcast_to(b.literal(base, x.shape.type), move.shape.lens))
         columns.append(taps(b, b.reshape(at, dims=(n * offset_group, -1)), "linear"))

@@ -1,9 +1,9 @@
-"""The lowerings that all targets share: views and copies, control flow, what a target's kernels compute whole.
+"""The lowerings that all targets share: views and copies, two numbers a byte, control flow, what is computed whole.
 
 Importing this package fills NEUTRAL.
 """
 
-from migraphx.targets.common.lower import control, views, whole
+from migraphx.targets.common.lower import control, packing, views, whole, windows
 from migraphx.targets.common.lowerings import NEUTRAL
 
-__all__ = ["NEUTRAL", "control", "views", "whole"]
+__all__ = ["NEUTRAL", "control", "packing", "views", "whole", "windows"]

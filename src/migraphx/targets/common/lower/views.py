@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
+from migraphx.ops.movement import Slice, Step
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import NEUTRAL
 from migraphx.targets.common.views import View
@@ -55,9 +57,9 @@ def identity(ctx: LoweringContext, ins: Instruction) -> None:
 
 @NEUTRAL.of("slice")
 def slice_(ctx: LoweringContext, ins: Instruction) -> None:
-    attributes = ins.op.attributes()
+    assert isinstance(ins.op, Slice)
     view = ctx.view(ins.inputs[0])
-    for axis, start, end in zip(attributes["axes"], attributes["starts"], attributes["ends"], strict=True):
+    for axis, start, end in zip(ins.op.axes, ins.op.starts, ins.op.ends, strict=True):
         n = view.lens[axis]
         begin, stop = (min(max(p + n if p < 0 else p, 0), n) for p in (start, end))
         view = view.sliced(axis, begin, max(stop, begin))
@@ -66,8 +68,9 @@ def slice_(ctx: LoweringContext, ins: Instruction) -> None:
 
 @NEUTRAL.of("step")
 def step(ctx: LoweringContext, ins: Instruction) -> None:
+    assert isinstance(ins.op, Step)
     view = ctx.view(ins.inputs[0])
-    for axis, size in zip(ins.op.attributes()["axes"], ins.op.attributes()["steps"], strict=True):
+    for axis, size in zip(ins.op.axes, ins.op.steps, strict=True):
         view = view.sliced(axis, 0, view.lens[axis], size)
     ctx.views[ins] = view
 
@@ -85,7 +88,7 @@ def contiguous(ctx: LoweringContext, ins: Instruction) -> None:
     """A copy, unless the value lies in the wanted order already."""
     view, want = ctx.view(ins.inputs[0]), ins.shape
     lies = all(n <= 1 or s == w for n, s, w in zip(want.lens, view.strides, want.strides, strict=True))
-    if lies and ins not in ctx._output_views:
+    if lies and ins not in ctx.output_views:
         ctx.views[ins] = view
     else:
         ctx.copy(view, ctx.result(ins), ins.origin)
@@ -103,18 +106,18 @@ def get_tuple_elem(ctx: LoweringContext, ins: Instruction) -> None:
 
 @NEUTRAL.of("concat")
 def concat(ctx: LoweringContext, ins: Instruction) -> None:
-    """Nothing where every input was computed in its place, or lies where the others are; else copies."""
-    axis = ins.op.attributes()["axis"]
+    """Nothing where every input was computed inside the result, or lies beside the others; else copies."""
+    axis: int = ins.op.attributes()["axis"]
     parts = [ctx.view(i) for i in ins.inputs]
-    joined = None if ins in ctx.views or ins in ctx._output_views else _side_by_side(parts, axis)
+    joined = None if ins in ctx.views or ins in ctx.output_views else _side_by_side(parts, axis)
     if joined is not None:
         ctx.views[ins] = joined
         return
     whole, start = ctx.result(ins), 0
     for i, part in zip(ins.inputs, parts, strict=True):
         place = whole.sliced(axis, start, start + part.lens[axis])
-        if ctx.homes.get(i, (None,))[0] is not ins:
-            ctx.refuse(i, "concat in place", "it lies elsewhere already, or in another order, and is copied")
+        if ctx.concat_slots.get(i, (None,))[0] is not ins:
+            ctx.refuse(i, "concat in place", Refuse("it lies elsewhere already, or in another order, and is copied"))
             ctx.copy(part, place, ins.origin)
         start += part.lens[axis]
 
@@ -184,7 +187,8 @@ def channels_last(ctx: LoweringContext, view: View, origin: str) -> View:
     """`view` {N, C, spatial...} where pixels follow each other and channels are innermost; else such a copy."""
     _, c, *spatial = view.lens
     pixel = view.strides[-1] if spatial[-1] > 1 else max(c, 1)
-    steps, step = [], pixel
+    steps: list[int] = []
+    step = pixel
     for size in reversed(spatial):
         steps.append(step)
         step *= size

@@ -12,35 +12,35 @@ from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES
 from migraphx.targets.cpu.emit.structs import Gemm, Int4Gemm
 
 
-def words(a: View) -> str:
-    """p0 as words of the view's type."""
+def vnni_operand(a: View) -> str:
+    """p0 as 32-bit lanes of the view's type."""
     return f"reinterpret_cast<const Word<{STORAGE_TYPES[a.type]}>*>(p0)"
 
 
-def word_engine(type: str) -> Instances:
-    """The engine for products of words of this type."""
+def vnni_engine(type: str) -> Instances:
+    """The engine for products of 32-bit lanes of this type."""
     word = STORAGE_TYPES[type]
     return Instances("quant.hpp", (f"void run_engine<{word}>(const Team&, WordEngine<{word}>, char*)",))
 
 
-def word_gemm_call(
+def vnni_gemm_call(
     a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, label: str, origin: str = ""
 ) -> Call:
-    """Rows of `a` times weights packed ahead; sizes: m, n, and k and the step between rows in words."""
+    """Rows of `a` times weights packed ahead; sizes: m, n, and, in 32-bit lanes, k and the step between rows."""
     numbers, views = Numbers(), (a, packed)
-    head = f"gemm<{accumulator(a.type)}>(t, {Gemm(*sizes).cpp(numbers)}, {words(a)}, p1, epi, scratch);"
-    return contract(head, "GEMM_SCRATCH", "quant.hpp", views, numbers, epilogue, label, origin, word_engine(a.type))
+    head = f"gemm<{accumulator(a.type)}>(t, {Gemm(*sizes).cpp(numbers)}, {vnni_operand(a)}, p1, epi, scratch);"
+    return contract(head, "GEMM_SCRATCH", "quant.hpp", views, numbers, epilogue, label, origin, vnni_engine(a.type))
 
 
-def word_conv_call(
+def vnni_conv_call(
     x: View, packed: View, window: Window, group: int, epilogue: Epilogue, label: str, origin: str = ""
 ) -> Call:
-    """`x` {N, C, spatial...} in channels-last memory, channels and pixels in whole words; weights packed ahead."""
+    """`x` {N, C, spatial...} in channels-last memory, channels and pixels fill 32-bit lanes; weights packed ahead."""
     numbers = Numbers()
     fill = conv_of(x, window, group, epilogue, 4 // x.itemsize).cpp(numbers)
-    head = f"conv<{accumulator(x.type)}>(t, {fill}, {words(x)}, p1, epi, scratch);"
+    head = f"conv<{accumulator(x.type)}>(t, {fill}, {vnni_operand(x)}, p1, epi, scratch);"
     scratch = f"conv_scratch({fill}, 4)"
-    return contract(head, scratch, "quant.hpp", (x, packed), numbers, epilogue, label, origin, word_engine(x.type))
+    return contract(head, scratch, "quant.hpp", (x, packed), numbers, epilogue, label, origin, vnni_engine(x.type))
 
 
 def int4_gemm_call(

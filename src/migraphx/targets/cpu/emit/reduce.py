@@ -46,8 +46,8 @@ def holds(type: str) -> bool:
 def reduce_call(module: Module, axes: Sequence[int], reads: Sequence[View], write: View, origin: str = "") -> Call:
     """`module`: the body of a `fused_reduce` over `axes`."""
     generator = _Reduction(FusedReduction.of(module, axes, reads, write, holds))
-    words = [i.name for i in module if not i.name.startswith("@")]
-    label = " ".join(w for w in words if w != "multibroadcast")
+    names = [i.name for i in module if not i.name.startswith("@")]
+    label = " ".join(w for w in names if w != "multibroadcast")
     numbers = Numbers()
     numbers.all(generator.outer.numbers)
     start = numbers.all(generator.inner.numbers)

@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
+from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last, fill
@@ -21,7 +22,7 @@ from migraphx.targets.cpu.emit.reduce import reduce_call
 from migraphx.targets.cpu.emit.structs import Conv
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower.registry import CPU, features_of
-from migraphx.targets.cpu.lower.vnni import whole_words, word_convolution, word_dot
+from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.winograd import pack_winograd
@@ -52,16 +53,16 @@ def _in_two_steps(
     One reduction over the pixels of a channels-last image is one of its lines, then one of the lines' results: its
     threads take lines, as those did that wrote the image, and few channels occupy them all.
     """
-    words = [i for i in module if not i.name.startswith("@")]
+    operators = [i for i in module if not i.name.startswith("@")]
     view, long = reads[0], [a for a in axes if reads[0].lens[a] > 1]
     along = min((view.strides[a] for a in long), default=0)
     across = min((s for d, s in enumerate(view.strides) if d not in axes and view.lens[d] > 1), default=0)
     outer = max(long, key=lambda a: view.strides[a], default=0)
-    suits = len(words) == 1 and len(long) > 1 and across == 1 < along and view.type in ("float", "double")
+    suits = len(operators) == 1 and len(long) > 1 and across == 1 < along and view.type in ("float", "double")
     if not (suits and view.elements >= STEP_ELEMENTS and view.lens[outer] >= STEP_LINES):
         yield module, reads, write, axes
         return
-    name, inner = words[0].name, tuple(a for a in axes if a != outer)
+    name, inner = operators[0].name, tuple(a for a in axes if a != outer)
     lens = tuple(1 if a in inner else n for a, n in enumerate(view.lens))
     order = tuple(sorted(range(len(lens)), key=lambda d: -view.strides[d]))
     lines = ctx.temporary(permuted(view.type, lens, order))
@@ -83,10 +84,10 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
     a, constant = ctx.view(c.operands[0]), ctx.constant(c.operands[1])
     matrix = None if constant is None else shared_matrix(constant[0])
     if constant is not None and matrix is None:
-        ctx.refuse(c.anchor, "packed weights", "each batch has a matrix of its own")
+        ctx.refuse(c.anchor, "packed weights", Refuse("each batch has a matrix of its own"))
     if matrix is not None:
         if a.type == "bf16" and features_of(ctx).bf16_words:
-            word_dot(ctx, a, matrix, epilogue, "dot", origin)
+            vnni_dot(ctx, a, matrix, epilogue, "dot", origin)
             return
         rows, name = loops([a], None, range(rank - 1)), "dot"
         if rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
@@ -99,7 +100,7 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
             ctx.call(gemm_call(a, packed, sizes, epilogue, ctx.fast_math, origin))
             return
-        ctx.refuse(c.anchor, "packed weights", "the rows that they multiply do not follow each other at one step")
+        ctx.refuse(c.anchor, "packed weights", Refuse("the rows that they multiply are not at one step"))
     b = ctx.view(c.operands[1])
     if loops([a, b], None, range(rank - 2)).rank > MOST_BATCHES:
         a, b = ctx.standard(a, origin), ctx.standard(b, origin)
@@ -152,8 +153,13 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
         ctx.call(depthwise_call(source, _depthwise_weights(ctx, c.operands[1], origin), window, epilogue, origin))
         return
-    if constant is not None and source.type == "bf16" and features.bf16_words and whole_words(constant[0], n_groups):
-        word_convolution(ctx, source, *constant, attributes, epilogue, "convolution", origin)
+    if (
+        constant is not None
+        and source.type == "bf16"
+        and features.bf16_words
+        and groups_fill_lanes(constant[0], n_groups)
+    ):
+        vnni_convolution(ctx, source, *constant, attributes, epilogue, "convolution", origin)
         return
     depth = int(np.prod(weights[1:]))
     many = widens(source, source.lens[0] * int(np.prod(window.out)))
@@ -180,14 +186,14 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
 def why_not_winograd(ctx: LoweringContext, params: Conv, source: View, weights: np.ndarray | None) -> str:
     """Why winograd.hpp does not take a convolution; "" where it does."""
     if weights is None:
-        return "the weights are not constant"
+        return Refuse("the weights are not constant")
     if not ctx.fast_math:
-        return "fast_math=False"
+        return Refuse("fast_math=False")
     if source.type != "float":
-        return "it computes in float only"
+        return Refuse("it computes in float only")
     if not params.suits_winograd:
-        return "the stride, dilation or groups are not 1, or too few pixels or channels share the transforms"
-    return "" if np.isfinite(weights).all() else "weights that are not finite"
+        return Refuse("the stride, dilation or groups are not 1, or too few pixels or channels share the transforms")
+    return "" if np.isfinite(weights).all() else Refuse("weights that are not finite")
 
 
 def _depthwise_weights(ctx: LoweringContext, weights: Instruction, origin: str) -> View:

@@ -8,12 +8,13 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.refusal import Refusal
 from migraphx.ops.custom import CustomOperation
 from migraphx.targets.common.call import Call
-from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, constant_text
 from migraphx.targets.cpu.lower.registry import CPU
+from migraphx.targets.target import UnsupportedOperator
 
 
 @CPU.of_custom

@@ -60,8 +60,8 @@ def _weights(ctx: LoweringContext, ins: Instruction, phases: Sequence[Phase], gr
 
     def make() -> np.ndarray:
         c, ocg, *kernel = w.shape
-        turned = w.reshape(group, c // group, ocg, *kernel).swapaxes(1, 2)
-        part = turned.reshape(group * ocg, c // group, *kernel)[(slice(None), slice(None), *taps)]
+        transposed = w.reshape(group, c // group, ocg, *kernel).swapaxes(1, 2)
+        part = transposed.reshape(group * ocg, c // group, *kernel)[(slice(None), slice(None), *taps)]
         return pack_conv(np.flip(part, tuple(range(2, part.ndim))), group, features_of(ctx).panel)
 
     return ctx.packed((*key, "transposed", group, *((p.tap, p.step) for p in phases)), make)

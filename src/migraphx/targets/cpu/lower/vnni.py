@@ -1,4 +1,4 @@
-"""Products of narrow numbers, which quant.hpp takes in words of four bytes along the depth."""
+"""Products of int8 and bf16 in the VNNI layout: quant.hpp takes 32-bit lanes of neighbours along the depth."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last, fill, image
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.emit.quantized import word_conv_call, word_gemm_call
+from migraphx.targets.cpu.emit.quantized import vnni_conv_call, vnni_gemm_call
 from migraphx.targets.cpu.lower.registry import features_of
-from migraphx.targets.cpu.pack.vnni import pack_word_conv, pack_words
+from migraphx.targets.cpu.pack.vnni import pack_vnni, pack_vnni_conv
 
 
-def word_dot(ctx: LoweringContext, a: View, weights: np.ndarray, epilogue: Epilogue, label: str, origin: str) -> None:
+def vnni_dot(ctx: LoweringContext, a: View, weights: np.ndarray, epilogue: Epilogue, label: str, origin: str) -> None:
     """`a` {.., M, K} times constant weights {K, N}."""
     k, n = weights.shape
-    packed = ctx.packed((ctx.identity(weights), "words"), lambda: pack_words(weights[None], features_of(ctx).panel))
-    a, rows, step = _rows_of_words(ctx, a, origin)
+    packed = ctx.packed((ctx.identity(weights), "words"), lambda: pack_vnni(weights[None], features_of(ctx).panel))
+    a, rows, step = _lane_aligned_rows(ctx, a, origin)
     each = 4 // a.itemsize
-    ctx.call(word_gemm_call(a, packed, (rows, n, -(-k // each), step // each), epilogue, label, origin))
+    ctx.call(vnni_gemm_call(a, packed, (rows, n, -(-k // each), step // each), epilogue, label, origin))
 
 
-def _rows_of_words(ctx: LoweringContext, a: View, origin: str) -> tuple[View, int, int]:
-    """`a` {.., M, K} with rows of whole words at one step, a copy where it is not; the rows, the step."""
+def _lane_aligned_rows(ctx: LoweringContext, a: View, origin: str) -> tuple[View, int, int]:
+    """`a` {.., M, K} with rows of whole 32-bit lanes at one step, or such a copy; the rows, the step."""
     rank, k, each = len(a.lens), a.lens[-1], 4 // a.itemsize
     rows = loops([a], None, range(rank - 1))
     step = rows.strides[0][0] if rows.lens[0] > 1 else 0
@@ -39,7 +39,7 @@ def _rows_of_words(ctx: LoweringContext, a: View, origin: str) -> tuple[View, in
     return wide, prod(a.lens[:-1]), wide.lens[-1]
 
 
-def word_convolution(
+def vnni_convolution(
     ctx: LoweringContext,
     source: View,
     weights: np.ndarray,
@@ -49,7 +49,7 @@ def word_convolution(
     label: str,
     origin: str,
 ) -> None:
-    """`source` {N, C, spatial...} with constant weights {OC, IC / g, spatial...}; groups are of whole words."""
+    """`source` {N, C, spatial...} with constant weights {OC, IC / g, spatial...}; groups fill lanes."""
     group = attributes["group"]
     source = channels_last(ctx, source, origin)
     n, c, *spatial = source.lens
@@ -61,18 +61,18 @@ def word_convolution(
     steps = (attributes["stride"], attributes["dilation"], attributes["padding"])
     window = Window.of(spatial, epilogue.write.lens[2:], weights.shape[2:], *steps)
     packed = ctx.packed(
-        (*key, "word convolution", group), lambda: pack_word_conv(weights, group, features_of(ctx).panel)
+        (*key, "word convolution", group), lambda: pack_vnni_conv(weights, group, features_of(ctx).panel)
     )
-    ctx.call(word_conv_call(source, packed, window, group, epilogue, label, origin))
+    ctx.call(vnni_conv_call(source, packed, window, group, epilogue, label, origin))
 
 
-def whole_words(weights: np.ndarray, group: int) -> bool:
-    """Whether the groups of a convolution's weights are of whole words."""
+def groups_fill_lanes(weights: np.ndarray, group: int) -> bool:
+    """Whether each group of a convolution's weights is a whole number of 32-bit lanes."""
     return group == 1 or weights.shape[1] * weights.itemsize % 4 == 0
 
 
 def _copy_padded(ctx: LoweringContext, view: View, wide: View, axis: int, origin: str) -> None:
-    """The padding is multiplied by zeros, which hide any integer, but no NaN."""
+    """Copy into wider memory. The padding is multiplied by zeros, which hide any integer, but no NaN."""
     length = view.lens[axis]
     if view.type == "bf16" and length < wide.lens[axis]:
         fill(ctx, wide.sliced(axis, length, wide.lens[axis]), 0, origin)

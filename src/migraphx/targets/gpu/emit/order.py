@@ -92,8 +92,9 @@ class Sorter:
         return self.temporary(Shape(self.type, lens)), self.temporary(Shape("int32", lens))
 
     def first(self, k: int) -> list[GpuCall]:
-        """Calls after which the first k of each row are in order: by choosing among chunks again and again where few
-        are wanted, else by merging chunks that are in order.
+        """Calls after which the first k of each row are in order.
+
+        Where few are wanted they are chosen among chunks again and again, else chunks that are in order are merged.
         """
         calls = []
         if 4 * k <= CHUNK:

@@ -25,8 +25,8 @@ def pointwise_call(module: Module, reads: Sequence[View], write: View, origin: s
     def body(names: Sequence[str], scope: Scope) -> str:
         return pointwise_body(module, dict(zip(module.parameters, names, strict=True)), scope)
 
-    words = [i.name for i in module if not i.name.startswith("@")]
-    return _call(body, reads, write, reading_of(module), " ".join(words), origin)
+    names = [i.name for i in module if not i.name.startswith("@")]
+    return _call(body, reads, write, reading_of(module), " ".join(names), origin)
 
 
 def copy_call(read: View, write: View, origin: str = "") -> GpuCall:

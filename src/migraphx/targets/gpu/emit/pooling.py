@@ -19,6 +19,7 @@ from migraphx.targets.gpu.kernel import GpuCall
 TILE = 2048  # elements of a program
 MANY_TAPS = 16  # from which on a window that is the whole image is divided among lanes
 GLOBAL_TILE = 4096
+LEAST_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def pool_call(pool: Pool, write: View, origin: str = "") -> GpuCall:
         programs = x.lens[0] * -(-x.lens[1] // width)
     else:
         width = min(power_of_two(x.lens[1]), 128)
-        height = min(TILE // width, power_of_two(max(rows // 256, 1)))
+        height = min(TILE // width, power_of_two(max(rows // 256, LEAST_ROWS)))
         m = shell.size(rows, loose=True)
         lead = 3 - len(pool.behind)
         ends = ", ".join(["0"] * lead + [shell.size(e, loose=True) for e in pool.behind])

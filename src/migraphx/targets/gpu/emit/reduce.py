@@ -34,7 +34,8 @@ from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
 REGISTERS = 16384  # elements of a row that one program holds
 HELD = 32768  # the same times the views that have elements of their own for each row
 PART = 4096  # elements that are worth a program of their own
-MOST_PARTS = 64
+MOST_PARTS = 256
+LONG = 32768  # elements of a row that a program of 1024 threads passes over
 
 
 @dataclass(frozen=True)
@@ -93,37 +94,44 @@ class Plan:
 
 
 def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> Plan:
-    """How the programs share out so many rows of so many elements."""
+    """How the programs share out so many rows of so many elements.
+
+    `itemsize`: bytes of the widest element that is read or written. Where few threads hold a row they hardly wait for
+    one another; rows that are read again and again are so few at a time that the cache has them.
+    """
     whole = power_of_two(length)
     views = max(min(varying, 4), 1) * (2 if itemsize == 8 else 1)
     if not rowwise and whole > 64:  # neighbours are in other rows
         height = min(power_of_two(rows), 64)
-        parts = _parts(blocks(rows, height), length, 64)
+        parts = _parts(blocks(rows, height), length, 64, min(MOST_PARTS, 8192 // height))
         if whole * height <= HELD // views and parts == 1:
-            return Plan(height, whole, _warps(height * whole))
+            return Plan(height, whole, _warps(height * whole, itemsize))
         return Plan(height, min(whole, 32), 4, True, parts)
-    if whole <= REGISTERS and whole * views <= HELD:
+    parts = _parts(rows, length, PART, MOST_PARTS)
+    if whole <= REGISTERS and whole * views <= HELD and (whole < PART or parts < 4):
         height = max(1, 1024 // whole)
         while height > 1 and blocks(rows, height) < PROGRAMS:
             height //= 2
         if not rowwise:
             height = max(height, min(32, power_of_two(rows)))
-        if whole < PART or _parts(rows, length, PART) < 4:
-            height = min(height, power_of_two(rows))
-            return Plan(height, whole, _warps(height * whole))
-    return Plan(1, min(whole, 2048), 8, True, _parts(rows, length, PART))
+        height = min(height, power_of_two(rows))
+        return Plan(height, whole, _warps(height * whole, itemsize))
+    if parts > 1 or length < LONG:
+        return Plan(1, min(whole, 2048), 8, True, parts)
+    return Plan(1, 8192, 32, True)
 
 
-def _parts(programs: int, length: int, least: int) -> int:
+def _parts(programs: int, length: int, least: int, most: int) -> int:
     """Into how many parts rows are divided so that all programs have work: a power of two."""
     parts = 1
-    while parts < MOST_PARTS and programs * parts < PROGRAMS // 2 and length >= 2 * least * parts:
+    while parts < most and programs * parts < 2 * PROGRAMS and length >= 2 * least * parts:
         parts *= 2
     return parts
 
 
-def _warps(elements: int) -> int:
-    return next((w for w, most in ((1, 256), (2, 512), (4, 2048), (8, 8192)) if elements <= most), 16)
+def _warps(elements: int, itemsize: int) -> int:
+    """So that a thread has some vectors of memory at once."""
+    return max(1, min(16, power_of_two(elements // (1024 if itemsize <= 2 else 512))))
 
 
 def reduce_calls(
@@ -139,10 +147,10 @@ def reduce_calls(
     rows, length = prod(found.kept.lens), prod(found.reduced.lens)
     held = zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)
     varying = sum(any(kept) and any(reduced) for kept, reduced in held)
-    itemsize = max(dtypes.accumulator(i.inputs[0].shape.type).itemsize for i in module if type(i.op) in REDUCERS)
+    itemsize = max(v.itemsize for v in (*reads, write))
     chosen = plan(rows, length, varying, itemsize, found.rowwise)
-    words = [i.name for i in module if not i.name.startswith("@")]
-    label = " ".join(w for w in words if w != "multibroadcast")
+    names = [i.name for i in module if not i.name.startswith("@")]
+    label = " ".join(w for w in names if w != "multibroadcast")
     if chosen.parts == 1:
         return [_Kernel(found, chosen, {}).call(found.stages, reads, write, label, origin)]
     calls, given = [], dict[Instruction, View]()
@@ -153,7 +161,7 @@ def reduce_calls(
             calls.append(kernel.part(stage, reads, parts, label, origin))
             given |= zip(stage.reductions, parts, strict=True)
     last = [s for s in found.stages if not s.reductions]
-    finish = chosen if last else Plan(min(64, power_of_two(rows)), 1, 4)
+    finish = chosen if last else Plan(min(max(4096 // chosen.parts, 1), 64, power_of_two(rows)), 1, 4)
     calls.append(_Kernel(found, finish, given).call(last, reads, write, label, origin))
     return calls
 

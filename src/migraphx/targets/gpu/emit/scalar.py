@@ -66,7 +66,7 @@ APPROXIMATE = {
     "sqrt": "tl.sqrt({})",
     "exp": "tl.exp({})",
     "sigmoid": "fast_sigmoid({})",
-    "tanh": "fast_tanh({})",
+    "erf": "fast_erf({})",
 }
 """Words in a few instructions, to 1e-5: for bodies whose floats are all rounded to 16 bits."""
 

@@ -162,9 +162,10 @@ def tiles(views: Sequence[View]) -> Tiles:
         return Tiles(nest, (), (), (0,), 1, block)
     along = _read_along(nest)
     if along is not None:
+        tile = TRANSPOSED * TRANSPOSED if total >= 2 * PROGRAMS * TRANSPOSED * TRANSPOSED else block
         width = min(power_of_two(nest.lens[inner]), TRANSPOSED)
-        height = min(power_of_two(nest.lens[along]), max(block, 2 * TRANSPOSED) // width)
-        width = min(power_of_two(nest.lens[inner]), max(block, 2 * TRANSPOSED) // height)
+        height = min(power_of_two(nest.lens[along]), tile // width)
+        width = min(power_of_two(nest.lens[inner]), tile // height)
         outer = tuple(d for d in range(inner) if d != along)
         return Tiles(nest, outer, (along,), (inner,), height, width)
     length = nest.lens[inner]

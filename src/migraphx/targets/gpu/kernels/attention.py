@@ -21,9 +21,9 @@ def add_product(x, y, acc):
 
 @triton.jit
 def attend(
-    query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, scale, log2e, d, dv,
-    D: tl.constexpr, DV: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
-    EDGE: tl.constexpr, BN: tl.constexpr,
+    query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, d, dv,
+    SCALE: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr,
+    FOLD: tl.constexpr, EDGE: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The block of keys from `start` on; EDGE: some may not exist, or come after a query."""
     key = start + tl.arange(0, BN)
@@ -37,16 +37,16 @@ def attend(
         k = tl.load(keys_at + start * k_row)
     s = add_product(query, k, tl.zeros((query.shape[0], BN), acc.dtype))
     if not FOLD:
-        s *= scale
+        s *= SCALE * 1.4426950408889634  # log2(e)
     if MASK == "bool":
         s = tl.where(widen(tl.load(mask_at + start * m_key, seen[None, :], 0), MASK), s, float("-inf"))
     elif MASK != "none":
-        s += widen(tl.load(mask_at + start * m_key, seen[None, :], 0), MASK).to(acc.dtype) * log2e
+        s += widen(tl.load(mask_at + start * m_key, seen[None, :], 0), MASK).to(acc.dtype) * 1.4426950408889634
     if EDGE and CAUSAL:
         s = tl.where(place[:, None] >= key[None, :], s, float("-inf"))
     if EDGE:
         s = tl.where(seen[None, :], s, float("-inf"))
-    unit = scale if FOLD else 1.0
+    unit: tl.constexpr = SCALE * 1.4426950408889634 if FOLD else 1.0
     new = tl.maximum(top, tl.max(s, 1) * unit)
     base = tl.where(new == float("-inf"), 0.0, new)
     e = tl.exp2(s * unit - base[:, None])
@@ -65,9 +65,9 @@ def attend(
 @triton.jit
 def attention_sums(
     q, k, v, mask, row, rows, keys, first, last,
-    q_head, q_row, q_d, k_row, k_d, v_row, v_d, m_head, m_row, m_key, scale,
-    GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr, BN: tl.constexpr,
-    MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
+    q_head, q_row, q_d, k_row, k_d, v_row, v_d, m_head, m_row, m_key,
+    SCALE: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
+    BN: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
 ):  # fmt: skip
     """Of the keys from `first` (a multiple of BN) to `last`: each row's maximum, sum of exponentials, weighted values.
 
@@ -84,8 +84,6 @@ def attention_sums(
     values_at = v + (key * v_row)[:, None] + (dv * v_d)[None, :]
     known = tl.minimum(place, (rows - 1) // GROUP)
     mask_at = mask + (known * m_row + head * m_head)[:, None] + (key * m_key)[None, :]
-    log2e: tl.constexpr = 1.4426950408889634
-    scale *= log2e
     top = tl.full((row.shape[0],), float("-inf"), wide)
     total = tl.zeros((row.shape[0],), wide)
     acc = tl.zeros((row.shape[0], BDV), wide)
@@ -97,13 +95,13 @@ def attention_sums(
     whole = first + tl.maximum(whole - first, 0) // BN * BN
     for start in range(first, whole, BN):
         top, total, acc = attend(
-            query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, scale, log2e,
-            d, dv, D, DV, MASK, CAUSAL, FOLD, False, BN,
+            query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
+            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, False, BN,
         )  # fmt: skip
     for start in range(whole, end, BN):
         top, total, acc = attend(
-            query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, scale, log2e,
-            d, dv, D, DV, MASK, CAUSAL, FOLD, True, BN,
+            query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
+            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, True, BN,
         )  # fmt: skip
     return top, total, acc
 

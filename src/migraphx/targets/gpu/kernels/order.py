@@ -9,8 +9,9 @@ import triton.language as tl
 
 @triton.jit
 def key_of(a, LARGEST: tl.constexpr, NAN_FIRST: tl.constexpr):
-    """An integer that is the larger the sooner `a` comes: the largest first, or the smallest. NaN is taken as larger than
-    everything, or, with NAN_FIRST, comes first either way. -0 equals 0.
+    """An integer that is the larger the sooner `a` comes: the largest first, or the smallest.
+
+    NaN is taken as larger than everything, or, with NAN_FIRST, comes first either way. -0 equals 0.
     """
     if a.dtype == tl.float64:
         bits = tl.where(a == 0, 0.0, a).to(tl.int64, bitcast=True)
@@ -49,7 +50,7 @@ def arg_extreme(
     x, out, rows, length, inner,
     TYPE: tl.constexpr, LARGEST: tl.constexpr, LAST: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """The index of the largest, or smallest, of each row; NaN wins. LAST: of equal ones, and of several NaN, the last."""
+    """The index of the largest, or smallest, of each row; NaN wins. LAST: of equal ones, or several NaN, the last."""
     r = (tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS))[:, None]
     lane = tl.arange(0, COLS)[None, :]
     first = x + (r // inner * length * inner + r % inner)
@@ -137,8 +138,10 @@ def first_keys(
 def select(
     keys, indices, out_keys, out_indices, length, chunks, k, share, COLS: tl.constexpr, STEP: tl.constexpr
 ):  # fmt: skip
-    """Of each chunk of COLS elements of each row the first k in order, k at most COLS: an element's place is the number
-    of those before it, of a larger key, or of an equal one further in front. `share`: results of a row.
+    """Of each chunk of COLS elements of each row the first k in order; k is at most COLS.
+
+    An element's place is the number of those before it: of a larger key, or of an equal one further in front. `share`:
+    results of a row.
     """
     row = (tl.program_id(0) // chunks).to(tl.int64)
     chunk = tl.program_id(0) % chunks
@@ -163,8 +166,9 @@ def select(
 def merge(
     keys, indices, out_keys, out_indices, total, length, run, steps, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """Neighbouring sorted runs of `run` elements as one of twice as many: an element's place is its own in its run, and
-    the number of those of the other run that come before it.
+    """Neighbouring sorted runs of `run` elements as one of twice as many.
+
+    An element's place is its own in its run, and the number of those of the other run that come before it.
     """
     u = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = u < total
@@ -179,11 +183,11 @@ def merge(
     high = end
     for _ in range(steps):
         middle = (low + high) // 2
-        open = low < high
-        rival = tl.load(keys + (row * length + middle), inside & open)
-        before = open & ((rival > key) | ((rival == key) & right))
+        going = low < high
+        rival = tl.load(keys + (row * length + middle), inside & going)
+        before = going & ((rival > key) | ((rival == key) & right))
         low = tl.where(before, middle + 1, low)
-        high = tl.where(open & (before == 0), middle, high)
+        high = tl.where(going & (before == 0), middle, high)
     own = tl.where(right, at - pair - run, at - pair)
     to = row * length + pair + own + (low - begin)
     tl.store(out_keys + to, key, inside)
@@ -218,8 +222,9 @@ def count_nonzero(x, counts, count, TYPE: tl.constexpr, BLOCK: tl.constexpr):
 
 @triton.jit
 def nonzero_places(x, counts, count, TYPE: tl.constexpr, BLOCK: tl.constexpr):
-    """Of a block's elements: where they are, which are not 0, and how many of those are before each, in all blocks.
-    `counts`: of the blocks before.
+    """Of a block's elements: where they are, which are not 0, and how many of those come before each.
+
+    `counts`: how many there are in the blocks before each.
     """
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     found = as_bool(widen(tl.load(x + at, at < count, 0), TYPE)) & (at < count)

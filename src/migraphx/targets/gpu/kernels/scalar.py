@@ -308,8 +308,15 @@ def scalar_sigmoid(a):
 
 @triton.jit
 def scalar_tanh(a):
-    t = scalar_expm1(-2.0 * tl.abs(a))
-    return with_sign(scalar_div(t, 2.0 + t), a)
+    """Near 0 of floats a polynomial, as 1 - 2 / (e^2x + 1) would lose what is left there."""
+    if a.dtype == tl.float64:
+        t = scalar_expm1(-2.0 * tl.abs(a))
+        return with_sign(scalar_div(t, 2.0 + t), a)
+    else:
+        z = a * a
+        near = 1.0 + z * (-0.33333284 + z * (0.13331705 + z * (-0.05376992 + z * (0.02075748 - z * 0.00585643))))
+        far = 1.0 - 2.0 / (1.0 + tl.exp2(2.8853900817779268 * tl.abs(a)))
+        return tl.where(z < 0.36, a * near, with_sign(far, a))
 
 
 @triton.jit
@@ -499,11 +506,16 @@ def fast_sigmoid(a):
 
 
 @triton.jit
-def fast_tanh(a):
-    """Near 0 by its series, where 1 - 2 / (e^2x + 1) would lose what is left."""
+def fast_erf(a):
+    """Below 1 a polynomial, above 1 less a polynomial times e^-a^2 (Abramowitz and Stegun 7.1.26)."""
+    x = tl.abs(a)
     z = a * a
-    near = a + a * z * (-0.33333333 + z * (0.13333333 + z * (-0.05396825 + z * 0.02186949)))
-    return tl.where(z < 0.0625, near, 1.0 - 2.0 / (1.0 + tl.exp(2.0 * a)))
+    near = 1.12837913 + z * (
+        -0.376123498 + z * (0.112803644 + z * (-0.0267163851 + z * (0.00492327767 - z * 0.000565410586)))
+    )
+    t = 1.0 / (1.0 + 0.3275911 * x)
+    far = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))))
+    return tl.where(x < 1.0, a * near, with_sign(1.0 - far * tl.exp(-z), a))
 
 
 @triton.jit

@@ -42,8 +42,10 @@ def join_segments(
     order, targets, updates, out, tuples, inner, TYPE: tl.constexpr, UPDATE: tl.constexpr, HOW: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr,
 ):  # fmt: skip
-    """Updates [tuples][inner] joined to out [slices][inner], `order` being the updates in the order of their targets: who
-    is the first of a target takes all of them, one after another. Targets below 0 are none.
+    """Updates [tuples][inner] joined to out [slices][inner].
+
+    `order`: the updates in the order of their targets. Who is the first of a target takes all of them, one after
+    another. Targets below 0 are none.
     """
     across = tl.cdiv(inner, COLS)
     p = (tl.program_id(0) // across).to(tl.int64) * ROWS + tl.arange(0, ROWS)

@@ -89,7 +89,7 @@ def weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
 def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Any:
     """F.fold: columns (N, C * kh * kw, L), or without N, each patch added where it belongs, to (N, C, H, W).
 
-    For every place in the patch, the pixels that it gives are spread by the stride, shifted there and added.
+    For every position in the patch, its pixels are placed a stride apart, shifted there and added.
     """
     if input.dim() == 2:
         return fold(input.unsqueeze(0), output_size, kernel_size, dilation, padding, stride).squeeze(0)
@@ -103,13 +103,13 @@ def fold(input: Any, output_size: Any, kernel_size: Any, dilation: Any = 1, padd
     patches = F.pad(patches, (0, jump[1] - 1, 0, 0, 0, jump[0] - 1)).reshape(
         batch, channels, *kernel, h * jump[0], w * jump[1]
     )
-    spread = (h - 1) * jump[0] + 1, (w - 1) * jump[1] + 1
+    extent = (h - 1) * jump[0] + 1, (w - 1) * jump[1] + 1
     total: Any = None
     for i in range(kernel[0]):
         for j in range(kernel[1]):
             top, left = i * step[0], j * step[1]
-            pixels = patches[:, :, i, j, : spread[0], : spread[1]]
-            around = (left, full[1] - left - spread[1], top, full[0] - top - spread[0])
+            pixels = patches[:, :, i, j, : extent[0], : extent[1]]
+            around = (left, full[1] - left - extent[1], top, full[0] - top - extent[0])
             placed = F.pad(pixels, around)
             total = placed if total is None else total + placed
     return total[:, :, margin[0] : margin[0] + size[0], margin[1] : margin[1] + size[1]]

@@ -59,7 +59,7 @@ def all(*, input: Any, dim: Dims = None, keepdim: bool = False) -> Any:
 @acc_op(torch.linalg.vector_norm, x="input", ord="p")
 def norm(*, input: Any, p: float = 2, dim: Dims = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> Any:
     """(sum of |x| ** p) ** (1 / p) along `dim`: the norm of vectors, never of matrices."""
-    return torch.linalg.vector_norm(input, p, dim, keepdim, dtype=dtype)  # type: ignore[arg-type]
+    return torch.linalg.vector_norm(input, p, dim, keepdim, dtype=dtype)
 
 
 @acc_mapper(torch.norm, "norm")

@@ -14,7 +14,7 @@ from migraphx.ir.program import Program, reachable
 
 
 @dataclass
-class Alone:
+class IsolatedProgram:
     """A program, its inputs, and how many of its outputs belong to each instruction, in order."""
 
     program: Program = field(default_factory=Program)
@@ -27,13 +27,13 @@ def checkable(ins: Instruction) -> bool:
     return not ins.name.startswith("@") and ins.name != "get_tuple_elem"
 
 
-def alone(instructions: Sequence[Instruction], values: Mapping[Instruction, Value]) -> Alone:
+def isolated(instructions: Sequence[Instruction], values: Mapping[Instruction, Value]) -> IsolatedProgram:
     """A program that computes each from `values` of its inputs, and returns them all.
 
     What is a literal, perhaps seen through views, stays one: targets treat weights differently. A value that several
     need is a parameter of each, so that nothing is shared and nothing fused.
     """
-    made = Alone()
+    made = IsolatedProgram()
     b = Builder(made.program.main)
     results: list[Instruction] = []
     for k, ins in enumerate(instructions):
@@ -56,7 +56,7 @@ def _reads(ins: Instruction) -> list[Instruction]:
     return list(dict.fromkeys((*ins.inputs, *(i for i in captured(ins) if i not in own))))
 
 
-def _source(made: Alone, ins: Instruction, value: Value, name: str) -> Instruction:
+def _source(made: IsolatedProgram, ins: Instruction, value: Value, name: str) -> Instruction:
     if _is_constant(ins):
         return made.program.main.add_literal(np.asarray(value), ins.origin)
     made.inputs[name] = np.asarray(value)

@@ -1,0 +1,217 @@
+"""Whole models on a GPU: torch's modes and OpenMGX, each in a process of its own.
+
+`python -m benchmarks.gpu.models [--cases resnet50_b1,bert_16x384] [--engines eager,openmgx] [--output FILE]` prints a
+table and writes JSON. A process builds the model with random weights, answers once (`first`: seconds from the finished
+build to the first answer, imports and compilation in it), compares with eager in float64 on the same device,
+and then measures synchronised calls: their median. Inputs lie on the device; weights are random, as zeros run faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks.models import bert, gpt2, import_transformers, randomize, torchvision_model
+
+Run = Callable[[], Any]
+PROCESS_SECONDS = 400
+
+
+@dataclass(frozen=True)
+class GpuCase:
+    """A model with inputs in the type that it is measured in; integers stay what they are."""
+
+    build: Callable[[], nn.Module]
+    inputs: Callable[[], tuple[Tensor, ...]]
+    dtype: torch.dtype = torch.float16
+    image: bool = False
+
+
+class Logits(nn.Module):
+    """A language model reduced to its logits."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        """Token ids {batch, tokens} to logits {batch, tokens, vocabulary}."""
+        return self.model(input_ids=input_ids, use_cache=False).logits
+
+
+def llama_1b() -> nn.Module:
+    """A Llama of about a billion parameters."""
+    library = import_transformers()
+    config = library.LlamaConfig(
+        vocab_size=32000,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
+        num_key_value_heads=8,
+        max_position_embeddings=4096,
+    )
+    return Logits(library.LlamaForCausalLM(config))
+
+
+def _vision(name: str, batch: int, dtype: torch.dtype = torch.float16) -> GpuCase:
+    return GpuCase(lambda: torchvision_model(name), lambda: (torch.randn(batch, 3, 224, 224),), dtype, image=True)
+
+
+def _text(build: Callable[[], nn.Module], batch: int, tokens: int, dtype: torch.dtype = torch.float16) -> GpuCase:
+    return GpuCase(build, lambda: (torch.randint(0, 30000, (batch, tokens)),), dtype)
+
+
+CASES = {
+    "resnet50_b1": _vision("resnet50", 1),
+    "resnet50_b32": _vision("resnet50", 32),
+    "bert_16x384": _text(bert, 16, 384),
+    "vit_b16_b32": _vision("vit_b_16", 32),
+    "gpt2_64": _text(gpt2, 1, 64),
+    "llama1b_prefill_2048": _text(llama_1b, 1, 2048),
+    "efficientnet_b0_b1": _vision("efficientnet_b0", 1),
+    "convnext_tiny_b32": _vision("convnext_tiny", 32),
+    "mobilenet_v2_b1": _vision("mobilenet_v2", 1),
+    "resnet50_b1_fp32": _vision("resnet50", 1, torch.float32),
+    "bert_16x384_fp32": _text(bert, 16, 384, torch.float32),
+}
+
+
+def _eager_graph(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+    """Eager, captured once."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            model(*inputs)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        answer = model(*inputs)
+
+    def run() -> Tensor:
+        graph.replay()
+        return answer
+
+    return run
+
+
+def _lowered(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+    import torch_migraphx.fx as fx  # other engines must not pay for it
+
+    lowered = fx.lower_to_mgx(model, list(inputs))
+    return lambda: lowered(*inputs)
+
+
+def _compiled(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+    import torch_migraphx  # noqa: F401  registers the backend
+
+    compiled = torch.compile(model, backend="migraphx")
+    return lambda: compiled(*inputs)
+
+
+def _by_inductor(mode: str) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
+    def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+        compiled = torch.compile(model, mode=mode)
+        return lambda: compiled(*inputs)
+
+    return make
+
+
+ENGINES: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], Run]] = {
+    "eager": lambda model, inputs: lambda: model(*inputs),
+    "eager_graph": _eager_graph,
+    "inductor": _by_inductor("default"),
+    "reduce_overhead": _by_inductor("reduce-overhead"),
+    "max_autotune": _by_inductor("max-autotune"),
+    "openmgx_fx": _lowered,
+    "openmgx": _compiled,
+}
+OURS = ("openmgx_fx", "openmgx")
+
+
+def measured(case: GpuCase, engine: str, device: str, seconds: float) -> dict[str, Any]:
+    """One engine on one case, in this process."""
+    torch.manual_seed(0)
+    torch.set_grad_enabled(False)
+    model = randomize(case.build())
+    inputs = tuple(x.to(device) for x in case.inputs())
+    exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
+    model = model.to(device, case.dtype)
+    if case.image and engine not in OURS:
+        model = model.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+    inputs = tuple(x.to(case.dtype) if x.is_floating_point() else x for x in inputs)
+    synchronize = torch.cuda.synchronize if device == "cuda" else lambda: None
+    begin = time.perf_counter()
+    run = ENGINES[engine](model, inputs)
+    answer = run()
+    synchronize()
+    first = time.perf_counter() - begin
+    error = float((answer.double() - exact).abs().max() / exact.abs().max())
+    for _ in range(5):
+        run()
+    synchronize()
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 5:
+        begin = time.perf_counter()
+        run()
+        synchronize()
+        times.append(time.perf_counter() - begin)
+    memory = torch.cuda.max_memory_allocated() if device == "cuda" else 0
+    p90 = statistics.quantiles(times, n=10)[-1]
+    return {"ms": 1e3 * statistics.median(times), "p90_ms": 1e3 * p90, "first": first, "error": error, "torch": memory}
+
+
+def in_a_process(case: str, engine: str, device: str, seconds: float) -> dict[str, Any]:
+    """As `measured`, elsewhere; an engine that fails says why."""
+    command = [sys.executable, "-m", "benchmarks.gpu.models", "--one", case, engine, "--device", device]
+    try:
+        done = subprocess.run(
+            [*command, "--seconds", str(seconds)], capture_output=True, text=True, timeout=PROCESS_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"took more than {PROCESS_SECONDS} s"}
+    if done.returncode:
+        return {"failed": done.stderr.strip()[-2000:]}
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--seconds", type=float, default=1.5)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--one", nargs=2, metavar=("CASE", "ENGINE"), help="in this process; prints one line of JSON")
+    chosen = parser.parse_args()
+    if chosen.one:
+        case, engine = chosen.one
+        print(json.dumps(measured(CASES[case], engine, chosen.device, chosen.seconds)))
+        return
+    results: dict[str, dict[str, Any]] = {}
+    for case in chosen.cases.split(","):
+        results[case] = {}
+        for engine in chosen.engines.split(","):
+            found = results[case][engine] = in_a_process(case, engine, chosen.device, chosen.seconds)
+            short = found.get("failed", "")[-300:] or {k: float(f"{v:.4g}") for k, v in found.items()}
+            print(case, engine, short, flush=True)
+            if chosen.output:
+                name = torch.cuda.get_device_name() if chosen.device == "cuda" else "cpu"
+                about = {"device": name, "torch": torch.__version__, "results": results}
+                chosen.output.write_text(json.dumps(about, indent=1))
+
+
+if __name__ == "__main__":
+    main()

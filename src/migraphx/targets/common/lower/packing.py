@@ -1,0 +1,82 @@
+"""Two numbers a byte: packing and unpacking as pointwise kernels on every other element."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.shape import Shape
+from migraphx.targets.common.lowering import LoweringContext
+from migraphx.targets.common.lowerings import NEUTRAL
+from migraphx.targets.common.views import View
+
+Body = Callable[..., Instruction]
+
+
+def apply(ctx: LoweringContext, body: Body, reads: Sequence[View], write: View, origin: str) -> None:
+    """One pointwise kernel whose body is written on a builder."""
+    module = Module("packing")
+    b = Builder(module)
+    inputs = [module.add_parameter(f"x{n}", Shape(v.type, (1,))) for n, v in enumerate(reads)]
+    module.add_return([body(b, *inputs)])
+    ctx.call(ctx.emit.pointwise(module, reads, write, origin))
+
+
+def halves(view: View, axis: int) -> tuple[View, View]:
+    """Its even and its odd elements along an axis."""
+    axis %= len(view.lens)
+    return view.sliced(axis, 0, view.lens[axis], 2), view.sliced(axis, 1, view.lens[axis], 2)
+
+
+def joined(b: Builder, low: Instruction, high: Instruction) -> Instruction:
+    """A byte of two 4-bit codes."""
+    low, high = (b.bitwise_and(v, b.full(15, v)) for v in (low, high))
+    return b.bitwise_or(low, b.mul(high, b.full(16, high)))
+
+
+@NEUTRAL.of("pack_int4")
+def pack_int4(ctx: LoweringContext, ins: Instruction) -> None:
+    low, high = dtypes.limits("int4" if ins.shape.type == "int8" else "uint4")
+
+    def body(b: Builder, *pair: Instruction) -> Instruction:
+        codes = (b.cast(b.min(b.max(v, b.full(low, v)), b.full(high, v)), "uint8") for v in pair)
+        return b.cast(joined(b, *codes), ins.shape.type)
+
+    apply(ctx, body, halves(ctx.view(ins.inputs[0]), ins.op.attributes()["axis"]), ctx.result(ins), ins.origin)
+
+
+@NEUTRAL.of("unpack_int4")
+def unpack_int4(ctx: LoweringContext, ins: Instruction) -> None:
+    """A 4-bit type's conversion drops the high bits, and extends the sign of what is left."""
+    narrow = "int4" if ins.shape.type == "int8" else "uint4"
+    packed = replace(ctx.view(ins.inputs[0]), type="uint8")
+    low, high = halves(ctx.result(ins), ins.op.attributes()["axis"])
+    apply(ctx, lambda b, v: b.cast(b.cast(v, narrow), ins.shape.type), [packed], low, ins.origin)
+    apply(ctx, lambda b, v: b.cast(b.cast(_upper(b, v), narrow), ins.shape.type), [packed], high, ins.origin)
+
+
+def _upper(b: Builder, byte: Instruction) -> Instruction:
+    return b.div(byte, b.full(16, byte))
+
+
+@NEUTRAL.of("pack_fp4")
+def pack_fp4(ctx: LoweringContext, ins: Instruction) -> None:
+    source = ctx.view(ins.inputs[0])
+    narrow = ctx.temporary(Shape("fp4e2m1fn", source.lens))
+    ctx.convert(source, narrow, ins.origin)
+    codes = replace(narrow, type="uint8")
+    packed = replace(ctx.result(ins), type="uint8")
+    apply(ctx, joined, halves(codes, ins.op.attributes()["axis"]), packed, ins.origin)
+
+
+@NEUTRAL.of("unpack_fp4")
+def unpack_fp4(ctx: LoweringContext, ins: Instruction) -> None:
+    packed, axis = replace(ctx.view(ins.inputs[0]), type="uint8"), ins.op.attributes()["axis"]
+    codes = ctx.temporary(Shape("uint8", ins.shape.lens))
+    low, high = halves(codes, axis)
+    apply(ctx, lambda b, v: b.bitwise_and(v, b.full(15, v)), [packed], low, ins.origin)
+    apply(ctx, _upper, [packed], high, ins.origin)
+    ctx.convert(replace(codes, type="fp4e2m1fn"), ctx.result(ins), ins.origin)

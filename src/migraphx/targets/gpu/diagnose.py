@@ -1,0 +1,50 @@
+"""What target gpu needs of a machine: devices and their driver, Triton, and libraries that make it faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import metadata
+
+from migraphx.targets.gpu.binaries import HELP, triton_version
+from migraphx.targets.gpu.device import CudaDevice, device_count
+from migraphx.targets.gpu.driver import CUDA_DRIVER, cuda_driver
+
+LIBRARIES = {"cuBLASLt": ("nvidia-cublas", "nvidia-cublas-cu12"), "cuDNN": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")}
+
+
+def devices() -> str:
+    found = [CudaDevice(k) for k in range(device_count())]
+    return "; ".join(f"{d.name} {d.model} ({d.chip}), {d.memory()[0]:,} of {d.memory()[1]:,} bytes free" for d in found)
+
+
+def driver() -> str:
+    version = cuda_driver().number("version")
+    return f"{CUDA_DRIVER.file} for CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def triton() -> str:
+    return f"Triton {triton_version()} compiles kernels; those in the cache need none"
+
+
+def libraries() -> str:
+    """None is needed: own kernels do what they do."""
+    found = []
+    for name, distributions in LIBRARIES.items():
+        version = next((v for d in distributions if (v := _version(d))), None)
+        found.append(f"{name} {version}" if version else f"{name} not installed ({HELP})")
+    return ", ".join(found)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+CHECKS: dict[str, Callable[[], str]] = {
+    "gpu devices": devices,
+    "gpu driver": driver,
+    "gpu compiler": triton,
+    "gpu libraries": libraries,
+}

@@ -1,0 +1,62 @@
+"""Work that a library does instead of a kernel of ours: what the engine must know of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+
+from migraphx.targets.common.call import Call
+
+if TYPE_CHECKING:
+    from migraphx.targets.gpu.accelerator import Accelerator
+
+Append = Callable[[Sequence[int], int], None]
+"""append(pointers, stream): the call's pointers in the order of its views, and the handle of a stream."""
+
+
+class Library(Protocol):
+    """An algorithm of a library, chosen when the program is compiled. A frozen dataclass whose fields JSON holds.
+
+    Workspace is a view that the call writes, so that it lies in the arena. A graph's node of a library cannot be told
+    of other addresses, so what it reads and writes of a caller's is copied at the border.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def prepare(self, device: Accelerator) -> Append:
+        """Load and plan all that a launch needs; called before anything is recorded. RuntimeError where it can't be."""
+        ...
+
+
+LibraryCall = Call[Library]
+
+L = TypeVar("L", bound=type)
+_declared: dict[str, type] = {}
+
+
+def declare(library: L) -> L:
+    """Let files name a class of libraries; TypeError for a second one of that name."""
+    if library.__name__ in _declared:
+        raise TypeError(f"library {library.__name__!r} is declared twice")
+    _declared[library.__name__] = library
+    return library
+
+
+def named(name: str) -> type:
+    """The declared class of that name; ValueError for none."""
+    if name not in _declared:
+        raise ValueError(f"this build has no library {name!r}")
+    return _declared[name]
+
+
+class LibraryWork:
+    """A library's work with its pointers."""
+
+    def __init__(self, append: Append, values: Sequence[int]) -> None:
+        self._append, self.values = append, tuple(values)
+
+    def bind(self, values: Sequence[int]) -> None:
+        self.values = tuple(values)
+
+    def launch(self, stream: int) -> None:
+        self._append(self.values, stream)

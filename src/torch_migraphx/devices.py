@@ -1,0 +1,69 @@
+"""Where programs run, in torch's words: devices, streams, threads. Nothing else in the bridge asks for these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+import migraphx
+
+KINDS = {1: "cpu", 2: "cuda", 10: "cuda"}
+"""torch's device type for each of DLPack's on which targets run; torch calls AMD's GPUs cuda, too."""
+TYPES = frozenset(KINDS.values())
+MOST_NAMED = 5  # inputs or weights in one message
+
+
+class Place:
+    """A device where a target runs its programs: their inputs and outputs lie there."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.holds: Callable[[torch.Tensor], bool] = self._has if device.type != "cpu" else attrgetter("is_cpu")
+
+    @classmethod
+    def of(cls, target: str) -> Place:
+        """That of a target. ValueError for an unknown one; RuntimeError where it cannot run on this machine."""
+        device = getattr(migraphx.get_target(target), "device", None)
+        if device is None:  # AMD's own targets do not say
+            return cls(torch.device("cuda", torch.cuda.current_device()) if target == "gpu" else torch.device("cpu"))
+        kind = KINDS.get(device.kind)
+        if kind is None:
+            raise RuntimeError(f"target {target!r} runs on {device.name}, which torch does not know")
+        return cls(torch.device(kind, device.index) if kind != "cpu" else torch.device(kind))
+
+    def _has(self, x: torch.Tensor) -> bool:
+        return x.device == self.device
+
+    def __str__(self) -> str:
+        return "the CPU" if self.device.type == "cpu" else str(self.device)
+
+    def stream(self) -> int | None:
+        """The stream in which this thread's work of torch goes on, to be asked before a run; None on the CPU."""
+        if self.device.type == "cpu":
+            torch.get_num_threads()  # brings what torch.set_num_threads said to this thread's OpenMP
+            return None
+        return torch.cuda.current_stream(self.device).cuda_stream
+
+    def empty(self, size: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+        return torch.empty_strided(size, strides, dtype=dtype, device=self.device)
+
+    def refuse_others(self, target: str, groups: Iterable[Mapping[str, torch.Tensor]]) -> None:
+        """NotImplementedError where all tensors of a group are elsewhere: names them, and says where they must be."""
+        for group in groups:
+            if not group or any(x.device.type == self.device.type for x in group.values()):
+                continue
+            names = [f"{name} on {x.device}" for name, x in group.items()]
+            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            raise NotImplementedError(
+                f"target {target!r} runs on {self}; these are elsewhere: {', '.join(names[:MOST_NAMED])}{more}. "
+                f"Move them with .to({str(self.device)!r})"
+            )
+
+
+def type_of(samples: Iterable[Any]) -> str:
+    """The device type of the tensors among samples; that of the CPU where they are on several, or on an unknown one."""
+    types = {x.device.type for x in samples if isinstance(x, torch.Tensor)}
+    return types.pop() if len(types) == 1 and types <= TYPES else "cpu"

@@ -1,0 +1,230 @@
+// A driver without a device: memory is main memory, kernels do nothing. It keeps CUDA's rules of captures, graphs and
+// handles as far as the engine rests on them, and fails where a call breaks one. Compiled against CUDA's own header.
+#include <cuda.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <set>
+#include <vector>
+
+struct CUgraphNode_st {
+    int graph;
+};
+struct CUgraph_st {
+    std::vector<CUgraphNode> nodes;
+};
+struct CUgraphExec_st {
+    CUgraph graph;
+    unsigned long long first;  // the first argument of the node that was updated last
+};
+struct CUstream_st {
+    CUgraph capturing = nullptr;
+};
+struct CUevent_st {
+    bool recorded = false;
+};
+struct CUmod_st {};
+
+static std::mutex lock;
+static std::map<CUdeviceptr, size_t> blocks;
+static std::set<void*> pinned;
+static CUstream_st default_stream;
+static thread_local std::vector<CUcontext> contexts;
+static thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+static CUcontext primary = (CUcontext)0x1234;
+static int captures = 0;
+static size_t used = 0, total = size_t(1) << 30;
+
+#define REQUIRE(condition, status) \
+    if (!(condition)) return status
+#define IN_CONTEXT REQUIRE(!contexts.empty() && contexts.back() == primary, CUDA_ERROR_INVALID_CONTEXT)
+#define UNDISTURBING REQUIRE(!captures || mode == CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+
+static CUstream of(CUstream s) { return s ? s : &default_stream; }
+
+static bool known(CUdeviceptr at, size_t n) {
+    auto next = blocks.upper_bound(at);
+    return next != blocks.begin() && at + n <= std::prev(next)->first + std::prev(next)->second;
+}
+
+extern "C" {
+CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+CUresult cuDriverGetVersion(int* v) { return *v = 13000, CUDA_SUCCESS; }
+CUresult cuDeviceGetCount(int* n) { return *n = 1, CUDA_SUCCESS; }
+CUresult cuDeviceGet(CUdevice* d, int) { return *d = 0, CUDA_SUCCESS; }
+CUresult cuDeviceGetName(char* name, int n, CUdevice) { return strncpy(name, "Stub", n), CUDA_SUCCESS; }
+CUresult cuDeviceGetAttribute(int* v, CUdevice_attribute a, CUdevice) {
+    *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR                   ? 9
+         : a == CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN        ? 227 << 10
+         : a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR                 ? 0
+                                                                             : 1000;
+    return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* p, CUdevice) { return *p = (CUmemoryPool)0x99, CUDA_SUCCESS; }
+CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void*) { return CUDA_SUCCESS; }
+CUresult cuMemPoolTrimTo(CUmemoryPool, size_t) { return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRetain(CUcontext* c, CUdevice) { return *c = primary, CUDA_SUCCESS; }
+CUresult cuCtxGetCurrent(CUcontext* c) { return *c = contexts.empty() ? nullptr : contexts.back(), CUDA_SUCCESS; }
+CUresult cuCtxGetDevice(CUdevice* d) { return *d = 0, CUDA_SUCCESS; }
+CUresult cuCtxPushCurrent(CUcontext c) { return contexts.push_back(c), CUDA_SUCCESS; }
+CUresult cuCtxPopCurrent(CUcontext* c) { return *c = contexts.back(), contexts.pop_back(), CUDA_SUCCESS; }
+CUresult cuCtxSynchronize() {
+    IN_CONTEXT;
+    UNDISTURBING;
+    return CUDA_SUCCESS;
+}
+CUresult cuMemGetInfo(size_t* f, size_t* t) { return *f = total - used, *t = total, CUDA_SUCCESS; }
+CUresult cuMemAlloc(CUdeviceptr* p, size_t n) {
+    IN_CONTEXT;
+    UNDISTURBING;
+    std::lock_guard<std::mutex> guard(lock);
+    REQUIRE(used + n <= total, CUDA_ERROR_OUT_OF_MEMORY);
+    used += n;
+    *p = (CUdeviceptr)aligned_alloc(256, (n + 255) / 256 * 256);
+    blocks[*p] = n;
+    return CUDA_SUCCESS;
+}
+CUresult cuMemFree(CUdeviceptr p) {
+    IN_CONTEXT;
+    UNDISTURBING;
+    std::lock_guard<std::mutex> guard(lock);
+    REQUIRE(blocks.count(p), CUDA_ERROR_INVALID_VALUE);
+    used -= blocks[p];
+    blocks.erase(p);
+    return free((void*)p), CUDA_SUCCESS;
+}
+CUresult cuMemAllocAsync(CUdeviceptr* p, size_t n, CUstream) { return cuMemAlloc(p, n); }
+CUresult cuMemFreeAsync(CUdeviceptr p, CUstream) { return cuMemFree(p); }
+CUresult cuPointerGetAttribute(void* v, CUpointer_attribute a, CUdeviceptr p) {
+    REQUIRE(known(p, 1), CUDA_ERROR_INVALID_VALUE);
+    *(int*)v = a == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? int(CU_MEMORYTYPE_DEVICE) : 0;
+    return CUDA_SUCCESS;
+}
+CUresult cuMemHostAlloc(void** p, size_t n, unsigned) {
+    IN_CONTEXT;
+    UNDISTURBING;
+    std::lock_guard<std::mutex> guard(lock);
+    *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
+    return pinned.insert(*p), CUDA_SUCCESS;
+}
+CUresult cuMemFreeHost(void* p) {
+    std::lock_guard<std::mutex> guard(lock);
+    REQUIRE(pinned.erase(p), CUDA_ERROR_INVALID_VALUE);
+    return free(p), CUDA_SUCCESS;
+}
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t n, CUstream) {
+    IN_CONTEXT;
+    REQUIRE(known(to, n), CUDA_ERROR_INVALID_VALUE);
+    return memcpy((void*)to, from, n), CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t n, CUstream) {
+    IN_CONTEXT;
+    REQUIRE(known(from, n), CUDA_ERROR_INVALID_VALUE);
+    return memcpy(to, (void*)from, n), CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) {
+    IN_CONTEXT;
+    REQUIRE(known(from, n) && known(to, n), CUDA_ERROR_INVALID_VALUE);
+    return memmove((void*)to, (void*)from, n), CUDA_SUCCESS;
+}
+CUresult cuStreamCreate(CUstream* s, unsigned) {
+    IN_CONTEXT;
+    return *s = new CUstream_st, CUDA_SUCCESS;
+}
+CUresult cuStreamDestroy(CUstream s) { return delete s, CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream s) {
+    REQUIRE(!of(s)->capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    return CUDA_SUCCESS;
+}
+CUresult cuStreamWaitEvent(CUstream, CUevent e, unsigned) {
+    REQUIRE(e->recorded, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
+    *status = of(s)->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
+    IN_CONTEXT;
+    REQUIRE(s && !s->capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    captures += 1;
+    return s->capturing = new CUgraph_st, CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream s, CUgraph* g) {
+    REQUIRE(s && s->capturing, CUDA_ERROR_ILLEGAL_STATE);
+    captures -= 1;
+    *g = s->capturing;
+    return s->capturing = nullptr, CUDA_SUCCESS;
+}
+CUresult cuStreamGetCaptureInfo(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* g,
+                                const CUgraphNode** nodes, const CUgraphEdgeData** edges, size_t* n) {
+    REQUIRE(s && s->capturing && id && g && edges, CUDA_ERROR_INVALID_VALUE);
+    *status = CU_STREAM_CAPTURE_STATUS_ACTIVE, *n = s->capturing->nodes.empty() ? 0 : 1;
+    return *nodes = &s->capturing->nodes.back(), CUDA_SUCCESS;
+}
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* m) { return std::swap(mode, *m), CUDA_SUCCESS; }
+CUresult cuEventCreate(CUevent* e, unsigned) {
+    IN_CONTEXT;
+    return *e = new CUevent_st, CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent e, CUstream) { return e->recorded = true, CUDA_SUCCESS; }
+CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
+    REQUIRE(a->recorded && b->recorded, CUDA_ERROR_INVALID_HANDLE);
+    return *ms = 1.0f, CUDA_SUCCESS;
+}
+CUresult cuEventDestroy(CUevent e) { return delete e, CUDA_SUCCESS; }
+CUresult cuGraphInstantiate(CUgraphExec* x, CUgraph g, unsigned long long) {
+    IN_CONTEXT;
+    REQUIRE(g, CUDA_ERROR_INVALID_VALUE);
+    return *x = new CUgraphExec_st{g, 0}, CUDA_SUCCESS;
+}
+CUresult cuGraphLaunch(CUgraphExec x, CUstream) {
+    REQUIRE(x && !x->graph->nodes.empty(), CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* p) {
+    bool ours = false;
+    for (auto n : x->graph->nodes) ours |= n == node;
+    REQUIRE(ours && p->func && p->gridDimX && p->blockDimX && p->kernelParams, CUDA_ERROR_INVALID_VALUE);
+    return x->first = *(unsigned long long*)p->kernelParams[0], CUDA_SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec x) { return delete x, CUDA_SUCCESS; }
+CUresult cuGraphDestroy(CUgraph g) { return delete g, CUDA_SUCCESS; }
+CUresult cuLibraryLoadData(CUlibrary* l, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*, void**,
+                           unsigned) {
+    IN_CONTEXT;
+    UNDISTURBING;
+    REQUIRE(!memcmp(code, "\x7f" "ELF", 4), CUDA_ERROR_INVALID_IMAGE);
+    return *l = (CUlibrary)code, CUDA_SUCCESS;
+}
+CUresult cuLibraryGetKernel(CUkernel* k, CUlibrary l, const char* name) {
+    REQUIRE(l && strlen(name), CUDA_ERROR_NOT_FOUND);
+    return *k = (CUkernel)0x77, CUDA_SUCCESS;
+}
+CUresult cuKernelGetFunction(CUfunction* f, CUkernel k) {
+    IN_CONTEXT;
+    REQUIRE(k == (CUkernel)0x77, CUDA_ERROR_INVALID_HANDLE);
+    return *f = (CUfunction)0x88, CUDA_SUCCESS;
+}
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** arguments, void** extra) {
+    REQUIRE(f == (CUfunction)0x88 && !extra && c->gridDimX && c->blockDimX % 32 == 0 && c->blockDimY == 1,
+            CUDA_ERROR_INVALID_VALUE);
+    for (unsigned n = 0; n < c->numAttrs; n++)
+        REQUIRE(c->attrs[n].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
+                    c->attrs[n].value.programmaticStreamSerializationAllowed == 1,
+                CUDA_ERROR_INVALID_VALUE);
+    REQUIRE(known(*(CUdeviceptr*)arguments[0], 1), CUDA_ERROR_ILLEGAL_ADDRESS);
+    if (auto graph = of(c->hStream)->capturing) graph->nodes.push_back(new CUgraphNode_st{0});
+    return CUDA_SUCCESS;
+}
+CUresult cuGetErrorName(CUresult e, const char** s) {
+    *s = e == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_STUB";
+    return CUDA_SUCCESS;
+}
+CUresult cuGetErrorString(CUresult, const char** s) { return *s = "a text", CUDA_SUCCESS; }
+}

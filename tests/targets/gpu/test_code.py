@@ -1,0 +1,128 @@
+"""What the kernels of contractions become on each chip: they compile, and their tiles fit into shared memory."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape, permuted
+from migraphx.passes.manager import run_passes
+from migraphx.targets.common.lowering import lower
+from migraphx.targets.gpu.binaries import binaries
+from migraphx.targets.gpu.choices import KNOWN, Build, Choices, Config, Problem
+from migraphx.targets.gpu.emit.emitter import TritonEmitter
+from migraphx.targets.gpu.emit.source import KERNELS
+from migraphx.targets.gpu.kernel import Kernel
+from migraphx.targets.gpu.lower import GPU
+from migraphx.targets.gpu.target import PASSES
+
+Outputs = Instruction | Sequence[Instruction]
+
+
+def weight(*lens: int, type: str = "half") -> np.ndarray:
+    return np.ones(lens, dtypes.to_numpy(type))
+
+
+def kernels_of(build: Callable[..., Outputs], *shapes: Shape, chip: str, every: bool = False) -> list[Kernel]:
+    """The kernels of a program as they are chosen for a chip, or those of every candidate."""
+    program = Program()
+    made = build(Builder(program.main), *(program.main.add_parameter(f"x{k}", s) for k, s in enumerate(shapes)))
+    program.main.add_return([made] if isinstance(made, Instruction) else list(made))
+    run_passes(program, PASSES)
+    kernels: list[Kernel] = []
+
+    def measure(problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
+        for config in candidates if every else ():
+            kernels.extend(c.kernel.kernel for c in build(config) if c.kernel)
+        return candidates[0]
+
+    lowered = lower(program.main, GPU, TritonEmitter(Choices(KNOWN[chip], measure=measure)))
+    kernels += [c.kernel.kernel for c in lowered.calls if c.kernel]
+    return list(dict.fromkeys(kernels))
+
+
+def linear(b: Builder, x: Instruction, k: int = 768, n: int = 768) -> Instruction:
+    type = x.shape.type
+    return b.gelu(b.linear(x, b.literal(weight(n, k, type=type)), b.literal(weight(n, type=type))))
+
+
+def conv(b: Builder, x: Instruction, *lens: int, group: int = 1, pad: int = 1) -> Instruction:
+    return b.relu(b.convolution(x, b.literal(weight(*lens, type=x.shape.type)), padding=(pad, pad), group=group))
+
+
+def image(n: int, c: int, size: int, type: str = "half") -> Shape:
+    return permuted(type, (n, c, size, size), (0, 2, 3, 1))
+
+
+def heads(*lens: int, type: str = "half") -> Shape:
+    return permuted(type, lens, (0, 2, 1, 3))
+
+
+def int4(b: Builder, x: Instruction) -> Instruction:
+    return b.dot_int4(x, b.literal(weight(512, 768, type="int8")), b.literal(weight(32, 768, type="float")))
+
+
+WINDOWS = ({"lengths": (3, 3)}, {"dyn_global": True})
+FAMILIES: dict[str, tuple[Callable[..., Outputs], tuple[Shape, ...]]] = {
+    "rows": (linear, (Shape("half", (6144, 768)),)),
+    "few rows, split": (lambda b, x: linear(b, x, 4096, 256), (Shape("bf16", (8, 4096)),)),
+    "one row": (linear, (Shape("half", (1, 768)),)),
+    "float": (linear, (Shape("float", (512, 768)),)),
+    "double": (linear, (Shape("double", (512, 768)),)),
+    "odd": (lambda b, x: linear(b, x, 101, 33), (Shape("half", (70, 101)),)),
+    "bytes": (lambda b, x, y: b.quant_dot(x, y), (Shape("uint8", (256, 256)), Shape("int8", (256, 256)))),
+    "fp8": (lambda b, x, y: b.dot(x, y), (Shape("fp8e4m3fn", (256, 256)), Shape("fp8e4m3fn", (256, 256)))),
+    "integers": (lambda b, x, y: b.dot(x, y), (Shape("int64", (20, 20)), Shape("int64", (20, 20)))),
+    "4 bits": (int4, (Shape("float", (32, 1024)),)),
+    "4 bits, one row": (int4, (Shape("float", (1, 1024)),)),
+    "convolution": (lambda b, x: conv(b, x, 128, 64, 3, 3), (image(4, 64, 28),)),
+    "split convolution": (lambda b, x: conv(b, x, 512, 512, 3, 3), (image(1, 512, 7),)),
+    "few channels": (lambda b, x: conv(b, x, 64, 3, 7, 7), (image(1, 3, 56),)),
+    "depthwise": (lambda b, x: conv(b, x, 96, 1, 3, 3, group=96), (image(1, 96, 28),)),
+    "attention": (lambda b, q, k, v: b.attention(q, k, v, causal=True), (heads(1, 12, 384, 64),) * 3),
+    "one query": (
+        lambda b, q, k, v, m: b.attention(q, k, v, m),
+        (heads(1, 32, 1, 80), *(heads(1, 8, 4096, 80),) * 2, Shape("float", (1, 32, 1, 4096))),
+    ),
+    "pooling": (
+        lambda b, x: [b.pooling(x, mode=m, **w) for m in ("max", "average", "lpnorm") for w in WINDOWS],
+        (image(1, 64, 14),),
+    ),
+    "attention of doubles": (lambda b, q, k, v: b.attention(q, k, v), (heads(1, 2, 64, 64, type="double"),) * 3),
+}
+
+
+@pytest.mark.parametrize("chip", KNOWN)
+def test_families_compile(chip: str) -> None:
+    """Each with the configuration that is chosen, side by side."""
+    wanted: list[Kernel] = []
+    for build, shapes in FAMILIES.values():
+        wanted += kernels_of(build, *shapes, chip=chip)
+    for kernel, binary in binaries(list(dict.fromkeys(wanted)), chip).items():
+        assert binary.shared <= KNOWN[chip].shared, f"{kernel.name} {kernel.constants} takes {binary.shared:,} bytes"
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("chip", KNOWN)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_configuration_compiles(family: str, chip: str) -> None:
+    build, shapes = FAMILIES[family]
+    kernels = kernels_of(build, *shapes, chip=chip, every=True)
+    for kernel, binary in binaries(kernels, chip).items():
+        assert binary.shared <= KNOWN[chip].shared, f"{kernel.name} {kernel.constants} takes {binary.shared:,} bytes"
+
+
+@pytest.mark.parametrize("path", sorted(KERNELS.glob("*.py")), ids=lambda p: p.stem)
+def test_nothing_follows_a_return(path) -> None:
+    """Triton compiles what follows an `if` whose condition is a constant, even where that has returned."""
+    for function in (n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)):
+        for statement in function.body[:-1]:
+            found = [n.lineno for n in ast.walk(statement) if isinstance(n, ast.Return)]
+            assert not found, f"{path.name}: {function.name} goes on after a return in line {found[0]}"

@@ -1,0 +1,229 @@
+"""Products, convolutions, attention and pooling on target gpu against ref: every kernel, tile ends, types, layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape, permuted
+from migraphx.targets.gpu import choices
+from migraphx.targets.gpu.choices import Choices, Config, Problem
+from tests.targets.cpu import test_contractions as on_cpu
+from tests.targets.gpu.side_by_side import built, check
+
+RNG = np.random.default_rng(3)
+SHARED = [
+    on_cpu.test_dots,
+    on_cpu.test_convolutions,
+    on_cpu.test_weights_known_at_run_time,
+    on_cpu.test_attention,
+    on_cpu.test_pooling,
+]
+
+
+@pytest.fixture(autouse=True)
+def few_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that small problems fill: they come in few large tiles, which the interpreter is quick with."""
+    monkeypatch.setitem(choices.KNOWN, "cuda:90", replace(choices.H200, processors=2))
+
+
+@pytest.mark.parametrize("test", SHARED, ids=lambda test: test.__name__)
+def test_as_on_cpu(test: Callable[..., None], gpu_target: str) -> None:
+    test(target=gpu_target)
+
+
+def weight(*lens: int, type: str = "half") -> np.ndarray:
+    return RNG.standard_normal(lens).astype(dtypes.to_numpy(type))
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Makes every choice this one; `family` as Problem has it."""
+
+    def choose(config: Config, family: str = "") -> None:
+        def pick(self: Choices, problem: Problem, *rest: object) -> Config:
+            assert problem.family == (family or problem.family)
+            return config
+
+        monkeypatch.setattr(Choices, "pick", pick)
+
+    return choose
+
+
+# ---- products -------------------------------------------------------------------------------------------------------
+
+
+def linear(k: int, n: int, type: str = "half") -> Callable[..., Instruction]:
+    """With a bias and a residual, so that the second pass of a split depth has an epilogue."""
+    w, bias = weight(n, k, type=type), weight(n, type=type)
+    return lambda b, x, z: b.relu(b.add(b.linear(x, b.literal(w), b.literal(bias)), z))
+
+
+@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("m", [1, 37])
+def test_ends_of_tiles(m: int, split: int, always: Callable[..., None]) -> None:
+    """Rows, columns and depths that no tile divides, the depth in parts that are not alike."""
+    for k, n, type in ((70, 45, "half"), (64, 32, "bf16"), (33, 40, "float")):
+        always(Config("product", 16, 32, 32, split))
+        check(built(linear(k, n, type), Shape(type, (m, k)), Shape(type, (m, n))), scale=4)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_row(turned: bool, split: int, always: Callable[..., None]) -> None:
+    """Weights that lie along the depth, and along the columns."""
+    always(Config("vector", 1, 16, 32, split))
+    for k, n, type in ((100, 37, "half"), (64, 32, "float"), (48, 16, "double")):
+        w = Shape(type, (n, k)) if turned else Shape(type, (k, n))
+        turn = (lambda b, w: b.transpose(w, permutation=(1, 0))) if turned else (lambda b, w: w)
+        check(
+            built(lambda b, x, w, t=turn: b.exp(b.dot(x, t(b, w))), Shape(type, (1, k)), w),
+            {"x0": weight(1, k, type=type) / 9, "x1": weight(*w.lens, type=type) / 9},
+            scale=4,
+        )
+
+
+@pytest.mark.parametrize("types", [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")])
+@pytest.mark.parametrize("k", [64, 37])
+def test_bytes(types: tuple[str, str], k: int) -> None:
+    """Sums of 32 bits are exact, whatever the signs; as products and as convolutions."""
+    left, right = types
+    image = permuted(left, (1, k, 4, 5), (0, 2, 3, 1))
+    check(built(lambda b, x, y: b.quant_dot(x, y), Shape(left, (9, k)), Shape(right, (k, 20))))
+    check(
+        built(lambda b, x, y: b.quant_convolution(x, y, padding=(1, 1)), image, Shape(right, (8, k, 3, 3))),
+    )
+
+
+@pytest.mark.parametrize("type", ["fp8e4m3fn", "fp8e5m2", "fp8e4m3fnuz"])
+def test_fp8(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On tensor cores that know the type, and as half or float on others."""
+    wide = choices.KNOWN["cuda:90"]
+    for facts in (wide, replace(wide, fp8=False)):
+        monkeypatch.setitem(choices.KNOWN, "cuda:90", facts)
+        x, y = (weight(*lens, type=type) for lens in ((7, 40), (40, 24)))
+        check(built(lambda b, x, y: b.dot(x, y), Shape(type, x.shape), Shape(type, y.shape)), {"x0": x, "x1": y})
+
+
+def test_requantized() -> None:
+    """int8 in, int8 out: the scales, the bias and the next quantization are the epilogue."""
+    w, bias = RNG.integers(-9, 9, (32, 24)).astype(np.int8), RNG.standard_normal(24).astype(np.float32)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        y = b.convert(b.quant_dot(x, b.literal(w)), target_type="float")
+        y = b.add(*b.common(b.mul(y, b.full(0.01, y)), b.literal(bias)))
+        y = b.nearbyint(b.min(b.max(y, b.full(-128, y)), b.full(127, y)))
+        return b.convert(y, target_type="int8")
+
+    made = check(built(build, Shape("int8", (6, 32))))
+    assert [s.kernel.split()[0] for s in made._executable.steps] == ["quant_dot"]
+
+
+@pytest.mark.parametrize(("block", "zeros"), [(32, False), (16, True), (24, True)])
+@pytest.mark.parametrize("m", [1, 19])
+def test_weights_of_4_bits(m: int, block: int, zeros: bool) -> None:
+    k, n = 5 * block - (block == 16) * 16 + (block == 24) * 24, 21
+    codes = RNG.integers(-128, 128, (k // 2, n)).astype(np.int8)
+    scales = RNG.standard_normal((k // block, n)).astype(np.float32)
+    more = [RNG.integers(-8, 8, scales.shape).astype(np.int8)] * zeros
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        return b.relu(b.dot_int4(x, *(b.literal(a) for a in (codes, scales, *more))))
+
+    check(built(build, Shape("float", (m, k))), scale=10)
+
+
+# ---- convolutions ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["convolution", "flat"])
+@pytest.mark.parametrize("split", [1, 3])
+def test_ways_of_a_convolution(kernel: str, split: int, always: Callable[..., None], monkeypatch) -> None:
+    """By taps and by taps' channels, in groups, the depth in parts."""
+    monkeypatch.setattr(choices, "FEW_CHANNELS", 1)
+    always(Config(kernel, 16, 16, 32, split))
+    channels = 20 if kernel == "convolution" else 3
+    for group in (1, 2):
+        w = weight(2 * group * 5, channels, 2, 3)
+
+        def build(b: Builder, x: Instruction, z: Instruction, w: np.ndarray = w, g: int = group) -> Instruction:
+            y = b.convolution(x, b.literal(w), stride=(2, 1), padding=(1, 0, 0, 2), dilation=(1, 2), group=g)
+            return b.relu(b.add(y, z))
+
+        x = permuted("half", (2, channels * group, 7, 6), (0, 2, 3, 1))
+        out = permuted("half", (2, 10 * group, 4, 4), (0, 2, 3, 1))
+        check(built(build, x, out), scale=4)
+
+
+@pytest.mark.parametrize("group", [1, 2, 6])
+@pytest.mark.parametrize("constant", [True, False])
+def test_transposed(group: int, constant: bool) -> None:
+    """Phases with taps and without, weights known and not; one channel a group is depthwise."""
+    w = weight(6, 6 // group if group == 6 else 4, 2, 3, type="float")
+
+    def build(b: Builder, x: Instruction, *y: Instruction) -> Instruction:
+        attributes = {"stride": (3, 2), "dilation": (1, 2), "padding": (0, 1), "group": group}
+        return b.convolution_backwards(x, y[0] if y else b.literal(w), **attributes)
+
+    x, given = permuted("float", (2, 6, 4, 5), (0, 2, 3, 1)), () if constant else (Shape("float", w.shape),)
+    check(built(build, x, *given), scale=10)
+
+
+def test_windows_as_rows() -> None:
+    x, w = Shape("float", (1, 3, 6, 7)), Shape("float", (4, 3, 3, 2))
+    check(built(lambda b, x, w: b.im2col(x, w, padding=(1, 0), stride=(2, 1), dilation=(1, 2)), x, w))
+
+
+# ---- attention ------------------------------------------------------------------------------------------------------
+
+FORMS: dict[str, tuple[tuple[int, ...], int, int, dict[str, object], str]] = {
+    # {B, H, Lq, D}, heads of keys, keys, options, mask
+    "causal groups": ((1, 6, 21, 24), 2, 21, {"causal": True}, ""),
+    "fewer keys than queries": ((1, 2, 21, 16), 2, 9, {"causal": True}, ""),
+    "one query": ((2, 8, 1, 16), 2, 150, {}, ""),
+    "one query, bool": ((2, 4, 1, 16), 4, 150, {"zero_rows": True}, "bool"),
+    "half mask": ((1, 2, 5, 40), 1, 70, {}, "half"),
+    "backwards": ((1, 2, 5, 16), 2, 20, {"scale": -0.3}, "float"),
+}
+
+
+@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("form", FORMS)
+def test_attention(form: str, split: int, always: Callable[..., None]) -> None:
+    """Keys in one pass and in parts; the values of other size than the queries."""
+    (batch, heads, queries, size), kv_heads, keys, options, mask = FORMS[form]
+    always(Config("attention", 16, 32, 64, split))
+    type = "float" if form == "one query" else "half"
+    q, k, v = (
+        Shape(type, s)
+        for s in ((batch, heads, queries, size), (batch, kv_heads, keys, size), (batch, kv_heads, keys, 20))
+    )
+    shapes = [q, k, v, *([Shape(mask, (batch, heads, queries, keys))] if mask else [])]
+    arrays = {f"x{n}": weight(*s.lens, type=s.type) for n, s in enumerate(shapes)}
+    if mask == "bool":
+        arrays["x3"] = RNG.random(shapes[3].lens) < 0.5
+        arrays["x3"][0, 1] = False
+    check(built(lambda b, *x: b.attention(*x, **options), *shapes), arrays, scale=4)
+
+
+@pytest.mark.parametrize("type", ["bf16", "double", "fp8e4m3fn"])
+def test_types_of_attention(type: str) -> None:
+    lens = (1, 2, 9, 16), (1, 2, 11, 16), (1, 2, 11, 16)
+    arrays = {f"x{n}": weight(*s, type=type) for n, s in enumerate(lens)}
+    check(built(lambda b, *x: b.attention(*x), *(Shape(type, s) for s in lens)), arrays, scale=4)
+
+
+# ---- pooling --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("type", ["int8", "uint64", "bool", "bf16"])
+def test_largest_of_each_type(type: str) -> None:
+    x = permuted(type, (1, 5, 6, 7), (0, 2, 3, 1))
+    pools = [{"lengths": (3, 2), "stride": (2, 1), "padding": (1, 0)}, {"dyn_global": True}]
+    check(built(lambda b, x: [b.pooling(x, mode="max", **p) for p in pools], x))

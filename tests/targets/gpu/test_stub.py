@@ -1,0 +1,90 @@
+"""The calls of the CUDA device on a driver that only keeps CUDA's rules: every call has the arguments that it takes."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from migraphx.targets.cpu.toolchain import find_compiler
+from migraphx.targets.gpu import device as module
+from migraphx.targets.gpu.device import STAGE, CudaDevice
+from migraphx.targets.gpu.driver import CUDA, Driver, DriverError, Library
+from tests.targets.gpu.test_driver import HEADER
+from tests.targets.gpu.test_executable import axpy, executable, floats, vector
+
+N = 64
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    library = tmp_path_factory.mktemp("stub") / "libstub.so"
+    source = Path(__file__).with_name("stub.cpp")
+    flags = ["-std=c++20", "-O0", "-fPIC", "-shared", "-I", str(HEADER.parent)]
+    subprocess.run([*find_compiler().command, *flags, str(source), "-o", str(library)], check=True)
+    return Driver(Library(str(library), CUDA, "stub"))
+
+
+@pytest.fixture
+def device(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
+    """Behind a test nothing is left of what it allocated."""
+    monkeypatch.setattr(module, "cuda_driver", lambda: driver)
+    made = CudaDevice(0)
+    before = made.memory()
+    yield made
+    gc.collect()
+    assert made.memory() == before
+
+
+def test_programs_run(device: CudaDevice) -> None:
+    """Both ways of giving arguments, nodes that are updated, another thread, the clock."""
+    x, t, out = (vector(k, 0, N) for k in ("input", "arena", "output"))
+    calls = [axpy(x, x, t), axpy(t, x, out)]
+    made = executable(device, calls, [x], [out])
+    made.run_at([floats(N).ctypes.data], [np.empty(N, np.float32).ctypes.data])
+    made = executable(device, calls, [x], [out], weights=[floats(N)], offload_copy=False)
+    given = [device.allocate(4 * N + 16) for _ in range(3)]
+    for place, _ in given[:2]:
+        made.run_at([place], [given[2][0]], device.stream())
+    with ThreadPoolExecutor(1) as other:
+        other.submit(made.run_at, [given[0][0] + 4], [given[2][0]], 0).result()
+    assert len(made._idle) == 1  # which the thread's run waited for
+    assert np.allclose(made._timed(made._idle[0], device.stream()), 1e-3)
+    device.synchronise()
+
+
+def test_captures_of_others_are_recorded_into(device: CudaDevice) -> None:
+    x, out = (vector(k, 0, N) for k in ("input", "output"))
+    made = executable(device, [axpy(x, x, out)], [x], [out], offload_copy=False)
+    given = [device.allocate(4 * N) for _ in range(2)]
+    with device.current():
+        stream, graph = device.stream(), module.ctypes.c_void_p()
+        device.driver.capture_begin(stream, 0)
+        made.run_at([given[0][0]], [given[1][0]], stream)  # allocates an arena meanwhile
+        device.driver.capture_end(stream, module.byref(graph))
+        device.driver.graph_launch(device.driver.handle("graph_instantiate", graph.value, 0), stream)
+    assert made._captured and not made._idle
+
+
+def test_memory(device: CudaDevice) -> None:
+    """Large copies go by staging; what is asked of an address; what an error says."""
+    array, back = np.arange(STAGE // 2 + 1000, dtype=np.int32), np.zeros(STAGE // 2 + 1000, np.int32)
+    place, owner = device.allocate(array.nbytes)
+    device.write(place, array.ctypes.data, array.nbytes)
+    device.read(back.ctypes.data, place, array.nbytes)
+    np.testing.assert_array_equal(back, array)
+    other, _keep = device.allocate(array.nbytes, 0)
+    device.copy(other, place, array.nbytes)
+    assert device.holds(place) and not device.holds(array.ctypes.data)
+    del owner
+    with pytest.raises(
+        MemoryError, match=r"99,999,999,999 bytes cannot be had on cuda:0 \(Stub\): .* of 1,073,741,824"
+    ):
+        device.allocate(99_999_999_999)
+    with pytest.raises(DriverError, match=r"cuMemcpyDtoDAsync_v2: CUDA_ERROR_STUB \(1\): a text"):
+        device.copy(other, 16, 4)
