@@ -25,7 +25,7 @@ def export_for_quantization(
     if not isinstance(inputs, tuple | list):
         raise TypeError(f"inputs are a tuple of sample arguments, not a {type(inputs).__name__}")
     exported = torch.export.export(model, tuple(inputs), dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
-    return exported.module()  # type: ignore[return-value]
+    return exported.module()
 
 
 def prepare_pt2e(model: fx.GraphModule, quantizer: Quantizer) -> fx.GraphModule:
