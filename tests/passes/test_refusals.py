@@ -16,7 +16,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.refusal import Mismatch, Refusal, Refuse
 from migraphx.ir.shape import Shape
-from migraphx.passes.fuse_attention import fuse_attention
+from migraphx.passes.fuse_attention import fuse_attention, fuse_attention_but_of
 from migraphx.passes.fuse_dots import fuse_dots
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.fuse_int4 import fuse_int4
@@ -225,8 +225,6 @@ ATTENTION = [
          lambda b, q, k, v: b.dot(b.softmax(scores(b, q, k), axis=2), v), (Q, K, K)),
     Case("attention_of_softmax", "the scores are no masked and scaled product, or of another type",
          lambda b, q, k, v: b.dot(b.softmax(b.relu(scores(b, q, k)), axis=3), v), (Q, K, K)),
-    Case("attention_of_softmax", "attention kernels sum in float",
-         lambda b, q, k, v: b.dot(b.softmax(scores(b, q, k), axis=3), v), (DOUBLE(*Q), DOUBLE(*K), DOUBLE(*K))),
     Case("attention_of_softmax", "masks whose sum means something else to a query that sees no key",
          lambda b, q, k, v, m, n: b.dot(b.softmax(low(b, n, low(b, m, scores(b, q, k), -1e5), -1e6), axis=3), v),
          (Q, K, K, BOOL(1, 1, 3, 5), BOOL(1, 1, 1, 5))),
@@ -240,6 +238,11 @@ ATTENTION = [
     Case("attention_of_seen_rows", "another mask",
          lambda b, c, *given: seen(b, *given, question=lambda b, m: any_key(b, c)),
          (BOOL(*S), Q, K, K, BOOL(1, 1, 3, 5))),
+]  # fmt: skip
+
+NARROWER = [
+    Case("attention_of_softmax", "the target's attention of double sums in a narrower type",
+         lambda b, q, k, v: b.dot(b.softmax(scores(b, q, k), axis=3), v), (DOUBLE(*Q), DOUBLE(*K), DOUBLE(*K))),
 ]  # fmt: skip
 
 # ---- kernels ----
@@ -340,6 +343,7 @@ CASES: dict[Pass, list[Case]] = {
     simplify_algebra: ALGEBRA,
     simplify_reshapes: VIEWS,
     fuse_attention: ATTENTION,
+    fuse_attention_but_of("double"): NARROWER,
     fuse_dots: DOTS,
     fuse_epilogue: EPILOGUES,
     fuse_int4: INT4,
