@@ -12,6 +12,7 @@ import numpy as np
 from migraphx.targets.gpu.accelerator import Event, Findings, Function, Work
 from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.kernel import Grid, Kernel
+from migraphx.targets.gpu.library import LibraryWork
 from tests.targets.gpu.interpreter import Interpreted, load
 from tests.targets.gpu.memory import Memory
 
@@ -33,15 +34,21 @@ class InterpretedWork:
 
 
 class InterpretedGraph:
-    """Works with the values that they had when the graph was made, or updated, as in a CUDA graph."""
+    """Works with the values that they had when the graph was made, or updated, as in a CUDA graph.
 
-    def __init__(self, works: Sequence[InterpretedWork]) -> None:
+    A library's stay where they were.
+    """
+
+    def __init__(self, works: Sequence[InterpretedWork | LibraryWork]) -> None:
         self.works = list(works)
         self.values = [list(w.values) for w in works]
 
     def launch(self, stream: int) -> None:
         for work, values in zip(self.works, self.values, strict=True):
-            work.function.run(work.grid, values, work.memory)
+            if isinstance(work, InterpretedWork):
+                work.function.run(work.grid, values, work.memory)
+            else:
+                work.launch(stream)
 
     def update(self, k: int) -> None:
         self.values[k] = list(self.works[k].values)
@@ -121,4 +128,4 @@ class InterpretedDevice:
         return InterpretedWork(self.memory, function, grid, values)
 
     def graph(self, works: Sequence[Work]) -> InterpretedGraph:
-        return InterpretedGraph([w for w in works if isinstance(w, InterpretedWork)])
+        return InterpretedGraph([w for w in works if isinstance(w, (InterpretedWork, LibraryWork))])

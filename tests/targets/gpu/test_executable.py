@@ -50,12 +50,12 @@ def vector(kind: str, index: int, n: int, type: str = "float") -> View:
 def executable(
     device: Accelerator, calls: list[Call], inputs: list[View], outputs: list[View], slots: int = 0,
     weights: Sequence[np.ndarray] = (), checks: Sequence[str] = (), offload_copy: bool = True,
-    memory: Slots | None = None,
+    memory: Slots | None = None, keep_weights: bool = True,
 ) -> GpuExecutable:  # fmt: skip
     plan = Plan.of(calls, plan_memory(lifetimes(calls), ALIGNMENT), slots)
     parameters = {f"x{v.buffer.index}": Shape(v.type, v.lens) for v in inputs}
     outline = Outline(parameters, [Shape(v.type, v.lens) for v in outputs], [], list(checks), plan.arena)
-    return GpuExecutable(device, plan, outline, weights, offload_copy, slots=memory)
+    return GpuExecutable(device, plan, outline, weights, offload_copy, (), memory, keep_weights)
 
 
 def run(made: GpuExecutable, *inputs: np.ndarray) -> list[np.ndarray]:

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.libraries.blas import Gemm
+from migraphx.targets.gpu.library import LibraryCall
 
 LAUNCH = 2.0  # of a kernel in a graph, with its first loads
 SECOND_PASS = 2.5  # adding the parts of a split depth up, besides their bytes
@@ -114,7 +116,9 @@ class Config:
         return (self.m + self.n) * self.k * itemsize * max(self.stages, 1)
 
 
-Build = Callable[[Config], Sequence[GpuCall]]
+LIBRARY = "cublasLt"  # the kernel of configurations that a library computes; `group` counts its algorithms
+
+Build = Callable[[Config], Sequence[GpuCall | LibraryCall]]
 """The calls of a configuration."""
 
 
@@ -133,12 +137,13 @@ class Choices:
     """The facts of a device, measured winners by `Problem.key`, and what has been chosen so far.
 
     `measure`, where there is one, times candidates: it takes the problem and candidates, best guess first, and what
-    builds the calls of one, and gives the winner.
+    builds the calls of one, and gives the winner. `algorithms`: cuBLASLt's ways to compute a product.
     """
 
     facts: Facts = H200
     table: dict[str, dict[str, Any]] = field(default_factory=dict)
     measure: Callable[[Problem, Sequence[Config], Build], Config] | None = None
+    algorithms: Callable[[Gemm], list[Gemm]] | None = None
     made: list[Choice] = field(default_factory=list)
 
     def pick(
@@ -293,6 +298,18 @@ def shape_rate(config: Config, facts: Facts) -> float:
     if facts.wide_tiles and config.m < 64:
         share *= 0.6
     return share * (1.0 if config.m * config.n >= 128 * 256 else 0.93)
+
+
+def library_cost(
+    shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, result: int, fused: bool
+) -> float:
+    """Microseconds of a library's product, and of the kernel that finishes what it cannot."""
+    batch, m, n, k = shape
+    elements = batch * m * n
+    arithmetic = 2 * elements * k / (facts.flops(type) * 1.05)
+    traffic = (batch * (m * k + k * n) + elements) * itemsize / facts.bandwidth
+    rest = 0.0 if fused else LAUNCH + elements * (itemsize + result) / facts.bandwidth * 1e6
+    return LAUNCH + 2 * LATENCY + max(arithmetic, traffic) * 1e6 + rest
 
 
 # ---- convolutions ---------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.plan import Buffers, Control, Operand, Plan
 from migraphx.targets.gpu.slots import Slot, Slots
 from migraphx.targets.gpu.state import Program, State
-from migraphx.targets.gpu.weights import uploaded
+from migraphx.targets.gpu.weights import Weight, uploaded
 
 VECTOR = 16  # bytes: the widest access
 SPIN_SECONDS, NAP_SECONDS = 2e-3, 5e-5
@@ -51,20 +51,21 @@ class GpuExecutable:
         offload_copy: bool,
         codes: Sequence[Binary] = (),
         slots: Slots | None = None,
+        keep_weights: bool = True,
     ) -> None:
-        """`codes`: those of the plan's kernels, where they are known; `slots`: shared with other programs."""
+        """`codes`: those of the plan's kernels, where they are known; `slots`: shared with other programs.
+
+        `keep_weights`: their arrays are others' too; else they leave main memory with their last other user.
+        """
         self.accelerator, self.plan, self.outline = accelerator, plan, outline
         self.parameters, self.outputs = outline.parameters, outline.outputs
         self.steps, self.checks = outline.steps, outline.checks
         self.offload_copy = offload_copy
         self.device: Device = HOST if offload_copy else accelerator
-        self.weights = list(weights)
         with accelerator.current():
-            blocks = [uploaded(accelerator, w) for w in weights]
-            there = accelerator.event()
-            there.record(accelerator.stream())
-            self._await(there)
-            self._program = Program(accelerator, plan, blocks, list(self.parameters.values()), self.outputs, codes)
+            self._weights = uploaded(accelerator, weights, keep_weights)
+            shapes = list(self.parameters.values()), self.outputs
+            self._program = Program(accelerator, plan, self._weights, *shapes, codes)
         self._slots = slots or Slots(accelerator)
         self._slots.join(self)
         self._states: dict[Slot, State] = {}
@@ -293,22 +294,22 @@ class GpuExecutable:
         self._slots.clear()
 
     def share_weights(self, others: Iterable[Executable]) -> None:
-        known = {}
+        known: dict[Any, Weight] = {}
         for other in others:
             if isinstance(other, GpuExecutable) and other.accelerator is self.accelerator:
-                known |= zip(other._contents, zip(other.weights, other._program.weights, strict=True), strict=True)
-        for k, (own, weight) in enumerate(zip(self._contents, self.weights, strict=True)):
-            self.weights[k], self._program.weights[k] = known.get(own, (weight, self._program.weights[k]))
+                known |= zip(other._contents, other._weights, strict=True)
+        shared = [known.get(c, w) for c, w in zip(self._contents, self._weights, strict=True)]
+        self._weights = self._program.weights = shared
         self.release()
 
     @cached_property
     def _contents(self) -> list[Any]:
-        return list(map(content, self.weights))
+        return [content(w.array) for w in self._weights]
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `restored` needs: JSON data and named tensors; `code` is that of the kernels, `plan.code` the plan."""
         codes = [f.code for f in self._program.functions if f.code is not None]
-        return saved.write(self.accelerator.chip, self.plan, self.outline, self.weights, codes)
+        return saved.write(self.accelerator.chip, self.plan, self.outline, [w.array for w in self._weights], codes)
 
 
 def restored(

@@ -22,7 +22,7 @@ class Program:
         self, device: Accelerator, plan: Plan, weights: Sequence[Block], parameters: Sequence[Shape],
         outputs: Sequence[Shape], codes: Sequence[Binary] = (),
     ) -> None:  # fmt: skip
-        self.device, self.plan, self.weights = device, plan, list(weights)
+        self.device, self.plan, self.weights = device, plan, weights
         self.functions: Sequence[Function] = device.load(plan.kernels, codes)
         sizes = [("input", parameters), ("output", outputs)]
         self.sizes: dict[Buffers, int] = {(kind, k): s.bytes for kind, shapes in sizes for k, s in enumerate(shapes)}

@@ -31,10 +31,10 @@ from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
 from migraphx.targets.gpu.choices import Choices, facts_of
-from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.diagnose import CHECKS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
+from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
@@ -48,11 +48,6 @@ PASSES: list[Pass] = [
     *optimize,
     fuse_epilogue,  # into the dot or convolution before
 ]
-
-
-def gpu_target() -> GpuTarget:
-    """For the current device; Unsupported says what is missing."""
-    return GpuTarget(current_device())
 
 
 class GpuTarget(Target):
@@ -106,15 +101,17 @@ class GpuTarget(Target):
         with stages("compiler or cache, and weights"):
             outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, arena)
             copies, slots = options.offload_copy, self._slots
-            made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, copies, slots=slots)
+            keep = self.constants is not None
+            made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, copies, (), slots, keep)
         log.info("compiled in %s", stages)
         return made
 
     def _lowered(self, program: Program, options: CompileOptions) -> LoweringContext:
         """The calls of an optimised program, with the kernels that suit the device."""
         device = self.accelerator
-        measure = Tuner(device).measure if options.exhaustive_tune else None
-        choices = Choices(facts_of(device.chip, device.identity()), measure=measure)
+        choices = Choices(facts_of(device.chip, device.identity()))
+        if options.exhaustive_tune:
+            choices.measure, choices.algorithms = Tuner(device).measure, algorithms_on(device)
         return lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
 
     def restore(

@@ -1,4 +1,4 @@
-"""Candidates timed on the device: each runs in a graph, on random numbers, in buffers that take turns."""
+"""Candidates timed on the device: each runs in a graph, on random numbers, in memory that takes turns."""
 
 from __future__ import annotations
 
@@ -9,18 +9,44 @@ from statistics import median
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.gpu.accelerator import Accelerator, Block
+from migraphx.targets.common.views import Buffer
+from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Work
 from migraphx.targets.gpu.binaries import CompilerError
 from migraphx.targets.gpu.choices import Build, Config, Problem
 from migraphx.targets.gpu.emit.tiles import span
-from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
+from migraphx.targets.gpu.library import LibraryCall, LibraryWork
 
-COLD = 192 << 20  # bytes that a round of launches goes through: more than the caches hold
-MOST_SETS = 24
-LAUNCHES = 24  # in a graph, at least
+COLD = 384 << 20  # bytes that launches go through in turn: more than the caches hold
+LAUNCHES = 24  # in a graph
 ROUNDS = 5
-PATTERN = 1 << 20  # random elements, repeated through larger buffers
+PATTERN = 1 << 20  # random elements, repeated through the memory
+
+AnyCall = GpuCall | LibraryCall
+
+
+class _Pool:
+    """Memory full of random numbers of one type, given out in turn."""
+
+    def __init__(self, device: Accelerator, nbytes: int, type: str, stream: int) -> None:
+        dtype = dtypes.to_numpy(type)
+        self.block, self.at = Block(device, nbytes), 0
+        pattern = np.random.default_rng(0).standard_normal(PATTERN).astype(np.float32)
+        data = (pattern * (1 if type in dtypes.FLOATS else 20)).astype(dtype).view(np.uint8)
+        done = min(data.nbytes, nbytes)
+        device.write(self.block.address, data.ctypes.data, done, stream)
+        while done < nbytes:  # by doubling
+            size = min(done, nbytes - done)
+            device.copy(self.block.address + done, self.block.address, size, stream)
+            done += size
+        device.synchronise(stream)
+
+    def take(self, nbytes: int) -> int:
+        """The address of so many bytes, those that were given out longest ago."""
+        if self.at + nbytes > self.block.nbytes:
+            self.at = 0
+        self.at += -(-nbytes // ALIGNMENT) * ALIGNMENT
+        return self.block.address + self.at - -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -39,6 +65,7 @@ class Tuner:
     device: Accelerator
     most: int = 24
     timings: dict[str, list[Timing]] = field(default_factory=dict)
+    _pools: dict[str, _Pool] = field(default_factory=dict)
 
     def measure(self, problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
         """The fastest candidate."""
@@ -51,7 +78,7 @@ class Tuner:
             raise CompilerError(f"no candidate runs for {problem.key}: {found[0].error}")
         return tried[min(right)[1]]
 
-    def _timed(self, configs: Sequence[Config], programs: Sequence[Sequence[GpuCall]]) -> list[Timing]:
+    def _timed(self, configs: Sequence[Config], programs: Sequence[Sequence[AnyCall]]) -> list[Timing]:
         errors = self._compile(programs)
         found = []
         for config, calls, error in zip(configs, programs, errors, strict=True):
@@ -61,38 +88,39 @@ class Tuner:
                 found.append(Timing(config, None, str(failure)))
         return found
 
-    def _compile(self, programs: Sequence[Sequence[GpuCall]]) -> list[str]:
+    def _compile(self, programs: Sequence[Sequence[AnyCall]]) -> list[str]:
         """Compile all of them side by side; what went wrong with each."""
         try:
-            self.device.load([c.kernel.kernel for calls in programs for c in calls if c.kernel])
+            self.device.load([k for calls in programs for k in kernels_of(calls)])
             return [""] * len(programs)
         except CompilerError:
             return [self._problem(calls) for calls in programs]
 
-    def _problem(self, calls: Sequence[GpuCall]) -> str:
+    def _problem(self, calls: Sequence[AnyCall]) -> str:
         try:
-            self.device.load([c.kernel.kernel for c in calls if c.kernel])
+            self.device.load(kernels_of(calls))
             return ""
         except CompilerError as error:
             return str(error)
 
-    def time(self, calls: Sequence[GpuCall]) -> float:
+    def time(self, calls: Sequence[AnyCall]) -> float:
         """Microseconds of the calls, one after the other."""
-        buffers: dict[Buffer, tuple[int, str]] = {}
-        for view in (v for call in calls for v in call.views):
-            last = (view.offset + span(view) + 1) * view.itemsize
-            buffers[view.buffer] = max(buffers.get(view.buffer, (0, view.type)), (last, view.type))
-        size = sum(n for n, _ in buffers.values())
-        sets = max(1, min(MOST_SETS, -(-COLD // max(size, 1))))
         stream, device = self.device.stream(), self.device
-        memory = [{b: self._filled(n, type, stream) for b, (n, type) in buffers.items()} for _ in range(sets)]
-        functions = device.load([c.kernel.kernel for c in calls if c.kernel])
-        works = [
-            device.work(function, call.kernel.grid, [*(_address(v, places) for v in call.views), *call.numbers])
-            for places in memory * -(-LAUNCHES // sets)
-            for function, call in zip(functions, calls, strict=True)
-            if call.kernel
-        ]
+        prepared = [c.kernel.prepare(device) if c.kernel and not isinstance(c.kernel, Launch) else None for c in calls]
+        functions = iter(device.load(kernels_of(calls)))
+        loaded = [next(functions) if isinstance(c.kernel, Launch) else None for c in calls]
+        works: list[Work] = []
+        for _ in range(LAUNCHES):
+            places = self._places(calls, stream)
+            for call, function, append in zip(calls, loaded, prepared, strict=True):
+                pointers = [places[v.buffer] + v.byte_offset for v in call.views]
+                if function is not None and isinstance(call.kernel, Launch):
+                    works.append(device.work(function, call.kernel.grid, [*pointers, *call.numbers]))
+                elif append is not None:
+                    works.append(LibraryWork(append, pointers))
+        for work in works[: len(calls)]:  # libraries load code when they first run, which no capture may see
+            work.launch(stream)
+        device.synchronise(stream)
         graph = device.graph(works)
         graph.launch(stream)
         events = [(device.event(timed=True), device.event(timed=True)) for _ in range(ROUNDS)]
@@ -101,20 +129,24 @@ class Tuner:
             graph.launch(stream)
             end.record(stream)
         device.synchronise(stream)
-        seconds = median(end.seconds(begin) for begin, end in events)
-        return seconds * 1e6 * len(calls) / len(works)
+        return median(end.seconds(begin) for begin, end in events) * 1e6 / LAUNCHES
 
-    def _filled(self, nbytes: int, type: str, stream: int) -> Block:
-        """Memory with random numbers round 0 of this type."""
-        block = Block(self.device, nbytes)
-        dtype = dtypes.to_numpy(type)
-        pattern = np.random.default_rng(0).standard_normal(PATTERN).astype(np.float32)
-        data = (pattern * (1 if type in dtypes.FLOATS else 20)).astype(dtype).view(np.uint8)
-        for start in range(0, nbytes, data.nbytes):
-            self.device.write(block.address + start, data.ctypes.data, min(data.nbytes, nbytes - start), stream)
-        self.device.synchronise(stream)
-        return block
+    def _places(self, calls: Sequence[AnyCall], stream: int) -> dict[Buffer, int]:
+        """An address for each buffer; those that are written lie in memory of their own."""
+        sizes: dict[Buffer, int] = {}
+        for view in (v for call in calls for v in call.views):
+            last = (view.offset + span(view) + 1) * view.itemsize
+            sizes[view.buffer] = max(sizes.get(view.buffer, 0), last)
+        written = {v.buffer for call in calls for v in call.writes}
+        types = {v.buffer: v.type for call in calls for v in call.views}
+        return {b: self._pool("written" if b in written else types[b], n, stream).take(n) for b, n in sizes.items()}
+
+    def _pool(self, name: str, least: int, stream: int) -> _Pool:
+        if name not in self._pools or self._pools[name].block.nbytes < least:
+            type = "half" if name == "written" else name
+            self._pools[name] = _Pool(self.device, max(least, COLD), type, stream)
+        return self._pools[name]
 
 
-def _address(view: View, places: dict[Buffer, Block]) -> int:
-    return places[view.buffer].address + view.byte_offset
+def kernels_of(calls: Sequence[AnyCall]) -> list[Kernel]:
+    return [c.kernel.kernel for c in calls if isinstance(c.kernel, Launch)]

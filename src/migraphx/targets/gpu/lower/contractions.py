@@ -13,10 +13,11 @@ from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import Choices, Config, Problem, product_cost, products
+from migraphx.targets.gpu.choices import LIBRARY, Build, Choices, Config, Problem, library_cost, product_cost, products
 from migraphx.targets.gpu.emit.contract import FP8, Operands, label_of, product_calls, sums_type
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.lower.library import library_products
 from migraphx.targets.gpu.lower.registry import GPU
 
 ALIGNED = 16  # elements: rows of packed weights begin at multiples of these
@@ -67,16 +68,20 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
             parts = ctx.temporary(Shape(sums_type(a.type), (left, config.tail, config.m, config.n)))
         return product_calls(operands, epilogue, config, parts, label, origin)
 
+    more, build_library, fused = library_products(ctx, operands, epilogue, choices.algorithms, label, origin)
+
     def cost(config: Config) -> float:
+        if config.kernel == LIBRARY:
+            return library_cost(shape, a.type, a.itemsize, choices.facts, result, fused)
         return product_cost(config, shape, a.type, a.itemsize, choices.facts, result)
 
-    candidates = products(shape, a.type, a.itemsize, choices.facts, along_depth)
-    call_best(ctx, problem, candidates, cost, build)
+    candidates = [*products(shape, a.type, a.itemsize, choices.facts, along_depth), *more]
+    call_best(ctx, problem, candidates, cost, lambda c: build_library(c) if c.kernel == LIBRARY else build(c))
 
 
 def call_best(
     ctx: LoweringContext, problem: Problem, candidates: Sequence[Config], cost: Callable[[Config], float],
-    build: Callable[[Config], Sequence[GpuCall]],
+    build: Build,
 ) -> None:  # fmt: skip
     """Append the calls of the configuration that is chosen."""
     for call in build(choices_of(ctx).pick(problem, candidates, cost, build)):

@@ -1,0 +1,202 @@
+"""cuBLASLt: matrix products, with a bias and ReLU where these are just what our epilogue says.
+
+Its matrices are column-major: c {M, N} = a {M, K} b {K, N} is c^T = b^T a^T there. The algorithm is asked for once,
+when the program is compiled, and kept: its 64 bytes mean the same to the same version of the library only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from migraphx.targets.common.views import View
+from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.libraries.find import load
+from migraphx.targets.gpu.library import Append, declare
+
+TYPES = {"half": 2, "bf16": 14, "float": 0}  # cudaDataType_t
+COMPUTE_FLOAT = 68  # cublasComputeType_t: sums in float, never TF32
+TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS, BIAS_TYPE = 3, 4, 7, 8, 26  # cublasLtMatmulDescAttributes_t
+BATCH_COUNT, BATCH_STEP = 5, 6  # cublasLtMatrixLayoutAttribute_t
+MOST_WORKSPACE, ALIGNMENT_A = 1, 5  # cublasLtMatmulPreferenceAttributes_t; those of B, C and D follow
+EPILOGUES = {"": 1, "relu": 2, "bias": 4, "bias relu": 6}
+WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper
+WANTED = 6  # algorithms of a product
+
+
+class _Found(ctypes.Structure):
+    """cublasLtMatmulHeuristicResult_t."""
+
+    _fields_ = [
+        ("algorithm", c_uint64 * 8), ("workspace", c_size_t), ("state", c_int), ("waves", c_float),
+        ("reserved", c_int * 4),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A column-major matrix, its columns `step` elements apart, matrices of a batch `batch_step`."""
+
+    rows: int
+    columns: int
+    step: int
+    batch_step: int
+
+
+@declare
+@dataclass(frozen=True)
+class Gemm:
+    """c = epilogue(a b) of row-major matrices; pointers: a, b, the bias if there is one, the workspace, c.
+
+    `sizes`: batch, M, N, K; `a`, `b`: elements between rows, between columns, between matrices of the batch; `c`:
+    between rows and between matrices. `algorithm` is the library's own text for how it computes.
+    """
+
+    type: str
+    sizes: tuple[int, int, int, int]
+    a: tuple[int, int, int]
+    b: tuple[int, int, int]
+    c: tuple[int, int]
+    epilogue: str = ""
+    algorithm: str = ""
+    version: int = 0
+
+    def prepare(self, device: Accelerator) -> Append:
+        with device.current():
+            library = blas(device.index)
+            if library is None:
+                raise RuntimeError(
+                    "the program was compiled for cuBLASLt, which is not installed: pip install nvidia-cublas"
+                )
+            if library.version != self.version:
+                raise RuntimeError(f"the program was compiled for cuBLASLt {self.version}, here is {library.version}")
+            return library.append(self)
+
+    def matrices(self) -> tuple[tuple[Matrix, bool], tuple[Matrix, bool], Matrix]:
+        """The library's first operand (b) and its second (a), each with whether it is transposed; its result."""
+        _, m, n, k = self.sizes
+        (a_m, a_k, a_batch), (b_k, b_n, b_batch), (c_m, c_batch) = self.a, self.b, self.c
+        first = (Matrix(k, n, b_n, b_batch), True) if b_k == 1 else (Matrix(n, k, b_k, b_batch), False)
+        second = (Matrix(k, m, a_m, a_batch), False) if a_k == 1 else (Matrix(m, k, a_k, a_batch), True)
+        return first, second, Matrix(n, m, c_m, c_batch)
+
+
+def fits(a: View, b: View, c: View) -> bool:
+    """Whether the library takes these matrices {.., M, K}, {.., K, N}, {.., M, N}: a contiguous side, no overlaps."""
+    wide = all(max(v.strides[-2:]) >= min_length(v) and 1 in v.strides[-2:] for v in (a, b))
+    same = a.type == b.type == c.type and a.type in TYPES
+    aligned = all(v.byte_offset % 16 == 0 and not v.moves for v in (a, b, c))
+    return same and aligned and wide and c.strides[-1] == 1 and c.strides[-2] >= c.lens[-1]
+
+
+def min_length(view: View) -> int:
+    """How long the contiguous side of a matrix is."""
+    return view.lens[-1] if view.strides[-1] == 1 else view.lens[-2]
+
+
+def algorithms_on(device: Accelerator) -> Callable[[Gemm], list[Gemm]] | None:
+    """The library's ways to compute a product on a device; None where it is not installed."""
+    if not device.chip.startswith("cuda:"):
+        return None
+    with device.current():
+        library = blas(device.index)
+
+    def algorithms(gemm: Gemm) -> list[Gemm]:
+        assert library is not None
+        with device.current():
+            return library.algorithms(gemm)
+
+    return algorithms if library else None
+
+
+@cache
+def blas(index: int) -> Blas | None:
+    """The library on the device of this number, whose context is current; None where it is not installed."""
+    found = load("cublasLt")
+    try:
+        return Blas(found) if found else None
+    except (RuntimeError, AttributeError):
+        return None
+
+
+class Blas:
+    """The dozen functions that we call. Methods stand inside a device's context."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library = library
+        library.cublasLtGetVersion.restype = c_size_t
+        self.version: int = library.cublasLtGetVersion()
+        self.handle = c_void_p()
+        self._call("Create", byref(self.handle))
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self.library, f"cublasLt{name}")(*arguments)
+        if status:
+            raise RuntimeError(f"cublasLt{name} failed with status {status}")
+
+    def _set(self, name: str, what: Any, attribute: int, value: Any) -> None:
+        self._call(f"{name}SetAttribute", what, c_int(attribute), byref(value), c_size_t(sizeof(value)))
+
+    def _layout(self, matrix: Matrix, type: str, batch: int) -> c_void_p:
+        made = c_void_p()
+        sizes = c_uint64(matrix.rows), c_uint64(matrix.columns), c_int64(matrix.step)
+        self._call("MatrixLayoutCreate", byref(made), c_int(TYPES[type]), *sizes)
+        if batch > 1:
+            self._set("MatrixLayout", made, BATCH_COUNT, c_int32(batch))
+            self._set("MatrixLayout", made, BATCH_STEP, c_int64(matrix.batch_step))
+        return made
+
+    def _described(self, gemm: Gemm) -> tuple[c_void_p, tuple[c_void_p, c_void_p, c_void_p]]:
+        description = c_void_p()
+        self._call("MatmulDescCreate", byref(description), c_int(COMPUTE_FLOAT), c_int(TYPES["float"]))
+        (first, first_turned), (second, second_turned), result = gemm.matrices()
+        self._set("MatmulDesc", description, TRANSPOSE_A, c_int32(first_turned))
+        self._set("MatmulDesc", description, TRANSPOSE_B, c_int32(second_turned))
+        self._set("MatmulDesc", description, EPILOGUE, c_uint32(EPILOGUES[gemm.epilogue]))
+        if "bias" in gemm.epilogue:
+            self._set("MatmulDesc", description, BIAS_TYPE, c_int32(TYPES[gemm.type]))
+        layouts = [self._layout(m, gemm.type, gemm.sizes[0]) for m in (first, second, result)]
+        return description, (layouts[0], layouts[1], layouts[2])
+
+    def algorithms(self, gemm: Gemm) -> list[Gemm]:
+        """What the library proposes, the best guess first; not to be asked for while a stream is captured."""
+        description, (first, second, result) = self._described(gemm)
+        preference, count, found = c_void_p(), c_int(), (_Found * WANTED)()
+        self._call("MatmulPreferenceCreate", byref(preference))
+        self._set("MatmulPreference", preference, MOST_WORKSPACE, c_uint64(WORKSPACE))
+        for k in range(4):
+            self._set("MatmulPreference", preference, ALIGNMENT_A + k, c_uint32(16))
+        try:
+            self._call(
+                "MatmulAlgoGetHeuristic", self.handle, description, first, second, result, result, preference,
+                c_int(WANTED), found, byref(count),
+            )  # fmt: skip
+        except RuntimeError:
+            return []
+        texts = [bytes(f.algorithm).hex() for f in found[: count.value] if f.state == 0]
+        return [replace(gemm, algorithm=text, version=self.version) for text in texts]
+
+    def append(self, gemm: Gemm) -> Append:
+        """What appends the product to a stream."""
+        description, (first, second, result) = self._described(gemm)
+        algorithm = (c_uint64 * 8).from_buffer_copy(bytes.fromhex(gemm.algorithm))
+        one, zero, handle = c_float(1), c_float(0), self.handle
+        multiply: Callable[..., int] = self.library.cublasLtMatmul
+
+        def append(pointers: Sequence[int], stream: int) -> None:
+            a, b, *bias, workspace, c = pointers
+            if bias:
+                self._set("MatmulDesc", description, BIAS, c_uint64(bias[0]))
+            status = multiply(
+                handle, description, byref(one), c_void_p(b), first, c_void_p(a), second, byref(zero),
+                c_void_p(c), result, c_void_p(c), result, byref(algorithm),
+                c_void_p(workspace), c_size_t(WORKSPACE), c_void_p(stream),
+            )  # fmt: skip
+            if status:
+                raise RuntimeError(f"cublasLtMatmul failed with status {status}")
+
+        return append

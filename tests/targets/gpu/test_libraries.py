@@ -1,0 +1,123 @@
+"""Products by cuBLASLt, whose part NumPy plays: what the library is told is what was meant."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.targets.gpu import target as targets
+from migraphx.targets.gpu.choices import LIBRARY, Choices, Config, Problem
+from migraphx.targets.gpu.libraries import blas
+from migraphx.targets.gpu.libraries.blas import Gemm, Matrix
+from migraphx.targets.gpu.library import Append
+from migraphx.targets.gpu.lower import library
+from tests.targets.gpu.interpreted import InterpretedDevice
+from tests.targets.gpu.side_by_side import built, check
+
+RNG = np.random.default_rng(5)
+
+
+class NumpyBlas:
+    """The library by its rules: column-major operands, transposed as it was told."""
+
+    version = 1
+
+    def __init__(self) -> None:
+        self.asked: list[Gemm] = []
+
+    def algorithms(self, gemm: Gemm) -> list[Gemm]:
+        self.asked.append(gemm)
+        return [replace(gemm, algorithm="00" * 64, version=self.version)]
+
+    def append(self, gemm: Gemm) -> Append:
+        def run(pointers: Sequence[int], stream: int) -> None:
+            a, b, *bias, _, c = pointers
+            (first, first_turned), (second, second_turned), result = gemm.matrices()
+            of = dtypes.to_numpy(gemm.type)
+            for k in range(gemm.sizes[0]):
+                x, y, out = (_array(p, m, of, k) for p, m in ((b, first), (a, second), (c, result)))
+                left, right = (x.T if first_turned else x), (y.T if second_turned else y)
+                sums = left.astype(np.float64) @ right
+                if bias:
+                    sums += _array(bias[0], Matrix(gemm.sizes[2], 1, gemm.sizes[2], 0), of, 0)
+                out[...] = np.maximum(sums, 0) if "relu" in gemm.epilogue else sums
+
+        return run
+
+
+def _array(address: int, m: Matrix, dtype: np.dtype, number: int) -> np.ndarray:
+    """A matrix of the library in main memory."""
+    start = address + number * m.batch_step * dtype.itemsize
+    memory = (ctypes.c_char * (((m.columns - 1) * m.step + m.rows) * dtype.itemsize)).from_address(start)
+    strides = (dtype.itemsize, m.step * dtype.itemsize)
+    return np.ndarray((m.rows, m.columns), dtype, memoryview(memory), 0, strides)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Gemm]:
+    """What the library is asked for; whatever it takes, it computes."""
+    fake = NumpyBlas()
+
+    def pick(self: Choices, problem: Problem, candidates: Sequence[Config], *rest: object) -> Config:
+        return next((c for c in candidates if c.kernel == LIBRARY), candidates[0])
+
+    monkeypatch.setattr(Choices, "pick", pick)
+    monkeypatch.setattr(blas, "blas", lambda index: fake)
+    monkeypatch.setattr(targets, "algorithms_on", lambda device: fake.algorithms)
+    monkeypatch.setattr(library, "LEAST_ROWS", 1)
+    monkeypatch.setattr(library, "LEAST_FLOPS", 0)
+    return fake.asked
+
+
+def weight(*lens: int, type: str = "half") -> np.ndarray:
+    return RNG.standard_normal(lens).astype(dtypes.to_numpy(type))
+
+
+def linear(b: Builder, x: Instruction) -> Instruction:
+    return b.linear(x, b.literal(weight(32, 48)), b.literal(weight(32)))
+
+
+def turned(b: Builder, x: Instruction) -> Instruction:
+    rank = x.shape.ndim
+    return b.transpose(x, permutation=(*range(rank - 2), rank - 1, rank - 2))
+
+
+X = Shape("half", (6, 48))
+FORMS: dict[str, tuple[Callable[..., Instruction], tuple[Shape, ...], str]] = {
+    "plain": (lambda b, x: b.dot(x, b.literal(weight(48, 32))), (X,), ""),
+    "bias": (linear, (X,), "bias"),
+    "bias and relu": (lambda b, x: b.relu(linear(b, x)), (X,), "bias relu"),
+    "relu": (lambda b, x, y: b.relu(b.dot(x, y)), (X, Shape("half", (48, 16))), "relu"),
+    "gelu, by a kernel behind it": (lambda b, x: b.gelu(linear(b, x)), (X,), ""),
+    "batch": (lambda b, x, y: b.dot(x, y), (Shape("float", (2, 3, 8, 16)), Shape("float", (2, 3, 16, 24))), ""),
+    "both turned": (
+        lambda b, x, y: b.dot(turned(b, x), turned(b, y)),
+        (Shape("bf16", (2, 16, 8)), Shape("bf16", (2, 24, 16))),
+        "",
+    ),
+    "residual": (lambda b, x, z: b.add(b.dot(x, b.literal(weight(48, 32))), z), (X, Shape("half", (6, 32))), ""),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_the_library_is_told(form: str, asked: list[Gemm]) -> None:
+    build, shapes, epilogue = FORMS[form]
+    arrays = {f"x{k}": weight(*s.lens, type=s.type) for k, s in enumerate(shapes)}
+    made = check(built(build, *shapes), arrays, scale=4, exhaustive_tune=True)
+    executable = made._executable
+    assert [g.epilogue for g in asked] == [epilogue]
+    assert executable and executable.steps[0].kernel.startswith("cublasLt")
+
+
+def test_another_version_is_refused(asked: list[Gemm]) -> None:
+    gemm = Gemm("half", (1, 8, 8, 8), (8, 1, 0), (1, 8, 0), (8, 0), version=2)
+    with pytest.raises(RuntimeError, match="compiled for cuBLASLt 2, here is 1"):
+        gemm.prepare(InterpretedDevice())
