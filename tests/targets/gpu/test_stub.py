@@ -88,6 +88,11 @@ def test_memory(device: CudaDevice) -> None:
     device.write(place, array.ctypes.data, array.nbytes)
     device.read(back.ctypes.data, place, array.nbytes)
     np.testing.assert_array_equal(back, array)
+    source, _pinned = device.pinned(64)
+    device.write(place, source, 64)
+    module.ctypes.memset(source, 7, 64)  # it may be reused
+    device.read(back.ctypes.data, place, 64)
+    assert not back[:16].any()
     other, _keep = device.allocate(array.nbytes, 0)
     device.copy(other, place, array.nbytes)
     assert device.holds(place) and not device.holds(array.ctypes.data)
