@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,9 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.gpu import choices
 from migraphx.targets.gpu.choices import Choices, Config, Problem
+from migraphx.targets.gpu.executable import GpuExecutable
+from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.tune import Tuner
 from tests.targets.cpu import test_contractions as on_cpu
 from tests.targets.gpu.side_by_side import built, check
 
@@ -146,6 +150,26 @@ def test_weights_of_4_bits(m: int, block: int, zeros: bool) -> None:
         return b.relu(b.dot_int4(x, *(b.literal(a) for a in (codes, scales, *more))))
 
     check(built(build, Shape("float", (m, k))), scale=10)
+
+
+def test_winners_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is timed once is not timed again, and is used without being asked for; each candidate's answer is right."""
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
+    timed: list[int] = []
+
+    def last(self: Tuner, calls: Sequence[GpuCall]) -> float:
+        timed.append(len(calls))
+        return 100.0 - len(timed)
+
+    monkeypatch.setattr(Tuner, "time", last)
+    made = built(lambda b, x: b.dot(x, b.literal(weight(48, 40))), Shape("half", (20, 48)))
+    check(made, scale=4, exhaustive_tune=True)
+    count = len(timed)
+    assert count > 1
+    again = [check(made, scale=4, exhaustive_tune=tune)._executable for tune in (True, False)]
+    assert len(timed) == count
+    tuned, plain = (e.plan.kernels for e in again if isinstance(e, GpuExecutable))
+    assert tuned == plain
 
 
 # ---- convolutions ---------------------------------------------------------------------------------------------------

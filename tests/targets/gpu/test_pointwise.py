@@ -140,3 +140,13 @@ def test_lengths_share_a_kernel():
         return copied_by(view, whole)
 
     assert len({kernel(n) for n in (900, 1000, 1100, 1250)}) == 1
+
+
+def test_kernels_of_64_bit_offsets(monkeypatch):
+    """As for tensors of 2^31 elements, on small ones."""
+    monkeypatch.setattr(tiles, "WIDE", 1)
+    check(built(lambda b, x: b.tanh(x), Shape("float", (1001,))))
+    check(built(lambda b, x: b.relu(b.transpose(x, permutation=(2, 1, 0))), Shape("half", (6, 20, 35))))
+    check(built(lambda b, x: b.softmax(x, axis=1), Shape("half", (6, 350))), scale=10)
+    check(built(lambda b, x: b.reduce_sum(x, axes=(0,)), Shape("float", (600, 35))), scale=10)
+    check(built(lambda b, x: b.resize(x, sizes=(1, 2, 9, 4), mode="linear"), Shape("float", (1, 2, 5, 6))))

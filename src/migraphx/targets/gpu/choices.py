@@ -137,12 +137,14 @@ class Choices:
     """The facts of a device, measured winners by `Problem.key`, and what has been chosen so far.
 
     `measure`, where there is one, times candidates: it takes the problem and candidates, best guess first, and what
-    builds the calls of one, and gives the winner. `algorithms`: cuBLASLt's ways to compute a product.
+    builds the calls of one, and gives the winner. `recall`: the winner of an earlier measurement, or None.
+    `algorithms`: cuBLASLt's ways to compute a product.
     """
 
     facts: Facts = H200
     table: dict[str, dict[str, Any]] = field(default_factory=dict)
     measure: Callable[[Problem, Sequence[Config], Build], Config] | None = None
+    recall: Callable[[Problem], Config | None] | None = None
     algorithms: Callable[[Gemm], list[Gemm]] | None = None
     made: list[Choice] = field(default_factory=list)
 
@@ -151,19 +153,29 @@ class Choices:
         build: Build | None = None,
     ) -> Config:  # fmt: skip
         """The configuration to use."""
-        known = self.table.get(problem.key)
-        if known is not None:
-            config = Config(**known)
-            self.made.append(Choice(problem, config, None))
-            return config
+        config, estimate = self.known(problem), None
         ranked = sorted(((cost(c), n, c) for n, c in enumerate(candidates)), key=lambda r: r[:2])
+        guesses = [c for _, _, c in ranked]
         if self.measure is not None and build is not None:
-            config, estimate = self.measure(problem, [c for _, _, c in ranked], build), None
-            self.table[problem.key] = config.as_dict()
-        else:
+            config = self.measure(problem, guesses, build)
+        elif config is None or (config.kernel == LIBRARY and config not in guesses):
             estimate, _, config = ranked[0]
-        self.made.append(Choice(problem, config, estimate, tuple((c, t) for t, _, c in ranked[1:4])))
+        self.made.append(Choice(problem, config, estimate, tuple((c, t) for t, _, c in ranked[:4] if c != config)))
         return config
+
+    def known(self, problem: Problem) -> Config | None:
+        """The measured winner, if there is one."""
+        found = self.recall(problem) if self.recall else None
+        if found is None and problem.key in self.table:
+            found = Config(**self.table[problem.key])
+        return found
+
+    def asks_library(self, problem: Problem) -> bool:
+        """Whether a library is asked for its algorithms: where these are timed, or one has won before."""
+        if self.algorithms is None:
+            return False
+        known = self.known(problem)
+        return self.measure is not None or (known is not None and known.kernel == LIBRARY)
 
 
 # ---- products -------------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
+import numpy as np
+
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Function, Graph, Work
@@ -13,6 +15,7 @@ from migraphx.targets.gpu.library import LibraryWork
 from migraphx.targets.gpu.plan import Buffers, Control, Delegated, Launched, Operand, Plan
 
 NUMBERS = 8  # of the status word, of 8 bytes each
+SEED = 7  # the one that random seeds are counted from; each state begins anywhere
 
 
 class Program:
@@ -51,6 +54,7 @@ class State:
         bases = {**(bases or {}), **{b: self.place(b) for b in (program.sizes if bases is None else program.fixed)}}
         self.arena = arena
         self.status, self._status_owner = self.device.pinned(NUMBERS * 8)
+        self._status()[SEED] = np.random.default_rng().integers(0, 2**62)
         self.bases: dict[Buffers, int] = {("arena", 0): arena.address, ("status", 0): self.status, **bases}
         self.bases |= {("weight", k): block.address for k, block in enumerate(program.weights)}
         self.trips = [0] * program.plan.slots
@@ -104,10 +108,13 @@ class State:
 
     def found(self) -> Sequence[int]:
         """The status word as runs of this state left it: what failed, and the value found. It is told once."""
-        status = Argument(Shape("int64", (NUMBERS,)), self.status).array
+        status = self._status()
         told = status.tolist()
         status[0] = 0
         return told
+
+    def _status(self) -> np.ndarray:
+        return Argument(Shape("int64", (NUMBERS,)), self.status).array
 
     def place(self, block: Buffers) -> int:
         """Memory of the state's own for a block of the caller's."""

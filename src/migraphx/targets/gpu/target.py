@@ -109,9 +109,11 @@ class GpuTarget(Target):
     def _lowered(self, program: Program, options: CompileOptions) -> LoweringContext:
         """The calls of an optimised program, with the kernels that suit the device."""
         device = self.accelerator
-        choices = Choices(facts_of(device.chip, device.identity()))
+        tuner = Tuner(device)
+        choices = Choices(facts_of(device.chip, device.identity()), recall=tuner.recall)
+        choices.algorithms = algorithms_on(device)
         if options.exhaustive_tune:
-            choices.measure, choices.algorithms = Tuner(device).measure, algorithms_on(device)
+            choices.measure = tuner.winner
         return lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
 
     def restore(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.views import Buffer
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Work
 from migraphx.targets.gpu.binaries import CompilerError
@@ -20,6 +23,7 @@ from migraphx.targets.gpu.library import LibraryCall, LibraryWork
 COLD = 384 << 20  # bytes that launches go through in turn: more than the caches hold
 LAUNCHES = 24  # in a graph
 ROUNDS = 5
+FORMAT, SUFFIX = "winner 1", ".winner"  # of the cache's entries
 PATTERN = 1 << 20  # random elements, repeated through the memory
 
 AnyCall = GpuCall | LibraryCall
@@ -66,6 +70,22 @@ class Tuner:
     most: int = 24
     timings: dict[str, list[Timing]] = field(default_factory=dict)
     _pools: dict[str, _Pool] = field(default_factory=dict)
+
+    def winner(self, problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
+        """The fastest candidate, timed where the cache does not know it for this device and driver."""
+
+        def make(path: Path) -> None:
+            path.write_text(json.dumps(self.measure(problem, candidates, build).as_dict()))
+
+        return Config(**json.loads(obtain(self._key(problem), SUFFIX, make).read_text()))
+
+    def recall(self, problem: Problem) -> Config | None:
+        """What `winner` found once, in this process or another."""
+        path = lookup(self._key(problem), SUFFIX)
+        return Config(**json.loads(path.read_text())) if path else None
+
+    def _key(self, problem: Problem) -> str:
+        return digest(FORMAT, self.device.identity(), problem.key)
 
     def measure(self, problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
         """The fastest candidate."""

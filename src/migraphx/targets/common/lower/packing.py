@@ -13,7 +13,7 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import NEUTRAL
 from migraphx.targets.common.views import View
 
-Body = Callable[..., Instruction]
+Body = Callable[[Builder, Sequence[Instruction]], Instruction]
 
 
 def apply(ctx: LoweringContext, body: Body, reads: Sequence[View], write: View, origin: str) -> None:
@@ -21,7 +21,7 @@ def apply(ctx: LoweringContext, body: Body, reads: Sequence[View], write: View, 
     module = Module("packing")
     b = Builder(module)
     inputs = [module.add_parameter(f"x{n}", Shape(v.type, (1,))) for n, v in enumerate(reads)]
-    module.add_return([body(b, *inputs)])
+    module.add_return([body(b, inputs)])
     ctx.call(ctx.emit.pointwise(module, reads, write, origin))
 
 
@@ -31,9 +31,9 @@ def halves(view: View, axis: int) -> tuple[View, View]:
     return view.sliced(axis, 0, view.lens[axis], 2), view.sliced(axis, 1, view.lens[axis], 2)
 
 
-def joined(b: Builder, low: Instruction, high: Instruction) -> Instruction:
-    """A byte of two 4-bit codes."""
-    low, high = (b.bitwise_and(v, b.full(15, v)) for v in (low, high))
+def joined(b: Builder, pair: Sequence[Instruction]) -> Instruction:
+    """A byte of two 4-bit codes, the lower half first."""
+    low, high = (b.bitwise_and(v, b.full(15, v)) for v in pair)
     return b.bitwise_or(low, b.mul(high, b.full(16, high)))
 
 
@@ -41,9 +41,9 @@ def joined(b: Builder, low: Instruction, high: Instruction) -> Instruction:
 def pack_int4(ctx: LoweringContext, ins: Instruction) -> None:
     low, high = dtypes.limits("int4" if ins.shape.type == "int8" else "uint4")
 
-    def body(b: Builder, *pair: Instruction) -> Instruction:
-        codes = (b.cast(b.min(b.max(v, b.full(low, v)), b.full(high, v)), "uint8") for v in pair)
-        return b.cast(joined(b, *codes), ins.shape.type)
+    def body(b: Builder, pair: Sequence[Instruction]) -> Instruction:
+        codes = [b.cast(b.min(b.max(v, b.full(low, v)), b.full(high, v)), "uint8") for v in pair]
+        return b.cast(joined(b, codes), ins.shape.type)
 
     apply(ctx, body, halves(ctx.view(ins.inputs[0]), ins.op.attributes()["axis"]), ctx.result(ins), ins.origin)
 
@@ -54,12 +54,12 @@ def unpack_int4(ctx: LoweringContext, ins: Instruction) -> None:
     narrow = "int4" if ins.shape.type == "int8" else "uint4"
     packed = replace(ctx.view(ins.inputs[0]), type="uint8")
     low, high = halves(ctx.result(ins), ins.op.attributes()["axis"])
-    apply(ctx, lambda b, v: b.cast(b.cast(v, narrow), ins.shape.type), [packed], low, ins.origin)
+    apply(ctx, lambda b, v: b.cast(b.cast(v[0], narrow), ins.shape.type), [packed], low, ins.origin)
     apply(ctx, lambda b, v: b.cast(b.cast(_upper(b, v), narrow), ins.shape.type), [packed], high, ins.origin)
 
 
-def _upper(b: Builder, byte: Instruction) -> Instruction:
-    return b.div(byte, b.full(16, byte))
+def _upper(b: Builder, packed: Sequence[Instruction]) -> Instruction:
+    return b.div(packed[0], b.full(16, packed[0]))
 
 
 @NEUTRAL.of("pack_fp4")
@@ -77,6 +77,6 @@ def unpack_fp4(ctx: LoweringContext, ins: Instruction) -> None:
     packed, axis = replace(ctx.view(ins.inputs[0]), type="uint8"), ins.op.attributes()["axis"]
     codes = ctx.temporary(Shape("uint8", ins.shape.lens))
     low, high = halves(codes, axis)
-    apply(ctx, lambda b, v: b.bitwise_and(v, b.full(15, v)), [packed], low, ins.origin)
+    apply(ctx, lambda b, v: b.bitwise_and(v[0], b.full(15, v[0])), [packed], low, ins.origin)
     apply(ctx, _upper, [packed], high, ins.origin)
     ctx.convert(replace(codes, type="fp4e2m1fn"), ctx.result(ins), ins.origin)

@@ -165,7 +165,6 @@ def product_calls(
     if config.tail > 1:
         begin, end = _last_tiles(shell, config, shell.size(part_depth(o.k, config)), k)
     _tile(shell, o, config, m, n)
-    rows = shell.lines
     a_m, a_k = (shell.stride(s, o.a) for s in a_strides)
     b_k, b_n = (shell.stride(s, o.b) for s in b_strides)
     if o.batch:
@@ -173,8 +172,7 @@ def product_calls(
         shell.lines += [
             f"{a} += {shell.at(digits, o.a_batch, o.a)}", f"{b} += {shell.at(digits, o.b_batch, o.b)}",
         ]  # fmt: skip
-    even = o.k % config.k == 0
-    b_rows = b_strides[0] == 1
+    even, b_rows, rows = o.k % config.k == 0, b_strides[0] == 1, shell.lines
     if config.kernel == "vector":
         rows.append(
             f"acc = vector_sums({a}, {b}, {n}, {begin}, {end}, {a_k}, {b_k}, {b_n}, col, {b_rows}, {even}, BK)[None, :]"

@@ -43,7 +43,7 @@ def _call(body: Body, reads: Sequence[View], write: View, reading: TritonReading
     flat = not walk.rows and len(walk.columns) == 1
     if flat and walk.nest.lens[0] % 16 and walk.programs > 1:  # masks would make single elements of vectors
         end = numbers.name(("columns",), walk.nest.lens[0])
-        lines.append(f"if (tl.program_id(0) + 1) * COLS <= {end}:")
+        lines.append(f"if (at + 1) * COLS <= {end}:")
         lines += ["    " + line for line in _pass(body, views, walk, numbers, reading, masked=False)]
         lines.append("else:")
         lines += ["    " + line for line in _pass(body, views, walk, numbers, reading)]

@@ -113,7 +113,7 @@ def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> 
         while height > 1 and blocks(rows, height) < PROGRAMS:
             height //= 2
         if not rowwise:
-            height = max(height, min(32, power_of_two(rows)))
+            height = max(height, min(64, power_of_two(rows)))
         height = min(height, power_of_two(rows))
         return Plan(height, whole, _warps(height * whole, itemsize))
     if parts > 1 or length < LONG:

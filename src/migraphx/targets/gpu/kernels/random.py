@@ -53,9 +53,9 @@ def random_uniform(seed, out, state, count, TYPE: tl.constexpr):
 
 
 @triton.jit
-def random_seed(counter, out):
-    """Another number each time: mixed (splitmix64) from a counter that lives as long as the program."""
-    mixed = tl.atomic_add(counter, tl.full([], 1, tl.int64)).to(tl.uint64) * 0x9E3779B97F4A7C15
+def random_seed(out, status, SEED: tl.constexpr):
+    """Another number each time: mixed (splitmix64) from the number of the status word that is counted up."""
+    mixed = tl.atomic_add(status + SEED, tl.full([], 1, tl.int64)).to(tl.uint64) * 0x9E3779B97F4A7C15
     mixed = (mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9
     mixed = (mixed ^ (mixed >> 27)) * 0x94D049BB133111EB
     tl.store(out, ((mixed ^ (mixed >> 31)) >> 33).to(out.dtype.element_ty))

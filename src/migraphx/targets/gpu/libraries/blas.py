@@ -99,18 +99,16 @@ def min_length(view: View) -> int:
 
 
 def algorithms_on(device: Accelerator) -> Callable[[Gemm], list[Gemm]] | None:
-    """The library's ways to compute a product on a device; None where it is not installed."""
+    """The library's ways to compute a product on a device: none where it is not installed."""
     if not device.chip.startswith("cuda:"):
         return None
-    with device.current():
-        library = blas(device.index)
 
     def algorithms(gemm: Gemm) -> list[Gemm]:
-        assert library is not None
-        with device.current():
-            return library.algorithms(gemm)
+        with device.current():  # the library is loaded when it is first asked
+            library = blas(device.index)
+            return library.algorithms(gemm) if library else []
 
-    return algorithms if library else None
+    return algorithms
 
 
 @cache

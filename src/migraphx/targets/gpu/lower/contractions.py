@@ -68,7 +68,8 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
             parts = ctx.temporary(Shape(sums_type(a.type), (left, config.tail, config.m, config.n)))
         return product_calls(operands, epilogue, config, parts, label, origin)
 
-    more, build_library, fused = library_products(ctx, operands, epilogue, choices.algorithms, label, origin)
+    algorithms = choices.algorithms if choices.asks_library(problem) else None
+    more, build_library, fused = library_products(ctx, operands, epilogue, algorithms, label, origin)
 
     def cost(config: Config) -> float:
         if config.kernel == LIBRARY:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.targets.common.lowering import LoweringContext
@@ -11,6 +9,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.kernel import call_of
 from migraphx.targets.gpu.emit.tiles import blocks
 from migraphx.targets.gpu.lower.registry import GPU
+from migraphx.targets.gpu.state import SEED
 
 WORDS = 624  # of the twister's state
 BLOCK = 256
@@ -18,10 +17,9 @@ BLOCK = 256
 
 @GPU.of("random_seed")
 def random_seed(ctx: LoweringContext, ins: Instruction) -> None:
-    """From a counter among the weights, which begins anywhere: runs, and programs, have seeds of their own."""
-    start = np.random.default_rng().integers(0, 2**62, 1)
-    counter = ctx.packed(("random_seed", start.item()), lambda: start)
-    ctx.call(call_of("random_seed", (), (counter, ctx.result(ins)), (), {}, 1, ins.name, ins.origin, warps=1))
+    """From a number of the status word: runs have seeds of their own, as have processes."""
+    writes, constants = (ctx.result(ins), ctx.status), {"SEED": SEED}
+    ctx.call(call_of("random_seed", (), writes, (), constants, 1, ins.name, ins.origin, warps=1))
 
 
 @GPU.of("random_uniform")

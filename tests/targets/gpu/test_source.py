@@ -1,0 +1,39 @@
+"""The text of a kernel has what it names, and nothing else."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from migraphx.targets.gpu.emit import source
+
+
+def functions(text: str) -> list[str]:
+    return [node.name for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+
+
+def test_a_text_has_what_it_names():
+    text = source.complete("@triton.jit\ndef mine(x):\n    return scalar_sinh(x)\n")
+    assert text.startswith("import triton\nimport triton.language as tl\n")
+    assert functions(text)[-1] == "mine"
+    assert {"scalar_expm1", "scalar_exp", "power_of_two"} <= set(functions(text))
+    assert not {"scalar_cosh", "gather", "key_of"} & set(functions(text))
+    assert source.complete("@triton.jit\ndef scalar_sinh(x):\n    return x\n").count("def scalar_sinh") == 1
+
+
+def test_the_text_of_a_function_of_kernels():
+    text = source.kernel_text("gather")
+    assert {"gather", "checked", "report"} == set(functions(text))
+    assert source.kernel_text("gather") == text
+
+
+def test_two_functions_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in "ab":
+        (tmp_path / f"{name}.py").write_text("def twice(x):\n    return x\n")
+    monkeypatch.setattr(source, "KERNELS", tmp_path)
+    source.definitions.cache_clear()
+    try:
+        with pytest.raises(ValueError, match="two definitions of 'twice'"):
+            source.definitions()
+    finally:
+        source.definitions.cache_clear()
