@@ -70,9 +70,10 @@ def lists_of_operators(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield getattr(node, "lineno", 0), " ".join(names)
 
 
-def all_lists() -> Iterator[tuple[str, str]]:
-    for path in sorted(SOURCE.rglob("*.py")):
-        where = path.relative_to(SOURCE)
+def all_lists(source: Path = SOURCE) -> Iterator[tuple[str, str]]:
+    """Where each list stands, and the operators in it."""
+    for path in sorted(source.rglob("*.py")):
+        where = path.relative_to(source)
         if where.parts[0] != DECLARATIONS:
             for line, names in lists_of_operators(ast.parse(path.read_text())):
                 yield f"{where}:{line}", names

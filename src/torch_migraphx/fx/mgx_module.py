@@ -139,6 +139,12 @@ class MGXModule(ForInference):
         self._makers = [self._place.maker(*output) for output in self._outputs]
 
     def forward(self, *inputs: torch.Tensor) -> Any:
+        """Run the program.
+
+        TypeError for another number of inputs or another type of one, ValueError for another shape or device;
+        RuntimeError for an input that needs a gradient, inside torch.jit.trace, and where the module is empty;
+        IndexError where an index inside is out of range.
+        """
         program = self.program
         if program is None:
             raise RuntimeError("this MGXModule is empty: give it a program, or load a state dict")

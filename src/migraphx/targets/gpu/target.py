@@ -28,7 +28,7 @@ from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
-from migraphx.targets.common.supports import supported
+from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
 from migraphx.targets.gpu.choices import Choices, facts_of
 from migraphx.targets.gpu.diagnose import CHECKS
@@ -70,9 +70,10 @@ class GpuTarget(Target):
         """`slots`: where its programs run, in turn; without it each has memory of its own."""
         self.accelerator, self.constants, self._slots = accelerator, constants, slots
         self.device: Device = device or accelerator
+        self._asked: Asked = {}
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
-        return supported(ins, GPU, PASSES)
+        return supported(ins, GPU, PASSES, self._asked)
 
     def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
         found: list[Refusal[Instruction]] = []
