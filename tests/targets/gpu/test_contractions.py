@@ -194,6 +194,20 @@ def test_ways_of_a_convolution(kernel: str, split: int, always: Callable[..., No
         check(built(build, x, out), scale=4)
 
 
+@pytest.mark.parametrize("split", [1, 2])
+def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
+    """Few channels: a window's row is one run of memory, which may begin before the image or end behind it."""
+    always(Config("rows", 16, 16, 16, split))
+    for size, kernel, attributes in (
+        ((7, 6), (3, 4), {"stride": (2, 1), "padding": (1, 3, 0, 2), "dilation": (2, 1)}),
+        ((5, 4, 6), (2, 1, 3), {"stride": (1, 1, 2), "padding": (1, 0, 1), "dilation": (1, 1, 1)}),
+        ((9,), (4,), {"stride": (1,), "padding": (2,), "dilation": (1,)}),
+    ):
+        w = weight(20, 3, *kernel)
+        x = permuted("half", (2, 3, *size), (0, *range(2, 2 + len(size)), 1))
+        check(built(lambda b, x, w=w, a=attributes: b.relu(b.convolution(x, b.literal(w), **a)), x), scale=4)
+
+
 @pytest.mark.parametrize("group", [1, 2, 6])
 @pytest.mark.parametrize("constant", [True, False])
 def test_transposed(group: int, constant: bool) -> None:
