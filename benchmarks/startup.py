@@ -47,7 +47,7 @@ def answer(task: Task, begin: float) -> dict[str, Any]:
     with np.load(task.folder / "case.npz") as arrays:
         error = relative_error(result, arrays["answer"])
     torch_loaded = "torch" in sys.modules
-    executable: Any = program._executable
+    executable: Any = program.executable
     held = sum(w.nbytes for w in executable.weights) + executable.arena_bytes
     ratio = (peak - base) / held
     return {"first_answer": total, "peak": peak, "ratio": ratio, "error": error, "torch": torch_loaded}

@@ -112,7 +112,7 @@ def seeds(surface: str) -> list[bytes]:
         except OnnxError:
             continue
         if surface == "text":
-            made.append(program_text(program._impl).encode())
+            made.append(program_text(program.graph).encode())
         else:
             made.append(migraphx.save_buffer(program, surface))
     return [m for m in made if len(m) < LARGEST_SEED]

@@ -31,10 +31,10 @@ SCALE = 50.0  # of the table's tolerances: noise that adds up over COUNT steps
 def made(seeds: Sequence[Sequence[int]], count: int = COUNT) -> tuple[Any, list[Graph]]:
     """A program of one graph a seed."""
     program = migraphx.program()
-    graphs = [random_graph(program._impl.main, f"g{n}", seed, count) for n, seed in enumerate(seeds)]
-    program._impl.modules |= {m.name: m for g in graphs for m in g.branches}
-    program._impl.drop_unused_modules()
-    program._impl.main.add_return([o for g in graphs for o in g.outputs])
+    graphs = [random_graph(program.graph.main, f"g{n}", seed, count) for n, seed in enumerate(seeds)]
+    program.graph.modules |= {m.name: m for g in graphs for m in g.branches}
+    program.graph.drop_unused_modules()
+    program.graph.main.add_return([o for g in graphs for o in g.outputs])
     return program, graphs
 
 
@@ -92,7 +92,7 @@ def keep(seeds: Sequence[Sequence[int]], wrong: Sequence[str], out: Path) -> Non
         if count:
             alone += 1
             program, _ = made([seed], count)
-            text = f"made([{seed}], {count})\n{why}\n{program_text(program._impl)}"
+            text = f"made([{seed}], {count})\n{why}\n{program_text(program.graph)}"
             (out / f"{'-'.join(map(str, seed))}.txt").write_text(text)
             print(seed, count, why.strip().splitlines()[-1][:150], flush=True)
     if not alone:

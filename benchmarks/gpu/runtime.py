@@ -196,7 +196,7 @@ def memory(device: CudaDevice) -> dict[str, Any]:
         thread.start()
     for thread in threads:
         thread.join()
-    return {**found, "threads with wrong answers": wrong, "states": len(made._idle)}
+    return {**found, "threads with wrong answers": wrong, "states": len(made._states)}
 
 
 def resident() -> int:

@@ -16,6 +16,7 @@ from migraphx.api.shape import shape
 from migraphx.ir.operation import OperatorError, declare_late
 from migraphx.ir.refusal import Refusal
 from migraphx.runtime.options import CompileOptions
+from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.target import Target as target
 from migraphx.targets.target import UnsupportedOperator
 
@@ -66,6 +67,7 @@ __all__ = [
     "CompileOptions",
     "OperatorError",
     "Refusal",
+    "SingleFlightLRU",
     "UnsupportedOperator",
     "__version__",
     "allocate_gpu",

@@ -38,7 +38,7 @@ class MIGraphXRep(BackendRep):
         constants = self.model.graph.initializers
         self.inputs = [i.name for i in model.graph.input if i.name not in constants]
         self.fixed: set[str] = set()  # parameters whose values are compiled in
-        self.compiled: SingleFlightLRU[tuple[program, list[Result]]] = SingleFlightLRU(MOST_KEPT)
+        self.compiled: SingleFlightLRU[tuple, tuple[program, list[Result]]] = SingleFlightLRU(MOST_KEPT)
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The model's outputs for its inputs, given in order or by name.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -21,7 +22,10 @@ class Place:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.holds: Callable[[torch.Tensor], bool] = self._has if device.type != "cpu" else attrgetter("is_cpu")
+        here = device.type == "cpu"
+        self.holds: Callable[[torch.Tensor], bool] = attrgetter("is_cpu") if here else self._has
+        self.stream: Callable[[], int | None] = _no_stream if here else self._current_stream
+        """The stream in which this thread's work of torch goes on, to be asked before a run; None on the CPU."""
 
     @classmethod
     def of(cls, target: str) -> Place:
@@ -40,15 +44,12 @@ class Place:
     def __str__(self) -> str:
         return "the CPU" if self.device.type == "cpu" else str(self.device)
 
-    def stream(self) -> int | None:
-        """The stream in which this thread's work of torch goes on, to be asked before a run; None on the CPU."""
-        if self.device.type == "cpu":
-            torch.get_num_threads()  # brings what torch.set_num_threads said to this thread's OpenMP
-            return None
+    def _current_stream(self) -> int:
         return torch.cuda.current_stream(self.device).cuda_stream
 
-    def empty(self, size: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
-        return torch.empty_strided(size, strides, dtype=dtype, device=self.device)
+    def maker(self, size: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+        """What makes a new tensor there, its elements whatever they are."""
+        return partial(torch.empty_strided, size, strides, dtype=dtype, device=self.device)
 
     def refuse_others(self, target: str, groups: Iterable[Mapping[str, torch.Tensor]]) -> None:
         """NotImplementedError where all tensors of a group are elsewhere: names them, and says where they must be."""
@@ -61,6 +62,10 @@ class Place:
                 f"target {target!r} runs on {self}; these are elsewhere: {', '.join(names[:MOST_NAMED])}{more}. "
                 f"Move them with .to({str(self.device)!r})"
             )
+
+
+def _no_stream() -> None:
+    torch.get_num_threads()  # brings what torch.set_num_threads said to this thread's OpenMP
 
 
 def type_of(samples: Iterable[Any]) -> str:

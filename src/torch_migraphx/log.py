@@ -7,11 +7,11 @@ from collections.abc import MutableMapping
 from typing import Any
 
 
-class _Named(logging.LoggerAdapter):
+class _PrefixedLogger(logging.LoggerAdapter):
     def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
         return f"OpenMGX: {msg}", kwargs
 
 
 def get_logger(name: str) -> logging.LoggerAdapter:
     """The logger `name`; its messages begin with `OpenMGX: `."""
-    return _Named(logging.getLogger(name), {})
+    return _PrefixedLogger(logging.getLogger(name), {})

@@ -67,6 +67,13 @@ class NoBody(migraphx.custom_op, name="test::no_body"):
         return -x
 
 
+class Unspelt(NoBody, name="test::unspelt"):
+    """Has an attribute that C++ cannot have."""
+
+    weights: tuple[float, ...] = (0.5,)
+    cpp = "out[0] = 0;"
+
+
 class WrongBody(NoBody, name="test::wrong_body"):
     """Does not compile."""
 
@@ -135,6 +142,8 @@ def test_mistakes_are_named() -> None:
         UnsupportedOperator, match=r"refuses test::no_body -> .*: there is no kernel without a body for it, `cpp`"
     ):
         program(migraphx.op("test::no_body")).compile(migraphx.get_target("cpu"))
+    with pytest.raises(UnsupportedOperator, match=r"unspelt -> .*body cannot have the attribute weights=\(0\.5,\)"):
+        program(migraphx.op("test::unspelt")).compile(migraphx.get_target("cpu"))
     with pytest.raises(CompilerError, match="nothing_of_this_name"):
         program(migraphx.op("test::wrong_body")).compile(migraphx.get_target("cpu"))
     with pytest.raises(ShapeError, match="test::wrong_shape: compute_shape gave"):

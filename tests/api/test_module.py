@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import migraphx
+from migraphx.api.program import published
 from migraphx.ir.text import parse_program
 
 op, macro, shape = migraphx.op, migraphx.macro, migraphx.shape
@@ -98,10 +99,11 @@ def test_enumerations_by_member_number_and_name() -> None:
 
 
 def test_origins_are_kept() -> None:
-    m = main_module()
+    p = migraphx.program()
+    m = p.get_main_module()
     m.set_origin("model.py:3")
-    x = m.add_parameter("x", shape("float", [2, 3]))
-    assert m.add_instruction(op("neg"), [x])._impl.origin == "model.py:3"
+    m.add_instruction(op("neg"), [m.add_parameter("x", shape("float", [2, 3]))])
+    assert [ins.origin for ins in p.graph.main if ins.name == "neg"] == ["model.py:3"]
 
 
 def test_refused() -> None:
@@ -192,8 +194,7 @@ def test_to_py_of_dynamic_parameters() -> None:
 
 def test_printing_is_what_parsing_reads() -> None:
     p = rich_program()
-    again = migraphx.program()
-    again._graph = lambda: parse_program(repr(p))
+    again = published(parse_program(repr(p)))
     assert again == p and repr(again) == repr(p)
 
 

@@ -100,8 +100,7 @@ def test_a_loaded_program_still_knows_its_steps(tmp_path: Any) -> None:
     p.compile(migraphx.get_target("cpu"))
     migraphx.save(p, tmp_path / "p.mxr")
     again = migraphx.performance_report(migraphx.load(tmp_path / "p.mxr"), {"x": X}, runs=1)
-    assert p._executable is not None
-    assert [s.text for s in again.steps] == [s.text for s in p._executable.steps]
+    assert [s.text for s in again.steps] == [s.text for s in p.executable.steps]
 
 
 def test_other_formats() -> None:

@@ -1,6 +1,7 @@
 """The rules of the house, held by test; see ARCHITECTURE.md."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -106,6 +107,15 @@ def test_rooms_that_import_from_each_other_are_found(tmp_path):
         "torch_migraphx/fx/converters and torch_migraphx/fx/tracer import from each other",
         "torch_migraphx/fx and torch_migraphx/lower.py import from each other",
     ]
+
+
+def test_nobody_looks_behind_the_public_seams():
+    """`program.graph`, `program.executable` and `Module.append` are there for tests, tools and the driver too."""
+    private = re.compile(r"\._(impl|executable|link)\b")
+    folders = [PROJECT / name for name in ("tests", "tools", "benchmarks", "examples", "src/migraphx/driver")]
+    files = [p for folder in folders for p in sorted(folder.rglob("*.py"))]
+    found = [f"{p.relative_to(PROJECT)}: {m[0]}" for p in files for m in private.finditer(p.read_text())]
+    assert not found, "\n".join(found)
 
 
 def test_engine_imports_without_torch_and_onnx():

@@ -36,7 +36,7 @@ def test_text_is_the_program(file, capsys):
     answer = drive(capsys, "read", file, "--batch", 3)
     assert answer.code == 0 and "Reading:" in answer.err
     direct = migraphx.parse_onnx(file, default_dim_value=3)
-    assert answer.out == program_text(direct._impl)
+    assert answer.out == program_text(direct.graph)
     assert program_text(parse_program(answer.out)) == answer.out
 
 
@@ -104,7 +104,7 @@ def test_binary_on_standard_output(file, capsysbinary):
 def test_trim_optimize_and_passes(file, capsys):
     names = [line.split(" = ")[1].split("(")[0] for line in drive(capsys, "read", file, "-t", 2).out.splitlines()[4:]]
     assert names[-2:] == ["add", "@return"]
-    direct = migraphx.parse_onnx(file)._impl
+    direct = migraphx.parse_onnx(file).graph
     run_passes(direct, SIMPLIFY)
     assert drive(capsys, "read", file, "-O").out == program_text(direct)
     fused = drive(capsys, "read", file, "-p", "fuse_reduce,fuse_pointwise", "-p", "dead_code").out
@@ -112,7 +112,7 @@ def test_trim_optimize_and_passes(file, capsys):
 
 
 def test_compile_prints_what_runs(file, capsys):
-    direct = migraphx.parse_onnx(file)._impl
+    direct = migraphx.parse_onnx(file).graph
     run_passes(direct, get_target("cpu").passes)
     assert drive(capsys, "compile", file).out == program_text(direct)
     assert drive(capsys, "compile", file, "--ref").out == drive(capsys, "read", file).out

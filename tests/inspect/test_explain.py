@@ -46,8 +46,9 @@ CASES: list[tuple[str, str, Build, tuple[Any, ...], dict[str, Any]]] = [
     ("winograd", "the weights are not constant", lambda b, x, w: b.convolution(x, w), (IMAGE, (16, 16, 3, 3)), {}),
     ("winograd", "fast_math=False", convolution(), (IMAGE,), {"fast_math": False}),
     ("winograd", "it computes in float only", convolution(type="double"), (Shape("double", IMAGE),), {}),
-    ("winograd", "the stride, dilation or groups are not 1, or too few pixels or channels share the transforms",
+    ("winograd", "the stride, dilation or groups are not 1",
      convolution(stride=[2, 2]), (IMAGE,), {}),
+    ("winograd", "too few pixels or channels share the transforms", convolution(), ((1, 16, 6, 6),), {}),
     ("winograd", "weights that are not finite", convolution(value=np.inf), (IMAGE,), {}),
     ("packed weights", "each batch has a matrix of its own", lambda b, x: b.dot(x, weights(b, 2, 3, 4)), ((2, 5, 3),),
      {}),
@@ -86,7 +87,8 @@ def test_every_reason_of_lowerings_has_a_program() -> None:
         for n in ast.walk(ast.parse(path.read_text())):
             if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "Refuse":
                 wanted.add(ast.literal_eval(n.args[0]))
-    assert len(wanted) > 8 and wanted <= tested
+    measured = {"it was slower when it was measured"}  # tests/targets/cpu/test_tune.py
+    assert len(wanted) > 8 and wanted - measured <= tested
 
 
 def test_what_suits_is_not_refused() -> None:

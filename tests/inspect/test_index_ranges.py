@@ -69,7 +69,7 @@ CASES: dict[str, tuple[Write, tuple[int, int]]] = {
 
 def program(write: Write) -> migraphx.program:
     p = migraphx.program()
-    main = p._impl.main
+    main = p.graph.main
     main.add_return([write(Builder(main), main.add_parameter("i", Shape("int64", LENS)))])
     return p
 
@@ -78,7 +78,7 @@ def program(write: Write) -> migraphx.program:
 def test_every_value_of_the_range_fits(case: str) -> None:
     write, wanted = CASES[case]
     p = program(write)
-    assert index_ranges(p._impl) == {"i": wanted}
+    assert index_ranges(p.graph) == {"i": wanted}
     p.compile(migraphx.get_target("ref"))
     for value in wanted:
         p.run({"i": np.full(LENS, value, np.int64)})
@@ -89,23 +89,23 @@ def test_every_value_of_the_range_fits(case: str) -> None:
 
 def test_what_becomes_no_index_has_no_range() -> None:
     p = program(lambda b, i: b.add(i, i))
-    assert index_ranges(p._impl) == {}
+    assert index_ranges(p.graph) == {}
     p = program(lambda b, i: b.gather(table(b, 0, 2), i, axis=0))
-    assert index_ranges(p._impl) == {}, "no value fits"
+    assert index_ranges(p.graph) == {}, "no value fits"
     p = program(lambda b, i: b.gather(table(b, 500), b.convert(b.convert(i, target_type="int8"), target_type="int32")))
-    assert index_ranges(p._impl) == {"i": (0, 127)}, "or it wraps"
+    assert index_ranges(p.graph) == {"i": (0, 127)}, "or it wraps"
 
 
 @pytest.mark.parametrize("given", [True, False], ids=["given", "captured"])
 def test_branches(given: bool) -> None:
     """Indices inside of a branch, and those that a branch gives."""
     p = migraphx.program()
-    main = p._impl.main
+    main = p.graph.main
     yes = main.add_parameter("c", Shape("bool", (1,)))
     i, j = (main.add_parameter(name, Shape("int64", LENS)) for name in "ij")
     modules = []
     for name, length in (("then", 6), ("otherwise", 4)):
-        module = p._impl.create_module(name)
+        module = p.graph.create_module(name)
         own = [module.add_parameter(f"{name}_{n}", Shape("int64", LENS)) for n in "ij"] if given else [i, j]
         b = Builder(module)
         module.add_return([b.gather(table(b, length, 2), own[0], axis=0), b.add(own[1], constant(b, 1))])
@@ -113,7 +113,7 @@ def test_branches(given: bool) -> None:
     b = Builder(main)
     taken, places = b.outputs(b.instruction("if", [yes, i, j] if given else [yes], modules), 2)
     main.add_return([taken, b.gather(table(b, 5), places, axis=0)])
-    assert index_ranges(p._impl) == {"i": (0, 3), "j": (-1, 3)}
+    assert index_ranges(p.graph) == {"i": (0, 3), "j": (-1, 3)}
     p.compile(migraphx.get_target("ref"))
     for c in (True, False):
         p.run({"c": np.array([c]), "i": np.full(LENS, 3), "j": np.full(LENS, -1)})

@@ -4,7 +4,7 @@ import pytest
 import migraphx.ops  # noqa: F401  declares the operators
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Operation, ShapeError, operation
+from migraphx.ir.operation import Operation, Parameter, ShapeError, operation
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import module_text, parse_module, parse_program, program_text
@@ -339,3 +339,12 @@ def test_verify_finds_what_is_broken(breaks, why):
     with pytest.raises(VerifyError, match=why) as error:
         verify(m)
     assert "module 'main', @" in str(error.value)
+
+
+def test_append_takes_instructions_of_no_module():
+    m = Module()
+    x = m.append(Instruction(Parameter("x"), (), Shape("float", (2,))))
+    y = m.append(Instruction(operation("exp"), [x], x.shape))
+    assert list(m) == [x, y] and y in x.users and y.owner is m
+    with pytest.raises(ValueError, match="exp is part of module 'main' already"):
+        Module("other").append(y)

@@ -235,7 +235,7 @@ def test_empty_program():
         ("@1 = transpose[permutation={0}(x) -> float_type, {3}, {1}", "IndexError|index|transpose"),
         ("@1 = convert[target_type=floatt](x) -> float_type, {3}, {1}", "floatt"),
         ("x = relu(x) -> float_type, {3}, {1}", "defined twice"),
-        ("@1 = pointwise(x), [m] -> float_type, {3}, {1}", "unknown name 'm'"),
+        ("@1 = pointwise(x), [m] -> float_type, {3}, {1}", "unknown module 'm'"),
         ("@1 = @literal{1, 2} -> float_type, {3}, {1}", "reshape"),
         ("@1 = @literal{1, 1e39, inf} -> float_type, {3}, {1}", "out of the range of float"),
         ("@1 = @literal{1, 70000, nan} -> half_type, {3}, {1}", "out of the range of half"),

@@ -25,7 +25,7 @@ X = np.random.default_rng(6).standard_normal((2, 3, 8, 8)).astype(np.float32)
 def compiled(sizes: tuple[int, ...] = (2, 3, 5, 6)) -> migraphx.program:
     """A scaling by a constant, and images of other sizes: weights that are numbers and weights that are places."""
     p = migraphx.program()
-    main = p._impl.main
+    main = p.graph.main
     x = main.add_parameter("x", Shape("float", X.shape))
     b = Builder(main)
     scale = b.literal(np.arange(1, 9, dtype=np.float32))
@@ -65,7 +65,7 @@ def saved(p: migraphx.program) -> Data:
 def negative() -> migraphx.program:
     """A program of other code."""
     p = migraphx.program()
-    main = p._impl.main
+    main = p.graph.main
     main.add_return([Builder(main).neg(main.add_parameter("x", Shape("float", X.shape)))])
     p.compile(migraphx.get_target("cpu"))
     return p
@@ -127,7 +127,7 @@ def test_compiled_again(attack: str, tmp_path: Path, caplog: pytest.LogCaptureFi
     p = changed(lambda d, t: COMPILED_AGAIN[attack](d, t, tmp_path / "place"))
     assert "compiling it again" in caplog.text
     np.testing.assert_array_equal(answer(p), answer(compiled()))
-    assert p._executable is not None and p._executable.library_path.parent == folder()  # type: ignore[attr-defined]
+    assert p.executable.library_path.parent == folder()  # type: ignore[attr-defined]
 
 
 def test_weights_are_numbers_never_places() -> None:

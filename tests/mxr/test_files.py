@@ -27,7 +27,7 @@ RNG = np.random.default_rng(5)
 
 def program() -> migraphx.program:
     p = migraphx.program()
-    main = p._impl.main
+    main = p.graph.main
     i = main.add_parameter("indices", Shape("int64", (3,)))
     x = main.add_parameter("x", Shape("float", (3, 24)))
     b = Builder(main, origin="model.py:3")
@@ -102,7 +102,7 @@ def test_any_safetensors_reader_reads_it(tmp_path: Path) -> None:
     with safe_open(tmp_path / "a.mxr", "np") as file:
         names = set(file.keys())
         assert file.metadata()["format"] == "openmgx 1"
-        literal = next(v for i in p._impl.main if (v := i.literal) is not None and v.shape == (50, 24))
+        literal = next(v for i in p.graph.main if (v := i.literal) is not None and v.shape == (50, 24))
         assert any(np.array_equal(file.get_tensor(n), literal) for n in names if n.startswith("literal"))
     assert "compiled.code" in names
     tensors, _ = container.read(tmp_path / "a.mxr")
@@ -132,7 +132,7 @@ def load_elsewhere(path: Path, cache: Path, **options: bool) -> subprocess.Compl
 
 def test_operators_of_onnx_are_known_in_a_process_that_read_no_onnx(tmp_path: Path) -> None:
     p = migraphx.program()
-    main = p._impl.main
+    main = p.graph.main
     x = main.add_parameter("x", Shape("float", (3,)))
     main.add_return([main.add_instruction(operation("unknown", op="Magic"), [x])])
     migraphx.save(p, tmp_path / "a.mxr")

@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from typing import Any
 
 import numpy as np
 import onnx
@@ -172,12 +173,13 @@ def test_a_length_that_inputs_share(tmp_path):
     dim = migraphx.shape.dynamic_dimension
     program = migraphx.parse_onnx_buffer(data, dim_params={"n": dim(1, 8, {2, 3}), "k": dim(1, 8, {4, 5})})
     program.compile(migraphx.get_target("cpu"))
-    assert program._executable.specialisations == 4  # type: ignore[union-attr]
+    executable: Any = program.executable
+    assert executable.specialisations == 4
     for n, k in ((2, 5), (3, 4), (1, 1)):
         x, y = normal(n, k), normal(k, n)
         for got, want in zip(program.run({"x": x, "y": y}), (x.T, -y), strict=True):
             np.testing.assert_array_equal(np.array(got), want)
-    assert program._executable.specialisations == 5  # type: ignore[union-attr]  # optimal lengths were there
+    assert executable.specialisations == 5  # optimal lengths were there
     migraphx.save(program, tmp_path / "p.mxr")
     for made in (program, migraphx.load(tmp_path / "p.mxr")):
         with pytest.raises(ValueError, match=r"'x' has 2 in dimension 0, input 'y' has 3 in dimension 1: both are 'n'"):

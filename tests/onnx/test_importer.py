@@ -54,7 +54,7 @@ def test_files_and_buffers_agree(tmp_path):
 def test_output_names_and_origins():
     data = model([node("Relu", ["x"], ["a"], "first"), node("Neg", ["a"], ["y"], "")], {"x": X}, ["y", "a"])
     program = migraphx.parse_onnx_buffer(data)
-    origins = {i.name: i.origin for i in program._impl.main if i.name in ("relu", "neg")}
+    origins = {i.name: i.origin for i in program.graph.main if i.name in ("relu", "neg")}
     assert origins == {"relu": "first (Relu)", "neg": "y (Neg)"}
     assert len(program.get_output_shapes()) == 2
 
@@ -64,7 +64,7 @@ def test_debug_symbols_add_the_source():
     made.doc_string = "model.py:12"
     data = model([made], {"x": X}, ["y"])
     program = migraphx.parse_onnx_buffer(data, use_debug_symbols=True)
-    assert [i.origin for i in program._impl.main if i.name == "relu"] == ["first (Relu) model.py:12"]
+    assert [i.origin for i in program.graph.main if i.name == "relu"] == ["first (Relu) model.py:12"]
 
 
 def test_print_program_on_error(capsys):

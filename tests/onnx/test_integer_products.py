@@ -51,7 +51,7 @@ def check(model: bytes, inputs: dict[str, np.ndarray], steps: int = 0) -> migrap
 
 def products(program: migraphx.program) -> list[str]:
     """The names of all products that the cpu target is left with."""
-    optimised = program._impl.clone()
+    optimised = program.graph.clone()
     run_passes(optimised, PASSES)
     names = (i.name for ins in optimised.main for m in (optimised.main, *ins.modules) for i in m)
     return [n for n in names if n in ("dot", "convolution", "quant_dot", "quant_convolution")]

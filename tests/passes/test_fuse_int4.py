@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import migraphx
+from migraphx.api.program import published
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.passes.fuse_int4 import fuse_int4
@@ -50,8 +51,7 @@ def test_packed_weights(type: str, turned: bool, zeros: bool) -> None:
     assert checked(program, [fuse_int4], values)["dot_int4"] == 3
     outputs = []
     for target in ("ref", "cpu"):
-        p = migraphx.program()
-        p._impl = plain.clone()
+        p = published(plain.clone())
         p.compile(migraphx.get_target(target))
         outputs.append([np.array(o) for o in p.run(values)])
     for want, got in zip(*outputs, strict=True):

@@ -12,6 +12,6 @@ from tools.fuzz_graphs import differences, made
 @pytest.mark.parametrize("seed", range(60))
 def test_random_graph(seed: int) -> None:
     program, (graph,) = made([(200, seed)])
-    run_passes(program._impl, [*optimize, fuse_epilogue], check=True)
-    wrong = differences([graph], evaluate(program._impl.main, graph.arguments))
+    run_passes(program.graph, [*optimize, fuse_epilogue], check=True)
+    wrong = differences([graph], evaluate(program.graph.main, graph.arguments))
     assert not wrong, "\n\n".join(wrong)

@@ -18,7 +18,8 @@ CODES = rng.integers(-100, 100, (4, 4)).astype(np.int8)
     ("case", "word"),
     [
         ("scale by row", "dot"),
-        ("scale by row of x", "dot"),
+        ("scale by row of x", "quant_dot"),
+        ("scale along the depth of x", "dot"),
         ("zero point", "quant_dot"),
         ("unsigned weights", "quant_dot"),
     ],
@@ -30,7 +31,8 @@ def test_products_of_integers(case: str, word: str):
     weights = CODES.view(np.uint8) if case == "unsigned weights" else CODES
 
     def build(b: Builder, x: Value) -> Value:
-        step = b.literal(scales.T if case == "scale by row of x" else np.array([0.5], np.float32))
+        of_x = {"scale by row of x": scales.T, "scale along the depth of x": scales}
+        step = b.literal(of_x.get(case, np.array([0.5], np.float32)))
         left = b.dequantizelinear(x, b.broadcast_to(step, (4, 4)))
         parts = [b.literal(weights), b.broadcast_to(b.literal(scales), (4, 4))]
         if case == "zero point":
@@ -40,6 +42,33 @@ def test_products_of_integers(case: str, word: str):
     program = program_of(build, x=Shape("int8", (4, 4)))
     left = checked(program, [simplify_qdq], {"x": rng.integers(-100, 100, (4, 4)).astype(np.int8)})
     assert {name for name in ("dot", "quant_dot") if left[name]} == {word}
+
+
+@pytest.mark.parametrize(("product", "places"), [("dot", "one"), ("dot", "rows"), ("convolution", "one")])
+def test_scales_that_are_computed(product: str, places: str):
+    """A scale and a zero point of the whole, or of each row of a dot, known in a run only; x moved afterwards."""
+    if product == "convolution":
+        lens, own, codes = (1, 4, 5, 5), (1, 1, 1, 1), rng.integers(-100, 100, (3, 4, 3, 3)).astype(np.int8)
+    else:
+        lens, own, codes = (2, 6, 4), (1, 1, 1) if places == "one" else (2, 6, 1), CODES
+
+    def build(b: Builder, x: Value, scale: Value, zero: Value) -> Value:
+        real = b.dequantizelinear(x, *(b.broadcast_to(i, lens) for i in (scale, zero)))
+        weights = b.dequantizelinear(
+            b.literal(codes), b.broadcast_to(b.literal(np.array([0.5], np.float32)), codes.shape)
+        )
+        if product == "convolution":
+            return b.convolution(real, weights, padding=(1, 1))
+        return b.dot(b.reshape(real, dims=(12, 4)), weights)
+
+    values = {
+        "x": rng.integers(-100, 100, lens).astype(np.int8),
+        "scale": (rng.random(own) + 0.5).astype(np.float32),
+        "zero": rng.integers(-20, 20, own).astype(np.int8),
+    }
+    program = program_of(build, **{name: Shape.of(value) for name, value in values.items()})
+    left = checked(program, [simplify_qdq], values)
+    assert left[f"quant_{product}"] == 1 and not left[product]
 
 
 @pytest.mark.parametrize(("codes", "indices"), [(CODES, [3, 1]), (CODES, 2), (CODES[0], [3, 1]), (CODES[0], 2)])

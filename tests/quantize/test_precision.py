@@ -21,7 +21,7 @@ RNG = np.random.default_rng(2)
 
 def program() -> migraphx.program:
     p = migraphx.program()
-    main = p._impl.main
+    main = p.graph.main
     b = Builder(main)
     i = main.add_parameter("i", Shape("int64", (5,)))
     x = main.add_parameter("x", Shape("float", (5, 32)))
@@ -75,10 +75,10 @@ def test_names_that_no_operator_has(quantize: Callable[..., None], caplog: pytes
 @pytest.mark.parametrize("seed", range(10))
 def test_random_graph(seed: int, names: list[str]) -> None:
     p, _ = made([(300, seed)])
-    before = [o.shape for o in p._impl.main.outputs]
+    before = [o.shape for o in p.graph.main.outputs]
     migraphx.quantize_bf16(p, names)
-    verify_program(p._impl)
-    assert [(o.shape.type, o.shape.lens) for o in p._impl.main.outputs] == [(s.type, s.lens) for s in before]
+    verify_program(p.graph)
+    assert [(o.shape.type, o.shape.lens) for o in p.graph.main.outputs] == [(s.type, s.lens) for s in before]
 
 
 @pytest.mark.parametrize("target", ["ref", "cpu"])
@@ -86,13 +86,13 @@ def test_random_graph(seed: int, names: list[str]) -> None:
 def test_layouts_that_a_convert_changes(target: str, names: list[str]) -> None:
     """A convert of a broadcast is whole in memory, so that the product's layout is another."""
     p = migraphx.program()
-    b = Builder(p._impl.main)
-    x = p._impl.main.add_parameter("x", Shape("float", (2, 3, 4)))
+    b = Builder(p.graph.main)
+    x = p.graph.main.add_parameter("x", Shape("float", (2, 3, 4)))
     half = b.multibroadcast(b.literal(np.array(0.5, np.float32)), out_lens=(3, 2, 4))
     product = b.mul(b.transpose(x, permutation=(1, 0, 2)), half)
-    p._impl.main.add_return([b.exp(product)])
+    p.graph.main.add_return([b.exp(product)])
     migraphx.quantize_fp16(p, names)
-    verify_program(p._impl)
+    verify_program(p.graph)
     p.compile(migraphx.get_target(target))
     array = RNG.standard_normal((2, 3, 4)).astype(np.float32)
     assert relative_error(np.array(p.run({"x": array})[0]), np.exp(array.transpose(1, 0, 2) / 2)) < QUANTIZED_ERROR

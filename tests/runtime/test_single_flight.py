@@ -12,7 +12,7 @@ from tests.limits import HANG
 
 
 def test_the_least_recently_used_is_dropped():
-    kept: SingleFlightLRU[str] = SingleFlightLRU(2)
+    kept: SingleFlightLRU[str, str] = SingleFlightLRU(2)
     for key in "abac":
         assert kept.get(key, lambda key=key: key.upper()) == key.upper()
     assert kept.items() == [("a", "A"), ("c", "C")]
@@ -24,7 +24,7 @@ def test_the_least_recently_used_is_dropped():
 
 
 def test_many_threads_make_one():
-    kept: SingleFlightLRU[int] = SingleFlightLRU(4)
+    kept: SingleFlightLRU[str, int] = SingleFlightLRU(4)
     made: list[int] = []
     together = Barrier(4)
 
@@ -50,9 +50,9 @@ class Asked(Deadline):
         return super().left
 
 
-def asked_meanwhile(kept: SingleFlightLRU[int], make: Callable[[], int], own: Callable[[], int], seconds: float) -> int:
+def asked_meanwhile(kept: SingleFlightLRU[int, int], make: Callable[[], int], own: Callable[[], int]) -> int:
     """What a thread gets that would make `own` and asks while another runs `make`; its error is raised."""
-    started, deadline = Event(), Asked(seconds)
+    started, deadline = Event(), Asked(HANG)
 
     def waited() -> int:
         started.set()
@@ -75,19 +75,19 @@ def failing(error: BaseException) -> Callable[[], int]:
 
 
 def test_an_error_goes_to_all_who_wait_and_is_not_kept():
-    kept: SingleFlightLRU[int] = SingleFlightLRU(4)
+    kept: SingleFlightLRU[int, int] = SingleFlightLRU(4)
     with pytest.raises(ValueError, match="no kernel"):
-        asked_meanwhile(kept, failing(ValueError("no kernel")), lambda: 1, HANG)
+        asked_meanwhile(kept, failing(ValueError("no kernel")), lambda: 1)
     assert kept.get(0, lambda: 2) == 2
 
 
 def test_an_interrupt_is_its_threads_alone():
-    kept: SingleFlightLRU[int] = SingleFlightLRU(4)
-    assert asked_meanwhile(kept, failing(KeyboardInterrupt()), lambda: 7, HANG) == 7
+    kept: SingleFlightLRU[int, int] = SingleFlightLRU(4)
+    assert asked_meanwhile(kept, failing(KeyboardInterrupt()), lambda: 7) == 7
 
 
 def test_a_deadline_ends_the_wait_for_another_thread():
-    kept: SingleFlightLRU[int] = SingleFlightLRU(4)
+    kept: SingleFlightLRU[int, int] = SingleFlightLRU(4)
     started, released = Event(), Event()
 
     def held() -> int:

@@ -8,6 +8,8 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from migraphx.runtime.device import HOST
+
 KIND = 12  # DLPack's device type for what it does not know
 FIRST, APART = 1 << 44, 1 << 12  # where addresses begin, and what lies between two blocks
 ALIGNMENT = 64
@@ -54,6 +56,9 @@ class SeparateDevice:
         self.written_bytes += nbytes
         self.streams.append(stream)
         ctypes.memmove(self.bytes(to, nbytes).ctypes.data, source, nbytes)
+
+    def pinned(self, nbytes: int) -> tuple[int, Any]:
+        return HOST.pinned(nbytes)
 
     def holds(self, pointer: int) -> bool:
         return pointer >= FIRST

@@ -139,7 +139,7 @@ def test_steps_say_what_comes_to_main_memory() -> None:
     (found,) = p.run({"x": given})
     assert SEPARATE.read_bytes == X.nbytes
     np.testing.assert_array_equal(np.array(found.tolist()).reshape(2, -1), np.nonzero(X > 0))
-    executable: Any = p._executable
+    executable: Any = p.executable
     assert [(s.kernel, s.bytes) for s in executable.steps if s.kernel == "to the host"] == [("to the host", X.nbytes)]
     assert len(executable.profile([given], 1)) == len(executable.steps)
 

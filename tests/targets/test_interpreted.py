@@ -1,8 +1,11 @@
 """The parts that targets share, on a target that has nothing else: the tests of `cpu` and of dynamic shapes."""
 
+from pathlib import Path
+
 import pytest
 
 from migraphx.targets import registry
+from tests.targets import interpreted
 from tests.targets.common import test_dynamic
 from tests.targets.cpu import test_control, test_movement_indexing, test_pointwise_reduce
 from tests.targets.interpreted import NAME, InterpretedTarget
@@ -31,6 +34,11 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("test", SHARED, ids=lambda test: test.__name__)
 def test_as_on_cpu(test) -> None:
     test(target=NAME)
+
+
+def test_a_target_is_small() -> None:
+    """Lowering, kernels, running and all."""
+    assert len(Path(interpreted.__file__).read_text().splitlines()) < 250
 
 
 def test_control_flow() -> None:

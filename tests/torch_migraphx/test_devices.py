@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -85,12 +86,15 @@ class Elsewhere(Place):
     def _has(self, x: torch.Tensor) -> bool:
         return x.is_cpu
 
-    def stream(self) -> int:
+    def _current_stream(self) -> int:
         return 7
 
-    def empty(self, size: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
-        self.made.append(torch.empty_strided(size, strides, dtype=dtype))
-        return self.made[-1]
+    def maker(self, size: Any, strides: Any, dtype: torch.dtype) -> Callable[[], torch.Tensor]:
+        def make() -> torch.Tensor:
+            self.made.append(torch.empty_strided(size, strides, dtype=dtype))
+            return self.made[-1]
+
+        return make
 
 
 def test_a_run_is_in_the_stream_of_its_device(monkeypatch: pytest.MonkeyPatch) -> None:

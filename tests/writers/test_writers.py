@@ -82,11 +82,11 @@ def test_netron_shows_attributes_values_and_subgraphs() -> None:
 def test_python_builds_an_equal_program() -> None:
     scope: dict = {}
     exec(to_python(rich()), scope)
-    again = scope["p"]._impl
+    again = scope["p"].graph
     zeroed = [re.sub(r"@literal\{.*?\}", "", program_text(p)) for p in (again, rich())]
     assert zeroed[0] == zeroed[1]
     exec(to_python(dynamic()), scope)
-    assert program_text(scope["p"]._impl) == program_text(dynamic())
+    assert program_text(scope["p"].graph) == program_text(dynamic())
 
 
 def test_upstream_form() -> None:

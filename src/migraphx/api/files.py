@@ -51,7 +51,7 @@ def save_buffer(p: program, format: str = "mxr", *, code: bool = False) -> bytes
         return container.to_bytes(*_parts(p, code))
     if code:
         raise ValueError(f"format {format!r} holds no code: it is saved uncompiled")
-    return to_json(p._impl).encode() if format == "json" else pack(to_upstream(p._impl))
+    return to_json(p.graph).encode() if format == "json" else pack(to_upstream(p.graph))
 
 
 def _copied(p: program) -> tuple[Any, ...]:
@@ -106,7 +106,7 @@ def _from_upstream(data: bytes, name: str) -> program:
 
 
 def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    modules, tensors = dump(p._impl)
+    modules, tensors = dump(p.graph)
     metadata = {"format": FORMAT, "program": json.dumps(modules, separators=(",", ":"))}
     executable = p._executable
     if executable is not None:
@@ -148,10 +148,9 @@ def _assemble(tensors: dict[str, np.ndarray], metadata: dict[str, str], trust_co
         with _reading(name):
             return load_graph(json.loads(metadata["program"]), tensors)
 
-    made = program()
-    made._graph = graph
+    made = published(graph)
     if "compiled" not in metadata:
-        made._impl  # noqa: B018  # read now, so that a damaged file is refused here
+        made.graph  # noqa: B018  # read now, so that a damaged file is refused here
         return made
     with _reading(name):
         compiled = json.loads(metadata["compiled"])
@@ -161,12 +160,12 @@ def _assemble(tensors: dict[str, np.ndarray], metadata: dict[str, str], trust_co
         own = {n: tensors[t] for n, t in compiled["tensors"].items()}
         coded = any(n.split(".")[-1] == "code" for n in own)
         trust = trust_code and coded
-        made._executable = target.restore(compiled["data"], own, trust, lambda: made._impl.clone(), made._options)
+        made._executable = target.restore(compiled["data"], own, trust, lambda: made.graph.clone(), made._options)
     if made._executable is None and trust_code:
         why = "its code is for another processor" if coded else "it was saved without code=True and holds no code"
         log.warning("%s: %s, which trust_code would use; compiling it again", name, why)
     elif made._executable is None:
         log.info("%s: its code is not in the local cache; compiling it again", name)
     if made._executable is None:
-        made._executable = target.compile(made._impl.clone(), made._options)
+        made._executable = target.compile(made.graph.clone(), made._options)
     return made

@@ -23,7 +23,7 @@ def random_inputs(p: program, shapes: Mapping[str, shape], seed: int = 0) -> dic
     made = {name: generate_argument(s, n) for n, (name, s) in zip(count(seed), shapes.items(), strict=False)}
     if not any(a.shape.type in dtypes.INTEGERS for a in made.values()):
         return made
-    static = at_lens(p._impl, {name: a.array for name, a in made.items()}).program
+    static = at_lens(p.graph, {name: a.array for name, a in made.items()}).program
     for n, (name, (low, high)) in enumerate(index_ranges(static).items(), seed):
         array = made[name].array
         array[...] = np.random.default_rng(n).integers(low, high, array.shape, endpoint=True)

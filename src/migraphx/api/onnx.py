@@ -23,14 +23,14 @@ Given = ParamSpec("Given")
 
 
 @dataclass(frozen=True)
-class Serialized:
+class ModelBytes:
     """A model in memory, in place of its file."""
 
     model: bytes
 
 
 def parse_onnx(
-    filename: str | os.PathLike[str] | Serialized,
+    filename: str | os.PathLike[str] | ModelBytes,
     default_dim_value: int = 1,
     map_input_dims: Mapping[str, Any] | None = None,
     skip_unknown_operators: bool = False,
@@ -75,7 +75,7 @@ def parse_onnx(
         use_debug_symbols=use_debug_symbols,
         output_names=tuple(output_names),
     )
-    read_from = partial(read_buffer, filename.model) if isinstance(filename, Serialized) else partial(read, filename)
+    read_from = partial(read_buffer, filename.model) if isinstance(filename, ModelBytes) else partial(read, filename)
     return _program(read_from(external_data_path), options, print_program_on_error)
 
 
@@ -95,7 +95,7 @@ def _with_options_of(
 @_with_options_of(parse_onnx)
 def parse_onnx_buffer(onnx_buffer: bytes, *args: Any, **named: Any) -> program:
     """As `parse_onnx`, from a serialized ModelProto; external data needs `external_data_path`."""
-    return parse_onnx(Serialized(onnx_buffer), *args, **named)
+    return parse_onnx(ModelBytes(onnx_buffer), *args, **named)
 
 
 def get_onnx_operators() -> list[str]:

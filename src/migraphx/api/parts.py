@@ -22,4 +22,4 @@ def extract(p: program, inputs: Mapping[str, instruction_ref], outputs: Sequence
 
     The inputs become parameters of these names, row-major. ValueError where an output needs another parameter.
     """
-    return published(extract_program(p._impl, {n: i._impl for n, i in inputs.items()}, [o._impl for o in outputs]))
+    return published(extract_program(p.graph, {n: i._impl for n, i in inputs.items()}, [o._impl for o in outputs]))

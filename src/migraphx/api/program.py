@@ -33,28 +33,39 @@ class program:
     """Modules of instructions; `compile` makes it runnable, `run` runs it."""
 
     def __init__(self) -> None:
-        self._graph: Callable[[], Program] = Program
+        self._read: Callable[[], Program] = Program
         self._executable: Executable | None = None
         self._options = CompileOptions()
 
     @cached_property
-    def _impl(self) -> Program:
-        """The graph, read when somebody asks for it: running a loaded program needs only its executable."""
-        return self._graph()
+    def graph(self) -> Program:
+        """The engine's own program, for its passes, targets and tools.
+
+        It is read when somebody asks for it: running a loaded program needs only its executable. What is compiled
+        does not see later changes of it.
+        """
+        return self._read()
+
+    @property
+    def executable(self) -> Executable:
+        """What a target made of the program; RuntimeError where it is not compiled."""
+        if self._executable is None:
+            raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
+        return self._executable
 
     # ---- building ----
 
     def get_main_module(self) -> module:
         """The module that runs first."""
-        return module(self._impl.main, self._impl)
+        return module(self.graph.main, self.graph)
 
     def create_module(self, name: str) -> module:
         """A new module for `if`, `loop` ...; TypeError for a name that is none, ValueError for one that is taken."""
-        return module(self._impl.create_module(name_of("create_module", name)), self._impl)
+        return module(self.graph.create_module(name_of("create_module", name)), self.graph)
 
     def sort(self) -> None:
         """Put every instruction after its inputs."""
-        for m in self._impl.modules.values():
+        for m in self.graph.modules.values():
             m.sort()
 
     def clone(self, compiled: bool = True) -> program:
@@ -64,7 +75,7 @@ class program:
         that it can be changed and compiled again.
         """
         copy = program()
-        copy._graph = lambda: self._impl.clone()
+        copy._read = lambda: self.graph.clone()
         if compiled:
             copy._executable, copy._options = self._executable, self._options
         return copy
@@ -78,7 +89,7 @@ class program:
     def get_parameter_shapes(self) -> dict[str, shape]:
         """By name; after `compile(offload_copy=False)` the output buffers `main:#output_k` are among them."""
         if self._executable is None:
-            return {n: wrap(i.shape) for n, i in self._impl.main.parameters.items()}
+            return {n: wrap(i.shape) for n, i in self.graph.main.parameters.items()}
         shapes = {n: wrap(s) for n, s in self._executable.parameters.items()}
         if not self._options.offload_copy:
             shapes |= {f"{OUTPUT_PREFIX}{k}": wrap(s) for k, s in enumerate(self._executable.outputs)}
@@ -86,7 +97,7 @@ class program:
 
     def get_output_shapes(self) -> list[shape]:
         """The shapes of the outputs, in order."""
-        outputs = self._executable.outputs if self._executable else self._impl.main.output_shapes
+        outputs = self._executable.outputs if self._executable else self.graph.main.output_shapes
         return [wrap(s) for s in outputs]
 
     def is_compiled(self) -> bool:
@@ -117,11 +128,11 @@ class program:
             offload_copy=offload_copy, fast_math=fast_math, exhaustive_tune=exhaustive_tune, **more
         )
         options.check_target(t)
-        verify_program(self._impl)
-        for output in self._impl.main.outputs:
+        verify_program(self.graph)
+        for output in self.graph.main.outputs:
             if output.shape.type == "tuple" and output.shape != UNKNOWN:
                 raise ValueError(f"the program returns a tuple, of {output.name}: return its get_tuple_elem instead")
-        self._executable, self._options = t.compile(self._impl.clone(), options), options
+        self._executable, self._options = t.compile(self.graph.clone(), options), options
 
     def run(self, params: Mapping[str, Any], timeout: float | None = None) -> list[argument]:
         """Run once on named inputs (arguments, arrays, tensors on the target's device).
@@ -135,18 +146,11 @@ class program:
         output memory that was given is then undefined, and the program can be run again.
         """
         results = self._started(params, None, timeout)
-        device = self._compiled().device
-        if device is not HOST:
-            device.synchronise()
+        self.executable.device.synchronise()
         return results
 
-    def _compiled(self) -> Executable:
-        if self._executable is None:
-            raise RuntimeError("compile the program before running it: program.compile(migraphx.get_target('cpu'))")
-        return self._executable
-
     def _started(self, params: Mapping[str, Any], stream: int | None, timeout: float | None) -> list[argument]:
-        executable = self._compiled()
+        executable = self.executable
         if not isinstance(params, Mapping):
             raise TypeError(f"run: params must map names to values, got a {type(params).__name__}")
         deadline = None if timeout is None else Deadline(timeout)
@@ -171,7 +175,7 @@ class program:
         deadline: Deadline | None,
     ) -> Sequence[Argument]:
         """Run on a device other than the host: with `offload_copy` values in main memory go there and back."""
-        executable = self._compiled()
+        executable = self.executable
         device = executable.device
         allowed = (device, HOST) if self._options.offload_copy else (device,)
         _refuse_others(executable, [*inputs, *(outputs or ())], *allowed)
@@ -198,7 +202,7 @@ class program:
         Nothing is checked here; RuntimeError where the program is not compiled. `stream`: as in `run_async`; `timeout`
         and signals: as in `run`.
         """
-        self._compiled().run_at(inputs, outputs, stream, None if timeout is None else Deadline(timeout))
+        self.executable.run_at(inputs, outputs, stream, None if timeout is None else Deadline(timeout))
 
     def run_async(
         self, params: Mapping[str, Any], stream: int | None = None, stream_type: str = "", timeout: float | None = None
@@ -222,22 +226,24 @@ class program:
 
     def to_py(self) -> str:
         """Python code that builds this program through the public API."""
-        return to_python(self._impl)
+        return to_python(self.graph)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, program) and program_text(self._impl) == program_text(other._impl)
+        return isinstance(other, program) and program_text(self.graph) == program_text(other.graph)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return program_text(self._impl)
+        return program_text(self.graph)
 
 
-def published(impl: Program) -> program:
-    """The public face of an engine program."""
+def published(graph: Program | Callable[[], Program]) -> program:
+    """The public face of an engine program, or of one that is read when it is needed."""
     made = program()
-    made._graph = lambda: impl
-    made._impl  # noqa: B018  # one graph, whoever asks
+    if isinstance(graph, Program):
+        made.graph = graph
+    else:
+        made._read = graph
     return made
 
 

@@ -95,7 +95,7 @@ def _operators(prog: program, names: Sequence[str]) -> Sequence[str]:
     """The names, which are those of operators or "all"; a warning where the program has no instruction of a name."""
     if isinstance(names, str):
         raise TypeError(f"ins_names must be a list of operators' names, got the string {names!r}")
-    found = {ins.name for module in prog._impl.modules.values() for ins in module}
+    found = {ins.name for module in prog.graph.modules.values() for ins in module}
     for name in names:
         if name != ALL and declaration(name).name not in found:
             log.warning("the program has no %s: quantizing it changes nothing", name)
@@ -105,7 +105,7 @@ def _operators(prog: program, names: Sequence[str]) -> Sequence[str]:
 def _uncompiled(prog: program) -> Program:
     if prog.is_compiled():
         raise RuntimeError("quantize a program before compiling it")
-    return prog._impl
+    return prog.graph
 
 
 def _fixed(prog: program) -> Program:

@@ -15,14 +15,14 @@ from migraphx.mxr.upstream import TYPES
 _NAMES = dict.fromkeys((*TYPES, "tuple", "fp4x2", *dtypes.NUMPY_TYPES))  # upstream's order, then ours
 
 
-class _Numbered(Enum):
+class _IntConvertibleEnum(Enum):
     """Members are upstream's numbers too: `int(member)`."""
 
     def __int__(self) -> int:
         return self.value
 
 
-type_t: Any = _Numbered("type_t", {f"{name}_type": number for number, name in enumerate(_NAMES)})
+type_t: Any = _IntConvertibleEnum("type_t", {f"{name}_type": number for number, name in enumerate(_NAMES)})
 
 
 class dynamic_dimension:

@@ -36,7 +36,7 @@ def run_passes(p: program, passes: Sequence[str]) -> None:
     """Apply the named passes, in this order; ValueError names an unknown one, RuntimeError for a compiled program."""
     if p.is_compiled():
         raise RuntimeError("apply passes to a program before compiling it")
-    manager.run_passes(p._impl, passes_named(passes))
+    manager.run_passes(p.graph, passes_named(passes))
 
 
 def share_weights(p: program, others: Sequence[program]) -> None:
@@ -44,11 +44,9 @@ def share_weights(p: program, others: Sequence[program]) -> None:
 
     RuntimeError where one of them is not compiled.
     """
-    own, *rest = [q._executable for q in (p, *others)]
-    known = [e for e in rest if e is not None]
-    if own is None or len(known) < len(rest):
+    if not all(q.is_compiled() for q in (p, *others)):
         raise RuntimeError("share_weights: compile the programs first")
-    own.share_weights(known)
+    p.executable.share_weights([q.executable for q in others])
 
 
 # ---- other formats ----
@@ -56,22 +54,22 @@ def share_weights(p: program, others: Sequence[program]) -> None:
 
 def to_graphviz(p: program, brief: bool = False) -> str:
     """A picture in Graphviz's language; `brief` shows operators only."""
-    return writers.to_graphviz(p._impl, brief)
+    return writers.to_graphviz(p.graph, brief)
 
 
 def to_netron(p: program) -> str:
     """JSON that Netron opens."""
-    return writers.to_netron(p._impl)
+    return writers.to_netron(p.graph)
 
 
 def to_json(p: program) -> str:
     """Upstream's JSON: what `save(p, path, format="json")` writes."""
-    return writers.to_json(p._impl)
+    return writers.to_json(p.graph)
 
 
 def to_cpp(p: program) -> str:
     """C++ that builds the program through MIGraphX's public C++ interface."""
-    return writers.to_cpp(p._impl)
+    return writers.to_cpp(p.graph)
 
 
 # ---- verification: the options are compile's; the tolerance is that of the program's types where none is given ----
@@ -127,7 +125,7 @@ def run_trace(
         shown = tuple(map(_argument, value)) if isinstance(value, tuple) else _argument(value)
         callback(instruction_ref(ins), shown)
 
-    return [_argument(v) for v in inspect.run_trace(p._impl, _arrays(params), show)]
+    return [_argument(v) for v in inspect.run_trace(p.graph, _arrays(params), show)]
 
 
 def performance_report(p: program, params: Params, runs: int = 50) -> Report:
@@ -135,9 +133,9 @@ def performance_report(p: program, params: Params, runs: int = 50) -> Report:
 
     RuntimeError where it is not compiled; errors as of `run`.
     """
-    if p._executable is None:
+    if not p.is_compiled():
         raise RuntimeError("compile the program before measuring it: program.compile(migraphx.get_target('cpu'))")
-    return inspect.performance_report(p._executable, _arrays(params), runs)
+    return inspect.performance_report(p.executable, _arrays(params), runs)
 
 
 def explain(
@@ -153,14 +151,14 @@ def explain(
     `why`: and what it does not fuse or take, with the reasons. The options and errors are compile's.
     """
     given = None if params is None else _arrays(params)
-    return inspect.explain(p._impl, _name(t), given, why, CompileOptions.of(**options))
+    return inspect.explain(p.graph, _name(t), given, why, CompileOptions.of(**options))
 
 
 def _question(
     p: program, t: Target | str, params: Params, tolerance: Tolerance | None, double: bool, options: CompileKeywords
 ) -> tuple[Program, str, dict[str, np.ndarray], inspect.Settings]:
-    allowed = tolerance or inspect.tolerance_of(p._impl)
-    return p._impl, _name(t), _arrays(params), inspect.Settings(allowed, double, CompileOptions.of(**options))
+    allowed = tolerance or inspect.tolerance_of(p.graph)
+    return p.graph, _name(t), _arrays(params), inspect.Settings(allowed, double, CompileOptions.of(**options))
 
 
 def _name(t: Target | str) -> str:

@@ -17,7 +17,7 @@ from migraphx.driver.environment import loggers_asked_for, warn_of_unknown
 from migraphx.driver.options import add_common
 from migraphx.driver.output import check_writable
 from migraphx.driver.result import MEANINGS, Exit, Result, RunError, UsageError, rendered
-from migraphx.driver.terminal import coloured
+from migraphx.driver.terminal import coloured, spinner
 from migraphx.driver.verbs import (
     cache,
     completion,
@@ -36,6 +36,7 @@ from migraphx.driver.verbs import (
 from migraphx.driver.verbs import compile as compile_
 from migraphx.ir.operation import Unsupported
 from migraphx.mxr.container import replace_file
+from migraphx.targets.common.progress import shown_by
 from migraphx.targets.target import CompilerError
 
 log = logging.getLogger("migraphx")
@@ -110,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         args = parse(words)
-        with logging_to(args.log_file, args.log_level):
+        with logging_to(args.log_file, args.log_level), shown_by(spinner):
             warn_of_unknown()
             return answer(args)
     except SystemExit:  # argparse has printed the help

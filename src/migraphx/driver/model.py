@@ -25,7 +25,6 @@ from migraphx.mxr.upstream_read import is_upstream
 from migraphx.passes.dead_code import dead_code
 from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import SIMPLIFY
-from migraphx.runtime.executable import Executable
 from migraphx.targets.registry import get_target
 from migraphx.targets.target import Target
 
@@ -58,10 +57,10 @@ def changed(made: program, args: Namespace) -> program:
     """Trimmed, simplified, and the chosen passes run; what came compiled is to be compiled again."""
     made = made.clone(compiled=False) if made.is_compiled() else made
     if args.trim:
-        trim(made._impl.main, args.trim)
-        made._impl.drop_unused_modules()
+        trim(made.graph.main, args.trim)
+        made.graph.drop_unused_modules()
     if args.optimize:
-        run_passes(made._impl, SIMPLIFY)
+        run_passes(made.graph, SIMPLIFY)
     try:
         migraphx.run_passes(made, [name for word in args.apply_pass for name in word.split(",") if name])
     except ValueError as error:
@@ -144,7 +143,7 @@ def compiled(made: program, args: Namespace, inputs: Callable[[program], Inputs]
     target = target_of(args)
     quantized(made, args, inputs)
     if made.is_compiled():
-        own = executable_of(made).target
+        own = made.executable.target
         if args.target in (None, own):
             note(f"Compiled already, for {own}")
             return made
@@ -156,18 +155,12 @@ def compiled(made: program, args: Namespace, inputs: Callable[[program], Inputs]
 
 def at_lengths(made: program, inputs: Inputs) -> program:
     """A program with dynamic shapes as far as the lengths of these inputs make it static; others as they are."""
-    static = at_lens(made._impl, {name: np.asarray(value) for name, value in inputs.items()}).program
-    return made if static is made._impl else published(static)
-
-
-def executable_of(made: program) -> Executable:
-    """What a compiled program runs."""
-    assert made._executable is not None
-    return made._executable
+    static = at_lens(made.graph, {name: np.asarray(value) for name, value in inputs.items()}).program
+    return made if static is made.graph else published(static)
 
 
 def optimized(made: program, inputs: Inputs) -> Program:
     """What its target's passes made of a compiled program, for inputs of these lengths: the kernels that run."""
-    copy = at_lengths(made, inputs)._impl.clone()
-    run_passes(copy, get_target(executable_of(made).target).passes)
+    copy = at_lengths(made, inputs).graph.clone()
+    run_passes(copy, get_target(made.executable.target).passes)
     return copy

@@ -12,7 +12,7 @@ import migraphx
 from migraphx.api.argument import publish
 from migraphx.api.program import program
 from migraphx.driver.data import drawn
-from migraphx.driver.model import Inputs, executable_of
+from migraphx.driver.model import Inputs
 from migraphx.driver.result import RunError
 from migraphx.driver.terminal import progress
 
@@ -37,7 +37,7 @@ def prepared(made: program, inputs: Inputs) -> dict[str, Any]:
     buffers = {n: s for n, s in made.get_parameter_shapes().items() if n not in inputs}
     if not any(s.dynamic() or s.type_string() == "tuple_type" for s in buffers.values()):
         params |= {n: migraphx.fill_argument(s, 0) for n, s in buffers.items()}
-    device = executable_of(made).device
+    device = made.executable.device
     return {n: publish(migraphx.argument(a).to(device)) for n, a in params.items()}
 
 

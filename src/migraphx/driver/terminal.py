@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from typing import TextIO
 COLOURS = {"good": "32", "bad": "31", "dim": "2", "strong": "1"}
 BAR = 30  # characters
 REDRAW_SECONDS = 0.1
+SILENT_SECONDS = 2.0
+TICK_SECONDS = 0.5
+_spinning = threading.Lock()
 
 
 def coloured(text: str, colour: str, stream: TextIO | None = None) -> str:
@@ -56,6 +60,34 @@ def progress(what: str, total: int) -> Iterator[Progress]:
     finally:
         if shown:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def spinner(what: str) -> Iterator[None]:
+    """Show `what` and the seconds gone on standard error, where that is a terminal, from two seconds on.
+
+    It is erased at the end. One inside another shows nothing.
+    """
+    if not sys.stderr.isatty() or not _spinning.acquire(blocking=False):
+        yield
+        return
+    done, start = threading.Event(), time.monotonic()
+    shown = threading.Thread(target=_spin, args=(what, start, done), daemon=True)
+    shown.start()
+    try:
+        yield
+    finally:
+        done.set()
+        shown.join()
+        _spinning.release()
+
+
+def _spin(what: str, start: float, done: threading.Event) -> None:
+    if done.wait(SILENT_SECONDS):
+        return
+    while not done.wait(TICK_SECONDS):
+        print(f"\r{what}: {time.monotonic() - start:.0f} s", end="", file=sys.stderr, flush=True)
+    print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def milliseconds(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""What is left to do for an instruction once the sizes of its inputs are known."""
+"""The expansion of deferred instructions, once the sizes of their inputs are known."""
 
 from __future__ import annotations
 

@@ -162,7 +162,12 @@ class Module:
         return self._link(Instruction(op, inputs, shape, modules, origin), before)
 
     def append(self, ins: Instruction) -> Instruction:
-        """Put a new instruction at the very end, also a literal or parameter; its shape is taken as it is."""
+        """Put an instruction of no module behind all others, as it is: its shape is not inferred.
+
+        For readers and copies, which keep the order that they find, of literals and parameters as well.
+        """
+        if ins.owner is not None:
+            raise ValueError(f"{ins.name} is part of module {ins.owner.name!r} already")
         return self._link(ins, None)
 
     def add_return(self, outputs: Iterable[Instruction]) -> Instruction:

@@ -21,7 +21,7 @@ Value = Any
 """What flows at run time: an ndarray, or a tuple of Values for a tuple shape."""
 
 
-class Typed(Protocol):
+class InstructionLike(Protocol):
     """What operations ask of the instructions in a module argument."""
 
     shape: Shape
@@ -35,13 +35,13 @@ class ModuleArgument(Protocol):
 
     name: str
 
-    def __iter__(self) -> Iterator[Typed]: ...
+    def __iter__(self) -> Iterator[InstructionLike]: ...
 
     @property
-    def parameters(self) -> Mapping[str, Typed]: ...
+    def parameters(self) -> Mapping[str, InstructionLike]: ...
 
     @property
-    def outputs(self) -> Sequence[Typed]: ...
+    def outputs(self) -> Sequence[InstructionLike]: ...
 
     @property
     def output_shapes(self) -> list[Shape]: ...

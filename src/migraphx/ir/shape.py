@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -175,6 +175,24 @@ class Shape:
 
     def as_standard(self) -> Shape:
         return self if self.type == "tuple" or self.dyn_dims else Shape(self.type, self.lens)
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        if self.sub_shapes:
+            return {"sub_shapes": [s.to_data() for s in self.sub_shapes]}
+        if self.dyn_dims:
+            return {"type": self.type, "dyn_dims": [[d.min, d.max, list(d.optimals), d.symbol] for d in self.dyn_dims]}
+        return {"type": self.type, "lens": list(self.lens), "strides": list(self.strides)}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Shape:
+        """What `to_data` gave; KeyError, TypeError or ValueError where it is damaged."""
+        if "sub_shapes" in data:
+            return cls.tuple_of(cls.from_data(s) for s in data["sub_shapes"])
+        if "dyn_dims" in data:
+            dims = (DynamicDimension(a, b, tuple(o), *map(str, symbol)) for a, b, o, *symbol in data["dyn_dims"])
+            return cls(data["type"], dyn_dims=tuple(dims))
+        return cls(data["type"], tuple(data["lens"]), tuple(data["strides"]))
 
     def __str__(self) -> str:
         if self.dyn_dims:

@@ -12,6 +12,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Operation, Parameter, operation
 from migraphx.ir.program import Program
+from migraphx.ir.reader import ModuleReader
 from migraphx.ir.shape import DynamicDimension, Shape, strided
 
 SHOWN_ELEMENTS = 10
@@ -128,13 +129,7 @@ def parse_program(text: str) -> Program:
     if bodies and chunks[0].strip():
         raise TextError(f"{chunks[0].strip()[:MOST_SHOWN]!r} stands before the first module")
     bodies = bodies or {"main": text}
-    reader = _Reader(Program(), bodies)
-    for name in bodies:
-        if name not in reader.program.modules:
-            reader.program.create_module(name)
-    for name in bodies:
-        reader.module(name)
-    return reader.program
+    return _Reader({name: _lines(body) for name, body in bodies.items()}).all()
 
 
 def parse_module(text: str) -> Module:
@@ -142,51 +137,37 @@ def parse_module(text: str) -> Module:
     return parse_program(text).main
 
 
-class _Reader:
-    """Reads a module when a line refers to it: by then the outer names that it uses are known."""
+def _lines(body: str) -> list[str]:
+    """What stands in the lines, without comments."""
+    found = (re.sub(r"\s*/\*.*?\*/\s*$", "", raw).strip() for raw in body.splitlines())
+    return [line for line in found if line]
 
-    def __init__(self, program: Program, bodies: dict[str, str]) -> None:
-        self.program, self.bodies = program, dict(bodies)
-        self.names: dict[str, Instruction] = {}
 
-    def module(self, name: str) -> Module:
-        module = self.program.modules[name]
-        for raw in self.bodies.pop(name, "").splitlines():
-            line = re.sub(r"\s*/\*.*?\*/\s*$", "", raw).strip()
-            if line:
-                try:
-                    self.line(module, line)
-                except TextError:
-                    raise  # from an inner module: it names its own line
-                except KeyError as error:
-                    raise TextError(f"{line[:MOST_SHOWN]!r}: unknown name {error}") from error
-                except (ValueError, IndexError, OverflowError, MemoryError, RecursionError) as error:
-                    raise TextError(f"{line[:MOST_SHOWN]!r}: {error}") from error
-        return module
+class _Reader(ModuleReader[str]):
+    error = TextError
 
-    def line(self, module: Module, line: str) -> None:
+    def where(self, module: str, number: int, line: str) -> str:
+        return repr(line[:MOST_SHOWN])
+
+    def instruction(self, module: Module, number: int, line: str) -> tuple[str, Instruction]:
         found = LINE.match(line)
         if not found:
             raise ValueError("not of the form `@n = op[attributes](inputs) -> shape`")
         name, op_name, rest = found["name"], found["op"], found["rest"]
         shape = parse_shape(found["shape"]) if found["shape"] else None
-        if name in self.names:
-            raise ValueError(f"{name} is defined twice")
         if op_name == "@param" and shape is not None:
-            self.names[name] = module.add_parameter(rest[1:], shape, last=True)
-            return
+            return name, module.add_parameter(rest[1:], shape, last=True)
         if op_name == "@literal" and shape is not None:
-            self.names[name] = module.append(Instruction(Literal(_literal(rest, shape)), (), shape))
-            return
+            return name, module.append(Instruction(Literal(_literal(rest, shape)), (), shape))
         attributes, rest = _split_attributes(rest)
         inputs, _, modules = rest.partition(")") if rest.startswith("(") else ("", "", rest)
-        args = [self.names[a.strip()] for a in inputs.removeprefix("(").split(",") if a.strip()]
+        args = [self.value(a.strip()) for a in inputs.removeprefix("(").split(",") if a.strip()]
         inner = modules.removeprefix(", [").removesuffix("]").split(",")
         mods = [self.module(m.strip()) for m in inner if m.strip()]
         ins = module.add_instruction(operation(op_name, **attributes), args, mods)
         if shape is not None and ins.shape != shape:
             raise ValueError(f"inferred {ins.shape}")
-        self.names[name] = ins
+        return name, ins
 
 
 def _literal(text: str, shape: Shape) -> np.ndarray:

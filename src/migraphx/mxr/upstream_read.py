@@ -12,6 +12,7 @@ import numpy as np
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import OPERATIONS, Literal, Operation, Unsupported, operation
 from migraphx.ir.program import Program
+from migraphx.ir.reader import ModuleReader
 from migraphx.ir.shape import DynamicDimension, Shape, strided
 from migraphx.mxr import msgpack
 from migraphx.mxr.container import FileError
@@ -45,15 +46,12 @@ def parse(data: bytes) -> Program:
 def from_upstream(data: Any) -> Program:
     """What `to_upstream` gives, or MIGraphX itself, as a program; FileError names the module and node."""
     modules = _modules(data)
-    program = Program()
-    for name in modules:
-        if name not in program.modules:
-            program.create_module(name)
     unknown = sorted({_name(n) for nodes in modules.values() for n in nodes} - OPERATIONS.keys())
     if unknown:
         raise UnsupportedFile(f"operators that are not supported: {', '.join(unknown)}")
-    _Reading(program, modules).module("main")
-    return program
+    reader = _Reader(modules)
+    reader.module("main")
+    return reader.program
 
 
 def _modules(data: Any) -> dict[str, list[dict[str, Any]]]:
@@ -87,34 +85,16 @@ def _name(node: Mapping[str, Any]) -> str:
     return str(node.get("name"))
 
 
-class _Reading:
-    """Modules are read when the first instruction refers to them: by then the outer names that they use are known."""
+class _Reader(ModuleReader[Mapping[str, Any]]):
+    error = FileError
 
-    def __init__(self, program: Program, modules: dict[str, list[dict[str, Any]]]) -> None:
-        self.program, self.modules = program, modules
-        self.instructions: dict[str, Instruction] = {}
-        self.begun: set[str] = set()
+    def where(self, module: str, number: int, line: Mapping[str, Any]) -> str:
+        return f"module {module!r}, node {number} ({_name(line)})"
 
-    def module(self, name: str) -> Module:
-        module = self.program.modules[name]
-        if name in self.begun:
-            return module
-        self.begun.add(name)
-        for index, node in enumerate(self.modules[name]):
-            where = f"module {name!r}, node {index} ({_name(node)})"
-            try:
-                if node["output"] in self.instructions:
-                    raise ValueError(f"its output {node['output']!r} is made twice")
-                self.instructions[node["output"]] = self.instruction(module, node)
-            except FileError:
-                raise
-            except KeyError as error:
-                raise FileError(f"{where}: {error} is missing") from None
-            except (TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-                raise FileError(f"{where}: {error}") from None
-        return module
+    def instruction(self, module: Module, number: int, line: Mapping[str, Any]) -> tuple[str, Instruction]:
+        return line["output"], self._made(module, line)
 
-    def instruction(self, module: Module, node: Mapping[str, Any]) -> Instruction:
+    def _made(self, module: Module, node: Mapping[str, Any]) -> Instruction:
         name, origin = node["name"], "; ".join(map(str, node.get("debug_symbols") or ()))
         given = node.get("operator") or {}
         if name == "@param":
@@ -122,7 +102,7 @@ class _Reading:
         if name == "@literal":
             value, shape = _literal(node["literal"])
             return module.append(Instruction(Literal(value), (), shape, origin=origin))
-        inputs = [self.instructions[i] for i in node.get("inputs") or ()]
+        inputs = [self.value(i) for i in node.get("inputs") or ()]
         modules = [self.module(m) for m in node.get("module_inputs") or ()]
         op, inputs = as_ours(module, _operation(name, given), inputs)
         made = module.add_instruction(op, inputs, modules, origin=origin)

@@ -33,6 +33,19 @@ def window_lens(
     return tuple((n + sum(p) - d * (k - 1) - 1) // s + 1 for n, k, p, s, d in dims)
 
 
+def same_padding(
+    lens: Sequence[int], kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int], lower: bool = False
+) -> tuple[int, ...]:
+    """Elements before every spatial dimension, then behind every one, for as many windows as lens / stride, rounded up.
+
+    The odd one is behind, or before where `lower` (ONNX's SAME_UPPER and SAME_LOWER).
+    """
+    dims = zip(lens, kernel, stride, dilation, strict=True)
+    total = [max((-(-n // s) - 1) * s + d * (k - 1) + 1 - n, 0) for n, k, s, d in dims]
+    less, more = [t // 2 for t in total], [t - t // 2 for t in total]
+    return tuple(more + less if lower else less + more)
+
+
 def windows(x: np.ndarray, kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> np.ndarray:
     """A view {N, C, out..., kernel...} of {N, C, spatial...}."""
     reach = tuple(d * (k - 1) + 1 for k, d in zip(kernel, dilation, strict=True))

@@ -12,6 +12,7 @@ from typing import Any
 from migraphx.ir.builder import COMPOSITES, Builder, common_type
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import OPERATIONS
+from migraphx.ops.convolution import same_padding
 from migraphx.ops.pointwise import Pointwise
 
 Value = Instruction
@@ -90,26 +91,12 @@ def convolution(
     kernel = weights.shape.lens[2:]
     strides, dilations = tuple(strides) or (1,) * len(kernel), tuple(dilations) or (1,) * len(kernel)
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        paddings = _same_padding(x.shape.lens[2:], kernel, strides, dilations, auto_pad == "SAME_LOWER")
+        paddings = same_padding(x.shape.lens[2:], kernel, strides, dilations, auto_pad == "SAME_LOWER")
     elif auto_pad not in ("NOTSET", "VALID"):
         raise ValueError(f"convolution: auto_pad {auto_pad!r} is not known")
     padding = tuple(paddings) or (0,) * len(kernel)
     y = b.instruction("convolution", [x, weights], padding=padding, stride=strides, dilation=dilations, group=group)
     return y if bias is None else b.add(y, b.broadcast(bias, axis=1, out_lens=y.shape.lens))
-
-
-def _same_padding(
-    lens: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], lower: bool
-) -> tuple[int, ...]:
-    """Zeros before and behind, so that the output has lens / stride, rounded up; the odd one is behind, or before."""
-    before: list[int] = []
-    behind: list[int] = []
-    for n, k, s, d in zip(lens, kernel, strides, dilations, strict=True):
-        total = max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n)
-        small, large = total // 2, total - total // 2
-        before.append(large if lower else small)
-        behind.append(small if lower else large)
-    return (*before, *behind)
 
 
 @macro

@@ -16,7 +16,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape, elementwise
-from migraphx.ops.scalar import Cost, NumpyScalar, ScalarOps, T, WordCosts
+from migraphx.ops.scalar import COSTS, Cost, NumpyScalar, ScalarOps, T, WordsOf
 
 ANY = dtypes.COMPUTED
 NUMBERS = ANY - {"bool"}
@@ -40,9 +40,14 @@ class Pointwise(Operation):
     @property
     def costs(self) -> frozenset[Cost]:
         """What the words of the body cost."""
-        costs = WordCosts()
-        self.apply(costs, *[None] * (self.arity or 0))
-        return frozenset(costs.found)
+        return frozenset(COSTS.get(word, Cost.FUNCTION) for word in self.words)
+
+    @property
+    def words(self) -> frozenset[str]:
+        """The scalar words of the body."""
+        asked = WordsOf()
+        self.apply(asked, *[None] * (self.arity or 0))
+        return frozenset(asked.found)
 
     def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         """One an element, whatever the function takes."""

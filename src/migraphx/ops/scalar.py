@@ -286,6 +286,9 @@ COSTS: dict[str, Cost] = {
 }
 """Of the words that are no FUNCTION."""
 
+JUMPS = frozenset({"floor", "ceil", "trunc", "nearbyint", "sign", "fmod", "mod", "cast"})
+"""Words that may make a whole of the least difference between two operands: these must be exact."""
+
 Array = np.ndarray
 
 
@@ -351,16 +354,16 @@ def cast(a: Array, type: str) -> Array:
     return a.astype(target).astype(dtypes.accumulator(type))
 
 
-class WordCosts:
-    """The reading that asks what the words of a body cost."""
+class WordsOf:
+    """The reading that asks which words a body has."""
 
     def __init__(self) -> None:
-        self.found: set[Cost] = set()
+        self.found: set[str] = set()
 
     def __getattr__(self, word: str) -> Callable[..., None]:
         if word not in VOCABULARY:
             raise AttributeError(f"no scalar word {word!r}")
-        return lambda *operands: self.found.add(COSTS.get(word, Cost.FUNCTION))
+        return lambda *operands: self.found.add(word)
 
 
 class NumpyScalar:

@@ -11,8 +11,8 @@ from migraphx.ops.movement import Broadcasting, Layout
 from migraphx.passes.constants import is_constant, value_of, without_repeats
 from migraphx.passes.rewrite import remove_unused, substitute
 
-SMALL = 1 << 20  # bytes: a literal up to here may grow out of nothing, as a mask or a table of positions does
-GROWTH = 2  # beyond that a result is at most so many times as large as the literals that it is made of
+SMALL = 1 << 20  # bytes: smaller results are folded whatever their inputs' size, such as masks
+GROWTH = 2  # a larger result may be so many times as large as the literals that it is computed from
 DEQUANTIZED = 4  # as GROWTH, where bytes become floats: passes before this one took what could stay integers
 
 
@@ -21,9 +21,8 @@ def fold_constants(module: Module) -> None:
 
     Views (transpose, slice ...) become views of the same memory. Broadcasts stay: they cost nothing and
     their expansion would. `layout` stays: the target packs weights in the order it wants anyhow. Weights of 4 bits
-    that `fuse_int4` left become floats. Refuses what acts or draws at random, what takes modules, what gives a tuple,
-    and what would grow: a result of over 1 MiB that is more than twice as large as what it is made of; of dequantized
-    numbers, four times.
+    that `fuse_int4` left become floats. Refuses operators with side effects, random results, modules or tuples, and
+    results of over 1 MiB that are more than twice as large as their inputs (four times, of dequantized numbers).
 
     before:
         @0 = @literal{1, 2, 3} -> float_type, {3}, {1}

@@ -1,4 +1,4 @@
-"""Attention, however it is written, becomes one operator."""
+"""Attention becomes one operator, in whichever of its forms it was exported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Epilogues: what follows a dot or a convolution, computed while its result is in registers."""
+"""Epilogues: pointwise operators behind a dot or convolution, computed while its result is in registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dots whose weights are unpacked from 4 bits take them packed."""
+"""Dots of weights that are unpacked from 4 bits read them packed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fuse_int4(module: Module) -> Refusals:
         @3 = dot_int4(x,@2,@0) -> float_type, {2, 1}, {1, 1}
         @4 = @return(@3)
     """
-    made: dict[Packed, list[Instruction]] = {}  # several dots may share them
+    made: dict[Int4Weights, list[Instruction]] = {}  # several dots may share them
     refusals: list[Refusal[Instruction]] = []
     for ins in module:
         found = _packed(ins.inputs[1]) if ins.name == "dot" and ins.shape.type == "float" else None
@@ -55,12 +55,12 @@ def fuse_int4(module: Module) -> Refusals:
 
 
 @dataclass(frozen=True)
-class Packed:
-    """Weights {blocks, block, N}, or {N, blocks, block} where they are `turned`, dequantized from constant codes."""
+class Int4Weights:
+    """Weights {blocks, block, N}, or {N, blocks, block} where `transposed`, dequantized from constant codes."""
 
     blocks: Instruction
     unpack: Instruction
-    turned: bool
+    transposed: bool
 
     def operands(self) -> list[np.ndarray | Instruction] | Refuse:
         """Packed codes {K / 2, N}, scales {blocks, N} and, unless all are 0, zeros."""
@@ -74,38 +74,38 @@ class Packed:
                 return Refuse("the zero points of its weights are no int8")
             zeros = [(z.astype(np.int16) - 8).astype(np.int8) for z in zeros] or [np.full(scales.shape, -8, np.int8)]
         codes = self.unpack.inputs[0]
-        as_is = signed and is_constant(codes) and not self.turned and self.unpack.op.attributes()["axis"] in (0, -2)
+        as_is = signed and is_constant(codes) and not self.transposed and self.unpack.op.attributes()["axis"] in (0, -2)
         return [codes if as_is else self._repacked(), scales, *(z for z in zeros if z.any())]
 
     @property
     def _within(self) -> int:
-        return 2 if self.turned else 1
+        return 2 if self.transposed else 1
 
     def _by_block(self, wide: np.ndarray) -> np.ndarray:
         """{blocks, N}"""
-        return wide[:, :, 0].T if self.turned else wide[:, 0]
+        return wide[:, :, 0].T if self.transposed else wide[:, 0]
 
     def _repacked(self) -> np.ndarray:
         codes = computed(self.unpack)
         assert codes is not None
         signed = codes if codes.dtype == np.int8 else codes.astype(np.int8) - np.int8(8)
-        return PackInt4(axis=0).compute(signed.T if self.turned else signed)
+        return PackInt4(axis=0).compute(signed.T if self.transposed else signed)
 
 
-def _packed(y: Instruction) -> Packed | None:
+def _packed(y: Instruction) -> Int4Weights | None:
     """The weights {.., K, N} of a dot as what they are unpacked from."""
     if y.name == "multibroadcast":
         y = y.inputs[0]
-    turned = y.name == "transpose" and y.op.attributes()["permutation"] == (1, 0)
-    if turned:
+    transposed = y.name == "transpose" and y.op.attributes()["permutation"] == (1, 0)
+    if transposed:
         y = y.inputs[0]
     if y.name != "reshape" or y.shape.ndim != 2 or y.inputs[0].name != "dequantizelinear":
         return None
     codes = y.inputs[0].inputs[0]
-    columns = 0 if turned else -1
+    columns = 0 if transposed else -1
     if codes.name != "reshape" or codes.shape.ndim != 3 or codes.shape.lens[columns] != y.shape.lens[columns]:
         return None
     unpack = codes.inputs[0]
     if unpack.name != "unpack_int4" or unpack.shape.lens != y.shape.lens or computed(unpack.inputs[0]) is None:
         return None
-    return Packed(y.inputs[0], unpack, turned)
+    return Int4Weights(y.inputs[0], unpack, transposed)

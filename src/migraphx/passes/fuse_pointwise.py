@@ -1,4 +1,4 @@
-"""Pointwise operators become kernels of their own, as large as can be."""
+"""Pointwise operators become kernels, as few and as large as possible."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def fuse_pointwise(module: Module) -> Refusals:
     """
     names, refusals = body_names(module, "pointwise"), list[Refusal[Instruction]]()
     for group in Grouping(module).groups():
-        if group.frame is None:
+        if group.space is None:
             refusals += [Refusal(ins, "fuse_pointwise", why) for ins, why in group.refused.items()]
             put(module, group, "pointwise", body_of(group, next(names)))
     return refusals

@@ -75,7 +75,7 @@ def fuse_reduce(module: Module) -> Refusals:
     rewrite(module, [softmax_as_reductions, logsoftmax_as_reductions])  # refuse nothing
     names, refusals = body_names(module, "fused_reduce"), list[Refusal[Instruction]]()
     for group in Grouping(module).groups():
-        if group.frame is not None:
+        if group.space is not None:
             refusals += [Refusal(ins, "fuse_reduce", why) for ins, why in group.refused.items()]
-            put(module, group, "fused_reduce", body_of(group, next(names)), axes=group.frame.axes)
+            put(module, group, "fused_reduce", body_of(group, next(names)), axes=group.space.axes)
     return refusals

@@ -27,7 +27,7 @@ MOST = 100  # members of a group
 
 
 @dataclass(frozen=True)
-class Frame:
+class ReductionSpace:
     """What a fused reduction reduces: values of `full` lens over `axes`, to `reduced` lens."""
 
     full: tuple[int, ...]
@@ -35,7 +35,7 @@ class Frame:
     axes: tuple[int, ...]
 
     @classmethod
-    def of(cls, reduction: Instruction) -> Frame:
+    def of(cls, reduction: Instruction) -> ReductionSpace:
         x = reduction.inputs[0].shape
         return cls(x.lens, reduction.shape.lens, axes_of(reduction))
 
@@ -48,7 +48,7 @@ def axes_of(reduction: Instruction) -> tuple[int, ...]:
 
 @dataclass
 class Group:
-    """Members in the module's order, the root last; `frame` where reductions are among them.
+    """Members in the module's order, the root last; `space` where reductions are among them.
 
     `refused`: what stands before a member and might have been one, and why it is not.
     """
@@ -56,7 +56,7 @@ class Group:
     root: Instruction
     members: list[Instruction]
     refused: dict[Instruction, str]
-    frame: Frame | None = None
+    space: ReductionSpace | None = None
     inputs: list[Instruction] = field(default_factory=list[Instruction])
 
     def __post_init__(self) -> None:
@@ -112,32 +112,32 @@ class Grouping:
     def _with_reductions(self, root: Instruction) -> Group | None:
         if root not in self.nearest:
             return None
-        frame = Frame.of(self.nearest[root][1])
-        if root.shape.lens not in (frame.full, frame.reduced):
+        space = ReductionSpace.of(self.nearest[root][1])
+        if root.shape.lens not in (space.full, space.reduced):
             return None
-        members, refused = self._grow(root, lambda ins: self._unfit(ins, frame))
+        members, refused = self._grow(root, lambda ins: self._unfit(ins, space))
         while True:  # a broadcast of what did not join stays outside too
             inside = set(members)
             kept = [m for m in members if m.name != "multibroadcast" or m.inputs[0] in inside]
             if len(kept) == len(members):
                 break
             members = kept
-        return Group(root, members, refused, frame) if any(isinstance(m.op, Reduction) for m in members) else None
+        return Group(root, members, refused, space) if any(isinstance(m.op, Reduction) for m in members) else None
 
-    def _unfit(self, ins: Instruction, frame: Frame) -> str | None:
+    def _unfit(self, ins: Instruction, space: ReductionSpace) -> str | None:
         """Why an instruction is no part of a reduction's kernel, None where it is one, "" for another operator."""
         if isinstance(ins.op, Reduction):
-            same = axes_of(ins) == frame.axes and ins.inputs[0].shape.lens == frame.full
+            same = axes_of(ins) == space.axes and ins.inputs[0].shape.lens == space.full
             return None if same else Refuse("it reduces other axes, or other lens")
         if ins.name == "multibroadcast":
             small = ins.inputs[0]
-            there_and_back = ins.shape.lens == frame.full and small.shape.lens == frame.reduced
+            there_and_back = ins.shape.lens == space.full and small.shape.lens == space.reduced
             return None if there_and_back and small in self.nearest else ""
         if not isinstance(ins.op, Pointwise):
             return ""
         if ins in self.epilogues:
             return Refuse("it can be the epilogue of a dot or convolution")
-        if ins in self.nearest and Frame.of(self.nearest[ins][1]) != frame:
+        if ins in self.nearest and ReductionSpace.of(self.nearest[ins][1]) != space:
             return Refuse("it is the end of another reduction's kernel")
         return None
 
@@ -206,7 +206,7 @@ def body_of(group: Group, name: str) -> Module:
     b = Builder(body)
     env: dict[Instruction, Instruction] = {}
     for n, i in enumerate(group.inputs):
-        shape = i.shape if group.frame else Shape(i.shape.type, (1,), (0,))
+        shape = i.shape if group.space else Shape(i.shape.type, (1,), (0,))
         env[i] = body.add_parameter(f"x{n}", shape)
     for ins in group.members:
         inputs: list[Instruction] = []
@@ -214,7 +214,7 @@ def body_of(group: Group, name: str) -> Module:
             if i not in env:
                 value = np.asarray(scalar_of(i)).astype(i.shape.numpy_dtype)
                 env[i] = body.add_literal(np.broadcast_to(value, (1,)))
-            inputs.append(b.broadcast_to(env[i], i.shape.lens) if group.frame else env[i])
+            inputs.append(b.broadcast_to(env[i], i.shape.lens) if group.space else env[i])
         env[ins] = body.add_instruction(ins.op, inputs, origin=ins.origin)
     body.add_return([env[group.root]])
     return body

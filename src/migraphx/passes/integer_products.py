@@ -1,4 +1,4 @@
-"""Products of 8-bit integers with zero points, as products without and what the zero points take away."""
+"""Products of 8-bit integers with zero points, split into a product without them and correction terms."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ def integer_product(
 ) -> Instruction:  # fmt: skip
     """(x - point) times (weights - zeros) in int32, exactly; `name` is quant_dot or quant_convolution.
 
-    x: 8-bit integers. point: a number, or one computed in a run. weights: 8-bit constants, broadcast to `lens`.
-    zeros: one number, or one an output channel, broadcast to weights; a grouped convolution takes zeros only where
-    weights - zeros fit in int8. With padding, what is padded counts as `point`.
+    x: 8-bit integers. point: a number, or one computed in a run, for a dot also one a row {.., M, 1}.
+    weights: 8-bit constants, broadcast to `lens`. zeros: one number, or one an output channel, broadcast to weights; a
+    grouped convolution takes zeros only where weights - zeros fit in int8. With padding, what is padded counts as
+    `point`.
     """
     free = len(lens) - 2 if name == "quant_dot" else 0  # dimensions of a batch, which may share the weights
     weights, zeros = (a.reshape((1,) * (len(lens) - a.ndim) + a.shape) for a in (weights, zeros))
@@ -48,7 +49,9 @@ def integer_product(
     totals = _totals(name, codes.astype(np.int32) - rest, x.shape.lens, attributes)
     if isinstance(point, int):
         return b.sub(sums, broadcast_literal(b, totals * np.int32(point), out))
-    at_run_time = b.broadcast_to(b.reshape(b.cast(point, "int32"), dims=(1,) * len(out)), out)
+    one = point.shape.elements == 1
+    at_run_time = b.reshape(b.cast(point, "int32"), dims=(1,) * len(out) if one else (*out[:-1], 1))
+    at_run_time = b.broadcast_to(at_run_time, out)
     return b.sub(sums, b.mul(at_run_time, broadcast_literal(b, totals, out)))
 
 
@@ -65,7 +68,7 @@ def along(b: Builder, values: np.ndarray, lens: Sequence[int], axis: int) -> Ins
 
 
 def _signed(weights: np.ndarray, zeros: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """int8 codes and what is to be taken from them, int32: 0 where weights - zeros fit in int8."""
+    """int8 codes and the zeros to be subtracted from them, int32; 0 where weights - zeros fit in int8."""
     real = weights.astype(np.int16) - zeros.astype(np.int16)
     if real.size == 0 or (real.min() >= -128 and real.max() <= 127):
         return real.astype(np.int8), np.zeros((1,) * weights.ndim, np.int32)

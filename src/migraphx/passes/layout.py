@@ -1,4 +1,4 @@
-"""Channels last: convolutions and pooling run on {N, C, spatial...} that lies as {N, spatial..., C}."""
+"""Channels last: convolutions and pooling run on values {N, C, spatial...} whose memory is {N, spatial..., C}."""
 
 from __future__ import annotations
 

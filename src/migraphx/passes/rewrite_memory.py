@@ -44,18 +44,18 @@ def gqa_rotary_embedding(
         tables = [b.unsqueeze(b.gather(t, at, axis=0), axes=(1, 2)) for t in (cos, sin)]
     else:
         tables = [b.unsqueeze(b.slice(t, axes=(0,), starts=(0,), ends=(steps,)), axes=(0, 1)) for t in (cos, sin)]
-    turned = b.slice(x, axes=(1,), starts=(0,), ends=(turning,))
+    rotated = b.slice(x, axes=(1,), starts=(0,), ends=(turning,))
     wide = [batch, turning, steps, cos.shape.lens[1]]
-    spread = [b.multibroadcast(t, out_lens=wide) for t in tables]
-    turned = b.rotary_embedding(turned, *spread, interleaved=attributes["interleaved"])
-    return b.concat(turned, b.slice(x, axes=(1,), starts=(turning,), ends=(heads,)), axis=1)
+    wide_tables = [b.multibroadcast(t, out_lens=wide) for t in tables]
+    rotated = b.rotary_embedding(rotated, *wide_tables, interleaved=attributes["interleaved"])
+    return b.concat(rotated, b.slice(x, axes=(1,), starts=(turning,), ends=(heads,)), axis=1)
 
 
 RULES = [fixed_pad, concat_past_present, gqa_rotary_embedding]
 
 
 def rewrite_memory(module: Module) -> Refusals:
-    """Buffers become constants, marks go, updates of a cache become wheres and concats.
+    """Buffers become constants, `capture` goes, and updates of a cache become `where` and `concat`.
 
     before:
         x = @param:x -> float_type, {2, 3}, {3, 1}

@@ -58,7 +58,7 @@ def quantized(b: Builder, ins: Instruction) -> Instruction:
 def integer(b: Builder, y: Instruction, point: int, type: str) -> Instruction:
     """Whole numbers plus a zero point, saturated to 8 bits.
 
-    NaN becomes 0 or the least int32, of which the lowest byte is 0 too: so it ends as the zero point, by no test.
+    NaN becomes 0 or the least int32. Both have 0 in the lowest byte, so that NaN ends as the zero point without a test.
     """
     low, high = (limit - point for limit in dtypes.limits(type))
     whole = b.cast(b.min(b.max(y, b.full(low, y)), b.full(high, y)), "int32")
@@ -83,7 +83,7 @@ def dequantized(b: Builder, ins: Instruction) -> Instruction:
 
 
 def as_type(b: Builder, zero: Instruction, y: Instruction) -> Instruction:
-    """A zero point in y's type: a constant as such, for constants are folded before."""
+    """A zero point converted to y's type; a constant is converted here, since constants were folded before."""
     if is_constant(zero):
         return broadcast_literal(b, compact(zero).astype(y.shape.numpy_dtype), y.shape.lens)
     return b.cast(zero, y.shape.type)

@@ -1,4 +1,4 @@
-"""Recurrent layers become loops, what goes round them gathers and slices."""
+"""Recurrent layers become loops; the operators around them become gathers and slices."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ def _rows_or_zero(
     """x[source] along the steps where `inside`, else 0; sequences are dimension `batch` of x."""
     axes = [d for d in range(1, x.shape.ndim) if d != batch]
 
-    def spread(v: Instruction) -> Instruction:
+    def broadcast(v: Instruction) -> Instruction:
         return b.multibroadcast(b.unsqueeze(v, axes=axes), out_lens=x.shape.lens)
 
     if moved:
-        x = b.gather_elements(x, spread(b.clamp(source, 0, x.shape.lens[0] - 1)), axis=0)
-    return b.where(spread(inside), x, b.full(0, x))
+        x = b.gather_elements(x, broadcast(b.clamp(source, 0, x.shape.lens[0] - 1)), axis=0)
+    return b.where(broadcast(inside), x, b.full(0, x))
 
 
 def rewrite_rnn(module: Module) -> Refusals:
     """rnn, gru and lstm become what their operators say (ops/recurrent.py): one dot for all inputs, and a loop.
 
-    What selects last steps or shifts sequences of unequal length becomes slices and gathers.
+    Operators that select last steps or shift sequences of unequal length become slices and gathers.
 
     before:
         r = @param:r -> float_type, {1, 2, 2}, {4, 2, 1}

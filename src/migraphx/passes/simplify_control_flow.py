@@ -1,4 +1,4 @@
-"""Branches that are known, loops of few trips, what a loop does in every trip alike, groups."""
+"""Simplifies control flow: branches on constants, loops of few trips, loop-invariant instructions, groups."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FEW_TRIPS = 4
 def simplify_control_flow(module: Module) -> None:
     """An `if` of a constant condition becomes its branch; a `loop` of at most four trips, as many copies of its body.
 
-    What every trip of another loop computes alike moves ahead of it. A `group` that the program came with is dissolved:
-    what is one kernel is for the passes to say. Refuses to unroll loops whose number of trips
+    Loop-invariant instructions of other loops move ahead of them. A `group` that the program came with is dissolved:
+    later passes decide what becomes one kernel. Refuses to unroll loops whose number of trips
     depends on a value or that hold others, and to move what could fail where no trip is made (indices out of range).
 
     before:
@@ -93,7 +93,7 @@ def _trips(ins: Instruction, op: Loop) -> int | None:
 
 
 def _unrolled(module: Module, ins: Instruction, op: Loop, trips: int) -> list[Instruction]:
-    """The loop's elements: its body once a trip, what is gathered put side by side, zeros for trips not made."""
+    """The loop's results: a copy of the body for each trip, gathered rows concatenated, zeros for trips not made."""
     b, (body,) = Builder(module, before=ins, origin=ins.origin), ins.modules
     number = next(iter(body.parameters.values()))
     condition, *state = ins.inputs[1:]

@@ -1,9 +1,9 @@
-"""Dequantized numbers are multiplied, or looked up, as the integers that stand for them."""
+"""Products and look-ups of dequantized numbers are computed on their codes, the integers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -12,7 +12,14 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation
 from migraphx.ir.refusal import Refusal, Refuse
-from migraphx.passes.constants import broadcast_literal, compact, computed, scalar_of, without_repeats
+from migraphx.passes.constants import (
+    broadcast_literal,
+    compact,
+    computed,
+    is_constant,
+    scalar_of,
+    without_repeats,
+)
 from migraphx.passes.integer_products import along, fits, integer_product
 from migraphx.passes.rewrite import Refusals
 
@@ -32,9 +39,11 @@ class Weights:
 def simplify_qdq(module: Module) -> Refusals:
     """dot(dequantize(x), dequantize(w)) -> quant_dot(x, w) * scales, likewise for convolution.
 
-    x is int8 or uint8 with one scale and one zero point, w constant with one of both an output channel; everything
-    else stays, and so computes with the rounded floats. What is gathered from a dequantized table, with one scale and
-    one zero point, is dequantized afterwards.
+    x is int8 or uint8 with one scale and one zero point, for a dot also with one of both a row, constant or computed in
+    a run; w is constant with one of both an output channel. Everything else stays, and so computes with the rounded
+    floats, as do convolutions in groups of fewer than four inputs. x may be moved after it is dequantized: then its
+    codes are moved. What is gathered from a dequantized table, with one scale and one zero point, is dequantized
+    afterwards.
 
     before:
         x = @param:x -> int8_type, {2, 3}, {3, 1}
@@ -64,18 +73,29 @@ def simplify_qdq(module: Module) -> Refusals:
             _gather_codes(module, ins)
         if ins.name not in PRODUCTS or ins.shape.type != "float":
             continue
-        x, y = ins.inputs
-        weights = quantized_weights(y, ins.name, ins.op.attributes().get("group", 1))
-        if isinstance(weights, Weights) and _one_scale(x):
+        if _shallow(ins):
+            why = Refuse("its groups have fewer than four inputs, too few to gain")
+            refusals.append(Refusal(ins, "simplify_qdq", why))
+            continue
+        weights = quantized_weights(ins.inputs[1], ins.name, ins.op.attributes().get("group", 1))
+        found = _activation(ins.inputs[0], ins.name) if isinstance(weights, Weights) else None
+        if isinstance(weights, Weights) and found is not None:
             b = Builder(module, before=ins, origin=ins.origin)
-            module.replace(ins, _product(b, ins, x.inputs, weights))
+            module.replace(ins, _product(b, ins, found, weights))
         elif isinstance(weights, Weights):
             refusals.append(
-                Refusal(ins, "simplify_qdq", Refuse("its input is not dequantized from 8 bits by one constant scale"))
+                Refusal(
+                    ins, "simplify_qdq", Refuse("its input is not dequantized from 8 bits by one scale, or one a row")
+                )
             )
-        elif x.name == "dequantizelinear":
+        elif ins.inputs[0].name == "dequantizelinear":
             refusals.append(Refusal(ins, "simplify_qdq", weights))
     return refusals
+
+
+def _shallow(ins: Instruction) -> bool:
+    """Whether a convolution sums so few products for a pixel that integers, taken by fours, gain nothing."""
+    return ins.op.attributes().get("group", 1) > 1 and ins.inputs[1].shape.lens[1] < 4
 
 
 def _gather_codes(module: Module, ins: Instruction) -> None:
@@ -86,11 +106,63 @@ def _gather_codes(module: Module, ins: Instruction) -> None:
         module.replace(ins, b.dequantizelinear(some, *small))
 
 
-def _one_scale(x: Instruction) -> bool:
-    """Whether 8-bit integers are dequantized by one number, which is constant."""
+@dataclass(frozen=True)
+class Activation:
+    """The left side of a product: what dequantizes 8-bit integers, and what moves them afterwards, last first."""
+
+    dequantize: Instruction
+    moves: tuple[Instruction, ...]
+
+    def parts(self, b: Builder) -> list[Instruction]:
+        """Codes, scale and perhaps zero point; the latter two of one element, or of one a row {.., M, 1}."""
+        codes, *given = self.dequantize.inputs
+        small = [i if scalar_of(i) is not None else _first(b, i) for i in given]
+        for move in reversed(self.moves):
+            codes = b.instruction(move.name, [codes], **move.op.attributes())
+            rows = (*move.shape.lens[:-1], 1)
+            small = [i if i.shape.elements == 1 or is_constant(i) else b.reshape(i, dims=rows) for i in small]
+        return [codes, *small]
+
+
+def _first(b: Builder, i: Instruction) -> Instruction:
+    """What is broadcast, cut to length 1 where it is."""
+    repeated = tuple(d for d, (n, s) in enumerate(zip(i.shape.lens, i.shape.strides, strict=True)) if not s and n > 1)
+    return b.slice(i, axes=repeated, starts=(0,) * len(repeated), ends=(1,) * len(repeated)) if repeated else i
+
+
+def _activation(x: Instruction, product: str) -> Activation | None:
+    """The left side of a product of integers; None where it is none."""
+    moves: list[Instruction] = []
+    while x.op.data_movement and len(x.inputs) == 1:
+        moves.append(x)
+        x = x.inputs[0]
     if x.name != "dequantizelinear" or x.inputs[0].shape.type not in ("int8", "uint8"):
+        return None
+    if all(map(_one, x.inputs[1:])) or (
+        product == "dot" and all(map(_by_row, (*x.inputs[1:],))) and all(map(_keeps_rows, moves))
+    ):
+        return Activation(x, tuple(moves))
+    return None
+
+
+def _one(i: Instruction) -> bool:
+    """Whether all elements are one number."""
+    return scalar_of(i) is not None or all(s == 0 or n == 1 for n, s in zip(i.shape.lens, i.shape.strides, strict=True))
+
+
+def _by_row(i: Instruction) -> bool:
+    """Whether the elements of a row are one number."""
+    return i.shape.strides[-1] == 0 or i.shape.lens[-1] == 1 or _one(i)
+
+
+def _keeps_rows(move: Instruction) -> bool:
+    """Whether the rows of the last dimension stay whole and in order: what becomes of their numbers."""
+    lens, out = move.inputs[0].shape.lens, move.shape.lens
+    if not out or out[-1] != lens[-1] or prod(out) != prod(lens):
         return False
-    return all(scalar_of(i) is not None for i in x.inputs[1:])
+    numbers = np.arange(prod(lens[:-1]))
+    moved = move.op.compute(np.broadcast_to(numbers.reshape(*lens[:-1], 1), lens))
+    return np.array_equal(moved, np.broadcast_to(numbers.reshape(*out[:-1], 1), out))
 
 
 def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | Refuse:
@@ -101,7 +173,7 @@ def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | Re
         y = y.inputs[0]
     if y.name != "dequantizelinear":
         return Refuse("its weights are not dequantized")
-    codes, scale, *zeros = (computed(i, levels=1) for i in y.inputs)
+    codes, scale, *zeros = (computed(i) for i in y.inputs)
     if (
         codes is None
         or scale is None
@@ -123,12 +195,15 @@ def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | Re
     return Weights(codes, point, scale, lens)
 
 
-def _product(b: Builder, ins: Instruction, given: Sequence[Instruction], weights: Weights) -> Instruction:
-    codes, step, *zero = given
+def _product(b: Builder, ins: Instruction, found: Activation, weights: Weights) -> Instruction:
+    codes, step, *zero = found.parts(b)
     name, attributes = PRODUCTS[ins.name], ins.op.attributes()
     sums = integer_product(
         b, name, codes, zero[0] if zero else 0, weights.codes, weights.zeros, weights.lens, **attributes
     )
     lens, channel = sums.shape.lens, sums.shape.ndim - 1 if ins.name == "dot" else 1
-    factor = np.float32(compact(step).reshape(())) * weights.scale.reshape(-1).astype(np.float32)
-    return b.mul(b.cast(sums, "float"), along(b, factor, lens, channel))
+    factor, known = weights.scale.reshape(-1).astype(np.float32), scalar_of(step)
+    if known is not None:
+        return b.mul(b.cast(sums, "float"), along(b, np.float32(known) * factor, lens, channel))
+    one = b.reshape(step, dims=(1,) * len(lens)) if step.shape.elements == 1 else step
+    return b.mul(b.mul(b.cast(sums, "float"), b.broadcast_to(one, lens)), along(b, factor, lens, channel))

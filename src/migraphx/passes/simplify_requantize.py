@@ -1,4 +1,4 @@
-"""Numbers that are quantized just as they were before stay what they are."""
+"""What is dequantized and quantized again with the same scale and zero point keeps its codes: both steps go."""
 
 from __future__ import annotations
 

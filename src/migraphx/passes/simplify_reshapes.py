@@ -1,4 +1,4 @@
-"""Views and copies that say nothing go; those that stay go where they keep nothing apart.
+"""Removes views and copies that change nothing, and moves others away from between operators that can be fused.
 
 What they refuse, and why: a reshape moves through a pointwise operator only with its other inputs (else one
 copy is traded for another); reshapes of broadcast values stay copies; a transpose moves down through a
@@ -36,7 +36,7 @@ REDUCTIONS = operators(lambda op: issubclass(op, Reduction))
 
 @rewrites(lambda b, x: b.one_of(("identity", "contiguous"), x))
 def no_operation(b: Builder, x: Instruction) -> Answer:
-    """identity(x) -> x, contiguous(x) -> x: who needs another layout says so"""
+    """identity(x) -> x, contiguous(x) -> x: an operator that needs another layout has a `layout` before it"""
     return x
 
 
@@ -62,7 +62,7 @@ def transpose_as_reshape(b: Builder, x: Instruction, root: Instruction) -> Answe
 
 @rewrites(lambda b, x: b.layout(x))
 def same_layout(b: Builder, x: Instruction, root: Instruction) -> Answer:
-    """layout(x) -> x where x lies so already"""
+    """layout(x) -> x where x has that layout already"""
     return x if same_memory(x.shape, root.shape) else Mismatch("it copies")
 
 
@@ -406,9 +406,9 @@ def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
 
 
 def _from(x: Instruction, view: Instruction, levels: int = 8) -> bool:
-    """Whether `x` is the view, a constant or pointwise operators on nothing else: all of it moves with the view.
+    """Whether `x` is made of the view, constants and pointwise operators alone: all of it can move with the view.
 
-    Of a view with one user the other inputs count too: they may be reshaped alike.
+    Where the view has one user, its other inputs may be reshaped likewise.
     """
     if x is view or is_constant(x) or len(view.users) == 1:
         return True

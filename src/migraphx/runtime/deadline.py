@@ -18,7 +18,7 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that are left; 0 behind the deadline."""
+        """Seconds that are left; 0 after the deadline."""
         return max(0.0, self._end - time.monotonic())
 
     @property
@@ -27,7 +27,7 @@ class Deadline:
         return int(min(self.left * 1e9, LONGEST))
 
     def check(self) -> None:
-        """TimeoutError behind the deadline."""
+        """TimeoutError after the deadline."""
         if not self.left:
             raise self.error()
 

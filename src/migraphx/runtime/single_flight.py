@@ -10,10 +10,11 @@ from typing import Generic, TypeVar
 
 from migraphx.runtime.deadline import Deadline
 
+Key = TypeVar("Key", bound=Hashable)
 Made = TypeVar("Made")
 
 
-class SingleFlightLRU(Generic[Made]):
+class SingleFlightLRU(Generic[Key, Made]):
     """The `cap` things that were used last, by key. Each is made once, however many threads ask for it meanwhile.
 
     What fails is not kept: its error goes to all who wait for it, and the next caller tries again.
@@ -21,14 +22,14 @@ class SingleFlightLRU(Generic[Made]):
 
     def __init__(self, cap: int) -> None:
         self.cap = cap
-        self._made: OrderedDict[Hashable, Made] = OrderedDict()
-        self._making: dict[Hashable, Future[Made]] = {}
+        self._made: OrderedDict[Key, Made] = OrderedDict()
+        self._making: dict[Key, Future[Made]] = {}
         self._lock = Lock()
 
     def __len__(self) -> int:
         return len(self._made)
 
-    def items(self) -> list[tuple[Hashable, Made]]:
+    def items(self) -> list[tuple[Key, Made]]:
         """What is kept, from the one used longest ago to the last."""
         with self._lock:
             return list(self._made.items())
@@ -38,18 +39,23 @@ class SingleFlightLRU(Generic[Made]):
         with self._lock:
             return list(self._made.values())
 
-    def find(self, key: Hashable) -> Made | None:
+    def find(self, key: Key) -> Made | None:
         """What is kept for the key, which counts as a use; None where nothing is."""
         with self._lock:
-            return self._used(key)
+            found = self._made.get(key)
+            if found is not None:
+                self._made.move_to_end(key)
+            return found
 
-    def get(self, key: Hashable, make: Callable[[], Made], deadline: Deadline | None = None) -> Made:
+    def get(self, key: Key, make: Callable[[], Made], deadline: Deadline | None = None) -> Made:
         """What is kept for the key, or is made now; TimeoutError where another thread makes it beyond the deadline."""
         while True:
+            found = self.find(key)
+            if found is not None:
+                return found
             with self._lock:
-                found = self._used(key)
-                if found is not None:
-                    return found
+                if key in self._made:  # meanwhile
+                    continue
                 future = self._making.get(key)
                 mine = future is None
                 if future is None:
@@ -65,19 +71,13 @@ class SingleFlightLRU(Generic[Made]):
                     raise
                 raise deadline.error() from None
 
-    def forget(self, unwanted: Callable[[Hashable], bool]) -> None:
+    def forget(self, unwanted: Callable[[Key], bool]) -> None:
         """Drop what is kept for keys that are `unwanted`."""
         with self._lock:
             for key in [k for k in self._made if unwanted(k)]:
                 del self._made[key]
 
-    def _used(self, key: Hashable) -> Made | None:
-        found = self._made.get(key)
-        if found is not None:
-            self._made.move_to_end(key)
-        return found
-
-    def _make(self, key: Hashable, future: Future[Made], make: Callable[[], Made]) -> Made:
+    def _make(self, key: Key, future: Future[Made], make: Callable[[], Made]) -> Made:
         try:
             made = make()
         except BaseException as error:

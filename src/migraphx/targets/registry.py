@@ -20,7 +20,7 @@ def _later(module: str, name: str) -> Callable[[], Target]:
 TARGETS: dict[str, Callable[[], Target]] = {
     "ref": _later("migraphx.targets.ref.target", "RefTarget"),
     "cpu": _later("migraphx.targets.cpu.target", "CpuTarget"),
-    "gpu": _later("migraphx.targets.gpu.target", "gpu_target"),
+    "gpu": _later("migraphx.targets.gpu.entry", "gpu_target"),
 }
 
 

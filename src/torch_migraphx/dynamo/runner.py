@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
 import torch
 
+import migraphx
 from torch_migraphx.dynamo.write_tracking import Watch, is_plain
 from torch_migraphx.log import get_logger
 
@@ -22,13 +22,12 @@ Build = Callable[[Sequence[Any], frozenset[int]], Function]
 Key = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Weights:
-    """Tensors that are compiled in, and the compiled forms that have them, by sizes."""
+    """Tensors that are compiled in: each set of them is one key."""
 
     tensors: list[Callable[[], torch.Tensor | None]]
     watch: Watch | None
-    forms: OrderedDict[Any, Function] = field(default_factory=OrderedDict)
 
     def clean(self) -> bool:
         """Whether they are as they were compiled in."""
@@ -51,7 +50,7 @@ class Runner:
     and, with `symbolic` sizes, for each set of sizes. Every call checks that the tensors have the memory and the
     elements that were compiled in, else compiles again; weights that changed more than `patience` times become inputs.
     With `frozen` it checks nothing: which tensors they are decides alone. Of more than `max_specialisations` forms the
-    oldest is forgotten. May be called from several threads.
+    one used longest ago is forgotten. May be called from several threads.
     """
 
     def __init__(
@@ -65,9 +64,10 @@ class Runner:
         max_specialisations: int = 64,
     ) -> None:
         self._build, self._names, self._symbolic = build, list(names), symbolic
-        self._patience, self._frozen, self._most = patience, frozen, max_specialisations
+        self._patience, self._frozen = patience, frozen
         self._lock = threading.RLock()
-        self._weights: OrderedDict[Key, Weights] = OrderedDict()
+        self._weights: dict[Key, Weights] = {}
+        self._forms = migraphx.SingleFlightLRU[tuple[Weights, Any], Function](max_specialisations)
         self._rebuilds = 0
         self._said = False
         self._identity: Callable[[torch.Tensor], int] = id if frozen else torch.Tensor.data_ptr
@@ -84,7 +84,7 @@ class Runner:
         if self._weights:  # else it is not known yet whether they have addresses
             known = self._weights.get(tuple(map(self._identity, self._pick(args))))
             if known is not None:
-                form = known.forms.get(self._sizes(args))
+                form = self._forms.find((known, self._sizes(args)))
                 if form is not None and known.clean():
                     return form(*args)
         return self.prepare(args)(*args)
@@ -99,32 +99,38 @@ class Runner:
             if strange:
                 logger.info("no plain tensors, so not compiled in: %s", self._named(strange))
                 self._fix(self.constants - strange)
-                self._weights.clear()
+                self._forget([*self._weights])
             key = tuple(map(self._identity, self._pick(args)))
             known = self._weights.get(key)
             if known is None:
                 self._drop_replaced(key, self._pick(args))
             else:
                 changed = known.watch.changed() if known.watch is not None else set()
-                form = None if changed else known.forms.get(self._sizes(args))
-                if form is not None:
-                    return form
                 if changed:
-                    del self._weights[key]
+                    self._forget({key})
                     self._changed(changed)
             return self._compiled(args)
 
     def _compiled(self, args: Sequence[Any]) -> Function:
         tensors = self._pick(args)
         key = tuple(map(self._identity, tensors))
-        known = self._weights.get(key)
-        if known is None:
-            known = self._weights[key] = self._held(tensors)
-        form = self._build(args, self.constants)
-        known.forms[self._sizes(args)] = form
-        if sum(len(w.forms) for w in self._weights.values()) > self._most:
-            self._forget_oldest()
-        return form
+        if key not in self._weights:
+            self._weights[key] = self._held(tensors)
+        form = self._weights[key], self._sizes(args)
+        if self._forms.find(form) is None and len(self._forms) == self._forms.cap:
+            logger.warning(
+                "more than %d shapes or modules share a graph (max_specialisations); the oldest is forgotten",
+                self._forms.cap,
+            )
+        made = self._forms.get(form, lambda: self._build(args, self.constants))
+        used = {weights for (weights, _), _ in self._forms.items()}
+        self._weights = {k: weights for k, weights in self._weights.items() if weights in used}
+        return made
+
+    def _forget(self, keys: Collection[Key]) -> None:
+        """Drop these weights, and the forms that have them."""
+        dropped = {self._weights.pop(key) for key in keys}
+        self._forms.forget(lambda form: form[0] in dropped)
 
     def _held(self, tensors: Sequence[torch.Tensor]) -> Weights:
         """The tensors, watched from now on: what is compiled afterwards can't miss a write."""
@@ -139,23 +145,12 @@ class Runner:
             )  # fmt: skip
         return Weights(list(map(weakref.ref, tensors)), watch)
 
-    def _forget_oldest(self) -> None:
-        key, oldest = next(iter(self._weights.items()))
-        if oldest.forms:
-            oldest.forms.popitem(last=False)
-        if not oldest.forms:
-            del self._weights[key]
-        logger.warning(
-            "more than %d shapes or modules share a graph (max_specialisations); the oldest is forgotten", self._most
-        )
-
     def _drop_replaced(self, key: Key, tensors: Sequence[torch.Tensor]) -> None:
         """Forget forms of weights that are gone: where this is not the first call, they were changed."""
         found = {} if self._frozen else {k: w.replaced(k, tensors, key) for k, w in self._weights.items()}
         gone = {k: places for k, places in found.items() if places}
-        for k in gone:
-            del self._weights[k]
         if gone:
+            self._forget(gone)
             self._changed(set.union(*gone.values()))
 
     def _changed(self, places: Collection[int]) -> None:
@@ -168,7 +163,7 @@ class Runner:
         if self._rebuilds > self._patience:
             logger.warning("weights change (%s); from now on they are inputs of the compiled program", what)
             self._fix(self.constants - inputs)
-            self._weights.clear()
+            self._forget([*self._weights])
 
     def _named(self, inputs: Collection[int]) -> str:
         names = [self._names[k] for k in sorted(inputs)]

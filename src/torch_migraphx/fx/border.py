@@ -26,6 +26,11 @@ def has_own_operators(x: torch.Tensor) -> bool:
     return kind.__torch_dispatch__ is not torch._C._disabled_torch_dispatch_impl
 
 
+def of_torchao(x: torch.Tensor) -> bool:
+    """Whether `x` is a weight that torchao quantized: its operators are written in those of plain tensors."""
+    return any(c.__module__.partition(".")[0] == "torchao" for c in type(x).__mro__)
+
+
 def opaque(x: torch.Tensor) -> str:
     """Why no fake tensor can stand for `x`, so that nothing that reads it can be traced; "" where one can."""
     if x.is_quantized:

@@ -79,7 +79,7 @@ class MGXInterpreter(fx.Interpreter):
         return [n for n in self.traced.graph.nodes if refusal(n)]
 
     def run(self, *args: Any, **kwargs: Any) -> migraphx.program:
-        """Convert; returns `program`."""
+        """Convert; returns `program`. UnsupportedNodes, and ConversionError where a converter refuses its arguments."""
         missing = self.unsupported_nodes()
         if missing:
             lines = "\n".join(f"  {described(n)}: {refusal(n)}" for n in missing)

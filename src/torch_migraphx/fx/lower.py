@@ -23,7 +23,7 @@ from torch.utils._pytree import (
 )
 
 from torch_migraphx.devices import Place
-from torch_migraphx.fx.border import foreign, opaque
+from torch_migraphx.fx.border import foreign, of_torchao, opaque
 from torch_migraphx.fx.graph_info import note_unmapped
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.lowered import TENSOR, Inputs, LoweredModule, Outputs
@@ -61,7 +61,9 @@ def lower_to_mgx(
     function calls as they are. Later changes of weights are not seen. Unless suppressed, the result is compared with
     eager on the samples: AccuracyError names the output and its error. `use_aten` traces by torch.export instead of
     symbolically; a model that the symbolic tracer can't follow takes that road as well, and the log says why. With
-    `fallback="error"` FallbackError lists what would run in torch. `options` are the fields of Options but `frozen`.
+    `fallback="error"` FallbackError lists what would run in torch. `options` are the fields of Options but `frozen`;
+    TypeError or ValueError for a wrong one. TypeError for what is no model, NotImplementedError where the model or its
+    inputs lie on a device of no target, AtenTraceError where control flow depends on values of a run.
     How a result is saved: see LoweredModule.
     """
     chosen = Options.of_lowering(**options)
@@ -71,7 +73,7 @@ def lower_to_mgx(
         traced = _trace(call, use_aten, tracer_base_cls, leaf_modules)
         lowered = finished(lower(traced, call.leaves, chosen), call, traced.meta["structure"])
         if not suppress_accuracy_check:
-            check_accuracy(call, lowered, chosen)
+            check_accuracy(call, lowered, "int8" if rounds(traced) else chosen.lower_precision)
     return lowered.eval()
 
 
@@ -160,7 +162,7 @@ def _trace(
         return _in_torch(call, f"an input or a weight {why}")
     if call.exported is not None:
         return _trace_exported(call.exported, call)
-    if not use_aten:
+    if not use_aten and not any(map(of_torchao, call.weights)):  # torch.export takes such weights apart
         try:
             return acc_tracer.trace(
                 call.module,
@@ -231,7 +233,13 @@ def finished(gm: fx.GraphModule, call: Call, structure: Structure) -> LoweredMod
     return lowered
 
 
-def check_accuracy(call: Call, lowered: nn.Module, options: Options) -> None:
+def rounds(gm: fx.GraphModule) -> bool:
+    """Whether a graph quantizes, so that sums in another order may become another code."""
+    overloads = (n.target for n in gm.graph.nodes if isinstance(n.target, torch._ops.OpOverload))
+    return any(o.namespace in ("quantized_decomposed", "torchao") or "fake_quantize" in str(o) for o in overloads)
+
+
+def check_accuracy(call: Call, lowered: nn.Module, precision: str) -> None:
     """AccuracyError where `lowered` and the eager model in inference form differ too much on the samples."""
     with torch.no_grad():
         with same_random_state(), _state_kept(call.module):
@@ -247,7 +255,7 @@ def check_accuracy(call: Call, lowered: nn.Module, options: Options) -> None:
     for (path, w), (_, g) in zip(wanted, given, strict=True):
         if not isinstance(w, torch.Tensor) or w.is_meta or foreign(w):  # only torch computes those
             continue
-        most, error = limit(w.dtype, options.lower_precision), difference(g, w)
+        most, error = limit(w.dtype, precision), difference(g, w)
         if not error <= most:
             name = f"output {keystr(path)}" if path else "the output"
             failures.append(f"{name} is off by {error:.3g} of its largest element, at most {most:.3g} is allowed")

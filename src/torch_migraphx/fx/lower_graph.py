@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
@@ -20,6 +21,7 @@ import migraphx
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
+from torch_migraphx.fx.converters.quantized import declare_torchao
 from torch_migraphx.fx.decompose import GETITEM, decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import described, refusal
@@ -148,6 +150,8 @@ def lower(
     compiled in: the module still takes them, and does not read them. FallbackError where something would have to run
     in torch and the options say that this is an error.
     """
+    if "torchao" in sys.modules:
+        declare_torchao()
     gm = copied(gm)
     gm.graph.eliminate_dead_code()
     with_values(gm, inputs)

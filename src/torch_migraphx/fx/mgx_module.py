@@ -49,7 +49,7 @@ class Input:
             return x.contiguous()
         if x.stride() == self.strides:
             return x
-        return self.place.empty(self.size, self.strides, self.dtype).copy_(x)
+        return self.place.maker(self.size, self.strides, self.dtype)().copy_(x)
 
     def refuse(self, x: Any, at: int) -> None:
         """Raise for an input that does not fit, saying what it is and what it must be."""
@@ -136,8 +136,15 @@ class MGXModule(ForInference):
             (tuple(s.lens()), tuple(s.strides()), DTYPES[s.type_string().removesuffix("_type")])
             for s in program.get_output_shapes()
         ]
+        self._makers = [self._place.maker(*output) for output in self._outputs]
 
     def forward(self, *inputs: torch.Tensor) -> Any:
+        """Run the program.
+
+        TypeError for another number of inputs or another type of one, ValueError for another shape or device;
+        RuntimeError for an input that needs a gradient, inside torch.jit.trace, and where the module is empty;
+        IndexError where an index inside is out of range.
+        """
         program = self.program
         if program is None:
             raise RuntimeError("this MGXModule is empty: give it a program, or load a state dict")
@@ -164,7 +171,7 @@ class MGXModule(ForInference):
             if not address and x.numel():  # freed, or never there
                 spec.refuse(x, at)
             addresses.append(address)
-        results = [self._place.empty(*output) for output in self._outputs]
+        results = [make() for make in self._makers]
         stream = self._place.stream()
         program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
         return results[0] if len(results) == 1 else tuple(results)

@@ -42,7 +42,7 @@ def compiled(p: migraphx.program, target: str, **options) -> migraphx.program:
 
 
 def executable(p: migraphx.program) -> Any:
-    return p._executable
+    return p.executable
 
 
 @pytest.mark.parametrize("target", ["ref", "cpu"])
@@ -71,11 +71,11 @@ def test_a_growing_length_keeps_one_object_and_little_memory():
     p = compiled(network(dimension(1, 64), 3), "cpu")
     for n in range(2, 40):
         p.run({"x": np.ones((n, 3, 6), np.float32)})
-    stages = [stage.executable for _, stage in executable(p).region.specialisations.items()]
+    stages = [stage.executable for stage in executable(p).region.specialisations.values()]
     assert len({e.library_path for e in stages}) == 1 and len(stages) == 38
-    assert sum(bool(e._idle) for e in stages) == 4
+    assert sum(e.holds_memory for e in stages) == 4
     executable(p).release()
-    assert not any(e._idle for e in stages)
+    assert not any(e.holds_memory for e in stages)
 
 
 def test_threads_share_a_program():
@@ -94,7 +94,7 @@ def test_threads_share_a_program():
 
 def weights(p: migraphx.program) -> list[list[np.ndarray]]:
     """Those of each specialisation."""
-    return [stage.executable.weights for _, stage in executable(p).region.specialisations.items()]
+    return [stage.executable.weights for stage in executable(p).region.specialisations.values()]
 
 
 def places(p: migraphx.program) -> list[list[int]]:
@@ -206,11 +206,11 @@ def test_sizes_that_depend_on_data(target):
         assert [s.kernel for s in executable(p).steps].count("host") == 4
         for count in range(8):
             p.run({"x": np.sign(count - np.arange(12, dtype=np.float32)).reshape(4, 3)})
-        ((_, cut),) = executable(p).region.specialisations.items()
-        kept = [any(e._idle for e in executables(stage)) for _, stage in cut.rest.specialisations.items()]
-        assert len(kept) >= 8 and sum(kept) <= 4 and any(e._idle for e in executables(cut))
+        (cut,) = executable(p).region.specialisations.values()
+        kept = [any(e.holds_memory for e in executables(stage)) for stage in cut.rest.specialisations.values()]
+        assert len(kept) >= 8 and sum(kept) <= 4 and any(e.holds_memory for e in executables(cut))
         executable(p).release()
-        assert not any(e._idle for e in executables(cut))
+        assert not any(e.holds_memory for e in executables(cut))
 
 
 def executables(stage: Any) -> Iterator[Any]:
@@ -220,7 +220,7 @@ def executables(stage: Any) -> Iterator[Any]:
         return
     if stage.before:
         yield stage.before.executable
-    for _, later in stage.rest.specialisations.items() if stage.rest else ():
+    for later in stage.rest.specialisations.values() if stage.rest else ():
         yield from executables(later)
 
 

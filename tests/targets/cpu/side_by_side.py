@@ -56,7 +56,7 @@ def check(cases: Sequence[Case], seed: int = 0, target: str = "cpu") -> None:
     """Every case's outputs on the target equal those on ref; all wrong ones are named. On cpu also in parts."""
     rng = np.random.default_rng(seed)
     program = migraphx.program()
-    main = program._impl.main
+    main = program.graph.main
     arrays: dict[str, np.ndarray] = {}
     outputs: list[tuple[Case, Instruction]] = []
     for case in cases:
@@ -71,7 +71,7 @@ def check(cases: Sequence[Case], seed: int = 0, target: str = "cpu") -> None:
     oracle = program.clone()
     oracle.compile(migraphx.get_target("ref"))
     program.compile(migraphx.get_target(target))
-    want, compiled = oracle.run(arrays), program._executable
+    want, compiled = oracle.run(arrays), program.executable
     wrong = []
     for parts in (False, True):
         if parts:

@@ -80,6 +80,11 @@ def test_dots(target: str = "cpu") -> None:
             )
             for type in ("float", "half", "bf16")
         ),
+        Case(
+            "batches that do not merge",
+            lambda b, x, y: b.dot(x, b.multibroadcast(y, out_lens=[2, 2, 2, 2, 2, 4, 3])),
+            (shape(2, 2, 2, 2, 2, 5, 4), shape(1, 2, 1, 2, 1, 4, 3)),
+        ),
         Case("left", lambda b, x, y: b.dot(swap(b, x), y), (shape(2, 24, 7), shape(2, 24, 11))),
         Case(
             "linear",
@@ -308,7 +313,7 @@ def test_queries_that_see_no_key(form: str, kind: str) -> None:
     keep[:, :, [1, 7]] = False
     mask = keep if kind == "bool" else np.where(keep, 0, -np.inf).astype(np.float32)
     program = migraphx.program()
-    main = program._impl.main
+    main = program.graph.main
     values = {"q": q, "k": k, "v": v, "mask": mask}
     b, parameters = Builder(main), [main.add_parameter(n, Shape.of(a)) for n, a in values.items()]
     if form == "operator":

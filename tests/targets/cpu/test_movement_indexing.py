@@ -104,7 +104,7 @@ def test_indexing() -> None:
 @pytest.mark.parametrize("bad", [9, -10])
 def test_index_out_of_range(bad: int) -> None:
     program = migraphx.program()
-    main = program._impl.main
+    main = program.graph.main
     i = main.add_parameter("i", Shape("int64", (3,)))
     b = Builder(main, origin="model.py:12")
     main.add_return([b.gather(b.literal(np.ones((9, 4), np.float32)), i, axis=0)])

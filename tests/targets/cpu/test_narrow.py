@@ -22,7 +22,7 @@ def floats() -> np.ndarray:
 
 def test_every_code_and_rounding():
     program = migraphx.program()
-    main = program._impl.main
+    main = program.graph.main
     b = Builder(main)
     inputs = {"float": floats(), "int": np.arange(-300, 300, dtype=np.int32)}
     from_float, from_int = (main.add_parameter(n, Shape.of(a)) for n, a in inputs.items())
@@ -55,7 +55,7 @@ def test_two_numbers_a_byte():
     results = []
     for target in ("ref", "cpu"):
         program = migraphx.program()
-        main = program._impl.main
+        main = program.graph.main
         b = Builder(main)
         inputs = {"s": signed, "u": unsigned, "r": real}
         s, u, r = (main.add_parameter(n, Shape.of(a)) for n, a in inputs.items())
@@ -74,7 +74,7 @@ def test_two_numbers_a_byte():
 def test_pooling():
     """Computed as wider numbers, in windows that pad and that do not."""
     program = migraphx.program()
-    b = Builder(program._impl.main)
+    b = Builder(program.graph.main)
     rng = np.random.default_rng(1)
     inputs, outputs = {}, []
     for type in TYPES:

@@ -91,7 +91,7 @@ def test_onehot_and_nonzero() -> None:
 @pytest.mark.parametrize("name", ["scatter_add", "scatternd_none", "gathernd"])
 def test_index_out_of_range(name: str, bad: int) -> None:
     program = migraphx.program()
-    main = program._impl.main
+    main = program.graph.main
     i = main.add_parameter("i", Shape("int64", (3, 1)))
     b = Builder(main, origin="model.py:12")
     data = b.literal(np.ones((4, 1), np.float32))

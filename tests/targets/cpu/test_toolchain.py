@@ -30,7 +30,7 @@ from tests.tolerances import assert_close
 from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape
 p = migraphx.program()
-main = p._impl.main
+main = p.graph.main
 x = main.add_parameter("x", Shape("float", (3, {n})))
 b = Builder(main)
 main.add_return([b.tanh(b.add(x, x))])
@@ -42,7 +42,7 @@ assert_close(p.run({{"x": x}})[0], np.tanh(x + x))
 
 def program(n: int = 7) -> migraphx.program:
     p = migraphx.program()
-    main = p._impl.main
+    main = p.graph.main
     x = main.add_parameter("x", Shape("float", (2, n)))
     b = Builder(main)
     main.add_return([b.exp(b.mul(x, x))])
@@ -226,7 +226,7 @@ def test_profile_times_every_step() -> None:
     p = program(300)
     p.compile(migraphx.get_target("cpu"))
     x = migraphx.generate_argument(migraphx.shape("float", [2, 300]))
-    seconds = p._executable.profile([x], runs=3)  # type: ignore[union-attr]
+    seconds = p.executable.profile([x], runs=3)
     assert len(seconds) == 1 and seconds[0] > 0
 
 

@@ -24,12 +24,12 @@ def cores(monkeypatch: pytest.MonkeyPatch) -> None:
 def dots(rows: int, n: int, trips: int = 0) -> migraphx.program:
     """x {rows, n} times {n, n}; as the body of a loop, where there are trips."""
     p = migraphx.program()
-    b = Builder(p._impl.main)
+    b = Builder(p.graph.main)
     x = b.module.add_parameter("x", Shape("float", (rows, n)))
     weights = b.literal(np.eye(n, dtype=np.float32))
     made = b.dot(x, weights)
     if trips:
-        body = p._impl.fresh_module("body")
+        body = p.graph.fresh_module("body")
         _, going, state = (
             body.add_parameter(name, s)
             for name, s in (("number", Shape("int64", ())), ("going", Shape("bool", ())), ("state", x.shape))
@@ -43,8 +43,7 @@ def dots(rows: int, n: int, trips: int = 0) -> migraphx.program:
 
 def chosen(p: migraphx.program, **options: Any) -> int:
     p.compile(migraphx.get_target("cpu"), **options)
-    assert p._executable is not None
-    return p._executable.threads
+    return p.executable.threads
 
 
 def test_threads_for_the_work() -> None:
@@ -68,5 +67,5 @@ def test_a_loaded_program_has_the_same(tmp_path: Path) -> None:
         p = dots(rows, 256)
         count = chosen(p)
         migraphx.save(p, str(tmp_path / "p.mxr"))
-        loaded = migraphx.load(str(tmp_path / "p.mxr"))._executable
+        loaded = migraphx.load(str(tmp_path / "p.mxr")).executable
         assert loaded is not None and loaded.threads == count

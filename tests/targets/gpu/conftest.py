@@ -9,7 +9,8 @@ from migraphx.ir.operation import Unsupported
 from migraphx.targets import registry
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.device import current_device
-from migraphx.targets.gpu.target import GpuTarget
+from migraphx.targets.gpu.entry import GpuEntry
+from tests.targets.gpu import side_by_side
 from tests.targets.gpu.interpreted import InterpretedDevice
 
 
@@ -26,5 +27,11 @@ def accelerator(request: pytest.FixtureRequest) -> Accelerator:
 @pytest.fixture
 def gpu_target(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name under which `get_target` gives target gpu on the device."""
-    monkeypatch.setitem(registry.TARGETS, "gpu", lambda: GpuTarget(accelerator))
+    monkeypatch.setitem(registry.TARGETS, "gpu", lambda: GpuEntry(accelerator))
     return "gpu"
+
+
+@pytest.fixture
+def everywhere(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`side_by_side.check` runs programs on the device."""
+    monkeypatch.setattr(side_by_side, "DEVICE", lambda: accelerator)

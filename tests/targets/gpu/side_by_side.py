@@ -1,4 +1,4 @@
-"""Any program on target gpu, in Triton's interpreter, and on ref."""
+"""Any program on target gpu and on ref."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
+from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.target import GpuTarget
 from migraphx.targets.target import Target
 from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.tolerances import assert_close
+
+DEVICE: Callable[[], Accelerator] = InterpretedDevice
+"""Where programs run that name no target; the fixture `everywhere` says another."""
 
 
 def built(build: Callable[..., Instruction | Sequence[Instruction]], *shapes: Shape) -> program:
@@ -42,7 +46,7 @@ def check(
     seed: int = 0,
     **options: Any,
 ) -> program:
-    """Compile for gpu (`target`: None is the interpreter), compare every output with ref's; the compiled program.
+    """Compile for gpu (`target`: None is that of DEVICE), compare every output with ref's; the compiled program.
 
     Inputs are random where they are not given. Memory that nobody has written holds NaN, or -1. `scale` widens the
     tolerance of tests/tolerances.py; `options` are those of `compile`.
@@ -52,7 +56,7 @@ def check(
     )
     oracle, compiled = made.clone(), made.clone()
     oracle.compile(migraphx.get_target("ref"))
-    compiled.compile(target or GpuTarget(InterpretedDevice()), **options)
+    compiled.compile(target or GpuTarget(DEVICE()), **options)
     for got, want in zip(compiled.run(arrays), oracle.run(arrays), strict=True):
         assert_close(np.asarray(got), np.asarray(want), scale=scale)
     return compiled

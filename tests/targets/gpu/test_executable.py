@@ -18,6 +18,7 @@ from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import Kernel, Launch
 from migraphx.targets.gpu.plan import Plan
+from migraphx.targets.gpu.slots import Slots
 from tests.targets.gpu.interpreted import InterpretedDevice
 
 TEXT = """
@@ -49,11 +50,12 @@ def vector(kind: str, index: int, n: int, type: str = "float") -> View:
 def executable(
     device: Accelerator, calls: list[Call], inputs: list[View], outputs: list[View], slots: int = 0,
     weights: Sequence[np.ndarray] = (), checks: Sequence[str] = (), offload_copy: bool = True,
+    memory: Slots | None = None, keep_weights: bool = True,
 ) -> GpuExecutable:  # fmt: skip
     plan = Plan.of(calls, plan_memory(lifetimes(calls), ALIGNMENT), slots)
     parameters = {f"x{v.buffer.index}": Shape(v.type, v.lens) for v in inputs}
     outline = Outline(parameters, [Shape(v.type, v.lens) for v in outputs], [], list(checks), plan.arena)
-    return GpuExecutable(device, plan, outline, weights, offload_copy)
+    return GpuExecutable(device, plan, outline, weights, offload_copy, (), memory, keep_weights)
 
 
 def run(made: GpuExecutable, *inputs: np.ndarray) -> list[np.ndarray]:

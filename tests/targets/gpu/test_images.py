@@ -7,9 +7,11 @@ import pytest
 
 from migraphx.ir.shape import Shape
 from migraphx.targets.gpu.target import GpuTarget
-from tests.targets.gpu.interpreted import InterpretedDevice
+from tests.targets.gpu import side_by_side
 from tests.targets.gpu.side_by_side import built, check, one
 from tests.targets.gpu.test_indexing import random
+
+pytestmark = pytest.mark.usefixtures("everywhere")
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
@@ -68,9 +70,9 @@ def test_roialign(mode, coordinates, ratio):
 @pytest.mark.parametrize("centered", [False, True])
 def test_non_max_suppression(centered):
     rng = np.random.default_rng(0)
-    boxes = rng.random((2, 30, 4)).astype(np.float32)
+    boxes = rng.random((2, 12, 4)).astype(np.float32)
     boxes[..., 2:] *= 0.5
-    scores = rng.integers(0, 12, (2, 3, 30)).astype(np.float32) / 12
+    scores = rng.integers(0, 12, (2, 3, 12)).astype(np.float32) / 12
     for most, least in ((4, 0.3), (0, 0.0), (100, -1.0)):
         limits = [np.array([v], t) for v, t in ((most, np.int64), (0.3, np.float32), (least, np.float32))]
         values = [boxes, scores, *limits]
@@ -106,7 +108,7 @@ def test_seeds_differ():
 
 def compiled_on_gpu(made):
     """Compiled; there is nothing to compare."""
-    made.compile(GpuTarget(InterpretedDevice()))
+    made.compile(GpuTarget(side_by_side.DEVICE()))
     return made
 
 

@@ -1,4 +1,4 @@
-"""Operators that pick and order by index, on target gpu against ref, in Triton's interpreter."""
+"""Operators that pick and order by index, on target gpu against ref, on every device."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import Shape
 from migraphx.targets.gpu.emit import order
 from migraphx.targets.gpu.target import GpuTarget
-from tests.targets.gpu.interpreted import InterpretedDevice
+from tests.targets.gpu import side_by_side
 from tests.targets.gpu.side_by_side import built, check, one
+
+pytestmark = pytest.mark.usefixtures("everywhere")
 
 
 def indices(lens, length, type="int64", seed=0):
@@ -51,7 +53,7 @@ def test_indices_out_of_range_are_reported(op):
     if op.startswith("scatter"):
         shapes.append(Shape("float", (3, 2)))
     compiled = built(one(op), *shapes)
-    compiled.compile(GpuTarget(InterpretedDevice()))
+    compiled.compile(GpuTarget(side_by_side.DEVICE()))
     inputs = {f"x{k}": random(s.type, s.lens) for k, s in enumerate(shapes)}
     for bad in (5, -6):
         inputs["x1"] = np.zeros(lens, np.int64)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ from tests.targets.gpu.test_executable import axpy, executable, floats, vector
 N = 50
 
 
-def doubled(accelerator: Accelerator) -> GpuExecutable:
+def doubled(accelerator: Accelerator, weight: np.ndarray | None = None, keep_weights: bool = True) -> GpuExecutable:
     """out = 2 x + x + w: through a temporary, with a weight."""
     x, w, t, out = (vector(kind, 0, N) for kind in ("input", "weight", "arena", "output"))
     calls = [axpy(x, x, t, 2.0), axpy(t, w, out)]
-    return executable(accelerator, calls, [x], [out], weights=[floats(N, 9)], offload_copy=False)
+    weights = [floats(N, 9) if weight is None else weight]
+    return executable(accelerator, calls, [x], [out], 0, weights, (), False, keep_weights=keep_weights)
 
 
 def on(accelerator: Accelerator, array: np.ndarray, offset: int = 0) -> Argument:
@@ -93,3 +95,22 @@ def in_use(accelerator: Accelerator) -> int:
     if hasattr(accelerator, "driver"):
         pytest.skip("the driver counts memory in pages of its own")
     return accelerator.memory.bytes  # type: ignore[attr-defined]
+
+
+def test_weights_leave_main_memory_and_are_shared(accelerator: Accelerator) -> None:
+    """Their arrays are not kept; files and other programs get them from the device."""
+    weight = floats(N, 9)
+    gone = weakref.ref(weight)
+    made = doubled(accelerator, weight=weight, keep_weights=False)
+    del weight
+    gc.collect()
+    assert gone() is None
+    _, tensors = made.sections()
+    np.testing.assert_array_equal(tensors["weight.0"], floats(N, 9))
+    other = doubled(accelerator)
+    other.share_weights([made])
+    assert other._program.weights[0] is made._program.weights[0]
+    x = on(accelerator, floats(N))
+    (result,) = other.run([x], None)
+    accelerator.synchronise()
+    np.testing.assert_allclose(values(result), 3 * floats(N) + floats(N, 9), rtol=1e-5, atol=1e-5)

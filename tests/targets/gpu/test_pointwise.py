@@ -1,4 +1,4 @@
-"""Pointwise kernels and copies of target gpu against ref, in Triton's interpreter."""
+"""Pointwise kernels and copies of target gpu against ref, on every device."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from migraphx.targets.gpu.emit import tiles
 from migraphx.targets.gpu.emit.pointwise import copy_call
 from tests.targets.gpu.interpreter import load
 from tests.targets.gpu.side_by_side import built, check
+
+pytestmark = pytest.mark.usefixtures("everywhere")
 
 
 @pytest.fixture(params=["small", "large"])

@@ -15,10 +15,11 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.targets.common.call import AGAIN, IF, LOOP, Call
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.executable import MOST_STATES, GpuExecutable
+from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import Launch
 from migraphx.targets.gpu.library import Append, declare
 from migraphx.targets.gpu.saved import plan_data, read_plan
+from migraphx.targets.gpu.slots import MOST, Slots
 from tests.targets.gpu.recorder import DEFAULT, Recorder
 from tests.targets.gpu.test_executable import axpy, executable, vector
 
@@ -26,13 +27,15 @@ N = 24
 A, B, C, D = 0x10000, 0x20000, 0x30000, 0x40000  # where callers have memory
 
 
-def chain(device: Recorder, offload_copy: bool = False, checks: tuple[str, ...] = ()) -> GpuExecutable:
+def chain(
+    device: Recorder, offload_copy: bool = False, checks: tuple[str, ...] = (), slots: Slots | None = None, n: int = N
+) -> GpuExecutable:
     """t = x + w; u = t + t; out = u + x: the first and last step touch the caller's memory."""
-    x, w, out = (vector(kind, 0, N) for kind in ("input", "weight", "output"))
-    t, u = (vector("arena", k, N) for k in range(2))
+    x, w, out = (vector(kind, 0, n) for kind in ("input", "weight", "output"))
+    t, u = (vector("arena", k, n) for k in range(2))
     calls = [axpy(x, w, t), axpy(t, t, u), axpy(u, x, out)]
-    weights = [np.zeros(N, np.float32)]
-    return executable(device, calls, [x], [out], weights=weights, offload_copy=offload_copy, checks=checks)
+    weights = [np.zeros(n, np.float32)]
+    return executable(device, calls, [x], [out], 0, weights, checks, offload_copy, slots)
 
 
 def kinds(log: list[tuple]) -> list[str]:
@@ -100,7 +103,7 @@ def test_streams_that_are_busy_have_states_of_their_own() -> None:
     device = Recorder()
     made = chain(device)
     device.pending = set(range(1, 100))
-    for stream in range(1, MOST_STATES + 1):
+    for stream in range(1, MOST + 1):
         made.run_at([A], [B], stream)
         assert "graph" in kinds(device.taken())
     made.run_at([A], [B], 3)  # behind its own last run
@@ -182,7 +185,7 @@ def test_what_kernels_found_is_raised_by_who_waits_and_once() -> None:
     other = chain(device, checks=("third",))
     made.run_at([A], [B], 1)
     other.run_at([A], [B], 1)
-    (state,) = made._idle
+    (state,) = made._states.values()
     status = Argument(Shape("int64", (8,)), state.status).array
     status[:2] = 2, -17
     made.run_at([A], [B], 1)
@@ -201,6 +204,29 @@ def test_kernels_with_memory_of_their_own() -> None:
     calls = [replace(call, kernel=Launch(kernel, (3, 2, 1))) for _ in range(2)]
     made = executable(device, calls, [x], [out], offload_copy=False)
     assert made._program.scratch == {0: 0, 1: 768} and made._program.arena_bytes == 2 * 768
+
+
+def test_lengths_of_one_program_share_memory() -> None:
+    """One arena, of the largest; who needs more than there is lets the others go."""
+    device = Recorder()
+    slots = Slots(device)
+    small, large = (chain(device, slots=slots, n=n) for n in (N, 20 * N))
+    before = device.memory.bytes
+    small.run_at([A], [B], 1)
+    one = device.memory.bytes - before
+    large.run_at([A], [B], 1)
+    assert not small._states and device.memory.bytes - before > one
+    two = device.memory.bytes
+    small.run_at([A], [B], 1)
+    assert device.memory.bytes == two + 64  # its own status word
+    large.run_at([A], [B], 1)
+    assert kinds(device.taken())[-1] == "launch" and device.memory.bytes == two + 64
+    small.release()
+    large.run_at([A], [B], 1)
+    assert kinds(device.taken()) == ["launch"]
+    large.release()
+    gc.collect()
+    assert device.memory.bytes == before
 
 
 @declare

@@ -1,4 +1,4 @@
-"""Fused reductions on target gpu against ref, in Triton's interpreter: rows in registers, in passes, and in parts."""
+"""Fused reductions on target gpu against ref, on every device: rows in registers, in passes, and in parts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.targets.gpu.emit import reduce
 from tests.targets.gpu.side_by_side import built, check
+
+pytestmark = pytest.mark.usefixtures("everywhere")
 
 Body = Callable[..., Instruction]
 

@@ -37,8 +37,8 @@ def answer(p: program) -> np.ndarray:
 
 
 def plan_of(p: program) -> Any:
-    assert isinstance(p._executable, GpuExecutable)
-    return p._executable.plan
+    assert isinstance(p.executable, GpuExecutable)
+    return p.executable.plan
 
 
 def test_plans_are_the_same_from_a_file(gpu_target: str) -> None:
@@ -94,23 +94,21 @@ CHANGES: dict[str, tuple[Callable[[dict[str, Any], dict[str, np.ndarray]], Any],
 def test_a_file_cannot_say_where_kernels_write(gpu_target: str, change: str) -> None:
     """Sizes that differ from the plan's are refused; a plan that is not ours is not used."""
     made, (damage, why) = compiled(), CHANGES[change]
-    assert made._executable is not None
-    data, tensors = made._executable.sections()
+    data, tensors = made.executable.sections()
     damage(data, tensors)
     target = migraphx.get_target(gpu_target)
     if why is None:
-        assert target.restore(data, tensors, False, lambda: made._impl, made._options) is None
+        assert target.restore(data, tensors, False, lambda: made.graph, made._options) is None
     else:
         with pytest.raises(ValueError, match=why):
-            target.restore(data, tensors, False, lambda: made._impl, made._options)
+            target.restore(data, tensors, False, lambda: made.graph, made._options)
 
 
 def test_a_damaged_plan_in_the_cache_is_not_used(gpu_target: str) -> None:
     made = compiled()
-    assert made._executable is not None
-    data, tensors = made._executable.sections()
+    data, tensors = made.executable.sections()
     path = cache.lookup(data["plan"], ".plan")
     assert path is not None
     path.write_bytes(path.read_bytes()[:-1])
     target = migraphx.get_target(gpu_target)
-    assert target.restore(data, tensors, False, lambda: made._impl, made._options) is None
+    assert target.restore(data, tensors, False, lambda: made.graph, made._options) is None

@@ -1,4 +1,6 @@
-"""The Triton reading of the scalar words against the NumPy reading, in Triton's interpreter."""
+"""The Triton reading of the scalar words against the NumPy reading, on every device."""
+
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +13,6 @@ from tests.targets.gpu.words import evaluate
 
 TYPES = ("float", "double", "bool", *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64)))
 WORDS = [w for w in VOCABULARY if w not in ("where", "cast", "const")]
-NARROW_FLOATS = sorted(dtypes.NARROW_FLOATS)
 
 
 def test_every_word_is_there_and_no_other():
@@ -27,42 +28,54 @@ def test_every_word_is_there_and_no_other():
 
 
 @pytest.mark.parametrize("type", TYPES)
-@pytest.mark.parametrize("word", WORDS)
-def test_words_are_those_of_numpy(word, type):
-    if not accepts(word, type):
-        return
-    inputs = operands(word, type)
-    with np.errstate(all="ignore"):
-        want = np.asarray(getattr(NumpyScalar, word)(*inputs))
-    text = getattr(TritonScalar(), word)(*[f"x{k}" for k in range(len(inputs))])
-    got = evaluate(text, [type] * len(inputs), inputs, dtypes.from_numpy(want.dtype))
-    check(word, type, got, want, *inputs)
+@pytest.mark.parametrize("arity", [1, 2])
+def test_words_are_those_of_numpy(arity, type, accelerator):
+    """All words at once, for all values or pairs; those are compared for which the word has a meaning."""
+    words = [w for w in WORDS if VOCABULARY[w][0] == arity and accepts(w, type)]
+    given = values(type) if arity == 1 else np.array(list(product(values(type), repeat=2)))
+    inputs = [given] if arity == 1 else [np.ascontiguousarray(given[:, k]) for k in range(2)]
+    wanted = {}
+    for word in words:
+        own = operands(word, type)
+        with np.errstate(all="ignore"):
+            wanted[word] = own, np.asarray(getattr(NumpyScalar, word)(*own))
+    names = [f"x{k}" for k in range(arity)]
+    texts = [getattr(TritonScalar(), word)(*names) for word in words]
+    results = [dtypes.from_numpy(want.dtype) for _, want in wanted.values()]
+    found = evaluate(accelerator, texts, [type] * arity, inputs, results)
+    whole = [bytes(row) for row in np.stack([x.view(np.uint8).reshape(x.size, -1) for x in inputs], 1)]
+    place = {row: n for n, row in enumerate(whole)}
+    for got, (word, (own, want)) in zip(found, wanted.items(), strict=True):
+        rows = np.stack([np.ascontiguousarray(x).view(np.uint8).reshape(x.size, -1) for x in own], 1)
+        check(word, type, got[[place[bytes(row)] for row in rows]], want, *own)
 
 
 @pytest.mark.parametrize("source", TYPES)
-def test_casts_are_those_of_numpy(source):
-    for target in TYPES:
-        x = castable(source, target)
+def test_casts_are_those_of_numpy(source, accelerator):
+    x = values(source)
+    texts = [TritonScalar().cast("x0", target) for target in TYPES]
+    for target, found in zip(TYPES, evaluate(accelerator, texts, [source], [x], TYPES), strict=True):
+        inside = np.isin(x.view(f"u{x.itemsize}"), castable(source, target).view(f"u{x.itemsize}"))
         with np.errstate(all="ignore"):
-            want = NumpyScalar.cast(x, target)
-        check("cast", target, evaluate(TritonScalar().cast("x0", target), [source], [x], target), want, x)
+            want = NumpyScalar.cast(x[inside], target)
+        check("cast", target, found[inside], want, x[inside])
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_where_and_constants(type):
-    a = values(type)
+def test_where_and_constants(type, accelerator):
+    a, s = values(type), TritonScalar()
     mask = np.arange(len(a)) % 2 == 0
-    s = TritonScalar()
-    got = evaluate(s.where("x0", "x1", "x2"), ["bool", type, type], [mask, a, a[::-1]], type)
-    np.testing.assert_array_equal(got.view(np.uint8), np.where(mask, a, a[::-1]).view(np.uint8))
-    for value in a.tolist():
-        got, want = evaluate(s.const("x0", value), [type], [a[:1]], type), np.array([value], a.dtype)
-        np.testing.assert_array_equal(got, want)
-        assert want.dtype.kind != "f" or value != 0 or np.signbit(got) == np.signbit(want)
+    texts = [s.where("x0", "x1", "x2"), *(s.const("x1", value) for value in a.tolist())]
+    types = [type] * len(texts)
+    first, *constants = evaluate(accelerator, texts, ["bool", type, type], [mask, a, a[::-1]], types)
+    np.testing.assert_array_equal(first.view(np.uint8), np.where(mask, a, a[::-1]).view(np.uint8))
+    for value, got in zip(a, constants, strict=True):
+        np.testing.assert_array_equal(got, np.full_like(a, value))
+        assert a.dtype.kind != "f" or value != 0 or (np.signbit(got) == np.signbit(value)).all()
 
 
-def bits_of_all(type: str) -> np.ndarray:
-    """Every code of a narrow type."""
+def codes_of(type: str) -> np.ndarray:
+    """Every code of a type of eight bits or fewer; some of one of 16."""
     dtype = dtypes.to_numpy(type)
     if dtype.itemsize == 2:
         return np.arange(0, 2**16, 7, dtype=np.uint16).view(dtype)
@@ -71,12 +84,12 @@ def bits_of_all(type: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("type", sorted(NARROW - {"bool"}))
-def test_narrow_types_are_read_and_written_as_ml_dtypes_does(type):
-    codes = bits_of_all(type)
+def test_narrow_types_are_read_and_written_as_ml_dtypes_does(type, accelerator):
+    codes = codes_of(type)
     with np.errstate(all="ignore"):
         wide = codes.astype(dtypes.accumulator(type))
     computed = dtypes.from_numpy(wide.dtype)
-    np.testing.assert_array_equal(evaluate("x0", [type], [codes], computed), wide)
+    np.testing.assert_array_equal(evaluate(accelerator, ["x0"], [type], [codes], [computed])[0], wide)
     if type in dtypes.FLOATS:
         finite = np.sort(wide[np.isfinite(wide)])
         rng = np.random.default_rng(0)
@@ -86,28 +99,30 @@ def test_narrow_types_are_read_and_written_as_ml_dtypes_does(type):
     with np.errstate(all="ignore"):
         want = wide.astype(dtypes.to_numpy(type))
         rounded = want.astype(wide.dtype)
-    got = evaluate("x0", [computed], [wide], type)
+    cast = TritonScalar().cast("x0", type)
+    stored, casted = evaluate(accelerator, ["x0", cast], [computed], [wide], [type, computed])
+    np.testing.assert_array_equal(casted, rounded)
     if type in dtypes.FLOATS:
-        np.testing.assert_array_equal(got.astype(np.float32), rounded)
+        np.testing.assert_array_equal(stored.astype(np.float32), rounded)
         zero = rounded == 0
-        np.testing.assert_array_equal(np.signbit(got.astype(np.float32))[zero], np.signbit(rounded)[zero])
+        np.testing.assert_array_equal(np.signbit(stored.astype(np.float32))[zero], np.signbit(rounded)[zero])
     else:
-        np.testing.assert_array_equal(got, want)
-    got = evaluate(TritonScalar().cast("x0", type), [computed], [wide], computed)
-    np.testing.assert_array_equal(got, rounded)
+        np.testing.assert_array_equal(stored, want)
 
 
-@pytest.mark.parametrize("word", sorted(APPROXIMATE))
-def test_words_for_16_bits(word):
-    """NaN, infinities and signs are those of the exact words; the rest is exact to 1e-5, erf of 1."""
+@pytest.mark.parametrize("arity", [1, 2])
+def test_words_for_16_bits(arity, accelerator):
+    """NaN, infinities and signs are those of the exact words; the rest is exact to 1e-5, erf to 4e-5 of 1."""
+    words = [w for w in sorted(APPROXIMATE) if VOCABULARY[w][0] == arity]
     a = np.concatenate([values("float"), np.linspace(-12, 12, 99, dtype=np.float32)])
     a = a[(np.abs(a) > 1e-30) | (a == 0)]
-    inputs = [a, np.roll(a, 5)][: VOCABULARY[word][0]]
-    with np.errstate(all="ignore"):
-        want = np.asarray(getattr(NumpyScalar, word)(*inputs))
-    text = getattr(TritonScalar(approximate=True), word)(*[f"x{k}" for k in range(len(inputs))])
-    got = evaluate(text, ["float"] * len(inputs), inputs, "float")
-    np.testing.assert_allclose(got, want, 1e-5, 4e-5 if word == "erf" else 1e-7)
+    inputs = [a, np.roll(a, 5)][:arity]
+    texts = [getattr(TritonScalar(approximate=True), word)(*["x0", "x1"][:arity]) for word in words]
+    found = evaluate(accelerator, texts, ["float"] * arity, inputs, ["float"] * len(words))
+    for word, got in zip(words, found, strict=True):
+        with np.errstate(all="ignore"):
+            want = np.asarray(getattr(NumpyScalar, word)(*inputs))
+        np.testing.assert_allclose(got, want, 1e-5, 4e-5 if word == "erf" else 1e-7, err_msg=word)
 
 
 def test_constants_are_exact():
@@ -115,13 +130,12 @@ def test_constants_are_exact():
     assert constant_text(np.float32(0.1).item(), "tl.float32") == "tl.full([], 0.10000000149011612, tl.float32)"
 
 
-def test_doubles_have_exact_remainders():
+def test_floats_have_exact_remainders(accelerator):
     rng = np.random.default_rng(1)
-    a = np.ldexp(rng.standard_normal(60), rng.integers(-1070, 1000, 60))
-    b = np.ldexp(rng.standard_normal(60), rng.integers(-1070, 1000, 60))
-    got = evaluate(TritonScalar().fmod("x0", "x1"), ["double", "double"], [a, b], "double")
-    np.testing.assert_array_equal(got, np.fmod(a, b))
-    a, b = (np.ldexp(rng.standard_normal(60), rng.integers(-140, 120, 60)).astype(np.float32) for _ in "ab")
-    got = evaluate(TritonScalar().fmod("x0", "x1"), ["float", "float"], [a, b], "float")
-    with np.errstate(invalid="ignore"):
-        np.testing.assert_array_equal(got, np.fmod(a, b))
+    for type, low, high in (("double", -1070, 1000), ("float", -140, 120)):
+        dtype = dtypes.to_numpy(type)
+        a, b = (np.ldexp(rng.standard_normal(60), rng.integers(low, high, 60)).astype(dtype) for _ in "ab")
+        with np.errstate(invalid="ignore"):
+            want = np.fmod(a, b)
+        (got,) = evaluate(accelerator, [TritonScalar().fmod("x0", "x1")], [type, type], [a, b], [type])
+        np.testing.assert_array_equal(got, want)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,10 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import migraphx
+from migraphx.ir.shape import Shape
 from migraphx.targets.cpu.toolchain import find_compiler
 from migraphx.targets.gpu import device as module
 from migraphx.targets.gpu.device import STAGE, CudaDevice
 from migraphx.targets.gpu.driver import CUDA, Driver, DriverError, Library
+from migraphx.targets.gpu.target import GpuTarget
+from tests.targets.gpu.side_by_side import built
 from tests.targets.gpu.test_driver import HEADER
 from tests.targets.gpu.test_executable import axpy, executable, floats, vector
 
@@ -22,12 +27,17 @@ N = 64
 
 
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Driver:
-    library = tmp_path_factory.mktemp("stub") / "libstub.so"
+def library(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    made = tmp_path_factory.mktemp("stub") / "libstub.so"
     source = Path(__file__).with_name("stub.cpp")
     flags = ["-std=c++20", "-O0", "-fPIC", "-shared", "-I", str(HEADER.parent)]
-    subprocess.run([*find_compiler().command, *flags, str(source), "-o", str(library)], check=True)
-    return Driver(Library(str(library), CUDA, "stub"))
+    subprocess.run([*find_compiler().command, *flags, str(source), "-o", str(made)], check=True)
+    return Library(str(made), CUDA, "stub")
+
+
+@pytest.fixture(scope="module")
+def driver(library: Library) -> Driver:
+    return Driver(library)
 
 
 @pytest.fixture
@@ -53,8 +63,8 @@ def test_programs_run(device: CudaDevice) -> None:
         made.run_at([place], [given[2][0]], device.stream())
     with ThreadPoolExecutor(1) as other:
         other.submit(made.run_at, [given[0][0] + 4], [given[2][0]], 0).result()
-    assert len(made._idle) == 1  # which the thread's run waited for
-    assert np.allclose(made._timed(made._idle[0], device.stream()), 1e-3)
+    (state,) = made._states.values()  # which the thread's run waited for
+    assert np.allclose(made._timed(state, device.stream()), 1e-3)
     device.synchronise()
 
 
@@ -68,7 +78,7 @@ def test_captures_of_others_are_recorded_into(device: CudaDevice) -> None:
         made.run_at([given[0][0]], [given[1][0]], stream)  # allocates an arena meanwhile
         device.driver.capture_end(stream, module.byref(graph))
         device.driver.graph_launch(device.driver.handle("graph_instantiate", graph.value, 0), stream)
-    assert made._captured and not made._idle
+    assert made._captured and not made._states
 
 
 def test_memory(device: CudaDevice) -> None:
@@ -88,3 +98,23 @@ def test_memory(device: CudaDevice) -> None:
         device.allocate(99_999_999_999)
     with pytest.raises(DriverError, match=r"cuMemcpyDtoDAsync_v2: CUDA_ERROR_STUB \(1\): a text"):
         device.copy(other, 16, 4)
+
+
+def test_a_saved_program_runs_without_what_compiles(device: CudaDevice, library: Library, tmp_path: Path) -> None:
+    """A process of its own loads neither lowerings nor Triton, nor torch."""
+    made = built(lambda b, x: b.exp(b.add(x, x)), Shape("float", (3, 40)))
+    made.compile(GpuTarget(device))
+    migraphx.save(made, tmp_path / "p.mxr", code=True)
+    code = f"""
+import dataclasses, sys
+import numpy as np
+import migraphx
+from migraphx.targets.gpu import driver
+driver.CUDA_DRIVER = dataclasses.replace(driver.CUDA_DRIVER, file={library.file!r})
+p = migraphx.load({str(tmp_path / "p.mxr")!r}, trust_code=True)
+assert np.asarray(p.run({{"x0": np.zeros((3, 40), np.float32)}})[0]).shape == (3, 40)
+heavy = ["triton", "torch", "onnx", "migraphx.targets.gpu.target", "migraphx.targets.gpu.lower"]
+print([name for name in heavy if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stderr

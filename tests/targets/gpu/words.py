@@ -1,4 +1,4 @@
-"""One scalar word, or any expression, on arrays in Triton's interpreter."""
+"""Scalar words, or any expressions, on arrays on a device of target gpu."""
 
 from __future__ import annotations
 
@@ -7,29 +7,46 @@ from collections.abc import Sequence
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.emit.body import load_text, pointer_type, store_text
 from migraphx.targets.gpu.emit.source import complete
-from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import Kernel
-from tests.targets.gpu.interpreter import load
+
+BLOCK = 256
 
 
-def word_kernel(text: str, types: Sequence[str], out: str, block: int) -> Kernel:
-    """out[i] = text for the names x0, x1, ... of the inputs' elements."""
-    lines = [f"x{k} = {load_text(f'p{k}', t, 'i', 'i < n')}" for k, t in enumerate(types)]
-    lines.append(store_text("out", out, "i", f"({text})", "i < n"))
-    head = ", ".join([*(f"p{k}" for k in range(len(types))), "out", "n", "BLOCK: tl.constexpr"])
-    body = "".join(f"    {line}\n" for line in ["i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)", *lines])
-    pointers = [pointer_type(t) for t in (*types, out)]
-    return Kernel("word", complete(f"@triton.jit\ndef word({head}):\n{body}"), (*pointers, "i32"), (("BLOCK", block),))
+def kernel_of(texts: Sequence[str], types: Sequence[str], outs: Sequence[str]) -> Kernel:
+    """Each text, in the names x0, x1, ... of the inputs' elements, for every element, into an output of its own."""
+    lines = ["i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)"]
+    lines += [f"x{k} = {load_text(f'p{k}', t, 'i', 'i < n')}" for k, t in enumerate(types)]
+    for k, (text, out) in enumerate(zip(texts, outs, strict=True)):
+        lines.append(store_text(f"out{k}", out, "i", f"({text})", "i < n"))
+    names = [*(f"p{k}" for k in range(len(types))), *(f"out{k}" for k in range(len(outs)))]
+    head = ", ".join([*names, "n", "BLOCK: tl.constexpr"])
+    body = "".join(f"    {line}\n" for line in lines)
+    pointers = [pointer_type(t) for t in (*types, *outs)]
+    return Kernel(
+        "words", complete(f"@triton.jit\ndef words({head}):\n{body}"), (*pointers, "i32"), (("BLOCK", BLOCK),)
+    )
 
 
-def evaluate(text: str, types: Sequence[str], inputs: Sequence[np.ndarray], out: str) -> np.ndarray:
-    """The expression for every element of the inputs, as a type in memory."""
-    n = inputs[0].size
-    kernel = word_kernel(text, types, out, power_of_two(n))
+def evaluate(
+    device: Accelerator, texts: Sequence[str], types: Sequence[str], inputs: Sequence[np.ndarray], outs: Sequence[str]
+) -> list[np.ndarray]:
+    """What the texts are for the elements of the inputs, as types in memory."""
+    count = inputs[0].size
+    results = [np.empty(count, dtypes.to_numpy(out)) for out in outs]
     arrays = [np.ascontiguousarray(x) for x in inputs]
-    result = np.frombuffer(bytearray(b"\xa5" * (n * dtypes.to_numpy(out).itemsize)), dtypes.to_numpy(out))
-    pointers = [a.ctypes.data for a in (*arrays, result)]
-    load(kernel).run((1, 1, 1), [*pointers, n])
-    return result
+    with device.current():
+        owners = [device.allocate(a.nbytes) for a in (*arrays, *results)]
+        pointers = [pointer for pointer, _ in owners]
+        for pointer, a in zip(pointers, arrays, strict=False):
+            device.write(pointer, a.ctypes.data, a.nbytes)
+        (function,) = device.load([kernel_of(texts, types, outs)])
+        stream = device.stream()
+        device.synchronise()
+        device.work(function, (-(-count // BLOCK), 1, 1), [*pointers, count]).launch(stream)
+        device.synchronise()
+        for pointer, a in zip(pointers[len(arrays) :], results, strict=True):
+            device.read(a.ctypes.data, pointer, a.nbytes)
+    return results

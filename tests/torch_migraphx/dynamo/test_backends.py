@@ -364,7 +364,7 @@ def test_shapes_share_their_weights(monkeypatch):
             x = torch.randn(n, 64)
             same(fast(x), model(x))
     programs: list[list[Any]] = [backends._programs(m) for m in seen]
-    weights = [[id(w) for p in one for w in p._executable.weights] for one in programs]
+    weights = [[id(w) for p in one for w in p.executable.weights] for one in programs]
     assert len(weights) == 3 and weights[0] and weights == [weights[0]] * 3
 
 

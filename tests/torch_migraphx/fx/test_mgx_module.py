@@ -182,7 +182,8 @@ def test_threads_are_those_that_torch_is_set_to(monkeypatch):
     try:
         torch.set_num_threads(1)
         fast = copied_to_cpu(module(lambda x, y: x + y, X, Y))
-        executable: Any = fast.program._executable  # type: ignore[union-attr]
+        assert fast.program is not None
+        executable: Any = fast.program.executable
         used, real = [], executable._call_native
         monkeypatch.setattr(executable, "_call_native", lambda *args: (used.append(args[2]), real(*args)))
         monkeypatch.setattr(executable, "threads", 4)

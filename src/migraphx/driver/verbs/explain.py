@@ -7,7 +7,7 @@ from typing import Any
 
 import migraphx
 from migraphx.driver.data import generate
-from migraphx.driver.model import at_lengths, compiled, executable_of, read_model
+from migraphx.driver.model import at_lengths, compiled, read_model
 from migraphx.driver.options import add_compile, add_data, add_input, compile_options
 from migraphx.driver.result import Result
 from migraphx.driver.terminal import coloured, milliseconds, note, quantity
@@ -24,7 +24,7 @@ def run(args: Namespace) -> Result:
     made = read_model(args)
     inputs = generate(made, args)
     made = compiled(at_lengths(made, inputs), args, partial(generate, args=args))
-    executable = executable_of(made)
+    executable = made.executable
     note("Measuring what this machine can do ...")
     peaks = migraphx.get_target(executable.target).peaks(executable.threads)
     options = compile_options(args).compile_keywords()

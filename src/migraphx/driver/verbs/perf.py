@@ -15,15 +15,14 @@ import numpy as np
 
 import migraphx
 from migraphx.driver.data import generate
-from migraphx.driver.model import compiled, executable_of, read_model
+from migraphx.driver.model import compiled, read_model
 from migraphx.driver.options import add_compile, add_data, add_input, add_iterations, positive
 from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.statistics import described, summary_lines
-from migraphx.driver.terminal import milliseconds, note, quantity
+from migraphx.driver.terminal import milliseconds, note, quantity, spinner
 from migraphx.inspect import Report, chrome_trace, measure_runs
 from migraphx.mxr.container import replace_file
-from migraphx.targets.common.progress import progress
 from migraphx.targets.common.scratch import scratch
 
 PROCESSES = 5
@@ -47,10 +46,10 @@ def run(args: Namespace) -> Result:
     inputs = generate(made, args)
     if args.runs_only:
         arrays = {name: np.asarray(value) for name, value in inputs.items()}
-        return Result("", {"runs": measure_runs(executable_of(made), arrays, args.iterations)})
+        return Result("", {"runs": measure_runs(made.executable, arrays, args.iterations)})
     own, *others = shares(args.iterations, args.processes)
     note("Running performance report ...")
-    with data_at_fault(args, inputs), progress("measuring"):
+    with data_at_fault(args, inputs), spinner("measuring"):
         report = migraphx.performance_report(made, inputs, own)
         runs = [seconds for share in others for seconds in another_process(args, share)]
     report = replace(report, runs=(*report.runs, *runs), processes=(own, *others))

@@ -15,4 +15,4 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> Result:
     made = read_model(args)
-    return program_result(args, made, made._impl, default_form(args))
+    return program_result(args, made, made.graph, default_form(args))

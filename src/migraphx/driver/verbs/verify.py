@@ -12,9 +12,8 @@ from migraphx.driver.model import quantized, read_model, target_of
 from migraphx.driver.options import add_compile, add_data, add_input, compile_options, from_zero
 from migraphx.driver.result import Exit, Result
 from migraphx.driver.running import data_at_fault
-from migraphx.driver.terminal import coloured, note
+from migraphx.driver.terminal import coloured, note, spinner
 from migraphx.inspect import Check, tolerance_of
-from migraphx.targets.common.progress import progress
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -42,10 +41,10 @@ def run(args: Namespace) -> Result:
     inputs = generate(made, args)
     note(f"Verifying {target.name} against ref ...")
     given = {"rms": args.rms_tol, "atol": args.atol, "rtol": args.rtol}
-    allowed = replace(tolerance_of(made._impl), **{k: v for k, v in given.items() if v is not None})
+    allowed = replace(tolerance_of(made.graph), **{k: v for k, v in given.items() if v is not None})
     mode = next((how for name, how in MODES.items() if getattr(args, name)), _whole)
     options = {"double": args.ref_use_double, **vars(compile_options(args))}
-    with data_at_fault(args, inputs), progress("verifying"):
+    with data_at_fault(args, inputs), spinner("verifying"):
         passed, lines, data = mode(made, target, inputs, allowed, **options)
     verdict = coloured("agrees with ref", "good") if passed else coloured("DIFFERS from ref", "bad")
     within = f"rms {allowed.rms:g}, absolute {allowed.atol:g}, relative {allowed.rtol:g}"

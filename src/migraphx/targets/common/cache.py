@@ -1,7 +1,7 @@
 """The disk cache of compiled objects: by content, with a lock, never trusted blindly.
 
-What lies in it is run, and seals tell damage, not malice. So the folder must be the user's own: one that belongs to
-somebody else, or that others may write to, is not used at all. Keys may come from files and are checked for that.
+Its objects are run, and their checksums detect damage, not malice. So the folder must be the user's own: one that
+belongs to somebody else, or that others may write to, is not used at all. Keys may come from files and are checked.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _warn(home: Path, why: str) -> None:
 
 
 def lookup(key: object, suffix: str) -> Path | None:
-    """The path of a whole entry, or None. `key` may be anything: what is no key is no path either."""
+    """The path of a whole entry, or None, also where `key` is no key: it may come from a file."""
     if not isinstance(key, str) or not KEY.fullmatch(key):
         return None
     path = folder() / f"{key}{suffix}"

@@ -58,7 +58,7 @@ class Call(Generic[K]):
 
     @property
     def bytes(self) -> int:
-        """What the call reads and writes: every operand once, a broadcast one as far as it reaches."""
+        """The bytes that the call reads and writes: each operand once, a broadcast one as it is in memory."""
         seen = {(v.buffer, v.offset, v.lens, v.strides): v for v in self.views if v.buffer.kind != "status"}
         sizes = [_reach(v) for v in seen.values()]
         if self.gathers:

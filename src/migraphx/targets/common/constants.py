@@ -18,7 +18,7 @@ SMALL = 1024  # bytes: such a constant is told by its elements
 
 
 class Constants:
-    """What compiled programs make of equal constants is one array, which lives as long as a program uses it.
+    """Packed constants that compiled programs share: one array for equal ones, which lives while a program uses it.
 
     `given`: arrays that a file brought, read when the first other is made. `lasting`: asked for once, the literals
     of the program that is compiled again and again: they stay as they are, so that views of their memory are told apart

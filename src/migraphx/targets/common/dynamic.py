@@ -18,7 +18,6 @@ from migraphx.ir.program import Program
 from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
-from migraphx.mxr.graph import read_shape, shape_data
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
@@ -164,8 +163,8 @@ class DynamicExecutable:
                 data, own = specialisation.executable.sections()
                 tensors |= {f"{len(specialisations)}.{n}": a for n, a in own.items()}
                 specialisations.append({"key": key, "data": data})
-        parameters = [[n, shape_data(s)] for n, s in self.parameters.items()]
-        outputs = [shape_data(s) for s in self.outputs]
+        parameters = [[n, s.to_data()] for n, s in self.parameters.items()]
+        outputs = [s.to_data() for s in self.outputs]
         return {"dynamic": {"parameters": parameters, "outputs": outputs, "stages": specialisations}}, tensors
 
 
@@ -179,8 +178,8 @@ def restored(
     threads: int,
 ) -> DynamicExecutable | None:
     """What `sections` described, or None where `restore` cannot restore one of its specialisations."""
-    parameters = {n: read_shape(s) for n, s in data["parameters"]}
-    outputs = [read_shape(s) for s in data["outputs"]]
+    parameters = {n: Shape.from_data(s) for n, s in data["parameters"]}
+    outputs = [Shape.from_data(s) for s in data["outputs"]]
     made = DynamicExecutable(target, program, parameters, outputs, options, threads)
     for k, saved in enumerate(data["stages"]):
         own = {n.removeprefix(f"{k}."): a for n, a in tensors.items() if n.startswith(f"{k}.")}
@@ -231,7 +230,7 @@ class DynamicRegion:
     ) -> None:
         self.target, self.options, self.known = target, options, known
         self._program = program
-        self.specialisations: SingleFlightLRU[Specialisation] = SingleFlightLRU(options.max_specialisations)
+        self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(options.max_specialisations)
         self._ready: list[Specialisation] = []
 
     @cached_property

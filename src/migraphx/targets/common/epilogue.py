@@ -1,4 +1,4 @@
-"""What follows a contraction, and the geometry of windows."""
+"""Epilogues of contractions, and the geometry of windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from migraphx.targets.common.views import View
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What is done to a result in registers, and where it goes.
+    """What is computed of a contraction's result while it is in registers, and where it is stored.
 
     `module`: a pointwise body, or None to store the result as it is. `reads`: the views of its parameters, None
     for the one that stands for the result. Rows of the matrix are the elements of `row_dims` in order, its

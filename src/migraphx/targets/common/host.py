@@ -19,7 +19,7 @@ SHORT = 1 << 16  # elements: what NumPy makes of fewer takes a few milliseconds
 
 
 def compute(ins: Instruction, args: Sequence[Value], run: RunModule, deadline: Deadline | None) -> Value:
-    """The instruction's value for these inputs; TimeoutError behind the deadline."""
+    """The instruction's value for these inputs; TimeoutError after the deadline."""
     if deadline is not None:
         deadline.check()
     leaf = not (ins.modules or ins.op.deferred)  # what runs modules comes back here for each of their instructions

@@ -55,6 +55,7 @@ class LoweringContext:
     """What `explain` shows: slower ways taken."""
     tuples: dict[Instruction, tuple[View, ...]] = field(default_factory=dict[Instruction, tuple[View, ...]])
     inner: set[Module] = field(default_factory=set[Module])  # modules of control flow that have been lowered
+    instruction: Instruction | None = None  # that is being lowered
     slots: int = 0  # of loops, so far
     output_views: dict[Instruction, View] = field(default_factory=dict[Instruction, View])
     """Where the caller wants outputs."""
@@ -214,6 +215,7 @@ def lower_into(ctx: LoweringContext, module: Module, destinations: Sequence[View
         if not isinstance(ins.op, (Parameter, Literal)):
             lowering = ctx.lowerings.find(ins)
             assert lowering is not None, ins.name  # `check` has looked
+            ctx.instruction = ins
             lowering(ctx, ins)
             ctx.sources += [ins] * (len(ctx.calls) - len(ctx.sources))
     for ins, place in zip(module.outputs, destinations, strict=True):

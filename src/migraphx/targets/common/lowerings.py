@@ -109,6 +109,10 @@ class Lowerings:
             return self._custom if self.body and getattr(ins.op, self.body, None) else None
         return self._operators.get(ins.name) or (self._base.find(ins) if self._base else None)
 
+    def has(self, name: str) -> bool:
+        """Whether an operator has a lowering."""
+        return name in self._operators or (self._base is not None and self._base.has(name))
+
     def refusal(self, ins: Instruction) -> Refusal[Instruction] | None:
         """Why an instruction that the passes are done with has no lowering; None where it has one."""
         if self.find(ins) is not None:

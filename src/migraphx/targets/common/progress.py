@@ -1,31 +1,32 @@
-"""A line on the terminal for work that takes long, and what its parts took."""
+"""What is told of work that takes long: to whoever asked to be told, and what its parts took."""
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-SILENT_SECONDS = 2.0
-TICK_SECONDS = 0.5
+Show = Callable[[str], AbstractContextManager[object]]
+_show: Show = nullcontext
 
 
 @contextmanager
-def progress(what: str) -> Generator[None, None, None]:
-    """Show `what` and the seconds gone on stderr, from two seconds on, where that is a terminal; erased at the end."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    done, start = threading.Event(), time.monotonic()
-    shown = threading.Thread(target=_show, args=(what, start, done), daemon=True)
-    shown.start()
+def shown_by(show: Show) -> Generator[None]:
+    """Meanwhile `show("compiling ...")` is entered round each long piece of work, in whatever thread that is done.
+
+    Without this nothing is shown: a library prints nothing by itself.
+    """
+    global _show
+    before, _show = _show, show
     try:
         yield
     finally:
-        done.set()
-        shown.join()
+        _show = before
+
+
+def progress(what: str) -> AbstractContextManager[object]:
+    """Round work that may take seconds."""
+    return _show(what)
 
 
 class Stages:
@@ -35,7 +36,7 @@ class Stages:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def __call__(self, name: str) -> Generator[None, None, None]:
+    def __call__(self, name: str) -> Generator[None]:
         start = time.perf_counter()
         yield
         self.seconds[name] = time.perf_counter() - start
@@ -43,11 +44,3 @@ class Stages:
     def __str__(self) -> str:
         parts = ", ".join(f"{name} {s:.2f}" for name, s in self.seconds.items())
         return f"{sum(self.seconds.values()):.2f} s: {parts}"
-
-
-def _show(what: str, start: float, done: threading.Event) -> None:
-    if done.wait(SILENT_SECONDS):
-        return
-    while not done.wait(TICK_SECONDS):
-        print(f"\r{what}: {time.monotonic() - start:.0f} s", end="", file=sys.stderr, flush=True)
-    print("\r\033[K", end="", file=sys.stderr, flush=True)

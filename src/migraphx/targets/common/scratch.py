@@ -1,4 +1,4 @@
-"""The temporary folder of this process: removed when the process ends, by a later process where it was killed."""
+"""The temporary folder of this process. It is removed when the process ends; if it was killed, by a later process."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.shape import Shape
-from migraphx.mxr.graph import read_shape, shape_data
 from migraphx.runtime.executable import Step
 
 FORMAT = "1"  # of the data here: counts on when what `read` expects changes
@@ -38,8 +37,8 @@ class Outline:
 def write(outline: Outline, weights: Sequence[np.ndarray]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """JSON data and named tensors, from which `read` makes the same again."""
     data = {
-        "parameters": [[n, shape_data(s)] for n, s in outline.parameters.items()],
-        "outputs": [shape_data(s) for s in outline.outputs],
+        "parameters": [[n, s.to_data()] for n, s in outline.parameters.items()],
+        "outputs": [s.to_data() for s in outline.outputs],
         "steps": [astuple(s) for s in outline.steps],
         "checks": outline.checks,
         "arena_bytes": outline.arena_bytes,
@@ -62,7 +61,7 @@ def read(data: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> tuple[Ou
 
 def _memory(data: dict[str, Any]) -> Shape:
     """A shape that one block of memory has."""
-    shape = read_shape(data)
+    shape = Shape.from_data(data)
     if shape.dynamic or shape.type == "tuple":
         raise ValueError(f"{shape} is no memory's shape")
     return shape

@@ -1,4 +1,4 @@
-"""A program for one set of lengths: static shapes put in, what was deferred expanded, what must wait cut off."""
+"""Specialises a program for one set of lengths: static shapes, deferred instructions expanded, the rest split off."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def packed(expansion: Expansion, value: Any) -> Instruction:
 
 
 def is_deferred(ins: Instruction) -> bool:
-    """Whether the instruction's size is not known, or what it expands to."""
+    """Whether the instruction's size, or what it expands to, is not known yet."""
     return ins.shape.dynamic or ins.op.deferred
 
 

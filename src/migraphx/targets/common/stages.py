@@ -1,7 +1,7 @@
-"""Fused reductions as passes over the reduced elements: what is per row, what varies, what waits in the output.
+"""Fused reductions as passes over the reduced elements: which values are per row, and which are kept in the output.
 
-Every reduction belongs to a stage, a pass over the elements that it reduces. A value that later stages need again is
-computed again from the inputs, which are then in the cache; or it waits in the output, where that is quicker.
+Every reduction belongs to a stage, a pass over the elements that it reduces. A value that a later stage needs, too, is
+computed again from the inputs, which are in the cache by then; or it is kept in the output, where that is quicker.
 """
 
 from __future__ import annotations

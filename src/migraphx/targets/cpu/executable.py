@@ -33,7 +33,7 @@ class _OpenMP(ctypes.Structure):
 
 
 class _State:
-    """What one run at a time needs: an arena, scratch for every thread, a table of pointers."""
+    """The memory of one run: an arena, scratch for every thread, a table of pointers. Concurrent runs have one each."""
 
     def __init__(self, executable: CpuExecutable) -> None:
         self.arena = aligned_bytes(executable.arena_bytes)
@@ -118,6 +118,11 @@ class CpuExecutable:
     ) -> None:
         HOST.check_stream(stream)
         self._call([*inputs, *outputs], None, deadline)
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether memory waits for the next run."""
+        return bool(self._idle)
 
     def release(self) -> None:
         self._idle.clear()

@@ -1,7 +1,7 @@
 """What ends a native run early: a deadline, a signal, or another thread. stop.hpp says how it works.
 
-ctypes gives Python's lock away for the length of a run, and Python calls signal handlers in its main thread only, with
-the lock. So a run that the main thread called asks the interpreter now and then whether a signal came.
+ctypes releases Python's lock during a run, and Python calls signal handlers in its main thread only, with the lock. So
+a run that the main thread called asks the interpreter every few milliseconds whether a signal came.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from migraphx.ir.module import Instruction
+from migraphx.ir.module import Instruction, Module
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
@@ -28,7 +28,8 @@ from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
-from migraphx.targets.common.supports import supported
+from migraphx.targets.common.supports import Asked, supported
+from migraphx.targets.cpu.choices import Choices
 from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
@@ -38,6 +39,7 @@ from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.peaks import measure_peaks
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, features
+from migraphx.targets.cpu.tune import Timer, Tuner, seconds
 from migraphx.targets.cpu.work import nanoseconds
 from migraphx.targets.target import UnsupportedOperator
 
@@ -56,25 +58,35 @@ class CpuTarget:
     name = "cpu"
     device: Device = HOST
     passes: Sequence[Pass] = PASSES
-    tunes = False
+    tunes = True
 
-    def __init__(self, constants: Constants | None = None) -> None:
-        self.constants = constants
+    def __init__(self, constants: Constants | None = None, timer: Timer = seconds) -> None:
+        """`timer` times the ways of `exhaustive_tune`."""
+        self.constants, self.timer = constants, timer
+        self._asked: Asked = {}
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
-        return supported(ins, CPU, PASSES)
+        return supported(ins, CPU, PASSES, self._asked)
 
     def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
         found: list[Refusal[Instruction]] = []
         run_passes(program, PASSES, refusals=found)
-        return [*found, *lower(program.main, CPU, CppEmitter(features()), options.fast_math).refusals]
+        choices = self._tuner(options).choices(program.main) if options.exhaustive_tune else Choices()
+        return [*found, *lower(program.main, CPU, CppEmitter(features(), choices), options.fast_math).refusals]
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
-            target = CpuTarget(Constants(lasting=lambda: literals(program)))
+            target = CpuTarget(Constants(lasting=lambda: literals(program)), self.timer)
             return DynamicExecutable.of(target, program, options, available())
         stages = Stages()
-        made = translate(program, options, features(), self.constants, stages)
+
+        def choose(main: Module) -> Choices:
+            if not options.exhaustive_tune:
+                return Choices()
+            with stages("tuning"):
+                return self._tuner(options).choices(main)
+
+        made = translate(program, options, features(), self.constants, stages, choose)
         with stages("compiler or cache"):
             library = build(made.sources, "program")
         log.info("compiled in %s", stages)
@@ -85,6 +97,9 @@ class CpuTarget:
 
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         return CHECKS
+
+    def _tuner(self, options: CompileOptions) -> Tuner:
+        return Tuner(features(), options.num_threads or available(), options.fast_math, self.timer)
 
     def restore(
         self,
@@ -139,18 +154,20 @@ def translate(
     features: Features,
     constants: Constants | None = None,
     stages: Stages | None = None,
+    choose: Callable[[Module], Choices] = lambda _: Choices(),
 ) -> Translation:
     """Optimise, lower and generate: all of `compile` that needs no C++ compiler. Changes the program.
 
-    The result depends on the arguments alone, whatever the processor and its threads. UnsupportedOperator where an
-    instruction has no kernel.
+    `choose` says of the optimised program which of several ways lowerings go. The result depends on the arguments
+    alone, whatever the processor and its threads. UnsupportedOperator where an instruction has no kernel.
     """
     stages = stages or Stages()
     parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
     with stages("passes"):
         run_passes(program, PASSES)
+    choices = choose(program.main)
     with stages("lowering"):
-        lowered = lower(program.main, CPU, CppEmitter(features), options.fast_math, constants)
+        lowered = lower(program.main, CPU, CppEmitter(features, choices), options.fast_math, constants)
         _check_limits(lowered)
         arena = plan_memory(lifetimes(lowered.calls))
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))

@@ -161,10 +161,19 @@ def build(sources: Sequence[str], name: str) -> Path:
     """A shared object of the sources, from the cache or compiled now; CompilerError when the compiler fails."""
     compiler = find_compiler()
     _refuse_bf16(compiler, sources)
-    flags = (*FLAGS, compiler.architecture, *extra_flags())
-    made_by = (compiler.identity, instruction_set(), " ".join(flags), _kernel_text())
+    flags, made_by = _flags(compiler), identity()
     key = digest("program", *made_by, *sources)  # never that of a part, whose lock is taken inside this one
     return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, made_by, path, name))
+
+
+def identity() -> tuple[str, ...]:
+    """What objects depend on besides their sources: the compiler, the processor, the flags and our headers."""
+    compiler = find_compiler()
+    return compiler.identity, instruction_set(), " ".join(_flags(compiler)), _kernel_text()
+
+
+def _flags(compiler: Compiler) -> tuple[str, ...]:
+    return (*FLAGS, compiler.architecture, *extra_flags())
 
 
 def _refuse_bf16(compiler: Compiler, sources: Sequence[str]) -> None:

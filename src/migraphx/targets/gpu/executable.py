@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,13 +20,13 @@ from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP
 from migraphx.targets.common.constants import content
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.gpu import saved
-from migraphx.targets.gpu.accelerator import Accelerator, Event
+from migraphx.targets.gpu.accelerator import Accelerator, Block, Event
 from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.plan import Buffers, Control, Operand, Plan
+from migraphx.targets.gpu.slots import Slot, Slots
 from migraphx.targets.gpu.state import Program, State
-from migraphx.targets.gpu.weights import uploaded
+from migraphx.targets.gpu.weights import Weight, uploaded
 
-MOST_STATES = 8  # runs at once whose memory is apart; more wait for one another on the device
 VECTOR = 16  # bytes: the widest access
 SPIN_SECONDS, NAP_SECONDS = 2e-3, 5e-5
 
@@ -51,23 +50,26 @@ class GpuExecutable:
         weights: Sequence[np.ndarray],
         offload_copy: bool,
         codes: Sequence[Binary] = (),
+        slots: Slots | None = None,
+        keep_weights: bool = True,
     ) -> None:
-        """`codes`: those of the plan's kernels, where they are known."""
+        """`codes`: those of the plan's kernels, where they are known; `slots`: shared with other programs.
+
+        `keep_weights`: their arrays are others' too; else they leave main memory with their last other user.
+        """
         self.accelerator, self.plan, self.outline = accelerator, plan, outline
         self.parameters, self.outputs = outline.parameters, outline.outputs
         self.steps, self.checks = outline.steps, outline.checks
         self.offload_copy = offload_copy
         self.device: Device = HOST if offload_copy else accelerator
-        self.weights = list(weights)
         with accelerator.current():
-            blocks = [uploaded(accelerator, w) for w in weights]
-            there = accelerator.event()
-            there.record(accelerator.stream())
-            self._await(there)
-            self._program = Program(accelerator, plan, blocks, list(self.parameters.values()), self.outputs, codes)
-        self._idle: list[State] = []
+            self._weights = uploaded(accelerator, weights, keep_weights)
+            shapes = list(self.parameters.values()), self.outputs
+            self._program = Program(accelerator, plan, self._weights, *shapes, codes)
+        self._slots = slots or Slots(accelerator)
+        self._slots.join(self)
+        self._states: dict[Slot, State] = {}
         self._captured: list[State] = []  # belong to graphs of callers
-        self._count, self._lock = 0, Lock()
         if self.checks:
             accelerator.findings.ask(self.raise_found)
 
@@ -108,10 +110,11 @@ class GpuExecutable:
             if self.accelerator.capturing(stream):
                 self._record(bases, stream)
                 return
-            with self._state(bases, stream) as state:
+            with self._state(bases, stream) as (state, slot):
                 with self._placed(state, bases, stream):
                     self._follow(state, stream, deadline)
-                state.left(stream)
+                slot.left(stream)
+                state.whole = True
 
     @contextmanager
     def _placed(self, state: State, bases: Mapping[Buffers, int], stream: int) -> Iterator[None]:
@@ -140,12 +143,13 @@ class GpuExecutable:
                 "the program was compiled with offload_copy=True: a run waits for its copies, which a CUDA graph "
                 "cannot record; compile with offload_copy=False"
             )
-        with self._state(None, stream) as state:
+        with self._state(None, stream) as (state, slot):
             for block, source in _bases(inputs, ()).items():
                 device.write(state.bases[block], source, self._program.sizes[block], stream)
             self._follow(state, stream, deadline)
-            state.left(stream)
-            self._await(state.event, deadline)
+            slot.left(stream)
+            state.whole = True
+            self._await(slot.event, deadline)
             for block, to in _bases((), outputs).items():
                 device.read(to, state.bases[block], self._program.sizes[block], stream)
             self._raise_found([state])
@@ -154,41 +158,29 @@ class GpuExecutable:
         """Launch the kernels into a graph of the caller's, whose own a state becomes."""
         if any(isinstance(t, Control) for t in self.plan.tasks):
             raise RuntimeError("the program has control flow that the host follows: a CUDA graph cannot record it")
-        state = State(self._program, bases)
+        state = State(self._program, Block(self.accelerator, self._program.arena_bytes), bases)
         self._captured.append(state)
         with self._placed(state, bases, stream):
             for work in state.works.values():
                 work.launch(stream)
 
     @contextmanager
-    def _state(self, bases: Mapping[Buffers, int] | None, stream: int) -> Iterator[State]:
-        """A state that nobody else uses; new ones get these blocks of the caller's. One left half-way is dropped."""
-        state = self._take(stream)
+    def _state(self, bases: Mapping[Buffers, int] | None, stream: int) -> Iterator[tuple[State, Slot]]:
+        """A state that nobody else uses, and its slot; a new one gets these blocks. One left half-way is dropped."""
+        slot = self._slots.take(stream)
+        state = None
         try:
+            arena = self._slots.arena(slot, self._program.arena_bytes)
+            state = self._states.get(slot)
             if state is None:
-                state = State(self._program, bases)
-            yield state
+                state = self._states[slot] = State(self._program, arena, bases)
+            yield state, slot
         finally:
-            with self._lock:
-                if state is not None and state.whole:
-                    self._idle.append(state)
-                else:
-                    self._count -= 1
-
-    def _take(self, stream: int) -> State | None:
-        """An idle state, best the stream's own; None where there is none and another may be made."""
-        with self._lock:
-            state = next((s for s in reversed(self._idle) if s.stream == stream), None)
-            state = state or next((s for s in self._idle if s.event.done()), None)
-            if state is None and self._idle and self._count >= MOST_STATES:
-                state = self._idle[0]
-            if state is None:
-                self._count += 1
-                return None
-            self._idle.remove(state)
-        if state.stream != stream:
-            state.event.wait(stream)
-        return state
+            if state is not None and state.whole:
+                self._slots.give(slot)
+            else:
+                self._states.pop(slot, None)
+                self._slots.drop()
 
     def _follow(self, state: State, stream: int, deadline: Deadline | None) -> None:
         """Append the plan to the stream."""
@@ -243,9 +235,7 @@ class GpuExecutable:
 
     def raise_found(self) -> None:
         """IndexError for what kernels found in runs that are over, once for each."""
-        with self._lock:
-            states = [*self._idle, *self._captured]
-        self._raise_found(states)
+        self._raise_found([*self._states.values(), *self._captured])
 
     def _raise_found(self, states: Sequence[State]) -> None:
         for state in states if self.checks else ():
@@ -261,7 +251,7 @@ class GpuExecutable:
             stream = self.accelerator.stream()
             made = [Argument.empty(s, self.accelerator, stream) for s in self.outputs]
             bases = _bases([a.pointer for a in given], [a.pointer for a in made])
-            state = State(self._program, bases)
+            state = State(self._program, Block(self.accelerator, self._program.arena_bytes), bases)
             self.accelerator.synchronise()
             with self._placed(state, bases, stream):
                 for k in range(runs + 1):
@@ -291,28 +281,35 @@ class GpuExecutable:
             seconds[step] += end.seconds(start)
         return seconds
 
+    @property
+    def holds_slots(self) -> bool:
+        """Whether there are graphs made for the memory of slots."""
+        return bool(self._states)
+
+    def forget(self, slot: Slot) -> None:
+        self._states.pop(slot, None)
+
     def release(self) -> None:
-        with self._lock:
-            self._count -= len(self._idle)
-            self._idle = []
+        self._states.clear()
+        self._slots.clear()
 
     def share_weights(self, others: Iterable[Executable]) -> None:
-        known = {}
+        known: dict[Any, Weight] = {}
         for other in others:
             if isinstance(other, GpuExecutable) and other.accelerator is self.accelerator:
-                known |= zip(other._contents, zip(other.weights, other._program.weights, strict=True), strict=True)
-        for k, (own, weight) in enumerate(zip(self._contents, self.weights, strict=True)):
-            self.weights[k], self._program.weights[k] = known.get(own, (weight, self._program.weights[k]))
+                known |= zip(other._contents, other._weights, strict=True)
+        shared = [known.get(c, w) for c, w in zip(self._contents, self._weights, strict=True)]
+        self._weights = self._program.weights = shared
         self.release()
 
     @cached_property
     def _contents(self) -> list[Any]:
-        return list(map(content, self.weights))
+        return [content(w.array) for w in self._weights]
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `restored` needs: JSON data and named tensors; `code` is that of the kernels, `plan.code` the plan."""
         codes = [f.code for f in self._program.functions if f.code is not None]
-        return saved.write(self.accelerator.chip, self.plan, self.outline, self.weights, codes)
+        return saved.write(self.accelerator.chip, self.plan, self.outline, [w.array for w in self._weights], codes)
 
 
 def restored(
@@ -321,13 +318,14 @@ def restored(
     tensors: Mapping[str, np.ndarray],
     trust_code: bool,
     offload_copy: bool,
+    slots: Slots | None = None,
 ) -> GpuExecutable | None:
     """What `sections` described, or None where its code is for another chip, or neither kept nor trusted."""
     found = saved.read(data, tensors, trust_code, accelerator)
     if found is None:
         return None
     plan, outline, weights, codes = found
-    return GpuExecutable(accelerator, plan, outline, weights, offload_copy, codes)
+    return GpuExecutable(accelerator, plan, outline, weights, offload_copy, codes, slots)
 
 
 def _bases(inputs: Sequence[int], outputs: Sequence[int]) -> dict[Buffers, int]:

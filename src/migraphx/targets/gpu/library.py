@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from migraphx.targets.common.call import Call
@@ -44,6 +47,9 @@ def declare(library: L) -> L:
 
 def named(name: str) -> type:
     """The declared class of that name; ValueError for none."""
+    if name not in _declared:  # its module was not needed so far
+        for module in iter_modules([str(Path(__file__).with_name("libraries"))]):
+            import_module(f"migraphx.targets.gpu.libraries.{module.name}")
     if name not in _declared:
         raise ValueError(f"this build has no library {name!r}")
     return _declared[name]

@@ -7,7 +7,7 @@ from math import prod
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
-from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Event, Function, Graph, Work
+from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Function, Graph, Work
 from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.library import LibraryWork
 from migraphx.targets.gpu.plan import Buffers, Control, Delegated, Launched, Operand, Plan
@@ -22,7 +22,7 @@ class Program:
         self, device: Accelerator, plan: Plan, weights: Sequence[Block], parameters: Sequence[Shape],
         outputs: Sequence[Shape], codes: Sequence[Binary] = (),
     ) -> None:  # fmt: skip
-        self.device, self.plan, self.weights = device, plan, list(weights)
+        self.device, self.plan, self.weights = device, plan, weights
         self.functions: Sequence[Function] = device.load(plan.kernels, codes)
         sizes = [("input", parameters), ("output", outputs)]
         self.sizes: dict[Buffers, int] = {(kind, k): s.bytes for kind, shapes in sizes for k, s in enumerate(shapes)}
@@ -39,30 +39,28 @@ class Program:
 
 
 class State:
-    """Memory and graphs of one run at a time.
+    """Works and graphs of one run at a time, in an arena.
 
     The blocks of the caller's lie where `bases` says; without it, and where libraries touch them, they are the
     state's own.
     """
 
-    def __init__(self, program: Program, bases: Mapping[Buffers, int] | None) -> None:
+    def __init__(self, program: Program, arena: Block, bases: Mapping[Buffers, int] | None) -> None:
         self.program, self.device = program, program.device
         self.own: dict[Buffers, Block] = {}
         bases = {**(bases or {}), **{b: self.place(b) for b in (program.sizes if bases is None else program.fixed)}}
-        self.arena = Block(self.device, program.arena_bytes)
+        self.arena = arena
         self.status, self._status_owner = self.device.pinned(NUMBERS * 8)
-        self.bases: dict[Buffers, int] = {("arena", 0): self.arena.address, ("status", 0): self.status, **bases}
+        self.bases: dict[Buffers, int] = {("arena", 0): arena.address, ("status", 0): self.status, **bases}
         self.bases |= {("weight", k): block.address for k, block in enumerate(program.weights)}
         self.trips = [0] * program.plan.slots
-        self.stream: int | None = None
-        self.event: Event = self.device.event()
         self.whole = True  # no run was left half-way
         self.works: dict[int, Work] = {}
         for n, task in enumerate(program.plan.tasks):
             if isinstance(task, Delegated):
                 self.works[n] = LibraryWork(program.appends[n], self.values(task))
             elif isinstance(task, Launched):
-                scratch = self.arena.address + program.scratch[n] if n in program.scratch else 0
+                scratch = arena.address + program.scratch[n] if n in program.scratch else 0
                 self.works[n] = self.device.work(program.functions[task.kernel], task.grid, self.values(task), scratch)
         self.graphs: dict[int, Graph] = {}
 
@@ -103,11 +101,6 @@ class State:
         if start not in self.graphs:
             self.graphs[start] = self.device.graph([self.works[n] for n in self.program.segments[start]])
         self.graphs[start].launch(stream)
-
-    def left(self, stream: int) -> None:
-        """A run has been appended to the stream as a whole."""
-        self.event.record(stream)
-        self.stream, self.whole = stream, True
 
     def found(self) -> Sequence[int]:
         """The status word as runs of this state left it: what failed, and the value found. It is told once."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,9 @@ from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
-from migraphx.targets.common.supports import supported
+from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
 from migraphx.targets.gpu.choices import Choices, facts_of
-from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.diagnose import CHECKS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
@@ -38,6 +38,7 @@ from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
+from migraphx.targets.gpu.slots import Slots
 from migraphx.targets.gpu.tune import Tuner
 from migraphx.targets.target import Target
 
@@ -47,11 +48,6 @@ PASSES: list[Pass] = [
     *optimize,
     fuse_epilogue,  # into the dot or convolution before
 ]
-
-
-def gpu_target() -> GpuTarget:
-    """For the current device; Unsupported says what is missing."""
-    return GpuTarget(current_device())
 
 
 class GpuTarget(Target):
@@ -65,13 +61,19 @@ class GpuTarget(Target):
     tunes = True
 
     def __init__(
-        self, accelerator: Accelerator, constants: Constants | None = None, device: Device | None = None
+        self,
+        accelerator: Accelerator,
+        constants: Constants | None = None,
+        device: Device | None = None,
+        slots: Slots | None = None,
     ) -> None:
-        self.accelerator, self.constants = accelerator, constants
+        """`slots`: where its programs run, in turn; without it each has memory of its own."""
+        self.accelerator, self.constants, self._slots = accelerator, constants, slots
         self.device: Device = device or accelerator
+        self._asked: Asked = {}
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
-        return supported(ins, GPU, PASSES)
+        return supported(ins, GPU, PASSES, self._asked)
 
     def refusals(self, program: Program, options: CompileOptions) -> Sequence[Refusal[Instruction]]:
         found: list[Refusal[Instruction]] = []
@@ -99,7 +101,9 @@ class GpuTarget(Target):
         outputs = [s.as_standard() for s in program.main.output_shapes]
         with stages("compiler or cache, and weights"):
             outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, arena)
-            made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, options.offload_copy)
+            copies, slots = options.offload_copy, self._slots
+            keep = self.constants is not None
+            made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, copies, (), slots, keep)
         log.info("compiled in %s", stages)
         return made
 
@@ -121,14 +125,16 @@ class GpuTarget(Target):
         program: Callable[[], Program],
         options: CompileOptions,
     ) -> Executable | None:
-        def one(data: dict[str, Any], own: dict[str, np.ndarray]) -> Executable | None:
-            return restored(self.accelerator, data, own, trust_code, options.offload_copy)
+        def one(data: dict[str, Any], own: dict[str, np.ndarray], slots: Slots | None = None) -> Executable | None:
+            return restored(self.accelerator, data, own, trust_code, options.offload_copy, slots)
 
         if "dynamic" not in data:
             return one(data, tensors)
         target = self._dynamic(Constants(tensors.values(), lambda: literals(program())), options)
+        one = partial(one, slots=target._slots)
         return dynamic.restored(target, data["dynamic"], tensors, one, program, options, 1)
 
     def _dynamic(self, constants: Constants, options: CompileOptions) -> GpuTarget:
         """For one program at several lengths."""
-        return GpuTarget(self.accelerator, constants, HOST if options.offload_copy else self.accelerator)
+        device = HOST if options.offload_copy else self.accelerator
+        return GpuTarget(self.accelerator, constants, device, Slots(self.accelerator))

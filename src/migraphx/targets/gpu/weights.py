@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from threading import Lock
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -12,24 +13,47 @@ from migraphx.targets.gpu.accelerator import Accelerator, Block
 
 
 class Weight(Block):
-    """The device's copy of an array; it keeps the array, by which other programs find it."""
+    """The device's copy of an array. What it keeps of the array itself is its shape, or all of it where `keep` says."""
 
-    def __init__(self, device: Accelerator, array: np.ndarray) -> None:
+    def __init__(self, device: Accelerator, array: np.ndarray, keep: bool) -> None:
         argument = Argument.of(array)
-        super().__init__(device, argument.shape.bytes)
-        self.array = array
-        device.write(self.address, argument.pointer, argument.shape.bytes, device.stream())
+        self.device, self.shape = device, argument.shape
+        super().__init__(device, self.shape.bytes)
+        self._array = array if keep else None
+        device.write(self.address, argument.pointer, self.shape.bytes, device.stream())
+
+    @property
+    def array(self) -> np.ndarray:
+        """The array, or a copy from the device."""
+        if self._array is not None:
+            return self._array
+        copy = Argument.empty(self.shape)
+        self.device.read(copy.pointer, self.address, self.shape.bytes)
+        return copy.array
 
 
 _known: WeakKeyDictionary[Accelerator, WeakValueDictionary[int, Weight]] = WeakKeyDictionary()
 _lock = Lock()
 
 
-def uploaded(device: Accelerator, array: np.ndarray) -> Block:
-    """The array on the device; the same block as long as one of its users lives."""
+def uploaded(device: Accelerator, arrays: Sequence[np.ndarray], keep: bool) -> list[Weight]:
+    """The arrays on the device, there when this returns.
+
+    `keep`: arrays come again, as those of one program for several lengths do; the same one is the same block as long
+    as one of its users lives. Else a program's own, which need not stay in main memory.
+    """
+    found = [_shared(device, a) if keep else Weight(device, a, False) for a in arrays]
+    there = device.event()
+    there.record(device.stream())
+    while not there.done():
+        pass
+    return found
+
+
+def _shared(device: Accelerator, array: np.ndarray) -> Weight:
     with _lock:
         own = _known.setdefault(device, WeakValueDictionary())
-        found = own.get(id(array))  # which is this array: its block keeps it
-        if found is None:
-            found = own[id(array)] = Weight(device, array)
-        return found
+        weight = own.get(id(array))  # which is this array: its block keeps it
+        if weight is None:
+            weight = own[id(array)] = Weight(device, array, True)
+        return weight

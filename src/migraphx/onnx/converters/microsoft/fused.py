@@ -204,7 +204,7 @@ def fused_conv(
     **attributes: Any,
 ) -> Value:
     """activation(conv(x, w) + bias + z)"""
-    attributes = {"auto_pad": "NOTSET", "group": 1} | attributes
+    attributes = {"group": 1} | attributes
     return activated(b, biased(b, conv(b, x, w, bias, **attributes), z), activation, *activation_params)
 
 

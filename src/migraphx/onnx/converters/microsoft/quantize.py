@@ -189,7 +189,7 @@ def qlinear_reduce_mean(
 @converter("QLinearConv", domain=MICROSOFT)
 def conv(b: OnnxBuilder, x: Value, *rest: Value, channels_last: int = 0, **attributes: Any) -> Value:
     """As the standard's; with `channels_last`, x {N, H, W, C} and w {M, C / group, kH, kW}."""
-    attributes = {"auto_pad": "NOTSET", "group": 1} | attributes
+    attributes = {"group": 1} | attributes
     y = qlinear_conv(b, channels_first(b, x) if channels_last else x, *rest, **attributes)
     return channels_behind(b, y) if channels_last else y
 

@@ -8,42 +8,14 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.converters.standard.geometry import Window, windowed
 from migraphx.onnx.converters.standard.movement import padded
-from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 from migraphx.passes.constants import is_constant, value_of
 from migraphx.passes.integer_products import fits, integer_product
 
 Value = Instruction
 Lens = Sequence[int]
-
-
-def windows(
-    lens: Lens, kernel: Lens, strides: Lens | None, dilations: Lens | None, pads: Lens | None, auto_pad: str
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """(pads before and behind, strides, dilations) of windows on spatial `lens`, `auto_pad` resolved."""
-    n = len(lens)
-    strides, dilations = tuple(strides or (1,) * n), tuple(dilations or (1,) * n)
-    if not len(kernel) == len(strides) == len(dilations) == n:
-        raise OnnxError(f"kernel {tuple(kernel)}, strides {strides}, dilations {dilations}: not {n} spatial dimensions")
-    if auto_pad in ("NOTSET", ""):
-        both = tuple(pads or (0,) * 2 * n)
-        if len(both) != 2 * n:
-            raise OnnxError(f"pads {both} must be two for each of {n} spatial dimensions")
-        return both, strides, dilations
-    if auto_pad == "VALID":
-        return (0,) * 2 * n, strides, dilations
-    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        raise OnnxError(f"auto_pad {auto_pad!r} is not known")
-    dims = zip(lens, kernel, strides, dilations, strict=True)
-    total = [max((-(-m // s) - 1) * s + d * (k - 1) + 1 - m, 0) for m, k, s, d in dims]
-    less, more = [t // 2 for t in total], [t - t // 2 for t in total]
-    return tuple(less + more if auto_pad == "SAME_UPPER" else more + less), strides, dilations
-
-
-def check_kernel(w: Value, kernel_shape: Lens | None) -> None:
-    if kernel_shape is not None and tuple(kernel_shape) != w.shape.lens[2:]:
-        raise OnnxError(f"kernel_shape {tuple(kernel_shape)} is not that of the weights {w.shape.lens}")
 
 
 def with_bias(b: OnnxBuilder, y: Value, bias: Value | None) -> Value:
@@ -54,23 +26,19 @@ def with_bias(b: OnnxBuilder, y: Value, bias: Value | None) -> Value:
 
 
 @converter("Conv")
+@windowed()
 def conv(
     b: OnnxBuilder,
     x: Value,
     w: Value,
     bias: Value | None = None,
     *,
-    auto_pad: str,
+    window: Window,
     group: int,
-    dilations: Lens | None = None,
-    kernel_shape: Lens | None = None,
-    pads: Lens | None = None,
-    strides: Lens | None = None,
 ) -> Value:
-    check_kernel(w, kernel_shape)
-    padding, stride, dilation = windows(x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad)
-    x, padding = unpadded(b, x, padding)
-    y = b.convolution(x, w, padding=padding, stride=stride, dilation=dilation, group=group)
+    geometry = window.on(x.shape.lens[2:], w.shape.lens[2:])
+    x, padding = unpadded(b, x, geometry.padding)
+    y = b.convolution(x, w, padding=padding, stride=geometry.stride, dilation=geometry.dilation, group=group)
     return with_bias(b, y, bias)
 
 
@@ -83,6 +51,7 @@ def unpadded(b: OnnxBuilder, x: Value, padding: tuple[int, ...]) -> tuple[Value,
 
 
 @converter("ConvInteger")
+@windowed()
 def conv_integer(
     b: OnnxBuilder,
     x: Value,
@@ -90,17 +59,12 @@ def conv_integer(
     x_zero: Value | None = None,
     w_zero: Value | None = None,
     *,
-    auto_pad: str,
+    window: Window,
     group: int,
-    dilations: Lens | None = None,
-    kernel_shape: Lens | None = None,
-    pads: Lens | None = None,
-    strides: Lens | None = None,
 ) -> Value:
     """(x - x_zero) convolved with (w - w_zero), in int32; through double, which is exact, where w is not constant."""
-    check_kernel(w, kernel_shape)
-    padding, stride, dilation = windows(x.shape.lens[2:], w.shape.lens[2:], strides, dilations, pads, auto_pad)
-    geometry = {"padding": padding, "stride": stride, "dilation": dilation, "group": group}
+    found = window.on(x.shape.lens[2:], w.shape.lens[2:])
+    geometry = {"padding": found.padding, "stride": found.stride, "dilation": found.dilation, "group": group}
     if is_constant(w) and (w_zero is None or is_constant(w_zero)):
         weights, rank = value_of(w), w.shape.ndim
         zeros = np.zeros(1, weights.dtype) if w_zero is None else value_of(w_zero)
@@ -118,37 +82,33 @@ def conv_integer(
 
 
 @converter("ConvTranspose")
+@windowed()
 def conv_transpose(
     b: OnnxBuilder,
     x: Value,
     w: Value,
     bias: Value | None = None,
     *,
-    auto_pad: str,
+    window: Window,
     group: int,
-    dilations: Lens | None = None,
-    kernel_shape: Lens | None = None,
     output_padding: Lens | None = None,
     output_shape: Lens | None = None,
-    pads: Lens | None = None,
-    strides: Lens | None = None,
 ) -> Value:
-    check_kernel(w, kernel_shape)
     lens, kernel = x.shape.lens[2:], w.shape.lens[2:]
     n = len(lens)
-    stride, dilation = tuple(strides or (1,) * n), tuple(dilations or (1,) * n)
+    stride, dilation = window.steps(kernel)
     extra = np.array(output_padding or (0,) * n)
     dims = zip(lens, kernel, stride, dilation, strict=True)
     full = np.array([(m - 1) * s + d * (k - 1) + 1 for m, k, s, d in dims])
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER") and output_shape is None:
+    if window.auto_pad in ("SAME_UPPER", "SAME_LOWER") and output_shape is None:
         output_shape = [m * s for m, s in zip(lens, stride, strict=True)]
     if output_shape is not None:
         total = full + extra - np.array(output_shape[-n:])
         cut = np.maximum(total, 0)
-        before = cut // 2 if auto_pad == "SAME_UPPER" else cut - cut // 2
+        before = cut // 2 if window.auto_pad == "SAME_UPPER" else cut - cut // 2
         behind = total - before
     else:
-        both = np.array((0,) * 2 * n if auto_pad == "VALID" else pads or (0,) * 2 * n)
+        both = np.array((0,) * 2 * n if window.auto_pad == "VALID" else window.pads or (0,) * 2 * n)
         before, behind = both[:n], both[n:]
     behind = behind - extra  # negative: zeros behind the full output
     cuts = tuple(np.maximum(np.concatenate([before, behind]), 0).tolist())

@@ -2,99 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
-from migraphx.onnx.converters.standard.convolution import windows
+from migraphx.onnx.converters.standard.geometry import Geometry, Window, windowed
 from migraphx.onnx.converters.standard.windows import argmax_places
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter, register
 
 Value = Instruction
-Lens = Sequence[int]
+
+
+def pooled(b: OnnxBuilder, x: Value, mode: str, geometry: Geometry, ceil_mode: int, **more: Any) -> Value:
+    return b.pooling(
+        x,
+        mode=mode,
+        lengths=geometry.kernel,
+        padding=geometry.padding,
+        stride=geometry.stride,
+        dilations=geometry.dilation,
+        ceil_mode=bool(ceil_mode),
+        **more,
+    )
 
 
 @converter("MaxPool")
+@windowed()
 def max_pool(
     b: OnnxBuilder,
     x: Value,
     *,
-    auto_pad: str,
-    kernel_shape: Lens,
+    window: Window,
     ceil_mode: int = 0,
     storage_order: int = 0,
-    dilations: Lens | None = None,
-    pads: Lens | None = None,
-    strides: Lens | None = None,
 ) -> Value | tuple[Value, Value]:
-    """With the positions of the maxima, where they are asked for; `storage_order` 1 counts these column-major."""
-    padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    y = b.pooling(
-        x,
-        mode="max",
-        lengths=tuple(kernel_shape),
-        padding=padding,
-        stride=stride,
-        dilations=dilation,
-        ceil_mode=bool(ceil_mode),
-    )
-    if not b.wants(1):
-        return y
-    window = (padding, stride, dilation)
-    return y, argmax_places(b, x, y.shape.lens[2:], kernel_shape, window, bool(storage_order))
+    """With the places of the maxima, where they are asked for; `storage_order` 1 counts these column-major."""
+    geometry = window.on(x.shape.lens[2:])
+    y = pooled(b, x, "max", geometry, ceil_mode)
+    return (y, argmax_places(b, x, y.shape.lens[2:], geometry, bool(storage_order))) if b.wants(1) else y
 
 
 @converter("AveragePool")
+@windowed()
 def average_pool(
     b: OnnxBuilder,
     x: Value,
     *,
-    auto_pad: str,
-    kernel_shape: Lens,
+    window: Window,
     ceil_mode: int = 0,
     count_include_pad: int = 0,
-    dilations: Lens | None = None,
-    pads: Lens | None = None,
-    strides: Lens | None = None,
 ) -> Value:
-    padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    return b.pooling(
-        x,
-        mode="average",
-        lengths=tuple(kernel_shape),
-        padding=padding,
-        stride=stride,
-        dilations=dilation,
-        ceil_mode=bool(ceil_mode),
-        count_include_pad=bool(count_include_pad),
-    )
+    return pooled(b, x, "average", window.on(x.shape.lens[2:]), ceil_mode, count_include_pad=bool(count_include_pad))
 
 
 @converter("LpPool")
+@windowed()
 def lp_pool(
     b: OnnxBuilder,
     x: Value,
     *,
-    auto_pad: str,
-    kernel_shape: Lens,
+    window: Window,
     p: int | float,
     ceil_mode: int = 0,
-    dilations: Lens | None = None,
-    pads: Lens | None = None,
-    strides: Lens | None = None,
 ) -> Value:
-    padding, stride, dilation = windows(x.shape.lens[2:], kernel_shape, strides, dilations, pads, auto_pad)
-    return b.pooling(
-        x,
-        mode="lpnorm",
-        lengths=tuple(kernel_shape),
-        padding=padding,
-        stride=stride,
-        dilations=dilation,
-        ceil_mode=bool(ceil_mode),
-        lp_order=order(p),
-    )
+    return pooled(b, x, "lpnorm", window.on(x.shape.lens[2:]), ceil_mode, lp_order=order(p))
 
 
 def order(p: float) -> int:

@@ -11,7 +11,8 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
-from migraphx.onnx.converters.standard.convolution import check_kernel, windows, with_bias
+from migraphx.onnx.converters.standard.convolution import with_bias
+from migraphx.onnx.converters.standard.geometry import Geometry, Window, windowed
 from migraphx.onnx.converters.standard.movement import padded
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
@@ -22,60 +23,56 @@ Value = Instruction
 Lens = Sequence[int]
 
 
-def tap_positions(out: Lens, kernel: Lens, strides: Lens, dilations: Lens, before: Lens) -> list[np.ndarray]:
+def tap_positions(out: Lens, geometry: Geometry, before: Lens) -> list[np.ndarray]:
     """By dimension: where each tap of each window lies on the input, {taps, windows}; outside it too."""
-    taps_at = np.indices(tuple(kernel)).reshape(len(kernel), -1)
+    taps_at = np.indices(geometry.kernel).reshape(len(geometry.kernel), -1)
     windows_at = np.indices(tuple(out)).reshape(len(out), -1)
-    dims = zip(taps_at, windows_at, strides, dilations, before, strict=True)
+    dims = zip(taps_at, windows_at, geometry.stride, geometry.dilation, before, strict=True)
     return [t[:, None] * d + w * s - p for t, w, s, d, p in dims]
 
 
 @converter("Col2Im", since=18)
+@windowed("pads", "strides", "dilations")
 def col2im(
     b: OnnxBuilder,
     x: Value,
     image_shape: Value,
     block_shape: Value,
     *,
-    dilations: Lens | None = None,
-    pads: Lens | None = None,
-    strides: Lens | None = None,
+    window: Window,
 ) -> Value:
     """x {N, C * taps, windows} added where the windows lie on an image {N, C, image_shape...}."""
     image, block = b.ints(image_shape, "image_shape") or (), b.ints(block_shape, "block_shape") or ()
-    both, step, dilation = windows(image, block, strides, dilations, pads, "NOTSET")
-    rank = len(image)
-    whole = [n + both[d] + both[rank + d] for d, n in enumerate(image)]
-    dims = zip(whole, block, step, dilation, strict=True)
+    geometry, rank = window.on(image, block), len(image)
+    whole = [n + p + q for n, p, q in zip(image, geometry.before, geometry.behind, strict=True)]
+    dims = zip(whole, block, geometry.stride, geometry.dilation, strict=True)
     out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in dims]
     count, taps_count = math.prod(out), math.prod(block)
     if min(out) < 1 or x.shape.lens[2] != count or x.shape.lens[1] % taps_count:
         raise OnnxError(f"blocks {block} on an image {image} make {taps_count} taps, {count} windows")
-    at = tap_positions(out, block, step, dilation, (0,) * rank)
+    at = tap_positions(out, geometry, (0,) * rank)
     index = np.ravel_multi_index(at, whole).reshape(-1)
     lens = (x.shape.lens[0], x.shape.lens[1] // taps_count)
     empty = b.multibroadcast(b.literal(np.zeros(1), x.shape.type), out_lens=(*lens, math.prod(whole)))
     wide = b.multibroadcast(b.literal(index.astype(np.int64)), out_lens=(*lens, len(index)))
     summed = b.scatter_add(empty, wide, b.reshape(x, dims=(*lens, len(index))), axis=2)
-    cut = [0, 0, *(-p for p in both[:rank]), 0, 0, *(-p for p in both[rank:])]
+    cut = [0, 0, *(-p for p in geometry.before), 0, 0, *(-p for p in geometry.behind)]
     return padded(b, b.reshape(summed, dims=(*lens, *whole)), cut, "constant", 0.0)
 
 
 @converter("MaxUnpool")
+@windowed("kernel_shape", "pads", "strides")
 def max_unpool(
     b: OnnxBuilder,
     x: Value,
     indices: Value,
     output_shape: Value | None = None,
     *,
-    kernel_shape: Lens,
-    pads: Lens | None = None,
-    strides: Lens | None = None,
+    window: Window,
 ) -> Value:
-    """x at the positions where MaxPool found them, 0 elsewhere. `output_shape` may add zeros behind."""
-    both, step, _ = windows(x.shape.lens[2:], kernel_shape, strides, None, pads, "NOTSET")
-    rank = len(step)
-    dims = zip(x.shape.lens[2:], kernel_shape, step, both[:rank], both[rank:], strict=True)
+    """x at the places that MaxPool found them, 0 elsewhere. `output_shape` may add zeros behind."""
+    g = window.on(x.shape.lens[2:])
+    dims = zip(x.shape.lens[2:], g.kernel, g.stride, g.before, g.behind, strict=True)
     lens = (*x.shape.lens[:2], *((n - 1) * s - before - behind + k for n, k, s, before, behind in dims))
     empty = b.multibroadcast(b.literal(np.zeros(1), x.shape.type), out_lens=(math.prod(lens),))
     flat = (b.reshape(v, dims=(-1,)) for v in (indices, x))
@@ -85,13 +82,10 @@ def max_unpool(
     return padded(b, y, [0] * len(lens) + more, "constant", 0.0)
 
 
-def argmax_places(
-    b: OnnxBuilder, x: Value, out: Lens, kernel: Lens, window: tuple[Lens, Lens, Lens], column_major: bool
-) -> Value:
+def argmax_places(b: OnnxBuilder, x: Value, out: Lens, geometry: Geometry, column_major: bool) -> Value:
     """Where each window of x {N, C, spatial...} has its maximum, as a place in all of x: int64 {N, C, out...}."""
     n, c, *lens = x.shape.lens
-    both, strides, dilations = window
-    at = np.stack(tap_positions(out, kernel, strides, dilations, both[: len(lens)]))  # {rank, taps, windows}
+    at = np.stack(tap_positions(out, geometry, geometry.before))  # {rank, taps, windows}
     bounds = np.array(lens).reshape(-1, 1, 1)
     inside = ((at >= 0) & (at < bounds)).all(0)
     size = math.prod(lens)
@@ -112,6 +106,7 @@ def argmax_places(
 
 
 @converter("DeformConv")
+@windowed("kernel_shape", "pads", "strides", "dilations")
 def deform_conv(
     b: OnnxBuilder,
     x: Value,
@@ -122,25 +117,21 @@ def deform_conv(
     *,
     group: int,
     offset_group: int,
-    dilations: Lens | None = None,
-    kernel_shape: Lens | None = None,
-    pads: Lens | None = None,
-    strides: Lens | None = None,
+    window: Window,
 ) -> Value:
     """A convolution each of whose taps is moved by an offset, between elements too (1703.06211, 1811.11168).
 
     offset {N, offset_group * taps * rank, out...}; mask {N, offset_group * taps, out...} multiplies the taps.
     """
-    check_kernel(w, kernel_shape)
     n, c, *lens = x.shape.lens
     kernel, out, rank = w.shape.lens[2:], offset.shape.lens[2:], len(lens)
-    both, step, dilation = windows(lens, kernel, strides, dilations, pads, "NOTSET")
+    geometry = window.on(lens, kernel)
     count, size = math.prod(kernel), math.prod(out)
     if offset.shape.lens[1] != offset_group * count * rank or c % offset_group:
         raise OnnxError(f"offset must have {offset_group} * {count * rank} channels, has {offset.shape.lens[1]}")
     moves = b.reshape(offset, dims=(n * offset_group, count, rank, size))
     columns = []
-    for d, base in enumerate(tap_positions(out, kernel, step, dilation, both[:rank])):
+    for d, base in enumerate(tap_positions(out, geometry, geometry.before)):
         move = b.reshape(b.slice(moves, axes=(2,), starts=(d,), ends=(d + 1,)), dims=(n * offset_group, count, size))
         at = b.add(move, b.broadcast_to(b.literal(base, x.shape.type), move.shape.lens))
         columns.append(taps(b, b.reshape(at, dims=(n * offset_group, -1)), "linear"))

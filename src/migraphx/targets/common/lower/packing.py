@@ -54,8 +54,19 @@ def unpack_int4(ctx: LoweringContext, ins: Instruction) -> None:
     narrow = "int4" if ins.shape.type == "int8" else "uint4"
     packed = replace(ctx.view(ins.inputs[0]), type="uint8")
     low, high = halves(ctx.result(ins), ins.op.attributes()["axis"])
-    apply(ctx, lambda b, v: b.cast(b.cast(v[0], narrow), ins.shape.type), [packed], low, ins.origin)
-    apply(ctx, lambda b, v: b.cast(b.cast(_upper(b, v), narrow), ins.shape.type), [packed], high, ins.origin)
+
+    def lower_code(b: Builder, parts: Sequence[Instruction]) -> Instruction:
+        return b.cast(b.cast(parts[0], narrow), ins.shape.type)
+
+    def upper_code(b: Builder, parts: Sequence[Instruction]) -> Instruction:
+        return lower_code(b, [_upper(b, parts)])
+
+    apply(ctx, lower_code, [packed], low, ins.origin)
+    apply(ctx, upper_code, [packed], high, ins.origin)
+
+
+def _lower(b: Builder, packed: Sequence[Instruction]) -> Instruction:
+    return b.bitwise_and(packed[0], b.full(15, packed[0]))
 
 
 def _upper(b: Builder, packed: Sequence[Instruction]) -> Instruction:
@@ -77,6 +88,6 @@ def unpack_fp4(ctx: LoweringContext, ins: Instruction) -> None:
     packed, axis = replace(ctx.view(ins.inputs[0]), type="uint8"), ins.op.attributes()["axis"]
     codes = ctx.temporary(Shape("uint8", ins.shape.lens))
     low, high = halves(codes, axis)
-    apply(ctx, lambda b, v: b.bitwise_and(v[0], b.full(15, v[0])), [packed], low, ins.origin)
+    apply(ctx, _lower, [packed], low, ins.origin)
     apply(ctx, _upper, [packed], high, ins.origin)
     ctx.convert(replace(codes, type="fp4e2m1fn"), ctx.result(ins), ins.origin)

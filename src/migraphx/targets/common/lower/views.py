@@ -1,4 +1,4 @@
-"""Operators that only look at memory in another way, and those that copy."""
+"""Lowering of views, which are other strides on the same memory, and of copies."""
 
 from __future__ import annotations
 

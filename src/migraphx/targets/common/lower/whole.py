@@ -1,4 +1,4 @@
-"""Operators that are one call of a target's kernels: pointwise bodies, contractions with their epilogues."""
+"""Operators that become one call of a target's kernel: pointwise bodies, contractions with their epilogues."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ def im2col(ctx: LoweringContext, ins: Instruction) -> None:
 
 
 def _apart(rows: View, lens: tuple[int, ...]) -> View:
-    """{positions, columns} as the dimensions that they are made of."""
+    """{positions, columns} with both split into the dimensions that were merged."""
     seen = rows.reshaped(lens)
     assert seen is not None and math.prod(lens) == rows.elements
     return seen

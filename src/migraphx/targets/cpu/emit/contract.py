@@ -136,6 +136,19 @@ def contract(
     return Call(kernel, views[:-1], (epilogue.write,), numbers.values, label, origin)
 
 
+@dataclass(frozen=True)
+class Engine:
+    """How gemm.hpp goes about a product: `fast` allows AMX; `block` rows are taken together, 0: its own number."""
+
+    fast: bool
+    block: int = 0
+
+    def cpp(self, numbers: Numbers) -> str:
+        """The last arguments of a call."""
+        fast = numbers.one(self.fast)
+        return f"{fast}, {numbers.one(self.block)}" if self.block else fast
+
+
 def engine(a: View, b: View) -> Instances:
     """The engine for products of these types: most of a program's code, and the same in all."""
     types = f"{accumulator(a.type)}, {STORAGE_TYPES[a.type]}, {STORAGE_TYPES[b.type]}"
@@ -145,12 +158,12 @@ def engine(a: View, b: View) -> Instances:
 
 
 def gemm_call(
-    a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, fast: bool, origin: str = ""
+    a: View, packed: View, sizes: tuple[int, int, int, int], epilogue: Epilogue, how: Engine, origin: str = ""
 ) -> Call:
-    """Rows of `a` times weights packed ahead; sizes: m, n, k, elements between rows. `fast` as in gemm.hpp."""
+    """Rows of `a` times weights packed ahead; sizes: m, n, k, elements between rows."""
     numbers = Numbers()
     fill = Gemm(*sizes).cpp(numbers)
-    head = f"gemm<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch, {numbers.one(fast)});"
+    head = f"gemm<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch, {how.cpp(numbers)});"
     return contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin, engine(a, packed))
 
 
@@ -168,11 +181,11 @@ def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
     return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin, engine(a, b))
 
 
-def conv_call(x: View, packed: View, params: Conv, epilogue: Epilogue, fast: bool, origin: str = "") -> Call:
-    """`x` {N, C, spatial...} in channels-last memory; weights packed ahead. `fast` as in gemm.hpp."""
+def conv_call(x: View, packed: View, params: Conv, epilogue: Epilogue, how: Engine, origin: str = "") -> Call:
+    """`x` {N, C, spatial...} in channels-last memory; weights packed ahead."""
     numbers = Numbers()
     fill = params.cpp(numbers)
-    head = f"conv<{accumulator(x.type)}>(t, {fill}, p0, p1, epi, scratch, {numbers.one(fast)});"
+    head = f"conv<{accumulator(x.type)}>(t, {fill}, p0, p1, epi, scratch, {how.cpp(numbers)});"
     scratch = f"conv_scratch({fill}, {x.itemsize})"
     return contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin, engine(x, packed))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from migraphx.targets.cpu.choices import Choices
 from migraphx.targets.cpu.emit.indexing import gather_call
 from migraphx.targets.cpu.emit.pointwise import copy_call, pointwise_call
 from migraphx.targets.cpu.toolchain import Features
@@ -11,9 +12,10 @@ from migraphx.targets.cpu.toolchain import Features
 
 @dataclass(frozen=True)
 class CppEmitter:
-    """The Emitter of target cpu, for one instruction set."""
+    """The Emitter of target cpu, for one instruction set; `choices` answer where a lowering has several ways."""
 
     features: Features
+    choices: Choices = field(default_factory=Choices)
 
     copy = staticmethod(copy_call)
     pointwise = staticmethod(pointwise_call)

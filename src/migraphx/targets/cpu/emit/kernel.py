@@ -1,4 +1,4 @@
-"""What the calls of target cpu run: functions in C++."""
+"""Kernels of target cpu: functions in C++."""
 
 from __future__ import annotations
 

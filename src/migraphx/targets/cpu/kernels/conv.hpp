@@ -155,7 +155,7 @@ template <class TA> void run_pointers(const void* source, int64_t row, const Til
 template <class T, class TA, class TB, class Epi>
 inline void conv(
     const Team& team, const Conv& c, const TA* x, const TB* w, const Epi& epi, char* scratch,
-    bool fast = false) {
+    bool fast = false, int64_t block = ROW_BLOCK) {
     const int64_t segs = conv_segs(c), taps = c.kernel[0] * c.kernel[1] * c.kernel[2], icg = c.ic / c.groups;
     const int64_t rows = c.n * c.out[0] * c.out[1] * c.out[2], kc = taps / segs * icg;
     char* zeros = scratch + engine_scratch(segs);
@@ -171,7 +171,7 @@ inline void conv(
     const int64_t panel = taps * icg * NR;
     const Engine<T, TA, TB> e{
         rows, c.oc / c.groups, c.groups, segs, kc, icg, pointers, from, w, NR, panel, finish<T, Epi>, &epi,
-        strips<T, TA, TB, Epi>(), fast};
+        strips<T, TA, TB, Epi>(), fast, 0, 0, block};
     run_engine(team, e, scratch);
 }
 

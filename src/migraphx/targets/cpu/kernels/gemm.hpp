@@ -3,11 +3,12 @@
 // ---- what to call -------------------------------------------------------------------------------
 //   template <class T, class TA, class TB, class Epi>
 //   void gemm(const Team&, const Gemm& {m, n, k, lda},
-//             const TA* a, const TB* packed_b, const Epi&, char* scratch, bool fast = false);
+//             const TA* a, const TB* packed_b, const Epi&, char* scratch, bool fast = false, int64_t block = ROW_BLOCK);
 //       A is row-major [m][k], rows lda elements apart. B is packed ahead, see below. Rows given to the
 //       epilogue are 0 .. m-1, columns 0 .. n-1. scratch: GEMM_SCRATCH bytes per thread, 64-byte aligned.
 //       fast: float products may be taken on AMX (amx.hpp) where that is quicker: as exact, but numbers below
 //       1e-33 lose bits and products below 1e-38 count as zero; false: multiply-adds everywhere.
+//       block: rows that multiply-adds work on together, 1 to ROW_BLOCK.
 //
 //   template <class T, class TA, class TB, class Epi>
 //   void batched_dot(const Team&, const BatchedDot&, const TA* a, const TB* b, const Epi&, char* scratch);
@@ -52,7 +53,7 @@ MGX_NOINLINE void run_grid(const Grid& grid, const Engine<T, TA, TB>& e, char* s
 #endif
     T* tiles = reinterpret_cast<T*>(scratch);
     const TA** table = reinterpret_cast<const TA**>(scratch + round64(ROW_BLOCK * 2 * NR * 8));
-    const int64_t total = grid.panels.size() ? grid.rows.size() : 0, blocks = ceil_div(total, ROW_BLOCK);
+    const int64_t total = grid.panels.size() ? grid.rows.size() : 0, blocks = ceil_div(total, e.block);
     for (int64_t i = 0; i < blocks; ++i) {
         const int64_t first = grid.rows.begin;
         const Range rows{first + total * i / blocks, first + total * (i + 1) / blocks};
@@ -85,11 +86,12 @@ template <class TA> void row_pointers(const void* source, int64_t row, const Til
 template <class T, class TA, class TB, class Epi>
 inline void gemm(
     const Team& team, const Gemm& g, const TA* a, const TB* b, const Epi& epi, char* scratch,
-    bool fast = false) {
+    bool fast = false, int64_t block = ROW_BLOCK) {
     const RowSource<TA> source{a, g.lda};
     const int64_t panel = g.k * NR;
     const Engine<T, TA, TB> e{
-        g.m, g.n, 1, 1, g.k, 0, row_pointers<TA>, &source, b, NR, panel, finish<T, Epi>, &epi, strips<T, TA, TB, Epi>(), fast};
+        g.m, g.n, 1, 1, g.k, 0, row_pointers<TA>, &source, b, NR, panel, finish<T, Epi>, &epi, strips<T, TA, TB, Epi>(), fast,
+        0, 0, block};
     run_engine(team, e, scratch);
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -16,17 +17,26 @@ from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
-from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.emit.contract import conv_call, conv_of, depthwise_call, dot_call, gemm_call, winograd_call
+from migraphx.targets.common.views import Loops, View, loops
+from migraphx.targets.cpu.emit.contract import (
+    Engine,
+    conv_call,
+    conv_of,
+    depthwise_call,
+    dot_call,
+    gemm_call,
+    winograd_call,
+)
 from migraphx.targets.cpu.emit.reduce import reduce_call
 from migraphx.targets.cpu.emit.structs import Conv
 from migraphx.targets.cpu.headers import constant
-from migraphx.targets.cpu.lower.registry import CPU, features_of
+from migraphx.targets.cpu.lower.registry import CPU, features_of, pick
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.winograd import pack_winograd
 
+BLOCKS = (str(constant("ROW_BLOCK", "engine.hpp")), "60")  # rows of a product that are worked on together
 MOST_BATCHES = 4  # dimensions of batched_dot in gemm.hpp
 MANY_ROWS = {"half": 8, "bf16": 32}
 AMX_LEAST_DEPTH = constant("AMX_LEAST_DEPTH", "amx.hpp")
@@ -50,8 +60,8 @@ def _in_two_steps(
 ) -> Iterator[tuple[Module, Sequence[View], View, Sequence[int]]]:
     """Bodies, what they read and write, and their axes.
 
-    One reduction over the pixels of a channels-last image is one of its lines, then one of the lines' results: its
-    threads take lines, as those did that wrote the image, and few channels occupy them all.
+    A reduction over the pixels of a channels-last image is split in two: over the pixels of each line, then over the
+    lines. Threads take lines, as they did when they wrote the image, and few channels keep all threads busy.
     """
     operators = [i for i in module if not i.name.startswith("@")]
     view, long = reads[0], [a for a in axes if reads[0].lens[a] > 1]
@@ -90,15 +100,18 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
             vnni_dot(ctx, a, matrix, epilogue, "dot", origin)
             return
         rows, name = loops([a], None, range(rank - 1)), "dot"
-        if rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1):
+        if not at_one_step(a, rows) and pick(ctx, "rows", ("as they lie", "copied")) == "copied":
+            a = ctx.standard(a, origin)
+            rows = loops([a], None, range(rank - 1))
+        if at_one_step(a, rows):
             k, n = matrix.shape
-            if widens(a, rows.lens[0]) and not splits(ctx, a, k, 1):
+            if widens(ctx, a, rows.lens[0], splits(ctx, a, k, 1)):
                 a, name = as_floats(ctx, a, origin), "float dot"
                 rows = loops([a], None, range(rank - 1))
             nr, key = features_of(ctx).panel, (ctx.identity(matrix), name)  # the same for any number of batches
             packed = ctx.packed(key, lambda: pack_dot(matrix.astype(dtypes.to_numpy(a.type), copy=False), nr))
             sizes = (rows.lens[0], n, k, rows.strides[0][0])
-            ctx.call(gemm_call(a, packed, sizes, epilogue, ctx.fast_math, origin))
+            ctx.call(gemm_call(a, packed, sizes, epilogue, engine_for(ctx, a, rows.lens[0]), origin))
             return
         ctx.refuse(c.anchor, "packed weights", Refuse("the rows that they multiply are not at one step"))
     b = ctx.view(c.operands[1])
@@ -114,9 +127,29 @@ def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
     return weights[(0,) * len(batches)] if shared else None
 
 
-def widens(view: View, rows: int) -> bool:
-    """Whether narrow floats become floats first, which are quicker to multiply, from so many rows on."""
-    return view.type in MANY_ROWS and rows >= MANY_ROWS[view.type]
+def at_one_step(a: View, rows: Loops) -> bool:
+    """Whether the rows of a product follow each other at one step, each without gaps, as gemm.hpp takes them."""
+    return rows.rank == 1 and (a.strides[-1] == 1 or a.lens[-1] == 1)
+
+
+def widens(ctx: LoweringContext, view: View, rows: int, split: bool) -> bool:
+    """Whether narrow floats become floats first, which are quicker to multiply, from so many rows on.
+
+    `split`: AMX takes them as they are.
+    """
+    if view.type not in MANY_ROWS:
+        return False
+    wide = rows >= MANY_ROWS[view.type] and not split
+    return pick(ctx, "type", ("float", view.type) if wide else (view.type, "float")) == "float"
+
+
+def engine_for(ctx: LoweringContext, view: View, rows: int) -> Engine:
+    """How products of so many rows are computed."""
+    fast = ctx.fast_math
+    if fast and features_of(ctx).amx and view.type in ("float", "half"):
+        fast = pick(ctx, "unit", ("amx", "vectors")) == "amx"
+    block = pick(ctx, "block", BLOCKS) if rows > int(BLOCKS[-1]) else BLOCKS[0]
+    return Engine(fast, 0 if block == BLOCKS[0] else int(block))
 
 
 def splits(ctx: LoweringContext, view: View, depth: int, group: int) -> bool:
@@ -162,38 +195,51 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
         vnni_convolution(ctx, source, *constant, attributes, epilogue, "convolution", origin)
         return
     depth = int(np.prod(weights[1:]))
-    many = widens(source, source.lens[0] * int(np.prod(window.out)))
-    if many and constant is not None and not splits(ctx, source, depth, n_groups):
+    rows = source.lens[0] * int(np.prod(window.out))
+    if constant is not None and widens(ctx, source, rows, splits(ctx, source, depth, n_groups)):
         source = channels_last(ctx, as_floats(ctx, source, origin), origin)
         constant = constant[0].astype(np.float32), (*constant[1], "float")
     params = conv_of(source, window, n_groups, epilogue)
-    slower = why_not_winograd(ctx, params, source, None if constant is None else constant[0])
-    if slower and params.winograd_kernel:
-        ctx.refuse(c.anchor, "winograd", slower)
-    if constant is None:
-        packed = packed_at_run_time(ctx, split(ctx.view(c.operands[1]), 0, weights[0] // n_groups), origin)
-        ctx.call(conv_call(source, packed, params, epilogue, ctx.fast_math, origin))
-    elif not slower:
+    if takes_winograd(ctx, c, params, source, constant) and constant is not None:
         value, key = constant
         transformed = ctx.packed((*key, "winograd"), lambda: pack_winograd(value, nr))
         ctx.call(winograd_call(source, transformed, params, epilogue, origin))
+        return
+    how = engine_for(ctx, source, rows)
+    if constant is None:
+        packed = packed_at_run_time(ctx, split(ctx.view(c.operands[1]), 0, weights[0] // n_groups), origin)
     else:
         value, key = constant
         packed = ctx.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups, nr))
-        ctx.call(conv_call(source, packed, params, epilogue, ctx.fast_math, origin))
+    ctx.call(conv_call(source, packed, params, epilogue, how, origin))
 
 
-def why_not_winograd(ctx: LoweringContext, params: Conv, source: View, weights: np.ndarray | None) -> str:
-    """Why winograd.hpp does not take a convolution; "" where it does."""
+def takes_winograd(
+    ctx: LoweringContext, c: Contraction, params: Conv, source: View, weights: tuple[np.ndarray, tuple[Any, ...]] | None
+) -> bool:
+    """Whether winograd.hpp computes a convolution; of other 3x3 ones the reason is noted."""
+    if not params.winograd_kernel:
+        return False
+    why = ""
     if weights is None:
-        return Refuse("the weights are not constant")
-    if not ctx.fast_math:
-        return Refuse("fast_math=False")
-    if source.type != "float":
-        return Refuse("it computes in float only")
-    if not params.suits_winograd:
-        return Refuse("the stride, dilation or groups are not 1, or too few pixels or channels share the transforms")
-    return "" if np.isfinite(weights).all() else Refuse("weights that are not finite")
+        why = Refuse("the weights are not constant")
+    elif not ctx.fast_math:
+        why = Refuse("fast_math=False")
+    elif source.type != "float":
+        why = Refuse("it computes in float only")
+    elif not params.fits_winograd:
+        why = Refuse("the stride, dilation or groups are not 1")
+    else:
+        suits = params.suits_winograd
+        ways = ("winograd", "direct") if suits else ("direct", "winograd")
+        if pick(ctx, "convolution", ways) == "direct":
+            few = Refuse("too few pixels or channels share the transforms")
+            why = Refuse("it was slower when it was measured") if suits else few
+        elif not np.isfinite(weights[0]).all():
+            why = Refuse("weights that are not finite")
+    if why:
+        ctx.refuse(c.anchor, "winograd", why)
+    return not why
 
 
 def _depthwise_weights(ctx: LoweringContext, weights: Instruction, origin: str) -> View:

@@ -1,4 +1,4 @@
-"""Operators that pick and place by index, and those that order."""
+"""Operators that read and write by index, and those that sort."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def roialign(ctx: LoweringContext, ins: Instruction) -> None:
 
 @CPU.of("nonmaxsuppression")
 def non_max_suppression(ctx: LoweringContext, ins: Instruction) -> None:
-    """With as many rows as there may be: where the rows are those found, it runs on the host."""
+    """With room for all rows. The form whose length depends on data runs on the host."""
     op = ins.op
     assert isinstance(op, NonMaxSuppression)
     reads = [ctx.standard(v, ins.origin) for v in ctx.reads(ins)]

@@ -1,4 +1,4 @@
-"""Operators that write at indices, and the rarer ones that read at them."""
+"""Operators that write at indices, and rare ones that read at them."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import conv_call, conv_of
+from migraphx.targets.cpu.emit.contract import Engine, conv_call, conv_of
 from migraphx.targets.cpu.lower.contractions import packed_at_run_time
 from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.pack.conv import pack_conv
@@ -38,7 +38,7 @@ def convolution_backwards(ctx: LoweringContext, ins: Instruction) -> None:
         packed = _weights(ctx, ins, phases, op.group)
         epilogue = Epilogue(None, (None,), part, (0, *range(2, rank)), 1)
         params = conv_of(source, window, op.group, epilogue)
-        ctx.call(conv_call(source, packed, params, epilogue, ctx.fast_math, ins.origin))
+        ctx.call(conv_call(source, packed, params, epilogue, Engine(ctx.fast_math), ins.origin))
 
 
 def _weights(ctx: LoweringContext, ins: Instruction, phases: Sequence[Phase], group: int) -> View:

@@ -8,6 +8,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal
 from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.scalar import JUMPS
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.scalar import (
     COMPUTE_TYPES,
@@ -43,15 +44,13 @@ class TritonReading:
 TRITON = TritonReading()
 
 SIXTEEN = frozenset({"half", "bf16"})
-STEPS = frozenset({"floor", "ceil", "trunc", "nearbyint", "sign", "convert", "fmod", "mod"})
-"""Operators that make much of a little: their operands must be exact."""
 
 
 def reading_of(module: Module) -> TritonReading:
     """Approximate where all floats of a body are rounded to 16 bits and no operator jumps."""
     inside = [i for i in module if not i.name.startswith("@")]
     floats = {s.type for i in inside for s in (i.shape, *(x.shape for x in i.inputs)) if s.type in dtypes.FLOATS}
-    smooth = not any(isinstance(i.op, Pointwise) and i.name in STEPS for i in inside)
+    smooth = not any(isinstance(i.op, Pointwise) and i.op.words & JUMPS for i in inside)
     return TritonReading(approximate=smooth and floats <= SIXTEEN)
 
 

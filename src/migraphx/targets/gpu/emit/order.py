@@ -19,24 +19,26 @@ STEP = 16  # of these at once
 Temporary = Callable[[Shape], View]
 
 
-def _rows_tile(rows: int, length: int) -> tuple[int, int]:
-    """The height and the width of a tile that walks along rows."""
+def _rows_tile(rows: int, length: int) -> tuple[int, int, int]:
+    """The height and the width of a tile that walks along rows, and its warps: all of a processor for few long rows."""
+    if blocks(rows, 1) < PROGRAMS and length > 4 * WIDEST:
+        return 1, 4 * WIDEST, 16
     width = min(power_of_two(length), WIDEST)
     height = max(1, 1024 // width)
     while height > 1 and blocks(rows, height) < PROGRAMS:
         height //= 2
-    return height, width
+    return height, width, 4
 
 
 def arg_extreme_call(view: View, write: View, axis: int, largest: bool, last: bool, label: str, origin: str) -> GpuCall:
     """The index of the largest, or smallest, along an axis; row-major."""
     outer, length, inner = around(view.lens, axis)
     rows = outer * inner
-    height, width = _rows_tile(rows, length)
+    height, width, warps = _rows_tile(rows, length)
     constants = {"TYPE": view.type, "LARGEST": largest, "LAST": last, "ROWS": height, "COLS": width}
     return call_of(
         "arg_extreme", (view,), (write,), (rows, length, inner), constants, blocks(rows, height), label, origin,
-        vectors=(1,),
+        warps=warps, vectors=(1,),
     )  # fmt: skip
 
 
@@ -44,11 +46,11 @@ def prefix_sum_call(view: View, write: View, axis: int, exclusive: bool, reverse
     """Running sums along an axis; row-major."""
     outer, length, inner = around(view.lens, axis)
     rows = outer * inner
-    height, width = _rows_tile(rows, length)
+    height, width, warps = _rows_tile(rows, length)
     constants = {"TYPE": view.type, "EXCLUSIVE": exclusive, "REVERSE": reverse, "ROWS": height, "COLS": width}
     return call_of(
         "prefix_sum", (view,), (write,), (rows, length, inner), constants, blocks(rows, height), "prefix_scan_sum",
-        origin, vectors=(1,),
+        origin, warps=warps, vectors=(1,),
     )  # fmt: skip
 
 

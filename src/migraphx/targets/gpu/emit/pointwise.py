@@ -16,7 +16,7 @@ from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
 Body = Callable[[Sequence[str], Scope], str]
 """Adds statements to a scope; the name of the result, from those of the operands."""
 
-MOST_PROGRAMS = 2**31 - 1
+WARPS = 4
 
 
 def pointwise_call(module: Module, reads: Sequence[View], write: View, origin: str = "") -> GpuCall:
@@ -56,7 +56,7 @@ def _call(body: Body, reads: Sequence[View], write: View, reading: TritonReading
     pointers = tuple(pointer_type(v.type, k == len(reads)) for k, v in enumerate(views))
     marks = pointer_marks(views, [walk.vector(k) for k in range(len(views))])
     divisible = (*marks, *numbers.divisible)
-    kernel = Kernel("pointwise", complete(text), (*pointers, *numbers.types), constants, divisible, warps=4)
+    kernel = Kernel("pointwise", complete(text), (*pointers, *numbers.types), constants, divisible, WARPS)
     grid = (walk.programs, 1, 1)
     return GpuCall(Launch(kernel, grid), tuple(reads), (write,), tuple(numbers.values), label, origin)
 

@@ -11,6 +11,7 @@ from migraphx.targets.gpu.emit.body import aligned
 WIDE = 2**31 - 2**20  # elements from which on offsets need 64 bits; a program may look beyond the end by a tile
 PROGRAMS = 264  # that fill a large GPU twice: smaller tiles below
 SHORT_ROW = 16
+MOST = 4096  # bytes of a view that a program walks
 TRANSPOSED = 64  # columns and rows of a tile that is read along another dimension than it is written
 
 
@@ -154,7 +155,7 @@ def tiles(views: Sequence[View]) -> Tiles:
     nest = loops(views, lead=len(views) - 1)
     total = views[0].elements
     itemsize = max(v.itemsize for v in views)
-    block = max(512, 4096 // itemsize)
+    block = max(512, MOST // itemsize)
     while block > 256 and blocks(total, block) < PROGRAMS:
         block //= 2
     inner = nest.rank - 1

@@ -2,7 +2,7 @@
 
 TYPE is MIGraphX's name. half, bf16, fp8 of all kinds and fp4 become float; 4-bit and 2-bit integers, one a byte, become
 int8 or uint8; bool is a byte. Rounding is to nearest, ties to even (fp8e8m0fnu: ties up): what is too large becomes
-infinity in fp8e5m2, the largest number in fp4e2m1fn, NaN in the others. The codes of up to 8 bits are taken apart by
+infinity in fp8e5m2, the largest number in fp4e2m1fn, NaN in the others. Codes of 8 bits and fewer are taken apart by
 hand: not every chip converts every type, and none has these rules.
 """
 

@@ -44,6 +44,16 @@ from .acc_normalizer import OpAndTarget, normalize
 from .decompositions import DECOMPOSITIONS, helpers_that_take_proxies
 from .functionalize import functionalize, mutated_by, tensor_versions
 from .proxies import AccProxy, AccTraceError
+from .quantized import (
+    QUANTIZED,
+    as_tensor,
+    fake_quantized,
+    is_frozen,
+    is_reference,
+    reference_weight,
+    result_on_grid,
+)
+from .quantized_recurrent import QUANTIZED_RECURRENT
 from .root_hooks import RootHooks, hooked, is_traced, with_hooks
 
 __all__ = ["AccRewritingTracer", "AccTraceError", "acc_ops", "trace"]
@@ -55,6 +65,8 @@ _UNKNOWN = (
     DataDependentOutputException, DynamicOutputShapeException, UnsupportedFakeTensorException, NotImplementedError
 )  # fmt: skip
 
+TRACED_AS = {**DECOMPOSITIONS, **QUANTIZED, **QUANTIZED_RECURRENT}
+"""Functions, and methods by name, that are traced through instead of being operators of their own."""
 OBSERVERS = ("torch.ao.quantization.observer", "torch.ao.quantization.fake_quantize")
 
 # fx patches nn.Module while it traces.
@@ -128,6 +140,10 @@ class AccRewritingTracer(fx.Tracer):
         """Run a module; one outside the traced model runs as if nobody traced."""
         if self._idle or (self.submodule_paths is not None and m not in self.submodule_paths):
             return forward(*args, **kwargs)
+        if _is_observer(m) and is_frozen(m):
+            return fake_quantized(m, *args, **kwargs)
+        if is_reference(m):  # it checks that its scales are tensors; the traced module is a copy of the user's
+            m.__dict__["get_weight"] = lambda: reference_weight(m)
         return super().call_module(m, forward, args, kwargs)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
@@ -161,7 +177,7 @@ class AccRewritingTracer(fx.Tracer):
 
     def _result(self, out: Any) -> Any:
         """What the model returns, in plain containers; several values of one node are taken apart."""
-        out = known(tree_map(_taken_apart, out))
+        out = known(tree_map(lambda x: as_tensor(_taken_apart(x)), out))
         self.structure = Structure(tree_structure(out))
         return plain(out)
 
@@ -188,6 +204,10 @@ class AccRewritingTracer(fx.Tracer):
             self._describe(node, a, alone=a.is_inference())  # it counts no versions, so no fake shows a change
             self._constants[id(a)] = (a, 0 if a.is_inference() else a._version, node)
         return self._constants[id(a)][-1]
+
+    def constant_of(self, node: fx.Node) -> torch.Tensor | None:
+        """The tensor of the model that a node stands for; None of others."""
+        return next((tensor for tensor, _, own in self._constants.values() if own is node), None)
 
     def _describe(self, node: fx.Node, x: torch.Tensor, alone: bool) -> None:
         """Give `node` a fake value for `x`, of memory of its own where it stands `alone`."""
@@ -219,11 +239,11 @@ class AccRewritingTracer(fx.Tracer):
             raise AccTraceError("as_strided: acc operators say nothing of memory; use the ATen tracer or torch.compile")
         if target in (torch.autograd.grad, torch.autograd.backward, "backward"):
             raise AccTraceError("forward computes gradients; use torch.compile")
-        if kind == "call_function":
-            decomposition = DECOMPOSITIONS.get(target)
+        if kind in ("call_function", "call_method"):
+            decomposition = TRACED_AS.get(target)
             if decomposition is not None:
                 return decomposition(*args, **kwargs)
-            if not _is_known(target):
+            if kind == "call_function" and not _is_known(target):
                 try:
                     return self._trace_through(target, args, kwargs)
                 except Exception as error:  # a library's function may raise anything when it meets proxies
@@ -241,7 +261,7 @@ class AccRewritingTracer(fx.Tracer):
             self.graph.erase_node(node)
             return value
         set_value(node, value)
-        return proxy
+        return result_on_grid(self.proxy(node), before)
 
     def _trace_through(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """The result of a function that torch.fx.wrap keeps whole; leaves no nodes behind where it raises.

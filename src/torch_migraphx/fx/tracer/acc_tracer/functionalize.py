@@ -67,6 +67,15 @@ def functionalize(graph: fx.Graph) -> None:
         aliases = dict.fromkeys(n for memory in storages(target) for n in owners[memory] if n < node)
         for alias in aliases:
             _redirect(alias, target, node)
+        if isinstance(node.target, torch._ops.OpOverload):
+            node.target = _functional(node.target)
+
+
+def _functional(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
+    """The ATen operator that gives what one in place writes (`relu` for `relu_`); itself where there is none."""
+    name = target._schema.name.partition("::")[2]
+    packet = getattr(getattr(torch.ops, target.namespace), name.removesuffix("_"), None)
+    return getattr(packet, target._overloadname, target)
 
 
 def _owners(graph: fx.Graph) -> dict[StorageWeakRef, list[fx.Node]]:

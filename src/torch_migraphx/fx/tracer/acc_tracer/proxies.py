@@ -36,6 +36,11 @@ class AccProxy(Proxy):
         """The fake value of the node; None where it is not known."""
         return self.node.meta.get("val")
 
+    @property
+    def is_quantized(self) -> bool:
+        """Whether the node stands for one of torch's quantized tensors (see quantized.py)."""
+        return "grid" in self.node.meta
+
     def __getattr__(self, k: str) -> Any:
         value = self.value
         if value is None:
@@ -66,10 +71,17 @@ class AccProxy(Proxy):
         _data_dependent("control flow")
 
     def __int__(self) -> int:
-        _data_dependent("an int")
+        return int(self._one_number("an int"))
 
     def __float__(self) -> float:
-        _data_dependent("a float")
+        return float(self._one_number("a float"))
+
+    def _one_number(self, use: str) -> torch.Tensor:
+        """The tensor of a buffer or a weight, which are compiled in, if it has one element."""
+        known: Any = getattr(self.tracer, "constant_of", lambda node: None)(self.node)
+        if known is None or known.numel() != 1:
+            _data_dependent(use)
+        return known
 
     def __setitem__(self, idx: Any, value: Any) -> None:
         """x[idx] = value, where idx is no data: recorded as one in-place selection by a constant mask."""

@@ -16,8 +16,9 @@ from torch_migraphx.fx.tracer.structure import known
 
 from .proxies import AccTraceError
 
-# Hooks by which transformers' models collect what their own forward reads or returns: part of the trace.
-TRACED_HOOKS = ("transformers.utils.output_capturing",)
+# Hooks that are part of the trace: by some, transformers' models collect what their own forward reads or returns, by
+# others torch's quantization calls observers and fake quantizers, which are modules.
+TRACED_HOOKS = ("transformers.utils.output_capturing", "torch.ao.quantization.quantize")
 BEFORE, AFTER = "hooks_before_forward", "hooks_after_forward"
 
 
