@@ -134,8 +134,7 @@ def test_requantized() -> None:
         return b.convert(y, target_type="int8")
 
     made = check(built(build, Shape("int8", (6, 32))))
-    executable = made._executable
-    assert executable and [s.kernel.split()[0] for s in executable.steps] == ["quant_dot"]
+    assert [s.kernel.split()[0] for s in made.executable.steps] == ["quant_dot"]
 
 
 @pytest.mark.parametrize(("block", "zeros"), [(32, False), (16, True), (24, True)])
@@ -166,7 +165,7 @@ def test_winners_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     check(made, scale=4, exhaustive_tune=True)
     count = len(timed)
     assert count > 1
-    again = [check(made, scale=4, exhaustive_tune=tune)._executable for tune in (True, False)]
+    again = [check(made, scale=4, exhaustive_tune=tune).executable for tune in (True, False)]
     assert len(timed) == count
     tuned, plain = (e.plan.kernels for e in again if isinstance(e, GpuExecutable))
     assert tuned == plain
