@@ -55,7 +55,7 @@ PROGRAMS = {
 
 
 def lowered(made: program) -> tuple[Sequence[Call], int]:
-    graph = made._impl.clone()
+    graph = made.graph.clone()
     run_passes(graph, PASSES)
     calls = GpuTarget(Recorder())._lowered(graph, CompileOptions()).calls
     return calls, plan_memory(lifetimes(calls), ALIGNMENT)
