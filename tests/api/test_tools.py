@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import migraphx
+from migraphx.targets.gpu import device, driver
 
 X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
 
@@ -111,7 +113,9 @@ def test_other_formats() -> None:
     assert json.loads(migraphx.to_json(p))["modules"]["main"]["nodes"][2]["name"] == "dot"
 
 
-def test_without_a_gpu_its_functions_say_what_is_missing() -> None:
+def test_without_a_gpu_its_functions_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = replace(driver.CUDA_DRIVER, file="libnothing.so.1")
+    monkeypatch.setattr(device, "cuda_driver", lambda: driver.Driver(library))
     value = migraphx.argument(X)
     calls = {
         "allocate_gpu": lambda: migraphx.allocate_gpu(value.get_shape(), host=True),
@@ -120,7 +124,7 @@ def test_without_a_gpu_its_functions_say_what_is_missing() -> None:
         "gpu_sync": migraphx.gpu_sync,
     }
     for name, call in calls.items():
-        with pytest.raises(RuntimeError, match=f"{name} needs the target gpu"):
+        with pytest.raises(RuntimeError, match=f"{name} needs the target gpu: .*libnothing.so.1"):
             call()
 
 

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from migraphx.driver.main import VERBS, main
 from migraphx.driver.result import MEANINGS, Exit, Result, plain
 from migraphx.driver.terminal import Progress, coloured, progress, quantity, table
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.gpu import device, driver
 from tests.driver.driving import drive, small
 from tests.onnx.one_node import model
 
@@ -101,9 +103,11 @@ def test_bad_files(capsys, tmp_path):
         assert answer.code == Exit.INPUT and "bad" in answer.err
 
 
-def test_unsupported(file, capsys, tmp_path):
+def test_unsupported(file, capsys, tmp_path, monkeypatch):
+    library = replace(driver.CUDA_DRIVER, file="libnothing.so.1")
+    monkeypatch.setattr(device, "cuda_driver", lambda: driver.Driver(library))
     answer = drive(capsys, "run", file, "--gpu")
-    assert answer.code == Exit.UNSUPPORTED and "target gpu" in answer.err
+    assert answer.code == Exit.UNSUPPORTED and "target gpu needs libnothing.so.1" in answer.err
     compiled = {"version": 7, "migraphx_version": "2", "targets": [{"name": "gpu"}], "contexts": [], "modules": {}}
     (tmp_path / "gpu.json").write_text(json.dumps(compiled))
     answer = drive(capsys, "read", tmp_path / "gpu.json")

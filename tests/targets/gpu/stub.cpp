@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
@@ -44,6 +45,13 @@ static size_t used = 0, total = size_t(1) << 30;
 
 static CUstream of(CUstream s) { return s ? s : &default_stream; }
 
+static std::vector<std::function<void()>> late;  // copies from pinned memory: they are done when somebody waits
+
+static void do_late() {
+    for (auto& copy : late) copy();
+    late.clear();
+}
+
 static bool known(CUdeviceptr at, size_t n) {
     auto next = blocks.upper_bound(at);
     return next != blocks.begin() && at + n <= std::prev(next)->first + std::prev(next)->second;
@@ -73,7 +81,7 @@ CUresult cuCtxPopCurrent(CUcontext* c) { return *c = contexts.back(), contexts.p
 CUresult cuCtxSynchronize() {
     IN_CONTEXT;
     UNDISTURBING;
-    return CUDA_SUCCESS;
+    return do_late(), CUDA_SUCCESS;
 }
 CUresult cuMemGetInfo(size_t* f, size_t* t) { return *f = total - used, *t = total, CUDA_SUCCESS; }
 CUresult cuMemAlloc(CUdeviceptr* p, size_t n) {
@@ -98,6 +106,8 @@ CUresult cuMemFree(CUdeviceptr p) {
 CUresult cuMemAllocAsync(CUdeviceptr* p, size_t n, CUstream) { return cuMemAlloc(p, n); }
 CUresult cuMemFreeAsync(CUdeviceptr p, CUstream) { return cuMemFree(p); }
 CUresult cuPointerGetAttribute(void* v, CUpointer_attribute a, CUdeviceptr p) {
+    if (pinned.count((void*)p) && a == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
+        return *(int*)v = CU_MEMORYTYPE_HOST, CUDA_SUCCESS;
     REQUIRE(known(p, 1), CUDA_ERROR_INVALID_VALUE);
     *(int*)v = a == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? int(CU_MEMORYTYPE_DEVICE) : 0;
     return CUDA_SUCCESS;
@@ -117,11 +127,13 @@ CUresult cuMemFreeHost(void* p) {
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t n, CUstream) {
     IN_CONTEXT;
     REQUIRE(known(to, n), CUDA_ERROR_INVALID_VALUE);
+    if (pinned.count((void*)from)) return late.push_back([=] { memcpy((void*)to, from, n); }), CUDA_SUCCESS;
     return memcpy((void*)to, from, n), CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t n, CUstream) {
     IN_CONTEXT;
     REQUIRE(known(from, n), CUDA_ERROR_INVALID_VALUE);
+    do_late();
     return memcpy(to, (void*)from, n), CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) {
@@ -136,7 +148,7 @@ CUresult cuStreamCreate(CUstream* s, unsigned) {
 CUresult cuStreamDestroy(CUstream s) { return delete s, CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) {
     REQUIRE(!of(s)->capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    return CUDA_SUCCESS;
+    return do_late(), CUDA_SUCCESS;
 }
 CUresult cuStreamWaitEvent(CUstream, CUevent e, unsigned) {
     REQUIRE(e->recorded, CUDA_ERROR_INVALID_VALUE);
@@ -170,7 +182,7 @@ CUresult cuEventCreate(CUevent* e, unsigned) {
     return *e = new CUevent_st, CUDA_SUCCESS;
 }
 CUresult cuEventRecord(CUevent e, CUstream) { return e->recorded = true, CUDA_SUCCESS; }
-CUresult cuEventQuery(CUevent) { return CUDA_SUCCESS; }
+CUresult cuEventQuery(CUevent) { return do_late(), CUDA_SUCCESS; }
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
     REQUIRE(a->recorded && b->recorded, CUDA_ERROR_INVALID_HANDLE);

@@ -19,7 +19,7 @@ from migraphx.targets.gpu.binaries import binaries
 from migraphx.targets.gpu.choices import KNOWN, Build, Choices, Config, Problem
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.emit.source import KERNELS
-from migraphx.targets.gpu.kernel import Kernel
+from migraphx.targets.gpu.kernel import Kernel, Launch
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.target import PASSES
 
@@ -40,7 +40,7 @@ def kernels_of(build: Callable[..., Outputs], *shapes: Shape, chip: str, every: 
 
     def measure(problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
         for config in candidates if every else ():
-            kernels.extend(c.kernel.kernel for c in build(config) if c.kernel)
+            kernels.extend(c.kernel.kernel for c in build(config) if isinstance(c.kernel, Launch))
         return candidates[0]
 
     lowered = lower(program.main, GPU, TritonEmitter(Choices(KNOWN[chip], measure=measure)))

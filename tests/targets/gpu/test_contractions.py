@@ -134,8 +134,7 @@ def test_requantized() -> None:
         return b.convert(y, target_type="int8")
 
     made = check(built(build, Shape("int8", (6, 32))))
-    executable = made._executable
-    assert executable and [s.kernel.split()[0] for s in executable.steps] == ["quant_dot"]
+    assert [s.kernel.split()[0] for s in made.executable.steps] == ["quant_dot"]
 
 
 @pytest.mark.parametrize(("block", "zeros"), [(32, False), (16, True), (24, True)])
@@ -166,7 +165,7 @@ def test_winners_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     check(made, scale=4, exhaustive_tune=True)
     count = len(timed)
     assert count > 1
-    again = [check(made, scale=4, exhaustive_tune=tune)._executable for tune in (True, False)]
+    again = [check(made, scale=4, exhaustive_tune=tune).executable for tune in (True, False)]
     assert len(timed) == count
     tuned, plain = (e.plan.kernels for e in again if isinstance(e, GpuExecutable))
     assert tuned == plain
@@ -192,6 +191,20 @@ def test_ways_of_a_convolution(kernel: str, split: int, always: Callable[..., No
         x = permuted("half", (2, channels * group, 7, 6), (0, 2, 3, 1))
         out = permuted("half", (2, 10 * group, 4, 4), (0, 2, 3, 1))
         check(built(build, x, out), scale=4)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
+    """Few channels: a window's row is one run of memory, which may begin before the image or end behind it."""
+    always(Config("rows", 16, 16, 16, split))
+    for size, kernel, attributes in (
+        ((7, 6), (3, 4), {"stride": (2, 1), "padding": (1, 3, 0, 2), "dilation": (2, 1)}),
+        ((5, 4, 6), (2, 1, 3), {"stride": (1, 1, 2), "padding": (1, 0, 1), "dilation": (1, 1, 1)}),
+        ((9,), (4,), {"stride": (1,), "padding": (2,), "dilation": (1,)}),
+    ):
+        w = weight(20, 3, *kernel)
+        x = permuted("half", (2, 3, *size), (0, *range(2, 2 + len(size)), 1))
+        check(built(lambda b, x, w=w, a=attributes: b.relu(b.convolution(x, b.literal(w), **a)), x), scale=4)
 
 
 @pytest.mark.parametrize("group", [1, 2, 6])

@@ -16,6 +16,7 @@ import migraphx
 from migraphx.ir.shape import Shape
 from migraphx.targets.cpu.toolchain import find_compiler
 from migraphx.targets.gpu import device as module
+from migraphx.targets.gpu import diagnose
 from migraphx.targets.gpu.device import STAGE, CudaDevice
 from migraphx.targets.gpu.driver import CUDA, Driver, DriverError, Library
 from migraphx.targets.gpu.target import GpuTarget
@@ -88,6 +89,11 @@ def test_memory(device: CudaDevice) -> None:
     device.write(place, array.ctypes.data, array.nbytes)
     device.read(back.ctypes.data, place, array.nbytes)
     np.testing.assert_array_equal(back, array)
+    source, _pinned = device.pinned(64)
+    device.write(place, source, 64)
+    module.ctypes.memset(source, 7, 64)  # it may be reused
+    device.read(back.ctypes.data, place, 64)
+    assert not back[:16].any()
     other, _keep = device.allocate(array.nbytes, 0)
     device.copy(other, place, array.nbytes)
     assert device.holds(place) and not device.holds(array.ctypes.data)
@@ -98,6 +104,15 @@ def test_memory(device: CudaDevice) -> None:
         device.allocate(99_999_999_999)
     with pytest.raises(DriverError, match=r"cuMemcpyDtoDAsync_v2: CUDA_ERROR_STUB \(1\): a text"):
         device.copy(other, 16, 4)
+
+
+def test_what_doctor_says(device: CudaDevice, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(diagnose, "device_of", lambda kind, index: device)
+    monkeypatch.setattr(diagnose, "cuda_driver", lambda: driver)
+    said = {name: check() for name, check in diagnose.CHECKS.items()}
+    assert "cuda:0 Stub (cuda:90), 1,073,741,824 of 1,073,741,824 bytes free" in said["gpu devices"]
+    assert said["gpu driver"] == "libcuda.so.1 for CUDA 13.0"
+    assert "compiles kernels" in said["gpu compiler"] and "cuBLASLt" in said["gpu libraries"]
 
 
 def test_a_saved_program_runs_without_what_compiles(device: CudaDevice, library: Library, tmp_path: Path) -> None:

@@ -327,6 +327,15 @@ def library_cost(
 # ---- convolutions ---------------------------------------------------------------------------------------------------
 
 FEW_CHANNELS = 16  # below: the taps' channels are one depth
+LINES = (
+    (128, 64, 8, 2),
+    (64, 64, 8, 2),
+    (64, 64, 4, 2),
+    (64, 32, 4, 2),
+    (128, 32, 8, 2),
+    (64, 16, 4, 2),
+)  # their tiles
+MOST_LINE = 128  # numbers of a row of a window that are one step
 
 
 class Convolution(Protocol):
@@ -348,6 +357,9 @@ class Convolution(Protocol):
     def taps(self) -> int: ...
 
     @property
+    def line(self) -> int: ...
+
+    @property
     def group(self) -> int: ...
 
     def steps(self, config: Config) -> int: ...
@@ -367,6 +379,13 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
         for split in SPLITS:
             if split == 1 or (tiles * split <= 2 * facts.processors and steps >= split * LEAST_STEPS):
                 found.append(replace(config, split=split))
+    if kernel == "flat" and conv.line and type in ("half", "bf16", "float"):
+        depth = max(16, 1 << (conv.line - 1).bit_length())
+        found += [
+            Config("rows", tm, tn, depth, 1, warps, stages)
+            for tm, tn, warps, stages in LINES
+            if (tn <= 16 or tn < 2 * conv.columns) and depth <= MOST_LINE
+        ]
     return found or [Config(kernel, *smallest(type))]
 
 
@@ -384,7 +403,7 @@ def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) 
     wide = replace(facts, bandwidth=facts.bandwidth * conv.taps)  # a pixel is a row of so many windows
     cost = product_cost(config, shape, type, itemsize, wide, result)
     traffic = (conv.x.elements * itemsize + conv.group * conv.rows * conv.columns * result) / facts.bandwidth
-    gathered = 3.0 if config.kernel == "flat" else 1.0  # loads of single elements
+    gathered = {"flat": 3.0, "rows": 1.5}.get(config.kernel, 1.0)  # loads of single elements
     return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH
 
 

@@ -184,14 +184,17 @@ class CudaDevice:
 
     def holds(self, pointer: int) -> bool:
         """Memory that was allocated on this device, by whom ever; not main memory that is pinned for it."""
-        kind, index = ctypes.c_uint(), ctypes.c_int()
-        try:
-            with self.current():
-                self.driver.pointer_attribute(byref(kind), names.MEMORY_TYPE, pointer)
-                self.driver.pointer_attribute(byref(index), names.DEVICE_ORDINAL, pointer)
-        except DriverError:  # memory that CUDA does not know
-            return False
-        return kind.value == names.DEVICE_MEMORY and index.value == self._device
+        index = ctypes.c_int(-1)
+        with self.current():
+            kind = self._memory_type(pointer)
+            self.driver.pointer_attribute(byref(index), names.DEVICE_ORDINAL, pointer)
+        return kind == names.DEVICE_MEMORY and index.value == self._device
+
+    def _memory_type(self, pointer: int) -> int:
+        """0 for memory that CUDA does not know, such as what NumPy allocates."""
+        kind = ctypes.c_uint()
+        self.driver.pointer_attribute(byref(kind), names.MEMORY_TYPE, pointer)
+        return kind.value
 
     def copy(self, to: int, source: int, nbytes: int, stream: int | None = None) -> None:
         if nbytes:
@@ -211,6 +214,8 @@ class CudaDevice:
                 self._staging.write(to, source, nbytes, stream)
             elif nbytes:
                 self.driver.to_device(to, source, nbytes, stream)
+                if self._memory_type(source) == names.HOST_MEMORY:  # pinned: it is read later
+                    self.driver.stream_synchronise(stream)
 
     # ---- kernels and graphs ----
 

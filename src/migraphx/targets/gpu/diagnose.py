@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import metadata
 
+from migraphx.runtime.device import CUDA, device_of
 from migraphx.targets.gpu.binaries import HELP, triton_version
 from migraphx.targets.gpu.device import CudaDevice, device_count
 from migraphx.targets.gpu.driver import CUDA_DRIVER, cuda_driver
@@ -13,8 +14,14 @@ LIBRARIES = {"cuBLASLt": ("nvidia-cublas", "nvidia-cublas-cu12"), "cuDNN": ("nvi
 
 
 def devices() -> str:
-    found = [CudaDevice(k) for k in range(device_count())]
-    return "; ".join(f"{d.name} {d.model} ({d.chip}), {d.memory()[0]:,} of {d.memory()[1]:,} bytes free" for d in found)
+    return "; ".join(map(_described, range(device_count())))
+
+
+def _described(index: int) -> str:
+    device = device_of(CUDA, index)
+    assert isinstance(device, CudaDevice)
+    free, total = device.memory()
+    return f"{device.name} {device.model} ({device.chip}), {free:,} of {total:,} bytes free"
 
 
 def driver() -> str:

@@ -23,7 +23,8 @@ PINNED_FOR_ALL = 3  # CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 RELEASE_THRESHOLD = 4  # CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 CLUSTER, OVERLAP = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, ..._PROGRAMMATIC_STREAM_SERIALIZATION
 DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-MEMORY_TYPE, DEVICE_ORDINAL, DEVICE_MEMORY = 2, 9, 2  # CU_POINTER_ATTRIBUTE_..., CU_MEMORYTYPE_DEVICE
+MEMORY_TYPE, DEVICE_ORDINAL = 2, 9  # CU_POINTER_ATTRIBUTE_...
+HOST_MEMORY, DEVICE_MEMORY = 1, 2  # CU_MEMORYTYPE_...
 CLOCK, PROCESSORS, MAJOR, MINOR, MOST_SHARED = 13, 16, 75, 76, 97  # CUdevice_attribute
 
 
@@ -124,6 +125,9 @@ CUDA: dict[str, tuple[str, tuple[Any, ...]]] = {
     "error_text": ("cuGetErrorString", (c_int, POINTER(c_char_p))),
 }
 
+ANSWERS = {"event_query", "pointer_attribute", "error_name", "error_text"}
+"""Functions whose status is an answer."""
+
 
 @dataclass(frozen=True)
 class Library:
@@ -148,8 +152,8 @@ class DriverError(RuntimeError):
 class Driver:
     """The functions of a library, by the table's names: `driver.allocate(byref(address), nbytes)`.
 
-    DriverError where one fails; MemoryError is the caller's to make, who knows what for. `event_query` returns its
-    status, which may be NOT_READY.
+    DriverError where one fails; MemoryError is the caller's to make, who knows what for. Those in ANSWERS return their
+    status, whatever it is.
     """
 
     def __init__(self, library: Library) -> None:
@@ -165,7 +169,9 @@ class Driver:
                 function = getattr(loaded, symbol)
             except AttributeError:
                 raise Unsupported(f"{library.file} has no {symbol}: its driver is too old (12.3 has it)") from None
-            function.argtypes, function.restype, function.errcheck = types, c_int, self._check
+            function.argtypes, function.restype = types, c_int
+            if name not in ANSWERS:
+                function.errcheck = self._check
             setattr(self, name, function)
         try:
             self.init(0)
@@ -176,18 +182,15 @@ class Driver:
         raise AttributeError(name)
 
     def _check(self, status: int, function: Any, _: Any) -> int:
-        if status in (SUCCESS, NOT_READY):
-            return status
-        raise self.error(status, function.__name__)
+        if status:
+            raise self.error(status, function.__name__)
+        return status
 
     def error(self, status: int, function: str) -> DriverError:
         texts = []
         for ask in (self.error_name, self.error_text):
             found = c_char_p()
-            try:
-                ask(status, ctypes.byref(found))
-            except DriverError:
-                found.value = None  # a status that the library does not know itself
+            ask(status, ctypes.byref(found))  # which fails for a status that the library does not know itself
             texts.append((found.value or b"unknown").decode())
         return DriverError(function, status, *texts)
 

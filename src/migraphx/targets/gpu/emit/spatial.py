@@ -48,8 +48,16 @@ class Conv:
         """Of a group, in the output."""
         return self.w.lens[0] // self.group
 
+    @property
+    def line(self) -> int:
+        """How many numbers of a window's row follow each other in memory; 0 where they do not."""
+        follow = self.group == 1 and self.pixel == self.channels and self.window.dilation[2] == 1
+        return self.window.kernel[2] * self.channels if follow else 0
+
     def steps(self, config: Config) -> int:
         """Of the depth: a tile's each."""
+        if config.kernel == "rows":
+            return self.window.kernel[0] * self.window.kernel[1]
         if config.kernel == "flat":
             return -(-self.taps * self.channels // config.k)
         return self.taps * -(-self.channels // config.k)
@@ -95,10 +103,11 @@ def conv_calls(
     pixel = shell.size(conv.pixel, span(conv.x) > WIDE)
     kernel, kind = conv.window.kernel, kind_of(conv.x.type, conv.w.type)
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
-    if config.kernel == "flat":
+    if config.kernel in ("flat", "rows"):
+        name = "flat" if config.kernel == "flat" else "row"
         numbers = window_text(shell, conv.window, conv.x)
         consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
-        shell.lines.append(f"acc = flat_convolution_sums({first}, {numbers}, {consts}, BK)")
+        shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:
         first += f", {shell.size(conv.channels)}, {shell.size(conv.w.strides[1])}"
         numbers = window_text(shell, conv.window, conv.x)

@@ -91,6 +91,33 @@ def flat_convolution_sums(
 
 
 @triton.jit
+def row_convolution_sums(
+    x, w, row, col, rows, cols, begin, end, pixel, w_col,
+    size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
+    dilation0, dilation1, dilation2, pad0, pad1, pad2,
+    C: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """The same where pixels follow each other: a step is one row of the window, whose K2 * C <= BK numbers do, too."""
+    image, at0, at1, at2 = corner(
+        row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
+    )
+    depth = tl.arange(0, BK)
+    deep = depth < K2 * C
+    there = row < rows
+    at = (at2 * C)[:, None] + depth[None, :]
+    in_line = (at >= 0) & (at < size2 * C) & deep[None, :]
+    pw = w + tl.minimum(col, cols - 1)[None, :] * w_col + depth[:, None]
+    acc = zeros(row.shape[0], col.shape[0], x, KIND)
+    for step in range(begin, end):
+        i0, i1 = at0 + step // K1 * dilation0, at1 + step % K1 * dilation1
+        line, inside = pixel_of(i0, i1, tl.zeros_like(i1), size0, size1, size2)
+        tile = tl.load(x + ((image + line) * pixel)[:, None] + at, in_line & (inside & there)[:, None], 0)
+        weights = tl.load(pw + step * (K2 * C), deep[:, None], 0)
+        acc = accumulate(acc, tile, weights, deep, KIND)
+    return acc
+
+
+@triton.jit
 def depthwise_sums(
     x, w, row, col, rows, cols, pixel, w_tap,
     size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,

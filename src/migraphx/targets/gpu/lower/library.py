@@ -33,17 +33,21 @@ def library_products(
 
     def build(config: Config) -> list[GpuCall | LibraryCall]:
         workspace = ctx.temporary(Shape("uint8", (WORKSPACE,)))
-        chosen: Library = found[config.group]
+        chosen = found[config.group]
         if kind is not None:
             reads = (o.a, o.b, *epilogue.views)
-            return [Call(chosen, reads, (workspace, epilogue.write), (), f"cublasLt {label}", origin)]
+            return [_call(chosen, reads, (workspace, epilogue.write), f"cublasLt {label}", origin)]
         assert epilogue.module is not None
         made = ctx.temporary(Shape(o.a.type, epilogue.write.lens))
-        product = Call(chosen, (o.a, o.b), (workspace, made), (), "cublasLt product", origin)
+        product = _call(chosen, (o.a, o.b), (workspace, made), "cublasLt product", origin)
         reads = [made if v is None else v for v in epilogue.reads]
         return [product, ctx.emit.pointwise(epilogue.module, reads, epilogue.write, origin)]
 
     return [Config(LIBRARY, 0, 0, 0, group=n) for n in range(len(found))], build, kind is not None
+
+
+def _call(library: Library, reads: tuple[View, ...], writes: tuple[View, ...], label: str, origin: str) -> LibraryCall:
+    return Call(library, reads, writes, (), label, origin)
 
 
 def fused_kind(epilogue: Epilogue, type: str) -> str | None:
