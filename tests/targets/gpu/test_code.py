@@ -19,9 +19,10 @@ from migraphx.targets.gpu.binaries import binaries
 from migraphx.targets.gpu.choices import KNOWN, Build, Choices, Config, Problem
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.emit.source import KERNELS
-from migraphx.targets.gpu.kernel import Kernel, Launch
+from migraphx.targets.gpu.kernel import Kernel
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.target import PASSES
+from migraphx.targets.gpu.tune import kernels_of as kernels_of_calls
 
 Outputs = Instruction | Sequence[Instruction]
 
@@ -40,11 +41,11 @@ def kernels_of(build: Callable[..., Outputs], *shapes: Shape, chip: str, every: 
 
     def measure(problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
         for config in candidates if every else ():
-            kernels.extend(c.kernel.kernel for c in build(config) if isinstance(c.kernel, Launch))
+            kernels.extend(kernels_of_calls(build(config)))
         return candidates[0]
 
     lowered = lower(program.main, GPU, TritonEmitter(Choices(KNOWN[chip], measure=measure)))
-    kernels += [c.kernel.kernel for c in lowered.calls if c.kernel]
+    kernels += kernels_of_calls(lowered.calls)
     return list(dict.fromkeys(kernels))
 
 
