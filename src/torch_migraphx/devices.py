@@ -14,6 +14,8 @@ import migraphx
 KINDS = {1: "cpu", 2: "cuda", 10: "cuda"}
 """torch's device type for each of DLPack's on which targets run; torch calls AMD's GPUs cuda, too."""
 TYPES = frozenset(KINDS.values())
+TARGETS = {"cpu": "cpu", "cuda": "gpu"}
+"""The engine's target for each of torch's device types."""
 MOST_NAMED = 5  # inputs or weights in one message
 
 

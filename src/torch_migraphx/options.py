@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self, TypedDict
 
 import migraphx
 from migraphx import CompileOptions
+from torch_migraphx.devices import TARGETS, type_of
 
 PRECISIONS = {"fp32": None, "fp16": "quantize_fp16", "bf16": "quantize_bf16"}
 """The values of `lower_precision`, and the function of migraphx that does it."""
+AUTO = "auto"
+"""The target of the device that the inputs lie on."""
 FALLBACKS = ("torch", "error")
 """The values of `fallback`."""
 
@@ -50,7 +54,10 @@ class Options(CompileOptions):
             "least": 1,
         },
     )
-    target: str = field(default="cpu", metadata={"help": "the engine's target: cpu, or ref (slow, the meaning)"})
+    target: str = field(
+        default=AUTO,
+        metadata={"help": "the engine's target: cpu, gpu, or ref (slow, the meaning); auto: where the inputs lie"},
+    )
     lower_precision: str = field(
         default="fp32",
         metadata={
@@ -89,7 +96,12 @@ class Options(CompileOptions):
         precision = getattr(self.lower_precision, "value", self.lower_precision)  # upstream's is an enum
         object.__setattr__(self, "lower_precision", str(precision).lower())
         super().__post_init__()
-        self.check_target(migraphx.get_target(self.target))  # before anything is lowered for it
+        if self.target != AUTO:
+            self.check_target(migraphx.get_target(self.target))  # before anything is lowered for it
+
+    def beside(self, samples: Iterable[Any]) -> Self:
+        """With a target: where none was named, the one of the device that the tensors among the samples lie on."""
+        return self if self.target != AUTO else replace(self, target=TARGETS[type_of(samples)])
 
     def module_keywords(self) -> ModuleKeywords:
         """The options of a compilation, as MGXModule takes them: it gives the outputs itself."""

@@ -97,9 +97,9 @@ def test_the_oldest_lengths_are_forgotten() -> None:
 
     with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(target, "compile", noted)
-        for n in (3, 4, 3, 5, 3):  # 3 came first, and is forgotten when 5 comes
+        for n in (3, 4, 3, 5, 4):  # 3 was used after 4, which is forgotten when 5 comes
             model(torch.randn(n, 4))
-    assert seen == [(3, 4), (4, 4), (5, 4), (3, 4)]
+    assert seen == [(3, 4), (4, 4), (5, 4), (4, 4)]
 
 
 def test_a_saved_module_keeps_its_options() -> None:

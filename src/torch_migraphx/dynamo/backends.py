@@ -44,7 +44,7 @@ def migraphx_backend(
     Calls that need no gradient go straight to the engine, weights compiled in. Others go through AOTAutograd: the
     forward runs in the engine, the backward in torch.
     """
-    chosen = _options(options, other)
+    chosen = _options(options, other, example_inputs)
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
     if needs_gradient(example_inputs):
@@ -60,7 +60,7 @@ def migraphx_aot_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
     """Compile a graph of Dynamo's through AOTAutograd, forward and backward."""
-    chosen = _options(options, other)
+    chosen = _options(options, other, example_inputs)
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
     return _autograd(gm, example_inputs, chosen, backward_in_engine=True)
@@ -70,14 +70,14 @@ def migraphx_pretraced_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
     """Compile a functional graph of ATen (or acc) operators that another tracer made, for inference."""
-    return _runner(gm, example_inputs, _options(options, other), _static_inputs(gm))
+    return _runner(gm, example_inputs, _options(options, other, example_inputs), _static_inputs(gm))
 
 
-def _options(options: Mapping[str, Any] | None, other: Mapping[str, Any]) -> Options:
+def _options(options: Mapping[str, Any] | None, other: Mapping[str, Any], inputs: Sequence[Any]) -> Options:
     _listen()
     if other:
         raise TypeError(f"the migraphx backends take options={{...}}, not {', '.join(map(repr, other))}")
-    return Options.of(**(options or {}))
+    return Options.of(**(options or {})).beside(inputs)
 
 
 def needs_gradient(inputs: Sequence[Any]) -> bool:

@@ -66,8 +66,8 @@ def lower_to_mgx(
     inputs lie on a device of no target, AtenTraceError where control flow depends on values of a run.
     How a result is saved: see LoweredModule.
     """
-    chosen = Options.of_lowering(**options)
     call = Call.of(module, input, kwargs)
+    chosen = Options.of_lowering(**options).beside(call.tensors or call.weights)
     Place.of(chosen.target).refuse_others(chosen.target, call.groups)
     with same_random_state():
         traced = _trace(call, use_aten, tracer_base_cls, leaf_modules)

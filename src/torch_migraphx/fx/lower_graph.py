@@ -159,6 +159,7 @@ def lower(
     decompose(gm)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
+    options = options.beside(inputs)
     device = Place.of(options.target).device.type
     survey = Survey(gm, inputs, fixed, options, device)
     survey.run()
