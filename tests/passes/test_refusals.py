@@ -304,7 +304,7 @@ INT4 = [
 ]  # fmt: skip
 BYTES = Shape("int8", X)
 QDQ = [
-    Case("simplify_qdq", "its input is not dequantized from 8 bits by one constant scale",
+    Case("simplify_qdq", "its input is not dequantized from 8 bits by one scale, or one a row",
          lambda b, x: b.dot(x, scaled(b, numbers(b, 3, 4), 0.5)), (X,)),
     Case("simplify_qdq", "its weights are not dequantized",
          lambda b, x: b.dot(scaled(b, x, 0.5), weights(b, 3, 4)), (BYTES,)),
@@ -313,6 +313,10 @@ QDQ = [
     Case("simplify_qdq", "the scales of its weights change along the depth",
          lambda b, x: b.dot(scaled(b, x, 0.5), scaled(b, numbers(b, 3, 4), 1, 2, 3)), (BYTES,)),
     Case("simplify_qdq", "its weights are in groups, and need 9 bits without their zero points",
+         lambda b, x: b.convolution(scaled(b, x, 0.5), b.dequantizelinear(
+             b.literal(np.array([0, 255] * 16).reshape(8, 4, 1, 1), "uint8"), lit(b, 0.5, lens=(8, 4, 1, 1)),
+             lit(b, 100, lens=(8, 4, 1, 1), type="uint8")), group=2), (Shape("uint8", (1, 8, 4, 4)),)),
+    Case("simplify_qdq", "its groups have fewer than four inputs, too few to gain",
          lambda b, x: b.convolution(scaled(b, x, 0.5), b.dequantizelinear(
              b.literal(np.array([0, 255] * 2).reshape(4, 1, 1, 1), "uint8"), lit(b, 0.5, lens=(4, 1, 1, 1)),
              lit(b, 100, lens=(4, 1, 1, 1), type="uint8")), group=2), (Shape("uint8", IMAGE),)),

@@ -196,7 +196,8 @@ def test_control_c(target: str) -> None:
     """A real SIGINT ends a process that is in an endless loop."""
     text = LOOP.format(trips=0, given='""', condition="Identity (c)")
     code = f"""
-import numpy as np, onnx.parser, migraphx
+import signal, numpy as np, onnx.parser, migraphx
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which is ignored behind a shell's &
 p = migraphx.parse_onnx_buffer(onnx.parser.parse_model({text!r}).SerializeToString(), dim_params={{"N": 4}})
 p.compile(migraphx.get_target({target!r}))
 x = np.zeros(4, np.float32)

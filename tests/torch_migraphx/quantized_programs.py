@@ -14,5 +14,5 @@ def kernels(lowered: nn.Module) -> Counter[str]:
     found: Counter[str] = Counter()
     for m in lowered.modules():
         if isinstance(m, MGXModule):
-            found.update(step.kernel.split()[0] for step in m.program._executable.steps if step.kernel)  # type: ignore[union-attr]
+            found.update(step.kernel.split()[0] for step in m.program.executable.steps if step.kernel)  # type: ignore[union-attr]
     return Counter({name: found[name] for name in PRODUCTS})

@@ -95,7 +95,7 @@ class Runner:
     def prepare(self, args: Sequence[Any]) -> Function:
         """Compile for these inputs, unless another thread has just done so."""
         with self._lock:
-            strange = {k for k in self.constants if not is_plain(args[k])}
+            strange = {k for k in self.constants if not is_plain(args[k], anywhere=self._frozen)}
             if strange:
                 logger.info("no plain tensors, so not compiled in: %s", self._named(strange))
                 self._fix(self.constants - strange)

@@ -38,9 +38,9 @@ _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
 
 
-def is_plain(t: Any) -> bool:
-    """Whether `t` is a tensor whose address and strides say where on this machine its elements are."""
-    if type(t) not in (torch.Tensor, nn.Parameter) or t.layout is not torch.strided or not t.is_cpu:
+def is_plain(t: Any, anywhere: bool = False) -> bool:
+    """Whether `t` is a tensor whose address and strides say where its elements are: in main memory, or `anywhere`."""
+    if type(t) not in (torch.Tensor, nn.Parameter) or t.layout is not torch.strided or not (anywhere or t.is_cpu):
         return False
     if is_functorch_wrapped_tensor(t) or torch._is_functional_tensor(t):  # type: ignore[attr-defined]
         return False

@@ -190,7 +190,7 @@ def test_options_and_devices():
         lower_to_mgx(nn.Linear(4, 4, device="meta"), [x])
     with pytest.raises(TypeError, match="did you mean 'lower_precision'"):
         Options.of(lower_precison="fp16")
-    assert torch_migraphx.Options().target == "cpu"
+    assert torch_migraphx.Options().beside([x]).target == "cpu"
 
 
 @pytest.mark.parametrize("target", ["cppu", "CPU"])
