@@ -112,11 +112,12 @@ def _lowered(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
     return lambda: lowered(*inputs)
 
 
-def _compiled(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
-    import torch_migraphx  # noqa: F401  registers the backend
+def _compiled(frozen: bool) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
+    def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+        compiled = torch.compile(model, backend="migraphx", options={"frozen": frozen})
+        return lambda: compiled(*inputs)
 
-    compiled = torch.compile(model, backend="migraphx")
-    return lambda: compiled(*inputs)
+    return make
 
 
 def _by_inductor(mode: str) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
@@ -134,9 +135,10 @@ ENGINES: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], Run]] = {
     "reduce_overhead": _by_inductor("reduce-overhead"),
     "max_autotune": _by_inductor("max-autotune"),
     "openmgx_fx": _lowered,
-    "openmgx": _compiled,
+    "openmgx": _compiled(frozen=False),
+    "openmgx_frozen": _compiled(frozen=True),
 }
-OURS = ("openmgx_fx", "openmgx")
+OURS = ("openmgx_fx", "openmgx", "openmgx_frozen")
 
 
 def measured(case: GpuCase, engine: str, device: str, seconds: float) -> dict[str, Any]:
