@@ -1,4 +1,4 @@
-# make test | test-gpu | conformance | demo | bench | lint   each sets up .venv first, once.
+# make test | test-gpu | gpu-code | conformance | demo | bench | lint   each sets up .venv first, once.
 # PyPI's torch for Linux brings CUDA; for the small CPU build:
 #   make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
 PYTHON ?= python3
@@ -9,14 +9,18 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q -c requirements/constraints.txt
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test test-gpu conformance bench lint
+.PHONY: demo test test-gpu gpu-code conformance bench lint
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2
 
 # What `make test` runs in Triton's interpreter, on this machine's GPU; skipped, with the reason, where it has none.
 test-gpu: $(STAMP)
-	$(BIN)/python -m pytest -q tests/targets/gpu -m device
+	$(BIN)/python -m pytest -q tests/targets/gpu -m "device or every_chip"
+
+# Every kernel and configuration of target gpu for every chip; it needs no GPU.
+gpu-code: $(STAMP)
+	$(BIN)/python -m pytest -q -n 2 tests/targets/gpu -m every_chip
 
 # The whole suite of package onnx on ref and cpu; every new program is a C++ compilation, so the first run takes long.
 conformance: $(STAMP)

@@ -110,7 +110,7 @@ def test_families_compile(chip: str) -> None:
         assert binary.shared <= KNOWN[chip].shared, f"{kernel.name} {kernel.constants} takes {binary.shared:,} bytes"
 
 
-@pytest.mark.device
+@pytest.mark.every_chip
 @pytest.mark.parametrize("chip", KNOWN)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_configuration_compiles(family: str, chip: str) -> None:

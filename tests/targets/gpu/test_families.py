@@ -19,7 +19,7 @@ def test_families_compile(chip: str) -> None:
     compiled(chip, list(FAMILIES) if chip == "cuda:90" else SOME)
 
 
-@pytest.mark.device
+@pytest.mark.every_chip
 @pytest.mark.parametrize("chip", SHARED)
 def test_every_family_compiles(chip: str) -> None:
     """Where there is time for it."""
