@@ -5,6 +5,7 @@
 3. Compare speeds with eager PyTorch.
 """
 
+import logging
 import statistics
 import tempfile
 import time
@@ -63,6 +64,8 @@ class Encoder(nn.Module):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
+        for name in ("torchao", "torch.utils._pytree"):  # transformers imports torchao, which warns of what a CPU lacks
+            logging.getLogger(name).setLevel(logging.ERROR)
         library = import_transformers()
         library.utils.logging.disable_progress_bar()
         self.model = library.AutoModel.from_pretrained(folder)
