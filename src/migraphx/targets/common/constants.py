@@ -11,9 +11,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from migraphx.runtime.argument import Argument
-from migraphx.runtime.device import Device
-
 SMALL = 1024  # bytes: such a constant is told by its elements
 
 
@@ -67,26 +64,6 @@ class Constants:
         begin, end = byte_bounds(array)
         at = bisect_right(self._starts, begin) - 1
         return at >= 0 and end <= self._ends[at]
-
-
-class Uploaded:
-    """Constants on a device: one copy of each array, which lives as long as an executable holds the argument."""
-
-    def __init__(self, device: Device) -> None:
-        self.device = device
-        self._made: WeakValueDictionary[int, Argument] = WeakValueDictionary()  # by the array's id
-        self._lock = Lock()
-
-    def argument(self, array: np.ndarray) -> Argument:
-        """The array on the device, which has it when this returns; it keeps the array, whose elements must stay."""
-        with self._lock:
-            made = self._made.get(id(array))
-            if made is None:
-                made = Argument.of(array).to(self.device)
-                self.device.synchronise()
-                made.owner = made.owner, array
-                self._made[id(array)] = made
-            return made
 
 
 def content(array: np.ndarray) -> Hashable:

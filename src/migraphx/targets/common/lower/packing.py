@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.targets.common.lowering import LoweringContext
-from migraphx.targets.common.lowerings import NEUTRAL
-from migraphx.targets.common.views import View
+from migraphx.targets.common.lowerings import NEUTRAL, Contraction
+from migraphx.targets.common.views import View, loops
+from migraphx.targets.target import UnsupportedOperator
 
 Body = Callable[[Builder, Sequence[Instruction]], Instruction]
 
@@ -46,6 +50,25 @@ def pack_int4(ctx: LoweringContext, ins: Instruction) -> None:
         return b.cast(joined(b, codes), ins.shape.type)
 
     apply(ctx, body, halves(ctx.view(ins.inputs[0]), ins.op.attributes()["axis"]), ctx.result(ins), ins.origin)
+
+
+def int4_operands(ctx: LoweringContext, c: Contraction) -> tuple[View, list[tuple[np.ndarray, tuple[Hashable, ...]]]]:
+    """Of a `dot_int4`: the left side as a matrix {rows, K} with columns side by side, and the constants with keys.
+
+    UnsupportedOperator where weights or scales are not constant.
+    """
+    constants = [value for i in c.operands[1:] if (value := ctx.constant(i)) is not None]
+    if len(constants) < len(c.operands) - 1:
+        target = ctx.lowerings.target
+        raise UnsupportedOperator(
+            target, [Refusal(c.anchor, f"target {target}", "weights and scales must be constants")]
+        )
+    a, outer = ctx.view(c.operands[0]), range(len(c.write.lens) - 1)
+    rows = loops([a], None, outer)
+    if rows.rank > 1 or a.strides[-1] != 1:
+        a = ctx.standard(a, c.origin)
+        rows = loops([a], None, outer)
+    return replace(a, lens=(rows.lens[0], a.lens[-1]), strides=(rows.strides[0][0], a.strides[-1])), constants
 
 
 @NEUTRAL.of("unpack_int4")

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from migraphx.ir.refusal import Refusal, Refuse
+from migraphx.ir.refusal import Refuse
 from migraphx.ops.quantize import UnpackInt4
+from migraphx.targets.common.lower.packing import int4_operands
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
-from migraphx.targets.common.views import loops
 from migraphx.targets.cpu.emit.quantized import int4_gemm_call
 from migraphx.targets.cpu.lower.contractions import convolution, dot, shared_matrix
 from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.int4 import pack_int4_panels
-from migraphx.targets.target import UnsupportedOperator
 
 NO_INT8_WEIGHTS = Refuse("the weights are no constant int8")
 
@@ -49,21 +48,14 @@ def quant_convolution(ctx: LoweringContext, c: Contraction) -> None:
 
 @CPU.of_contraction("dot_int4")
 def dot_int4(ctx: LoweringContext, c: Contraction) -> None:
-    a, rank, origin = ctx.view(c.operands[0]), len(c.write.lens), c.origin
-    constants = [value for i in c.operands[1:] if (value := ctx.constant(i)) is not None]
-    if len(constants) < len(c.operands) - 1:
-        raise UnsupportedOperator("cpu", [Refusal(c.anchor, "target cpu", "weights and scales must be constants")])
-    codes, scales, *zeros = constants
-    rows = loops([a], None, range(rank - 1))
-    if rows.rank > 1 or a.strides[-1] != 1:
-        a = ctx.standard(a, origin)
-        rows = loops([a], None, range(rank - 1))
+    rank, origin = len(c.write.lens), c.origin
+    a, (codes, scales, *zeros) = int4_operands(ctx, c)
     unpacked, nr = UnpackInt4(axis=0).compute, features_of(ctx).panel
     packed = (
         ctx.packed((*codes[1], "int4"), lambda: pack_int4_panels(unpacked(codes[0]), nr)),
         *(ctx.packed((*key, "dot"), lambda of=value: pack_dot(of, nr)) for value, key in (scales, *zeros)),
     )
-    k, n = a.lens[-1], c.write.lens[-1]
-    sizes = (rows.lens[0], n, k, rows.strides[0][0], k // scales[0].shape[0])
+    m, k = a.lens
+    sizes = (m, c.write.lens[-1], k, a.strides[0], k // scales[0].shape[0])
     epilogue = c.epilogue(range(rank - 1), rank - 1)
     ctx.call(int4_gemm_call(a, packed, sizes, epilogue, ctx.fast_math, origin))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from migraphx.ir.refusal import Refusal
 from migraphx.ops.quantize import UnpackInt4
-from migraphx.targets.common.lowering import LoweringContext, UnsupportedOperator
+from migraphx.targets.common.lower.packing import int4_operands
+from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
-from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import Problem, int4_cost, int4_products
 from migraphx.targets.gpu.emit.contract import label_of
 from migraphx.targets.gpu.emit.quantized import CHUNK, int4_call
@@ -18,16 +17,8 @@ from migraphx.targets.gpu.lower.registry import GPU
 
 @GPU.of_contraction("dot_int4")
 def dot_int4(ctx: LoweringContext, c: Contraction) -> None:
-    a, rank, origin = ctx.view(c.operands[0]), len(c.write.lens), c.origin
-    constants = [value for i in c.operands[1:] if (value := ctx.constant(i)) is not None]
-    if len(constants) < len(c.operands) - 1:
-        raise UnsupportedOperator("gpu", [Refusal(c.anchor, "target gpu", "weights and scales must be constants")])
-    codes, scales, *zeros = constants
-    rows = loops([a], None, range(rank - 1))
-    if rows.rank > 1 or a.strides[-1] != 1:
-        a = ctx.standard(a, origin)
-        rows = loops([a], None, range(rank - 1))
-    a = View(a.buffer, a.type, (rows.lens[0], a.lens[-1]), (rows.strides[0][0], 1), a.offset, a.moves)
+    rank, origin = len(c.write.lens), c.origin
+    a, (codes, scales, *zeros) = int4_operands(ctx, c)
     packed = (
         ctx.packed((*codes[1], "int4 chunks"), lambda: pack_int4_chunks(UnpackInt4(axis=0).compute(codes[0]))),
         *(
@@ -36,7 +27,8 @@ def dot_int4(ctx: LoweringContext, c: Contraction) -> None:
         ),
     )
     block = a.lens[1] // scales[0].shape[0]
-    epilogue, label = c.epilogue(range(rank - 1), rank - 1), label_of("dot_int4", c.epilogue(range(rank - 1), rank - 1))
+    epilogue = c.epilogue(range(rank - 1), rank - 1)
+    label = label_of("dot_int4", epilogue)
     facts, shape = choices_of(ctx).facts, (1, a.lens[0], c.write.lens[-1], a.lens[1])
     call_best(
         ctx,
