@@ -29,7 +29,7 @@ ALIGNMENT = 64
 
 
 class _OpenMP(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_void_p) for n in ("parallel", "thread_num", "num_threads")]
+    _fields_ = [(n, ctypes.c_void_p) for n in ("parallel", "thread_num")]
 
 
 class _State:
@@ -86,7 +86,7 @@ class CpuExecutable:
         self._run.argtypes = [pointer, pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer, pointer]
         self._run.restype = None
         found = runtime()
-        self._openmp = _OpenMP(found.parallel, found.thread_num, found.num_threads)
+        self._openmp = _OpenMP(found.parallel, found.thread_num)
         self._openmp_pointer = ctypes.addressof(self._openmp)
         self._allowed = found.max_threads
         self._idle: list[_State] = []

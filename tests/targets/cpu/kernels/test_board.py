@@ -37,7 +37,6 @@ void parallel(void (*fn)(void*), void* data, unsigned threads, unsigned) {
     for (auto& t : others) t.join();
 }
 int thread_num() { return self; }
-int num_threads() { return coming; }
 
 // p[1] = p[0] backwards + a[1], of a[0] numbers: what one share writes, other shares of the next kernel read.
 void reversed(const Team& t, char* const* p, const int64_t* a, char* scratch) {
@@ -52,7 +51,7 @@ void reversed(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 extern "C" void run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads, int come,
                     bool some_late, int64_t* nanoseconds) {
     static const mgx::Kernel kernels[] = {{reversed, nullptr}};
-    static const OpenMP omp{parallel, thread_num, num_threads};
+    static const OpenMP omp{parallel, thread_num};
     coming = come, uneven = some_late;
     Stop stop{-1, nullptr, 0, {}, 0, 0};
     mgx::Program g{kernels, table, buffers, scratch, stride, nanoseconds, &omp, &stop, threads};

@@ -45,7 +45,6 @@ struct Kernel {
 struct OpenMP {
     void (*parallel)(void (*fn)(void*), void* data, unsigned threads, unsigned flags);
     int (*thread_num)();
-    int (*num_threads)();
 };
 
 struct Program {
