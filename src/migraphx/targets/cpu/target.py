@@ -37,7 +37,7 @@ from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.peaks import measure_peaks
-from migraphx.targets.cpu.threads import available
+from migraphx.targets.cpu.threads import available, runtime
 from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.tune import Timer, Tuner, seconds
 from migraphx.targets.cpu.work import nanoseconds
@@ -94,6 +94,12 @@ class CpuTarget:
 
     def peaks(self, threads: int) -> Peaks:
         return measure_peaks(threads)
+
+    def concurrency(self) -> int:
+        return available()
+
+    def share(self, runs: int) -> None:
+        runtime().set_threads(max(1, available() // runs))
 
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         return CHECKS
