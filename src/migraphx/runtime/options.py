@@ -86,8 +86,10 @@ class CompileOptions:
 
 
 def _checked(option: Field[Any], value: Any) -> Any:
-    """`value` in the type of the option's default."""
+    """`value` in the type of the option's default, or as the option's own `check` makes it."""
     name, metadata = f"option {option.name!r}", option.metadata
+    if check := metadata.get("check"):
+        return check(value)
     if isinstance(option.default, bool):
         if value not in (0, 1):
             raise TypeError(f"{name} must be True or False, got {value!r}")
