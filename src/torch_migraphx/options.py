@@ -27,6 +27,7 @@ class ModuleKeywords(TypedDict, total=False):
     exhaustive_tune: bool
     num_threads: int
     max_specialisations: int
+    isa: str
 
 
 class LoweringKeywords(ModuleKeywords, total=False):
