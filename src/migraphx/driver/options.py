@@ -91,6 +91,9 @@ def add_compile(parser: ArgumentParser) -> None:
             off = flag.startswith("--disable-")
             action = "store_false" if off else "store_true"
             group.add_argument(flag, dest=field.name, action=action, help=f"do not {meaning}" if off else meaning)
+        elif isinstance(field.default, str):
+            choices = field.metadata["choices"]
+            group.add_argument(flag, dest=field.name, choices=choices, default=field.default, help=meaning)
         else:
             group.add_argument(flag, dest=field.name, type=natural, default=field.default, metavar="N", help=meaning)
     for name, what in PRECISIONS.items():

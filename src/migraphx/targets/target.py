@@ -35,6 +35,10 @@ class UnsupportedOperator(Unsupported):
         self.refusals = tuple(refusals)
 
 
+class UnsupportedProcessor(Unsupported):
+    """A program is compiled for instructions that the processor here lacks: names both."""
+
+
 class Target(Protocol):
     """`ref`, `cpu` or `gpu`.
 
@@ -45,6 +49,7 @@ class Target(Protocol):
     device: Device  # where programs run that it compiles
     passes: Sequence[Pass]  # what `compile` runs first, in order
     tunes: bool = False  # whether it has kernels to choose among, as `exhaustive_tune` asks
+    levels: bool = False  # whether it can make code for the instruction sets that `isa` names
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
         """Why the target cannot compile an instruction of a program that no pass has seen; None where it can.

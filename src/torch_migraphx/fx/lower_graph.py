@@ -25,6 +25,7 @@ from torch_migraphx.fx.converters.quantized import declare_torchao
 from torch_migraphx.fx.decompose import GETITEM, decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import described, refusal
+from torch_migraphx.fx.graph_lines import compiled_graph, inputs_text
 from torch_migraphx.fx.graphs import copied, no_collection, with_values, write_number
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.partition import Piece, partition, piece_text
@@ -165,8 +166,12 @@ def lower(
     survey.run()
     if not survey.refused:
         nodes = [n for n in gm.graph.nodes if n.op.startswith("call_")]
+        whole: fx.GraphModule | None = None
         with _may_refuse(survey.refused, nodes, options):
-            return _whole(gm, survey, options)
+            whole = _whole(gm, survey, options)
+        if whole is not None:
+            _report(gm, (), survey, whole, options, constants)
+            return whole
     _write_numbers(gm, survey)
     _keep_with_producer(gm.graph, survey.refused)
     pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
@@ -174,8 +179,23 @@ def lower(
         raise _fallback_error(gm.graph, survey.refused)
     result = _cut(gm, pieces, survey, options)
     _log(_name(gm), pieces, survey.refused)
+    _report(gm, pieces, survey, result, options, constants)
     result.meta["refusals"] = [r._replace(instruction=described(n)) for n, r in survey.refused.items() if r.why]
     return result
+
+
+def _report(
+    gm: fx.GraphModule,
+    pieces: Sequence[Piece],
+    survey: Survey,
+    result: fx.GraphModule,
+    options: Options,
+    constants: Collection[int],
+) -> None:
+    """Tell the report, where one is wanted, what became of the graph."""
+    if options.recorder is not None:
+        inputs = inputs_text(survey.inputs, constants)
+        options.recorder.lowered(compiled_graph(gm, pieces, survey.refused, result, options, inputs))
 
 
 @contextmanager

@@ -35,6 +35,7 @@ from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.headers import constant
+from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.peaks import measure_peaks
 from migraphx.targets.cpu.threads import available, runtime
@@ -59,6 +60,7 @@ class CpuTarget:
     device: Device = HOST
     passes: Sequence[Pass] = PASSES
     tunes = True
+    levels = True
 
     def __init__(self, constants: Constants | None = None, timer: Timer = seconds) -> None:
         """`timer` times the ways of `exhaustive_tune`."""
@@ -72,12 +74,14 @@ class CpuTarget:
         found: list[Refusal[Instruction]] = []
         run_passes(program, PASSES, refusals=found)
         choices = self._tuner(options).choices(program.main) if options.exhaustive_tune else Choices()
-        return [*found, *lower(program.main, CPU, CppEmitter(features(), choices), options.fast_math).refusals]
+        emitter = CppEmitter(features(options.isa), choices)
+        return [*found, *lower(program.main, CPU, emitter, options.fast_math).refusals]
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
             target = CpuTarget(Constants(lasting=lambda: literals(program)), self.timer)
             return DynamicExecutable.of(target, program, options, available())
+        check_processor(options.isa)
         stages = Stages()
 
         def choose(main: Module) -> Choices:
@@ -86,11 +90,12 @@ class CpuTarget:
             with stages("tuning"):
                 return self._tuner(options).choices(main)
 
-        made = translate(program, options, features(), self.constants, stages, choose)
+        made = translate(program, options, features(options.isa), self.constants, stages, choose)
         with stages("compiler or cache"):
-            library = build(made.sources, "program")
+            library = build(made.sources, "program", options.isa)
         log.info("compiled in %s", stages)
-        return CpuExecutable(library, made.table, made.outline, made.lowered.weights, options.num_threads)
+        weights = made.lowered.weights
+        return CpuExecutable(library, made.table, made.outline, weights, options.num_threads, options.isa)
 
     def peaks(self, threads: int) -> Peaks:
         return measure_peaks(threads)
@@ -105,7 +110,8 @@ class CpuTarget:
         return CHECKS
 
     def _tuner(self, options: CompileOptions) -> Tuner:
-        return Tuner(features(), options.num_threads or available(), options.fast_math, self.timer)
+        threads = options.num_threads or available()
+        return Tuner(features(options.isa), threads, options.fast_math, self.timer, options.isa)
 
     def restore(
         self,
@@ -115,13 +121,14 @@ class CpuTarget:
         program: Callable[[], Program],
         options: CompileOptions,
     ) -> Executable | None:
+        check_processor(options.isa)
         if "dynamic" not in data:
-            return restore(data, tensors, trust_code, options.num_threads)
+            return restore(data, tensors, trust_code, options)
         return restored(
             CpuTarget(Constants(tensors.values(), lambda: literals(program()))),
             data["dynamic"],
             tensors,
-            lambda one, own: restore(one, own, trust_code, options.num_threads),
+            lambda one, own: restore(one, own, trust_code, options),
             program,
             options,
             available(),
