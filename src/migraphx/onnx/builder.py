@@ -41,6 +41,7 @@ class Options:
     limit_max_iterations: int | None = None
     use_debug_symbols: bool = False
     dynamic: bool = False  # lengths and values that are not known are left to the run
+    strict: bool = False  # what is not as the standard has it is an error, even where it is plain what is meant
 
 
 class Runner(Protocol):
@@ -62,6 +63,7 @@ class OnnxBuilder(Builder):
     scope: Scope = field(default_factory=Scope)
     bindings: Mapping[str, Any] = field(default_factory=dict)  # attributes of the function that is expanded
     values: dict[Instruction, np.ndarray | None] = field(default_factory=dict)  # constants, as far as asked for
+    deviations: dict[str, None] = field(default_factory=dict)  # what was read as what it means
 
     # ---- building ----
 
@@ -126,6 +128,12 @@ class OnnxBuilder(Builder):
         return value.reshape(-1)[0].item()
 
     # ---- the node ----
+
+    def deviates(self, how: str) -> None:
+        """The node is not as the standard has it, though it is plain what is meant; OnnxError where that is refused."""
+        if self.options.strict:
+            raise OnnxError(f"{how}, which strict=True refuses")
+        self.deviations[f"node {self.node.label if self.node else '?'}: {how}"] = None
 
     def wants(self, output: int) -> bool:
         """Whether anything names that output of the node."""

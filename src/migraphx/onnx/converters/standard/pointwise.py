@@ -104,12 +104,12 @@ def variadic(name: str) -> Callable[..., Value]:
 for op, name in UNARY.items():
     register(op, unary(name))
 for op, name in BINARY.items():
-    register(op, binary(name))
+    register(op, binary(name), promotes=False)
 for op, name in VARIADIC.items():
-    register(op, variadic(name))
+    register(op, variadic(name), promotes=False)
 
 
-@converter("Mean")
+@converter("Mean", promotes=False)
 def mean(b: OnnxBuilder, *inputs: Value) -> Value:
     total = variadic("add")(b, *inputs)
     return b.div(total, b.full(len(inputs), total))
@@ -121,7 +121,7 @@ def pow_(b: OnnxBuilder, x: Value, y: Value, *, broadcast: int = 0, axis: int | 
     return b.cast(b.pow(*b.common(x, placed(b, x, y, axis if broadcast else None))), x.shape.type)
 
 
-@converter("Mod")
+@converter("Mod", promotes=True)
 def mod(b: OnnxBuilder, x: Value, y: Value, *, fmod: int) -> Value:
     x, y = b.common(x, y)
     return b.fmod(x, y) if fmod else b.mod(x, y)
@@ -210,7 +210,7 @@ def prelu(b: OnnxBuilder, x: Value, slope: Value) -> Value:
     return x
 
 
-@converter("Clip")
+@converter("Clip", promotes=True)
 def clip(b: OnnxBuilder, x: Value, low: Value | None = None, high: Value | None = None, **bounds: float) -> Value:
     """The bounds are attributes `min` and `max` before opset 11, then inputs of one element."""
     for word, bound, attribute in (("max", low, bounds.get("min")), ("min", high, bounds.get("max"))):
