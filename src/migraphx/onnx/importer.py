@@ -29,7 +29,7 @@ from migraphx.onnx.graph import (
 )
 from migraphx.onnx.model import standard_function
 from migraphx.onnx.order import all_nodes, ordered
-from migraphx.onnx.registry import CONVERTERS, LEGACY, find, signature
+from migraphx.onnx.registry import CHECKS, CONVERTERS, LEGACY, find, signature
 from migraphx.onnx.schema import schema_of
 from migraphx.onnx.types import check_types
 from migraphx.passes.dead_code import dead_code
@@ -259,6 +259,8 @@ class Importer:
             return convert(b, *inputs, **attributes)
         if function is None and schema_of(node.domain, node.op, node.version):
             check_types(b, node, inputs, None)
+            if not node.domain and node.op in CHECKS:
+                CHECKS[node.op](b, *inputs, **attributes)
             types = [_type(i) for i in inputs]
             function = standard_function(replace(node, attributes=attributes), types)
         if function is not None:

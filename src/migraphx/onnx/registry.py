@@ -26,6 +26,9 @@ CONVERTERS: dict[tuple[str, str], list[tuple[int, Convert]]] = {}
 Same = tuple[frozenset[str], tuple[str, ...]]
 """Types, and the inputs that have one of them, all the same."""
 
+CHECKS: dict[str, Callable[..., None]] = {}
+"""Operator of the standard -> what refuses wrong inputs before its function is expanded."""
+
 TYPES: dict[Convert, tuple[tuple[Same, ...], bool | None]] = {}
 """What a converter declares of its inputs' types: of those that the standard does not know, which they are; and whether
 it computes with several where the standard has one (None), of one kind (False), or of any (True)."""
@@ -126,6 +129,16 @@ def register(
         raise TypeError(f"ONNX operator {op!r} from opset {since} is converted twice")
     rows.append((since, function))
     rows.sort(key=lambda row: -row[0])
+
+
+def check(*ops: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare what raises OnnxError for inputs that operators of the standard, defined by functions, do not take."""
+
+    def declare(function: Callable[..., None]) -> Callable[..., None]:
+        CHECKS.update(dict.fromkeys(ops, function))
+        return function
+
+    return declare
 
 
 def find(domain: str, op: str, version: int) -> Convert | None:

@@ -6,6 +6,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 from migraphx.ops.composites.activation import scaled
 from migraphx.passes.constants import is_constant, value_of
@@ -43,6 +44,17 @@ def gemm(
 
 @converter("Einsum")
 def einsum(b: OnnxBuilder, *operands: Value, equation: str) -> Value:
+    """All ellipses stand for equally many dimensions, and the output keeps them."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if any("." in t.replace("...", "", 1) for t in (*terms, output)):
+        raise OnnxError(f"equation {equation!r} has a dot that is no ellipsis, or two ellipses in one term")
+    pairs = zip(terms, operands, strict=False)
+    hidden = {x.shape.ndim - len(t.replace("...", "")) for t, x in pairs if "..." in t}
+    if len(hidden) > 1:
+        raise OnnxError(f"the ellipses of {equation!r} stand for {sorted(hidden)} dimensions")
+    if hidden - {0} and arrow and "..." not in output:
+        raise OnnxError(f"the output of {equation!r} has no ellipsis")
     return b.einsum(*operands, equation=equation)
 
 

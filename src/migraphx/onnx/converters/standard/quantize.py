@@ -8,7 +8,7 @@ from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.converters.standard.convolution import conv_integer, with_bias
 from migraphx.onnx.converters.standard.matmul import matmul_integer
-from migraphx.onnx.graph import element_type
+from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.registry import converter
 from migraphx.ops.macros import broadcast_per_axis
 
@@ -73,6 +73,9 @@ def qlinear_matmul(
     zero: Value,
 ) -> Value:
     """The product of two quantized matrices, quantized."""
+    for what, value in (("y_scale", scale), ("y_zero_point", zero)):
+        if value.shape.elements != 1:
+            raise OnnxError(f"its {what} must have one element, has lens {value.shape.lens}")
     factor = b.mul(*b.common(b.cast(x_scale, "float"), b.cast(y_scale, "float")))
     return requantized(b, matmul_integer(b, x, y, x_zero, y_zero), factor, scale, zero)
 
