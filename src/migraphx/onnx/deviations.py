@@ -49,8 +49,10 @@ def intended(node: Written, opset: Callable[[str], int]) -> Written:
 
 def _in_its_domain(node: Written, opset: Callable[[str], int]) -> Written:
     """An operator that the standard's domain does not have may be another domain's."""
-    if node.domain or find("", node.op, node.version) or schema_of("", node.op, node.version):
+    if node.domain or schema_of("", node.op, node.version):
         return node
+    if find("", node.op, node.version):
+        return replace(node, deviations=(*node.deviations, "is not of the standard"))
     domain = next((d for d, op in CONVERTERS if d and op == node.op), None)
     if domain is None:
         return node

@@ -29,9 +29,21 @@ Same = tuple[frozenset[str], tuple[str, ...]]
 CHECKS: dict[str, Callable[..., None]] = {}
 """Operator of the standard -> what refuses wrong inputs before its function is expanded."""
 
-TYPES: dict[Convert, tuple[tuple[Same, ...], bool | None]] = {}
-"""What a converter declares of its inputs' types: of those that the standard does not know, which they are; and whether
-it computes with several where the standard has one (None), of one kind (False), or of any (True)."""
+
+@dataclass(frozen=True)
+class Types:
+    """What a converter declares of its inputs' types.
+
+    `takes`: which they are, of an operator that the standard does not have. `promotes`: it computes with several where
+    the standard has one: of one kind (False), of any (True). `also`: it takes these too, where the standard does not.
+    """
+
+    takes: tuple[Same, ...] = ()
+    promotes: bool | None = None
+    also: frozenset[str] = frozenset()
+
+
+TYPES: dict[Convert, Types] = {}
 
 LEGACY = frozenset({"consumed_inputs"})  # opset 1's memory hint
 
@@ -64,7 +76,7 @@ class Signature:
     inputs: tuple[InputSpec, ...]
     rest: bool  # whether the last input may be repeated
     formals: tuple[Formal, ...]  # of an operator that the standard does not have; () where nothing is said
-    promotes: bool | None  # see PROMOTED
+    types: Types
 
     def check(self, inputs: Sequence[Any], attributes: Collection[str]) -> None:
         """OnnxError for what the converter does not take."""
@@ -97,33 +109,20 @@ def same(types: Iterable[str], *names: str) -> Same:
     return frozenset(types), names
 
 
-def converter(
-    *ops: str, since: int = 1, domain: str = "", takes: Sequence[Same] = (), promotes: bool | None = None
-) -> Callable[[Convert], Convert]:
-    """Declare the converter of operators, from opset `since` on.
-
-    `takes`: the types of inputs, for an operator that the standard does not have. `promotes`: it computes with several
-    types where the standard has one: of one kind (False), of any (True).
-    """
+def converter(*ops: str, since: int = 1, domain: str = "", **types: Any) -> Callable[[Convert], Convert]:
+    """Declare the converter of operators, from opset `since` on; `types` as class Types has them."""
 
     def declare(function: Convert) -> Convert:
         for op in ops:
-            register(op, function, since, domain, takes, promotes)
+            register(op, function, since, domain, **types)
         return function
 
     return declare
 
 
-def register(
-    op: str,
-    function: Convert,
-    since: int = 1,
-    domain: str = "",
-    takes: Sequence[Same] = (),
-    promotes: bool | None = None,
-) -> None:
+def register(op: str, function: Convert, since: int = 1, domain: str = "", **types: Any) -> None:
     """As `converter`, for one row of a table; TypeError where it has one already."""
-    TYPES[function] = tuple(takes), promotes
+    TYPES[function] = Types(**types)
     rows = CONVERTERS.setdefault((domain, op), [])
     if any(since == other for other, _ in rows):
         raise TypeError(f"ONNX operator {op!r} from opset {since} is converted twice")
@@ -152,15 +151,15 @@ def signature(function: Convert) -> Signature:
     parameters = list(inspect.signature(function).parameters.values())[1:]
     given = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
     named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
-    takes, promotes = TYPES.get(function, ((), None))
+    types = TYPES.get(function, Types())
     return Signature(
         attributes=frozenset(p.name for p in (*named, *given)),
         any_attribute=any(p.kind is p.VAR_KEYWORD for p in parameters),
         required=frozenset(p.name for p in named if p.default is p.empty),
         inputs=tuple(_input_spec(p) for p in given),
         rest=any(p.kind is p.VAR_POSITIONAL for p in given),
-        formals=tuple(_formal(p.name, takes) for p in given) if takes else (),
-        promotes=promotes,
+        formals=tuple(_formal(p.name, types.takes) for p in given) if types.takes else (),
+        types=types,
     )
 
 

@@ -50,7 +50,6 @@ class Schema:
     formals: tuple[Formal, ...]  # the last may be repeated
     function: bool
     deprecated: bool
-    yields_bool: bool  # whether its outputs are truth values
 
     def fits(self, names: set[str], inputs: int) -> bool:
         """Whether a node with these attributes and so many inputs may be one of the operator."""
@@ -67,7 +66,6 @@ def schema_of(domain: str, op: str, version: int) -> Schema | None:
     except onnx.defs.SchemaError:
         return None
     attributes = schema.attributes.values()
-    results = {t for o in schema.outputs for t in o.types}
     return Schema(
         {a.name: a.type.name for a in attributes},
         {a.name: _plain(onnx.helper.get_attribute_value(a.default_value)) for a in attributes if a.default_value.type},
@@ -76,7 +74,6 @@ def schema_of(domain: str, op: str, version: int) -> Schema | None:
         tuple(_formal(i) for i in schema.inputs),
         schema.has_function or schema.has_context_dependent_function,
         schema.deprecated,
-        results == {"tensor(bool)"},
     )
 
 

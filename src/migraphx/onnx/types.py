@@ -10,7 +10,7 @@ from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.graph import Node, OnnxError, Strings
 from migraphx.onnx.registry import Signature
-from migraphx.onnx.schema import Formal, Schema, schema_of, versions_of
+from migraphx.onnx.schema import Formal, schema_of, versions_of
 
 INDICES = frozenset({"int32", "int64"})
 KINDS = (dtypes.FLOATS, dtypes.INTEGERS)
@@ -27,7 +27,7 @@ def check_types(b: OnnxBuilder, node: Node, inputs: Sequence[Any], taken: Signat
         if formal is None or type is None or not formal.types:
             continue
         if type not in formal.types:
-            why = _tolerated(node, schema, formal, k, type)
+            why = "computed all the same" if taken and type in taken.types.also else _tolerated(node, formal, k, type)
             if why is None:
                 known = ", ".join(sorted(formal.types))
                 raise OnnxError(f"its input {k} ({formal.name}) is {type}, must be one of {known}")
@@ -35,7 +35,7 @@ def check_types(b: OnnxBuilder, node: Node, inputs: Sequence[Any], taken: Signat
         first, other = bound.setdefault(formal.variable, (k, type))
         if formal.variable and other != type:
             said = f"its inputs {first} and {k} are {other} and {type}, must be of one type"
-            if taken is None or not _promoted(taken.promotes, other, type):
+            if taken is None or not _promoted(taken.types.promotes, other, type):
                 raise OnnxError(said)
             b.deviates(said)
 
@@ -56,9 +56,9 @@ def _promoted(promotes: bool | None, *types: str) -> bool:
     return promotes or any(kind.issuperset(types) for kind in KINDS)
 
 
-def _tolerated(node: Node, schema: Schema | None, formal: Formal, index: int, type: str) -> str | None:
+def _tolerated(node: Node, formal: Formal, index: int, type: str) -> str | None:
     """What a type that is not taken stands for; None for a mistake."""
-    for version in versions_of(node.domain, node.op) if schema else ():
+    for version in versions_of(node.domain, node.op):
         other = schema_of(node.domain, node.op, version)
         if other and index < len(other.formals) and type in other.formals[index].types:
             return f"opset {version} takes that"
@@ -66,8 +66,4 @@ def _tolerated(node: Node, schema: Schema | None, formal: Formal, index: int, ty
         return "computed as the other narrow floats"
     if type in INDICES and formal.types <= INDICES:
         return "an integer for another"
-    if type == "bool" and schema is not None and schema.yields_bool and formal.types & dtypes.UNSIGNED:
-        return "compared as 0 and 1"
-    if type in dtypes.INTEGERS and schema is not None and schema.yields_bool and formal.types == {"bool"}:
-        return "true where it is not 0"
     return None

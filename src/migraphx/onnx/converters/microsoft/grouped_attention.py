@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.converters.microsoft.attention import (
     added,
     attended,
@@ -25,15 +25,31 @@ from migraphx.onnx.converters.microsoft.attention import (
     visible,
     written,
 )
-from migraphx.onnx.converters.microsoft.fused import MICROSOFT
+from migraphx.onnx.converters.microsoft.fused import FLOATS16, MICROSOFT
 from migraphx.onnx.graph import OnnxError
-from migraphx.onnx.registry import converter
+from migraphx.onnx.registry import converter, same
 from migraphx.ops.composites.products import shared_heads, split
 
 Value = Instruction
 
 
-@converter("GroupQueryAttention", domain=MICROSOFT)
+CACHES = (*FLOATS16, "uint8", "int8")
+
+
+@converter(
+    "GroupQueryAttention",
+    domain=MICROSOFT,
+    takes=[
+        same(FLOATS16, "query", "cos", "sin", "attention_bias", "head_sink", "q_norm", "k_norm"),
+        same(CACHES, "past_key"),
+        same(CACHES, "past_value"),
+        same(("int32",), "seqlens"),
+        same(("int32",), "total_length"),
+        same(("int64",), "position_ids"),
+        same(("float",), "k_scale"),
+        same(("float",), "v_scale"),
+    ],
+)
 def group_query_attention(
     b: OnnxBuilder,
     query: Value,
@@ -74,8 +90,15 @@ def group_query_attention(
     their item; where there is no past, the first. `local_window_size`: how many keys a query sees. Without new
     keys (a length of 0) the past is all. q_norm and k_norm {H} are the weights of RMS norms over heads.
     """
+    if num_heads < 1 or kv_num_heads < 1 or num_heads % kv_num_heads:
+        raise OnnxError(f"{kv_num_heads} heads of keys do not divide {num_heads} of queries")
+    expect(query, "query", None, None, None)
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
     batch, _, length, _ = q.shape.lens
+    expect(head_sink, "head_sink", num_heads)
+    expect(sin, "sin_cache", *(cos.shape.lens if cos is not None else (None, None)))
+    for what, past in (("past_key", past_key), ("past_value", past_value)):
+        expect(past, what, batch, kv_num_heads, None, None)
     total = int(b.number(total_length, "total_sequence_length"))
     last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
     starts = b.full(0, last) if total == length else b.add(last, b.full(1 - length, last))
@@ -157,9 +180,22 @@ def grouped(
     b: OnnxBuilder, query: Value, key: Value | None, value: Value | None, num_heads: int, kv_heads: int
 ) -> list[Value]:
     """q {B, N, S, H}, k and v {B, Nkv, S, H}, from three inputs or from one that holds them side by side."""
+    one = [v is not None and v.shape.ndim < 3 and v.shape.elements <= 1 for v in (key, value)]
+    if any(one):
+        b.deviates("its key and value are placeholders: the query holds all three")
+        key = value = None
+    if (key is None) != (value is None):
+        raise OnnxError(f"it has no {'key' if key is None else 'value'}")
     if key is not None and value is not None:
+        for what, part in (("key", key), ("value", value)):
+            if part.shape.type != query.shape.type:
+                raise OnnxError(f"its {what} is {part.shape.type}, its query {query.shape.type}")
+        expect(key, "key", query.shape.lens[0], None, None)
+        expect(value, "value", *key.shape.lens)
         return [heads(b, query, num_heads), heads(b, key, kv_heads), heads(b, value, kv_heads)]
-    size = query.shape.lens[2] // (num_heads + 2 * kv_heads)
+    size, rest = divmod(query.shape.lens[2], num_heads + 2 * kv_heads)
+    if rest:
+        raise OnnxError(f"{num_heads} + 2 * {kv_heads} heads do not divide a width of {query.shape.lens[2]}")
     parts = split(b, query, sizes=(num_heads * size, kv_heads * size, kv_heads * size), axis=2)
     return [heads(b, p, n) for p, n in zip(parts, (num_heads, kv_heads, kv_heads), strict=True)]
 

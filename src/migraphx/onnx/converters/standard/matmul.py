@@ -78,6 +78,8 @@ def centred(b: OnnxBuilder, x: Value, zero: Value | None, type: str, row: bool) 
     wide = b.cast(x, type)
     if zero is None:
         return wide
+    if zero.shape.lens == x.shape.lens and zero.shape.ndim > 1:
+        b.deviates(f"its zero point of lens {zero.shape.lens} has one for each number")
     if row and zero.shape.ndim == 1 and zero.shape.elements > 1:
         zero = b.unsqueeze(zero, axes=(1,))
     return b.sub(wide, b.broadcast_to(b.cast(zero, type), x.shape.lens))

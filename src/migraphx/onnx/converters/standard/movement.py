@@ -152,7 +152,7 @@ def slice_(
     return b.reverse(x, axes=backwards) if backwards else x
 
 
-@converter("Pad")
+@converter("Pad", promotes=True)
 def pad(
     b: OnnxBuilder,
     x: Value,
@@ -165,6 +165,9 @@ def pad(
     paddings: Sequence[int] | None = None,
 ) -> Value:
     """Negative pads cut. `pads` and `value` are attributes before opset 11 (`paddings` in opset 1)."""
+    if axes is None and mode != "constant" and constant_value is not None and constant_value.shape.ndim == 1:
+        b.deviates("its axes stand where a constant would")
+        axes, constant_value = constant_value, None
     widths = b.ints(paddings if paddings is not None else pads, "pads") or ()
     fill = b.number(constant_value, "constant_value") if constant_value is not None else value
     dims = b.ints(axes, "axes")
@@ -188,10 +191,12 @@ def padded(b: OnnxBuilder, x: Value, pads: Sequence[int], mode: str, fill: float
     pads = [max(p, 0) for p in pads]
     if not any(pads):
         return x
-    if mode == "wrap":
-        for d in range(ndim):
-            index = np.arange(-pads[d], x.shape.lens[d] + pads[ndim + d]) % max(x.shape.lens[d], 1)
-            x = b.gather(x, b.literal(index), axis=d)
+    sides = [(pads[d], pads[ndim + d]) for d in range(ndim)]
+    if mode == "wrap" or (mode == "reflect" and any(max(s) >= n for s, n in zip(sides, x.shape.lens, strict=True))):
+        for d, widths in enumerate(sides):
+            if any(widths):
+                index = np.pad(np.arange(x.shape.lens[d], dtype=np.int64), widths, mode=mode)
+                x = b.gather(x, b.literal(index), axis=d)
         return x
     if mode not in ("constant", "edge", "reflect"):
         raise OnnxError(f"mode must be constant, edge, reflect or wrap, is {mode!r}")

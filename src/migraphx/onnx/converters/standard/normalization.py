@@ -98,10 +98,12 @@ def layer_normalization(
 ) -> Value | tuple[Value, ...]:
     """Over the dimensions from `axis` on. The statistics are outputs, in the type `stash_type`."""
     axes = tuple(range(axis_in(axis, x.shape.ndim), x.shape.ndim))
+    if stash_type == 0:
+        b.deviates("stash_type is no type; statistics are computed in float")
     y = b.layer_norm(x, scale, bias, axes=axes, epsilon=epsilon)
     if not b.wants(1) and not b.wants(2):
         return y
-    return y, *statistics(b, b.cast(x, element_type(stash_type)), axes, epsilon)
+    return y, *statistics(b, b.cast(x, element_type(stash_type or 1)), axes, epsilon)
 
 
 def statistics(b: OnnxBuilder, x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value]:
@@ -125,6 +127,8 @@ def rms_normalization(b: OnnxBuilder, x: Value, scale: Value, *, axis: int, epsi
 @converter("LpNormalization")
 def lp_normalization(b: OnnxBuilder, x: Value, *, axis: int, p: int) -> Value:
     """x / norm(x), 0 where the norm is 0."""
+    if p not in (1, 2):
+        raise OnnxError(f"p must be 1 or 2, is {p}")
     wide = widened(b, x)
     length = b.norm(wide, p=float(p), axes=(axis_in(axis, x.shape.ndim),), keepdims=True)
     length = b.where(b.equal(length, b.full(0.0, length)), b.full(1.0, length), length)
