@@ -157,7 +157,8 @@ class Importer:
         known = self.options.constants.get(name)
         if info.type == "string":
             if known is None:
-                error = OnnxError(f"input {name!r} holds strings, which must be known when the model is read")
+                how = "migraphx.backend.prepare(model).run(inputs) reads it with their values"
+                error = OnnxError(f"input {name!r} holds strings, which must be known when the model is read: {how}")
                 error.inputs = frozenset({name})
                 raise error
             return Strings.of(known)

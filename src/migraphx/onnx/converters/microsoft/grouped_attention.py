@@ -90,19 +90,12 @@ def group_query_attention(
     their item; where there is no past, the first. `local_window_size`: how many keys a query sees. Without new
     keys (a length of 0) the past is all. q_norm and k_norm {H} are the weights of RMS norms over heads.
     """
-    if num_heads < 1 or kv_num_heads < 1 or num_heads % kv_num_heads:
-        raise OnnxError(f"{kv_num_heads} heads of keys do not divide {num_heads} of queries")
     expect(query, "query", None, None, None)
+    expect(head_sink, "head_sink", num_heads)
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
     batch, _, length, _ = q.shape.lens
-    expect(head_sink, "head_sink", num_heads)
-    expect(sin, "sin_cache", *(cos.shape.lens if cos is not None else (None, None)))
-    for what, past in (("past_key", past_key), ("past_value", past_value)):
-        expect(past, what, batch, kv_num_heads, None, None)
     total = int(b.number(total_length, "total_sequence_length"))
-    last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
-    starts = b.full(0, last) if total == length else b.add(last, b.full(1 - length, last))
-    positions = b.add(*b.common(starts, b.literal(np.arange(length)[None])))
+    last, starts, positions = places(b, seqlens, q, total)
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
     if do_rotary:
         at = positions if position_ids is None else b.broadcast_to(position_ids, (batch, length))
@@ -110,7 +103,7 @@ def group_query_attention(
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
     k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys)
-    bias = [] if attention_bias is None else [lengthened(b, attention_bias, keys)]
+    bias = [lengthened(b, x, keys) for x in (attention_bias,) if x is not None]
     scoring = Scoring(scale, softcap, head_sink, bool(smooth_softmax), qk_output)
     if scoring.simple(b) and causal and total == length == keys and local_window_size < 0:
         return joined(b, attended(b, q, k, v, bias, scale, first=0)), *presents
@@ -119,10 +112,19 @@ def group_query_attention(
     return y, *presents, *(b.slice(s, axes=(3,), starts=(0,), ends=(total,)) for s in scores)
 
 
+def places(b: OnnxBuilder, seqlens: Value, q: Value, total: int) -> tuple[Value, Value, Value]:
+    """Where the queries of each item end and where they start, both {B, 1}, and the position of each {B, S}."""
+    batch, _, length, _ = q.shape.lens
+    last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
+    starts = b.full(0, last) if total == length else b.add(last, b.full(1 - length, last))
+    return last, starts, b.add(*b.common(starts, b.literal(np.arange(length)[None])))
+
+
 def with_rotary(b: OnnxBuilder, x: Value, at: Value, cos: Value | None, sin: Value | None, interleaved: bool) -> Value:
     """x {B, N, S, H} with the rotary embedding of the positions `at` {B, S}; OnnxError without the tables."""
     if cos is None or sin is None:
         raise OnnxError("do_rotary needs cos_cache and sin_cache")
+    expect(sin, "sin_cache", *cos.shape.lens)
     return x if 0 in x.shape.lens else rotated(b, x, at, cos, sin, interleaved)
 
 
@@ -136,6 +138,9 @@ def lengthened_caches(
     keys: int,
 ) -> tuple[Value, Value, Sequence[Value | None]]:
     """All keys and values {B, N, `keys`, H} in q's type, and the caches that the node gives (None: nothing is new)."""
+    batch, kv_heads = new[0].shape.lens[:2]
+    for what, old in zip(("past_key", "past_value"), past, strict=True):
+        expect(old, what, batch, kv_heads, None, None)
     held: Sequence[Value | None] = past
     presents: Sequence[Value | None] = (None, None)
     if new[0].shape.lens[2]:
@@ -180,6 +185,8 @@ def grouped(
     b: OnnxBuilder, query: Value, key: Value | None, value: Value | None, num_heads: int, kv_heads: int
 ) -> list[Value]:
     """q {B, N, S, H}, k and v {B, Nkv, S, H}, from three inputs or from one that holds them side by side."""
+    if num_heads < 1 or kv_heads < 1 or num_heads % kv_heads:
+        raise OnnxError(f"{kv_heads} heads of keys do not divide {num_heads} of queries")
     one = [v is not None and v.shape.ndim < 3 and v.shape.elements <= 1 for v in (key, value)]
     if any(one):
         b.deviates("its key and value are placeholders: the query holds all three")
