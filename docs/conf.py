@@ -9,9 +9,9 @@ from typing import Any
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-WHOLE = re.compile(r"^\[[^\]]*\]\(\.\./(\w+\.md)\)$", re.M)
-"""A link alone on its line: the page shows that document instead."""
-PAGES = {match[1]: page.name for page in DOCS.glob("*.md") if (match := WHOLE.fullmatch(page.read_text().strip()))}
+ALONE = re.compile(r"^\[[^\]]*\]\(\.\./(\w+\.md)(?:#(\w+))?\)$", re.M)
+"""A link alone on its line: the page shows that document, or that section's text, instead."""
+PAGES = {match[1]: page.name for page in DOCS.glob("*.md") if (match := ALONE.fullmatch(page.read_text().strip()))}
 """The page of each document of the project's root."""
 
 project = "OpenMGX"
@@ -32,7 +32,15 @@ def shown(name: str, text: str) -> str:
     """What the site shows of a page: notebooks as Markdown, a document of the root in place of the link to it."""
     if name.endswith(".ipynb"):
         return notebook(text)
-    return WHOLE.sub(lambda match: moved((ROOT / match[1]).read_text()), text)
+    return ALONE.sub(lambda match: moved(section((ROOT / match[1]).read_text(), match[2])), text)
+
+
+def section(text: str, name: str | None) -> str:
+    """What stands under a heading of the second level; all of the document without a name."""
+    if name is None:
+        return text
+    parts = dict(part.split("\n", 1) for part in text.split("\n## ")[1:])
+    return {heading.lower(): body for heading, body in parts.items()}[name].strip()
 
 
 def notebook(text: str) -> str:

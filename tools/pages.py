@@ -235,7 +235,8 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="put in what the blocks print now")
     parser.add_argument("--times", action="store_true", help="say how long each document took")
     words = parser.parse_args(given)
-    import_torchvision()  # transformers does, which must work where torch is of another build
+    with contextlib.suppress(ModuleNotFoundError):
+        import_torchvision()  # transformers does, which must work where torch is of another build
     failed = 0
     for path in [p.resolve() for p in words.files] or documents():
         start = used()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.limits import HANG
-from tools import options, pages
+from tools import pages
 
 PROJECT = Path(__file__).parents[2]
 PAGES = [path for path in pages.documents() if path.suffix != ".py"]
@@ -101,10 +101,6 @@ def test_setup_blocks_name_what_is_there() -> None:
     assert made and set(made) <= targets
     assert asked and {extra for group in asked for extra in group.split(",")} <= extras.keys()
     assert all((PROJECT / name).exists() for name in re.findall(r"^\./(\S+)", text, re.M))
-
-
-def test_options_are_those_of_the_code() -> None:
-    assert options.PAGE.read_text() == options.written(options.PAGE.read_text()), "run `python -m tools.options`"
 
 
 def test_every_example_is_in_the_gallery() -> None:

@@ -58,4 +58,5 @@ def test_it_builds_without_a_warning(tmp_path: Path) -> None:
     pages = {path.relative_to(DOCS).with_suffix(".html") for path in SOURCES}
     assert pages <= {path.relative_to(tmp_path) for path in tmp_path.rglob("*.html")}
     assert "multibroadcast" in (tmp_path / "walk" / "guide.html").read_text()
+    assert "min_acc_module_size" in (tmp_path / "options.html").read_text()
     assert "A torch converter" in (tmp_path / "extending.html").read_text()
