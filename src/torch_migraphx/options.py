@@ -77,7 +77,7 @@ class Options(CompileOptions):
         },
     )
     save_subgraph_programs: bool = field(
-        default=False, metadata={"help": "write each piece's program to mgx_<n>.mxr in the working folder"}
+        default=False, metadata={"help": "write each piece's program to mgx_0.mxr, ... in the working folder"}
     )
     frozen: bool = field(
         default=False,
