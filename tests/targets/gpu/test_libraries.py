@@ -39,15 +39,17 @@ class NumpyBlas:
 
     def append(self, gemm: Gemm) -> Append:
         def run(pointers: Sequence[int], stream: int) -> None:
-            a, b, *bias, _, c = pointers
-            (first, first_turned), (second, second_turned), result = gemm.matrices()
+            a, b, *more, _, c = pointers
+            (first, first_turned), (second, second_turned), addend, result = gemm.matrices()
             of = dtypes.to_numpy(gemm.type)
             for k in range(gemm.sizes[0]):
                 x, y, out = (_array(p, m, of, k) for p, m in ((b, first), (a, second), (c, result)))
                 left, right = (x.T if first_turned else x), (y.T if second_turned else y)
                 sums = left.astype(np.float64) @ right
-                if bias:
-                    sums += _array(bias[0], Matrix(gemm.sizes[2], 1, gemm.sizes[2], 0), of, 0)
+                if "bias" in gemm.epilogue:
+                    sums += _array(more[0], Matrix(gemm.sizes[2], 1, gemm.sizes[2], 0), of, 0)
+                if gemm.residual:
+                    sums += _array(more[-1], addend, of, k)
                 out[...] = np.maximum(sums, 0) if "relu" in gemm.epilogue else sums
 
         return run
@@ -104,7 +106,23 @@ FORMS: dict[str, tuple[Callable[..., Instruction], tuple[Shape, ...], str]] = {
         "",
     ),
     "residual": (lambda b, x, z: b.add(b.dot(x, b.literal(weight(48, 32))), z), (X, Shape("half", (6, 32))), ""),
+    "bias, residual and relu": (
+        lambda b, x, z: b.relu(b.add(z, linear(b, x))),
+        (X, Shape("half", (6, 32), (40, 1))),
+        "bias relu",
+    ),
+    "residual of a batch": (
+        lambda b, x, y, z: b.add(b.dot(x, y), z),
+        (Shape("half", (3, 8, 16)), Shape("half", (3, 16, 24)), Shape("half", (3, 8, 24))),
+        "",
+    ),
+    "two residuals, by a kernel behind it": (
+        lambda b, x, y, z: b.add(b.add(b.dot(x, b.literal(weight(48, 32))), y), z),
+        (X, Shape("half", (6, 32)), Shape("half", (6, 32))),
+        "",
+    ),
 }
+ADDED = {"residual", "bias, residual and relu", "residual of a batch"}
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -112,7 +130,7 @@ def test_what_the_library_is_told(form: str, asked: list[Gemm]) -> None:
     build, shapes, epilogue = FORMS[form]
     arrays = {f"x{k}": weight(*s.lens, type=s.type) for k, s in enumerate(shapes)}
     made = check(built(build, *shapes), arrays, scale=4, exhaustive_tune=True)
-    assert [g.epilogue for g in asked] == [epilogue]
+    assert {(g.epilogue, bool(g.residual)) for g in asked} == {(epilogue, form in ADDED)}
     assert made.executable.steps[0].kernel.startswith("cublasLt")
 
 
