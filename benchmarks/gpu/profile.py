@@ -145,9 +145,9 @@ def main() -> None:
             print(case, json.dumps(results[case], indent=1)[:6000], flush=True)
         else:
             print(case, results[case]["ms"], f"{results[case]['sum_us']:.0f} us in kernels", flush=True)
-            for line in results[case]["kernels"][:14]:
-                print(f"  {line['count']:3} x {line['us']:7.1f} us {line['GB/s']:7.0f} GB/s {line['TFLOP/s']:6.1f} TFLOP/s "
-                      f"{line['kernel'][:70]}", flush=True)  # fmt: skip
+            for n in results[case]["kernels"][:14]:
+                rates = f"{n['GB/s']:7.0f} GB/s {n['TFLOP/s']:6.1f} TFLOP/s"
+                print(f"  {n['count']:3} x {n['us']:7.1f} us {rates} {n['kernel'][:70]}", flush=True)
         if given.output:
             given.output.write_text(json.dumps(results, indent=1))
 

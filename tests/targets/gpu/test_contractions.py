@@ -21,6 +21,7 @@ from migraphx.targets.gpu.tune import Tuner
 from tests.targets.cpu import test_contractions as on_cpu
 from tests.targets.gpu.side_by_side import built, check
 
+pytestmark = pytest.mark.usefixtures("everywhere")
 RNG = np.random.default_rng(3)
 SHARED = [
     on_cpu.test_dots,

@@ -99,8 +99,8 @@ class Choices:
         guesses = [c for _, _, c in ranked]
         if self.measure is not None and build is not None:
             config = self.measure(problem, guesses, build)
-        elif config is not None and config.kernel == LIBRARY and config not in guesses:  # another version of it
-            config = next((c for c in guesses if c.kernel == LIBRARY), None)
+        elif config is not None and config not in guesses:  # another layout, or version of the library
+            config = next((c for c in guesses if c.kernel == config.kernel == LIBRARY), None)
         if config is None:
             estimate, _, config = ranked[0]
         self.made.append(Choice(problem, config, estimate, tuple((c, t) for t, _, c in ranked[:4] if c != config)))

@@ -56,9 +56,10 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
     operands, label = Operands.of(a, b), label_of(name, epilogue)
     choices = choices_of(ctx)
     shape = (operands.batches, operands.m, operands.n, operands.k)
-    problem = Problem("product", shape, (a.type, b.type, epilogue.write.type), label)
-    result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     along_depth = b.strides[-2] == 1
+    types = (a.type, b.type, epilogue.write.type, *(() if along_depth else ("rows",)))
+    problem = Problem("product", shape, types, label)
+    result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
 
     def build(config: Config) -> list[GpuCall]:
         parts = None
