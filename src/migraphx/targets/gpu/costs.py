@@ -94,14 +94,20 @@ def products(
     return found or [Config("product", *smallest(type))]
 
 
-def described_products(shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts) -> list[Config]:
-    """Candidates where tensor descriptors can be made of both operands: the same depth of a tile in bytes."""
+def described_products(
+    shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, written: int
+) -> list[Config]:
+    """Candidates where tensor descriptors can be made of both operands: the same depth of a tile in bytes.
+
+    `written`: bytes of an element of the result, which goes through shared memory while the next tiles come in.
+    """
     _, m, n, _ = shape
     if not facts.descriptors or not (type in ("half", "bf16", "int8") or type.startswith("fp8")):
         return []
     tiles = [t for t in DESCRIBED if (t[0] <= 64 or t[0] < 2 * m) and (t[1] <= 64 or t[1] < 2 * n)]
     found = [Config("described", tm, tn, tk * 2 // itemsize, 1, w, s) for tm, tn, tk, w, s in tiles if m >= 64]
-    return [c for c in found if c.shared(itemsize) <= facts.shared]
+    passing = written if written >= 4 else 1  # half of the tile at a time
+    return [c for c in found if c.shared(itemsize) + c.m * c.n * passing <= facts.shared - 1024]
 
 
 def with_tail(config: Config, tiles: int, steps: int, itemsize: int, facts: Facts) -> list[Config]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from statistics import median
 
@@ -153,7 +154,9 @@ class Tuner:
             for call, function, append in zip(calls, loaded, prepared, strict=True):
                 pointers = [places[v.buffer] + v.byte_offset for v in call.views]
                 if function is not None and isinstance(call.kernel, Launch):
-                    works.append(device.work(function, call.kernel.grid, [*pointers, *call.numbers]))
+                    grid, each = call.kernel.grid, function.scratch
+                    scratch = self._pool("written", each * prod(grid), stream).take(each * prod(grid)) if each else 0
+                    works.append(device.work(function, grid, [*pointers, *call.numbers], scratch))
                 elif append is not None:
                     works.append(LibraryWork(append, pointers))
         for work in works[: len(calls)]:  # libraries load code when they first run, which no capture may see

@@ -84,7 +84,7 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
 
     candidates = [*products(shape, a.type, a.itemsize, choices.facts, along_depth), *more]
     if describable(operands):
-        candidates += described_products(shape, a.type, a.itemsize, choices.facts)
+        candidates += described_products(shape, a.type, a.itemsize, choices.facts, epilogue.write.itemsize)
     call_best(ctx, problem, candidates, cost, lambda c: build_library(c) if c.kernel == LIBRARY else build(c))
 
 
