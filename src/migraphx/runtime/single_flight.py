@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future
-from threading import Lock
+from contextlib import suppress
+from threading import Lock, Thread
 from typing import Generic, TypeVar
 
 from migraphx.runtime.deadline import Deadline
@@ -17,11 +18,12 @@ Made = TypeVar("Made")
 class SingleFlightLRU(Generic[Key, Made]):
     """The `cap` things that were used last, by key. Each is made once, however many threads ask for it meanwhile.
 
-    What fails is not kept: its error goes to all who wait for it, and the next caller tries again.
+    What fails is not kept: its error goes to all who wait for it, and the next caller tries again. `apart`: each
+    is made in a thread of its own, so that a deadline or a signal ends the wait for it; what is made is still kept.
     """
 
-    def __init__(self, cap: int) -> None:
-        self.cap = cap
+    def __init__(self, cap: int, apart: bool = False) -> None:
+        self.cap, self.apart = cap, apart
         self._made: OrderedDict[Key, Made] = OrderedDict()
         self._making: dict[Key, Future[Made]] = {}
         self._lock = Lock()
@@ -60,8 +62,10 @@ class SingleFlightLRU(Generic[Key, Made]):
                 mine = future is None
                 if future is None:
                     future = self._making[key] = Future()
-            if mine:
+            if mine and not self.apart:
                 return self._make(key, future, make)
+            if mine:
+                Thread(target=self._make_apart, args=(key, future, make), daemon=True).start()
             try:
                 return future.result(None if deadline is None else deadline.left)
             except CancelledError:
@@ -76,6 +80,10 @@ class SingleFlightLRU(Generic[Key, Made]):
         with self._lock:
             for key in [k for k in self._made if unwanted(k)]:
                 del self._made[key]
+
+    def _make_apart(self, key: Key, future: Future[Made], make: Callable[[], Made]) -> None:
+        with suppress(Exception):  # it goes to who waits for the future
+            self._make(key, future, make)
 
     def _make(self, key: Key, future: Future[Made], make: Callable[[], Made]) -> Made:
         try:

@@ -230,7 +230,9 @@ class DynamicRegion:
     ) -> None:
         self.target, self.options, self.known = target, options, known
         self._program = program
-        self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(options.max_specialisations)
+        self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(
+            options.max_specialisations, apart=True
+        )
         self._ready: list[Specialisation] = []
 
     @cached_property
