@@ -8,6 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 from torch import nn
+from torch._C._dynamo.guards import TensorGuards
 
 import migraphx
 from migraphx import CompileOptions
@@ -60,6 +61,21 @@ class Input:
         got = f"{x.dtype} {list(x.shape)} on {x.device}" + (f", which {why}" if why else "")
         error = TypeError if x.dtype is not self.dtype else ValueError
         raise error(f"input {at} ({self.name!r}) must be {want}; got {got}")
+
+
+class Alike:
+    """Tells in microseconds whether tensors are as others that were looked at one by one: type, device, strides."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        self._guards = TensorGuards(*inputs, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        self._gradients = any(x.requires_grad for x in inputs)
+
+    def addresses(self, inputs: Sequence[torch.Tensor]) -> list[int] | None:
+        """Where the tensors lie; None where they must be looked at."""
+        if not self._guards.check(*inputs) or (self._gradients and torch.is_grad_enabled()):
+            return None
+        found = list(map(torch.Tensor.data_ptr, inputs))
+        return found if all(found) else None
 
 
 class ForInference(nn.Module):
@@ -137,6 +153,7 @@ class MGXModule(ForInference):
             for s in program.get_output_shapes()
         ]
         self._makers = [self._place.maker(*output) for output in self._outputs]
+        self._alike: Alike | None = None
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         """Run the program.
@@ -153,7 +170,19 @@ class MGXModule(ForInference):
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
         if torch._C._is_tracing():  # it would keep this answer for every input
             raise RuntimeError("torch.jit.trace cannot record a compiled program; trace the model before it is lowered")
-        alive = []  # copies of strided inputs, until the run is over
+        addresses = self._alike.addresses(inputs) if self._alike is not None else None
+        alive: list[torch.Tensor] = []
+        if addresses is None:
+            addresses, alive = self._looked_at(inputs)
+        results = [make() for make in self._makers]
+        stream = self._place.stream()
+        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
+        del alive  # the run is over, or it is in a stream that comes before whatever takes their memory
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _looked_at(self, inputs: Sequence[torch.Tensor]) -> tuple[list[int], list[torch.Tensor]]:
+        """Where inputs that fit lie, and copies of those with other strides than the program reads."""
+        alive: list[torch.Tensor] = []
         addresses: list[int] = []
         grad = torch.is_grad_enabled()
         for at, (spec, x) in enumerate(zip(self._inputs, inputs, strict=True)):
@@ -165,16 +194,17 @@ class MGXModule(ForInference):
                     "call it under torch.no_grad(), or use torch.compile(model, backend='migraphx')"
                 )
             if spec.strides or not x.is_contiguous() or x.is_neg():
-                x = spec.laid_out(x)
-                alive.append(x)
+                laid_out = spec.laid_out(x)
+                if laid_out is not x:
+                    x = laid_out
+                    alive.append(x)
             address = x.data_ptr()
             if not address and x.numel():  # freed, or never there
                 spec.refuse(x, at)
             addresses.append(address)
-        results = [make() for make in self._makers]
-        stream = self._place.stream()
-        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
-        return results[0] if len(results) == 1 else tuple(results)
+        if not alive and inputs:
+            self._alike = Alike(inputs)
+        return addresses, alive
 
     def refuse_change(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Raise where `fn`, by which a module's tensors are changed, gives them another type or device."""
