@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from types import ModuleType
 
 from torch_migraphx import fx
+from torch_migraphx.log import set_levels
 from torch_migraphx.options import Options
 
 __all__ = ["Options", "fx"]
@@ -27,4 +28,5 @@ def _register_backends() -> None:
         import_module("torch_migraphx.dynamo").register()
 
 
+set_levels()
 _register_backends()
