@@ -14,7 +14,7 @@ from torch import fx
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from torch_migraphx.fx.border import foreign
-from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.converter_registry import converter_of, target_name
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
@@ -103,7 +103,7 @@ def refusal(node: fx.Node) -> str:
     """Why a node has no converter; "" where it has one."""
     if node.op in ("placeholder", "get_attr", "output"):
         return ""
-    if node.op == "call_function" and (node.target in CONVERTERS or is_python(node.target)):
+    if converter_of(node) is not None or (node.op == "call_function" and is_python(node.target)):
         return ""
     if node.op == "call_module" and not unmapped(node):
         return f"module {node.target} stays whole (a leaf module, a scripted one, or hooks)"

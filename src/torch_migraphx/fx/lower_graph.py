@@ -21,6 +21,7 @@ import migraphx
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
+from torch_migraphx.fx.converter_registry import converter_of
 from torch_migraphx.fx.converters.quantized import declare_torchao
 from torch_migraphx.fx.decompose import GETITEM, decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
@@ -29,7 +30,7 @@ from torch_migraphx.fx.graph_lines import compiled_graph, inputs_text
 from torch_migraphx.fx.graphs import copied, no_collection, with_values, write_number
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.partition import Piece, partition, piece_text
-from torch_migraphx.log import get_logger
+from torch_migraphx.log import get_logger, shown
 from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
 
@@ -93,7 +94,7 @@ class Survey(MGXInterpreter):
             unknown = [value for i in n.all_input_nodes if isinstance(value := self.env[i], Unknown)]
             if unknown:
                 raise UnsupportedError(unknown[0].why)
-            if n.op != "call_function":
+            if n.op == "call_method" or (n.op == "call_module" and converter_of(n) is None):
                 raise UnsupportedError(refusal(n))
             if why := first_not_held(n.meta.get("val"), (self.device,)):
                 raise UnsupportedError(f"what it gives {why}")
@@ -158,9 +159,14 @@ def lower(
     with_values(gm, inputs)
     _take_outputs_apart(gm.graph)
     decompose(gm)
+    with shown(options.verbose_log):
+        return _lowered(gm, inputs, options.beside(inputs), constants)
+
+
+def _lowered(gm: fx.GraphModule, inputs: Sequence[Any], options: Options, constants: Collection[int]) -> fx.GraphModule:
+    """`lower`, of a graph that was prepared, for a target that is known."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
-    options = options.beside(inputs)
     device = Place.of(options.target).device.type
     survey = Survey(gm, inputs, fixed, options, device)
     survey.run()
@@ -275,7 +281,14 @@ def compiled(
         getattr(migraphx, quantize)(program)
     if options.save_subgraph_programs:
         migraphx.save(program, f"{name}.mxr")
-    return MGXModule(program, inputs, outputs, options.target, **options.module_keywords())
+    return MGXModule(
+        program,
+        inputs,
+        outputs,
+        exhaustive_tune=options.exhaustive_tune,
+        target=options.target,
+        **options.module_keywords(),
+    )
 
 
 def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModule:
