@@ -25,7 +25,7 @@ SAME_NAME = {"self": "input"}
 NO_MEANING_HERE = frozenset(
     {
         "inplace", "memory_format", "layout", "pin_memory", "device", "non_blocking", "copy", "out",
-        "cudnn_enable", "cudnn_enabled",
+        "cudnn_enable", "cudnn_enabled", "requires_grad",
     }
 )  # fmt: skip
 """Arguments that change no value on one device and are dropped; `out` must not be given."""

@@ -151,7 +151,7 @@ class MGXInterpreter(fx.Interpreter):
             return target(*args, **kwargs)
         found = CONVERTERS.get(target)
         if found is None:
-            raise UnsupportedError(f"{target_name(target)} has no converter")
+            raise UnsupportedError(refusal(self.node) or f"{target_name(target)} has no converter")
         return found(self.builder, args, kwargs)
 
     def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
