@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
+from migraphx.ir.shape import broadcast_lens
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter, register
@@ -137,7 +136,7 @@ def bit_shift(b: OnnxBuilder, x: Value, y: Value, *, direction: str) -> Value:
 
 @converter("Where")
 def where(b: OnnxBuilder, condition: Value, x: Value, y: Value) -> Value:
-    lens = np.broadcast_shapes(condition.shape.lens, x.shape.lens, y.shape.lens)
+    lens = broadcast_lens(condition.shape.lens, x.shape.lens, y.shape.lens)
     x, y = b.common(x, y)
     return b.where(*(b.broadcast_to(v, lens) for v in (condition, x, y)))
 
