@@ -24,7 +24,7 @@ from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.runtime.single_flight import SingleFlightLRU
-from migraphx.targets.common.forms import Form, FormCompiler, Forms, Found, Lens, Memory
+from migraphx.targets.common.forms import Form, FormCompiler, Forms, Lens, Memory
 from migraphx.targets.common.host import compute, lasting
 from migraphx.targets.common.specialise import ProgramSplit, SpecialisedProgram, is_leaf, specialise, split, static_part
 
@@ -246,7 +246,9 @@ class DynamicRegion:
         self.target, self.options, self.known = target, options, known
         self.forms = Forms(forms, options) if forms is not None and not known else None
         self._program = program
-        self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(options.max_specialisations)
+        self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(
+            options.max_specialisations, apart=True
+        )
         self._ready: list[Memory] = []
 
     @cached_property
@@ -258,17 +260,20 @@ class DynamicRegion:
         self, lens: Lens, values: Arrays, deadline: Deadline | None = None, ahead: bool = False
     ) -> Specialisation:
         """`ahead`: for these lengths alone, which is quicker to run where sizes decide how."""
+        key, forms = self._key(lens, values), None if ahead else self.forms
+        found = self.specialisations.find(key)
+        if found is None and forms is not None and (form := forms.find(self.program.main, lens)):
+            found = FormSpecialisation(*form)
+            self.specialisations.put(key, found)
 
         def make() -> Specialisation:
-            form: Found | None = None
-            if not ahead and self.forms is not None:
-                form = self.forms.find(self.program.main, lens, deadline)
+            form = None if forms is None else forms.made(self.program.main, lens)
             return self._compiled(lens, values) if form is None else FormSpecialisation(*form)
 
-        return self.specialisations.get(self._key(lens, values), make, deadline)
+        return found or self.specialisations.get(key, make, deadline)
 
     def keep(self, lens: Lens, specialisation: Specialisation) -> None:
-        self.specialisations.get(self._key(lens, {}), lambda: specialisation)
+        self.specialisations.put(self._key(lens, {}), specialisation)
 
     def keep_ready(self, specialisation: Specialisation) -> None:
         """Keep the memory of the specialisations that ran last; the others, perhaps hundreds, give theirs back."""

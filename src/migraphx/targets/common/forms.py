@@ -13,7 +13,6 @@ from migraphx.ir.program import Program
 from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
-from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.specialise import specialise, split
@@ -55,6 +54,7 @@ class Forms:
         self._forms: list[Form] = []
         self._lock = Lock()  # of one compilation at a time: the next may find the form that it needs
         self._tries = 0
+        self._open: list[tuple[Hashable, str, int]] = []
 
     def __len__(self) -> int:
         return len(self._forms)
@@ -63,29 +63,36 @@ class Forms:
         for form in list(self._forms):
             form.release()
 
-    def find(self, module: Module, lens: Lens, deadline: Deadline | None = None) -> Found | None:
-        """A form at these lengths, made now where there is none; None where the program must be compiled for them."""
-        symbols = symbol_lengths(module, lens)
-        if symbols is None:
-            return None
-        lengths = list(symbols.values())
-        found = self._found(lengths)
-        if found is not None or self._tries >= MOST_FORMS:
-            return found
-        if not self._lock.acquire(timeout=-1 if deadline is None else deadline.left):
-            assert deadline is not None
-            raise deadline.error()
-        try:
-            return self._found(lengths) or self._made(module, lens, lengths)
-        finally:
-            self._lock.release()
-
-    def _found(self, lengths: Sequence[int]) -> Found | None:
-        for form in self._forms:
-            found = form.executable(lengths)
-            if found is not None:
-                return found, form
+    def find(self, module: Module, lens: Lens) -> Found | None:
+        """A form at these lengths, in microseconds; None where there is none yet."""
+        lengths = self._lengths(module, lens) if self._forms else None
+        if lengths is not None:
+            for form in self._forms:
+                found = form.executable(lengths)
+                if found is not None:
+                    return found, form
         return None
+
+    def made(self, module: Module, lens: Lens) -> Found | None:
+        """A form at these lengths, compiled where there is none; None where the program must be compiled for them."""
+        lengths = self._lengths(module, lens)
+        if lengths is None:
+            return None
+        with self._lock:
+            found = self.find(module, lens)
+            if found is None and self._tries < MOST_FORMS:
+                found = self._made(module, lens, lengths)
+        return found
+
+    def _lengths(self, module: Module, lens: Lens) -> list[int] | None:
+        """The length of each symbol; None where two dimensions of one symbol differ."""
+        if not self._open:
+            self._open = open_dimensions(module)
+        found: dict[Hashable, int] = {}
+        for symbol, name, k in self._open:
+            if found.setdefault(symbol, lens[name][k]) != lens[name][k]:
+                return None
+        return list(found.values())
 
     def _made(self, module: Module, lens: Lens, lengths: Sequence[int]) -> Found | None:
         """A new form. None where something of the program needs plain numbers, or is wrong at these lengths.
@@ -105,29 +112,22 @@ class Forms:
             return None
         self._forms.append(form)
         log.info("compiled for lengths like %s in %.2f s", lengths, time.perf_counter() - start)
-        return self._found(lengths)
+        return self.find(module, lens)
 
 
-def symbol_lengths(module: Module, lens: Lens) -> dict[Hashable, int] | None:
-    """The length of each symbol: dimensions that are ranges, those of one name together; None where two differ."""
-    found: dict[Hashable, int] = {}
-    for name, ins in module.parameters.items():
-        for k, (d, n) in enumerate(zip(ranges(ins.shape), lens[name], strict=True)):
-            if not d.is_fixed and found.setdefault(d.symbol or (name, k), n) != n:
-                return None
-    return found
+def open_dimensions(module: Module) -> list[tuple[Hashable, str, int]]:
+    """The dimensions of parameters that are ranges: symbol, parameter, dimension. Those of one name have one symbol."""
+    every = ((n, k, d) for n, i in module.parameters.items() for k, d in enumerate(ranges(i.shape)))
+    return [(d.symbol or (n, k), n, k) for n, k, d in every if not d.is_fixed]
 
 
 def symbolic_shapes(module: Module, lens: Lens, sizes: Sizes) -> dict[str, Shape]:
-    """The parameters' shapes, made of a symbol for each of `symbol_lengths`, at these lens."""
+    """The parameters' shapes, made of a size for each symbol of `open_dimensions`, in order, at these lens."""
     symbols: dict[Hashable, int] = {}
-    made: dict[str, Shape] = {}
-    for name, ins in module.parameters.items():
-        own: list[int] = []
-        for k, (d, n) in enumerate(zip(ranges(ins.shape), lens[name], strict=True)):
-            key = d.symbol or (name, k)
-            if not d.is_fixed and key not in symbols:
-                symbols[key] = sizes.symbol(str(key), n, d.min, d.max)
-            own.append(n if d.is_fixed else symbols[key])
-        made[name] = Shape(ins.shape.type, tuple(own))
-    return made
+    made = {name: list(own) for name, own in lens.items()}
+    for symbol, name, k in open_dimensions(module):
+        if symbol not in symbols:
+            d = ranges(module.parameters[name].shape)[k]
+            symbols[symbol] = sizes.symbol(str(symbol), lens[name][k], d.min, d.max)
+        made[name][k] = symbols[symbol]
+    return {n: Shape(i.shape.type, tuple(made[n])) for n, i in module.parameters.items()}
