@@ -24,7 +24,8 @@ GIVEN: dict[str, Any] = {"fast_math": False, "num_threads": 3, "max_specialisati
 
 
 def through_lowering(model: nn.Module, **options: Any) -> None:
-    lower_to_mgx(model, [X], **{"target": "ref", **options})
+    options.setdefault("target", "ref")
+    lower_to_mgx(model, [X], **options)
 
 
 def through_compile(model: nn.Module, **options: Any) -> None:
