@@ -36,7 +36,7 @@ def run(*command: str, **more: object) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, in which nothing lies that an earlier build left."""
+    """Built as `python -m build` does, by way of a source distribution, from a copy without earlier builds' files."""
     folder = tmp_path_factory.mktemp("wheel")
     ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
     shutil.copytree(PROJECT / "src", folder / "project" / "src", ignore=ignored)
