@@ -1,6 +1,7 @@
-"""The wheel holds the packages whole, and works from another folder."""
+"""The wheel holds the packages whole, and works from another folder; the image is built of what is there."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -34,25 +35,32 @@ def run(*command: str, **more: object) -> str:
     return done.stdout
 
 
+def copied(stage: str) -> list[str]:
+    """What a stage of the Dockerfile takes from the project."""
+    lines = [line.split() for line in stage.splitlines() if line.startswith("COPY ")]
+    return [name for _, *names, _ in lines for name in names if not names[0].startswith("--from")]
+
+
+STAGES = re.split(r"^FROM .*$", (PROJECT / "Dockerfile").read_text(), flags=re.M)[1:]
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, in which nothing lies that an earlier build left."""
+    """Built as `python -m build` does, by way of a source distribution, from the files that the image's build takes."""
     folder = tmp_path_factory.mktemp("wheel")
-    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-    shutil.copytree(PROJECT / "src", folder / "project" / "src", ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(PROJECT / name, folder / "project")
-    run(
-        *PIP,
-        "wheel",
-        "-q",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-        "-w",
-        str(folder),
-        str(folder / "project"),
-    )
+    project = folder / "project"
+    project.mkdir()
+    for name in copied(STAGES[0]):
+        path = PROJECT / name
+        if path.is_dir():
+            shutil.copytree(path, project / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        else:
+            shutil.copy(path, project)
+    build = f"from setuptools import build_meta; build_meta.build_sdist({str(folder)!r})"
+    run(sys.executable, "-c", build, cwd=project)
+    (source,) = folder.glob("*.tar.gz")
+    options = ("-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(folder))
+    run(*PIP, "wheel", *options, str(source))
     (made,) = folder.glob("*.whl")
     return made
 
@@ -77,3 +85,10 @@ def test_a_model_runs_from_where_it_is_installed(wheel: Path, tmp_path: Path) ->
     printed = run(sys.executable, "-c", RUN, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(place)})
     where, total = printed.split()
     assert Path(where).is_relative_to(place) and float(total) == 4 * 10 * 16
+
+
+def test_the_image_is_built_of_files_that_reach_the_builder() -> None:
+    admitted = {line[1:] for line in (PROJECT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    names = [name for stage in STAGES for name in copied(stage)]
+    assert len(names) > 4 and set(names) == admitted
+    assert all((PROJECT / name).exists() for name in names)
