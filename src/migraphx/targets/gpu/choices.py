@@ -26,7 +26,12 @@ class Problem:
 
     @property
     def key(self) -> str:
-        return " ".join((self.family, "x".join(map(str, self.shape)), *self.types, self.epilogue)).strip()
+        return f"{self.bare} {self.epilogue}".strip()
+
+    @property
+    def bare(self) -> str:
+        """The key of the problem without its epilogue, which seldom decides how sums are divided best."""
+        return " ".join((self.family, "x".join(map(str, self.shape)), *self.types))
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ class Choices:
     def known(self, problem: Problem) -> Config | None:
         """The measured winner, if there is one: on this device, else where the table was made."""
         found = self.recall(problem) if self.recall else None
-        return found or self.table.get(problem.key)
+        return found or self.table.get(problem.key) or self.table.get(problem.bare)
 
     def asks_library(self, problem: Problem, flops: float) -> bool:
         """Whether a library is asked for its algorithms: to time them, where one has won, and for large problems."""
