@@ -52,6 +52,13 @@ class Config:
     whole: int = 0
     tail: int = 1
 
+    def __str__(self) -> str:
+        if self.kernel == LIBRARY:
+            return f"{LIBRARY}'s algorithm {self.group}"
+        parts = [f"{self.split} parts"] * (self.split > 1) + [f"{self.tail} parts of the last tiles"] * (self.tail > 1)
+        tile = f"tiles {self.m}x{self.n}x{self.k}, {self.warps} warps, {self.stages} stages"
+        return f"{self.kernel} ({', '.join([tile, *parts])})"
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -61,7 +68,6 @@ class Config:
 
 
 LIBRARY = "cublasLt"  # the kernel of configurations that a library computes; `group` counts its algorithms
-
 WORTH_ASKING = 2e9  # operations; the answer takes a millisecond
 
 Build = Callable[[Config], Sequence[GpuCall | LibraryCall]]
@@ -76,6 +82,11 @@ class Choice:
     config: Config
     estimate: float | None
     others: tuple[tuple[Config, float], ...] = ()
+
+    def against(self, other: Config, estimate: float) -> str:
+        """Why another configuration was not taken."""
+        known = "which was measured to be best" if self.estimate is None else f"about {self.estimate:.1f} us"
+        return f"{other}, about {estimate:.1f} us, beside {self.config}, {known}"
 
 
 @dataclass
