@@ -97,10 +97,10 @@ def call_best(
     choices = choices_of(ctx)
     for call in build(choices.pick(problem, candidates, cost, build)):
         ctx.call(call)
-    chosen = choices.made[-1]
     assert ctx.instruction is not None
-    for other, estimate in chosen.others:
-        ctx.refuse(ctx.instruction, problem.family, Refuse(chosen.against(other, estimate)))
+    for chosen in choices.made[-1:]:
+        for other, estimate in chosen.others:
+            ctx.refuse(ctx.instruction, problem.family, Refuse(chosen.against(other, estimate)))
 
 
 def matrix_type(matrix: np.ndarray) -> str:
