@@ -5,9 +5,8 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
-from onnx import defs
-
 import migraphx.onnx.converters  # noqa: F401  # fills CONVERTERS
+from migraphx.onnx.model import onnx_package
 from migraphx.onnx.registry import CONVERTERS, signature
 
 DEFAULT = "ai.onnx"
@@ -20,7 +19,9 @@ def described(name: str) -> list[dict[str, Any]]:
     `versions` are the opsets that changed it (none of a domain without schemas), `converted_since` those that have a
     converter of their own, empty where the standard's own function is expanded. Types are those of the latest opset.
     """
-    known = {*CONVERTERS, *((s.domain, s.name) for s in defs.get_all_schemas() if _expands(s))}
+    schemas = onnx_package().defs.get_all_schemas()
+    expanded = {(s.domain, s.name) for s in schemas if s.has_function or s.has_context_dependent_function}
+    known = CONVERTERS.keys() | expanded
     found = sorted(key for key in known if name in (key[1], f"{key[0] or DEFAULT}.{key[1]}"))
     if not found:
         names = sorted({op for _, op in known} | {f"{domain or DEFAULT}.{op}" for domain, op in known})
@@ -29,12 +30,8 @@ def described(name: str) -> list[dict[str, Any]]:
     return [_described(*key) for key in found]
 
 
-def _expands(schema: defs.OpSchema) -> bool:
-    return schema.has_function or schema.has_context_dependent_function
-
-
 def _described(domain: str, name: str) -> dict[str, Any]:
-    history = [s for s in defs.get_all_schemas_with_history() if (s.domain, s.name) == (domain, name)]
+    history = [s for s in onnx_package().defs.get_all_schemas_with_history() if (s.domain, s.name) == (domain, name)]
     rows = CONVERTERS.get((domain, name), [])
     latest = max(history, key=lambda s: s.since_version) if history else None
     found: dict[str, Any] = {
@@ -56,6 +53,7 @@ def _described(domain: str, name: str) -> dict[str, Any]:
     return found
 
 
-def _value(value: defs.OpSchema.FormalParameter, types: dict[str, list[str]]) -> dict[str, Any]:
-    optional = value.option == defs.OpSchema.FormalParameterOption.Optional
+def _value(value: Any, types: dict[str, list[str]]) -> dict[str, Any]:
+    """An input or output of a schema."""
+    optional = value.option.name == "Optional"
     return {"name": value.name, "types": types.get(value.type_str, [value.type_str]), "optional": optional}

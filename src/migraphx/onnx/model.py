@@ -1,6 +1,6 @@
 """Loading ONNX files: protobuf messages and schemas of package `onnx` become the plain classes of graph.py.
 
-The only file that uses package `onnx`; it is imported when a model is read.
+The only file that imports package `onnx`, when a model is read or an operator described.
 """
 
 from __future__ import annotations
