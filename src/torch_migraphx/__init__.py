@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from torch_migraphx import fx
+from torch_migraphx.log import set_levels
 from torch_migraphx.options import Options
 from torch_migraphx.report import Report
 
@@ -33,4 +34,5 @@ def _register_backends() -> None:
         import_module("torch_migraphx.dynamo").register()
 
 
+set_levels()
 _register_backends()

@@ -59,6 +59,8 @@ def add_input(parser: ArgumentParser) -> None:
     group.add_argument("--output-names", **_many("name"), help="return these values of the ONNX graph instead")
     group.add_argument("--trim", "-t", type=natural, default=0, metavar="N", help="drop N instructions from the end")
     group.add_argument("--skip-unknown-operators", action="store_true", help="read on past operators not supported")
+    strict = "refuse ONNX nodes that are not as the standard has them (default: read what they mean, log one line)"
+    group.add_argument("--strict", action="store_true", help=strict)
     group.add_argument("--debug-symbols", action="store_true", help="note the exporter's source lines; show origins")
     group.add_argument("--optimize", "-O", action="store_true", help="simplify after reading")
     group.add_argument(

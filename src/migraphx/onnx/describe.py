@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from typing import Any
 
 import migraphx.onnx.converters  # noqa: F401  # fills CONVERTERS
-from migraphx.onnx.model import onnx_package
 from migraphx.onnx.registry import CONVERTERS, signature
+from migraphx.onnx.schema import onnx_package
 
 DEFAULT = "ai.onnx"
 """What the domain without a name is called."""

@@ -73,6 +73,13 @@ class Target(Protocol):
         """What the device can do at best, measured now; `threads` of the host, where programs run there."""
         ...
 
+    def concurrency(self) -> int:
+        """How many runs the device makes side by side without one waiting for another."""
+        return 1
+
+    def share(self, runs: int) -> None:
+        """Keep the runs of the calling thread to their share of the device, beside as many others; the host's cores."""
+
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         """What the target needs of this machine: checks by name, each says what it found or raises what is wrong."""
         return {}

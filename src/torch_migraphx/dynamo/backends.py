@@ -22,8 +22,9 @@ from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
-from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
+from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
+from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
 from torch_migraphx.dynamo.stages import ends_at, stages_of
 from torch_migraphx.dynamo.strides import in_memory_order, shared_memory, turned_back, with_strides
 from torch_migraphx.fx.border import not_held, opaque
@@ -51,7 +52,9 @@ def migraphx_backend(
     chosen = _reported(gm, example_inputs, _options(options, other, example_inputs))
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
-    if needs_gradient(example_inputs):
+    if chosen.save_compiled or chosen.load_compiled:
+        return _in_file(gm, example_inputs, chosen)
+    if chosen.use_aot or needs_gradient(example_inputs):
         return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
     try:
         return _direct(gm, example_inputs, chosen)
@@ -67,6 +70,8 @@ def migraphx_aot_backend(
     chosen = _reported(gm, example_inputs, _options(options, other, example_inputs))
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
+    if chosen.save_compiled or chosen.load_compiled:
+        return _in_file(gm, example_inputs, chosen)
     return _autograd(gm, example_inputs, chosen, backward_in_engine=True)
 
 
@@ -123,6 +128,16 @@ def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
 def _static_inputs(gm: fx.GraphModule) -> set[int]:
     """Which inputs Dynamo marked as parameters and buffers."""
     return {k for k, n in enumerate(_placeholders(gm)) if "_dynamo_static_input_type" in n.meta.get("tensor_dict", {})}
+
+
+def _in_file(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """A graph that is compiled into a file, or loaded from one. ValueError where gradients may be asked for."""
+    if needs_gradient(inputs):
+        raise ValueError("save_compiled and load_compiled are for inference: call the model under torch.no_grad()")
+    weights = _static_inputs(gm)
+    if options.load_compiled:
+        return loaded(gm, weights, options.load_compiled)
+    return compiled_and_saved(gm, inputs, weights, options)
 
 
 def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:

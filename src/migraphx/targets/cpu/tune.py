@@ -115,7 +115,7 @@ def _executable(library: Path, kernels: dict[Kernel, int], candidate: Candidate,
     arena = plan_memory(lifetimes(lowered.calls))
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
     sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
-    table = table_of(lowered.calls, kernels, layout, sizes, [0] * len(lowered.calls))
+    table = table_of(lowered.calls, kernels, layout, sizes, [0] * len(lowered.calls)).array()
     outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, arena)
     return CpuExecutable(library, table, outline, lowered.weights, threads)
 
