@@ -22,7 +22,7 @@ from migraphx.targets.target import UnsupportedOperator
 
 if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.async_queue import AsyncQueue
-    from migraphx.api.onnx import get_onnx_operators, parse_onnx, parse_onnx_buffer
+    from migraphx.api.onnx import describe_onnx_operator, get_onnx_operators, parse_onnx, parse_onnx_buffer
     from migraphx.api.quantize import (
         autocast_fp8,
         quantize_bf16,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # the names of LATE
 
 LATE = {
     "migraphx.api.async_queue": {"AsyncQueue"},
-    "migraphx.api.onnx": {"get_onnx_operators", "parse_onnx", "parse_onnx_buffer"},
+    "migraphx.api.onnx": {"describe_onnx_operator", "get_onnx_operators", "parse_onnx", "parse_onnx_buffer"},
     "migraphx.api.quantize": {
         "autocast_fp8", "quantize_bf16", "quantize_fp8", "quantize_fp16", "quantize_int4_weights", "quantize_int8",
     },
@@ -80,6 +80,7 @@ __all__ = [
     "bisect",
     "create_argument",
     "custom_op",
+    "describe_onnx_operator",
     "explain",
     "extract",
     "fill_argument",
