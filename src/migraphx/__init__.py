@@ -11,7 +11,7 @@ from migraphx.api.functions import get_target
 from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
 from migraphx.api.module import instruction_ref, macro, module, op
 from migraphx.api.parts import extract, supports
-from migraphx.api.program import program
+from migraphx.api.program import compile_modes, program
 from migraphx.api.shape import shape
 from migraphx.ir.operation import OperatorError, declare_late
 from migraphx.ir.refusal import Refusal
@@ -78,6 +78,7 @@ __all__ = [
     "argument_from_pointer",
     "autocast_fp8",
     "bisect",
+    "compile_modes",
     "create_argument",
     "custom_op",
     "describe_onnx_operator",
