@@ -14,7 +14,7 @@ from torch import fx
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from torch_migraphx.fx.border import foreign
-from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.converter_registry import converter_of, target_name
 
 BORDER = "migraphx_border"
 """The key in `meta` of a node that only puts together, or takes apart, what the engine cannot hold."""
@@ -115,7 +115,9 @@ def refusal(node: fx.Node) -> str:
     """Why a node has no converter; "" where it has one."""
     if node.op in ("placeholder", "get_attr", "output"):
         return ""
-    if node.op == "call_function" and (node.target in CONVERTERS or (is_python(node.target) and not _of_tensors(node))):
+    if converter_of(node) is not None or (
+        node.op == "call_function" and is_python(node.target) and not _of_tensors(node)
+    ):
         return ""
     if node.op == "call_function" and draws(node.target):
         return "torch draws the random numbers, so that they are eager's"
