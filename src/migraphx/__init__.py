@@ -21,7 +21,8 @@ from migraphx.targets.target import Target as target
 from migraphx.targets.target import UnsupportedOperator
 
 if TYPE_CHECKING:  # the names of LATE
-    from migraphx.api.onnx import get_onnx_operators, parse_onnx, parse_onnx_buffer
+    from migraphx.api.async_queue import AsyncQueue
+    from migraphx.api.onnx import describe_onnx_operator, get_onnx_operators, parse_onnx, parse_onnx_buffer
     from migraphx.api.quantize import (
         autocast_fp8,
         quantize_bf16,
@@ -48,7 +49,8 @@ if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.version import __version__
 
 LATE = {
-    "migraphx.api.onnx": {"get_onnx_operators", "parse_onnx", "parse_onnx_buffer"},
+    "migraphx.api.async_queue": {"AsyncQueue"},
+    "migraphx.api.onnx": {"describe_onnx_operator", "get_onnx_operators", "parse_onnx", "parse_onnx_buffer"},
     "migraphx.api.quantize": {
         "autocast_fp8", "quantize_bf16", "quantize_fp8", "quantize_fp16", "quantize_int4_weights", "quantize_int8",
     },
@@ -64,6 +66,7 @@ declare_late("onnx", "migraphx.onnx.deferred")
 declare_late("unknown", "migraphx.onnx.unknown")
 
 __all__ = [
+    "AsyncQueue",
     "CompileOptions",
     "OperatorError",
     "Refusal",
@@ -78,6 +81,7 @@ __all__ = [
     "compile_modes",
     "create_argument",
     "custom_op",
+    "describe_onnx_operator",
     "explain",
     "extract",
     "fill_argument",

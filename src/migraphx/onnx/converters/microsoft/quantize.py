@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.shape import broadcast_lens
 from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.converters.microsoft.fused import FLOATS16, MICROSOFT, biased, channels_behind, channels_first
 from migraphx.onnx.converters.standard.convolution import Lens
@@ -88,7 +89,7 @@ def where(
     zero: Value,
 ) -> Value:
     """x where the condition holds, else y; all three broadcast."""
-    lens = np.broadcast_shapes(condition.shape.lens, x.shape.lens, y.shape.lens)
+    lens = broadcast_lens(condition.shape.lens, x.shape.lens, y.shape.lens)
     real = dequantize(b, x, x_scale, x_zero), dequantize(b, y, y_scale, y_zero)
     return like(b, x, b.where(*(b.broadcast_to(v, lens) for v in (condition, *real))), scale, zero)
 

@@ -11,6 +11,7 @@ import numpy as np
 from migraphx.ir.inference import infer_shape
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Operation, operation
+from migraphx.ir.ramp import positions
 from migraphx.ir.shape import standard_strides
 from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError
@@ -38,6 +39,12 @@ def gather_elements(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -
 @moves
 def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
     """Known tuples become plain positions: torch's masks are indexed by ranges, which leaves a reshape."""
+    ramps = b.ramps.get(indices)
+    if isinstance(ramps, tuple) and not batch_dims:
+        found = positions(ramps, data.shape.lens[: len(ramps)])
+        count = math.prod(data.shape.lens[: len(ramps)])
+        if found is not None and found.counts and math.prod(found.lens) == count:
+            return b.reshape(data, dims=(*found.lens, *data.shape.lens[len(ramps) :]))
     tuples = b.constant(indices)
     if tuples is None or batch_dims:
         return b.gathernd(data, indices, batch_dims=batch_dims)
@@ -47,8 +54,8 @@ def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 
     length = np.array(lens[:depth], np.int64)
     if ((tuples < -length) | (tuples >= length)).any():
         raise OnnxError(f"an index is out of range for the lengths {lens[:depth]}")
-    positions = np.where(tuples < 0, tuples + length, tuples)
-    rows = (positions * np.array(standard_strides(lens[:depth]), np.int64)).sum(-1)
+    places = np.where(tuples < 0, tuples + length, tuples)
+    rows = (places * np.array(standard_strides(lens[:depth]), np.int64)).sum(-1)
     count = math.prod(lens[:depth])
     if np.array_equal(rows.reshape(-1), np.arange(count)):
         return b.reshape(data, dims=(*rows.shape, *lens[depth:]))

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.shape import broadcast_lens
 from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.moving import moves
 from migraphx.onnx.registry import converter
+from migraphx.ops.movement import Span
 
 Value = Instruction
 
@@ -69,7 +71,7 @@ def unsqueeze(b: OnnxBuilder, x: Value, axes: Any) -> Value:
 @converter("Expand")
 @moves
 def expand(b: OnnxBuilder, x: Value, shape: Value) -> Value:
-    return b.broadcast_to(x, np.broadcast_shapes(x.shape.lens, b.ints(shape, "shape") or ()))
+    return b.broadcast_to(x, broadcast_lens(x.shape.lens, b.ints(shape, "shape") or ()))
 
 
 @converter("Tile")
@@ -137,6 +139,11 @@ def slice_(
     strides = b.ints(steps, "steps") or (1,) * len(first)
     if not len(first) == len(last) == len(dims) == len(strides) or 0 in strides:
         raise OnnxError(f"starts {first}, ends {last}, axes {dims} and steps {strides} do not fit together")
+    if all(step == 1 for step in strides):
+        spans = {a: Span(0, x.shape.lens[a]).cut(s, e) for a, s, e in zip(dims, first, last, strict=True)}
+        cut = {a: s for a, s in spans.items() if s.length != x.shape.lens[a]}
+        starts, ends = (tuple(s[k] for s in cut.values()) for k in (0, 1))
+        return b.slice(x, axes=tuple(cut), starts=starts, ends=ends) if cut else x
     kept = {}
     for axis, start, end, step in zip(dims, first, last, strides, strict=True):
         kept[axis] = range(x.shape.lens[axis])[slice(start, end, step)]

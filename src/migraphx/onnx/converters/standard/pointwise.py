@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
+from migraphx.ir.shape import broadcast_lens
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter, register
@@ -140,7 +139,7 @@ def bit_shift(b: OnnxBuilder, x: Value, y: Value, *, direction: str) -> Value:
 
 @converter("Where")
 def where(b: OnnxBuilder, condition: Value, x: Value, y: Value) -> Value:
-    lens = np.broadcast_shapes(condition.shape.lens, x.shape.lens, y.shape.lens)
+    lens = broadcast_lens(condition.shape.lens, x.shape.lens, y.shape.lens)
     x, y = b.common(x, y)
     return b.where(*(b.broadcast_to(v, lens) for v in (condition, x, y)))
 
@@ -223,7 +222,7 @@ def clip(b: OnnxBuilder, x: Value, low: Value | None = None, high: Value | None 
     """The bounds are attributes `min` and `max` before opset 11, then inputs of one element."""
     if any(v is not None and v.shape.elements != 1 for v in (low, high)):
         b.deviates("its bounds must be single numbers")
-        lens = np.broadcast_shapes(*(v.shape.lens for v in (x, low, high) if v is not None))
+        lens = broadcast_lens(*(v.shape.lens for v in (x, low, high) if v is not None))
         x = b.broadcast_to(x, lens)
         low, high = (v if v is None else b.broadcast_to(v, lens) for v in (low, high))
     for word, bound, attribute in (("max", low, bounds.get("min")), ("min", high, bounds.get("max"))):

@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import operation
+from migraphx.ir.shape import broadcast_lens
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.converters.standard.indexing import as_found
 from migraphx.onnx.graph import OnnxError
@@ -211,7 +212,7 @@ def bins(b: OnnxBuilder, first: Value, last: Value, count: int, length: int) -> 
 
 def largest(b: OnnxBuilder, seen: Value, x: Value, axis: int) -> Value:
     """The largest of what is seen along `axis`, which goes; -inf for nothing."""
-    lens = np.broadcast_shapes(seen.shape.lens, x.shape.lens)
+    lens = broadcast_lens(seen.shape.lens, x.shape.lens)
     seen, x = (b.broadcast_to(v, lens) for v in (seen, x))
     return b.squeeze(b.reduce_max(b.where(seen, x, b.full(-np.inf, x)), axes=(axis,)), axes=(axis,))
 
