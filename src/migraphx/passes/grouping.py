@@ -135,7 +135,7 @@ class Grouping:
             return None if there_and_back and small in self.nearest else ""
         if not isinstance(ins.op, Pointwise):
             return ""
-        if ins in self.epilogues:
+        if ins in self.epilogues and not widens(ins):  # which would be stored wider than what it is made of
             return Refuse("it can be the epilogue of a dot or convolution")
         if ins in self.nearest and ReductionSpace.of(self.nearest[ins][1]) != space:
             return Refuse("it is the end of another reduction's kernel")

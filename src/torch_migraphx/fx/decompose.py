@@ -15,6 +15,7 @@ from torch_migraphx.fx.complex_pairs import complex_as_pairs
 from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
 from torch_migraphx.fx.graph_info import draws, refusal
+from torch_migraphx.fx.graphs import attribute, copied
 from torch_migraphx.fx.one_node import GETITEM, put_before, traced
 
 BERNOULLI, EMPTY = torch.ops.aten.bernoulli.p, torch.ops.aten.empty_strided.default
@@ -64,6 +65,12 @@ def decompose(gm: fx.GraphModule) -> None:
     for n in gm.graph.nodes:
         if n.op == "call_function" and draws(n.target):
             _read_nothing(n)
+        elif n.op == "get_attr" and isinstance(inner := attribute(gm, n), fx.GraphModule):
+            own = copied(inner)  # the graph of a branch or of a loop
+            decompose(own)
+            name = f"_own_{n.name}"
+            setattr(gm, name, own)
+            n.target = name
 
 
 def _is_constant(n: fx.Node) -> bool:

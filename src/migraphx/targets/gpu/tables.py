@@ -8,8 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from migraphx.targets.gpu.choices import Config
+from migraphx.ir import dtype as dtypes
+from migraphx.targets.gpu.choices import LIBRARY, Config
 
+WORDS = {*dtypes.NUMPY_TYPES, "rows", "none"}  # that problems have among their types
 TABLES = Path(__file__).with_name("tables")
 
 
@@ -20,7 +22,14 @@ def shipped(chip: str) -> Mapping[str, Config]:
     if not path.is_file():
         return {}
     data = json.loads(path.read_text())
-    return {key: Config(**dict(zip(data["fields"], values, strict=True))) for key, values in data["winners"].items()}
+    made = {key: Config(**dict(zip(data["fields"], values, strict=True))) for key, values in data["winners"].items()}
+    return {bare(key): c for key, c in made.items() if c.kernel != LIBRARY} | made
+
+
+def bare(key: str) -> str:
+    """`Problem.bare` of a `Problem.key` whose epilogue begins with the name of an operator: what stands before it."""
+    words = key.split()
+    return " ".join(words[:2] + [w for w in words[2:6] if w in WORDS])
 
 
 def table_text(about: Mapping[str, Any], winners: Mapping[str, Config]) -> str:
