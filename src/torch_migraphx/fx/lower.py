@@ -33,6 +33,7 @@ from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
 from torch_migraphx.fx.tracer.structure import Structure, known, plain
+from torch_migraphx.fx.utils import LowerPrecision
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import LoweringKeywords, Options
 from torch_migraphx.random_state import same_random_state
@@ -43,13 +44,17 @@ logger = get_logger(__name__)
 def lower_to_mgx(
     module: nn.Module | Callable[..., Any] | ExportedProgram,
     input: Any = None,
+    lower_precision: LowerPrecision | str = LowerPrecision.FP32,
+    min_acc_module_size: int = 10,
+    use_aten: bool = False,
+    verbose_log: bool = False,
+    suppress_accuracy_check: bool = False,
+    save_subgraph_programs: bool = False,
+    tracer_base_cls: type[fx.Tracer] = fx.Tracer,
+    leaf_modules: Collection[type[nn.Module]] | None = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
-    use_aten: bool = False,
-    suppress_accuracy_check: bool = False,
     release_weights: bool = False,
-    tracer_base_cls: type[fx.Tracer] = fx.Tracer,
-    leaf_modules: Collection[type[nn.Module]] = (),
     **options: Unpack[LoweringKeywords],
 ) -> LoweredModule:
     """Compile `module` in inference form for inputs of the shapes and types of the samples.
@@ -73,10 +78,16 @@ def lower_to_mgx(
     if release_weights and not isinstance(module, nn.Module):
         raise ValueError(f"release_weights: a {type(module).__name__} is no nn.Module, whose weights could be released")
     call = Call.of(module, input, kwargs)
-    chosen = Options.of_lowering(**options).beside(call.tensors or call.weights)
+    chosen = Options.of_lowering(
+        lower_precision=lower_precision,
+        min_acc_module_size=min_acc_module_size,
+        verbose_log=verbose_log,
+        save_subgraph_programs=save_subgraph_programs,
+        **options,
+    ).beside(call.tensors or call.weights)
     Place.of(chosen.target).refuse_others(chosen.target, call.groups)
     with same_random_state():
-        traced = _trace(call, use_aten, tracer_base_cls, leaf_modules)
+        traced = _trace(call, use_aten, tracer_base_cls, leaf_modules or ())
         lowered = finished(lower(traced, call.leaves, chosen), call, traced.meta["structure"])
         if not suppress_accuracy_check:
             check_accuracy(call, lowered, "int8" if rounds(traced) else chosen.lower_precision)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 import torch
-from torch import nn
+from torch import fx, nn
 from torch._C._dynamo.guards import TensorGuards
 
 import migraphx
@@ -15,8 +16,11 @@ from migraphx import CompileOptions
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import has_own_operators, not_held
 from torch_migraphx.fx.builder import DTYPES
+from torch_migraphx.fx.converter_registry import MGXInstruction
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import ModuleKeywords
+
+__all__ = ["ForInference", "MGXInstruction", "MGXModule", "SplitModule"]
 
 logger = get_logger(__name__)
 OUTPUT = "main:#output_"
@@ -112,21 +116,30 @@ class MGXModule(ForInference):
     def __init__(
         self,
         program: migraphx.program | None = None,
-        input_names: Sequence[str] = (),
-        output_names: Sequence[str] = (),
+        input_names: Sequence[str] | None = None,
+        output_names: Sequence[str] | None = None,
+        quantize_fp16: bool = False,
+        quantize_bf16: bool = False,
+        exhaustive_tune: bool = False,
+        enable_par_conversion: bool = False,
+        *,
         target: str = "cpu",
         **options: Unpack[ModuleKeywords],
     ) -> None:
         """Without a program, an empty module whose state `load_state_dict` fills.
 
-        The options are those of a compilation (CompileOptions). ValueError for an unknown target, or one that an option
-        does not suit.
+        `output_names` are the program's own where none are given. `quantize_fp16` and `quantize_bf16` convert a program
+        that is not compiled yet to these types first. `enable_par_conversion` is taken for AMD's sake and changes
+        nothing: outputs are tensors from the start. The options are those of a compilation (CompileOptions). ValueError
+        for an unknown target, or one that an option does not suit.
         """
         super().__init__()
-        self.options = CompileOptions.of(**options, offload_copy=False)
+        self.options = CompileOptions.of(**options, exhaustive_tune=exhaustive_tune, offload_copy=False)
         self.options.check_target(migraphx.get_target(target))
         self.program = program
-        self.input_names, self.output_names = tuple(input_names), tuple(output_names)
+        self.input_names, self.output_names = tuple(input_names or ()), tuple(output_names or ())
+        self.quantize_fp16, self.quantize_bf16 = quantize_fp16, quantize_bf16
+        self.enable_par_conversion = enable_par_conversion
         self.target = target
         if program is not None:
             self._compile(program)
@@ -140,8 +153,21 @@ class MGXModule(ForInference):
                 f"{sorted(unknown)} differ"
             )
         if not program.is_compiled():
+            if self.quantize_fp16:
+                migraphx.quantize_fp16(program)
+            if self.quantize_bf16:
+                migraphx.quantize_bf16(program)
             program.compile(migraphx.get_target(self.target), **self.options.compile_keywords())
         self._bind(program, declared)
+        self.output_names = self.output_names or tuple(self._infer_output_names())
+
+    def _infer_output_names(self) -> list[str]:
+        """The parameters of a program that are no inputs, in the order of their numbers; else a number for each."""
+        assert self.program is not None
+        found = [n for n in self.program.get_parameter_names() if n not in self.input_names]
+        if not found:
+            return [f"{OUTPUT}{k}" for k in range(len(self.program.get_output_shapes()))]
+        return sorted(found, key=lambda name: int((re.findall(r"\d+", name) or ["0"])[-1]))
 
     def _bind(self, program: migraphx.program, declared: dict[str, migraphx.shape]) -> None:
         kept = program.get_parameter_shapes()
@@ -264,3 +290,21 @@ class MGXModule(ForInference):
         copy.__dict__.update({k: v.copy() if isinstance(v, dict) else v for k, v in self.__dict__.items()})
         memo[id(self)] = copy
         return copy
+
+
+class SplitModule(ForInference, fx.GraphModule):
+    """A graph of calls of MGXModules and of what stays in torch."""
+
+    def print_subgraph(self, mod: str) -> None:
+        """Print the program, or the graph, of the submodule `mod`."""
+        module = self.get_submodule(mod)
+        print(module.program if isinstance(module, MGXModule) else getattr(module, "graph", module))  # noqa: T201
+
+    def print_all_subgraphs(self) -> None:
+        """Print each submodule's name and its program or graph."""
+        for name, _ in self.named_children():
+            print(f"Submodule: {name}")  # noqa: T201
+            self.print_subgraph(name)
+
+    def enable_par_conversion(self, num_outs: int = 10) -> None:
+        """Taken for AMD's sake: outputs are tensors from the start, so there is nothing to convert."""

@@ -191,7 +191,7 @@ def test_a_program_that_reads_other_strides(target):
     main = program.get_main_module()
     x = main.add_parameter("x", migraphx.shape("float", [3, 4], [1, 3]))
     main.add_return([main.add_instruction(migraphx.op("add"), [x, x])])
-    fast = MGXModule(program, ["x"], ["y"], target)
+    fast = MGXModule(program, ["x"], ["y"], target=target)
     for given in (X, X.t().contiguous().t(), torch.randn(6, 8)[::2, ::2]):
         assert torch.equal(fast(given), given + given)
 
@@ -219,4 +219,4 @@ def test_threads_are_those_that_torch_is_set_to(monkeypatch):
 
 
 def copied_to_cpu(plain):
-    return MGXModule(plain.program.clone(compiled=False), plain.input_names, plain.output_names, "cpu")
+    return MGXModule(plain.program.clone(compiled=False), plain.input_names, plain.output_names, target="cpu")

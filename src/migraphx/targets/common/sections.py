@@ -23,8 +23,8 @@ class Outline:
 
     parameters: dict[str, Shape]
     outputs: list[Shape]
-    steps: list[Step]
-    checks: list[str]
+    steps: Sequence[Step]
+    checks: Sequence[str]
     arena_bytes: int
 
     def raise_failed(self, status: Sequence[int]) -> None:
@@ -40,7 +40,7 @@ def write(outline: Outline, weights: Sequence[np.ndarray]) -> tuple[dict[str, An
         "parameters": [[n, s.to_data()] for n, s in outline.parameters.items()],
         "outputs": [s.to_data() for s in outline.outputs],
         "steps": [astuple(s) for s in outline.steps],
-        "checks": outline.checks,
+        "checks": list(outline.checks),
         "arena_bytes": outline.arena_bytes,
         "weights": len(weights),
     }
