@@ -20,6 +20,7 @@ from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
+from torch_migraphx.dynamo.any_size import for_any_size
 from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.strides import in_memory_order, shared_memory, turned_back, with_strides
@@ -141,6 +142,11 @@ def _runner(
         with _disable_current_modes(), torch.no_grad():
             if not symbolic:
                 return lower(gm, args, options, fixed).forward
+            if runner.any_size is not False:
+                every = for_any_size(gm, inputs, args, options, fixed, normalized)
+                runner.any_size = every is not None
+                if every is not None:
+                    return every
             known = concrete(gm, args)
             return with_shared_memory(known, of_numbers, options) if sharing else of_numbers(known)
 
