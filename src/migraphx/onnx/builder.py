@@ -54,6 +54,7 @@ class Options:
     limit_max_iterations: int | None = None
     use_debug_symbols: bool = False
     dynamic: bool = False  # lengths and values that are not known are left to the run
+    strict: bool = False  # what is not as the standard has it is an error, even where it is plain what is meant
 
 
 class Runner(Protocol):
@@ -75,6 +76,7 @@ class OnnxBuilder(Builder):
     scope: Scope = field(default_factory=Scope)
     bindings: Mapping[str, Any] = field(default_factory=dict)  # attributes of the function that is expanded
     values: dict[Instruction, np.ndarray | None] = field(default_factory=dict)  # constants, as far as asked for
+    deviations: dict[str, None] = field(default_factory=dict)  # what was read as what it means
     ramps: dict[Instruction, Any] = field(default_factory=dict)  # what is known of values that are made of sizes
 
     # ---- building ----
@@ -161,10 +163,12 @@ class OnnxBuilder(Builder):
         return value
 
     def ints(self, x: Any, what: str) -> tuple[int, ...] | None:
-        """Integers given by an attribute or by a constant input; None where there are none."""
+        """Integers given by an attribute or by a constant input of one dimension; None where there are none."""
         if isinstance(x, Strings):
             raise OnnxError(f"its {what} is a tensor of strings")
         if isinstance(x, Instruction):
+            if x.shape.ndim != 1:
+                raise OnnxError(f"its {what} must have one dimension, has lens {x.shape.lens}")
             if x.shape.elements > MOST_NUMBERS:
                 raise OnnxError(f"its {what} has {x.shape.elements} elements")
             known = self._value(x)
@@ -183,6 +187,12 @@ class OnnxBuilder(Builder):
 
     # ---- the node ----
 
+    def deviates(self, how: str) -> None:
+        """The node is not as the standard has it, though it is plain what is meant; OnnxError where that is refused."""
+        if self.options.strict:
+            raise OnnxError(f"{how}, which strict=True refuses")
+        self.deviations[f"node {self.node.label if self.node else '?'}: {how}"] = None
+
     def wants(self, output: int) -> bool:
         """Whether anything names that output of the node."""
         return self.node is not None and any(self.node.outputs[output : output + 1])
@@ -196,6 +206,16 @@ class OnnxBuilder(Builder):
         """Convert a graph of the node's attributes in place (or with another builder); its outputs."""
         assert self.runner is not None
         return self.runner.graph(replace(into or self, inner=True), graph, inputs)
+
+
+def expect(x: Instruction | None, what: str, *lens: int | None) -> None:
+    """OnnxError where an input has other lens than these, of which None is any length; fine where it is left out."""
+    if x is None:
+        return
+    found = x.shape.lens
+    if len(found) != len(lens) or any(n not in (None, m) for n, m in zip(lens, found, strict=True)):
+        wanted = ", ".join("any" if n is None else str(n) for n in lens)
+        raise OnnxError(f"its {what} has lens {found}, must have ({wanted})")
 
 
 def axis_in(axis: int, ndim: int) -> int:

@@ -109,7 +109,10 @@ class ValueInfo:
 
 @dataclass(frozen=True)
 class Node:
-    """One application of an operator. `attributes` are those written; `version` is its domain's opset."""
+    """One application of an operator. `attributes` are those written; `version` is its domain's opset.
+
+    `deviations`: how the file's node differs from the standard's, of which this is the meaning.
+    """
 
     op: str
     domain: str
@@ -119,6 +122,7 @@ class Node:
     attributes: dict[str, Any]
     version: int
     source: str = ""  # the exporter's word on where it came from
+    deviations: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:

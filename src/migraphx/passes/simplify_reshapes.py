@@ -364,6 +364,18 @@ def dot_of_reshape(b: Builder, x: Instruction, w: Instruction, root: Instruction
     return b.reshape(b.dot(y, wide), dims=root.shape.lens)
 
 
+@rewrites(lambda b, x, w: b.dot(b.transpose(x), b.multibroadcast(w)))
+def dot_of_transpose(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
+    """dot(transpose(x), w) -> transpose(dot(x, w)) where only rows change places: they are one matrix to w"""
+    order = root.inputs[0].op.attributes()["permutation"]
+    if w.shape.ndim != 2 or order[-1] != len(order) - 1:
+        return Mismatch("a batch of products, or the depth moves")
+    if not x.shape.standard:
+        return Refuse("the rows of x do not follow one another either")
+    wide = b.broadcast_to(w, (*x.shape.lens[:-2], *w.shape.lens))
+    return b.transpose(b.dot(x, wide), permutation=order)
+
+
 # ---- views moved down through pointwise operators ----
 
 
@@ -492,6 +504,7 @@ RULES: list[Rule] = [
     reshape_as_views,
     reshape_as_split,
     dot_of_reshape,
+    dot_of_transpose,
     pointwise_of_broadcasts,
     pointwise_of_views,
 ]

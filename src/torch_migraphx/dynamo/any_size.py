@@ -45,6 +45,8 @@ def for_any_size(
             decompose(graph)
             made = AnySize(graph, args, options, constants)
         made(*args)
+        count = sum(n.op.startswith("call_") for n in graph.graph.nodes)
+        logger.info("all %d nodes of a compiled graph run in the engine, for all sizes", count)
     except Exception as error:  # of torch, of converters, of the target: each size is tried by itself
         logger.info("compiled for each size: %s", next(iter(str(error).splitlines()), type(error).__name__))
         return None
@@ -69,8 +71,9 @@ class AnySize:
         self, graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int]
     ) -> None:
         options = options.beside(args)
-        if options.target != "cpu" or PRECISIONS[options.lower_precision] or options.save_subgraph_programs:
-            raise UnsupportedError("options for one size a program")
+        looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
+        if options.target != "cpu" or PRECISIONS[options.lower_precision] or looks:
+            raise UnsupportedError("its options ask for a program of one size")
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = {n.name: args[k] for k, n in enumerate(nodes) if k in constants}
         self.inputs = [k for k, n in enumerate(nodes) if isinstance(value_of(n), torch.Tensor) and k not in constants]

@@ -16,14 +16,15 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
+from migraphx.runtime.options import NATIVE, CompileOptions
 from migraphx.targets.common import sections
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.constants import content
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.cpu.codegen import ABI, Layout, sizes_in, steps_in
+from migraphx.targets.cpu.isa import made_for
 from migraphx.targets.cpu.stop import Stop
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
-from migraphx.targets.cpu.toolchain import instruction_set
 from migraphx.targets.cpu.work import threads_worth
 
 ALIGNMENT = 64
@@ -100,10 +101,11 @@ class CpuExecutable:
         outline: Outline,
         weights: Sequence[np.ndarray],
         threads: int = 0,
+        isa: str = NATIVE,
         shared: Shared | None = None,
     ) -> None:
         """`shared`: with programs of other lengths; their table states the sizes of their own buffers."""
-        self.library_path = library
+        self.library_path, self.isa = library, isa
         self.table = table
         self.outline = outline
         self.parameters, self.outputs, self.steps = outline.parameters, outline.outputs, outline.steps
@@ -217,19 +219,19 @@ class CpuExecutable:
         key = table_key(self.library_path.stem, entries)
         obtain(key, ".table", lambda path: path.write_bytes(entries))
         data, tensors = sections.write(self.outline, self.weights)
-        data |= {"object": self.library_path.stem, "table": key, "machine": _machine()}
+        data |= {"object": self.library_path.stem, "table": key, "machine": _machine(self.isa)}
         return data, tensors | {"code": np.fromfile(self.library_path, np.uint8), "table.code": self.table}
 
 
 def restore(
-    data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool, threads: int
+    data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool, options: CompileOptions
 ) -> CpuExecutable | None:
     """What `sections` described, or None where its code is neither in the local cache nor trusted.
 
     An object of the cache is code that was compiled here, a table one that was made here; the file only names them,
     and the table says how large the buffers must be.
     """
-    if data["machine"] != _machine():
+    if data["machine"] != _machine(options.isa):
         return None
     library, table = lookup(data["object"], ".so"), _kept_table(data["table"], data["object"])
     if trust_code and library is None:
@@ -238,12 +240,12 @@ def restore(
         table = np.ascontiguousarray(tensors["table.code"], np.int64)
     if library is None or table is None:
         return None
-    return CpuExecutable(library, table, *sections.read(data, tensors), threads)
+    return CpuExecutable(library, table, *sections.read(data, tensors), options.num_threads, options.isa)
 
 
-def _machine() -> str:
+def _machine(isa: str) -> str:
     """What code must have been made for to be run here."""
-    return digest(instruction_set(), ABI, sections.FORMAT)
+    return digest(made_for(isa), ABI, sections.FORMAT)
 
 
 def table_key(object: str, entries: bytes) -> str:

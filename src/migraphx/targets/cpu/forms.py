@@ -132,14 +132,15 @@ class FormTable:
 class CpuForm:
     """A compiled program for all lengths that its table is for; one memory serves the runs of all of them."""
 
-    def __init__(self, library: Path, table: FormTable, weights: Sequence[np.ndarray], threads: int) -> None:
-        self.library, self.table, self.weights, self.threads = library, table, weights, threads
+    def __init__(self, library: Path, table: FormTable, weights: Sequence[np.ndarray], threads: int, isa: str) -> None:
+        self.library, self.table, self.weights = library, table, weights
+        self.threads, self.isa = threads, isa
         self._shared = Shared(available())
 
     def executable(self, lengths: Sequence[int]) -> CpuExecutable | None:
         """The program for these lengths of its symbols; None where a guard does not hold."""
         found = self.table.at(lengths)
-        return found and CpuExecutable(self.library, *found, self.weights, self.threads, self._shared)
+        return found and CpuExecutable(self.library, *found, self.weights, self.threads, self.isa, self._shared)
 
     def release(self) -> None:
         """Give back the memory that waits for runs."""

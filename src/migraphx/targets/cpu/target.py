@@ -37,9 +37,10 @@ from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
 from migraphx.targets.cpu.forms import CpuForm, FormTable, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
+from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.peaks import measure_peaks
-from migraphx.targets.cpu.threads import available
+from migraphx.targets.cpu.threads import available, runtime
 from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.tune import Timer, Tuner, seconds
 from migraphx.targets.cpu.work import nanoseconds
@@ -61,6 +62,7 @@ class CpuTarget:
     device: Device = HOST
     passes: Sequence[Pass] = PASSES
     tunes = True
+    levels = True
 
     def __init__(self, constants: Constants | None = None, timer: Timer = seconds) -> None:
         """`timer` times the ways of `exhaustive_tune`."""
@@ -74,12 +76,14 @@ class CpuTarget:
         found: list[Refusal[Instruction]] = []
         run_passes(program, PASSES, refusals=found)
         choices = self._tuner(options).choices(program.main) if options.exhaustive_tune else Choices()
-        return [*found, *lower(program.main, CPU, CppEmitter(features(), choices), options.fast_math).refusals]
+        emitter = CppEmitter(features(options.isa), choices)
+        return [*found, *lower(program.main, CPU, emitter, options.fast_math).refusals]
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
             target = CpuTarget(Constants(lasting=lambda: literals(program)), self.timer)
             return DynamicExecutable.of(target, program, options, available(), target)
+        check_processor(options.isa)
         stages = Stages()
 
         def choose(main: Module) -> Choices:
@@ -88,11 +92,12 @@ class CpuTarget:
             with stages("tuning"):
                 return self._tuner(options).choices(main)
 
-        made = translate(program, options, features(), self.constants, stages, choose)
+        made = translate(program, options, features(options.isa), self.constants, stages, choose)
         with stages("compiler or cache"):
-            library = build(made.sources, "program")
+            library = build(made.sources, "program", options.isa)
         log.info("compiled in %s", stages)
-        return CpuExecutable(library, made.table, made.outline, made.lowered.weights, options.num_threads)
+        weights = made.lowered.weights
+        return CpuExecutable(library, made.table, made.outline, weights, options.num_threads, options.isa)
 
     def form(self, program: Program, options: CompileOptions, sizes: Sizes) -> CpuForm | None:
         """The program, whose lens are made of `sizes`, for all lengths of which their guards hold.
@@ -101,21 +106,29 @@ class CpuTarget:
         """
         if options.exhaustive_tune:
             return None
+        check_processor(options.isa)
         stages = Stages()
-        table, sources, weights = translate_form(program, options, features(), sizes, self.constants, stages)
+        table, sources, weights = translate_form(program, options, features(options.isa), sizes, self.constants, stages)
         with stages("compiler or cache"):
-            library = build(sources, "program")
+            library = build(sources, "program", options.isa)
         log.info("compiled in %s", stages)
-        return CpuForm(library, table, weights, options.num_threads)
+        return CpuForm(library, table, weights, options.num_threads, options.isa)
 
     def peaks(self, threads: int) -> Peaks:
         return measure_peaks(threads)
+
+    def concurrency(self) -> int:
+        return available()
+
+    def share(self, runs: int) -> None:
+        runtime().set_threads(max(1, available() // runs))
 
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         return CHECKS
 
     def _tuner(self, options: CompileOptions) -> Tuner:
-        return Tuner(features(), options.num_threads or available(), options.fast_math, self.timer)
+        threads = options.num_threads or available()
+        return Tuner(features(options.isa), threads, options.fast_math, self.timer, options.isa)
 
     def restore(
         self,
@@ -125,14 +138,15 @@ class CpuTarget:
         program: Callable[[], Program],
         options: CompileOptions,
     ) -> Executable | None:
+        check_processor(options.isa)
         if "dynamic" not in data:
-            return restore(data, tensors, trust_code, options.num_threads)
+            return restore(data, tensors, trust_code, options)
         target = CpuTarget(Constants(tensors.values(), lambda: literals(program())))
         return restored(
             target,
             data["dynamic"],
             tensors,
-            lambda one, own: restore(one, own, trust_code, options.num_threads),
+            lambda one, own: restore(one, own, trust_code, options),
             program,
             options,
             available(),

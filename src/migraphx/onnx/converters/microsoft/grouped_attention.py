@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.converters.microsoft.attention import (
     added,
     attended,
@@ -25,15 +25,31 @@ from migraphx.onnx.converters.microsoft.attention import (
     visible,
     written,
 )
-from migraphx.onnx.converters.microsoft.fused import MICROSOFT
+from migraphx.onnx.converters.microsoft.fused import FLOATS16, MICROSOFT
 from migraphx.onnx.graph import OnnxError
-from migraphx.onnx.registry import converter
+from migraphx.onnx.registry import converter, same
 from migraphx.ops.composites.products import shared_heads, split
 
 Value = Instruction
 
 
-@converter("GroupQueryAttention", domain=MICROSOFT)
+CACHES = (*FLOATS16, "uint8", "int8")
+
+
+@converter(
+    "GroupQueryAttention",
+    domain=MICROSOFT,
+    takes=[
+        same(FLOATS16, "query", "cos", "sin", "attention_bias", "head_sink", "q_norm", "k_norm"),
+        same(CACHES, "past_key"),
+        same(CACHES, "past_value"),
+        same(("int32",), "seqlens"),
+        same(("int32",), "total_length"),
+        same(("int64",), "position_ids"),
+        same(("float",), "k_scale"),
+        same(("float",), "v_scale"),
+    ],
+)
 def group_query_attention(
     b: OnnxBuilder,
     query: Value,
@@ -74,12 +90,12 @@ def group_query_attention(
     their item; where there is no past, the first. `local_window_size`: how many keys a query sees. Without new
     keys (a length of 0) the past is all. q_norm and k_norm {H} are the weights of RMS norms over heads.
     """
+    expect(query, "query", None, None, None)
+    expect(head_sink, "head_sink", num_heads)
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
     batch, _, length, _ = q.shape.lens
     total = int(b.number(total_length, "total_sequence_length"))
-    last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
-    starts = b.full(0, last) if total == length else b.add(last, b.full(1 - length, last))
-    positions = b.add(*b.common(starts, b.literal(np.arange(length)[None])))
+    last, starts, positions = places(b, seqlens, q, total)
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
     if do_rotary:
         at = positions if position_ids is None else b.broadcast_to(position_ids, (batch, length))
@@ -87,7 +103,7 @@ def group_query_attention(
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
     k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys)
-    bias = [] if attention_bias is None else [lengthened(b, attention_bias, keys)]
+    bias = [lengthened(b, x, keys) for x in (attention_bias,) if x is not None]
     scoring = Scoring(scale, softcap, head_sink, bool(smooth_softmax), qk_output)
     if scoring.simple(b) and causal and total == length == keys and local_window_size < 0:
         return joined(b, attended(b, q, k, v, bias, scale, first=0)), *presents
@@ -96,10 +112,19 @@ def group_query_attention(
     return y, *presents, *(b.slice(s, axes=(3,), starts=(0,), ends=(total,)) for s in scores)
 
 
+def places(b: OnnxBuilder, seqlens: Value, q: Value, total: int) -> tuple[Value, Value, Value]:
+    """Where the queries of each item end and where they start, both {B, 1}, and the position of each {B, S}."""
+    batch, _, length, _ = q.shape.lens
+    last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
+    starts = b.full(0, last) if total == length else b.add(last, b.full(1 - length, last))
+    return last, starts, b.add(*b.common(starts, b.literal(np.arange(length)[None])))
+
+
 def with_rotary(b: OnnxBuilder, x: Value, at: Value, cos: Value | None, sin: Value | None, interleaved: bool) -> Value:
     """x {B, N, S, H} with the rotary embedding of the positions `at` {B, S}; OnnxError without the tables."""
     if cos is None or sin is None:
         raise OnnxError("do_rotary needs cos_cache and sin_cache")
+    expect(sin, "sin_cache", *cos.shape.lens)
     return x if 0 in x.shape.lens else rotated(b, x, at, cos, sin, interleaved)
 
 
@@ -113,6 +138,9 @@ def lengthened_caches(
     keys: int,
 ) -> tuple[Value, Value, Sequence[Value | None]]:
     """All keys and values {B, N, `keys`, H} in q's type, and the caches that the node gives (None: nothing is new)."""
+    batch, kv_heads = new[0].shape.lens[:2]
+    for what, old in zip(("past_key", "past_value"), past, strict=True):
+        expect(old, what, batch, kv_heads, None, None)
     held: Sequence[Value | None] = past
     presents: Sequence[Value | None] = (None, None)
     if new[0].shape.lens[2]:
@@ -157,9 +185,24 @@ def grouped(
     b: OnnxBuilder, query: Value, key: Value | None, value: Value | None, num_heads: int, kv_heads: int
 ) -> list[Value]:
     """q {B, N, S, H}, k and v {B, Nkv, S, H}, from three inputs or from one that holds them side by side."""
+    if num_heads < 1 or kv_heads < 1 or num_heads % kv_heads:
+        raise OnnxError(f"{kv_heads} heads of keys do not divide {num_heads} of queries")
+    one = [v is not None and v.shape.ndim < 3 and v.shape.elements <= 1 for v in (key, value)]
+    if any(one):
+        b.deviates("its key and value are placeholders: the query holds all three")
+        key = value = None
+    if (key is None) != (value is None):
+        raise OnnxError(f"it has no {'key' if key is None else 'value'}")
     if key is not None and value is not None:
+        for what, part in (("key", key), ("value", value)):
+            if part.shape.type != query.shape.type:
+                raise OnnxError(f"its {what} is {part.shape.type}, its query {query.shape.type}")
+        expect(key, "key", query.shape.lens[0], None, None)
+        expect(value, "value", *key.shape.lens)
         return [heads(b, query, num_heads), heads(b, key, kv_heads), heads(b, value, kv_heads)]
-    size = query.shape.lens[2] // (num_heads + 2 * kv_heads)
+    size, rest = divmod(query.shape.lens[2], num_heads + 2 * kv_heads)
+    if rest:
+        raise OnnxError(f"{num_heads} + 2 * {kv_heads} heads do not divide a width of {query.shape.lens[2]}")
     parts = split(b, query, sizes=(num_heads * size, kv_heads * size, kv_heads * size), axis=2)
     return [heads(b, p, n) for p, n in zip(parts, (num_heads, kv_heads, kv_heads), strict=True)]
 

@@ -10,7 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.size import is_open
-from migraphx.onnx.builder import LARGEST, OnnxBuilder, axis_in
+from migraphx.onnx.builder import LARGEST, OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.registry import converter
 
@@ -67,6 +67,7 @@ def range_(b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_ty
 
 @converter("EyeLike")
 def eye_like(b: OnnxBuilder, x: Value, *, k: int, dtype: int | None = None) -> Value:
+    expect(x, "input", None, None)
     type = x.shape.type if dtype is None else element_type(dtype)
     return b.literal(np.eye(*x.shape.lens, k=k), type)
 

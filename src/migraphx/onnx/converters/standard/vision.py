@@ -32,10 +32,18 @@ def resize_10(b: OnnxBuilder, x: Value, scales: Value, *, mode: str) -> Value:
 
 
 @converter("Upsample")
-def upsample(b: OnnxBuilder, x: Value, scales: Any = None, *, mode: str, **old: float) -> Value:
-    """Scales are an input from opset 9 on, before that an attribute, in opset 1 two of them."""
+def upsample(
+    b: OnnxBuilder, x: Value, scales: Any = None, third: Value | None = None, *, mode: str, **old: float
+) -> Value:
+    """Scales are an input from opset 9 on, before that an attribute, in opset 1 two of them.
+
+    Some files hold them as the third input, as Resize has them.
+    """
+    scales = third if scales is None else scales
     if isinstance(scales, Instruction):
         scales = b.known(scales, "scales").reshape(-1).tolist()
+    if scales is None and old.keys() != {"height_scale", "width_scale"}:
+        raise OnnxError("has no scales")
     if scales is None:
         scales = [1.0, 1.0, old["height_scale"], old["width_scale"]]
     mode = "linear" if mode == "bilinear" else mode
