@@ -23,6 +23,7 @@ from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
+from torch_migraphx.dynamo.any_size import for_any_size
 from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, concrete, drops_between_layers, is_symbolic, to_acc
 from torch_migraphx.dynamo.recurrent import traces_recurrent_layers
 from torch_migraphx.dynamo.runner import Runner
@@ -182,6 +183,11 @@ def _runner(
         with _disable_current_modes(), torch.no_grad():
             if not symbolic:
                 return lower(gm, args, options, fixed).forward
+            if runner.any_size is not False:
+                every = for_any_size(gm, inputs, args, options, fixed, normalized)
+                runner.any_size = every is not None
+                if every is not None:
+                    return every
             known = concrete(gm, args)
             return with_shared_memory(known, of_numbers, options) if sharing else of_numbers(known)
 
