@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -137,6 +137,15 @@ class MGXModule(ForInference):
             for s in program.get_output_shapes()
         ]
         self._makers = [self._place.maker(*output) for output in self._outputs]
+        self._written: dict[int, int] = {}
+
+    def write_in_place(self, pairs: Mapping[int, int]) -> None:
+        """Let outputs be written to the memory of inputs, where the program can do so: `{output: input}`, by number.
+
+        A call then returns that input, with its new elements, unless it had to be copied to be read.
+        """
+        kept = self.program.get_in_place() if self.program is not None and hasattr(self.program, "get_in_place") else {}
+        self._written = {k: n for k, n in pairs.items() if kept.get(f"{OUTPUT}{k}") == self.input_names[n]}
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         """Run the program.
@@ -171,10 +180,18 @@ class MGXModule(ForInference):
             if not address and x.numel():  # freed, or never there
                 spec.refuse(x, at)
             addresses.append(address)
-        results = [make() for make in self._makers]
+        results = self._results(inputs, addresses)
         stream = self._place.stream()
         program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
         return results[0] if len(results) == 1 else tuple(results)
+
+    def _results(self, inputs: Sequence[torch.Tensor], addresses: Sequence[int]) -> list[torch.Tensor]:
+        """Memory for the outputs: new, or an input's that is read where it lies."""
+        written = self._written
+        if not written:
+            return [make() for make in self._makers]
+        taken = {k: inputs[n] for k, n in written.items() if inputs[n].data_ptr() == addresses[n]}
+        return [taken[k] if k in taken else make() for k, make in enumerate(self._makers)]
 
     def refuse_change(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Raise where `fn`, by which a module's tensors are changed, gives them another type or device."""

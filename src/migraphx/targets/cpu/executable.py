@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,9 @@ class CpuExecutable:
     ) -> None:
         HOST.check_stream(stream)
         self._call([*inputs, *outputs], None, deadline)
+
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        return self.outline.in_place
 
     @property
     def holds_memory(self) -> bool:

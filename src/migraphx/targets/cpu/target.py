@@ -177,4 +177,6 @@ def translate(
         kernels, steps = numbered(lowered.calls), steps_of(lowered)
         work = list(map(nanoseconds, lowered.calls, lowered.sources, (s.flops for s in steps)))
         table, sources = table_of(lowered.calls, kernels, layout, sizes, work), generate(kernels)
-    return Translation(lowered, Outline(parameters, outputs, steps, lowered.checks, arena), layout, table, sources)
+    return Translation(
+        lowered, Outline(parameters, outputs, steps, lowered.checks, arena, lowered.in_place), layout, table, sources
+    )
