@@ -429,7 +429,7 @@ MGX_INLINE Rows as_rows(const T* from, int64_t stride, int64_t rows, int64_t col
 }
 
 // Scores of a row with nk keys: LANES keys at a time, whose sums over lanes are one transposition.
-MGX_NOINLINE void few_scores(const float* q, Rows k, int64_t nk, int64_t dim, float* s) {
+inline void few_scores(const float* q, Rows k, int64_t nk, int64_t dim, float* s) {
     for (int64_t j = 0; j < nk; j += LANES) {
         const float* row[LANES];
         for (int i = 0; i < LANES; ++i) row[i] = k.at + (j + i < nk ? j + i : nk - 1) * k.stride;
@@ -484,7 +484,7 @@ MGX_NOINLINE void few_values(const Few& w, const float* scale, Rows v, int64_t n
 }
 
 // Scores of a row become exponentials; returns what brings earlier sums to the new maximum.
-MGX_NOINLINE float few_softmax(float* s, int64_t nk, float& max, float& sum) {
+inline float few_softmax(float* s, int64_t nk, float& max, float& sum) {
     for (int64_t j = nk; j < padded(nk); ++j) s[j] = -__builtin_inff();
     F m = splat(max), l{};
     for (int64_t j = 0; j < nk; j += LANES) {
