@@ -302,6 +302,7 @@ class ScatterRows(Params, header="scatter.hpp"):
     length: int
     inner: int
     count: int
+    per: int
     check: int
 
 

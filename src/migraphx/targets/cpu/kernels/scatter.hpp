@@ -65,17 +65,17 @@ void scatter(const Team& t, const Scatter& s, const I* indices, const U* updates
     }
 }
 
-// out[outer][length][inner], row-major, joined at rows indices[count] by updates [outer][count][inner]. A thread takes
-// whole blocks [length][inner], so that no two meet.
+// out[outer][length][inner], row-major, joined by updates [outer][count][inner] at rows indices[outer / per][count]: `per`
+// blocks have the same. A thread takes whole blocks [length][inner], so that no two meet.
 struct ScatterRows {
-    int64_t outer, length, inner, count, check;
+    int64_t outer, length, inner, count, per, check;
 };
 template <class How, class T, class I, class U>
 void scatter_rows(const Team& t, const ScatterRows& s, const I* indices, const U* updates, T* out, int64_t* status) {
     const Range mine = t.share(s.outer);
     for (int64_t o = mine.begin; o < mine.end && !t.stopped(); ++o)
         for (int64_t k = 0; k < s.count; ++k) {
-            int64_t at = int64_t(indices[k]);
+            int64_t at = int64_t(indices[o / s.per * s.count + k]);
             if (!placed(at, s.length, status, s.check)) continue;
             T* row = out + (o * s.length + at) * s.inner;
             const U* update = updates + (o * s.count + k) * s.inner;

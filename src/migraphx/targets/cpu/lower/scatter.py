@@ -62,7 +62,8 @@ def _join(ctx: LoweringContext, ins: Instruction, updates: View, made: View) -> 
         if rows is not None:
             indices = ctx.standard(rows, ins.origin)
             outer, length, inner = around(made.lens, axis)
-            fill = structs.ScatterRows(outer, length, inner, rows.elements, check).cpp(numbers)
+            sets, count = rows.lens
+            fill = structs.ScatterRows(outer, length, inner, count, outer // sets, check).cpp(numbers)
             name = "scatter_rows"
         else:
             indices = ctx.standard(indices, ins.origin)
@@ -80,12 +81,17 @@ def _join(ctx: LoweringContext, ins: Instruction, updates: View, made: View) -> 
 
 
 def _row_numbers(indices: View, axis: int, made: View) -> View | None:
-    """One index for each row along the axis, where they are alike in all other dimensions, which are whole."""
+    """Indices {sets, rows} of whole rows along the axis: alike in all dimensions but it and perhaps the first.
+
+    None where they are not.
+    """
     others = [d for d in range(len(made.lens)) if d != axis]
-    alike = all(indices.strides[d] == 0 or indices.lens[d] == 1 for d in others)
-    if not alike or any(indices.lens[d] != made.lens[d] for d in others):
+    first = 0 if axis > 0 and indices.strides[0] else None
+    alike = all(indices.strides[d] == 0 or indices.lens[d] == 1 for d in others if d != first)
+    if not alike or not indices.elements or any(indices.lens[d] != made.lens[d] for d in others):
         return None
-    return replace(indices, lens=(indices.lens[axis],), strides=(indices.strides[axis],))
+    sets, step = (1, 0) if first is None else (indices.lens[0], indices.strides[0])
+    return replace(indices, lens=(sets, indices.lens[axis]), strides=(step, indices.strides[axis]))
 
 
 @CPU.of("gathernd")
