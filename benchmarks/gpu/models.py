@@ -22,6 +22,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import migraphx
+from benchmarks.gpu.decoders import GPT2, LLAMA_1B, gpt2_step, llama_step, step_inputs
+from benchmarks.gpu.unet import UNet, unet_inputs
 from benchmarks.models import bert, gpt2, import_transformers, randomize, torchvision_model
 
 Run = Callable[[], Any]
@@ -50,6 +53,17 @@ class Logits(nn.Module):
         return self.model(input_ids=input_ids, use_cache=False).logits
 
 
+class Hidden(nn.Module):
+    """A model reduced to its last hidden state."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x).last_hidden_state
+
+
 def llama_1b() -> nn.Module:
     """A Llama of about a billion parameters."""
     library = import_transformers()
@@ -63,6 +77,15 @@ def llama_1b() -> nn.Module:
         max_position_embeddings=4096,
     )
     return Logits(library.LlamaForCausalLM(config))
+
+
+def whisper_encoder() -> nn.Module:
+    """Whisper-tiny's encoder."""
+    library = import_transformers()
+    config = library.WhisperConfig(
+        d_model=384, encoder_layers=4, encoder_attention_heads=6, encoder_ffn_dim=1536, num_mel_bins=80
+    )
+    return Hidden(library.models.whisper.modeling_whisper.WhisperEncoder(config))
 
 
 def _vision(name: str, batch: int, dtype: torch.dtype = torch.float16) -> GpuCase:
@@ -80,10 +103,15 @@ CASES = {
     "vit_b16_b32": _vision("vit_b_16", 32),
     "gpt2_64": _text(gpt2, 1, 64),
     "llama1b_prefill_2048": _text(llama_1b, 1, 2048),
+    "gpt2_decode_1024": GpuCase(gpt2_step, lambda: step_inputs(GPT2, 1024)),
+    "llama1b_decode_1024": GpuCase(llama_step, lambda: step_inputs(LLAMA_1B, 1024)),
+    "unet_b2": GpuCase(UNet, lambda: unet_inputs(2), image=True),
+    "whisper_tiny_encoder": GpuCase(whisper_encoder, lambda: (torch.randn(1, 80, 3000),)),
     "efficientnet_b0_b1": _vision("efficientnet_b0", 1),
     "convnext_tiny_b32": _vision("convnext_tiny", 32),
     "mobilenet_v2_b1": _vision("mobilenet_v2", 1),
     "resnet50_b1_fp32": _vision("resnet50", 1, torch.float32),
+    "resnet50_b32_fp32": _vision("resnet50", 32, torch.float32),
     "bert_16x384_fp32": _text(bert, 16, 384, torch.float32),
 }
 
@@ -112,6 +140,29 @@ def _lowered(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
     return lambda: lowered(*inputs)
 
 
+def _quantized(by: Callable[..., None]) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
+    """Ours in a narrower type, calibrated with the inputs."""
+
+    def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+        import torch_migraphx.fx as fx
+        from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
+        from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
+
+        try:
+            traced = acc_tracer.trace(model, list(inputs))
+        except acc_tracer.AccTraceError:
+            traced = aten_tracer.trace(model, list(inputs))
+        interpreter = fx.MGXInterpreter(traced, list(inputs))
+        program = interpreter.run()
+        names = interpreter.get_input_names()
+        samples = {n: x.cpu().numpy() for n, x in zip(names, inputs, strict=True)}
+        by(program, migraphx.get_target("gpu"), [samples])
+        module = fx.MGXModule(program, names, interpreter.get_output_names(), target="gpu")
+        return lambda: module(*inputs)
+
+    return make
+
+
 def _compiled(frozen: bool) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
     def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
         compiled = torch.compile(model, backend="migraphx", options={"frozen": frozen})
@@ -137,8 +188,11 @@ ENGINES: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], Run]] = {
     "openmgx_fx": _lowered,
     "openmgx": _compiled(frozen=False),
     "openmgx_frozen": _compiled(frozen=True),
+    "openmgx_int8": _quantized(migraphx.quantize_int8),
+    "openmgx_fp8": _quantized(migraphx.quantize_fp8),
 }
-OURS = ("openmgx_fx", "openmgx", "openmgx_frozen")
+OURS = ("openmgx_fx", "openmgx", "openmgx_frozen", "openmgx_int8", "openmgx_fp8")
+TORCHS = [name for name in ENGINES if name not in OURS]
 
 
 def measured(case: GpuCase, engine: str, device: str, seconds: float) -> dict[str, Any]:
@@ -192,7 +246,7 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--engines", default=",".join([*TORCHS, "openmgx_fx", "openmgx", "openmgx_frozen"]))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--output", type=Path)

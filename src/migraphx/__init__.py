@@ -21,6 +21,7 @@ from migraphx.targets.target import Target as target
 from migraphx.targets.target import UnsupportedOperator
 
 if TYPE_CHECKING:  # the names of LATE
+    from migraphx.api.async_queue import AsyncQueue
     from migraphx.api.onnx import get_onnx_operators, parse_onnx, parse_onnx_buffer
     from migraphx.api.quantize import (
         autocast_fp8,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.version import __version__
 
 LATE = {
+    "migraphx.api.async_queue": {"AsyncQueue"},
     "migraphx.api.onnx": {"get_onnx_operators", "parse_onnx", "parse_onnx_buffer"},
     "migraphx.api.quantize": {
         "autocast_fp8", "quantize_bf16", "quantize_fp8", "quantize_fp16", "quantize_int4_weights", "quantize_int8",
@@ -64,6 +66,7 @@ declare_late("onnx", "migraphx.onnx.deferred")
 declare_late("unknown", "migraphx.onnx.unknown")
 
 __all__ = [
+    "AsyncQueue",
     "CompileOptions",
     "OperatorError",
     "Refusal",

@@ -6,18 +6,25 @@ once this package is installed, imported or not.
 
 from importlib import import_module
 from importlib.metadata import entry_points
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from torch_migraphx import fx
+from torch_migraphx.log import set_levels
 from torch_migraphx.options import Options
+from torch_migraphx.report import Report
 
-__all__ = ["Options", "fx"]
+if TYPE_CHECKING:
+    from torch_migraphx.dynamo.explain import explain
+
+__all__ = ["Options", "Report", "explain", "fx"]
 
 
-def __getattr__(name: str) -> ModuleType:
-    """`torch_migraphx.dynamo` on first use: torch._dynamo takes longer to import than all of the rest."""
+def __getattr__(name: str) -> Any:
+    """`dynamo` and `explain` on first use: torch._dynamo takes longer to import than all of the rest."""
     if name == "dynamo":
         return import_module("torch_migraphx.dynamo")
+    if name == "explain":
+        return import_module("torch_migraphx.dynamo.explain").explain
     raise AttributeError(f"module 'torch_migraphx' has no attribute {name!r}")
 
 
@@ -27,4 +34,5 @@ def _register_backends() -> None:
         import_module("torch_migraphx.dynamo").register()
 
 
+set_levels()
 _register_backends()

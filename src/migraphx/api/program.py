@@ -145,6 +145,16 @@ class program:
                 raise ValueError(f"the program returns a tuple, of {output.name}: return its get_tuple_elem instead")
         self._executable, self._options = t.compile(self.graph.clone(), options), options
 
+    def release_instructions(self) -> None:
+        """Give back the instructions of a compiled program, with their constants: it runs as before.
+
+        What needs them (printing, saving, cloning, compiling again) is a RuntimeError from now on, as is this where
+        the program is not compiled.
+        """
+        if self.executable:
+            self.__dict__.pop("graph", None)
+            self._read = _released
+
     def run(self, params: Mapping[str, Any], timeout: float | None = None) -> list[argument]:
         """Run once on named inputs (arguments, arrays, tensors on the target's device).
 
@@ -269,6 +279,10 @@ def _claimed(given: Argument, device: Device) -> Argument:
     """The argument; of an address alone, which says nothing of its device, on this one where it knows the address."""
     alone = given.device is HOST and given.owner is None
     return Argument(given.shape, given.pointer, None, device) if alone and device.holds(given.pointer) else given
+
+
+def _released() -> Program:
+    raise RuntimeError("the program's instructions were released: it runs, and cannot be printed, saved or cloned")
 
 
 def _refuse_others(executable: Executable, arguments: Sequence[Argument], *allowed: Device) -> None:

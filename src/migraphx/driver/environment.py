@@ -17,6 +17,12 @@ VARIABLES = {
     "NO_COLOR": "no colours, whatever the terminal (driver)",
     "MIGRAPHX_TIME_PASSES": "log what each pass cost (driver)",
     "MIGRAPHX_TRACE_MATCHES": "log each rewrite rule that applied or refused (driver)",
+    "TORCH_MIGRAPHX_LOGLEVEL": "level of all of torch_migraphx's messages (DEBUG, INFO, ...), which then go to stderr",
+    "TORCH_MIGRAPHX_LOG_INTERPRETER": "level of what MGXInterpreter says of nodes",
+    "TORCH_MIGRAPHX_LOG_FX_LOWER": "level of what lower_to_mgx says",
+    "TORCH_MIGRAPHX_LOG_DYNAMO_LOWER": "level of what the backends of torch.compile say",
+    "TORCH_MIGRAPHX_LOG_DYNAMO_PASSES": "level of what the passes on Dynamo's graphs say",
+    "TORCH_MIGRAPHX_LOG_PARTITIONER": "level of which nodes run where, and why",
 }
 LOGGERS = {"MIGRAPHX_TIME_PASSES": "migraphx.passes.manager", "MIGRAPHX_TRACE_MATCHES": "migraphx.passes.rewrite"}
 ON = frozenset({"1", "enable", "enabled", "yes", "true"})  # as upstream reads them

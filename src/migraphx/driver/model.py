@@ -89,6 +89,7 @@ def _onnx_options(args: Namespace) -> dict[str, Any]:
         "output_names": args.output_names,
         "skip_unknown_operators": args.skip_unknown_operators,
         "use_debug_symbols": args.debug_symbols,
+        "strict": args.strict,
     }
     if args.default_dyn_dim:  # then the batch is what a run gets
         given["default_dyn_dim_value"] = dims.dimension("--default-dyn-dim", args.default_dyn_dim)
@@ -99,7 +100,15 @@ def _onnx_options(args: Namespace) -> dict[str, Any]:
 
 def _refuse_onnx_options(args: Namespace, kind: str, dynamic: bool) -> None:
     """What only an ONNX model can be told; the lengths of a run, any program with dynamic shapes."""
-    names = ("input_dim", "dim_param", "dyn_input_dim", "default_dyn_dim", "output_names", "skip_unknown_operators")
+    names = (
+        "input_dim",
+        "dim_param",
+        "dyn_input_dim",
+        "default_dyn_dim",
+        "output_names",
+        "skip_unknown_operators",
+        "strict",
+    )
     for name in names:
         if getattr(args, name) and not (dynamic and name == "input_dim"):
             raise UsageError(f"--{name.replace('_', '-')} needs an ONNX model; {args.file} was read as {kind}")

@@ -54,6 +54,8 @@ def add_input(parser: ArgumentParser) -> None:
     group.add_argument("--output-names", **_many("name"), help="return these values of the ONNX graph instead")
     group.add_argument("--trim", "-t", type=natural, default=0, metavar="N", help="drop N instructions from the end")
     group.add_argument("--skip-unknown-operators", action="store_true", help="read on past operators not supported")
+    strict = "refuse ONNX nodes that are not as the standard has them (default: read what they mean, log one line)"
+    group.add_argument("--strict", action="store_true", help=strict)
     group.add_argument("--debug-symbols", action="store_true", help="note the exporter's source lines; show origins")
     group.add_argument("--optimize", "-O", action="store_true", help="simplify after reading")
     group.add_argument(
@@ -91,6 +93,9 @@ def add_compile(parser: ArgumentParser) -> None:
             off = flag.startswith("--disable-")
             action = "store_false" if off else "store_true"
             group.add_argument(flag, dest=field.name, action=action, help=f"do not {meaning}" if off else meaning)
+        elif isinstance(field.default, str):
+            choices = field.metadata["choices"]
+            group.add_argument(flag, dest=field.name, choices=choices, default=field.default, help=meaning)
         else:
             group.add_argument(flag, dest=field.name, type=natural, default=field.default, metavar="N", help=meaning)
     for name, what in PRECISIONS.items():

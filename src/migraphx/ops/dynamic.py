@@ -11,7 +11,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import ExpansionContext, Operation, Value, operation
-from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape
+from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape, broadcast_lens
 
 ANY_LENGTH = DynamicDimension(0, UNBOUNDED)
 
@@ -76,7 +76,7 @@ class BroadcastWithDims(Operation, name="broadcast_with_dims"):
 
     def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
         dims = context.known(inputs[1], "dims").tolist()
-        return builder(context).broadcast_to(inputs[0], np.broadcast_shapes(inputs[0].shape.lens, tuple(dims)))
+        return builder(context).broadcast_to(inputs[0], broadcast_lens(inputs[0].shape.lens, tuple(dims)))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, dims = args
@@ -93,7 +93,7 @@ class BroadcastForDot(Operation, name="broadcast_for_dot"):
     def infer(self, *inputs: Shape) -> Shape:
         self.require(min(s.ndim for s in inputs) >= 2, inputs, "needs two dimensions")
         try:
-            lens = np.broadcast_shapes(*(s.lens[:-2] for s in inputs))
+            lens = broadcast_lens(*(s.lens[:-2] for s in inputs))
         except ValueError:
             self.refuse(inputs, "batch dimensions do not broadcast")
         return Shape(inputs[0].type, (*lens, *inputs[0].lens[-2:]))

@@ -49,6 +49,13 @@ class SingleFlightLRU(Generic[Key, Made]):
                 self._made.move_to_end(key)
             return found
 
+    def put(self, key: Key, made: Made) -> None:
+        """Keep what was made for the key elsewhere."""
+        with self._lock:
+            self._made[key] = made
+            while len(self._made) > self.cap:
+                self._made.popitem(last=False)
+
     def get(self, key: Key, make: Callable[[], Made], deadline: Deadline | None = None) -> Made:
         """What is kept for the key, or is made now; TimeoutError where another thread makes it beyond the deadline."""
         while True:
@@ -96,10 +103,8 @@ class SingleFlightLRU(Generic[Key, Made]):
             else:  # a KeyboardInterrupt is this thread's alone
                 future.cancel()
             raise
+        self.put(key, made)
         with self._lock:
-            self._made[key] = made
             del self._making[key]
-            while len(self._made) > self.cap:
-                self._made.popitem(last=False)
         future.set_result(made)
         return made

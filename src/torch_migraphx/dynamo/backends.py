@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -20,8 +22,10 @@ from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
-from torch_migraphx.dynamo.passes import NeedsAot, concrete, is_symbolic, to_acc
+from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, concrete, is_symbolic, to_acc
 from torch_migraphx.dynamo.runner import Runner
+from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
+from torch_migraphx.dynamo.stages import ends_at, stages_of
 from torch_migraphx.dynamo.strides import in_memory_order, shared_memory, turned_back, with_strides
 from torch_migraphx.fx.border import not_held, opaque
 from torch_migraphx.fx.decompose import decompositions
@@ -29,7 +33,8 @@ from torch_migraphx.fx.graph_info import described
 from torch_migraphx.fx.lower_graph import FallbackError, lower
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.log import get_logger
-from torch_migraphx.options import Options
+from torch_migraphx.options import Options, stated
+from torch_migraphx.report.report import Report
 
 logger = get_logger(__name__)
 KEPT_BY_DYNAMO = re.compile(r"\b(RNN|LSTM|GRU)\b|torch[./]jit|ScriptModule")
@@ -44,10 +49,12 @@ def migraphx_backend(
     Calls that need no gradient go straight to the engine, weights compiled in. Others go through AOTAutograd: the
     forward runs in the engine, the backward in torch.
     """
-    chosen = _options(options, other, example_inputs)
+    chosen = _reported(gm, example_inputs, _options(options, other, example_inputs))
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
-    if needs_gradient(example_inputs):
+    if chosen.save_compiled or chosen.load_compiled:
+        return _in_file(gm, example_inputs, chosen)
+    if chosen.use_aot or needs_gradient(example_inputs):
         return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
     try:
         return _direct(gm, example_inputs, chosen)
@@ -60,9 +67,11 @@ def migraphx_aot_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
     """Compile a graph of Dynamo's through AOTAutograd, forward and backward."""
-    chosen = _options(options, other, example_inputs)
+    chosen = _reported(gm, example_inputs, _options(options, other, example_inputs))
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
+    if chosen.save_compiled or chosen.load_compiled:
+        return _in_file(gm, example_inputs, chosen)
     return _autograd(gm, example_inputs, chosen, backward_in_engine=True)
 
 
@@ -70,7 +79,8 @@ def migraphx_pretraced_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
     """Compile a functional graph of ATen (or acc) operators that another tracer made, for inference."""
-    return _runner(gm, example_inputs, _options(options, other, example_inputs), _static_inputs(gm))
+    chosen = _reported(gm, example_inputs, _options(options, other, example_inputs))
+    return _runner(gm, example_inputs, chosen, _static_inputs(gm))
 
 
 def _options(options: Mapping[str, Any] | None, other: Mapping[str, Any], inputs: Sequence[Any]) -> Options:
@@ -80,7 +90,24 @@ def _options(options: Mapping[str, Any] | None, other: Mapping[str, Any], inputs
     other = {name: value for name, value in other.items() if name != "mode"}
     if other:
         raise TypeError(f"the migraphx backends take options={{...}}, not {', '.join(map(repr, other))}")
-    return Options.of(**(options or {})).beside(inputs)
+    given = dict(options or {})
+    if isinstance(path := given.get("report"), str | os.PathLike):
+        if path not in _reports or _reports[path][0] is not options:
+            _reports[path] = options, Report.of(path)
+        given["report"] = _reports[path][1]
+    return Options.of(**given).beside(inputs)
+
+
+_reports: dict[str | os.PathLike[str], tuple[Any, Any]] = {}
+"""Of each page the options that asked for it, and its report: torch.compile gives the same options for each graph."""
+
+
+def _reported(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Options:
+    """The options for one graph of Dynamo's; with a report, it has the graph's stages now."""
+    if not isinstance(options.recorder, Report):
+        return options
+    options.recorder.about("", {"options": stated(options)})
+    return replace(options, report=options.recorder.graph(stages_of(gm, inputs), ends_at(gm)))
 
 
 def needs_gradient(inputs: Sequence[Any]) -> bool:
@@ -104,6 +131,16 @@ def _placeholders(gm: fx.GraphModule) -> list[fx.Node]:
 def _static_inputs(gm: fx.GraphModule) -> set[int]:
     """Which inputs Dynamo marked as parameters and buffers."""
     return {k for k, n in enumerate(_placeholders(gm)) if "_dynamo_static_input_type" in n.meta.get("tensor_dict", {})}
+
+
+def _in_file(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+    """A graph that is compiled into a file, or loaded from one. ValueError where gradients may be asked for."""
+    if needs_gradient(inputs):
+        raise ValueError("save_compiled and load_compiled are for inference: call the model under torch.no_grad()")
+    weights = _static_inputs(gm)
+    if options.load_compiled:
+        return loaded(gm, weights, options.load_compiled)
+    return compiled_and_saved(gm, inputs, weights, options)
 
 
 def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -262,6 +299,8 @@ def _backward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Ca
 
 def _falls_back(options: Options, what: str, say: Callable[[str], None] = logger.warning) -> None:
     """Log that something runs in torch; FallbackError where the options forbid it."""
+    if options.recorder is not None:
+        options.recorder.stays(what)
     if options.fallback == "error":
         raise FallbackError(what)
     say(what)

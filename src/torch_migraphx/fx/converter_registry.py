@@ -14,15 +14,18 @@ from difflib import get_close_matches
 from typing import Any
 
 import torch
+from torch import fx, nn
+from torch.utils._pytree import tree_map
 
-from torch_migraphx.fx.builder import Builder, UnsupportedError
+import migraphx
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of
 
 REQUIRED = inspect.Parameter.empty
 SAME_NAME = {"self": "input"}
 NO_MEANING_HERE = frozenset(
     {
         "inplace", "memory_format", "layout", "pin_memory", "device", "non_blocking", "copy", "out",
-        "cudnn_enable", "cudnn_enabled",
+        "cudnn_enable", "cudnn_enabled", "requires_grad",
     }
 )  # fmt: skip
 """Arguments that change no value on one device and are dropped; `out` must not be given."""
@@ -71,7 +74,89 @@ class Converter:
         return self.function(b, **self.bind(args, kwargs))
 
 
-CONVERTERS: dict[Callable[..., Any], Converter] = {}
+class MGXInstruction:
+    """A value as Torch-MIGraphX's converters have it: the instruction that computes it is `instr_ref`.
+
+    `torch_attr_value` is the weight that it stands for, if it stands for one. `qparams` is always None: tensors of
+    torch's quantized types do not reach the engine. `bool_output` is taken: comparisons give bool here in any case.
+    """
+
+    def __init__(
+        self,
+        instr_ref: Value,
+        qparams: None = None,
+        torch_attr_value: torch.Tensor | None = None,
+        bool_output: bool = False,
+    ) -> None:
+        self.instr_ref, self.qparams = instr_ref, qparams
+        self.torch_attr_value, self.bool_output = torch_attr_value, bool_output
+
+    def is_quantized(self) -> bool:
+        """Whether it has parameters of a quantization."""
+        return self.qparams is not None
+
+    def shape(self) -> migraphx.shape:
+        """The engine's shape."""
+        return self.instr_ref.shape()
+
+    def mgx_type(self) -> str:
+        """The engine's name of its type: `float_type`."""
+        return self.instr_ref.shape().type_string()
+
+    def torch_type(self) -> torch.dtype:
+        """Its torch dtype."""
+        return dtype_of(self.instr_ref)
+
+
+@dataclass(frozen=True)
+class UserConverter(Converter):
+    """How a user's function converts one target: a function, or the modules of a class that stay whole.
+
+    The function takes the node's own arguments, so that `arguments` is empty.
+    """
+
+    def __call__(self, b: Builder, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        node = b.node
+        assert node is not None
+        given = tree_map(lambda x: MGXInstruction(x) if isinstance(x, Value) else x, (args, dict(kwargs)))
+        modules = (module_of(node),) if node.op == "call_module" else ()
+        made = self.function(b.module, *modules, node, *given)
+        return tree_map(lambda x: x.instr_ref if isinstance(x, MGXInstruction) else x, made)
+
+
+CONVERTERS: dict[Any, Converter] = {}
+
+
+def migraphx_converter(
+    target: Callable[..., Any] | type[nn.Module], enabled: bool = True, min_migraphx_ver: str | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a converter as Torch-MIGraphX has it, for a function (acc or ATen operator) or a class of modules.
+
+    That of a function is called as `f(mgx_module, node, args, kwargs)`, that of modules, which the tracer must have
+    kept whole (`leaf_modules`), as `f(mgx_module, torch_mod, node, args, kwargs)`; tensors among the arguments, and
+    what it returns, are MGXInstructions. It replaces the converter that the target had. With `enabled=False` nothing is
+    registered; every version in `min_migraphx_ver` counts as reached.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        if enabled:
+            CONVERTERS[target] = UserConverter(target, (), function)
+        return function
+
+    return register
+
+
+def module_of(node: fx.Node) -> nn.Module | None:
+    """The module that a node calls; None where the graph belongs to none."""
+    owner = node.graph.owning_module
+    return None if owner is None else owner.get_submodule(str(node.target))
+
+
+def converter_of(node: fx.Node) -> Converter | None:
+    """The converter of a node that calls a function or a whole module; None where there is none."""
+    if node.op == "call_module":
+        return CONVERTERS.get(type(module_of(node)))
+    return CONVERTERS.get(node.target) if node.op == "call_function" else None
 
 
 def converter(*targets: Callable[..., Any] | RenamedTarget) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

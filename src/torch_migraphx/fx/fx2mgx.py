@@ -15,7 +15,7 @@ import torch_migraphx.fx.converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.devices import TYPES, type_of
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
-from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.converter_registry import CONVERTERS, converter_of, target_name
 from torch_migraphx.fx.graph_info import described, is_python, origin_of, refusal, value_of
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
@@ -151,14 +151,17 @@ class MGXInterpreter(fx.Interpreter):
             return target(*args, **kwargs)
         found = CONVERTERS.get(target)
         if found is None:
-            raise UnsupportedError(f"{target_name(target)} has no converter")
+            raise UnsupportedError(refusal(self.node) or f"{target_name(target)} has no converter")
         return found(self.builder, args, kwargs)
 
     def call_method(self, target: Any, args: Any, kwargs: Any) -> Any:
         raise UnsupportedError(f"Tensor.{target}: the graph is not normalized to acc or ATen operators")
 
     def call_module(self, target: Any, args: Any, kwargs: Any) -> Any:
-        raise UnsupportedError(refusal(self.node))
+        found = converter_of(self.node)
+        if found is None:
+            raise UnsupportedError(refusal(self.node))
+        return found(self.builder, args, kwargs)
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         nodes = [n for n in tree_leaves(self.node.args[0]) if n is not None]

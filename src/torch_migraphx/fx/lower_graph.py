@@ -21,14 +21,17 @@ import migraphx
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
+from torch_migraphx.fx.converter_registry import converter_of
 from torch_migraphx.fx.converters.quantized import declare_torchao
-from torch_migraphx.fx.decompose import GETITEM, decompose
+from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
-from torch_migraphx.fx.graph_info import described, refusal
+from torch_migraphx.fx.graph_info import BORDER, described, refusal
+from torch_migraphx.fx.graph_lines import compiled_graph, inputs_text
 from torch_migraphx.fx.graphs import copied, no_collection, with_values, write_number
 from torch_migraphx.fx.mgx_module import MGXModule
+from torch_migraphx.fx.one_node import GETITEM
 from torch_migraphx.fx.partition import Piece, partition, piece_text
-from torch_migraphx.log import get_logger
+from torch_migraphx.log import get_logger, shown
 from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
 
@@ -92,7 +95,7 @@ class Survey(MGXInterpreter):
             unknown = [value for i in n.all_input_nodes if isinstance(value := self.env[i], Unknown)]
             if unknown:
                 raise UnsupportedError(unknown[0].why)
-            if n.op != "call_function":
+            if n.op == "call_method" or (n.op == "call_module" and converter_of(n) is None):
                 raise UnsupportedError(refusal(n))
             if why := first_not_held(n.meta.get("val"), (self.device,)):
                 raise UnsupportedError(f"what it gives {why}")
@@ -108,6 +111,7 @@ class Survey(MGXInterpreter):
         return result
 
     def _refuse(self, n: fx.Node, rule: str, why: str) -> Any:
+        why = "" if BORDER in n.meta else why
         self.refused[n] = migraphx.Refusal(n, rule, why)
         if self.verbose_log:
             logger.info("%s is not converted: %s", described(n), why)
@@ -162,25 +166,57 @@ def lower(
     with_values(gm, inputs)
     _take_outputs_apart(gm.graph)
     decompose(gm)
+    with shown(options.verbose_log):
+        return _lowered(gm, inputs, options.beside(inputs), constants, written or {})
+
+
+def _lowered(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    options: Options,
+    constants: Collection[int],
+    written: Mapping[int, int],
+) -> fx.GraphModule:
+    """`lower`, of a graph that was prepared, for a target that is known."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
-    options = options.beside(inputs)
     device = Place.of(options.target).device.type
     survey = Survey(gm, inputs, fixed, options, device)
     survey.run()
     if not survey.refused:
         nodes = [n for n in gm.graph.nodes if n.op.startswith("call_")]
+        whole: fx.GraphModule | None = None
         with _may_refuse(survey.refused, nodes, options):
-            return _whole(gm, survey, options, written or {})
+            whole = _whole(gm, survey, options, written)
+        if whole is not None:
+            _report(gm, (), survey, whole, options, constants)
+            return whole
     _write_numbers(gm, survey)
     _keep_with_producer(gm.graph, survey.refused)
-    pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
-    if options.fallback == "error":
+    _keep_with_reader(gm.graph, survey.refused)
+    falls_back = any(r.why for r in survey.refused.values())
+    pieces = partition(gm.graph, survey.refused, options.min_acc_module_size if falls_back else 0)
+    if falls_back and options.fallback == "error":
         raise _fallback_error(gm.graph, survey.refused)
     result = _cut(gm, pieces, survey, options)
     _log(_name(gm), pieces, survey.refused)
+    _report(gm, pieces, survey, result, options, constants)
     result.meta["refusals"] = [r._replace(instruction=described(n)) for n, r in survey.refused.items() if r.why]
     return result
+
+
+def _report(
+    gm: fx.GraphModule,
+    pieces: Sequence[Piece],
+    survey: Survey,
+    result: fx.GraphModule,
+    options: Options,
+    constants: Collection[int],
+) -> None:
+    """Tell the report, where one is wanted, what became of the graph."""
+    if options.recorder is not None:
+        inputs = inputs_text(survey.inputs, constants)
+        options.recorder.lowered(compiled_graph(gm, pieces, survey.refused, result, options, inputs))
 
 
 @contextmanager
@@ -251,6 +287,13 @@ def _keep_with_producer(graph: fx.Graph, refused: Refusals) -> None:
                 refused.setdefault(n, migraphx.Refusal(n, "", ""))
 
 
+def _keep_with_reader(graph: fx.Graph, refused: Refusals) -> None:
+    """A tensor that is made of numbers alone, and read in torch only, is made there."""
+    for n in reversed(graph.nodes):
+        if n.op == "call_function" and not n.all_input_nodes and n.users and all(u in refused for u in n.users):
+            refused.setdefault(n, migraphx.Refusal(n, "", ""))
+
+
 def compiled(
     program: migraphx.program, inputs: Sequence[str], outputs: Sequence[str], options: Options, name: str
 ) -> MGXModule:
@@ -260,7 +303,14 @@ def compiled(
         getattr(migraphx, quantize)(program)
     if options.save_subgraph_programs:
         migraphx.save(program, f"{name}.mxr")
-    return MGXModule(program, inputs, outputs, options.target, **options.module_keywords())
+    return MGXModule(
+        program,
+        inputs,
+        outputs,
+        exhaustive_tune=options.exhaustive_tune,
+        target=options.target,
+        **options.module_keywords(),
+    )
 
 
 def _whole(gm: fx.GraphModule, survey: Survey, options: Options, written: Mapping[int, int]) -> fx.GraphModule:
@@ -319,7 +369,7 @@ def _log(name: str, pieces: Sequence[Piece], refused: Refusals) -> None:
         text = piece_text(piece, lambda n: refused[n].why if n in refused else "")
         if not engine and not any(n in refused for n in piece.nodes):
             text += ": too little for a piece of its own in the engine"
-        level = logging.INFO if engine else logging.WARNING
+        level = logging.INFO if engine or all(BORDER in n.meta for n in piece.nodes) else logging.WARNING
         logger.log(level, "piece %d of %d of %s runs in %s: %s", k + 1, len(pieces), name, place, text)
 
 

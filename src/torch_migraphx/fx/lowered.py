@@ -13,7 +13,7 @@ from torch import fx, nn
 from torch.utils._pytree import tree_unflatten
 
 import migraphx
-from torch_migraphx.fx.mgx_module import ForInference, MGXModule
+from torch_migraphx.fx.mgx_module import MGXModule, SplitModule
 from torch_migraphx.fx.tracer.structure import Structure
 
 RETURN_TYPES = {f"torch.return_types.{t.__name__}": t for t in torch.return_types.all_return_types}
@@ -68,7 +68,7 @@ class Outputs(nn.Module):
         return tree_unflatten(leaves, self.structure.spec)
 
 
-class LoweredModule(ForInference, fx.GraphModule):
+class LoweredModule(SplitModule):
     """A compiled model. It computes no gradients, and stays in inference mode.
 
     `torch.save(lowered, f)` writes data, without code, where all of it runs in the engine and it returns plain

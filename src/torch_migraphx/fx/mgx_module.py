@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
 import torch
-from torch import nn
+from torch import fx, nn
+from torch._C._dynamo.guards import TensorGuards
 
 import migraphx
 from migraphx import CompileOptions
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import has_own_operators, not_held
 from torch_migraphx.fx.builder import DTYPES
+from torch_migraphx.fx.converter_registry import MGXInstruction
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import ModuleKeywords
+
+__all__ = ["ForInference", "MGXInstruction", "MGXModule", "SplitModule"]
 
 logger = get_logger(__name__)
 OUTPUT = "main:#output_"
@@ -62,6 +67,21 @@ class Input:
         raise error(f"input {at} ({self.name!r}) must be {want}; got {got}")
 
 
+class Alike:
+    """Tells in microseconds whether tensors are as others that were looked at one by one: type, device, strides."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        self._guards = TensorGuards(*inputs, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        self._gradients = any(x.requires_grad for x in inputs)
+
+    def addresses(self, inputs: Sequence[torch.Tensor]) -> list[int] | None:
+        """Where the tensors lie; None where they must be looked at."""
+        if not self._guards.check(*inputs) or (self._gradients and torch.is_grad_enabled()):
+            return None
+        found = list(map(torch.Tensor.data_ptr, inputs))
+        return found if all(found) else None
+
+
 class ForInference(nn.Module):
     """A module that was compiled for inference, for one device and its types; says so where it is asked to change."""
 
@@ -96,21 +116,30 @@ class MGXModule(ForInference):
     def __init__(
         self,
         program: migraphx.program | None = None,
-        input_names: Sequence[str] = (),
-        output_names: Sequence[str] = (),
+        input_names: Sequence[str] | None = None,
+        output_names: Sequence[str] | None = None,
+        quantize_fp16: bool = False,
+        quantize_bf16: bool = False,
+        exhaustive_tune: bool = False,
+        enable_par_conversion: bool = False,
+        *,
         target: str = "cpu",
         **options: Unpack[ModuleKeywords],
     ) -> None:
         """Without a program, an empty module whose state `load_state_dict` fills.
 
-        The options are those of a compilation (CompileOptions). ValueError for an unknown target, or one that an option
-        does not suit.
+        `output_names` are the program's own where none are given. `quantize_fp16` and `quantize_bf16` convert a program
+        that is not compiled yet to these types first. `enable_par_conversion` is taken for AMD's sake and changes
+        nothing: outputs are tensors from the start. The options are those of a compilation (CompileOptions). ValueError
+        for an unknown target, or one that an option does not suit.
         """
         super().__init__()
-        self.options = CompileOptions.of(**options, offload_copy=False)
+        self.options = CompileOptions.of(**options, exhaustive_tune=exhaustive_tune, offload_copy=False)
         self.options.check_target(migraphx.get_target(target))
         self.program = program
-        self.input_names, self.output_names = tuple(input_names), tuple(output_names)
+        self.input_names, self.output_names = tuple(input_names or ()), tuple(output_names or ())
+        self.quantize_fp16, self.quantize_bf16 = quantize_fp16, quantize_bf16
+        self.enable_par_conversion = enable_par_conversion
         self.target = target
         if program is not None:
             self._compile(program)
@@ -124,8 +153,21 @@ class MGXModule(ForInference):
                 f"{sorted(unknown)} differ"
             )
         if not program.is_compiled():
+            if self.quantize_fp16:
+                migraphx.quantize_fp16(program)
+            if self.quantize_bf16:
+                migraphx.quantize_bf16(program)
             program.compile(migraphx.get_target(self.target), **self.options.compile_keywords())
         self._bind(program, declared)
+        self.output_names = self.output_names or tuple(self._infer_output_names())
+
+    def _infer_output_names(self) -> list[str]:
+        """The parameters of a program that are no inputs, in the order of their numbers; else a number for each."""
+        assert self.program is not None
+        found = [n for n in self.program.get_parameter_names() if n not in self.input_names]
+        if not found:
+            return [f"{OUTPUT}{k}" for k in range(len(self.program.get_output_shapes()))]
+        return sorted(found, key=lambda name: int((re.findall(r"\d+", name) or ["0"])[-1]))
 
     def _bind(self, program: migraphx.program, declared: dict[str, migraphx.shape]) -> None:
         kept = program.get_parameter_shapes()
@@ -137,6 +179,7 @@ class MGXModule(ForInference):
             for s in program.get_output_shapes()
         ]
         self._makers = [self._place.maker(*output) for output in self._outputs]
+        self._alike: Alike | None = None
         self._written: dict[int, int] = {}
 
     def write_in_place(self, pairs: Mapping[int, int]) -> None:
@@ -162,7 +205,19 @@ class MGXModule(ForInference):
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
         if torch._C._is_tracing():  # it would keep this answer for every input
             raise RuntimeError("torch.jit.trace cannot record a compiled program; trace the model before it is lowered")
-        alive = []  # copies of strided inputs, until the run is over
+        addresses = self._alike.addresses(inputs) if self._alike is not None else None
+        alive: list[torch.Tensor] = []
+        if addresses is None:
+            addresses, alive = self._looked_at(inputs)
+        results = self._results(inputs, addresses)
+        stream = self._place.stream()
+        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
+        del alive  # the run is over, or it is in a stream that comes before whatever takes their memory
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _looked_at(self, inputs: Sequence[torch.Tensor]) -> tuple[list[int], list[torch.Tensor]]:
+        """Where inputs that fit lie, and copies of those with other strides than the program reads."""
+        alive: list[torch.Tensor] = []
         addresses: list[int] = []
         grad = torch.is_grad_enabled()
         for at, (spec, x) in enumerate(zip(self._inputs, inputs, strict=True)):
@@ -174,16 +229,17 @@ class MGXModule(ForInference):
                     "call it under torch.no_grad(), or use torch.compile(model, backend='migraphx')"
                 )
             if spec.strides or not x.is_contiguous() or x.is_neg():
-                x = spec.laid_out(x)
-                alive.append(x)
+                laid_out = spec.laid_out(x)
+                if laid_out is not x:
+                    x = laid_out
+                    alive.append(x)
             address = x.data_ptr()
             if not address and x.numel():  # freed, or never there
                 spec.refuse(x, at)
             addresses.append(address)
-        results = self._results(inputs, addresses)
-        stream = self._place.stream()
-        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
-        return results[0] if len(results) == 1 else tuple(results)
+        if not alive and inputs:
+            self._alike = Alike(inputs)
+        return addresses, alive
 
     def _results(self, inputs: Sequence[torch.Tensor], addresses: Sequence[int]) -> list[torch.Tensor]:
         """Memory for the outputs: new, or an input's that is read where it lies."""
@@ -251,3 +307,21 @@ class MGXModule(ForInference):
         copy.__dict__.update({k: v.copy() if isinstance(v, dict) else v for k, v in self.__dict__.items()})
         memo[id(self)] = copy
         return copy
+
+
+class SplitModule(ForInference, fx.GraphModule):
+    """A graph of calls of MGXModules and of what stays in torch."""
+
+    def print_subgraph(self, mod: str) -> None:
+        """Print the program, or the graph, of the submodule `mod`."""
+        module = self.get_submodule(mod)
+        print(module.program if isinstance(module, MGXModule) else getattr(module, "graph", module))  # noqa: T201
+
+    def print_all_subgraphs(self) -> None:
+        """Print each submodule's name and its program or graph."""
+        for name, _ in self.named_children():
+            print(f"Submodule: {name}")  # noqa: T201
+            self.print_subgraph(name)
+
+    def enable_par_conversion(self, num_outs: int = 10) -> None:
+        """Taken for AMD's sake: outputs are tensors from the start, so there is nothing to convert."""

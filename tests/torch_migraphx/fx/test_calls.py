@@ -113,7 +113,7 @@ def test_the_interpreter_returns_every_value_of_a_node(name):
     gm = torch.fx.GraphModule(traced, graph)
     normalize(gm.graph, torch.no_grad())
     interpreter = MGXInterpreter(gm, [X])
-    fast = MGXModule(interpreter.run(), interpreter.get_input_names(), interpreter.get_output_names(), "ref")
+    fast = MGXModule(interpreter.run(), interpreter.get_input_names(), interpreter.get_output_names(), target="ref")
     want = result.meta["val"]
     assert interpreter.get_output_names() == [f"{result.name}_{k}" for k in range(len(want))]
     assert [tuple(t.shape) for t in fast(X)] == [tuple(t.shape) for t in want]

@@ -80,8 +80,27 @@ def test_outputs_are_new_and_row_major(both):
     ],
 )
 def test_bad_inputs(both, inputs, error, match):
-    with pytest.raises(error, match=match):
-        both(*inputs)
+    """At the first call, and behind one that was right, which is remembered."""
+    for _ in range(2):
+        with pytest.raises(error, match=match):
+            both(*inputs)
+        both(X, Y)
+
+
+def test_gradients_that_are_asked_for_later(both):
+    x = X.clone().requires_grad_()
+    with torch.no_grad():
+        assert all(torch.equal(both(x, Y)[0], X + Y) for _ in range(2))
+    with pytest.raises(RuntimeError, match="requires a gradient"):
+        both(x, Y)
+
+
+def test_strides_that_change_in_place(both):
+    """The same object with the same address is read anew."""
+    x = torch.randn(4, 3).t().contiguous()
+    assert torch.equal(both(x, Y)[0], x + Y)
+    x.data = torch.randn(4, 3).t()
+    assert torch.equal(both(x, Y)[0], x + Y)
 
 
 def test_a_trace_of_torchscript_would_keep_the_answer(both):
@@ -102,6 +121,7 @@ def test_strided_views_are_accepted(both):
             torch.imag(torch.randn(4, dtype=torch.complex64).conj()),
         ):
             assert torch.equal(both(x, y)[0], x + y)
+            assert torch.equal(both(X, Y)[0], X + Y)
 
 
 def test_every_type():
@@ -171,7 +191,7 @@ def test_a_program_that_reads_other_strides(target):
     main = program.get_main_module()
     x = main.add_parameter("x", migraphx.shape("float", [3, 4], [1, 3]))
     main.add_return([main.add_instruction(migraphx.op("add"), [x, x])])
-    fast = MGXModule(program, ["x"], ["y"], target)
+    fast = MGXModule(program, ["x"], ["y"], target=target)
     for given in (X, X.t().contiguous().t(), torch.randn(6, 8)[::2, ::2]):
         assert torch.equal(fast(given), given + given)
 
@@ -199,4 +219,4 @@ def test_threads_are_those_that_torch_is_set_to(monkeypatch):
 
 
 def copied_to_cpu(plain):
-    return MGXModule(plain.program.clone(compiled=False), plain.input_names, plain.output_names, "cpu")
+    return MGXModule(plain.program.clone(compiled=False), plain.input_names, plain.output_names, target="cpu")

@@ -2,8 +2,6 @@
 
 import copy
 import logging
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,15 +119,6 @@ def test_what_a_step_does_not_compute_runs_in_torch(caplog):
         strict(given)
     with pytest.raises(TypeError, match="forward takes no input_ids"):
         generation.compile_generation(torch.nn.Linear(2, 2))
-
-
-def test_the_page_on_generation(capsys):
-    """Its blocks run as they stand, in this process: transformers is imported already."""
-    page = Path(__file__).parents[3] / "docs" / "generation.md"
-    torch._dynamo.reset()
-    exec("".join(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)), {})
-    torch._dynamo.reset()
-    assert capsys.readouterr().out.split() == ["True", "True"]
 
 
 def test_growing_layers_keep_what_they_hold():

@@ -24,8 +24,8 @@ class Outline:
 
     parameters: dict[str, Shape]
     outputs: list[Shape]
-    steps: list[Step]
-    checks: list[str]
+    steps: Sequence[Step]
+    checks: Sequence[str]
     arena_bytes: int
     in_place: dict[int, int] = field(default_factory=dict[int, int])
 
@@ -42,7 +42,7 @@ def write(outline: Outline, weights: Sequence[np.ndarray]) -> tuple[dict[str, An
         "parameters": [[n, s.to_data()] for n, s in outline.parameters.items()],
         "outputs": [s.to_data() for s in outline.outputs],
         "steps": [astuple(s) for s in outline.steps],
-        "checks": outline.checks,
+        "checks": list(outline.checks),
         "arena_bytes": outline.arena_bytes,
         "in_place": list(outline.in_place.items()),
         "weights": len(weights),

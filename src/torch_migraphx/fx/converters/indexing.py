@@ -313,9 +313,10 @@ def index_put(
     b: Builder, input: Value, indices: Sequence[Value | None], values: Value, accumulate: bool = False
 ) -> Value:
     """The values are broadcast to the shape of input[indices]."""
-    only = indices[0] if len(indices) == 1 else None
-    if only is not None and dtype_of(only) in (torch.bool, torch.uint8):
-        return _put_where(b, input, only, values, accumulate)
+    tensors = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if len(tensors) == 1 and dtype_of(tensors[0][1]) in (torch.bool, torch.uint8):
+        d, mask = tensors[0]
+        return _put_where(b, input, d, b.cast(mask, torch.bool), values, accumulate)
     dims = [d for d, i in enumerate(indices) if i is not None]
     given = [_index(b, i) for i in indices if i is not None]
     own, rest = lens(input), [d for d in range(rank(input)) if d not in dims]
@@ -331,15 +332,29 @@ def index_put(
     return b.permute(result, [order.index(d) for d in range(rank(input))])
 
 
-def _put_where(b: Builder, x: Value, mask: Value, values: Value, accumulate: bool) -> Value:
-    """x[mask] = values, the same for each position of the mask: how many there are does not matter."""
-    inner = lens(x)[rank(mask) :]
-    if rank(values) > len(inner) and lens(values)[: rank(values) - len(inner)] != (1,):
-        raise UnsupportedError("a mask as index: the number of elements depends on the data")
-    own = b.view(values, lens(values)[1:]) if rank(values) > len(inner) else values
-    new = b.expand(b.cast(own, dtype_of(x)), lens(x))
-    chosen = b.expand(b.view(b.cast(mask, torch.bool), [*lens(mask), *[1] * len(inner)]), lens(x))
-    return b.where(chosen, b.add(x, new) if accumulate else new, x)
+def _put_where(b: Builder, x: Value, d: int, mask: Value, values: Value, accumulate: bool) -> Value:
+    """x[:, .., mask] = values with the mask's dimensions from `d` on: one for all, or one for each True in order.
+
+    Fewer values than the mask has True are an IndexError of the run.
+    """
+    own, behind = lens(x), d + rank(mask)
+    inner = rank(x) - behind
+    count = lens(values)[-inner - 1] if rank(values) > inner else 1
+    if not count or not math.prod(own):
+        return x
+    wide = b.expand(b.cast(values, dtype_of(x)), [*own[:d], count, *own[behind:]])
+    rows = b.permute(wide, [d, *range(d), *range(d + 1, rank(wide))])
+    places = math.prod(lens(mask))
+    flat = b.view(mask, [places])
+    if count > 1:  # what is not masked takes the first value, which nobody reads
+        which = b.pointwise("sub", b.prefix_scan_sum(b.cast(flat, torch.int64), axis=0), 1)
+        rows = b.gather(rows, b.where(flat, which, b.full(0, torch.int64, [places])), axis=0)
+    order = [*range(d, behind), *range(d), *range(behind, rank(x))]
+    old = b.permute(x, order)
+    new = b.expand(b.view(rows, [*(lens(mask) if count > 1 else [1] * rank(mask)), *lens(rows)[1:]]), lens(old))
+    chosen = b.expand(b.view(mask, [*lens(mask), *[1] * (rank(x) - rank(mask))]), lens(old))
+    put = b.where(chosen, b.pointwise("add", old, new) if accumulate else new, old)
+    return b.permute(put, [order.index(k) for k in range(rank(x))])
 
 
 @converter(acc_ops.unfold)

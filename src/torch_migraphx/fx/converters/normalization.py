@@ -67,7 +67,7 @@ def batch_norm_inference(
     return (y, *_saved(b, input))
 
 
-@converter(aten.native_batch_norm.default)
+@converter(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
 def native_batch_norm(
     b: Builder,
     input: Value,

@@ -196,6 +196,14 @@ def cdist(b: Builder, x1: Value, x2: Value, p: float, compute_mode: int | None) 
     return _norm(b, b.pointwise("sub", first, second), p, -1, False)
 
 
+@converter(aten._pdist_forward.default)
+def pdist(b: Builder, input: Value, p: float = 2) -> Value:
+    """Norms of the differences of all pairs of rows, in order."""
+    count = lens(input)[0]
+    first, second = (b.gather(input, b.literal(k), axis=0) for k in torch.triu_indices(count, count, 1))
+    return _norm(b, b.sub(first, second), p, -1, False)
+
+
 # ---- scans and order ----
 
 

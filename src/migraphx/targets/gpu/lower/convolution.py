@@ -18,7 +18,8 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import Config, Problem, conv_cost, convolutions, depthwise_cost, depthwises
+from migraphx.targets.gpu.choices import Config, Problem
+from migraphx.targets.gpu.costs import conv_cost, convolutions, depthwise_cost, depthwises
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call
 from migraphx.targets.gpu.kernel import GpuCall
