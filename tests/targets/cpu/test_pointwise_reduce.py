@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import migraphx
 from migraphx.ir.shape import Shape, permuted
 from tests.targets.cpu.side_by_side import Case, check
 
@@ -179,3 +180,18 @@ def test_empty(target: str = "cpu") -> None:
         Case("dot", lambda b, x: b.dot(x, b.literal(np.ones((0, 4), np.float32))), (shape(3, 0),)),
     ]
     check(cases, target=target)
+
+
+def test_a_long_row_is_summed_exactly_enough():
+    """A tenth does not add up exactly: one chain of float additions is wrong by 1e-3, more the longer it is."""
+    n = (1 << 22) + 7
+    p = migraphx.program()
+    main = p.get_main_module()
+    x = main.add_parameter("x", migraphx.shape("float", [n]))
+    total = main.add_instruction(migraphx.op("reduce_sum", axes=[0]), [x])
+    main.add_return([total, main.add_instruction(migraphx.op("reduce_mean", axes=[0]), [x])])
+    p.compile(migraphx.get_target("cpu"))
+    tenths = np.full(n, 0.1, np.float32)
+    exact = float(tenths.astype(np.float64).sum())
+    got, mean = (float(np.array(y)[0]) for y in p.run({"x": tenths}))
+    assert abs(got / exact - 1) < 2e-5 and abs(mean / (exact / n) - 1) < 2e-5

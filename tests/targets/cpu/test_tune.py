@@ -217,15 +217,17 @@ def test_candidates_run_and_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the clock says is nobody's business here."""
     monkeypatch.delenv("OPENMGX_CACHE")
     program: Program = alone(next(i for i in optimised(convolved, SMALL) if i.name == "group"))
-    times = seconds(candidates(program, features(), True), 1)
-    assert len(times) == 2 and all(0 < t < 60 for t in times)
+    ways = candidates(program, features(), True)
+    times = seconds(ways, 1)
+    assert len(times) == len(ways) >= 2 and all(0 < t < 60 for t in times)
 
 
 def test_the_option_reaches_the_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENMGX_CACHE")
     clock = Clock("none", "")
-    program = program_of(multiplied, x=(7, 9))  # in one way only
+    program = program_of(multiplied, x=(7, 9))
     CpuTarget(timer=clock).compile(program, CompileOptions(exhaustive_tune=True))
-    assert not clock.asked
+    assert bool(clock.asked) == features().amx  # elsewhere there is one way only
+    clock.asked.clear()
     found = CpuTarget(timer=clock).refusals(program_of(convolved, x=SMALL), CompileOptions())
     assert "too few pixels or channels share the transforms" in [r.why for r in found] and not clock.asked

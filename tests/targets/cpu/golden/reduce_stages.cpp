@@ -18,36 +18,46 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         const auto v1 = mgx::splat<float>(0.7071067690849304);
         const auto v2 = mgx::splat<float>(1.0);
         auto acc1_0 = start_like<Sum, vec<float>>();
-        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
-            const auto v1000 = fetch(p0 + o[0] + i, n);
-            const auto v1001 = (v1000 * v0);
-            const auto v1002 = (v1000 * v1);
-            const auto v1003 = mgx::erf(v1002);
-            const auto v1004 = (v1003 + v2);
-            const auto v1005 = (v1001 * v1004);
-            acc1_0 = accumulate<Sum>(acc1_0, v1005, n);
-            put(p2 + o[2] + i, v1005, n);
+        for_pieces(t, b[0], [&](int64_t begin, int64_t end) {
+            auto acc1_0_part = start_like<Sum, vec<float>>();
+            for_lanes(begin, end, [&](int64_t i, auto n) {
+                const auto v1000 = fetch(p0 + o[0] + i, n);
+                const auto v1001 = (v1000 * v0);
+                const auto v1002 = (v1000 * v1);
+                const auto v1003 = mgx::erf(v1002);
+                const auto v1004 = (v1003 + v2);
+                const auto v1005 = (v1001 * v1004);
+                acc1_0_part = accumulate<Sum>(acc1_0_part, v1005, n);
+                put(p2 + o[2] + i, v1005, n);
+            });
+            acc1_0 = Sum::join(acc1_0, acc1_0_part);
         });
         const auto v3 = splat<float>(Sum::fold(acc1_0)) / float(product(b, 1));
         auto acc2_0 = start_like<Sum, vec<float>>();
-        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
-            const auto v1004 = fetch(p2 + o[2] + i, n);
-            const auto v1005 = (v1004 - v3);
-            const auto v1006 = (v1005 * v1005);
-            acc2_0 = accumulate<Sum>(acc2_0, v1006, n);
+        for_pieces(t, b[0], [&](int64_t begin, int64_t end) {
+            auto acc2_0_part = start_like<Sum, vec<float>>();
+            for_lanes(begin, end, [&](int64_t i, auto n) {
+                const auto v1004 = fetch(p2 + o[2] + i, n);
+                const auto v1005 = (v1004 - v3);
+                const auto v1006 = (v1005 * v1005);
+                acc2_0_part = accumulate<Sum>(acc2_0_part, v1006, n);
+            });
+            acc2_0 = Sum::join(acc2_0, acc2_0_part);
         });
         const auto v4 = splat<float>(Sum::fold(acc2_0)) / float(product(b, 1));
         const auto v5 = mgx::splat<float>(9.999999747378752e-06);
         const auto v6 = (v4 + v5);
         const auto v7 = mgx::rsqrt(v6);
-        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
-            const auto v1005 = fetch(p2 + o[2] + i, n);
-            const auto v1006 = (v1005 - v3);
-            const auto v1007 = (v1006 * v7);
-            const auto v1008 = fetch(p1 + o[1] + i, n);
-            const auto v1009 = (v1007 * v1008);
-            const auto v1010 = (v1009 + v1008);
-            put(p2 + o[2] + i, v1010, n);
+        for_pieces(t, b[0], [&](int64_t begin, int64_t end) {
+            for_lanes(begin, end, [&](int64_t i, auto n) {
+                const auto v1005 = fetch(p2 + o[2] + i, n);
+                const auto v1006 = (v1005 - v3);
+                const auto v1007 = (v1006 * v7);
+                const auto v1008 = fetch(p1 + o[1] + i, n);
+                const auto v1009 = (v1007 * v1008);
+                const auto v1010 = (v1009 + v1008);
+                put(p2 + o[2] + i, v1010, n);
+            });
         });
     }
 }

@@ -54,6 +54,29 @@ def reduce_call(module: Module, axes: Sequence[int], reads: Sequence[View], writ
     return Call(generator.kernel(label, start), tuple(reads), (write,), numbers.values, label, origin)
 
 
+@dataclass(frozen=True)
+class _Accumulator:
+    """A variable of the generated code that takes vectors of a type."""
+
+    name: str
+    reducer: str
+    type: str
+
+    @property
+    def rounds(self) -> bool:
+        """Whether a long row loses more the longer it is: floats that are not just compared."""
+        return self.reducer in ("Sum", "Prod") and self.type in ("float", "double")
+
+    @property
+    def part(self) -> str:
+        """The variable that takes the elements of one piece of a row."""
+        return f"{self.name}_part" if self.rounds else self.name
+
+    def start(self, name: str) -> str:
+        """A variable like it, under another name, before it took any."""
+        return f"auto {name} = start_like<{self.reducer}, vec<{self.type}>>();"
+
+
 @dataclass
 class _Reduction:
     of: FusedReduction
@@ -114,7 +137,7 @@ class _Reduction:
         if self.of.full_output:
             inner = row.inner()
             value = self._value(result, row, inner, {}, last.waiting)
-            row.lines += self._loop([*inner.lines, self._store(value)])
+            row.lines += self._loop([*inner.lines, self._store(value)], [])
         else:
             value = self._value(result, row, row, {}, None)
             if self.of.rowwise:
@@ -126,8 +149,8 @@ class _Reduction:
 
     def _stage(self, stage: Stage, level: int, row: Scope) -> None:
         inner, done = row.inner(), dict[Instruction, str]()
-        updates = []
-        before: list[str] = []
+        updates: list[str] = []
+        accumulators: list[_Accumulator] = []
         after: list[tuple[Instruction, str]] = []
         for n, ins in enumerate(stage.reductions):
             reducer, acc = REDUCERS[ins.op.__class__], f"acc{level}_{n}"
@@ -136,9 +159,10 @@ class _Reduction:
             mean = isinstance(ins.op, ReduceMean)
             if mean and ins.shape.type in dtypes.INTEGERS:  # a mean fits where its sum does not
                 type, value = "int64_t", f"mgx::cast<int64_t>({value})"
-            before.append(f"auto {acc} = start_like<{reducer}, vec<{type}>>();")
+            accumulators.append(_Accumulator(acc, reducer, type))
+            part = accumulators[-1].part if self.of.rowwise else acc
             tail = "n" if self.of.rowwise else "Full{}"
-            updates.append(f"{acc} = accumulate<{reducer}>({acc}, {value}, {tail});")
+            updates.append(f"{part} = accumulate<{reducer}>({part}, {value}, {tail});")
             total = f"splat<{type}>({reducer}::fold({acc}))" if self.of.rowwise else acc
             if mean:
                 total = f"{total} / {type}(product(b, {self.of.reduced.rank}))"
@@ -147,7 +171,8 @@ class _Reduction:
             after.append((ins, total))
         if stage.kept:
             updates.append(self._store(done[stage.kept]))
-        row.lines += [*before, *self._loop([*inner.lines, *updates])]
+        row.lines += [a.start(a.name) for a in accumulators]
+        row.lines += self._loop([*inner.lines, *updates], accumulators)
         for ins, total in after:
             self.names[ins] = row.bind(total)
 
@@ -197,10 +222,20 @@ class _Reduction:
         terms = [f"r{d} * {self.inner.stride(k, d)}" for d in range(loops_outside)]
         return f"o[{k}]" + "".join(f" + {t}" for d, t in enumerate(terms) if self.of.reduced.strides[k][d])
 
-    def _loop(self, lines: Sequence[str]) -> list[str]:
+    def _loop(self, lines: Sequence[str], accumulators: Sequence[_Accumulator]) -> list[str]:
+        """`lines` for all reduced elements; each piece of a row has a part of its own of what rounds."""
         ends = [self.inner.length(d) for d in range(self.of.reduced.rank)]
         if self.of.rowwise:
-            lines = [f"for_lanes(t, 0, {ends.pop()}, [&](int64_t i, auto n) {{", "    " + indented(lines, 1), "});"]
+            rounding = [a for a in accumulators if a.rounds]
+            lines = [
+                f"for_pieces(t, {ends.pop()}, [&](int64_t begin, int64_t end) {{",
+                *(f"    {a.start(a.part)}" for a in rounding),
+                "    for_lanes(begin, end, [&](int64_t i, auto n) {",
+                "        " + indented(lines, 2),
+                "    });",
+                *(f"    {a.name} = {a.reducer}::join({a.name}, {a.part});" for a in rounding),
+                "});",
+            ]
         for d, end in reversed([*enumerate(ends)]):
             lines = [f"for (int64_t r{d} = 0; r{d} < {end}; ++r{d}) {{", "    " + indented(lines, 1), "}"]
         return list(lines)

@@ -16,13 +16,14 @@ template <class F> MGX_INLINE void for_lanes(int64_t begin, int64_t end, const F
     if (i < end) f(i, static_cast<int>(end - i));
 }
 
-// The same over what is not divided otherwise, such as one long row: it is left undone where the run is to end.
-template <class F> MGX_INLINE void for_lanes(const Team& t, int64_t begin, int64_t end, const F& f) {
-    constexpr int64_t PIECE = 1 << 20;  // a few milliseconds at most
-    for (int64_t stop;; begin = stop) {
-        stop = end - begin > PIECE ? begin + PIECE : end;
-        for_lanes(begin, stop, f);
-        if (__builtin_expect(stop == end, 1) || t.stopped()) return;
+// Call f(begin, end) for pieces of what is not divided otherwise, such as one long row. Sums that begin anew in each piece
+// stay exact to a few of their last bits, however long the row; the rest is left undone where the run is to end.
+template <class F> MGX_INLINE void for_pieces(const Team& t, int64_t length, const F& f) {
+    constexpr int64_t PIECE = 1 << 14, LOOK = 1 << 20;
+    for (int64_t begin = 0, end;; begin = end) {
+        end = length - begin > PIECE ? begin + PIECE : length;
+        f(begin, end);
+        if (__builtin_expect(end == length, 1) || (end % LOOK == 0 && t.stopped())) return;
     }
 }
 
