@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 import migraphx.ops  # noqa: F401  # registers every operator
 from migraphx.api.argument import argument, argument_from_pointer, create_argument, fill_argument, generate_argument
 from migraphx.api.custom import custom_op
+from migraphx.api.deferred import deferred_program
 from migraphx.api.files import load, load_buffer, save, save_buffer
 from migraphx.api.functions import get_target
 from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
 from migraphx.api.module import instruction_ref, macro, module, op
 from migraphx.api.parts import extract, supports
-from migraphx.api.program import program
+from migraphx.api.program import compile_modes, program
 from migraphx.api.shape import shape
 from migraphx.ir.operation import OperatorError, declare_late
 from migraphx.ir.refusal import Refusal
@@ -78,8 +79,10 @@ __all__ = [
     "argument_from_pointer",
     "autocast_fp8",
     "bisect",
+    "compile_modes",
     "create_argument",
     "custom_op",
+    "deferred_program",
     "describe_onnx_operator",
     "explain",
     "extract",
