@@ -1,6 +1,6 @@
 """What the standard says of operators: the schemas of package `onnx`, as plain classes.
 
-With model.py the only file that uses package `onnx`; it is imported when a model is read.
+With model.py the only file that imports package `onnx`, when a model is read or an operator described.
 """
 
 from __future__ import annotations

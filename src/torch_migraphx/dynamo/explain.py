@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from itertools import count
 from types import FunctionType
@@ -41,16 +42,19 @@ def explain(
 
 
 def _own_code(model: Callable[..., Any]) -> Callable[..., Any]:
-    """A call of the model by code of its own.
+    """A call of the model by code of its own, in the model's own namespace.
 
-    Dynamo keeps what it compiled by code object, and what lengths it met by the code's name and place.
+    Dynamo keeps what it compiled by code object, and what lengths it met by the code's name and place; of functions in
+    other namespaces than the first it asks their modules, which those that were executed as a text lack.
     """
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
     code = call.__code__.replace(co_name=f"call_{next(_calls)}")
-    return FunctionType(code, call.__globals__, code.co_name, None, call.__closure__)
+    function = model.forward if isinstance(model, nn.Module) else model
+    space = getattr(inspect.unwrap(function), "__globals__", call.__globals__)
+    return FunctionType(code, space, code.co_name, None, call.__closure__)
 
 
 _calls = count()

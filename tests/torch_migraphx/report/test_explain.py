@@ -189,6 +189,20 @@ def test_explaining_is_without_traces() -> None:
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
 
 
+def test_models_of_code_that_is_no_module() -> None:
+    """Of a document's block, say."""
+    code = (
+        "from torch import nn\n"
+        "class Squared(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return nn.functional.relu(x) ** 2\n"
+    )
+    space: dict[str, Any] = {"__name__": "__main__"}
+    exec(code, space)
+    (graph,) = torch_migraphx.explain(space["Squared"](), [X], target="ref").content.graphs
+    assert graph.nodes == 2 and not graph.in_torch
+
+
 def test_keywords_and_errors() -> None:
     def scaled(x: torch.Tensor, *, by: float) -> torch.Tensor:
         return x * by
