@@ -139,7 +139,7 @@ def test_ranks_and_lengths(op: str, attributes: dict[str, Any], right: list, wro
 
 
 CONTRIB: list[tuple[str, dict[str, Any], Infos, list[tuple[int, int, tuple[int, ...]]]]] = [
-    ("BiasGelu", {}, [(F, (2, 5, 16)), (F, (16,))], [(1, F, (15,)), (1, H, (16,)), (0, I64, (2, 5, 16))]),
+    ("BiasGelu", {}, [(F, (2, 5, 16)), (F, (16,))], [(1, F, (15,)), (1, H, (16,)), (1, F, (1,)), (0, I64, (2, 5, 16))]),
     ("SkipLayerNormalization", {}, [(F, (2, 5, 16)), (F, (2, 5, 16)), (F, (16,)), (F, (16,))],
      [(1, F, (2, 5, 8)), (2, F, (5,)), (3, F, (1, 16)), (0, F, (16,)), (0, I32, (2, 5, 16))]),
     ("MultiHeadAttention", {"num_heads": 2}, [(F, (2, 3, 8)), (F, (2, 5, 8)), (F, (2, 5, 8)), (F, (24,))],

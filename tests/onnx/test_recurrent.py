@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
+import migraphx
 from tests.onnx.one_node import model, one_node, ours, theirs
 from tests.tolerances import assert_close
 
@@ -78,6 +79,22 @@ def test_layers_on_cpu(direction, lens):
     data = model(nodes, given, outputs, constants)
     for got, want in zip(ours(data, given, "cpu"), theirs(data, given), strict=True):
         assert_close(got, want, scale=4)
+
+
+@pytest.mark.parametrize("op", GATES)
+def test_layers_of_constants_and_of_steps_known_in_a_run(op):
+    """A layer all of whose inputs are known is no constant that the reader could compute by itself."""
+    inputs, attributes = layer(np.random.default_rng(2), op, {}, "bidirectional", False)
+    names = ["" if v is None else f"x{k}" for k, v in enumerate(inputs)]
+    given = {n: v for n, v in zip(names, inputs, strict=True) if v is not None}
+    data = model([helper.make_node(op, names, ["y"], **attributes)], {}, ["y"], given)
+    (want,) = theirs(data, {})
+    assert_close(ours(data, {})[0], want, scale=4)
+    x = ("x0", TensorProto.FLOAT, ["steps", BATCH, INPUTS])
+    node = helper.make_node(op, names, ["y"], **attributes)
+    data = model([node], {x[0]: x[1:]}, ["y"], {n: v for n, v in given.items() if n != "x0"})
+    steps = migraphx.shape.dynamic_dimension(1, 8)
+    assert_close(ours(data, {"x0": given["x0"]}, default_dyn_dim_value=steps)[0], want, scale=4)
 
 
 def test_unknown_activation():

@@ -132,7 +132,11 @@ def past_keys(key: Value | None, value: Value | None) -> int:
     """How many keys a cache {B, N, P, H} holds; OnnxError for keys without values and values without keys."""
     if (key is None) != (value is None):
         raise OnnxError(f"its past has no {'keys' if key is None else 'values'}")
-    return 0 if key is None else key.shape.lens[2]
+    if key is None or value is None:
+        return 0
+    if key.shape.lens[2] != value.shape.lens[2]:
+        raise OnnxError(f"its past has {key.shape.lens[2]} keys and {value.shape.lens[2]} values")
+    return key.shape.lens[2]
 
 
 def written(b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys: int, clear: bool = True) -> Value:
@@ -374,7 +378,8 @@ def rotary_embedding(
         apart = x
     batch, _, length, size = apart.shape.lens
     width = rotary_embedding_dim or 2 * cos.shape.lens[1]
-    if width > size or width != 2 * cos.shape.lens[1]:
+    some = flat or rotary_embedding_dim  # of a head's numbers may be rotated
+    if width > size or width != 2 * cos.shape.lens[1] or not (some or width == size):
         raise OnnxError(f"{width} of {size} numbers of a head cannot be rotated by tables of {cos.shape.lens[1]}")
     if position_ids.shape.ndim == 1:
         expect(position_ids, "position_ids", 1)

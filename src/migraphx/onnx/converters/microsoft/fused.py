@@ -35,17 +35,26 @@ def biased(b: OnnxBuilder, x: Value, *terms: Value | None) -> Value:
     return x
 
 
+def row(b: OnnxBuilder, x: Value, bias: Value | None) -> Value | None:
+    """The bias, which should have x's last dimension alone."""
+    if bias is not None and bias.shape.ndim != 1:
+        b.deviates(f"its bias has {bias.shape.ndim} dimensions, must have 1")
+    elif x.shape.ndim:
+        expect(bias, "bias", x.shape.lens[-1])
+    return bias
+
+
 # ---- activations ----
 
 
 @converter("Gelu", "BiasGelu", domain=MICROSOFT, takes=[same(FLOATS, "x", "bias")])
 def gelu(b: OnnxBuilder, x: Value, bias: Value | None = None) -> Value:
-    return b.gelu(biased(b, x, bias))
+    return b.gelu(biased(b, x, row(b, x, bias)))
 
 
 @converter("FastGelu", domain=MICROSOFT, takes=[same(FLOATS, "x", "bias")])
 def fast_gelu(b: OnnxBuilder, x: Value, bias: Value | None = None) -> Value:
-    return b.gelu(biased(b, x, bias), approximate="tanh")
+    return b.gelu(biased(b, x, row(b, x, bias)), approximate="tanh")
 
 
 @converter("BiasAdd", domain=MICROSOFT, takes=[same(FLOATS16, "x", "bias", "skip")])
@@ -124,8 +133,8 @@ def weights(x: Value, gamma: Value, beta: Value | None, bias: Value | None) -> N
 
 def skipped(b: OnnxBuilder, x: Value, skip: Value, bias: Value | None) -> Value:
     """x + skip + bias; skip {B, S, H} may have no B, or one of 1."""
-    if skip.shape.ndim > x.shape.ndim:
-        raise OnnxError(f"skip has {skip.shape.ndim} dimensions, the input {x.shape.ndim}")
+    if x.shape.ndim not in (2, 3) or skip.shape.ndim > x.shape.ndim:
+        raise OnnxError(f"takes an input of 2 or 3 dimensions, got {x.shape.ndim}, and {skip.shape.ndim} of skip")
     return biased(b, x, skip, bias)
 
 
@@ -250,7 +259,9 @@ def fused_conv(
 ) -> Value:
     """activation(conv(x, w) + bias + z)"""
     attributes = {"group": 1} | attributes
-    return activated(b, biased(b, conv(b, x, w, bias, **attributes), z), activation, *activation_params)
+    y = conv(b, x, w, bias, **attributes)
+    expect(z, "Z", *y.shape.lens)
+    return activated(b, biased(b, y, z), activation, *activation_params)
 
 
 @converter("NhwcConv", "NhwcFusedConv", domain=MICROSOFT, takes=[same(FLOATS, "x", "w", "bias", "z")])

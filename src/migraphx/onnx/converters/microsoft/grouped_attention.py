@@ -89,21 +89,17 @@ def group_query_attention(
     seqlens {B} are the keys of each item less one, `total_length` the most of them. Queries are the last keys of
     their item; where there is no past, the first. `local_window_size`: how many keys a query sees. Without new
     keys (a length of 0) the past is all. q_norm and k_norm {H} are the weights of RMS norms over heads.
-
-    Where the model declares caches as long as the past, these hold all keys, and `total_length` is a number of the run;
-    what lies behind the keys stays what it was. Else it decides lengths, and must be known.
     """
     expect(query, "query", None, None, None)
     expect(head_sink, "head_sink", num_heads)
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
-    batch, _, length, _ = q.shape.lens
+    length = q.shape.lens[2]
     fixed = past_key is not None and b.constant(total_length) is None and b.alike(1, 3) and b.alike(2, 4)
     total = past_keys(past_key, past_value) if fixed else int(b.number(total_length, "total_sequence_length"))
     last, starts, positions = places(b, seqlens, q, total_length if fixed else total)
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
     if do_rotary:
-        at = positions if position_ids is None else b.broadcast_to(position_ids, (batch, length))
-        q, k = (with_rotary(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
+        q, k = (with_rotary(b, x, position_ids or positions, cos, sin, bool(rotary_interleaved)) for x in (q, k))
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
     k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys, fixed)
@@ -137,7 +133,9 @@ def with_rotary(b: OnnxBuilder, x: Value, at: Value, cos: Value | None, sin: Val
     if cos is None or sin is None:
         raise OnnxError("do_rotary needs cos_cache and sin_cache")
     expect(sin, "sin_cache", *cos.shape.lens)
-    return x if 0 in x.shape.lens else rotated(b, x, at, cos, sin, interleaved)
+    if 0 in x.shape.lens:
+        return x
+    return rotated(b, x, b.broadcast_to(at, (x.shape.lens[0], x.shape.lens[2])), cos, sin, interleaved)
 
 
 def lengthened_caches(
@@ -152,7 +150,8 @@ def lengthened_caches(
 ) -> tuple[Value, Value, Sequence[Value | None]]:
     """All keys and values {B, N, `keys`, H} in q's type, and the caches that the node gives (None: nothing is new).
 
-    `fixed`: the caches are as long as the past.
+    `fixed`: the model declares caches as long as the past. These hold all keys, and the total is a number of the run;
+    what lies behind the keys stays what it was. Else the total decides lengths, and must be known.
     """
     write = replaced if fixed else written
     batch, kv_heads = new[0].shape.lens[:2]

@@ -251,6 +251,7 @@ def matmul_integer_to_float(
         sums = matmul_integer(b, x, y, x_zero, y_zero)
         factor = b.broadcast_to(product_scale(b, x_scale, y_scale), sums.shape.lens)
         product = b.mul(b.cast(sums, "float"), factor)
+    expect(bias, "bias", y.shape.lens[-1])
     return biased(b, b.cast(product, x_scale.shape.type), bias)
 
 
@@ -290,6 +291,8 @@ def qgemm(
     transB: int = 0,
 ) -> Value:
     """alpha * x @ y + c, c in int32 of scale alpha * x_scale * y_scale; a float where `scale` is absent."""
+    expect(x, "A", None, None)
+    expect(y, "B", None, None)
     x = b.transpose(x, permutation=(1, 0)) if transA else x
     y = b.transpose(y, permutation=(1, 0)) if transB else y
     sums = biased(b, matmul_integer(b, x, y, x_zero, y_zero), c)
