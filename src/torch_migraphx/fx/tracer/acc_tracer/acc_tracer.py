@@ -402,8 +402,10 @@ def trace(
 
     `tracer_base_cls` may add leaf modules of its own; `acc_normalization_allowlist` limits normalization to
     these (op, target) pairs. Raises AccTraceError, which names the line of the model, where control flow
-    depends on data or an operation can't be made functional.
+    depends on data or an operation can't be made functional; TypeError for what is no module or no list of inputs.
     """
+    if not isinstance(mod, nn.Module):
+        raise TypeError(f"trace takes a module, not a {type(mod).__name__}: call it in the forward of one")
     if not isinstance(sample_inputs, tuple | list):
         raise TypeError(f"sample_inputs is a list of inputs, not a {type(sample_inputs).__name__}")
     root = hooked(inference_copy(mod))
