@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import migraphx.ops  # noqa: F401  # registers every operator
 from migraphx.api.argument import argument, argument_from_pointer, create_argument, fill_argument, generate_argument
 from migraphx.api.custom import custom_op
+from migraphx.api.deferred import deferred_program
 from migraphx.api.files import load, load_buffer, save, save_buffer
 from migraphx.api.functions import get_target
 from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
@@ -81,6 +82,7 @@ __all__ = [
     "compile_modes",
     "create_argument",
     "custom_op",
+    "deferred_program",
     "describe_onnx_operator",
     "explain",
     "extract",

@@ -17,6 +17,7 @@ from tests.onnx.contrib_cases import MICROSOFT
 from tests.onnx.one_node import model
 
 OPSET = 26
+AttrType = defs.OpSchema.AttrType
 TYPES = {"float": TensorProto.FLOAT, "int64": TensorProto.INT64, "bool": TensorProto.BOOL, "double": TensorProto.DOUBLE,
          "uint16": TensorProto.UINT16, "complex64": TensorProto.COMPLEX64}  # fmt: skip
 SCHEMAS = {
@@ -57,8 +58,11 @@ def mistyped() -> list[tuple[str, int, str]]:
 
 def attributes_of(schema: defs.OpSchema) -> dict[str, Any]:
     """Some value for each attribute that it must have."""
-    values = {"INT": 1, "FLOAT": 1.0, "STRING": "x", "INTS": [1], "FLOATS": [1.0], "STRINGS": ["x"]}
-    return {n: values[a.type.name] for n, a in schema.attributes.items() if a.required and a.type.name in values}
+    values: dict[Any, Any] = {
+        AttrType.INT: 1, AttrType.FLOAT: 1.0, AttrType.STRING: "x",
+        AttrType.INTS: [1], AttrType.FLOATS: [1.0], AttrType.STRINGS: ["x"],
+    }  # fmt: skip
+    return {n: values[a.type] for n, a in schema.attributes.items() if a.required and a.type in values}
 
 
 def test_types_that_an_operator_does_not_take() -> None:

@@ -8,6 +8,8 @@ from enum import Enum
 from inspect import Parameter, signature
 from typing import Any
 
+import numpy as np
+
 from migraphx.api.argument import argument, as_array
 from migraphx.api.shape import shape, wrap
 from migraphx.ir.builder import COMPOSITES, Builder
@@ -16,10 +18,12 @@ from migraphx.ir.operation import Operation, Return, operation
 from migraphx.ir.origin import DebugSymbols, symbols_of
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import is_open
 from migraphx.ir.text import attribute_text, module_text, operation_text
 from migraphx.mxr.layers import as_ours
 from migraphx.mxr.upstream import ENUMS, by_name
 from migraphx.ops.macros import MACROS, find_macro
+from migraphx.ops.open_values import open_literal
 
 
 class pooling_mode(Enum):
@@ -277,6 +281,13 @@ class module:
         The memory is shared; only arrays of foreign byte order or negative strides are copied.
         """
         return instruction_ref(self._impl.add_literal(as_array(data), self._named(debug_symbols)))
+
+    def add_sizes(self, values: Any) -> instruction_ref:
+        """A constant of int64: whole numbers, or lengths that a `deferred_program`'s conversion was given."""
+        sizes = np.asarray(values, object)
+        if not any(map(is_open, sizes.reshape(-1))):
+            return self.add_literal(sizes.astype(np.int64))
+        return instruction_ref(self._impl.add_open_literal(open_literal(sizes), self._origin))
 
     def add_parameter(self, name: str, shape: shape, debug_symbols: Sequence[str] = ()) -> instruction_ref:
         """Add an input; TypeError for a name or shape that is none, ValueError where the name is taken."""

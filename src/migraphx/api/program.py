@@ -110,6 +110,17 @@ class program:
         outputs = self._executable.outputs if self._executable else self.graph.main.output_shapes
         return [wrap(s) for s in outputs]
 
+    def get_in_place(self) -> dict[str, str]:
+        """Output buffers that may be given the memory of an input, and that input: `{"main:#output_1": "past"}`.
+
+        Such an output is the input with some elements replaced (scattered); in the same memory only these are written.
+        Empty where nothing is known before lengths arrive. RuntimeError where the program is not compiled.
+        """
+        if any(s.dynamic for s in self.executable.parameters.values()):
+            return {}
+        names = list(self.executable.parameters)
+        return {f"{OUTPUT_PREFIX}{k}": names[n] for k, n in self.executable.in_place([]).items()}
+
     def is_compiled(self) -> bool:
         """Whether `compile` was called, or the file it was loaded from held a compiled program."""
         return self._executable is not None
@@ -182,7 +193,7 @@ class program:
         outputs = None
         if len(params) != len(inputs):  # more: outputs, or names that the program does not have
             outputs = _given_outputs(executable, params)
-            _refuse_overlap(inputs, outputs)
+            _refuse_overlap(executable, inputs, outputs)
         if executable.device is not HOST:
             return [publish(a) for a in self._elsewhere(inputs, outputs, stream, deadline)]
         for a in inputs if outputs is None else (*inputs, *outputs):
@@ -391,8 +402,8 @@ def _output(name: str, expected: Shape, params: Mapping[str, Any], device: Devic
     return given
 
 
-def _refuse_overlap(inputs: Sequence[Argument], outputs: Sequence[Argument]) -> None:
-    """Kernels read inputs after the first outputs are written: their memory must be apart."""
+def _refuse_overlap(executable: Executable, inputs: Sequence[Argument], outputs: Sequence[Argument]) -> None:
+    """Kernels read inputs after the first outputs are written: their memory must be apart, save what is in place."""
     written = sorted((a.pointer, a.pointer + a.shape.bytes, k) for k, a in enumerate(outputs) if a.shape.elements)
     for (_, end, k), (start, _, other) in pairwise(written):
         if start < end:
@@ -401,4 +412,6 @@ def _refuse_overlap(inputs: Sequence[Argument], outputs: Sequence[Argument]) -> 
         end = a.pointer + a.shape.bytes
         for start, stop, k in written:
             if a.pointer < stop and start < end and a.shape.elements:
+                if (start, stop) == (a.pointer, end) and executable.in_place(inputs).get(k) == n:
+                    continue
                 raise ValueError(f"output {k} shares memory with input {n}")

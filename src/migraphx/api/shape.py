@@ -12,6 +12,7 @@ from typing import Any
 from migraphx.api.symbolic import expression
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import DynamicDimension, Shape, permuted
+from migraphx.ir.size import Size
 from migraphx.mxr.upstream import TYPES, shape_data
 from migraphx.mxr.upstream_read import shape_of
 
@@ -221,7 +222,7 @@ class shape:
 
 def _whole(what: str, values: Iterable[int]) -> tuple[int, ...]:
     try:
-        return tuple(index(v) for v in values)
+        return tuple(v if isinstance(v, Size) else index(v) for v in values)
     except TypeError:
         raise TypeError(f"{what} must be a sequence of integers, got {values!r}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ops.movement import Reshaping
 from migraphx.ops.pointwise import Pointwise
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of
 from migraphx.passes.grouping import Grouping
@@ -11,7 +12,6 @@ from migraphx.passes.rewrite import Refusals, remove_unused, substitute
 
 MOST = 16  # operators that are repeated for one input of an epilogue
 FEWER = 16  # times: what is repeated has so few elements
-VIEWS = ("unsqueeze", "reshape", "squeeze")
 
 
 def broadcast_first(module: Module) -> Refusals:
@@ -47,7 +47,7 @@ def broadcast_first(module: Module) -> Refusals:
         if ins.name != "multibroadcast" or not ins.users or not all(u in epilogues for u in ins.users):
             continue
         views = [ins]
-        while views[-1].inputs[0].name in VIEWS:
+        while isinstance(views[-1].inputs[0].op, Reshaping):
             views.append(views[-1].inputs[0])
         small = views[-1].inputs[0]
         if _operators(small) <= MOST and 0 < small.shape.elements * FEWER <= ins.shape.elements:

@@ -92,7 +92,8 @@ class Grouping:
                 steps, reduction = min(behind, key=lambda found: found[0])
                 self.nearest[ins] = (steps + 1, reduction)
             elif isinstance(ins.op, Pointwise) and any(
-                (i.op.takes_epilogue and len(i.users) == 1) or i in self.epilogues for i in ins.inputs
+                (i.op.takes_epilogue and len(i.users) == 1) or (i in self.epilogues and not _repeated(i))
+                for i in ins.inputs
             ):
                 self.epilogues.add(ins)
 
@@ -189,6 +190,11 @@ def inner(ins: Instruction) -> bool:
 def widens(ins: Instruction) -> bool:
     """A convert to a larger type: cheaper to repeat in each user than to store."""
     return ins.name == "convert" and ins.shape.numpy_dtype.itemsize > ins.inputs[0].shape.numpy_dtype.itemsize
+
+
+def _repeated(ins: Instruction) -> bool:
+    """A convert that several users do for themselves: no epilogue computes what is behind it for all of them."""
+    return widens(ins) and len(ins.users) > 1
 
 
 def body_names(module: Module, stem: str) -> Iterator[str]:

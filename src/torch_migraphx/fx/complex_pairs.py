@@ -103,7 +103,7 @@ class _Rewriting:
             return tree_leaves(OfPairs(outer).run(*given, enable_io_processing=False))
 
         inner = as_graph(call, values, self.table, n)
-        if inner is None:
+        if inner is None or any(m.op == "get_attr" for m in inner.graph.nodes):
             return False
         leaves = list(put_before(n, inner, [node for nodes in apart for node in nodes]))
         self._became(n, _nested(value_of(n), leaves))

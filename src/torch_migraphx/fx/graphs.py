@@ -44,7 +44,7 @@ def copied(gm: fx.GraphModule) -> fx.GraphModule:
         return _make_graph_module(gm, graph, class_name=type(gm).__name__)
 
 
-def attribute(gm: fx.GraphModule, n: fx.Node) -> Any:
+def attribute(gm: fx.GraphModule | None, n: fx.Node) -> Any:
     """What a get_attr node reads."""
     return reduce(getattr, str(n.target).split("."), gm)
 

@@ -17,13 +17,18 @@ TABLES = Path(__file__).with_name("tables")
 
 @cache
 def shipped(chip: str) -> Mapping[str, Config]:
-    """The winners for a chip, by `Problem.key`; none where it was never measured."""
+    """The winners for a chip, by `Problem.key` and, those of libraries apart, by `Problem.bare`."""
+    winners = read(chip)
+    return {bare(key): c for key, c in winners.items() if c.kernel != LIBRARY} | winners
+
+
+def read(chip: str) -> dict[str, Config]:
+    """A chip's file, by `Problem.key`; none where it was never measured."""
     path = TABLES / f"{chip.replace(':', '_')}.json"
     if not path.is_file():
         return {}
     data = json.loads(path.read_text())
-    made = {key: Config(**dict(zip(data["fields"], values, strict=True))) for key, values in data["winners"].items()}
-    return {bare(key): c for key, c in made.items() if c.kernel != LIBRARY} | made
+    return {key: Config(**dict(zip(data["fields"], values, strict=True))) for key, values in data["winners"].items()}
 
 
 def bare(key: str) -> str:
