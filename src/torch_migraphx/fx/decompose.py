@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, decomposition_table
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -17,6 +17,7 @@ from torch.fx.node import map_arg
 
 from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.graph_info import described, refusal
+from torch_migraphx.fx.leaf_modules import look_into_leaves
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.log import get_logger
 
@@ -36,19 +37,32 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {op: fn for op, fn in table.items() if op not in CONVERTERS and not draws(op)}
 
 
+@cache
+def _all_decompositions() -> dict[Any, Callable[..., Any]]:
+    """All that torch knows, some of it of operators that are core ATen."""
+    table = decomposition_table
+    return {op: fn for op, fn in table.items() if op not in CONVERTERS and not draws(op)}
+
+
 def draws(op: Any) -> bool:
     """Whether an operator draws random numbers."""
     return isinstance(op, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in op.tags
 
 
 def decompose(gm: fx.GraphModule) -> None:
-    """Replace in place each node without a converter whose decomposition can be converted whole; others stay."""
+    """Replace in place each node without a converter whose decomposition can be converted whole; others stay.
+
+    Leaf modules without a converter are looked into first.
+    """
+    look_into_leaves(gm)
     for n in list(gm.graph.nodes):
         if n.op not in ("call_function", "call_method") or not refusal(n):
             continue
-        inner = _traced(n)
-        if inner is not None and all(_fits(m, n) for m in inner.graph.nodes):
-            _inline(gm, n, inner)
+        for table in (decompositions(), _all_decompositions()):
+            inner = _traced(n, table)
+            if inner is not None and all(_fits(m, n) for m in inner.graph.nodes):
+                _inline(gm, n, inner)
+                break
 
 
 def _fits(m: fx.Node, n: fx.Node) -> bool:
@@ -58,7 +72,7 @@ def _fits(m: fx.Node, n: fx.Node) -> bool:
     return m.op == "placeholder" or (m.op == "call_function" and not refusal(m))
 
 
-def _traced(n: fx.Node) -> fx.GraphModule | None:
+def _traced(n: fx.Node, table: dict[Any, Callable[..., Any]]) -> fx.GraphModule | None:
     """What `n` does, as a graph of ATen operators; its inputs are those of `n` in order."""
     inputs = n.all_input_nodes
     if not all(isinstance(i.meta.get("val"), torch.Tensor) for i in inputs):
@@ -75,7 +89,7 @@ def _traced(n: fx.Node) -> fx.GraphModule | None:
     fake = next((x.fake_mode for x in values if isinstance(x, FakeTensor)), None)
     try:  # on fake tensors only: what has no tensor among its inputs would run, and draw random numbers
         with torch.no_grad(), fake or FakeTensorMode(allow_non_fake_inputs=True):
-            return make_fx(functionalize(call), decompositions())(*values)
+            return make_fx(functionalize(call), table)(*values)
     except Exception as error:  # whatever torch raises where it has no fake form: the node stays, and is logged
         logger.debug("%s is not taken apart: %s", described(n), error)
         return None

@@ -26,7 +26,7 @@ from torch_migraphx.fx.converters.quantized import declare_torchao
 from torch_migraphx.fx.decompose import GETITEM, decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import described, refusal
-from torch_migraphx.fx.graphs import copied, no_collection, with_values, write_number
+from torch_migraphx.fx.graphs import copied, no_collection, take_outputs_apart, with_values, write_number
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.partition import Piece, partition, piece_text
 from torch_migraphx.log import get_logger, shown
@@ -156,7 +156,7 @@ def lower(
     gm = copied(gm)
     gm.graph.eliminate_dead_code()
     with_values(gm, inputs)
-    _take_outputs_apart(gm.graph)
+    take_outputs_apart(gm.graph)
     decompose(gm)
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
@@ -220,24 +220,6 @@ def _name(gm: fx.GraphModule) -> str:
     """What a log line calls the model: its class, where the tracer knows it."""
     name = type(gm).__name__
     return "a compiled graph" if name == "GraphModule" else name
-
-
-def _take_outputs_apart(graph: fx.Graph) -> None:
-    """Where a node of several values is returned as it is, return the values one by one."""
-    output = graph.output_node()
-
-    def parts(n: fx.Node, value: Any) -> Any:
-        if not isinstance(value, tuple | list):
-            return n
-        made = []
-        for k, v in enumerate(value):
-            one = graph.call_function(getitem, (n, k))
-            one.meta = {**{key: n.meta[key] for key in ("stack_trace",) if key in n.meta}, "val": v}
-            made.append(parts(one, v))
-        return tuple(made)
-
-    with graph.inserting_before(output):
-        output.args = map_arg(output.args, lambda n: parts(n, n.meta.get("val")))
 
 
 def _keep_with_producer(graph: fx.Graph, refused: Refusals) -> None:

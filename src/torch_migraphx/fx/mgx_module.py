@@ -9,6 +9,9 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import _symbolic_trace
+from torch.utils._pytree import tree_leaves
 
 import migraphx
 from migraphx import CompileOptions
@@ -46,6 +49,10 @@ class Input:
             and not has_own_operators(x)
         )
 
+    def likens(self, x: FakeTensor) -> bool:
+        """Whether a fake tensor stands for one that fits."""
+        return x.dtype is self.dtype and x.shape == self.size and x.device.type == self.place.device.type
+
     def laid_out(self, x: torch.Tensor) -> torch.Tensor:
         """`x`, or a copy, with the strides that the program reads; RuntimeError where those share elements."""
         x = x.resolve_neg()
@@ -70,6 +77,15 @@ class ForInference(nn.Module):
     """A module that was compiled for inference, for one device and its types; says so where it is asked to change."""
 
     _told = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The answer; in a symbolic trace of torch.fx, a call of this module as a whole."""
+        if _symbolic_trace._is_fx_tracing_flag:
+            proxy = next((x for x in tree_leaves((args, kwargs)) if isinstance(x, fx.Proxy)), None)
+            if proxy is not None:
+                path = proxy.tracer.path_of_module(self)  # type: ignore[attr-defined]
+                return proxy.tracer.create_proxy("call_module", path, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Any:
         """Stays in inference mode; says so, once, where another is asked for."""
@@ -184,6 +200,8 @@ class MGXModule(ForInference):
         grad = torch.is_grad_enabled()
         for at, (spec, x) in enumerate(zip(self._inputs, inputs, strict=True)):
             if not spec.fits(x):
+                if isinstance(x, FakeTensor) and spec.likens(x):
+                    return self._imagined(x)
                 spec.refuse(x, at)
             if grad and x.requires_grad:
                 raise RuntimeError(
@@ -200,6 +218,15 @@ class MGXModule(ForInference):
         results = [make() for make in self._makers]
         stream = self._place.stream()
         program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _imagined(self, x: FakeTensor) -> Any:
+        """What the program would give, of fake tensors: their sizes and types."""
+        with x.fake_mode:
+            results = [
+                torch.empty_strided(sizes, strides, dtype=dtype, device=self._place.device)
+                for sizes, strides, dtype in self._outputs
+            ]
         return results[0] if len(results) == 1 else tuple(results)
 
     def refuse_change(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:

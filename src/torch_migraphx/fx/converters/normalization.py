@@ -67,7 +67,7 @@ def batch_norm_inference(
     return (y, *_saved(b, input))
 
 
-@converter(aten.native_batch_norm.default)
+@converter(aten.native_batch_norm.default, aten._native_batch_norm_legit.default)
 def native_batch_norm(
     b: Builder,
     input: Value,
@@ -79,6 +79,8 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Value, Value, Value]:
+    if training and running_mean is None and running_var is None:
+        return _with_statistics(b, input, weight, bias, eps)[:3]
     if training:
         raise UnsupportedError("native_batch_norm in training mode writes its running statistics in place")
     return (_batch_norm(b, input, running_mean, running_var, weight, bias, False, eps), *_saved(b, input))
