@@ -82,9 +82,9 @@ def _is_node(x: Any) -> bool:
 
 def _attached(gm: fx.GraphModule, n: fx.Node, inner: fx.GraphModule, m: fx.Node) -> str:
     """The name in `gm` of a weight or a module that `m` names in `inner`: its own where it has one."""
-    own, value = f"{n.target}.{m.target}", _fetched(inner, str(m.target))
+    own, value = f"{n.target}.{m.target}", fetched(inner, str(m.target))
     try:
-        if _fetched(gm, own) is value:
+        if fetched(gm, own) is value:
             return own
     except AttributeError:
         pass
@@ -98,7 +98,8 @@ def _attached(gm: fx.GraphModule, n: fx.Node, inner: fx.GraphModule, m: fx.Node)
     return name
 
 
-def _fetched(gm: nn.Module, target: str) -> Any:
+def fetched(gm: nn.Module, target: str) -> Any:
+    """The attribute of a module that a dotted name leads to; AttributeError where there is none."""
     value: Any = gm
     for part in target.split("."):
         value = getattr(value, part)

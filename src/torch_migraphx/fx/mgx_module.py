@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -17,7 +17,7 @@ import migraphx
 from migraphx import CompileOptions
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import has_own_operators, not_held
-from torch_migraphx.fx.builder import DTYPES
+from torch_migraphx.fx.builder import DTYPES, to_numpy
 from torch_migraphx.fx.converter_registry import MGXInstruction
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import ModuleKeywords
@@ -141,6 +141,8 @@ class MGXModule(ForInference):
         self.quantize_fp16, self.quantize_bf16 = quantize_fp16, quantize_bf16
         self.enable_par_conversion = enable_par_conversion
         self.target = target
+        self.weights: dict[str, int] = {}
+        """Names of a model's weights, and which literal of the program each is; `refit` takes other values for them."""
         if program is not None:
             self._compile(program)
 
@@ -245,6 +247,28 @@ class MGXModule(ForInference):
                     "lower_precision='fp16' or 'bf16', and lower it again"
                 )
 
+    def note_weights(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Fill `weights`: each literal that lies in the memory of one of these tensors is that tensor."""
+        assert self.program is not None
+        places = {}
+        literals = (i for i in self.program.clone(compiled=False).get_main_module() if i.name() == "@literal")
+        for k, literal in enumerate(literals):
+            value = literal.get_literal()
+            places[value.data_ptr(), tuple(value.get_shape().lens())] = k
+        keys = {name: (x.data_ptr(), tuple(x.shape)) for name, x in tensors.items()}
+        self.weights = {name: places[key] for name, key in keys.items() if key in places}
+
+    def refitted(self, tensors: Mapping[str, torch.Tensor]) -> migraphx.program:
+        """The program compiled with other values of some of `weights`, which are copied; this module keeps its own.
+
+        ValueError for another shape or type.
+        """
+        assert self.program is not None
+        given = {self.weights[name]: to_numpy(x) for name, x in tensors.items() if name in self.weights}
+        program = migraphx.refit(self.program, given)
+        program.compile(migraphx.get_target(self.target), **self.options.compile_keywords())
+        return program
+
     def extra_repr(self) -> str:
         return f"inputs={list(self.input_names)}, target={self.target!r}"
 
@@ -258,11 +282,13 @@ class MGXModule(ForInference):
             "output_names": list(self.output_names),
             "target": self.target,
             "options": dict(self.options.compile_keywords()),
+            "weights": dict(self.weights),
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.input_names, self.output_names = tuple(state["input_names"]), tuple(state["output_names"])
         self.target, self.options = state["target"], CompileOptions.of(**state.get("options", {}))
+        self.weights = dict(state.get("weights", {}))
         saved = state["mxr"].numpy().tobytes()
         self.program = migraphx.load_buffer(saved) if saved else None
         if self.program is not None:
