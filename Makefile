@@ -1,4 +1,4 @@
-# make test | test-gpu | gpu-code | conformance | demo | bench | lint   each sets up .venv first, once.
+# make test | test-gpu | gpu-code | conformance | docs | demo | bench | lint   each sets up .venv first, once.
 # PyPI's torch for Linux brings CUDA; for the small CPU build:
 #   make test TORCH_INDEX=https://download.pytorch.org/whl/cpu
 PYTHON ?= python3
@@ -9,14 +9,19 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q -c requirements/constraints.txt
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
-.PHONY: demo test test-gpu gpu-code conformance bench lint
+SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcard /usr/local/cuda/bin/compute-sanitizer))
+SANITIZED := $(addprefix tests/targets/gpu/test_,contractions.py libraries.py pointwise.py reduce.py scatter.py executable.py)
+
+.PHONY: demo docs test test-gpu gpu-code conformance bench lint
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2
 
 # What `make test` runs in Triton's interpreter, on this machine's GPU; skipped, with the reason, where it has none.
+# The kernels' accesses to memory are checked by CUDA's own tool where that is installed.
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -q tests/targets/gpu -m "device or every_chip"
+	$(if $(SANITIZER),$(SANITIZER) --error-exitcode 1 $(BIN)/python -m pytest -q $(SANITIZED) -m device)
 
 # Every kernel and configuration of target gpu for every chip; it needs no GPU.
 gpu-code: $(STAMP)
@@ -25,6 +30,10 @@ gpu-code: $(STAMP)
 # The whole suite of package onnx on ref and cpu; every new program is a C++ compilation, so the first run takes long.
 conformance: $(STAMP)
 	$(BIN)/python -m tools.conformance --write
+
+# The site, in docs/_build/html; a warning, such as a link that leads nowhere, is an error.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -E -q -n -W --keep-going -b html docs docs/_build/html
 
 demo: $(STAMP)
 	$(BIN)/python -m examples.demo

@@ -3,7 +3,8 @@
 For each model and engine one process compiles with empty caches and answers once (cold); a second one does so
 with the caches that the first left (warm) and stays. The warm processes then take short timed turns, one at
 a time, round after round; a turn during which other programs used the machine is taken again. The latency is
-the median of the rounds' medians. Engines that like channels-last are measured both ways on pictures, and
+the median of the rounds' medians, and so are its percentiles. With --busy, so many processes that never rest run
+beside every turn. Engines that like channels-last are measured both ways on pictures, and
 the faster way counts.
 """
 
@@ -45,9 +46,22 @@ class Options:
     batch: int
     rounds: int
     seconds: float
+    busy: int
     retries: int
     lock: Path | None
     output: Path | None
+
+
+@contextlib.contextmanager
+def neighbours(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """So many processes that want a core all the time."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield busy
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
 
 
 @contextlib.contextmanager
@@ -129,7 +143,10 @@ def start_engine(engine: str, model: str, folder: Path, options: Options) -> tup
 
 
 def quiet_turn(worker: Worker, options: Options) -> dict[str, Any]:
-    """A turn without foreign load, or the quietest of the tries."""
+    """A turn without foreign load but that of `busy` neighbours, or the quietest of the tries."""
+    if options.busy:
+        time.sleep(REST)
+        return worker.turn(options.seconds)
     tries = []
     for _ in range(options.retries + 1):
         time.sleep(REST)
@@ -169,12 +186,13 @@ def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], 
     """Interleaved turns; adds each engine's latency to its report."""
     for round_ in range(options.rounds):
         say(f"round {round_ + 1} of {options.rounds}")
-        with alone(options.lock):
+        with alone(options.lock), neighbours(options.busy):
             for engine, worker in workers.items():
                 reports[engine]["turns"].append(quiet_turn(worker, options))
     for engine in workers:
         report, turns = reports[engine], reports[engine].pop("turns")
         report["latency_s"] = statistics.median(t["median"] for t in turns)
+        report |= {f"{key}_s": statistics.median(t[key] for t in turns) for key in ("p90", "p99", "least")}
         report["peak_rss"] = max(t["peak_rss"] for t in turns)
         report["rounds_s"] = [t["median"] for t in turns]
         report["foreign_load"] = [t["foreign"] for t in turns]
@@ -201,6 +219,7 @@ def parse() -> Options:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
+    parser.add_argument("--busy", type=int, default=0, help="processes beside every turn that never rest")
     parser.add_argument("--retries", type=int, default=3, help="of a turn disturbed by other programs")
     parser.add_argument("--lock", type=Path, help="file to hold locked while timing")
     parser.add_argument("--output", type=Path, help="JSON file to write")
@@ -222,6 +241,7 @@ def main() -> None:
         "machine": describe(),
         "threads": options.threads,
         "batch": options.batch,
+        "busy": options.busy,
         "models": {},
     }
     for model in options.models:

@@ -51,7 +51,7 @@ def main() -> None:
     models = given.pop("models").split(",")
     if unknown := set(models) - set(CASES):
         parser.error(f"unknown models {sorted(unknown)}; known: {', '.join(CASES)}")
-    options = Options(models=models, peers=list(PRECISIONS), lock=None, batch=1, **given)
+    options = Options(models=models, peers=list(PRECISIONS), lock=None, batch=1, busy=0, **given)
     results = {}
     for model in models:
         results[model] = measure(model, options)

@@ -68,6 +68,20 @@ def details(result: dict[str, Any], names: list[str], key: str, scale: float, fo
     return lines
 
 
+def _beside(result: dict[str, Any]) -> str:
+    busy = result.get("busy", 0)
+    return f", beside {busy} busy processes" if busy else ""
+
+
+def _percentiles(result: dict[str, Any], names: list[str]) -> list[list[str]]:
+    """Older results have none."""
+    engines = [e for case in result["models"].values() for e in case["engines"].values() if "latency_s" in e]
+    if not all("p90_s" in e for e in engines):
+        return []
+    parts = ("p90_s", "90th percentiles"), ("p99_s", "99th percentiles"), ("least_s", "least")
+    return [part for key, what in parts for part in ([f"In ms, {what}:"], details(result, names, key, 1e3, ".2f"))]
+
+
 def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
@@ -86,8 +100,9 @@ def markdown(result: dict[str, Any]) -> str:
             f"{versions}; commit {machine['commit']}.",
             f"Command: `{result['command']}`",
         ],
-        [f"Latency in ms (batch {result.get('batch', 1)}, fp32):"],
+        [f"Latency in ms (batch {result.get('batch', 1)}, fp32{_beside(result)}), medians:"],
         latencies(result, names),
+        *_percentiles(result, names),
         ["Cold compile to the first answer, empty caches, in s:"],
         details(result, names, "cold_first_answer_s", 1, ".2f"),
         ["First answer of a second process, in s (dynamo: torch.compile with a backend that does nothing):"],

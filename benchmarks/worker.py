@@ -41,7 +41,7 @@ def peak_rss() -> int:
 
 
 def turn(run: Run, seconds: float) -> dict[str, Any]:
-    """Run for about that long; the median in seconds, and the share of the machine that others took."""
+    """Run for about that long; seconds of a run (median, percentiles, least), and the share that others took."""
     for _ in range(2):
         run()
     times: list[float] = []
@@ -55,7 +55,15 @@ def turn(run: Run, seconds: float) -> dict[str, Any]:
     foreign = None
     if busy is not None and after is not None:
         foreign = max(0.0, (after - busy - used) / wall / (os.cpu_count() or 1))
-    return {"median": statistics.median(times), "least": min(times), "runs": len(times), "foreign": foreign}
+    p90, p99 = map(float, np.percentile(times, (90, 99)))
+    return {
+        "median": statistics.median(times),
+        "p90": p90,
+        "p99": p99,
+        "least": min(times),
+        "runs": len(times),
+        "foreign": foreign,
+    }
 
 
 def serve(run: Run, report: dict[str, Any], out: TextIO) -> None:

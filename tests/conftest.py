@@ -1,10 +1,24 @@
-"""What holds for every test: threads that wait do not spin, and NumPy has one.
+"""What holds for every test: threads that wait do not spin, NumPy has one, and kernels are compiled quickly.
 
 Tests run side by side, so that a thread that spins takes a core from another test: a third of the processor's time went
 that way. Answers do not depend on it. NumPy and OpenMP read these when they are loaded, tests' processes inherit them.
+
+The tests of targets compile kernels as users do. The others ask what programs mean, and ask for less optimisation: the
+C++ compiler is most of what they cost.
 """
 
 import os
+from pathlib import Path
+
+import pytest
+
+TARGETS = Path(__file__).parent / "targets"
+FLAGS = os.environ.get("OPENMGX_CXXFLAGS", "")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    os.environ["OPENMGX_CXXFLAGS"] = FLAGS if item.path.is_relative_to(TARGETS) else f"{FLAGS} -O1"

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from migraphx.targets.common.cache import digest, folder
-from migraphx.targets.cpu.toolchain import find_compiler, instruction_set
+from migraphx.targets.cpu.isa import instruction_set
+from migraphx.targets.cpu.toolchain import find_compiler
 from tools.replay_record import FILES, FOLDER, SOURCES
 
 PROJECT = Path(__file__).resolve().parents[1]

@@ -55,7 +55,7 @@ class Recorder:
             self.counts[self.test] += 1
             found: dict[str, Any] = {"name": f"{self.test} #{self.counts[self.test]}"}
         try:
-            found |= self.parts(translate(program, options, features(), cpu.constants))
+            found |= self.parts(translate(program, options, features(options.isa), cpu.constants))
         except Exception as error:
             found["error"] = f"{type(error).__name__}: {error}"
             raise

@@ -9,23 +9,31 @@ and then measures synchronised calls: their median. Inputs lie on the device; we
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+import migraphx
+from benchmarks.gpu.decoders import GPT2, LLAMA_1B, gpt2_step, llama_step, step_inputs
+from benchmarks.gpu.unet import UNet, unet_inputs
 from benchmarks.models import bert, gpt2, import_transformers, randomize, torchvision_model
 
 Run = Callable[[], Any]
 PROCESS_SECONDS = 400
+LOCK = Path(gettempdir(), "openmgx_benchmark.lock")
+AHEAD = 2  # processes: one imports and builds its model while the other has the device
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,17 @@ class Logits(nn.Module):
         return self.model(input_ids=input_ids, use_cache=False).logits
 
 
+class Hidden(nn.Module):
+    """A model reduced to its last hidden state."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x).last_hidden_state
+
+
 def llama_1b() -> nn.Module:
     """A Llama of about a billion parameters."""
     library = import_transformers()
@@ -63,6 +82,15 @@ def llama_1b() -> nn.Module:
         max_position_embeddings=4096,
     )
     return Logits(library.LlamaForCausalLM(config))
+
+
+def whisper_encoder() -> nn.Module:
+    """Whisper-tiny's encoder."""
+    library = import_transformers()
+    config = library.WhisperConfig(
+        d_model=384, encoder_layers=4, encoder_attention_heads=6, encoder_ffn_dim=1536, num_mel_bins=80
+    )
+    return Hidden(library.models.whisper.modeling_whisper.WhisperEncoder(config))
 
 
 def _vision(name: str, batch: int, dtype: torch.dtype = torch.float16) -> GpuCase:
@@ -80,10 +108,15 @@ CASES = {
     "vit_b16_b32": _vision("vit_b_16", 32),
     "gpt2_64": _text(gpt2, 1, 64),
     "llama1b_prefill_2048": _text(llama_1b, 1, 2048),
+    "gpt2_decode_1024": GpuCase(gpt2_step, lambda: step_inputs(GPT2, 1024)),
+    "llama1b_decode_1024": GpuCase(llama_step, lambda: step_inputs(LLAMA_1B, 1024)),
+    "unet_b2": GpuCase(UNet, lambda: unet_inputs(2), image=True),
+    "whisper_tiny_encoder": GpuCase(whisper_encoder, lambda: (torch.randn(1, 80, 3000),)),
     "efficientnet_b0_b1": _vision("efficientnet_b0", 1),
     "convnext_tiny_b32": _vision("convnext_tiny", 32),
     "mobilenet_v2_b1": _vision("mobilenet_v2", 1),
     "resnet50_b1_fp32": _vision("resnet50", 1, torch.float32),
+    "resnet50_b32_fp32": _vision("resnet50", 32, torch.float32),
     "bert_16x384_fp32": _text(bert, 16, 384, torch.float32),
 }
 
@@ -112,6 +145,29 @@ def _lowered(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
     return lambda: lowered(*inputs)
 
 
+def _quantized(by: Callable[..., None]) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
+    """Ours in a narrower type, calibrated with the inputs."""
+
+    def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+        import torch_migraphx.fx as fx
+        from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
+        from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
+
+        try:
+            traced = acc_tracer.trace(model, list(inputs))
+        except acc_tracer.AccTraceError:
+            traced = aten_tracer.trace(model, list(inputs))
+        interpreter = fx.MGXInterpreter(traced, list(inputs))
+        program = interpreter.run()
+        names = interpreter.get_input_names()
+        samples = {n: x.cpu().numpy() for n, x in zip(names, inputs, strict=True)}
+        by(program, migraphx.get_target("gpu"), [samples])
+        module = fx.MGXModule(program, names, interpreter.get_output_names(), target="gpu")
+        return lambda: module(*inputs)
+
+    return make
+
+
 def _compiled(frozen: bool) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
     def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
         compiled = torch.compile(model, backend="migraphx", options={"frozen": frozen})
@@ -137,16 +193,29 @@ ENGINES: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], Run]] = {
     "openmgx_fx": _lowered,
     "openmgx": _compiled(frozen=False),
     "openmgx_frozen": _compiled(frozen=True),
+    "openmgx_int8": _quantized(migraphx.quantize_int8),
+    "openmgx_fp8": _quantized(migraphx.quantize_fp8),
 }
-OURS = ("openmgx_fx", "openmgx", "openmgx_frozen")
+OURS = ("openmgx_fx", "openmgx", "openmgx_frozen", "openmgx_int8", "openmgx_fp8")
+TORCHS = [name for name in ENGINES if name not in OURS]
 
 
 def measured(case: GpuCase, engine: str, device: str, seconds: float) -> dict[str, Any]:
-    """One engine on one case, in this process."""
+    """One engine on one case, in this process: from the first use of the device on it waits for its turn."""
     torch.manual_seed(0)
     torch.set_grad_enabled(False)
     model = randomize(case.build())
-    inputs = tuple(x.to(device) for x in case.inputs())
+    inputs = case.inputs()
+    with open(LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until this process ends the device is its own
+        return alone(case, engine, device, seconds, model, inputs)
+
+
+def alone(
+    case: GpuCase, engine: str, device: str, seconds: float, model: nn.Module, inputs: tuple[Tensor, ...]
+) -> dict[str, Any]:
+    """The engine on the model, while nobody else has the device."""
+    inputs = tuple(x.to(device) for x in inputs)
     exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
     model = model.to(device, case.dtype)
     if case.image and engine not in OURS:
@@ -192,7 +261,7 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--engines", default=",".join([*TORCHS, "openmgx_fx", "openmgx", "openmgx_frozen"]))
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=1.5)
     parser.add_argument("--output", type=Path)
@@ -202,15 +271,16 @@ def main() -> None:
         case, engine = chosen.one
         print(json.dumps(measured(CASES[case], engine, chosen.device, chosen.seconds)))
         return
-    results: dict[str, dict[str, Any]] = {}
-    for case in chosen.cases.split(","):
-        results[case] = {}
-        for engine in chosen.engines.split(","):
-            found = results[case][engine] = in_a_process(case, engine, chosen.device, chosen.seconds)
+    results: dict[str, dict[str, Any]] = {case: {} for case in chosen.cases.split(",")}
+    jobs = [(case, engine) for case in results for engine in chosen.engines.split(",")]
+    name = torch.cuda.get_device_name() if chosen.device == "cuda" else "cpu"
+    with ThreadPoolExecutor(AHEAD) as pool:
+        made = pool.map(lambda job: in_a_process(job[0], job[1], chosen.device, chosen.seconds), jobs)
+        for (case, engine), found in zip(jobs, made, strict=True):
+            results[case][engine] = found
             short = found.get("failed", "")[-300:] or {k: float(f"{v:.4g}") for k, v in found.items()}
             print(case, engine, short, flush=True)
             if chosen.output:
-                name = torch.cuda.get_device_name() if chosen.device == "cuda" else "cpu"
                 about = {"device": name, "torch": torch.__version__, "results": results}
                 chosen.output.write_text(json.dumps(about, indent=1))
 

@@ -30,9 +30,10 @@ from migraphx.ir.shape import Shape, permuted
 from migraphx.passes.manager import run_passes
 from migraphx.targets.common.lowering import lower
 from migraphx.targets.gpu.binaries import triton_version
-from migraphx.targets.gpu.choices import Choices, facts_of
+from migraphx.targets.gpu.choices import Choices
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
+from migraphx.targets.gpu.facts import facts_of
 from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.target import PASSES, GpuTarget

@@ -6,19 +6,25 @@ once this package is installed, imported or not.
 
 from importlib import import_module
 from importlib.metadata import entry_points
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from torch_migraphx import fx
 from torch_migraphx.log import set_levels
 from torch_migraphx.options import Options
+from torch_migraphx.report import Report
 
-__all__ = ["Options", "fx"]
+if TYPE_CHECKING:
+    from torch_migraphx.dynamo.explain import explain
+
+__all__ = ["Options", "Report", "explain", "fx"]
 
 
-def __getattr__(name: str) -> ModuleType:
-    """`torch_migraphx.dynamo` on first use: torch._dynamo takes longer to import than all of the rest."""
+def __getattr__(name: str) -> Any:
+    """`dynamo` and `explain` on first use: torch._dynamo takes longer to import than all of the rest."""
     if name == "dynamo":
         return import_module("torch_migraphx.dynamo")
+    if name == "explain":
+        return import_module("torch_migraphx.dynamo.explain").explain
     raise AttributeError(f"module 'torch_migraphx' has no attribute {name!r}")
 
 

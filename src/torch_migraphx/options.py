@@ -10,6 +10,7 @@ from typing import Any, Self, TypedDict
 import migraphx
 from migraphx import CompileOptions
 from torch_migraphx.devices import TARGETS, type_of
+from torch_migraphx.report.report import Recorder, Report
 
 PRECISIONS = {"fp32": None, "fp16": "quantize_fp16", "bf16": "quantize_bf16"}
 """The values of `lower_precision`, and the function of migraphx that does it."""
@@ -32,6 +33,7 @@ class ModuleKeywords(TypedDict, total=False):
     fast_math: bool
     num_threads: int
     max_specialisations: int
+    isa: str
 
 
 class LoweringKeywords(ModuleKeywords, total=False):
@@ -40,6 +42,7 @@ class LoweringKeywords(ModuleKeywords, total=False):
     exhaustive_tune: bool
     target: str
     fallback: str
+    report: str | os.PathLike[str] | Recorder | None
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class Options(CompileOptions):
         },
     )
     save_subgraph_programs: bool = field(
-        default=False, metadata={"help": "write each piece's program to mgx_<n>.mxr in the working folder"}
+        default=False, metadata={"help": "write each piece's program to mgx_0.mxr, ... in the working folder"}
     )
     frozen: bool = field(
         default=False,
@@ -126,6 +129,15 @@ class Options(CompileOptions):
         },
     )
 
+    report: str | os.PathLike[str] | Recorder | None = field(
+        default=None,
+        metadata={
+            "help": "write a page of what became of the model to this .html file: its stages, kernels and their cost, "
+            "what runs in torch and why; or fill a torch_migraphx.Report",
+            "check": Report.of,
+        },
+    )
+
     def __post_init__(self) -> None:
         precision = getattr(self.lower_precision, "value", self.lower_precision)  # upstream's is an enum
         object.__setattr__(self, "lower_precision", str(precision).lower())
@@ -135,6 +147,11 @@ class Options(CompileOptions):
         super().__post_init__()
         if self.target != AUTO:
             self.check_target(migraphx.get_target(self.target))  # before anything is lowered for it
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """The report that is to be filled, if any."""
+        return Report.of(self.report)
 
     def beside(self, samples: Iterable[Any]) -> Self:
         """With a target: where none was named, the one of the device that the tensors among the samples lie on."""
@@ -159,6 +176,13 @@ class Options(CompileOptions):
             if f.name in given and (instead := f.metadata.get("compile_only")):
                 raise TypeError(f"{f.name} is an option of torch.compile; for lower_to_mgx: {instead}")
         return cls.of(**given)
+
+
+def stated(options: Options) -> str:
+    """What differs from the defaults, as keywords; the report itself is left out."""
+    given = ((f.name, getattr(options, f.name)) for f in fields(options) if f.init and f.name != "report")
+    default = Options()
+    return ", ".join(f"{name}={value!r}" for name, value in given if value != getattr(default, name)) or "the defaults"
 
 
 def _in_our_names(given: Mapping[str, Any]) -> dict[str, Any]:

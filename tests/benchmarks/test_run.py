@@ -5,7 +5,7 @@ import json
 import numpy as np
 import torch
 
-from benchmarks.__main__ import dumps, engines_of
+from benchmarks.__main__ import dumps, engines_of, neighbours
 from benchmarks.engines import Task, load_inputs, prepare
 from benchmarks.machine import Floors, describe
 from benchmarks.models import CASES, build
@@ -32,11 +32,17 @@ def test_an_engine_is_measured(tmp_path):
     finally:
         torch.set_grad_enabled(grad)
     assert report["error"] == 0.0 and report["first"] > 0
-    assert taken["runs"] >= 5 and 0 < taken["least"] <= taken["median"]
+    assert taken["runs"] >= 5 and 0 < taken["least"] <= taken["median"] <= taken["p90"] <= taken["p99"]
     work = json.loads((tmp_path / "work.json").read_text())
     assert 1e9 < work["flops"] < 1.4e9  # the paper: 300 million multiply-adds a picture
     assert 1.3e7 < work["bytes"] < 1.6e7  # the paper: 3.4 million parameters
     assert [x.shape for x in load_inputs(task)] == [(2, 3, 224, 224)]
+
+
+def test_neighbours_end_with_the_turn():
+    with neighbours(2) as busy:
+        assert [process.poll() for process in busy] == [None, None]
+    assert all(process.poll() is not None for process in busy)
 
 
 def test_pictures_are_measured_in_both_layouts():

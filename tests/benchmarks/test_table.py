@@ -10,6 +10,9 @@ from benchmarks.table import BEGIN, END, best_form, geometric_mean, main, markdo
 def engine(latency: float) -> dict:
     return {
         "latency_s": latency,
+        "p90_s": latency * 1.5,
+        "p99_s": latency * 2,
+        "least_s": latency / 2,
         "cold_first_answer_s": 2.0,
         "warm_first_answer_s": 0.5,
         "peak_rss": 3e8,
@@ -59,3 +62,10 @@ def test_table_shows_figures_and_fills_the_readme(tmp_path, monkeypatch):
     filled = readme.read_text()
     assert filled.startswith("before\n") and filled.endswith("after\n")
     assert text in filled and "stale" not in filled
+
+
+def test_percentiles_and_neighbours_are_shown():
+    text = markdown(result() | {"busy": 2})
+    assert "beside 2 busy processes" in text and "busy" not in markdown(result())
+    rows = text.split("In ms, 90th percentiles:")[1].split("\n\n")[1]
+    assert "| net | 30.00 | 13.50 | 9.00 | - | 6.00 |" in rows

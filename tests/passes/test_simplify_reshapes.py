@@ -210,3 +210,16 @@ def test_moves_and_reductions_of_nothing_go():
         return b.where(seen, x, x)
 
     assert left_of(build, x=(1, 3)) == {"isnan": 1, "where": 1}
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2, 3), (2, 0, 1, 3), (0, 2, 1, 3)])
+def test_rows_change_places_behind_a_product(order: tuple[int, ...]):
+    """What torch's attention does, which wants the sequence first; there and back is nothing."""
+    back = [order.index(d) for d in range(4)]
+
+    def build(b: Builder, x: Value) -> Value:
+        rows = b.transpose(x, permutation=order)
+        weights = b.broadcast_to(const(b, 5, 6), (*rows.shape.lens[:2], 5, 6))
+        return b.transpose(b.relu(b.dot(rows, weights)), permutation=back)
+
+    assert left_of(build, x=(2, 3, 4, 5)) == {"dot": 1, "relu": 1, "multibroadcast": 1}

@@ -68,6 +68,24 @@ def products(p: migraphx.program) -> set[str]:
     return names & {"dot", "convolution", "quant_dot", "quant_convolution"}
 
 
+@pytest.mark.parametrize(("operator", "names", "said"), [
+    ("dot", (), None),
+    ("dot", (["dot", "convolution"],), "no convolution"),
+    ("add", (), "no dot and no convolution"),
+])  # fmt: skip
+def test_what_is_asked_for_and_missing_is_said(
+    operator: str, names: tuple[Any, ...], said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The default names all kinds of products: one of them is enough."""
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", migraphx.shape(type="float", lens=[3, 3]))
+    m.add_return([m.add_instruction(migraphx.op(operator), [x, m.add_literal(np.ones((3, 3), np.float32))])])
+    migraphx.quantize_int8(p, migraphx.get_target("ref"), [{"x": np.ones((3, 3), np.float32)}], *names)
+    messages = [r.message for r in caplog.records]
+    assert messages == [] if said is None else len(messages) == 1 and said in messages[0]
+
+
 def test_named_products_become_those_of_integers():
     for names, want in (
         (["dot", "convolution"], {"quant_dot", "quant_convolution", "convolution"}),  # the last of one channel a group

@@ -102,3 +102,21 @@ def test_a_deadline_ends_the_wait_for_another_thread():
             kept.get(0, lambda: 2, Deadline(0))
         released.set()
     assert kept.find(0) == 1
+
+
+def test_what_is_made_apart_outlives_the_wait():
+    kept: SingleFlightLRU[int, int] = SingleFlightLRU(4, apart=True)
+    released, made = Event(), []
+
+    def held() -> int:
+        assert released.wait(HANG)
+        made.append(1)
+        return 5
+
+    with pytest.raises(TimeoutError, match="timeout of 0 s"):
+        kept.get(0, held, Deadline(0))
+    released.set()
+    assert kept.get(0, lambda: 6) == 5 and made == [1]
+    with pytest.raises(ValueError, match="no kernel"):
+        kept.get(1, failing(ValueError("no kernel")))
+    assert kept.get(1, lambda: 2) == 2

@@ -6,6 +6,7 @@ Limits of time here only tell a run that ends from one that hangs.
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import onnx.parser
 import pytest
 
 import migraphx
+from migraphx.targets.cpu.toolchain import find_compiler
 
 HANGS = 60.0  # seconds
 SOON = 0.2
@@ -189,6 +191,28 @@ def test_a_host_step_ends() -> None:
     with pytest.raises(TimeoutError):
         p.run({"x": x}, timeout=1e-4)
     assert np.array(p.run({"x": x}, timeout=HANGS)[0]).shape == (1, 1 << 24)
+
+
+def test_compiling_for_a_new_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that waits for the compiler ends, too; what the compiler makes serves the next run."""
+    compiler, go = tmp_path / "slow-g++", tmp_path / "go"
+    wait = f'case " $* " in *" -c "*) while [ ! -e {go} ]; do sleep 0.02; done;; esac'
+    compiler.write_text(f'#!/bin/sh\n{wait}\nexec {shlex.join(find_compiler().command)} "$@"\n')
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path / "cache"))
+    text = """<ir_version: 10, opset_import: ["" : 21]> net (float[N] x) => (float[N] y) { y = Neg (x) }"""
+    model = onnx.parser.parse_model(text).SerializeToString()
+    p = migraphx.parse_onnx_buffer(model, dim_params={"N": migraphx.shape.dynamic_dimension(1, 8)})
+    p.compile(migraphx.get_target("cpu"))
+    try:
+        with pytest.raises(TimeoutError, match=r"its timeout of 0\.2 s"):
+            p.run({"x": X}, timeout=SOON)
+        with pytest.raises(KeyboardInterrupt), alarm(KeyboardInterrupt):
+            p.run({"x": X})
+    finally:
+        go.touch()
+    assert np.array(p.run({"x": ONES}, timeout=HANGS)[0]).tolist() == [-1] * 4
 
 
 @pytest.mark.parametrize("target", TARGETS)

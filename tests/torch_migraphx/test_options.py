@@ -24,7 +24,8 @@ GIVEN: dict[str, Any] = {"fast_math": False, "num_threads": 3, "max_specialisati
 
 
 def through_lowering(model: nn.Module, **options: Any) -> None:
-    lower_to_mgx(model, [X], target="ref", **options)
+    options.setdefault("target", "ref")
+    lower_to_mgx(model, [X], **options)
 
 
 def through_compile(model: nn.Module, **options: Any) -> None:
@@ -36,7 +37,7 @@ def through_module(model: nn.Module, **options: Any) -> None:
     m = p.get_main_module()
     x = m.add_parameter("x", migraphx.shape(type="float", lens=[2, 4]))
     m.add_return([m.add_instruction(migraphx.op("relu"), [x])])
-    MGXModule(p, ["x"], ["y"], target="ref", **options)
+    MGXModule(p, ["x"], ["y"], target=options.pop("target", "ref"), **options)
 
 
 WAYS = pytest.mark.parametrize("way", [through_lowering, through_compile, through_module])
@@ -55,12 +56,29 @@ def test_options_reach_the_target(way: Callable[..., None], monkeypatch: pytest.
 
 
 @WAYS
+def test_the_instruction_set_reaches_target_cpu(way: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    def compile(self: Any, p: Any, o: migraphx.CompileOptions) -> Any:
+        seen.append(o.isa)
+        return migraphx.get_target("ref").compile(p, o)
+
+    monkeypatch.setattr(type(migraphx.get_target("cpu")), "compile", compile)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        way(nn.ReLU().eval(), target="cpu", isa="x86-64-v2")
+    assert seen == ["x86-64-v2"]
+
+
+@WAYS
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"num_thread": 2}, "unknown option 'num_thread'; did you mean 'num_threads'"),
         ({"num_threads": "2"}, "option 'num_threads' must be a whole number"),
         ({"exhaustive_tune": True}, "target 'ref' has no kernels to choose among"),
+        ({"isa": "x86-64-v3"}, "target 'ref' makes no code for a processor: it refuses isa='x86-64-v3'"),
+        ({"isa": "avx2"}, "option 'isa' must be 'native' or 'x86-64'"),
     ],
 )
 def test_wrong_options_are_errors(way: Callable[..., None], given: dict[str, Any], message: str) -> None:
@@ -72,7 +90,7 @@ def test_wrong_options_are_errors(way: Callable[..., None], given: dict[str, Any
 
 def test_type_checkers_know_every_option() -> None:
     hints = get_type_hints(Options)
-    assert hints == {f.name: type(f.default) for f in fields(Options)}
+    assert hints == {f.name: type(f.default) for f in fields(Options)} | {"report": hints["report"]}
     elsewhere = {"offload_copy", *inspect.signature(lower_to_mgx).parameters}
     elsewhere |= {f.name for f in fields(Options) if f.metadata.get("compile_only")}
     assert get_type_hints(LoweringKeywords).items() == {(n, t) for n, t in hints.items() if n not in elsewhere}

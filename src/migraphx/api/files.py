@@ -24,6 +24,7 @@ from migraphx.mxr.msgpack import pack
 from migraphx.mxr.upstream import to_json, to_upstream
 from migraphx.mxr.upstream_read import is_upstream, parse
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.target import UnsupportedProcessor
 
 log = logging.getLogger(__name__)
 FORMAT = "openmgx 1"
@@ -127,7 +128,7 @@ def _reading(name: str) -> Iterator[None]:
     """Errors of what a file holds name the file."""
     try:
         yield
-    except container.FileError as error:
+    except (container.FileError, UnsupportedProcessor) as error:
         raise type(error)(f"{name}: {error}") from None
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError) as error:
         raise container.FileError(f"{name}: malformed ({error!r})") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +15,11 @@ from migraphx.api.shape import dynamic_dimension
 from migraphx.ir.shape import DynamicDimension
 from migraphx.onnx.builder import Options
 from migraphx.onnx.deferred import import_dynamic
-from migraphx.onnx.graph import Model
+from migraphx.onnx.describe import described
 from migraphx.onnx.importer import operators
 from migraphx.onnx.model import read, read_buffer
 
+log = logging.getLogger(__name__)
 Dim = int | dynamic_dimension
 Given = ParamSpec("Given")
 
@@ -43,6 +45,7 @@ def parse_onnx(
     output_names: Sequence[str] = (),
     default_dyn_dim_value: dynamic_dimension | None = None,
     map_dyn_input_dims: Mapping[str, Sequence[Dim]] | None = None,
+    strict: bool = False,
 ) -> program:
     """The program of an ONNX file.
 
@@ -60,6 +63,10 @@ def parse_onnx(
     `external_data_path`, by default the model's folder. `output_names` returns these values of the graph instead of
     its outputs.
 
+    A node that is not as the standard has it, but whose meaning is plain (an attribute of another opset, an integer
+    where a float is meant, an operator of another domain), is read as what it means, and one line of the log says so
+    for the file; `strict` refuses it.
+
     Weights are views of the mapped file (copies where they are not aligned): it must not be written to while
     the program is in use. OnnxError (a ValueError) names the file and the node; FileNotFoundError.
     """
@@ -74,9 +81,16 @@ def parse_onnx(
         limit_max_iterations=limit_max_iterations,
         use_debug_symbols=use_debug_symbols,
         output_names=tuple(output_names),
+        strict=strict,
     )
+    name = "the model" if isinstance(filename, ModelBytes) else filename
     read_from = partial(read_buffer, filename.model) if isinstance(filename, ModelBytes) else partial(read, filename)
-    return _program(read_from(external_data_path), options, print_program_on_error)
+    made = import_dynamic(read_from(external_data_path), options, print_program_on_error)
+    if made.deviations:
+        first, *more = made.deviations
+        rest = f", and {len(more)} more" if more else ""
+        log.warning("%s is not as ONNX has it (strict=True refuses it): %s%s", name, first, rest)
+    return published(made.program)
 
 
 def _with_options_of(
@@ -103,6 +117,14 @@ def get_onnx_operators() -> list[str]:
     return operators()
 
 
+def describe_onnx_operator(name: str) -> list[dict[str, Any]]:
+    """Domain, opsets, inputs, outputs and attributes of the operators of this name that `parse_onnx` converts.
+
+    `domain.name` names one alone. ValueError where there is none, with the nearest name.
+    """
+    return described(name)
+
+
 def _whole_shapes(static: Mapping[str, Any], ranges: Mapping[str, Any]) -> dict[str, Any]:
     if twice := static.keys() & ranges.keys():
         raise ValueError(f"map_input_dims and map_dyn_input_dims both give {min(twice)!r}")
@@ -123,7 +145,3 @@ def _dim(dim: Dim) -> int | DynamicDimension:
     if int(dim) != dim or dim < 0:
         raise ValueError(f"a dimension must be a length, is {dim!r}")
     return int(dim)
-
-
-def _program(model: Model, options: Options, print_program_on_error: bool) -> program:
-    return published(import_dynamic(model, options, print_program_on_error).program)

@@ -92,13 +92,16 @@ def _calibrated(
 
 
 def _operators(prog: program, names: Sequence[str]) -> Sequence[str]:
-    """The names, which are those of operators or "all"; a warning where the program has no instruction of a name."""
+    """The names, which are those of operators or "all"; a warning where the program has no instruction of a name.
+
+    Of the default, which names all that can be quantized, one is enough.
+    """
     if isinstance(names, str):
         raise TypeError(f"ins_names must be a list of operators' names, got the string {names!r}")
     found = {ins.name for module in prog.graph.modules.values() for ins in module}
-    for name in names:
-        if name != ALL and declaration(name).name not in found:
-            log.warning("the program has no %s: quantizing it changes nothing", name)
+    missing = [name for name in names if name != ALL and declaration(name).name not in found]
+    if missing and not (names is PRODUCTS and len(missing) < len(PRODUCTS)):
+        log.warning("the program has no %s: quantizing it changes nothing", " and no ".join(missing))
     return tuple(names)
 
 

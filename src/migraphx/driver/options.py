@@ -39,7 +39,12 @@ def add_common(parser: ArgumentParser) -> None:
 
 def add_input(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("model")
-    group.add_argument("file", metavar="<input file>", help="the model; its type is told by its content")
+    told = "the model; its type is told by its content"
+    group.add_argument("file", nargs="?", default="", metavar="<input file>", help=told)
+    group.add_argument("--test", action="store_true", help="a small matrix product in place of a file")
+    for layout in ("nhwc", "nchw"):
+        taken = f"of TensorFlow models; taken for upstream's scripts, without an effect ({layout.upper()})"
+        group.add_argument(f"--{layout}", dest="layouts", action="append_const", const=layout, default=[], help=taken)
     kinds = group.add_mutually_exclusive_group()
     for kind, what in (("onnx", "ONNX"), ("migraphx", "MIGraphX (.mxr)"), ("migraphx-json", "MIGraphX JSON")):
         reading = f"read the file as {what}"
@@ -54,6 +59,8 @@ def add_input(parser: ArgumentParser) -> None:
     group.add_argument("--output-names", **_many("name"), help="return these values of the ONNX graph instead")
     group.add_argument("--trim", "-t", type=natural, default=0, metavar="N", help="drop N instructions from the end")
     group.add_argument("--skip-unknown-operators", action="store_true", help="read on past operators not supported")
+    strict = "refuse ONNX nodes that are not as the standard has them (default: read what they mean, log one line)"
+    group.add_argument("--strict", action="store_true", help=strict)
     group.add_argument("--debug-symbols", action="store_true", help="note the exporter's source lines; show origins")
     group.add_argument("--optimize", "-O", action="store_true", help="simplify after reading")
     group.add_argument(
@@ -91,6 +98,9 @@ def add_compile(parser: ArgumentParser) -> None:
             off = flag.startswith("--disable-")
             action = "store_false" if off else "store_true"
             group.add_argument(flag, dest=field.name, action=action, help=f"do not {meaning}" if off else meaning)
+        elif isinstance(field.default, str):
+            choices = field.metadata["choices"]
+            group.add_argument(flag, dest=field.name, choices=choices, default=field.default, help=meaning)
         else:
             group.add_argument(flag, dest=field.name, type=natural, default=field.default, metavar="N", help=meaning)
     for name, what in PRECISIONS.items():

@@ -56,12 +56,16 @@ class Refused:
 
 @dataclass(frozen=True)
 class Explanation:
-    """`before` counts the instructions as they were read, leaves apart; `refused` is filled where it was asked for."""
+    """`before` counts the instructions as they were read, leaves apart; `refused` is filled where it was asked for.
+
+    `instructions` are those that were read, leaves too, as the listing of the program has them.
+    """
 
     target: str
     before: int
     kernels: tuple[Kernel, ...]
     refused: tuple[Refused, ...] = ()
+    instructions: tuple[Part, ...] = ()
 
     def __str__(self) -> str:
         working = [k for k in self.kernels if not k.view]
@@ -89,6 +93,8 @@ def explain(
         raise ValueError(f"the program has dynamic shapes: give inputs ({named}) of the lengths to explain")
     program = program if inputs is None else at_lens(program, inputs).program
     before = sum(1 for i in program.main if not i.name.startswith("@"))
+    read = names_of(program.main)
+    instructions = tuple(Part(instruction_text(i, read), i.origin) for i in program.main)
     optimised, target = program.clone(), get_target(target_name)
     refusals: Sequence[Refusal[Instruction]] = ()
     if why:
@@ -98,7 +104,7 @@ def explain(
     main = optimised.main
     names = names_of(main)
     kernels = [_kernel(i, names) for i in main if not i.name.startswith("@")]
-    return Explanation(target_name, before, tuple(kernels), tuple(_grouped(refusals)))
+    return Explanation(target_name, before, tuple(kernels), tuple(_grouped(refusals)), instructions)
 
 
 def _grouped(refusals: Sequence[Refusal[Instruction]]) -> Iterator[Refused]:

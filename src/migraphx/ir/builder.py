@@ -12,6 +12,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import OPERATIONS, operation
+from migraphx.ir.shape import broadcast_lens
 
 COMPOSITES: dict[str, Callable[..., Any]] = {}
 """Operators that are written in terms of others: name -> function(builder, *inputs, **attributes)."""
@@ -79,7 +80,11 @@ class Builder:
 
     def broadcast_to(self, x: Instruction, lens: Sequence[int]) -> Instruction:
         """`x` as `lens` by NumPy's rules; nothing is added when it has them already."""
-        return x if x.shape.lens == tuple(lens) else self.multibroadcast(x, out_lens=tuple(lens))
+        return (
+            x
+            if x.shape.ndim == len(lens) and x.shape.lens == tuple(lens)
+            else self.multibroadcast(x, out_lens=tuple(lens))
+        )
 
     def cast(self, x: Instruction, type: str) -> Instruction:
         """`x` as another element type; nothing is added when it has it already."""
@@ -87,7 +92,7 @@ class Builder:
 
     def common(self, *inputs: Instruction) -> list[Instruction]:
         """The inputs broadcast to their common lens and converted to their common type, as NumPy would."""
-        lens = np.broadcast_shapes(*(i.shape.lens for i in inputs))
+        lens = broadcast_lens(*(i.shape.lens for i in inputs))
         type = common_type(*(i.shape.type for i in inputs))
         return [self.broadcast_to(self.cast(i, type), lens) for i in inputs]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ class Expansion:
     module: Module
     origin: str = ""
     values: dict[Instruction, np.ndarray | None] = field(default_factory=dict[Instruction, np.ndarray | None])
+    ramps: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])  # what is known without numbers
 
     def known(self, x: Instruction, what: str) -> np.ndarray:
         """The value of a constant; ValueNeeded for anything else."""

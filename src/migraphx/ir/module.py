@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.inference import infer_shape
-from migraphx.ir.operation import Literal, Operation, Parameter, Return, ShapeError
+from migraphx.ir.operation import Literal, OpenLiteral, Operation, Parameter, Return, ShapeError
 from migraphx.ir.shape import Shape, native
 
 
@@ -138,6 +138,10 @@ class Module:
         array = native(np.asarray(value)).view()
         array.flags.writeable = False
         return self._link(Instruction(Literal(array), (), Shape.of(array), origin=origin), self._first)
+
+    def add_open_literal(self, op: OpenLiteral, origin: str = "") -> Instruction:
+        """A constant made of sizes."""
+        return self._link(Instruction(op, (), Shape(op.type, op.sizes.shape), origin=origin), self._first)
 
     def add_instruction(
         self,

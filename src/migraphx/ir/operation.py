@@ -11,6 +11,7 @@ from typing import Any, ClassVar, NoReturn, Protocol, TypeGuard, dataclass_trans
 import numpy as np
 
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import whole
 
 OPERATIONS: dict[str, type[Operation]] = {}
 
@@ -254,7 +255,7 @@ def coerce(value: Any, annotation: str) -> Any:
     if annotation.startswith("tuple"):
         inner = annotation.removeprefix("tuple[").removesuffix("]").removesuffix(", ...")
         return tuple(coerce(v, inner) for v in (value if _is_list(value) else (value,)))
-    plain = {"bool": bool, "int": int, "float": float, "str": str}.get(annotation)
+    plain = {"bool": bool, "int": whole, "float": float, "str": str}.get(annotation)
     if plain is None:
         return value
     if plain(value) != value and value == value:
@@ -288,6 +289,32 @@ class Literal(Operation, name="@literal"):
 
     def compute(self, *args: np.ndarray) -> Value:
         return self.value
+
+
+class OpenLiteral(Literal):
+    """A constant of integers of which some are sizes. Who asks for its value pins them."""
+
+    def __init__(self, sizes: np.ndarray, type: str) -> None:
+        """`sizes`: an array of objects."""
+        self.__dict__.update(value=None, sizes=sizes, type=type)
+
+    @property
+    def type(self) -> str:
+        return self.__dict__["type"]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return self.__dict__["sizes"]
+
+    @property
+    def value(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        sizes: np.ndarray = self.sizes
+        plain = np.array([int(n) for n in sizes.reshape(-1)], Shape(self.type).numpy_dtype)
+        return plain.reshape(sizes.shape)
+
+    @property
+    def key(self) -> tuple[Hashable, ...]:
+        return ("open", self.type, self.sizes.shape, *self.sizes.reshape(-1))
 
 
 class Return(Operation, name="@return"):

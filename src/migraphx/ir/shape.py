@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.size import is_open, whole
 
 ROW_MAJOR: Any = None  # the strides of a Shape that is given none
 
@@ -47,7 +48,7 @@ def standard_strides(lens: Sequence[int]) -> tuple[int, ...]:
     step = 1
     for n in reversed(lens):
         strides.append(step)
-        step *= max(n, 1)
+        step *= n if n else 1
     return tuple(reversed(strides))
 
 
@@ -67,21 +68,21 @@ class Shape:
     def __post_init__(self) -> None:
         if self.type not in dtypes.NUMPY_TYPES and self.type != "tuple":
             object.__setattr__(self, "type", dtypes.from_numpy(dtypes.to_numpy(self.type)))
-        lens = () if self.dyn_dims or self.type == "tuple" else tuple(int(n) for n in self.lens)
+        lens = () if self.dyn_dims or self.type == "tuple" else tuple(whole(n) for n in self.lens)
         if any(n < 0 for n in lens):
             raise ValueError(f"shape: negative length in {lens}")
         count = math.prod(lens) or math.prod(n or 1 for n in lens)  # beside one of 0 NumPy counts the other lengths too
-        if count >> 63:
+        if count >= 2**63:
             raise ValueError(f"shape: more than 2**63 elements in {lens}")
         given = self.strides if self.strides is not ROW_MAJOR else standard_strides(lens)
-        strides = () if self.dyn_dims or self.type == "tuple" else tuple(int(s) for s in given)
+        strides = () if self.dyn_dims or self.type == "tuple" else tuple(whole(s) for s in given)
         if len(strides) != len(lens):
             raise ValueError(f"shape: {len(lens)} lens but {len(strides)} strides")
         if any(s < 0 for s in strides):
             raise ValueError(f"shape: negative stride in {strides}")
         object.__setattr__(self, "lens", lens)
         object.__setattr__(self, "strides", strides)
-        if count >> 31 or max(strides, default=0) >> 24:  # less never gets so far
+        if count >= 2**31 or any(s >= 2**24 for s in strides):  # less never gets so far
             self._check_bytes()
 
     def _check_bytes(self) -> None:
@@ -215,6 +216,20 @@ def permuted(type: str, lens: Sequence[int], permutation: Sequence[int]) -> Shap
     for d, s in zip(permutation, steps, strict=True):
         strides[d] = s
     return Shape(type, tuple(lens), tuple(strides))
+
+
+def broadcast_lens(*lens: Sequence[int]) -> tuple[int, ...]:
+    """The lens of values of these lens together, by NumPy's rules; ValueError where they do not fit."""
+    if not any(is_open(own) for own in lens):
+        return np.broadcast_shapes(*(tuple(own) for own in lens))
+    rank = max(map(len, lens), default=0)
+    made: list[int] = []
+    for column in zip(*((1,) * (rank - len(own)) + tuple(own) for own in lens), strict=True):
+        length = next((n for n in column if n != 1), 1)
+        if any(n not in (1, length) for n in column):
+            raise ValueError(f"shapes {', '.join(map(str, lens))} cannot be broadcast together")
+        made.append(length)
+    return tuple(made)
 
 
 def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:

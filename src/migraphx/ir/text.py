@@ -10,10 +10,11 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Operation, Parameter, operation
+from migraphx.ir.operation import Literal, OpenLiteral, Operation, Parameter, operation
 from migraphx.ir.program import Program
 from migraphx.ir.reader import ModuleReader
 from migraphx.ir.shape import DynamicDimension, Shape, strided
+from migraphx.ir.size import Size
 
 SHOWN_ELEMENTS = 10
 _ARRAY = r"(?:\w+_type, \{[\d, ]*\}, \{[\d, ]*\}|dynamic, \w+_type, \{(?:\[\d+, \d+, \{[\d, ]*\}\](?:, )?)*\})"
@@ -35,7 +36,7 @@ def attribute_text(value: Any) -> str:
         return str(int(value))
     if isinstance(value, float):
         return repr(value).removesuffix(".0")
-    if isinstance(value, int):
+    if isinstance(value, (int, Size)):
         return str(value)
     if _is_tuple(value):
         return "{" + ", ".join(map(attribute_text, value)) + "}"
@@ -75,6 +76,8 @@ def operation_text(op: Operation, full: bool = False) -> str:
     """An operator with its attributes: `transpose[permutation={1, 0}]`."""
     if isinstance(op, Parameter):
         return f"@param:{op.parameter}"
+    if isinstance(op, OpenLiteral):
+        return f"@literal{{{', '.join(map(str, op.sizes.flat))}}}"
     if isinstance(op, Literal):
         return f"@literal{literal_text(op.value, full)}"
     attributes = ",".join(f"{k}={attribute_text(v)}" for k, v in op.attributes().items())

@@ -15,8 +15,21 @@ from migraphx.ir.inference import infer_shape
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Parameter, operation
 from migraphx.ir.program import Program
+from migraphx.ir.ramp import Ramp
 from migraphx.ir.shape import DynamicDimension
+from migraphx.ir.size import hint_of, is_open, whole
 from migraphx.onnx.graph import Graph, Node, OnnxError, Strings
+from migraphx.ops.open_values import (
+    comparison,
+    computed,
+    is_open_array,
+    open_literal,
+    open_value,
+    open_values,
+    plain,
+    ramp_of,
+)
+from migraphx.passes.constants import scalar_of
 
 LARGEST = 2**28  # elements; what is larger is not computed while reading
 SMALL = 1024  # elements; larger constants are left to the compiler, which keeps one copy
@@ -41,6 +54,7 @@ class Options:
     limit_max_iterations: int | None = None
     use_debug_symbols: bool = False
     dynamic: bool = False  # lengths and values that are not known are left to the run
+    strict: bool = False  # what is not as the standard has it is an error, even where it is plain what is meant
 
 
 class Runner(Protocol):
@@ -62,33 +76,75 @@ class OnnxBuilder(Builder):
     scope: Scope = field(default_factory=Scope)
     bindings: Mapping[str, Any] = field(default_factory=dict)  # attributes of the function that is expanded
     values: dict[Instruction, np.ndarray | None] = field(default_factory=dict)  # constants, as far as asked for
+    deviations: dict[str, None] = field(default_factory=dict)  # what was read as what it means
+    ramps: dict[Instruction, Any] = field(default_factory=dict)  # what is known of values that are made of sizes
 
     # ---- building ----
 
     def instruction(
         self, name: str, inputs: Sequence[Instruction], modules: Sequence[Module] = (), **attributes: Any
     ) -> Instruction:
-        values = [self.values.get(i) if i.literal is None else i.literal for i in inputs]
-        known = [v for v in values if v is not None]
-        if modules or not inputs or len(known) < len(values):
+        if any(i in self.ramps for i in inputs):
+            return self._of_ramps(name, inputs, modules, **attributes)
+        known = open_values(inputs) or [v for i in inputs if (v := self._value(i)) is not None]
+        if modules or not inputs or len(known) < len(inputs):
             return super().instruction(name, inputs, modules, **attributes)
         op = operation(name, **attributes)
         shape = infer_shape(op, [i.shape for i in inputs])
-        if shape.type == "tuple" or shape.elements > SMALL or not op.pure:
+        if shape.type == "tuple" or is_open(shape.lens) or shape.elements > SMALL or not op.pure:
             return super().instruction(name, inputs, modules, **attributes)
-        value = np.asarray(op.compute(*known))
+        value = computed(op, known, shape.type) if any(map(is_open_array, known)) else np.asarray(op.compute(*known))
+        if value is None or any(map(is_open, op.attributes().values())):
+            return super().instruction(name, inputs, modules, **attributes)
         if name not in VIEWS_KEPT:
-            return self.literal(value)
+            return self.sizes(value, shape.type) if is_open_array(value) else self.literal(value)
         made = super().instruction(name, inputs, modules, **attributes)
         self.values[made] = value
         return made
 
+    def _of_ramps(
+        self, name: str, inputs: Sequence[Instruction], modules: Sequence[Module] = (), **attributes: Any
+    ) -> Instruction:
+        made, known = super().instruction(name, inputs, modules, **attributes), [self.ramps.get(i) for i in inputs]
+        answer = comparison(made.op, known, [scalar_of(i) for i in inputs])
+        if answer is not None:
+            return self.multibroadcast(self.literal(np.array([answer])), out_lens=made.shape.lens)
+        ramp = ramp_of(made.op, known, made.shape)
+        if ramp is not None:
+            self.ramps[made] = ramp
+        return made
+
+    def counted(self, count: int, type: str) -> Instruction:
+        """0, 1, 2 ... below `count`."""
+        if not is_open(count):
+            return self.literal(np.arange(count), type)
+        most = max(SMALL, 2 * hint_of(count))
+        if count >= most:
+            raise ValueError(f"more than {most} numbers")
+        made = self.slice(self.literal(np.arange(most), type), axes=(0,), starts=(0,), ends=(count,))
+        self.ramps[made] = Ramp((count,), (1,))
+        return made
+
+    def sizes(self, values: Any, type: str = "int64") -> Instruction:
+        """A constant of integers of which some may be sizes."""
+        if not any(map(is_open, np.asarray(values, object).reshape(-1))):
+            return self.literal(np.asarray(values), type)
+        return self.module.add_open_literal(open_literal(values, type), self.origin)
+
     # ---- constants ----
+
+    def _value(self, x: Instruction) -> np.ndarray | None:
+        """A constant's value where it is known already; an array of objects where that is made of sizes."""
+        known = open_value(x)
+        return self.values.get(x) if known is None else known
 
     def constant(self, x: Instruction) -> np.ndarray | None:
         """Its value where it depends on no input of the model, else None."""
         if x.literal is not None:
             return x.literal
+        known = self.values.get(x)
+        if known is not None and is_open_array(known):
+            return plain(known, x.shape.type)
         if x not in self.values:
             self.values[x] = None
             if x.inputs and not x.modules and x.op.pure and x.shape.elements <= LARGEST:
@@ -107,29 +163,43 @@ class OnnxBuilder(Builder):
         return value
 
     def ints(self, x: Any, what: str) -> tuple[int, ...] | None:
-        """Integers given by an attribute or by a constant input; None where there are none."""
+        """Integers given by an attribute or by a constant input of one dimension; None where there are none."""
         if isinstance(x, Strings):
             raise OnnxError(f"its {what} is a tensor of strings")
         if isinstance(x, Instruction):
+            if x.shape.ndim != 1:
+                raise OnnxError(f"its {what} must have one dimension, has lens {x.shape.lens}")
             if x.shape.elements > MOST_NUMBERS:
                 raise OnnxError(f"its {what} has {x.shape.elements} elements")
-            return tuple(int(v) for v in self.known(x, what).reshape(-1))
-        return x if x is None else tuple(int(v) for v in x)
+            known = self._value(x)
+            return tuple(whole(v) for v in (self.known(x, what) if known is None else known).reshape(-1))
+        return x if x is None else tuple(whole(v) for v in x)
 
     def number(self, x: Any, what: str) -> Any:
         """A number given by an attribute or by a constant input of one element; None where there is none."""
         if not isinstance(x, Instruction):
             return x
-        value = self.known(x, what)
+        known = self._value(x)
+        value = self.known(x, what) if known is None else known
         if value.size != 1:
             raise OnnxError(f"its {what} must have one element, has shape {value.shape}")
-        return value.reshape(-1)[0].item()
+        return value.reshape(-1).tolist()[0]
 
     # ---- the node ----
+
+    def deviates(self, how: str) -> None:
+        """The node is not as the standard has it, though it is plain what is meant; OnnxError where that is refused."""
+        if self.options.strict:
+            raise OnnxError(f"{how}, which strict=True refuses")
+        self.deviations[f"node {self.node.label if self.node else '?'}: {how}"] = None
 
     def wants(self, output: int) -> bool:
         """Whether anything names that output of the node."""
         return self.node is not None and any(self.node.outputs[output : output + 1])
+
+    def alike(self, output: int, given: int) -> bool:
+        """Whether the model declares an output of the node with the dimensions of an input of it."""
+        return self.node is not None and (output, given) in {tuple(pair) for pair in self.node.alike}
 
     @property
     def version(self) -> int:
@@ -140,6 +210,16 @@ class OnnxBuilder(Builder):
         """Convert a graph of the node's attributes in place (or with another builder); its outputs."""
         assert self.runner is not None
         return self.runner.graph(replace(into or self, inner=True), graph, inputs)
+
+
+def expect(x: Instruction | None, what: str, *lens: int | None) -> None:
+    """OnnxError where an input has other lens than these, of which None is any length; fine where it is left out."""
+    if x is None:
+        return
+    found = x.shape.lens
+    if len(found) != len(lens) or any(n not in (None, m) for n, m in zip(lens, found, strict=True)):
+        wanted = ", ".join("any" if n is None else str(n) for n in lens)
+        raise OnnxError(f"its {what} has lens {found}, must have ({wanted})")
 
 
 def axis_in(axis: int, ndim: int) -> int:

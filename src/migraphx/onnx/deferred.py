@@ -52,6 +52,7 @@ class OnnxNode(Operation, name="onnx"):
         importer = Importer(Model(Graph("", []), functions), options, context.program)
         b = OnnxBuilder(
             context.module, None, context.origin, context.program, options, importer, node, values=context.values,
+            ramps=context.ramps,
             scope=Scope(dict(zip(data["names"], inputs, strict=True))),
         )  # fmt: skip
         b.scope[""] = None

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from migraphx.ir.dtype import NAMES
 from migraphx.ir.module import Instruction
+from migraphx.ir.origin import DebugSymbols
 from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ir.text import program_text
@@ -27,9 +28,11 @@ from migraphx.onnx.graph import (
     UnsupportedOperators,
     ValueInfo,
 )
-from migraphx.onnx.model import schema_of, standard_function
+from migraphx.onnx.model import standard_function
 from migraphx.onnx.order import all_nodes, ordered
-from migraphx.onnx.registry import CONVERTERS, LEGACY, find, signature
+from migraphx.onnx.registry import CHECKS, CONVERTERS, LEGACY, find, signature
+from migraphx.onnx.schema import schema_of
+from migraphx.onnx.types import check_types
 from migraphx.passes.dead_code import dead_code
 
 MOST_EXPANDED = 2**17  # nodes that functions and loops may make
@@ -61,6 +64,7 @@ class ImportResult:
 
     program: Program
     results: list[Result]
+    deviations: tuple[str, ...] = ()  # nodes that are not as the standard has them, and how
 
 
 def import_model(
@@ -71,15 +75,15 @@ def import_model(
     A sequence is one parameter (named `x[0]`, `x[1]`, ...), or one output, for each item.
     """
     program = Program()
+    importer = Importer(model, options, program, deferral)
     try:
-        return ImportResult(program, Importer(model, options, program, deferral).run())
+        return ImportResult(program, importer.run(), tuple(importer.deviations))
     except (OnnxError, RecursionError) as error:
         if print_program_on_error:
             sys.stderr.write(f"{program_text(program)}\n")
         if isinstance(error, RecursionError):
             raise OnnxError("graphs are nested too deeply, or a function calls itself") from None
         raise
-    return program
 
 
 class Importer:
@@ -90,6 +94,7 @@ class Importer:
     ) -> None:
         self.model, self.options, self.program, self.deferral = model, options, program, deferral
         self.expanded = 0  # nodes of functions and subgraphs, at each time
+        self.deviations: dict[str, None] = {}
 
     def run(self) -> list[Result]:
         if not self.options.skip_unknown_operators and (rows := missing_operators(self.model)):
@@ -97,7 +102,7 @@ class Importer:
         graph, main = self.model.graph, self.program.main
         if self.options.output_names:
             graph = replace(graph, outputs=list(self.options.output_names))
-        b = OnnxBuilder(main, program=self.program, options=self.options, runner=self)
+        b = OnnxBuilder(main, program=self.program, options=self.options, runner=self, deviations=self.deviations)
         self.check_options(graph)
         for name, count in Counter(graph.inputs).items():
             if count > 1:
@@ -153,7 +158,8 @@ class Importer:
         known = self.options.constants.get(name)
         if info.type == "string":
             if known is None:
-                error = OnnxError(f"input {name!r} holds strings, which must be known when the model is read")
+                how = "migraphx.backend.prepare(model).run(inputs) reads it with their values"
+                error = OnnxError(f"input {name!r} holds strings, which must be known when the model is read: {how}")
                 error.inputs = frozenset({name})
                 raise error
             return Strings.of(known)
@@ -199,7 +205,7 @@ class Importer:
         return [scope[name] for name in graph.outputs]
 
     def origin(self, node: Node) -> str:
-        return f"{node.label} {node.source}".rstrip() if self.options.use_debug_symbols else node.label
+        return DebugSymbols([f"{node.label} {node.source}".rstrip()]) if self.options.use_debug_symbols else node.label
 
     def convert(self, b: OnnxBuilder, node: Node) -> None:
         """Convert one node; its outputs come into the scope."""
@@ -211,6 +217,8 @@ class Importer:
             raise OnnxError(f"node {node.label}: functions and loops make more than {MOST_EXPANDED} nodes")
         inputs = [b.scope[n] if n else None for n in names]
         with located(f"node {node.label}", lambda: _shapes(inputs)):
+            for how in node.deviations:
+                b.deviates(how)
             attributes = self.attributes(b, node, inputs)
             record = self.converted(b, node, inputs, attributes)
             results = record if isinstance(record, tuple) else (record,)
@@ -247,9 +255,14 @@ class Importer:
         function = self.model.functions.get((node.domain, node.op))
         convert = find(node.domain, node.op, node.version)
         if function is None and convert is not None:
-            signature(convert).check(inputs, attributes)
+            taken = signature(convert)
+            taken.check(inputs, attributes)
+            check_types(b, node, inputs, taken)
             return convert(b, *inputs, **attributes)
         if function is None and schema_of(node.domain, node.op, node.version):
+            check_types(b, node, inputs, None)
+            if not node.domain and node.op in CHECKS:
+                CHECKS[node.op](b, *inputs, **attributes)
             types = [_type(i) for i in inputs]
             function = standard_function(replace(node, attributes=attributes), types)
         if function is not None:
@@ -273,7 +286,7 @@ class Importer:
         if missing:
             raise OnnxError(f"attribute {min(missing)!r} is missing")
         fewest, most = schema.inputs
-        if not fewest <= len(inputs) <= most:
+        if not fewest <= len(inputs) <= most and not node.deviations:
             count = f"{fewest}" if fewest == most else f"{fewest} to {most}"
             raise OnnxError(f"takes {count} inputs, got {len(inputs)}")
         return found

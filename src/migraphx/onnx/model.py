@@ -1,7 +1,4 @@
-"""Loading ONNX files: protobuf messages and schemas of package `onnx` become the plain classes of graph.py.
-
-The only file that uses package `onnx`; it is imported when a model is read.
-"""
+"""Loading ONNX files: protobuf messages become the plain classes of graph.py."""
 
 from __future__ import annotations
 
@@ -9,14 +6,14 @@ import math
 import mmap
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from migraphx.onnx.deviations import Written, intended
 from migraphx.onnx.graph import (
     ELEMENT_NUMBERS,
     ELEMENT_TYPES,
@@ -29,22 +26,13 @@ from migraphx.onnx.graph import (
     ValueInfo,
     element_type,
 )
+from migraphx.onnx.schema import onnx_package, schema_of
 from migraphx.onnx.wire import without_weights
 
 STANDARD = ("", "ai.onnx")  # two names of one domain
 EXTERNAL = 1  # TensorProto.DataLocation
 STRING = 8  # TensorProto.DataType
 PACKED = frozenset({"int4", "uint4", "int2", "uint2", "fp4e2m1fn"})  # several elements a byte in raw data
-
-
-def onnx_package() -> ModuleType:
-    """Package onnx with the submodules used here."""
-    import onnx
-    import onnx.defs
-    import onnx.helper
-    import onnx.numpy_helper
-
-    return onnx
 
 
 # ---- files ----
@@ -167,6 +155,7 @@ class _Reader:
         self.message, self.weights = message, weights
         self.tensors = Tensors(folder)
         self.kinds = {number: name for name, number in self.onnx.AttributeProto.AttributeType.items()}
+        self.own = {(_domain(f.domain), f.name) for f in message.functions} if message is not None else set()
 
     def model(self) -> Model:
         opsets = self.opsets(self.message.opset_import)
@@ -202,7 +191,17 @@ class _Reader:
                 graph.infos[info.name] = self.info(info)
             except OnnxError as error:
                 graph.refused[info.name] = str(error)
+        given = {n: i.dims for n, i in graph.infos.items() if _known(i.dims)}
+        made = {o.name: dims for o in message.output if _known(dims := self.dims(o))}
+        graph.nodes = [_with_alike(n, given, made) for n in graph.nodes]
         return graph
+
+    def dims(self, message: Any) -> tuple[int | str | None, ...] | None:
+        """The dimensions of an output; None where it is no tensor, or says nothing of them."""
+        try:
+            return self.info(message).dims
+        except OnnxError:
+            return None
 
     def info(self, message: Any) -> ValueInfo:
         form, given = [], message.type
@@ -230,7 +229,6 @@ class _Reader:
         names = (message.name, *message.input, *message.output, *(a.name for a in message.attribute))
         check_texts(f"node {message.name!r}", message.op_type, message.domain, *names)
         domain = _domain(message.domain)
-        version = opsets.get(domain, 1)
         node = Node(
             message.op_type,
             domain,
@@ -238,22 +236,30 @@ class _Reader:
             tuple(message.input),
             tuple(message.output),
             {},
-            version,
+            opsets.get(domain, 1),
             _source(message),
         )
         if not domain and domain not in opsets:
             raise OnnxError(f"node {node.label}: the model imports no opset of the standard")
-        schema = schema_of(domain, node.op, version)
-        for a in message.attribute:
-            kind = self.kinds[a.type]
-            if schema and a.name not in schema.kinds:
-                known = ", ".join(schema.kinds) or "none"
-                raise OnnxError(f"node {node.label}: has no attribute {a.name!r}; it has {known}")
-            if schema and schema.kinds[a.name] != kind and not a.ref_attr_name:
-                wanted = schema.kinds[a.name]
-                raise OnnxError(f"node {node.label}: attribute {a.name!r} must be {wanted}, is {kind}")
-            node.attributes[a.name] = self.value(a, opsets, node.label)
-        return node
+        attributes = {a.name: self.value(a, opsets, node.label) for a in message.attribute}
+        if (domain, node.op) in self.own:
+            return replace(node, attributes=attributes)
+        return self.intended(node, message, attributes, opsets)
+
+    def intended(self, node: Node, message: Any, attributes: dict[str, Any], opsets: dict[str, int]) -> Node:
+        """The node as the standard would have it; OnnxError where it is not plain what that is."""
+        kinds = {a.name: self.kinds[a.type] for a in message.attribute}
+        plain = {n: (kinds[n], v) for n, v in attributes.items() if not isinstance(v, Reference)}
+        references = {n: v for n, v in attributes.items() if isinstance(v, Reference)}
+        count = max((k + 1 for k, name in enumerate(node.inputs) if name), default=0)
+        try:
+            found = intended(
+                Written(node.op, node.domain, node.version, count, plain), lambda domain: opsets.get(domain, 1)
+            )
+        except OnnxError as error:
+            raise OnnxError(f"node {node.label}: {error}") from None
+        given = {n: v for n, (_, v) in found.attributes.items()} | references
+        return replace(node, domain=found.domain, version=found.version, attributes=given, deviations=found.deviations)
 
     def value(self, a: Any, opsets: dict[str, int], where: str = "") -> Any:
         """An attribute's value: a number, a string, an array, a graph, or a tuple of these."""
@@ -305,6 +311,21 @@ def check_unique(where: str, names: Iterable[str]) -> None:
         seen.add(name)
 
 
+def _known(dims: tuple[int | str | None, ...] | None) -> bool:
+    return dims is not None and None not in dims
+
+
+def _with_alike(node: Node, given: Mapping[str, Any], made: Mapping[str, Any]) -> Node:
+    """The node, knowing which outputs the model declares with the dimensions of which inputs of the node."""
+    pairs = [
+        (k, n)
+        for k, output in enumerate(node.outputs)
+        for n, name in enumerate(node.inputs)
+        if output in made and made[output] == given.get(name)
+    ]
+    return replace(node, alike=tuple(pairs)) if pairs else node
+
+
 def _domain(name: str) -> str:
     return "" if name in STANDARD else name
 
@@ -316,37 +337,7 @@ def _source(message: Any) -> str:
     return trace[-2 if len(trace) > 1 else -1].strip() if trace else message.doc_string
 
 
-# ---- schemas ----
-
-
-@dataclass(frozen=True)
-class Schema:
-    """What the standard says of an operator at an opset. `kinds` and `defaults` are of its attributes."""
-
-    kinds: dict[str, str]
-    defaults: dict[str, Any]
-    required: frozenset[str]
-    inputs: tuple[int, int]  # fewest and most
-    function: bool
-
-
-@cache
-def schema_of(domain: str, op: str, version: int) -> Schema | None:
-    """The schema in force at an opset, or None where package onnx has none."""
-    onnx = onnx_package()
-    try:
-        schema = onnx.defs.get_schema(op, version, domain)
-    except onnx.defs.SchemaError:
-        return None
-    attributes = schema.attributes.values()
-    reader = _Reader(None, {}, None)
-    return Schema(
-        {a.name: a.type.name for a in attributes},
-        {a.name: reader.value(a.default_value, {}) for a in attributes if a.default_value.type},
-        frozenset(a.name for a in attributes if a.required),
-        (schema.min_input, schema.max_input),
-        schema.has_function or schema.has_context_dependent_function,
-    )
+# ---- functions of the standard ----
 
 
 def standard_function(node: Node, types: list[tuple[str, tuple[int, ...]] | None]) -> Function | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType
@@ -11,6 +11,7 @@ from typing import Any
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.graph import OnnxError, Strings
+from migraphx.onnx.schema import Formal
 
 Convert = Callable[..., Any]
 """convert(b, *inputs, **attributes) -> an instruction, or one for each output.
@@ -21,6 +22,28 @@ name, with the schema's defaults; one without a value is left out.
 
 CONVERTERS: dict[tuple[str, str], list[tuple[int, Convert]]] = {}
 """(domain, operator) -> (first opset, function), latest first."""
+
+Same = tuple[frozenset[str], tuple[str, ...]]
+"""Types, and the inputs that have one of them, all the same."""
+
+CHECKS: dict[str, Callable[..., None]] = {}
+"""Operator of the standard -> what refuses wrong inputs before its function is expanded."""
+
+
+@dataclass(frozen=True)
+class Types:
+    """What a converter declares of its inputs' types.
+
+    `takes`: which they are, of an operator that the standard does not have. `promotes`: it computes with several where
+    the standard has one: of one kind (False), of any (True). `also`: it takes these too, where the standard does not.
+    """
+
+    takes: tuple[Same, ...] = ()
+    promotes: bool | None = None
+    also: frozenset[str] = frozenset()
+
+
+TYPES: dict[Convert, Types] = {}
 
 LEGACY = frozenset({"consumed_inputs"})  # opset 1's memory hint
 
@@ -52,6 +75,8 @@ class Signature:
     required: frozenset[str]  # attributes without a default
     inputs: tuple[InputSpec, ...]
     rest: bool  # whether the last input may be repeated
+    formals: tuple[Formal, ...]  # of an operator that the standard does not have; () where nothing is said
+    types: Types
 
     def check(self, inputs: Sequence[Any], attributes: Collection[str]) -> None:
         """OnnxError for what the converter does not take."""
@@ -79,24 +104,40 @@ def _is_not(value: Any, kinds: Sequence[str]) -> str:
     return f"is {given}, must be {' or '.join(VALUES[n][1] for n in kinds if n != 'None')}"
 
 
-def converter(*ops: str, since: int = 1, domain: str = "") -> Callable[[Convert], Convert]:
-    """Declare the converter of operators, from opset `since` on."""
+def same(types: Iterable[str], *names: str) -> Same:
+    """The inputs `names` of a converter have one of these types, all the same."""
+    return frozenset(types), names
+
+
+def converter(*ops: str, since: int = 1, domain: str = "", **types: Any) -> Callable[[Convert], Convert]:
+    """Declare the converter of operators, from opset `since` on; `types` as class Types has them."""
 
     def declare(function: Convert) -> Convert:
         for op in ops:
-            register(op, function, since, domain)
+            register(op, function, since, domain, **types)
         return function
 
     return declare
 
 
-def register(op: str, function: Convert, since: int = 1, domain: str = "") -> None:
+def register(op: str, function: Convert, since: int = 1, domain: str = "", **types: Any) -> None:
     """As `converter`, for one row of a table; TypeError where it has one already."""
+    TYPES[function] = Types(**types)
     rows = CONVERTERS.setdefault((domain, op), [])
     if any(since == other for other, _ in rows):
         raise TypeError(f"ONNX operator {op!r} from opset {since} is converted twice")
     rows.append((since, function))
     rows.sort(key=lambda row: -row[0])
+
+
+def check(*ops: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare what raises OnnxError for inputs that operators of the standard, defined by functions, do not take."""
+
+    def declare(function: Callable[..., None]) -> Callable[..., None]:
+        CHECKS.update(dict.fromkeys(ops, function))
+        return function
+
+    return declare
 
 
 def find(domain: str, op: str, version: int) -> Convert | None:
@@ -110,13 +151,23 @@ def signature(function: Convert) -> Signature:
     parameters = list(inspect.signature(function).parameters.values())[1:]
     given = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)]
     named = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    types = TYPES.get(function, Types())
     return Signature(
         attributes=frozenset(p.name for p in (*named, *given)),
         any_attribute=any(p.kind is p.VAR_KEYWORD for p in parameters),
         required=frozenset(p.name for p in named if p.default is p.empty),
         inputs=tuple(_input_spec(p) for p in given),
         rest=any(p.kind is p.VAR_POSITIONAL for p in given),
+        formals=tuple(_formal(p.name, types.takes) for p in given) if types.takes else (),
+        types=types,
     )
+
+
+def _formal(name: str, takes: Sequence[Same]) -> Formal:
+    for k, (types, names) in enumerate(takes):
+        if name in names:
+            return Formal(name, types, f"T{k}")
+    return Formal(name, frozenset(), name)
 
 
 def _input_spec(p: inspect.Parameter) -> InputSpec:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +11,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import ExpansionContext, Operation, Value, operation
-from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape
+from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape, broadcast_lens
 
 ANY_LENGTH = DynamicDimension(0, UNBOUNDED)
 
@@ -35,6 +35,22 @@ class Pack(Operation, name="pack"):
 
     def compute(self, *args: np.ndarray) -> Value:
         return None if self.empty else list(args)
+
+
+class Converted(Operation):
+    """What somebody writes into the program when the lengths are known; no text and no file holds it."""
+
+    name: ClassVar[str] = "converted"
+    deferred: ClassVar[bool] = True
+    takes_dynamic: ClassVar[bool] = True
+    convert: Callable[[Any, Sequence[Any]], tuple[Any, ...]]
+    shapes: tuple[Shape, ...]
+
+    def infer(self, *inputs: Shape) -> Shape:
+        return Shape.tuple_of(self.shapes)
+
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        return self.convert(context, inputs)
 
 
 class DimensionsOf(Operation, name="dimensions_of"):
@@ -76,7 +92,7 @@ class BroadcastWithDims(Operation, name="broadcast_with_dims"):
 
     def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> Instruction:
         dims = context.known(inputs[1], "dims").tolist()
-        return builder(context).broadcast_to(inputs[0], np.broadcast_shapes(inputs[0].shape.lens, tuple(dims)))
+        return builder(context).broadcast_to(inputs[0], broadcast_lens(inputs[0].shape.lens, tuple(dims)))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         x, dims = args
@@ -93,7 +109,7 @@ class BroadcastForDot(Operation, name="broadcast_for_dot"):
     def infer(self, *inputs: Shape) -> Shape:
         self.require(min(s.ndim for s in inputs) >= 2, inputs, "needs two dimensions")
         try:
-            lens = np.broadcast_shapes(*(s.lens[:-2] for s in inputs))
+            lens = broadcast_lens(*(s.lens[:-2] for s in inputs))
         except ValueError:
             self.refuse(inputs, "batch dimensions do not broadcast")
         return Shape(inputs[0].type, (*lens, *inputs[0].lens[-2:]))

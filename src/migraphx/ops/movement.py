@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -180,6 +180,23 @@ class Unsqueeze(Reshaping, name="unsqueeze"):
         return [n for n, _ in new], [s for _, s in new]
 
 
+class Span(NamedTuple):
+    """The indices start <= i < stop of an axis; start <= stop."""
+
+    start: int
+    stop: int
+
+    @property
+    def length(self) -> int:
+        return self.stop - self.start
+
+    def cut(self, start: int, stop: int) -> Span:
+        """What start:stop picks of the indices, as Python's slices count."""
+        ends = [n + self.length if n < 0 else n for n in (start, stop)]
+        first, last = (min(max(n, 0), self.length) for n in ends)
+        return Span(self.start + first, self.start + max(first, last))
+
+
 class Slice(Operation, name="slice"):
     """Elements starts[k] <= i < ends[k] along axes[k]; negative bounds count from the end (ONNX Slice)."""
 
@@ -190,26 +207,22 @@ class Slice(Operation, name="slice"):
     starts: tuple[int, ...] = ()
     ends: tuple[int, ...] = ()
 
-    def ranges(self, lens: Sequence[int]) -> dict[int, range]:
+    def spans(self, lens: Sequence[int]) -> dict[int, Span]:
         """What each sliced axis keeps; bounds beyond the ends are cut to them."""
         bounds = zip(self.axes, self.starts, self.ends, strict=True)
-        return {a % len(lens): range(lens[a])[start:end] for a, start, end in bounds}
+        return {a % len(lens): Span(0, lens[a]).cut(start, end) for a, start, end in bounds}
 
     def infer(self, *inputs: Shape) -> Shape:
         (x,) = inputs
         same = len(self.axes) == len(self.starts) == len(self.ends)
         self.require(same, inputs, "needs one start and one end an axis")
         axes_of(self, self.axes, x.ndim, inputs)
-        kept = self.ranges(x.lens)
-        return Shape(x.type, tuple(len(kept.get(d, range(n))) for d, n in enumerate(x.lens)), x.strides)
+        kept = self.spans(x.lens)
+        return Shape(x.type, tuple(kept[d].length if d in kept else n for d, n in enumerate(x.lens)), x.strides)
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
-        kept = self.ranges(args[0].shape)
-        return args[0][tuple(_cut(kept[d]) if d in kept else slice(None) for d in range(args[0].ndim))]
-
-
-def _cut(kept: range) -> slice:
-    return slice(kept.start, max(kept.stop, kept.start))
+        kept = self.spans(args[0].shape)
+        return args[0][tuple(slice(*kept[d]) if d in kept else slice(None) for d in range(args[0].ndim))]
 
 
 class Step(Operation, name="step"):

@@ -8,16 +8,23 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
-from migraphx.ir.operation import Literal, operation
+from migraphx.ir.operation import Literal, OpenLiteral, operation
+from migraphx.ir.size import is_open
+from migraphx.ops.movement import Multibroadcast, Transpose
 
 
 def is_constant(ins: Instruction) -> bool:
-    """A literal, or views (multibroadcast, transpose, unsqueeze ...) of one."""
+    """A literal, or views (multibroadcast, transpose, unsqueeze ...) of one.
+
+    Lens that change from run to run are none that it is cut to, only some that it is broadcast to.
+    """
     while not isinstance(ins.op, Literal):
         if not ins.op.view or len(ins.inputs) != 1:
             return False
+        if is_open(ins.shape.lens) and not isinstance(ins.op, (Multibroadcast, Transpose)):
+            return False
         ins = ins.inputs[0]
-    return True
+    return not isinstance(ins.op, OpenLiteral)
 
 
 def value_of(ins: Instruction) -> np.ndarray:
@@ -39,7 +46,19 @@ def computed(ins: Instruction, levels: int = 8) -> np.ndarray | None:
 
 def compact(ins: Instruction) -> np.ndarray:
     """The value of a constant with every broadcast dimension cut to length 1."""
-    return without_repeats(value_of(ins))
+    return without_repeats(closed_value(ins))
+
+
+def closed_value(ins: Instruction) -> np.ndarray:
+    """The value of a constant, of length 1 along dimensions that it is broadcast to and that differ from run to run."""
+    if isinstance(ins.op, Literal):
+        return ins.op.value
+    if not is_open(ins.shape.lens) or not isinstance(ins.op, (Multibroadcast, Transpose)):
+        return value_of(ins)
+    value = closed_value(ins.inputs[0])
+    if isinstance(ins.op, Transpose):
+        return ins.op.compute(value)
+    return np.broadcast_to(value, tuple(1 if is_open(n) else n for n in ins.shape.lens))
 
 
 def without_repeats(value: np.ndarray) -> np.ndarray:

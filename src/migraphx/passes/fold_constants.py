@@ -7,8 +7,10 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.ir.size import is_open
 from migraphx.ops.movement import Broadcasting, Layout
-from migraphx.passes.constants import is_constant, value_of, without_repeats
+from migraphx.ops.pointwise import Pointwise
+from migraphx.passes.constants import compact, is_constant, value_of, without_repeats
 from migraphx.passes.rewrite import remove_unused, substitute
 
 SMALL = 1 << 20  # bytes: smaller results are folded whatever their inputs' size, such as masks
@@ -42,11 +44,23 @@ def fold_constants(module: Module) -> None:
         @4 = @return(@3)
     """
     for ins in module:
-        if _foldable(ins):
+        if is_open(ins.shape.lens):
+            _fold_elementwise(ins)
+        elif _foldable(ins):
             value = _plain(ins.op.compute(*map(value_of, ins.inputs)))
             b = Builder(module, before=ins, origin=ins.origin)
             substitute(ins, b.broadcast_to(b.literal(without_repeats(value)), value.shape))
             remove_unused(module, [ins])  # at once, so that two copies of the weights never exist
+
+
+def _fold_elementwise(ins: Instruction) -> None:
+    """Of what is broadcast to lens that change from run to run, the elements are computed."""
+    if not isinstance(ins.op, Pointwise) or not ins.op.pure or not all(map(is_constant, ins.inputs)):
+        return
+    value = ins.op.compute(*np.broadcast_arrays(*map(compact, ins.inputs)))
+    b = Builder(ins.owner or Module(), before=ins, origin=ins.origin)
+    substitute(ins, b.broadcast_to(b.literal(without_repeats(value)), ins.shape.lens))
+    remove_unused(b.module, [ins])
 
 
 def _foldable(ins: Instruction) -> bool:
@@ -56,6 +70,8 @@ def _foldable(ins: Instruction) -> bool:
         return False
     if not all(i.owner is ins.owner and is_constant(i) for i in ins.inputs):
         return False
+    if any(is_open(i.shape.lens) for i in ins.inputs):
+        return False  # its value changes from run to run
     size = ins.shape.elements * ins.shape.numpy_dtype.itemsize
     growth = DEQUANTIZED if ins.name == "dequantizelinear" else GROWTH
     return ins.op.view or size <= max(SMALL, growth * sum(i.shape.bytes for i in ins.inputs))

@@ -17,7 +17,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operators
 from migraphx.ir.refusal import Mismatch, Refuse
-from migraphx.ops.movement import Broadcasting, Reshaping, Slice, Transpose
+from migraphx.ops.movement import Broadcasting, Reshaping, Slice, Span, Transpose
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of
@@ -43,7 +43,8 @@ def no_operation(b: Builder, x: Instruction) -> Answer:
 @rewrites(lambda b, x: b.one_of((*RESHAPES, *BROADCASTS, "slice", "step"), x))
 def same_lens(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reshape, slice, step, broadcast to the lens that x has -> x"""
-    return x if x.shape.lens == root.shape.lens else Mismatch("other lens")
+    same = x.shape.ndim == root.shape.ndim and x.shape.lens == root.shape.lens
+    return x if same else Mismatch("other lens")
 
 
 @rewrites(lambda b, x: b.transpose(x))
@@ -111,7 +112,7 @@ def transpose_of_transpose(b: Builder, x: Instruction, root: Instruction) -> Ans
 @rewrites(lambda b, x: b.one_of(RESHAPES, b.one_of((*RESHAPES, "contiguous"), x)))
 def reshape_of_reshape(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reshape(reshape(x)) -> reshape(x), with squeeze, unsqueeze and flatten as reshapes"""
-    if x.shape.lens == root.shape.lens:
+    if x.shape.ndim == root.shape.ndim and x.shape.lens == root.shape.lens:
         return x
     names = {root.name, root.inputs[0].name}
     if names <= {"squeeze", "unsqueeze"} and not x.shape.standard:
@@ -156,9 +157,9 @@ def broadcast_as_multibroadcast(b: Builder, x: Instruction, root: Instruction) -
 @rewrites(lambda b, x: b.slice(b.slice(x)))
 def slice_of_slice(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """slice(slice(x)) -> slice(x)"""
-    inner, outer = _ranges(root.inputs[0]), _ranges(root)
-    ranges = inner | {a: inner.get(a, range(x.shape.lens[a]))[r.start : r.stop] for a, r in outer.items()}
-    return _slice(b, x, ranges)
+    inner, outer = _spans(root.inputs[0]), _spans(root)
+    spans = inner | {a: inner.get(a, Span(0, x.shape.lens[a])).cut(*s) for a, s in outer.items()}
+    return _slice(b, x, spans)
 
 
 @rewrites(lambda b: b.slice(b.concat(...)))
@@ -166,22 +167,22 @@ def slice_of_concat(b: Builder, root: Instruction) -> Answer:
     """slice(concat(x, y, z)) -> slice of one, or concat of those that it covers exactly"""
     joined = root.inputs[0]
     axis: int = joined.op.attributes()["axis"] % root.shape.ndim
-    ranges = _ranges(root)
-    if axis not in ranges:
+    spans = _spans(root)
+    if axis not in spans:
         return Mismatch("along another axis")
-    kept, start = ranges.pop(axis), 0
+    kept, start = spans.pop(axis), 0
     inside: list[tuple[Instruction, int, int]] = []
     for part in joined.inputs:
         end = start + part.shape.lens[axis]
         if start <= kept.start and kept.stop <= end:
-            return _slice(b, part, ranges | {axis: range(kept.start - start, kept.stop - start)})
+            return _slice(b, part, spans | {axis: Span(kept.start - start, kept.stop - start)})
         if start < kept.stop and kept.start < end:
             inside.append((part, start, end))
         start = end
     if not inside or inside[0][1] != kept.start or inside[-1][2] != kept.stop or len(joined.users) > 1:
         return Refuse("it cuts into an input")
     some = b.concat(*(part for part, _, _ in inside), axis=axis)
-    return _slice(b, some, ranges) if ranges else some
+    return _slice(b, some, spans) if spans else some
 
 
 @rewrites(lambda b: b.concat(...))
@@ -206,26 +207,26 @@ def concat_of_slices(b: Builder, root: Instruction) -> Answer:
     axis = root.op.attributes()["axis"] % root.shape.ndim
     if any(i.name != "slice" or i.inputs[0] is not root.inputs[0].inputs[0] for i in root.inputs):
         return Mismatch("not slices of one value")
-    ranges = [_ranges(i) for i in root.inputs]
-    if any(list(r) != [axis] for r in ranges):
+    cuts = [_spans(i) for i in root.inputs]
+    if any(list(c) != [axis] for c in cuts):
         return Refuse("slices along other axes")
-    spans = [r[axis] for r in ranges]
+    spans = [c[axis] for c in cuts]
     if any(a.stop != c.start for a, c in pairwise(spans)):
         return Refuse("slices that do not follow one another")
-    return _slice(b, root.inputs[0].inputs[0], {axis: range(spans[0].start, spans[-1].stop)})
+    return _slice(b, root.inputs[0].inputs[0], {axis: Span(spans[0].start, spans[-1].stop)})
 
 
-def _ranges(ins: Instruction) -> dict[int, range]:
+def _spans(ins: Instruction) -> dict[int, Span]:
     assert isinstance(ins.op, Slice)
-    return ins.op.ranges(ins.inputs[0].shape.lens)
+    return ins.op.spans(ins.inputs[0].shape.lens)
 
 
-def _slice(b: Builder, x: Instruction, ranges: dict[int, range]) -> Instruction:
-    """`x` cut to ranges; nothing is added where they keep everything."""
-    cut = {a: r for a, r in sorted(ranges.items()) if len(r) != x.shape.lens[a]}
+def _slice(b: Builder, x: Instruction, spans: dict[int, Span]) -> Instruction:
+    """`x` cut to spans; nothing is added where they keep everything."""
+    cut = {a: s for a, s in sorted(spans.items()) if s.length != x.shape.lens[a]}
     if not cut:
         return x
-    starts, ends = [r.start for r in cut.values()], [max(r.start, r.stop) for r in cut.values()]
+    starts, ends = [s.start for s in cut.values()], [s.stop for s in cut.values()]
     return b.slice(x, axes=list(cut), starts=starts, ends=ends)
 
 
@@ -239,7 +240,7 @@ def gather_of_range(b: Builder, x: Instruction, i: Instruction, root: Instructio
     start = int(indices[0]) % length
     if start + indices.size > length or not np.array_equal(indices, indices[0] + np.arange(indices.size)):
         return Refuse("indices that do not follow one another")
-    cut = _slice(b, x, {axis: range(start, start + indices.size)})
+    cut = _slice(b, x, {axis: Span(start, start + indices.size)})
     if cut.shape.lens == root.shape.lens:
         return cut
     return b.reshape(cut, dims=root.shape.lens) if i.shape.ndim else b.squeeze(cut, axes=[axis])
@@ -275,22 +276,22 @@ def groups(lens: Sequence[int], dims: Sequence[int]) -> list[tuple[list[int], li
 @rewrites(lambda b, x: b.reshape(b.slice(x)))
 def reshape_of_slice(b: Builder, x: Instruction, root: Instruction) -> Answer:
     """reshape(slice(x)) -> slice(reshape(x)) where x is row-major: two views instead of a copy"""
-    ranges = _ranges(root.inputs[0])
-    if not x.shape.standard or len(ranges) != 1 or root.inputs[0].shape.standard:
+    spans = _spans(root.inputs[0])
+    if not x.shape.standard or len(spans) != 1 or root.inputs[0].shape.standard:
         return Mismatch("x is not row-major, or the slice is")
-    ((axis, kept),) = ranges.items()
+    ((axis, kept),) = spans.items()
     parts = groups(root.inputs[0].shape.lens, root.shape.lens)
     assert parts is not None, "what is empty is row-major"
     mine, theirs = next(part for part in parts if axis in part[0])
     first = next((d for d in theirs if root.shape.lens[d] > 1), None)
     if any(root.inputs[0].shape.lens[d] > 1 for d in mine if d != axis) or first is None:
         return Refuse("the sliced dimension is merged with another")
-    step = len(kept) // root.shape.lens[first]
+    step = kept.length // root.shape.lens[first]
     if kept.start % step or x.shape.lens[axis] % step:
         return Refuse("the slice cuts into the new dimensions")
     dims = list(root.shape.lens)
     dims[first] = x.shape.lens[axis] // step
-    cut = {first: range(kept.start // step, kept.start // step + root.shape.lens[first])}
+    cut = {first: Span(kept.start // step, kept.start // step + root.shape.lens[first])}
     return _slice(b, b.reshape(x, dims=dims), cut)
 
 
@@ -361,6 +362,18 @@ def dot_of_reshape(b: Builder, x: Instruction, w: Instruction, root: Instruction
         weights = b.literal(matrix.reshape(matrix.shape[-2:]))
     wide = b.broadcast_to(weights, (*outer[:-1], *matrix.shape[-2:]))
     return b.reshape(b.dot(y, wide), dims=root.shape.lens)
+
+
+@rewrites(lambda b, x, w: b.dot(b.transpose(x), b.multibroadcast(w)))
+def dot_of_transpose(b: Builder, x: Instruction, w: Instruction, root: Instruction) -> Answer:
+    """dot(transpose(x), w) -> transpose(dot(x, w)) where only rows change places: they are one matrix to w"""
+    order = root.inputs[0].op.attributes()["permutation"]
+    if w.shape.ndim != 2 or order[-1] != len(order) - 1:
+        return Mismatch("a batch of products, or the depth moves")
+    if not x.shape.standard:
+        return Refuse("the rows of x do not follow one another either")
+    wide = b.broadcast_to(w, (*x.shape.lens[:-2], *w.shape.lens))
+    return b.transpose(b.dot(x, wide), permutation=order)
 
 
 # ---- views moved down through pointwise operators ----
@@ -491,6 +504,7 @@ RULES: list[Rule] = [
     reshape_as_views,
     reshape_as_split,
     dot_of_reshape,
+    dot_of_transpose,
     pointwise_of_broadcasts,
     pointwise_of_views,
 ]

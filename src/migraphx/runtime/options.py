@@ -8,6 +8,9 @@ from math import inf
 from operator import index
 from typing import Any, Protocol, Self, TypedDict
 
+NATIVE = "native"
+ISAS = (NATIVE, "x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+"""The instruction sets that `isa` can name: this processor's, or a level of the x86-64 ABI."""
 MOST_THREADS = 4096  # OpenMP runtimes crash where the system refuses them a thread
 
 
@@ -16,6 +19,7 @@ class Tunable(Protocol):
 
     name: str
     tunes: bool
+    levels: bool
 
 
 class MoreKeywords(TypedDict, total=False):
@@ -23,6 +27,7 @@ class MoreKeywords(TypedDict, total=False):
 
     num_threads: int
     max_specialisations: int
+    isa: str
 
 
 class CompileKeywords(MoreKeywords, total=False):
@@ -59,6 +64,14 @@ class CompileOptions:
         default=512,
         metadata={"help": "for how many sets of lengths a program with dynamic shapes stays compiled", "least": 1},
     )
+    isa: str = field(
+        default=NATIVE,
+        metadata={
+            "help": "target cpu: the instruction set of the code, which saved code needs wherever it runs; native: all "
+            "that this processor has",
+            "choices": ISAS,
+        },
+    )
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -83,11 +96,15 @@ class CompileOptions:
         """ValueError where an option asks for what the target cannot do."""
         if self.exhaustive_tune and not target.tunes:
             raise ValueError(f"target {target.name!r} has no kernels to choose among: it refuses exhaustive_tune=True")
+        if self.isa != NATIVE and not target.levels:
+            raise ValueError(f"target {target.name!r} makes no code for a processor: it refuses isa={self.isa!r}")
 
 
 def _checked(option: Field[Any], value: Any) -> Any:
-    """`value` in the type of the option's default."""
+    """`value` in the type of the option's default, or as the option's own `check` makes it."""
     name, metadata = f"option {option.name!r}", option.metadata
+    if check := metadata.get("check"):
+        return check(value)
     if isinstance(option.default, bool):
         if value not in (0, 1):
             raise TypeError(f"{name} must be True or False, got {value!r}")

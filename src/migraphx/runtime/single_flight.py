@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from concurrent.futures import CancelledError, Future
-from threading import Lock
+from contextlib import suppress
+from threading import Lock, Thread
 from typing import Generic, TypeVar
 
 from migraphx.runtime.deadline import Deadline
@@ -17,11 +18,12 @@ Made = TypeVar("Made")
 class SingleFlightLRU(Generic[Key, Made]):
     """The `cap` things that were used last, by key. Each is made once, however many threads ask for it meanwhile.
 
-    What fails is not kept: its error goes to all who wait for it, and the next caller tries again.
+    What fails is not kept: its error goes to all who wait for it, and the next caller tries again. `apart`: each
+    is made in a thread of its own, so that a deadline or a signal ends the wait for it; what is made is still kept.
     """
 
-    def __init__(self, cap: int) -> None:
-        self.cap = cap
+    def __init__(self, cap: int, apart: bool = False) -> None:
+        self.cap, self.apart = cap, apart
         self._made: OrderedDict[Key, Made] = OrderedDict()
         self._making: dict[Key, Future[Made]] = {}
         self._lock = Lock()
@@ -47,6 +49,13 @@ class SingleFlightLRU(Generic[Key, Made]):
                 self._made.move_to_end(key)
             return found
 
+    def put(self, key: Key, made: Made) -> None:
+        """Keep what was made for the key elsewhere."""
+        with self._lock:
+            self._made[key] = made
+            while len(self._made) > self.cap:
+                self._made.popitem(last=False)
+
     def get(self, key: Key, make: Callable[[], Made], deadline: Deadline | None = None) -> Made:
         """What is kept for the key, or is made now; TimeoutError where another thread makes it beyond the deadline."""
         while True:
@@ -60,8 +69,10 @@ class SingleFlightLRU(Generic[Key, Made]):
                 mine = future is None
                 if future is None:
                     future = self._making[key] = Future()
-            if mine:
+            if mine and not self.apart:
                 return self._make(key, future, make)
+            if mine:
+                Thread(target=self._make_apart, args=(key, future, make), daemon=True).start()
             try:
                 return future.result(None if deadline is None else deadline.left)
             except CancelledError:
@@ -77,6 +88,10 @@ class SingleFlightLRU(Generic[Key, Made]):
             for key in [k for k in self._made if unwanted(k)]:
                 del self._made[key]
 
+    def _make_apart(self, key: Key, future: Future[Made], make: Callable[[], Made]) -> None:
+        with suppress(Exception):  # it goes to who waits for the future
+            self._make(key, future, make)
+
     def _make(self, key: Key, future: Future[Made], make: Callable[[], Made]) -> Made:
         try:
             made = make()
@@ -88,10 +103,8 @@ class SingleFlightLRU(Generic[Key, Made]):
             else:  # a KeyboardInterrupt is this thread's alone
                 future.cancel()
             raise
+        self.put(key, made)
         with self._lock:
-            self._made[key] = made
             del self._making[key]
-            while len(self._made) > self.cap:
-                self._made.popitem(last=False)
         future.set_result(made)
         return made

@@ -35,6 +35,10 @@ class UnsupportedOperator(Unsupported):
         self.refusals = tuple(refusals)
 
 
+class UnsupportedProcessor(Unsupported):
+    """A program is compiled for instructions that the processor here lacks: names both."""
+
+
 class Target(Protocol):
     """`ref`, `cpu` or `gpu`.
 
@@ -45,6 +49,7 @@ class Target(Protocol):
     device: Device  # where programs run that it compiles
     passes: Sequence[Pass]  # what `compile` runs first, in order
     tunes: bool = False  # whether it has kernels to choose among, as `exhaustive_tune` asks
+    levels: bool = False  # whether it can make code for the instruction sets that `isa` names
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
         """Why the target cannot compile an instruction of a program that no pass has seen; None where it can.
@@ -67,6 +72,13 @@ class Target(Protocol):
     def peaks(self, threads: int) -> Peaks:
         """What the device can do at best, measured now; `threads` of the host, where programs run there."""
         ...
+
+    def concurrency(self) -> int:
+        """How many runs the device makes side by side without one waiting for another."""
+        return 1
+
+    def share(self, runs: int) -> None:
+        """Keep the runs of the calling thread to their share of the device, beside as many others; the host's cores."""
 
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         """What the target needs of this machine: checks by name, each says what it found or raises what is wrong."""

@@ -52,7 +52,7 @@ def _laid_out(x: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     for d, s in enumerate(strides):
         if s == 0 and sizes[d] > 1:
             x = x.narrow(d, 0, 1)
-    out = torch.empty_strided(x.shape, strides, dtype=x.dtype)
+    out = torch.empty_strided(x.shape, strides, dtype=x.dtype, device=x.device)
     return out.copy_(x).expand(sizes)
 
 

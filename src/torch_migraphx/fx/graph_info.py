@@ -16,6 +16,8 @@ from torch.fx.passes.shape_prop import TensorMetadata
 from torch_migraphx.fx.border import foreign
 from torch_migraphx.fx.converter_registry import converter_of, target_name
 
+BORDER = "migraphx_border"
+"""The key in `meta` of a node that only puts together, or takes apart, what the engine cannot hold."""
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 
@@ -94,17 +96,31 @@ def note_unmapped(node: fx.Node, why: str) -> None:
     node.meta["acc_unmapped"] = why
 
 
+def draws(target: Any) -> bool:
+    """Whether an operator draws random numbers."""
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
 def unmapped(node: fx.Node) -> str:
     """Why a node has no acc operator; "" where no tracer said so."""
     return node.meta.get("acc_unmapped", "")
+
+
+def _of_tensors(node: fx.Node) -> bool:
+    """Whether a function of Python's own reads a tensor; the results of others are taken apart by such functions."""
+    return any(isinstance(value_of(n), torch.Tensor) for n in node.all_input_nodes)
 
 
 def refusal(node: fx.Node) -> str:
     """Why a node has no converter; "" where it has one."""
     if node.op in ("placeholder", "get_attr", "output"):
         return ""
-    if converter_of(node) is not None or (node.op == "call_function" and is_python(node.target)):
+    if converter_of(node) is not None or (
+        node.op == "call_function" and is_python(node.target) and not _of_tensors(node)
+    ):
         return ""
+    if node.op == "call_function" and draws(node.target):
+        return "torch draws the random numbers, so that they are eager's"
     if node.op == "call_module" and not unmapped(node):
         return f"module {node.target} stays whole (a leaf module, a scripted one, or hooks)"
     return unmapped(node) or f"{target_name(node.target)} has no converter"

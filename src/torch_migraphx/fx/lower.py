@@ -30,6 +30,7 @@ from torch_migraphx.fx.graph_info import note_unmapped
 from torch_migraphx.fx.leaf_modules import fetched
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.lowered import TENSOR, Inputs, LoweredModule, Outputs
+from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.tools.accuracy import AccuracyError, difference, limit
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
@@ -58,6 +59,7 @@ def lower_to_mgx(
     *,
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    release_weights: bool = False,
     **options: Unpack[LoweringKeywords],
 ) -> LoweredModule:
     """Compile `module` in inference form for inputs of the shapes and types of the samples.
@@ -76,11 +78,15 @@ def lower_to_mgx(
     function calls as they are. Later changes of weights are not seen. Unless suppressed, the result is compared with
     eager on the samples: AccuracyError names the output and its error. `use_aten` traces by torch.export instead of
     symbolically; a model that the symbolic tracer can't follow takes that road as well, and the log says why. With
+    `release_weights` the weights are there once: the model's become meta tensors, so that it cannot run any more, and
+    the result cannot be saved; ValueError where `module` is no nn.Module. With
     `fallback="error"` FallbackError lists what would run in torch. `options` are the fields of Options but `frozen`;
     TypeError or ValueError for a wrong one. TypeError for what is no model, NotImplementedError where the model or its
     inputs lie on a device of no target, AtenTraceError where control flow depends on values of a run.
     How a result is saved: see LoweredModule.
     """
+    if release_weights and not isinstance(module, nn.Module):
+        raise ValueError(f"release_weights: a {type(module).__name__} is no nn.Module, whose weights could be released")
     call = Call.of(module, input, kwargs)
     chosen = Options.of_lowering(
         lower_precision=lower_precision,
@@ -103,6 +109,8 @@ def lower_to_mgx(
         lowered.note_weights(call.module, _addresses(traced))
         if not suppress_accuracy_check:
             check_accuracy(call, lowered, "int8" if rounds(traced) else chosen.lower_precision)
+    if release_weights:
+        release(call.module, lowered)
     return lowered.eval()
 
 
@@ -320,6 +328,21 @@ def finished(gm: fx.GraphModule, call: Call, structure: Structure) -> LoweredMod
     lowered = LoweredModule(root, graph, class_name=type(gm).__name__)
     lowered.refusals = tuple(gm.meta.get("refusals", ()))
     return lowered
+
+
+def release(model: nn.Module, lowered: nn.Module) -> None:
+    """Give back the model's weights, but for those that parts of `lowered` in torch read; instructions go with them."""
+    for module in lowered.modules():
+        program = module.program if isinstance(module, MGXModule) else None
+        if program is not None and hasattr(program, "release_instructions"):  # AMD's own has none
+            program.release_instructions()
+    kept = {id(x) for x in (*lowered.parameters(), *lowered.buffers())}
+    for module in model.modules():
+        own = {"recurse": False, "remove_duplicate": False}
+        for name, x in [*module.named_parameters("", **own), *module.named_buffers("", **own)]:
+            if id(x) not in kept:
+                gone = x.detach().to("meta")
+                setattr(module, name, nn.Parameter(gone, x.requires_grad) if isinstance(x, nn.Parameter) else gone)
 
 
 def rounds(gm: fx.GraphModule) -> bool:

@@ -23,11 +23,13 @@ from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.converter_registry import converter_of
 from torch_migraphx.fx.converters.quantized import declare_torchao
-from torch_migraphx.fx.decompose import GETITEM, decompose
+from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
-from torch_migraphx.fx.graph_info import described, refusal
+from torch_migraphx.fx.graph_info import BORDER, described, refusal
+from torch_migraphx.fx.graph_lines import compiled_graph, inputs_text
 from torch_migraphx.fx.graphs import copied, no_collection, take_outputs_apart, with_values, write_number
 from torch_migraphx.fx.mgx_module import MGXModule
+from torch_migraphx.fx.one_node import GETITEM
 from torch_migraphx.fx.partition import Piece, partition, piece_text
 from torch_migraphx.log import get_logger, shown
 from torch_migraphx.options import PRECISIONS, Options
@@ -109,6 +111,7 @@ class Survey(MGXInterpreter):
         return result
 
     def _refuse(self, n: fx.Node, rule: str, why: str) -> Any:
+        why = "" if BORDER in n.meta else why
         self.refused[n] = migraphx.Refusal(n, rule, why)
         if self.verbose_log:
             logger.info("%s is not converted: %s", described(n), why)
@@ -143,13 +146,18 @@ class Survey(MGXInterpreter):
 @no_collection()
 @same_random_state()
 def lower(
-    gm: fx.GraphModule, inputs: Sequence[Any], options: Options, constants: Collection[int] = ()
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    options: Options,
+    constants: Collection[int] = (),
+    written: Mapping[int, int] | None = None,
 ) -> fx.GraphModule:
     """A module that computes what `gm` does; `gm` itself is not changed.
 
     `inputs` are samples (real or fake tensors, numbers) for the placeholders. Those at the places `constants` are
-    compiled in: the module still takes them, and does not read them. FallbackError where something would have to run
-    in torch and the options say that this is an error.
+    compiled in: the module still takes them, and does not read them. `written`: outputs that may be written to the
+    memory of an input, by place, and that input's place; the module then returns that tensor. FallbackError where
+    something would have to run in torch and the options say that this is an error.
     """
     if "torchao" in sys.modules:
         declare_torchao()
@@ -158,33 +166,57 @@ def lower(
     with_values(gm, inputs)
     take_outputs_apart(gm.graph)
     decompose(gm)
-    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
-    fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
-    options = options.beside(inputs)
-    device = Place.of(options.target).device.type
     with shown(options.verbose_log):
-        return _lowered(gm, inputs, fixed, options, device)
+        return _lowered(gm, inputs, options.beside(inputs), constants, written or {})
 
 
 def _lowered(
-    gm: fx.GraphModule, inputs: Sequence[Any], fixed: Mapping[str, torch.Tensor], options: Options, device: str
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    options: Options,
+    constants: Collection[int],
+    written: Mapping[int, int],
 ) -> fx.GraphModule:
     """`lower`, of a graph that was prepared, for a target that is known."""
+    placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
+    device = Place.of(options.target).device.type
     survey = Survey(gm, inputs, fixed, options, device)
     survey.run()
     if not survey.refused:
         nodes = [n for n in gm.graph.nodes if n.op.startswith("call_")]
+        whole: fx.GraphModule | None = None
         with _may_refuse(survey.refused, nodes, options):
-            return _whole(gm, survey, options)
+            whole = _whole(gm, survey, options, written)
+        if whole is not None:
+            _report(gm, (), survey, whole, options, constants)
+            return whole
     _write_numbers(gm, survey)
     _keep_with_producer(gm.graph, survey.refused)
-    pieces = partition(gm.graph, survey.refused, options.min_acc_module_size)
-    if options.fallback == "error":
+    _keep_with_reader(gm.graph, survey.refused)
+    falls_back = any(r.why for r in survey.refused.values())
+    pieces = partition(gm.graph, survey.refused, options.min_acc_module_size if falls_back else 0)
+    if falls_back and options.fallback == "error":
         raise _fallback_error(gm.graph, survey.refused)
     result = _cut(gm, pieces, survey, options)
     _log(_name(gm), pieces, survey.refused)
+    _report(gm, pieces, survey, result, options, constants)
     result.meta["refusals"] = [r._replace(instruction=described(n)) for n, r in survey.refused.items() if r.why]
     return result
+
+
+def _report(
+    gm: fx.GraphModule,
+    pieces: Sequence[Piece],
+    survey: Survey,
+    result: fx.GraphModule,
+    options: Options,
+    constants: Collection[int],
+) -> None:
+    """Tell the report, where one is wanted, what became of the graph."""
+    if options.recorder is not None:
+        inputs = inputs_text(survey.inputs, constants)
+        options.recorder.lowered(compiled_graph(gm, pieces, survey.refused, result, options, inputs))
 
 
 @contextmanager
@@ -237,6 +269,13 @@ def _keep_with_producer(graph: fx.Graph, refused: Refusals) -> None:
                 refused.setdefault(n, migraphx.Refusal(n, "", ""))
 
 
+def _keep_with_reader(graph: fx.Graph, refused: Refusals) -> None:
+    """A tensor that is made of numbers alone, and read in torch only, is made there."""
+    for n in reversed(graph.nodes):
+        if n.op == "call_function" and not n.all_input_nodes and n.users and all(u in refused for u in n.users):
+            refused.setdefault(n, migraphx.Refusal(n, "", ""))
+
+
 def compiled(
     program: migraphx.program, inputs: Sequence[str], outputs: Sequence[str], options: Options, name: str
 ) -> MGXModule:
@@ -256,7 +295,7 @@ def compiled(
     )
 
 
-def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModule:
+def _whole(gm: fx.GraphModule, survey: Survey, options: Options, written: Mapping[int, int]) -> fx.GraphModule:
     """One engine piece: what it does not compute (inputs and weights that are returned, numbers) stays outside."""
     graph, new = fx.Graph(), {}
     root = nn.Module()
@@ -268,7 +307,9 @@ def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModu
                 new[n].target = str(n.target).replace(".", "_")
     if survey.engine_outputs:
         inputs = survey.get_input_names()
-        root.add_module("mgx_0", compiled(survey.program, inputs, survey.get_output_names(), options, "mgx_0"))
+        made = compiled(survey.program, inputs, survey.get_output_names(), options, "mgx_0")
+        made.write_in_place(_pairs(gm, survey, written))
+        root.add_module("mgx_0", made)
         names = set(inputs)
         call = graph.call_module("mgx_0", tuple(new[n] for n in new if n.op == "placeholder" and n.target in names))
         single = len(survey.engine_outputs) == 1
@@ -280,6 +321,18 @@ def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModu
     graph.output(map_arg(survey.result, lambda n: new[n] if n in new else survey.env[n]))
     graph._codegen = copy.deepcopy(gm.graph._codegen)
     return fx.GraphModule(root, graph, class_name=type(gm).__name__)
+
+
+def _pairs(gm: fx.GraphModule, survey: Survey, written: Mapping[int, int]) -> dict[int, int]:
+    """`written` as numbers of the program's outputs and inputs; what is no output or input of it is left out."""
+    outputs = tree_leaves(gm.graph.output_node().args[0])
+    names = [n.target for n in gm.graph.nodes if n.op == "placeholder"]
+    computed, read = survey.engine_outputs, list(survey.get_input_names())
+    return {
+        computed.index(outputs[k]): read.index(names[n])
+        for k, n in written.items()
+        if outputs[k] in computed and names[n] in read
+    }
 
 
 def _write_numbers(gm: fx.GraphModule, survey: Survey) -> None:
@@ -298,7 +351,7 @@ def _log(name: str, pieces: Sequence[Piece], refused: Refusals) -> None:
         text = piece_text(piece, lambda n: refused[n].why if n in refused else "")
         if not engine and not any(n in refused for n in piece.nodes):
             text += ": too little for a piece of its own in the engine"
-        level = logging.INFO if engine else logging.WARNING
+        level = logging.INFO if engine or all(BORDER in n.meta for n in piece.nodes) else logging.WARNING
         logger.log(level, "piece %d of %d of %s runs in %s: %s", k + 1, len(pieces), name, place, text)
 
 

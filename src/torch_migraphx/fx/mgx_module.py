@@ -9,6 +9,7 @@ from typing import Any, Unpack
 import numpy as np
 import torch
 from torch import fx, nn
+from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import _symbolic_trace
 from torch.utils._pytree import tree_leaves
@@ -49,9 +50,14 @@ class Input:
             and not has_own_operators(x)
         )
 
-    def likens(self, x: FakeTensor) -> bool:
-        """Whether a fake tensor stands for one that fits."""
-        return x.dtype is self.dtype and x.shape == self.size and x.device.type == self.place.device.type
+    def likens(self, x: Any) -> bool:
+        """Whether a tensor, fake or not, has the sizes and the type of one that fits, on such a device."""
+        return (
+            isinstance(x, torch.Tensor)
+            and x.dtype is self.dtype
+            and x.shape == self.size
+            and x.device.type == self.place.device.type
+        )
 
     def laid_out(self, x: torch.Tensor) -> torch.Tensor:
         """`x`, or a copy, with the strides that the program reads; RuntimeError where those share elements."""
@@ -71,6 +77,21 @@ class Input:
         got = f"{x.dtype} {list(x.shape)} on {x.device}" + (f", which {why}" if why else "")
         error = TypeError if x.dtype is not self.dtype else ValueError
         raise error(f"input {at} ({self.name!r}) must be {want}; got {got}")
+
+
+class Alike:
+    """Tells in microseconds whether tensors are as others that were looked at one by one: type, device, strides."""
+
+    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+        self._guards = TensorGuards(*inputs, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        self._gradients = any(x.requires_grad for x in inputs)
+
+    def addresses(self, inputs: Sequence[torch.Tensor]) -> list[int] | None:
+        """Where the tensors lie; None where they must be looked at."""
+        if not self._guards.check(*inputs) or (self._gradients and torch.is_grad_enabled()):
+            return None
+        found = list(map(torch.Tensor.data_ptr, inputs))
+        return found if all(found) else None
 
 
 class ForInference(nn.Module):
@@ -181,6 +202,16 @@ class MGXModule(ForInference):
             for s in program.get_output_shapes()
         ]
         self._makers = [self._place.maker(*output) for output in self._outputs]
+        self._alike: Alike | None = None
+        self._written: dict[int, int] = {}
+
+    def write_in_place(self, pairs: Mapping[int, int]) -> None:
+        """Let outputs be written to the memory of inputs, where the program can do so: `{output: input}`, by number.
+
+        A call then returns that input, with its new elements, unless it had to be copied to be read.
+        """
+        kept = self.program.get_in_place() if self.program is not None and hasattr(self.program, "get_in_place") else {}
+        self._written = {k: n for k, n in pairs.items() if kept.get(f"{OUTPUT}{k}") == self.input_names[n]}
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         """Run the program.
@@ -197,13 +228,26 @@ class MGXModule(ForInference):
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
         if torch._C._is_tracing():  # it would keep this answer for every input
             raise RuntimeError("torch.jit.trace cannot record a compiled program; trace the model before it is lowered")
-        alive = []  # copies of strided inputs, until the run is over
+        addresses = self._alike.addresses(inputs) if self._alike is not None else None
+        alive: list[torch.Tensor] = []
+        if addresses is None:
+            fake = next((x for x in inputs if isinstance(x, FakeTensor)), None)
+            if fake is not None and all(map(Input.likens, self._inputs, inputs)):
+                return self._imagined(fake)
+            addresses, alive = self._looked_at(inputs)
+        results = self._results(inputs, addresses)
+        stream = self._place.stream()
+        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
+        del alive  # the run is over, or it is in a stream that comes before whatever takes their memory
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def _looked_at(self, inputs: Sequence[torch.Tensor]) -> tuple[list[int], list[torch.Tensor]]:
+        """Where inputs that fit lie, and copies of those with other strides than the program reads."""
+        alive: list[torch.Tensor] = []
         addresses: list[int] = []
         grad = torch.is_grad_enabled()
         for at, (spec, x) in enumerate(zip(self._inputs, inputs, strict=True)):
             if not spec.fits(x):
-                if isinstance(x, FakeTensor) and spec.likens(x):
-                    return self._imagined(x)
                 spec.refuse(x, at)
             if grad and x.requires_grad:
                 raise RuntimeError(
@@ -211,16 +255,25 @@ class MGXModule(ForInference):
                     "call it under torch.no_grad(), or use torch.compile(model, backend='migraphx')"
                 )
             if spec.strides or not x.is_contiguous() or x.is_neg():
-                x = spec.laid_out(x)
-                alive.append(x)
+                laid_out = spec.laid_out(x)
+                if laid_out is not x:
+                    x = laid_out
+                    alive.append(x)
             address = x.data_ptr()
             if not address and x.numel():  # freed, or never there
                 spec.refuse(x, at)
             addresses.append(address)
-        results = [make() for make in self._makers]
-        stream = self._place.stream()
-        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
-        return results[0] if len(results) == 1 else tuple(results)
+        if not alive and inputs:
+            self._alike = Alike(inputs)
+        return addresses, alive
+
+    def _results(self, inputs: Sequence[torch.Tensor], addresses: Sequence[int]) -> list[torch.Tensor]:
+        """Memory for the outputs: new, or an input's that is read where it lies."""
+        written = self._written
+        if not written:
+            return [make() for make in self._makers]
+        taken = {k: inputs[n] for k, n in written.items() if inputs[n].data_ptr() == addresses[n]}
+        return [taken[k] if k in taken else make() for k, make in enumerate(self._makers)]
 
     def _imagined(self, x: FakeTensor) -> Any:
         """What the program would give, of fake tensors: their sizes and types."""

@@ -73,6 +73,18 @@ def test_a_growing_length_keeps_one_object_and_little_memory():
         p.run({"x": np.ones((n, 3, 6), np.float32)})
     stages = [stage.executable for stage in executable(p).region.specialisations.values()]
     assert len({e.library_path for e in stages}) == 1 and len(stages) == 38
+    assert len({id(e.memory) for e in stages}) == 1 and len(stages[0].memory) == 1
+    executable(p).release()
+    assert not any(e.holds_memory for e in stages)
+
+
+def test_only_lengths_that_ran_last_keep_memory():
+    """Of programs that are compiled for each length."""
+    p = compiled(network(dimension(1, 64, set(range(2, 9))), 3), "cpu")
+    for n in range(2, 9):
+        p.run({"x": np.ones((n, 3, 6), np.float32)})
+    stages = [stage.executable for stage in executable(p).region.specialisations.values()]
+    assert len({e.library_path for e in stages}) == 1 and len(stages) == 7
     assert sum(e.holds_memory for e in stages) == 4
     executable(p).release()
     assert not any(e.holds_memory for e in stages)

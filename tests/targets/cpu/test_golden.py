@@ -49,7 +49,7 @@ def no_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a golden text depends on this machine's compiler")
 
     monkeypatch.setattr("migraphx.targets.cpu.toolchain.find_compiler", ask)
-    monkeypatch.setattr("migraphx.targets.cpu.toolchain.instruction_set", ask)
+    monkeypatch.setattr("migraphx.targets.cpu.isa.instruction_set", ask)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -49,7 +49,7 @@ class Clock:
     def __init__(self, question: str, way: str) -> None:
         self.question, self.way, self.asked = question, way, list[list[Ways]]()
 
-    def __call__(self, tried: Sequence[Candidate], threads: int) -> list[float]:
+    def __call__(self, tried: Sequence[Candidate], threads: int, isa: str) -> list[float]:
         self.asked.append([c.ways for c in tried])
         return [1.0 if c.ways.get(self.question) == self.way else 2.0 for c in tried]
 
@@ -140,7 +140,7 @@ def test_what_is_kept_is_for_the_like_alone(other: dict[str, Any], monkeypatch: 
     clock = Clock("convolution", "winograd")
     tuned(clock, convolved, SMALL)
     if "compiler" in other:
-        monkeypatch.setattr("migraphx.targets.cpu.tune.identity", lambda: ("another",))
+        monkeypatch.setattr("migraphx.targets.cpu.tune.identity", lambda isa: ("another",))
     tuned(clock, convolved, other.get("shape", SMALL), threads=other.get("threads", 2))
     assert len(clock.asked) == 2
 

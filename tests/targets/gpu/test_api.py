@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ def on_gpu(gpu_target: str) -> None:
     """All tests here ask for the target by its name."""
 
 
-def compiled(**options: bool) -> migraphx.program:
+def compiled(**options: Any) -> migraphx.program:
     made = built(lambda b, x: [b.relu(x), b.add(x, x)], Shape("float", X.shape))
     made.compile(migraphx.get_target("gpu"), **options)
     return made

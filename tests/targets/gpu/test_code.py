@@ -16,9 +16,10 @@ from migraphx.ir.shape import Shape, permuted
 from migraphx.passes.manager import run_passes
 from migraphx.targets.common.lowering import lower
 from migraphx.targets.gpu.binaries import binaries
-from migraphx.targets.gpu.choices import KNOWN, Build, Choices, Config, Problem
+from migraphx.targets.gpu.choices import Build, Choices, Config, Problem
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.emit.source import KERNELS
+from migraphx.targets.gpu.facts import KNOWN
 from migraphx.targets.gpu.kernel import Kernel
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.target import PASSES

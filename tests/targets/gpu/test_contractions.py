@@ -13,7 +13,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
-from migraphx.targets.gpu import choices
+from migraphx.targets.gpu import costs, facts
 from migraphx.targets.gpu.choices import Choices, Config, Problem
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import GpuCall
@@ -21,6 +21,7 @@ from migraphx.targets.gpu.tune import Tuner
 from tests.targets.cpu import test_contractions as on_cpu
 from tests.targets.gpu.side_by_side import built, check
 
+pytestmark = pytest.mark.usefixtures("everywhere")
 RNG = np.random.default_rng(3)
 SHARED = [
     on_cpu.test_dots,
@@ -34,7 +35,7 @@ SHARED = [
 @pytest.fixture(autouse=True)
 def few_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device that small problems fill: they come in few large tiles, which the interpreter is quick with."""
-    monkeypatch.setitem(choices.KNOWN, "cuda:90", replace(choices.H200, processors=2))
+    monkeypatch.setitem(facts.KNOWN, "cuda:90", replace(facts.H200, processors=2))
 
 
 @pytest.mark.parametrize("test", SHARED, ids=lambda test: test.__name__)
@@ -86,6 +87,18 @@ def test_last_tiles_in_parts(whole: int, always: Callable[..., None]) -> None:
         check(built(linear(k, 50, type), Shape(type, (40, k)), Shape(type, (40, 50))), scale=6)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_described(turned: bool, always: Callable[..., None]) -> None:
+    """Tiles by tensor descriptors: ends of rows, columns and depth, more tiles than programs, an epilogue."""
+    always(Config("described", 16, 32, 32, group=2))
+    for k, n, type in ((72, 40, "half"), (48, 80, "bf16"), (96, 48, "int8"), (32, 32, "fp8e4m3fn")):
+        w = Shape(type, (n, k)) if turned else Shape(type, (k, n))
+        turn = (lambda b, w: b.transpose(w, permutation=(1, 0))) if turned else (lambda b, w: w)
+        name = "quant_dot" if type == "int8" else "dot"
+        made = built(lambda b, x, w, t=turn, o=name: b.abs(getattr(b, o)(x, t(b, w))), Shape(type, (70, k)), w)
+        check(made, {"x0": weight(70, k, type=type), "x1": weight(*w.lens, type=type)}, scale=4)
+
+
 @pytest.mark.parametrize("split", [1, 2])
 @pytest.mark.parametrize("turned", [False, True])
 def test_one_row(turned: bool, split: int, always: Callable[..., None]) -> None:
@@ -116,9 +129,9 @@ def test_bytes(types: tuple[str, str], k: int) -> None:
 @pytest.mark.parametrize("type", ["fp8e4m3fn", "fp8e5m2", "fp8e4m3fnuz"])
 def test_fp8(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On tensor cores that know the type, and as half or float on others."""
-    wide = choices.KNOWN["cuda:90"]
-    for facts in (wide, replace(wide, fp8=False)):
-        monkeypatch.setitem(choices.KNOWN, "cuda:90", facts)
+    wide = facts.KNOWN["cuda:90"]
+    for device in (wide, replace(wide, fp8=False)):
+        monkeypatch.setitem(facts.KNOWN, "cuda:90", device)
         x, y = (weight(*lens, type=type) for lens in ((7, 40), (40, 24)))
         check(built(lambda b, x, y: b.dot(x, y), Shape(type, x.shape), Shape(type, y.shape)), {"x0": x, "x1": y})
 
@@ -178,7 +191,7 @@ def test_winners_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("split", [1, 3])
 def test_ways_of_a_convolution(kernel: str, split: int, always: Callable[..., None], monkeypatch) -> None:
     """By taps and by taps' channels, in groups, the depth in parts."""
-    monkeypatch.setattr(choices, "FEW_CHANNELS", 1)
+    monkeypatch.setattr(costs, "FEW_CHANNELS", 1)
     always(Config(kernel, 16, 16, 32, split))
     channels = 20 if kernel == "convolution" else 3
     for group in (1, 2):
@@ -205,6 +218,22 @@ def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
         w = weight(20, 3, *kernel)
         x = permuted("half", (2, 3, *size), (0, *range(2, 2 + len(size)), 1))
         check(built(lambda b, x, w=w, a=attributes: b.relu(b.convolution(x, b.literal(w), **a)), x), scale=4)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_patches(constant: bool) -> None:
+    """Windows side by side, with pixels left over: a product of rows."""
+    for x, w in (((2, 3, 9, 13), (24, 3, 4, 3)), ((2, 2, 7), (5, 2, 3))):
+        stride, weights = w[2:], weight(*w)
+
+        def build(b: Builder, x: Instruction, *y: Instruction, s=stride, w=weights) -> Instruction:
+            zeros = (0,) * len(s)
+            made = b.convolution(x, y[0] if y else b.literal(w), stride=s, padding=zeros, dilation=(1,) * len(s))
+            return b.relu(made)
+
+        given = () if constant else (Shape("half", w),)
+        made = check(built(build, Shape("half", x), *given), scale=4)
+        assert any("patches" in s.kernel or "copy" in s.kernel for s in made.executable.steps)
 
 
 @pytest.mark.parametrize("group", [1, 2, 6])

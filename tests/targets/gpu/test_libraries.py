@@ -12,13 +12,17 @@ import pytest
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
+from migraphx.ir.operation import Unsupported
 from migraphx.ir.shape import Shape
+from migraphx.targets.gpu import choices
 from migraphx.targets.gpu import target as targets
 from migraphx.targets.gpu.choices import LIBRARY, Choices, Config, Problem
+from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.libraries import blas
 from migraphx.targets.gpu.libraries.blas import Gemm, Matrix
 from migraphx.targets.gpu.library import Append
 from migraphx.targets.gpu.lower import library
+from migraphx.targets.gpu.target import GpuTarget
 from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.side_by_side import built, check
 
@@ -39,15 +43,17 @@ class NumpyBlas:
 
     def append(self, gemm: Gemm) -> Append:
         def run(pointers: Sequence[int], stream: int) -> None:
-            a, b, *bias, _, c = pointers
-            (first, first_turned), (second, second_turned), result = gemm.matrices()
+            a, b, *more, _, c = pointers
+            (first, first_turned), (second, second_turned), addend, result = gemm.matrices()
             of = dtypes.to_numpy(gemm.type)
             for k in range(gemm.sizes[0]):
                 x, y, out = (_array(p, m, of, k) for p, m in ((b, first), (a, second), (c, result)))
                 left, right = (x.T if first_turned else x), (y.T if second_turned else y)
                 sums = left.astype(np.float64) @ right
-                if bias:
-                    sums += _array(bias[0], Matrix(gemm.sizes[2], 1, gemm.sizes[2], 0), of, 0)
+                if "bias" in gemm.epilogue:
+                    sums += _array(more[0], Matrix(gemm.sizes[2], 1, gemm.sizes[2], 0), of, 0)
+                if gemm.residual:
+                    sums += _array(more[-1], addend, of, k)
                 out[...] = np.maximum(sums, 0) if "relu" in gemm.epilogue else sums
 
         return run
@@ -62,18 +68,24 @@ def _array(address: int, m: Matrix, dtype: np.dtype, number: int) -> np.ndarray:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Gemm]:
-    """What the library is asked for; whatever it takes, it computes."""
-    fake = NumpyBlas()
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the library takes, it computes."""
 
     def pick(self: Choices, problem: Problem, candidates: Sequence[Config], *rest: object) -> Config:
         return next((c for c in candidates if c.kernel == LIBRARY), candidates[0])
 
     monkeypatch.setattr(Choices, "pick", pick)
-    monkeypatch.setattr(blas, "blas", lambda index: fake)
-    monkeypatch.setattr(targets, "algorithms_on", lambda device: fake.algorithms)
+    monkeypatch.setattr(choices, "WORTH_ASKING", 0)
     monkeypatch.setattr(library, "LEAST_ROWS", 1)
     monkeypatch.setattr(library, "LEAST_FLOPS", 0)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch, always: None) -> list[Gemm]:
+    """What the library is asked for, whose part NumPy plays."""
+    fake = NumpyBlas()
+    monkeypatch.setattr(blas, "blas", lambda index: fake)
+    monkeypatch.setattr(targets, "algorithms_on", lambda device: fake.algorithms)
     return fake.asked
 
 
@@ -104,16 +116,64 @@ FORMS: dict[str, tuple[Callable[..., Instruction], tuple[Shape, ...], str]] = {
         "",
     ),
     "residual": (lambda b, x, z: b.add(b.dot(x, b.literal(weight(48, 32))), z), (X, Shape("half", (6, 32))), ""),
+    "bias, residual and relu": (
+        lambda b, x, z: b.relu(b.add(z, linear(b, x))),
+        (X, Shape("half", (6, 32), (40, 1))),
+        "bias relu",
+    ),
+    "residual of a batch": (
+        lambda b, x, y, z: b.add(b.dot(x, y), z),
+        (Shape("half", (3, 8, 16)), Shape("half", (3, 16, 24)), Shape("half", (3, 8, 24))),
+        "",
+    ),
+    "two residuals, by a kernel behind it": (
+        lambda b, x, y, z: b.add(b.add(b.dot(x, b.literal(weight(48, 32))), y), z),
+        (X, Shape("half", (6, 32)), Shape("half", (6, 32))),
+        "",
+    ),
 }
+ADDED = {"residual", "bias, residual and relu", "residual of a batch"}
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_the_library_is_told(form: str, asked: list[Gemm]) -> None:
     build, shapes, epilogue = FORMS[form]
     arrays = {f"x{k}": weight(*s.lens, type=s.type) for k, s in enumerate(shapes)}
-    made = check(built(build, *shapes), arrays, scale=4, exhaustive_tune=True)
-    assert [g.epilogue for g in asked] == [epilogue]
+    made = check(built(build, *shapes), arrays, scale=4)
+    assert {(g.epilogue, bool(g.residual)) for g in asked} == {(epilogue, form in ADDED)}
     assert made.executable.steps[0].kernel.startswith("cublasLt")
+
+
+@pytest.mark.device
+@pytest.mark.parametrize("form", FORMS)
+def test_by_the_library(form: str, always: None) -> None:
+    """On a GPU: operands, epilogues and addresses as the library itself reads them, in a graph."""
+    try:
+        device = current_device()
+        with device.current():
+            found = blas.blas(device.index)
+    except Unsupported as error:
+        pytest.skip(str(error))
+    if found is None:
+        pytest.skip("cuBLASLt is not installed")
+    build, shapes, _ = FORMS[form]
+    arrays = {f"x{k}": weight(*s.lens, type=s.type) for k, s in enumerate(shapes)}
+    made = check(built(build, *shapes), arrays, GpuTarget(device), scale=4)
+    assert made.executable.steps[0].kernel.startswith("cublasLt")
+
+
+def test_another_version_compiles_again(
+    asked: list[Gemm], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was saved with one version of the library is no error with another."""
+    made, target = built(FORMS["plain"][0], X), GpuTarget(InterpretedDevice())
+    made.compile(target)
+    data, tensors = made.executable.sections()
+    restored = [target.restore(data, tensors, True, lambda: made.graph, made._options)]
+    monkeypatch.setattr(NumpyBlas, "version", 2)
+    restored.append(target.restore(data, tensors, True, lambda: made.graph, made._options))
+    assert [r is not None for r in restored] == [True, False]
+    assert "compiled for cuBLASLt 1, here is 2; compiling it again" in caplog.text
 
 
 def test_another_version_is_refused(asked: list[Gemm]) -> None:

@@ -80,8 +80,27 @@ def test_outputs_are_new_and_row_major(both):
     ],
 )
 def test_bad_inputs(both, inputs, error, match):
-    with pytest.raises(error, match=match):
-        both(*inputs)
+    """At the first call, and behind one that was right, which is remembered."""
+    for _ in range(2):
+        with pytest.raises(error, match=match):
+            both(*inputs)
+        both(X, Y)
+
+
+def test_gradients_that_are_asked_for_later(both):
+    x = X.clone().requires_grad_()
+    with torch.no_grad():
+        assert all(torch.equal(both(x, Y)[0], X + Y) for _ in range(2))
+    with pytest.raises(RuntimeError, match="requires a gradient"):
+        both(x, Y)
+
+
+def test_strides_that_change_in_place(both):
+    """The same object with the same address is read anew."""
+    x = torch.randn(4, 3).t().contiguous()
+    assert torch.equal(both(x, Y)[0], x + Y)
+    x.data = torch.randn(4, 3).t()
+    assert torch.equal(both(x, Y)[0], x + Y)
 
 
 def test_a_trace_of_torchscript_would_keep_the_answer(both):
@@ -102,6 +121,7 @@ def test_strided_views_are_accepted(both):
             torch.imag(torch.randn(4, dtype=torch.complex64).conj()),
         ):
             assert torch.equal(both(x, y)[0], x + y)
+            assert torch.equal(both(X, Y)[0], X + Y)
 
 
 def test_every_type():

@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder, composite
 from migraphx.ir.module import Instruction
+from migraphx.ir.shape import broadcast_lens
 from migraphx.ops.composites.activation import scaled
 
 Value = Instruction
@@ -32,7 +33,7 @@ def matmul(b: Builder, x: Value, y: Value) -> Value:
         raise ValueError(f"matmul: takes no scalars, got {x.shape} and {y.shape}")
     x = b.unsqueeze(x, axes=(0,)) if x.shape.ndim == 1 else x
     y = b.unsqueeze(y, axes=(1,)) if y.shape.ndim == 1 else y
-    batch = np.broadcast_shapes(x.shape.lens[:-2], y.shape.lens[:-2])
+    batch = broadcast_lens(x.shape.lens[:-2], y.shape.lens[:-2])
     x, y = (b.broadcast_to(v, (*batch, *v.shape.lens[-2:])) for v in (x, y))
     product = b.dot(x, y)
     return b.squeeze(product, axes=tuple(drop)) if drop else product

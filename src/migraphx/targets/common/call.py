@@ -7,6 +7,7 @@ from enum import IntEnum, auto
 from math import prod
 from typing import Generic, TypeVar
 
+from migraphx.ir.size import least_of
 from migraphx.targets.common.views import View
 
 
@@ -62,7 +63,7 @@ class Call(Generic[K]):
         seen = {(v.buffer, v.offset, v.lens, v.strides): v for v in self.views if v.buffer.kind != "status"}
         sizes = [_reach(v) for v in seen.values()]
         if self.gathers:
-            sizes[0] = min(sizes[0], _reach(self.writes[0]))
+            sizes[0] = least_of(sizes[0], _reach(self.writes[0]))
         return sum(sizes)
 
 

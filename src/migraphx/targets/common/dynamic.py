@@ -24,13 +24,13 @@ from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.runtime.single_flight import SingleFlightLRU
+from migraphx.targets.common.forms import Form, FormCompiler, Forms, Lens, Memory
 from migraphx.targets.common.host import compute, lasting
 from migraphx.targets.common.specialise import ProgramSplit, SpecialisedProgram, is_leaf, specialise, split, static_part
 
 log = logging.getLogger(__name__)
 Arrays = Mapping[str, np.ndarray]
 Arguments = Mapping[str, Argument]
-Lens = Mapping[str, tuple[int, ...]]
 SMALL = 256  # bytes: larger values are told apart by their digest
 AHEAD = 16  # lengths that are compiled before the first run, at most
 READY = 4  # lengths whose memory for runs is kept, at most: the last that ran
@@ -61,22 +61,31 @@ class DynamicExecutable:
         outputs: Sequence[Shape],
         options: CompileOptions,
         threads: int,
+        forms: FormCompiler | None = None,
     ) -> None:
+        """`forms`: compiles a program once for many lengths; None: it is compiled for each."""
         self.target, self.device = target.name, target.device
         self.parameters = {n: s if s.dynamic else s.as_standard() for n, s in parameters.items()}
         self.outputs, self.threads = list(outputs), options.num_threads or threads
-        self.region = DynamicRegion(target, program, options, {})
+        self.region = DynamicRegion(target, program, options, {}, forms)
         self._ran: list[Specialisation] = []
 
     @classmethod
-    def of(cls, target: Compiler, program: Program, options: CompileOptions, threads: int) -> DynamicExecutable:
+    def of(
+        cls,
+        target: Compiler,
+        program: Program,
+        options: CompileOptions,
+        threads: int,
+        forms: FormCompiler | None = None,
+    ) -> DynamicExecutable:
         """Compiled ahead for the optimal lengths."""
         parameters = {n: i.shape for n, i in program.main.parameters.items()}
         outputs = [s.as_standard() for s in program.main.output_shapes]
-        made = cls(target, lambda: program, parameters, outputs, options, threads)
+        made = cls(target, lambda: program, parameters, outputs, options, threads, forms)
         for lens in optimal_lens(parameters, min(AHEAD, options.max_specialisations)):
             try:
-                made.region.specialisation(lens, {})
+                made.region.specialisation(lens, {}, ahead=True)
             except ValueError as error:  # optimal lengths of two dimensions that must be equal
                 log.info("not compiled ahead for %s: %s", lens, error)
         return made
@@ -133,6 +142,19 @@ class DynamicExecutable:
     def _specialisation(self, given: Arguments, deadline: Deadline | None = None) -> Specialisation:
         return self.region.specialisation({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        specialisation = self._specialisation(dict(zip(self.parameters, inputs, strict=True)))
+        if not isinstance(specialisation, CompiledSpecialisation):
+            return {}
+        own = specialisation.executable
+        numbers = [list(self.parameters).index(n) for n in own.parameters]
+        return {
+            output: numbers[given]
+            for output, given in own.in_place(
+                specialisation.inputs(dict(zip(self.parameters, inputs, strict=True)))
+            ).items()
+        }
+
     def release(self) -> None:
         self.region.release()
 
@@ -176,11 +198,12 @@ def restored(
     program: Callable[[], Program],
     options: CompileOptions,
     threads: int,
+    forms: FormCompiler | None = None,
 ) -> DynamicExecutable | None:
     """What `sections` described, or None where `restore` cannot restore one of its specialisations."""
     parameters = {n: Shape.from_data(s) for n, s in data["parameters"]}
     outputs = [Shape.from_data(s) for s in data["outputs"]]
-    made = DynamicExecutable(target, program, parameters, outputs, options, threads)
+    made = DynamicExecutable(target, program, parameters, outputs, options, threads, forms)
     for k, saved in enumerate(data["stages"]):
         own = {n.removeprefix(f"{k}."): a for n, a in tensors.items() if n.startswith(f"{k}.")}
         executable = restore(saved["data"], own)
@@ -226,28 +249,50 @@ class DynamicRegion:
     """
 
     def __init__(
-        self, target: Compiler, program: Callable[[], Program], options: CompileOptions, known: Mapping[str, str]
+        self,
+        target: Compiler,
+        program: Callable[[], Program],
+        options: CompileOptions,
+        known: Mapping[str, str],
+        forms: FormCompiler | None = None,
     ) -> None:
         self.target, self.options, self.known = target, options, known
+        self.forms = Forms(forms, options) if forms is not None and not known else None
         self._program = program
-        self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(options.max_specialisations)
-        self._ready: list[Specialisation] = []
+        self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(
+            options.max_specialisations, apart=True
+        )
+        self._ready: list[Memory] = []
 
     @cached_property
     def program(self) -> Program:
         """Of a file it is read when there is something to compile."""
         return self._program()
 
-    def specialisation(self, lens: Lens, values: Arrays, deadline: Deadline | None = None) -> Specialisation:
-        return self.specialisations.get(self._key(lens, values), lambda: self._compiled(lens, values), deadline)
+    def specialisation(
+        self, lens: Lens, values: Arrays, deadline: Deadline | None = None, ahead: bool = False
+    ) -> Specialisation:
+        """`ahead`: for these lengths alone, which is quicker to run where sizes decide how."""
+        key, forms = self._key(lens, values), None if ahead else self.forms
+        found = self.specialisations.find(key)
+        if found is None and forms is not None and (form := forms.find(self.program.main, lens)):
+            found = FormSpecialisation(*form)
+            self.specialisations.put(key, found)
+
+        def make() -> Specialisation:
+            form = None if forms is None else forms.made(self.program.main, lens)
+            return self._compiled(lens, values) if form is None else FormSpecialisation(*form)
+
+        return found or self.specialisations.get(key, make, deadline)
 
     def keep(self, lens: Lens, specialisation: Specialisation) -> None:
-        self.specialisations.get(self._key(lens, {}), lambda: specialisation)
+        self.specialisations.put(self._key(lens, {}), specialisation)
 
     def keep_ready(self, specialisation: Specialisation) -> None:
         """Keep the memory of the specialisations that ran last; the others, perhaps hundreds, give theirs back."""
-        if self._ready[:1] != [specialisation]:
-            ready = [specialisation, *(s for s in self._ready if s is not specialisation)]
+        memory = specialisation.memory
+        if self._ready[:1] != [memory]:
+            ready = [memory, *(m for m in self._ready if m is not memory)]
             for old in ready[READY:]:
                 old.release()
             self._ready = ready[:READY]
@@ -255,6 +300,8 @@ class DynamicRegion:
     def release(self) -> None:
         for specialisation in self.specialisations.values():
             specialisation.release()
+        if self.forms is not None:
+            self.forms.release()
 
     def _key(self, lens: Lens, values: Arrays) -> Hashable:
         return tuple(lens.values()), tuple(fingerprint(values[n]) for n in self.known)
@@ -301,8 +348,24 @@ class CompiledSpecialisation:
     def profile(self, given: Arguments, runs: int) -> list[float]:
         return self.executable.profile(self.inputs(given), runs)
 
+    @property
+    def memory(self) -> Memory:
+        return self.executable
+
     def release(self) -> None:
         self.executable.release()
+
+
+class FormSpecialisation(CompiledSpecialisation):
+    """A form at one set of lengths; its memory is the form's, and that of other lengths, too."""
+
+    def __init__(self, executable: Executable, form: Form) -> None:
+        super().__init__(executable)
+        self.form = form
+
+    @property
+    def memory(self) -> Memory:
+        return self.form
 
 
 class RunValues:
@@ -425,6 +488,10 @@ class SplitSpecialisation:
             return seconds
         specialisation, feeds = following
         return [*seconds, *specialisation.profile(feeds, runs)]
+
+    @property
+    def memory(self) -> Memory:
+        return self
 
     def release(self) -> None:
         for part in (self.before, self.rest):

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter, Return, operation
+from migraphx.ir.operation import Literal, OpenLiteral, Parameter, Return, operation
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape, permuted
+from migraphx.ir.size import is_open, most_of
 from migraphx.ops.movement import Contiguous, Layout, Reshaping
+from migraphx.passes.constants import closed_value, is_constant
 from migraphx.passes.manager import graphs
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.constants import Constants
@@ -44,6 +46,8 @@ class LoweringContext:
     views: dict[Instruction, View] = field(default_factory=dict[Instruction, View])
     inputs: list[Buffer] = field(default_factory=list[Buffer])
     outputs: list[Buffer] = field(default_factory=list[Buffer])
+    in_place: dict[int, int] = field(default_factory=dict[int, int])
+    """Outputs that may lie in the memory of an input, and that input: all that is read of it is what they replace."""
     arena: list[Buffer] = field(default_factory=list[Buffer])
     weights: list[np.ndarray] = field(default_factory=list[np.ndarray])
     concat_slots: dict[Instruction, tuple[Instruction, int]] = field(
@@ -99,7 +103,7 @@ class LoweringContext:
 
     def temporary(self, shape: Shape) -> View:
         """New arena memory."""
-        buffer = Buffer("arena", max(shape.element_space, 1) * shape.numpy_dtype.itemsize, len(self.arena))
+        buffer = Buffer("arena", most_of(shape.element_space, 1) * shape.numpy_dtype.itemsize, len(self.arena))
         self.arena.append(buffer)
         return View(buffer, shape.type, shape.lens, shape.strides)
 
@@ -136,6 +140,26 @@ class LoweringContext:
         write(made)
         self.copy(made, place, ins.origin)
 
+    def updates(self, ins: Instruction, write: View) -> bool:
+        """Whether `ins`, written to a whole output, may change its first input in the caller's memory: notes it.
+
+        Nothing else reads that input, so that nobody can meet what has replaced it.
+        """
+        source = ins.inputs[0]
+        if (
+            not isinstance(source.op, Parameter)
+            or source.owner is not self.module
+            or list(ins.inputs).count(source) > 1
+        ):
+            return False
+        read, out = self.view(source), write.buffer
+        alone = len(source.users) == 1 and read.buffer.kind == "input" and out.kind == "output"
+        alike = (read.type, read.lens, read.standard) == (write.type, write.lens, write.standard) and read.standard
+        if not (alone and alike and read.buffer.nbytes == out.nbytes):
+            return False
+        self.in_place[out.index] = read.buffer.index
+        return True
+
     def check(self, message: str) -> int:
         """The number of a check that kernels do at run time; its failure raises IndexError(message)."""
         self.checks.append(message)
@@ -166,17 +190,19 @@ class LoweringContext:
     # ---- constants ----
 
     def constant(self, ins: Instruction) -> tuple[np.ndarray, tuple[Hashable, ...]] | None:
-        """The value of an instruction that is a literal seen through views, with a key; else None."""
-        chain: list[Instruction] = []
-        while ins.op.view and len(ins.inputs) == 1:
-            chain.append(ins)
-            ins = ins.inputs[0]
-        if not isinstance(ins.op, Literal):
+        """The value of an instruction that is a literal seen through views, with a key; else None.
+
+        Along dimensions that it is broadcast to, and that differ from run to run, it has one element.
+        """
+        if not is_constant(ins):
             return None
-        value = ins.op.value
-        for step in reversed(chain):
-            value = step.op.compute(value)
-        return value, (self.identity(ins.op.value), *(c.op for c in chain))
+        value, views = closed_value(ins), list[Hashable]()
+        while not isinstance(ins.op, Literal):
+            views.append(
+                (ins.name, tuple(1 if is_open(n) else n for n in ins.shape.lens)) if is_open(ins.shape.lens) else ins.op
+            )
+            ins = ins.inputs[0]
+        return value, (self.identity(ins.op.value), *views)
 
 
 def lower(
@@ -212,7 +238,7 @@ def lower_into(ctx: LoweringContext, module: Module, destinations: Sequence[View
     for ins in module:
         if isinstance(ins.op, Return):
             break
-        if not isinstance(ins.op, (Parameter, Literal)):
+        if not isinstance(ins.op, (Parameter, Literal)) or isinstance(ins.op, OpenLiteral):
             lowering = ctx.lowerings.find(ins)
             assert lowering is not None, ins.name  # `check` has looked
             ctx.instruction = ins

@@ -10,9 +10,10 @@ import numpy as np
 
 from migraphx.ir.expansion import Expansion, ValueNeeded
 from migraphx.ir.module import Instruction, Module, captured
-from migraphx.ir.operation import Literal, Parameter, Return, operation
+from migraphx.ir.operation import Literal, OpenLiteral, Parameter, Return, operation
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
+from migraphx.ops.open_values import computed, is_open_array, open_values
 from migraphx.passes.dead_code import dead_code
 
 
@@ -96,10 +97,24 @@ def _instruction(made: SpecialisedProgram, expansion: Expansion, ins: Instructio
                 return expanded
     operands = [packed(expansion, i) for i in inputs]
     modules = [_inner(made.program, m, operands, env) for m in ins.modules]
+    folded = None if modules else _of_sizes(expansion, ins, operands)
+    if folded is not None:
+        return folded
     kept = expansion.module.add_instruction(ins.op, operands, modules, origin=ins.origin)
     if needs is not None:
         made.needs[kept], made.refusals[kept] = needs.values, str(needs)
     return kept
+
+
+def _of_sizes(expansion: Expansion, ins: Instruction, operands: Sequence[Instruction]) -> Instruction | None:
+    """A constant, where the instruction computes it from constants of which one is made of sizes."""
+    known = open_values(operands)
+    value = None if known is None else computed(ins.op, known, ins.shape.type)
+    if value is None:
+        return None
+    if is_open_array(value):
+        return expansion.module.add_open_literal(OpenLiteral(value, ins.shape.type), ins.origin)
+    return expansion.module.add_literal(value, ins.origin)
 
 
 def packed(expansion: Expansion, value: Any) -> Instruction:

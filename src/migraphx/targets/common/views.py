@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import standard_strides
+from migraphx.ir.size import most_of
 
 
 @dataclass(eq=False)
@@ -82,7 +83,7 @@ class View:
     def sliced(self, axis: int, start: int, end: int, step: int = 1) -> View:
         lens, strides = list(self.lens), list(self.strides)
         offset = self.offset + start * strides[axis]
-        lens[axis], strides[axis] = max(0, -(-(end - start) // step)), strides[axis] * step
+        lens[axis], strides[axis] = most_of(0, -(-(end - start) // step)), strides[axis] * step
         return replace(self, lens=tuple(lens), strides=tuple(strides), offset=offset)
 
     def reversed(self, axis: int) -> View:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from migraphx.targets.common.call import Call, Flow
-from migraphx.targets.common.views import View
+from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.cpu.emit.kernel import Instances, Kernel
 from migraphx.targets.cpu.headers import enumerators
 
@@ -143,14 +143,33 @@ def _main(names: dict[Kernel, str]) -> str:
     return MAIN.substitute(declarations="\n".join(declarations), kernels="\n    ".join(entries) or "{nullptr, nullptr}")
 
 
+@dataclass(frozen=True)
+class Table:
+    """The entries of program.hpp's table; those in `placed` count from where a buffer of the arena lies.
+
+    `placed`: the number of the entry, and the buffer.
+    """
+
+    entries: list[int]
+    placed: list[tuple[int, Buffer]]
+
+    def array(self) -> np.ndarray:
+        """As the kernels read it, the arena's buffers where they have been planned to lie."""
+        entries = list(self.entries)
+        for entry, buffer in self.placed:
+            entries[entry] += buffer.position
+        return np.array(entries, np.int64)
+
+
 def table_of(
     calls: Sequence[Call], kernels: dict[Kernel, int], layout: Layout, sizes: Sequence[int], work: Sequence[int]
-) -> np.ndarray:
-    """The int64 entries of program.hpp's table.
+) -> Table:
+    """The table of a program.
 
     `sizes`: bytes that every entry of the pointer table must at least hold; `work`: about how many nanoseconds each
     call takes one thread.
     """
+    placed: list[tuple[int, Buffer]] = []
     start = HEAD + len(sizes)
     steps: list[int] = []
     rest: list[int] = []
@@ -162,12 +181,13 @@ def table_of(
         rest += [word for v in call.views for m in v.moves for word in Move(m.slot, m.phase, m.mask, m.step)]
         places = base + len(rest)
         for v in call.views:
-            offset = v.byte_offset + (v.buffer.position if v.buffer.kind == "arena" else 0)
-            rest += Place(layout.entry(v), offset, moves, len(v.moves))
+            if v.buffer.kind == "arena":
+                placed.append((base + len(rest) + Place._fields.index("offset"), v.buffer))
+            rest += Place(layout.entry(v), v.byte_offset, moves, len(v.moves))
             moves += MOVE * len(v.moves)
         number = NO_KERNEL if call.kernel is None else kernels[call.kernel]
         steps += Step(number, numbers, places, len(call.views), nanoseconds)
-    return np.array([*Head(len(calls), len(sizes)), *sizes, *steps, *rest], np.int64)
+    return Table([*Head(len(calls), len(sizes)), *sizes, *steps, *rest], placed)
 
 
 def steps_in(table: np.ndarray) -> int:

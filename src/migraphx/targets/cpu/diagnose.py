@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from migraphx.targets.cpu.isa import best_level
 from migraphx.targets.cpu.threads import available, runtime
 from migraphx.targets.cpu.toolchain import features, find_compiler
 
@@ -25,7 +26,8 @@ def processor() -> str:
     name = re.search(r"^model name\s*: (.*)$", text, re.M)
     flags = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.M)
     has = [e for e in EXTENSIONS if flags and e in flags[1].split()]
-    return f"{name[1] if name else platform.machine()}; {' '.join(has) or 'no vector extension known here'}"
+    level = f"; isa {best_level()}" if best_level() else ""
+    return f"{name[1] if name else platform.machine()}; {' '.join(has) or 'no vector extension known here'}{level}"
 
 
 def compiler() -> str:

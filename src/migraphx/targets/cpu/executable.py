@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Hashable, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,15 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
+from migraphx.runtime.options import NATIVE, CompileOptions
 from migraphx.targets.common import sections
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.constants import content
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.cpu.codegen import ABI, Layout, sizes_in, steps_in
+from migraphx.targets.cpu.isa import made_for
 from migraphx.targets.cpu.stop import Stop
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
-from migraphx.targets.cpu.toolchain import instruction_set
 from migraphx.targets.cpu.work import threads_worth
 
 ALIGNMENT = 64
@@ -32,8 +34,26 @@ class _OpenMP(ctypes.Structure):
     _fields_ = [(n, ctypes.c_void_p) for n in ("parallel", "thread_num")]
 
 
+class _Object:
+    """A compiled object that was loaded: what it exports. It stays mapped until the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        pointer = ctypes.c_void_p
+        self.scratch, self.run = self._library.mgx_scratch, self._library.mgx_run
+        self.scratch.restype, self.scratch.argtypes = ctypes.c_int64, [pointer]
+        self.run.argtypes = [pointer, pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer, pointer]
+        self.run.restype = None
+
+
+_loaded = lru_cache(1024)(_Object)
+
+
 class _State:
-    """The memory of one run: an arena, scratch for every thread, a table of pointers. Concurrent runs have one each."""
+    """The memory of one run: an arena, scratch for every thread, a table of pointers. Concurrent runs have one each.
+
+    Programs that differ in their lengths only take turns with it.
+    """
 
     def __init__(self, executable: CpuExecutable) -> None:
         self.arena = aligned_bytes(executable.arena_bytes)
@@ -47,6 +67,21 @@ class _State:
         self.table[1] = address(self.status)
         for k, w in enumerate(executable.weights):
             self.table[executable.layout.first_weight + k] = address(w)
+
+    def fits(self, executable: CpuExecutable) -> bool:
+        scratch = executable.scratch_stride * executable.threads
+        return self.arena.nbytes >= executable.arena_bytes and self.scratch.nbytes >= scratch
+
+
+@dataclass
+class Shared:
+    """What programs that differ in their lengths only have in common.
+
+    `available`: the threads that there were when they were compiled; `idle`: memory that waits for runs of any of them.
+    """
+
+    available: int
+    idle: list[_State] = field(default_factory=list[_State])
 
 
 class CpuExecutable:
@@ -66,30 +101,29 @@ class CpuExecutable:
         outline: Outline,
         weights: Sequence[np.ndarray],
         threads: int = 0,
+        isa: str = NATIVE,
+        shared: Shared | None = None,
     ) -> None:
-        self.library_path = library
+        """`shared`: with programs of other lengths; their table states the sizes of their own buffers."""
+        self.library_path, self.isa = library, isa
         self.table = table
         self.outline = outline
         self.parameters, self.outputs, self.steps = outline.parameters, outline.outputs, outline.steps
         self.checks, self.arena_bytes = outline.checks, outline.arena_bytes
         self.weights = list(weights)
         self.requested_threads = threads
-        self.threads = threads or threads_worth(table, available())
+        self.threads = threads or threads_worth(table, shared.available if shared else available())
         self.layout = Layout(len(self.parameters), len(self.outputs), len(weights))
-        self._library = ctypes.CDLL(str(library))
-        self._check_sizes()
-        pointer = ctypes.c_void_p
+        if shared is None:
+            self._check_sizes()
         self._table_pointer = address(table)
-        self._library.mgx_scratch.restype, self._library.mgx_scratch.argtypes = ctypes.c_int64, [pointer]
-        self.scratch_stride = -(-self._library.mgx_scratch(self._table_pointer) // ALIGNMENT) * ALIGNMENT
-        self._run = self._library.mgx_run
-        self._run.argtypes = [pointer, pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer, pointer]
-        self._run.restype = None
+        code = _loaded(library)
+        self.scratch_stride, self._run = -(-code.scratch(self._table_pointer) // ALIGNMENT) * ALIGNMENT, code.run
         found = runtime()
         self._openmp = _OpenMP(found.parallel, found.thread_num)
         self._openmp_pointer = ctypes.addressof(self._openmp)
         self._allowed = found.max_threads
-        self._idle: list[_State] = []
+        self.memory: list[_State] = shared.idle if shared else []
 
     def _check_sizes(self) -> None:
         """The buffers are as large as the table believes: a file may have brought them."""
@@ -119,13 +153,16 @@ class CpuExecutable:
         HOST.check_stream(stream)
         self._call([*inputs, *outputs], None, deadline)
 
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        return self.outline.in_place
+
     @property
     def holds_memory(self) -> bool:
         """Whether memory waits for the next run."""
-        return bool(self._idle)
+        return bool(self.memory)
 
     def release(self) -> None:
-        self._idle.clear()
+        self.memory.clear()
 
     def share_weights(self, others: Iterable[Executable]) -> None:
         known: dict[Hashable, np.ndarray] = {}
@@ -152,8 +189,10 @@ class CpuExecutable:
     def _call(self, addresses: Sequence[int], nanoseconds: int | None, deadline: Deadline | None = None) -> None:
         threads = self.requested_threads or min(self.threads, self._allowed())
         try:
-            state = self._idle.pop()  # list.pop and append are atomic
+            state = self.memory.pop()  # list.pop and append are atomic
         except IndexError:
+            state = _State(self)
+        if not state.fits(self):
             state = _State(self)
         state.table[2 : 2 + len(addresses)] = addresses
         if threads > 1 and pool_is_lost():
@@ -162,7 +201,7 @@ class CpuExecutable:
             self._call_native(state, nanoseconds, threads, deadline)
         status = state.status[:2].tolist() if self.checks else (0, 0)
         state.status[0] = 0
-        self._idle.append(state)  # not behind a run that was ended: its state may be told so late
+        self.memory.append(state)  # not behind a run that was ended: its state may be told so late
         self.outline.raise_failed(status)
 
     def _call_native(self, state: _State, nanoseconds: int | None, threads: int, deadline: Deadline | None) -> None:
@@ -183,19 +222,19 @@ class CpuExecutable:
         key = table_key(self.library_path.stem, entries)
         obtain(key, ".table", lambda path: path.write_bytes(entries))
         data, tensors = sections.write(self.outline, self.weights)
-        data |= {"object": self.library_path.stem, "table": key, "machine": _machine()}
+        data |= {"object": self.library_path.stem, "table": key, "machine": _machine(self.isa)}
         return data, tensors | {"code": np.fromfile(self.library_path, np.uint8), "table.code": self.table}
 
 
 def restore(
-    data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool, threads: int
+    data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool, options: CompileOptions
 ) -> CpuExecutable | None:
     """What `sections` described, or None where its code is neither in the local cache nor trusted.
 
     An object of the cache is code that was compiled here, a table one that was made here; the file only names them,
     and the table says how large the buffers must be.
     """
-    if data["machine"] != _machine():
+    if data["machine"] != _machine(options.isa):
         return None
     library, table = lookup(data["object"], ".so"), _kept_table(data["table"], data["object"])
     if trust_code and library is None:
@@ -204,12 +243,12 @@ def restore(
         table = np.ascontiguousarray(tensors["table.code"], np.int64)
     if library is None or table is None:
         return None
-    return CpuExecutable(library, table, *sections.read(data, tensors), threads)
+    return CpuExecutable(library, table, *sections.read(data, tensors), options.num_threads, options.isa)
 
 
-def _machine() -> str:
+def _machine(isa: str) -> str:
     """What code must have been made for to be run here."""
-    return digest(instruction_set(), ABI, sections.FORMAT)
+    return digest(made_for(isa), ABI, sections.FORMAT)
 
 
 def table_key(object: str, entries: bytes) -> str:

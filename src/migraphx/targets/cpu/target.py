@@ -13,6 +13,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import Sizes
 from migraphx.passes.fuse_attention import fuse_attention_but_of
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.manager import Pass, run_passes
@@ -30,14 +31,16 @@ from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.cpu.choices import Choices
-from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
+from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, table_of
 from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
+from migraphx.targets.cpu.forms import CpuForm, FormTable, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
+from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.peaks import measure_peaks
-from migraphx.targets.cpu.threads import available
+from migraphx.targets.cpu.threads import available, runtime
 from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.tune import Timer, Tuner, seconds
 from migraphx.targets.cpu.work import nanoseconds
@@ -59,6 +62,7 @@ class CpuTarget:
     device: Device = HOST
     passes: Sequence[Pass] = PASSES
     tunes = True
+    levels = True
 
     def __init__(self, constants: Constants | None = None, timer: Timer = seconds) -> None:
         """`timer` times the ways of `exhaustive_tune`."""
@@ -72,12 +76,14 @@ class CpuTarget:
         found: list[Refusal[Instruction]] = []
         run_passes(program, PASSES, refusals=found)
         choices = self._tuner(options).choices(program.main) if options.exhaustive_tune else Choices()
-        return [*found, *lower(program.main, CPU, CppEmitter(features(), choices), options.fast_math).refusals]
+        emitter = CppEmitter(features(options.isa), choices)
+        return [*found, *lower(program.main, CPU, emitter, options.fast_math).refusals]
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if is_dynamic(program):
             target = CpuTarget(Constants(lasting=lambda: literals(program)), self.timer)
-            return DynamicExecutable.of(target, program, options, available())
+            return DynamicExecutable.of(target, program, options, available(), target)
+        check_processor(options.isa)
         stages = Stages()
 
         def choose(main: Module) -> Choices:
@@ -86,20 +92,43 @@ class CpuTarget:
             with stages("tuning"):
                 return self._tuner(options).choices(main)
 
-        made = translate(program, options, features(), self.constants, stages, choose)
+        made = translate(program, options, features(options.isa), self.constants, stages, choose)
         with stages("compiler or cache"):
-            library = build(made.sources, "program")
+            library = build(made.sources, "program", options.isa)
         log.info("compiled in %s", stages)
-        return CpuExecutable(library, made.table, made.outline, made.lowered.weights, options.num_threads)
+        weights = made.lowered.weights
+        return CpuExecutable(library, made.table, made.outline, weights, options.num_threads, options.isa)
+
+    def form(self, program: Program, options: CompileOptions, sizes: Sizes) -> CpuForm | None:
+        """The program, whose lens are made of `sizes`, for all lengths of which their guards hold.
+
+        None where the ways of its lowerings are measured, which is done at lengths.
+        """
+        if options.exhaustive_tune:
+            return None
+        check_processor(options.isa)
+        stages = Stages()
+        table, sources, weights = translate_form(program, options, features(options.isa), sizes, self.constants, stages)
+        with stages("compiler or cache"):
+            library = build(sources, "program", options.isa)
+        log.info("compiled in %s", stages)
+        return CpuForm(library, table, weights, options.num_threads, options.isa)
 
     def peaks(self, threads: int) -> Peaks:
         return measure_peaks(threads)
+
+    def concurrency(self) -> int:
+        return available()
+
+    def share(self, runs: int) -> None:
+        runtime().set_threads(max(1, available() // runs))
 
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         return CHECKS
 
     def _tuner(self, options: CompileOptions) -> Tuner:
-        return Tuner(features(), options.num_threads or available(), options.fast_math, self.timer)
+        threads = options.num_threads or available()
+        return Tuner(features(options.isa), threads, options.fast_math, self.timer, options.isa)
 
     def restore(
         self,
@@ -109,16 +138,19 @@ class CpuTarget:
         program: Callable[[], Program],
         options: CompileOptions,
     ) -> Executable | None:
+        check_processor(options.isa)
         if "dynamic" not in data:
-            return restore(data, tensors, trust_code, options.num_threads)
+            return restore(data, tensors, trust_code, options)
+        target = CpuTarget(Constants(tensors.values(), lambda: literals(program())))
         return restored(
-            CpuTarget(Constants(tensors.values(), lambda: literals(program()))),
+            target,
             data["dynamic"],
             tensors,
-            lambda one, own: restore(one, own, trust_code, options.num_threads),
+            lambda one, own: restore(one, own, trust_code, options),
             program,
             options,
             available(),
+            target,
         )
 
 
@@ -162,19 +194,58 @@ def translate(
     alone, whatever the processor and its threads. UnsupportedOperator where an instruction has no kernel.
     """
     stages = stages or Stages()
-    parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
+    parameters = {n: i.shape for n, i in program.main.parameters.items()}
+    lowered = lowered_of(program, options, features, constants, stages, choose)
+    arena = plan_memory(lifetimes(lowered.calls))
+    outline, layout, table, sources = _written(parameters, lowered, arena, stages)
+    return Translation(lowered, outline, layout, table.array(), sources)
+
+
+def translate_form(
+    program: Program,
+    options: CompileOptions,
+    features: Features,
+    sizes: Sizes,
+    constants: Constants | None = None,
+    stages: Stages | None = None,
+) -> tuple[FormTable, list[str], list[np.ndarray]]:
+    """As `translate`, of a program whose lens are made of `sizes`: the table, the sources, the weights."""
+    stages = stages or Stages()
+    parameters = {n: i.shape for n, i in program.main.parameters.items()}
+    lowered = lowered_of(program, options, features, constants, stages)
+    lowered.calls = with_plain_kernels(lowered.calls, sizes)
+    outline, _, table, sources = _written(parameters, lowered, 0, stages)
+    return FormTable(sizes, table, outline, lifetimes(lowered.calls)), sources, lowered.weights
+
+
+def lowered_of(
+    program: Program,
+    options: CompileOptions,
+    features: Features,
+    constants: Constants | None = None,
+    stages: Stages | None = None,
+    choose: Callable[[Module], Choices] = lambda _: Choices(),
+) -> LoweringContext:
+    """The program's calls; as `translate`."""
+    stages = stages or Stages()
     with stages("passes"):
         run_passes(program, PASSES)
     choices = choose(program.main)
     with stages("lowering"):
         lowered = lower(program.main, CPU, CppEmitter(features, choices), options.fast_math, constants)
         _check_limits(lowered)
-        arena = plan_memory(lifetimes(lowered.calls))
+    return lowered
+
+
+def _written(
+    parameters: dict[str, Shape], lowered: LoweringContext, arena: int, stages: Stages
+) -> tuple[Outline, Layout, Table, list[str]]:
+    """What the calls are as an outline, a table, and sources; `arena`: bytes."""
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
-    outputs = [s.as_standard() for s in program.main.output_shapes]
+    outputs = [s.as_standard() for s in lowered.module.output_shapes]
     sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
     with stages("C++ text"):
         kernels, steps = numbered(lowered.calls), steps_of(lowered)
         work = list(map(nanoseconds, lowered.calls, lowered.sources, (s.flops for s in steps)))
         table, sources = table_of(lowered.calls, kernels, layout, sizes, work), generate(kernels)
-    return Translation(lowered, Outline(parameters, outputs, steps, lowered.checks, arena), layout, table, sources)
+    return Outline(parameters, outputs, steps, lowered.checks, arena, lowered.in_place), layout, table, sources

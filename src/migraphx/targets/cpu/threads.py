@@ -75,6 +75,10 @@ def _single() -> int:
     return 1
 
 
+def _ignore(_: int) -> None:
+    """One thread stays one thread."""
+
+
 @dataclass(frozen=True)
 class Runtime:
     """Addresses of the OpenMP functions that generated code calls; zeros mean one thread."""
@@ -84,6 +88,8 @@ class Runtime:
     thread_num: int = 0
     max_threads: Callable[[], int] = _single
     """What the calling thread may use: follows omp_set_num_threads, and so torch.set_num_threads."""
+    set_threads: Callable[[int], None] = _ignore
+    """Say that of the calling thread."""
 
 
 @cache
@@ -118,7 +124,7 @@ def _open(path: str) -> Runtime | None:
         library = ctypes.PyDLL(path)
         names = ("GOMP_parallel", "omp_get_thread_num")
         parallel, number = (ctypes.cast(getattr(library, n), ctypes.c_void_p).value or 0 for n in names)
-        return Runtime(path, parallel, number, library.omp_get_max_threads)
+        return Runtime(path, parallel, number, library.omp_get_max_threads, library.omp_set_num_threads)
     except (OSError, AttributeError):
         return None
 

@@ -20,10 +20,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from migraphx.runtime.options import NATIVE
 from migraphx.targets.common.cache import SPACE, digest, obtain
 from migraphx.targets.common.progress import progress
 from migraphx.targets.common.scratch import scratch
 from migraphx.targets.cpu.headers import KERNELS, constant
+from migraphx.targets.cpu.isa import made_for
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.target import CompilerError
 
@@ -67,19 +69,6 @@ class Compiler:
         return "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
 
 
-@cache
-def instruction_set() -> str:
-    """The machine and its processor's features, which compiled objects depend on."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    wanted = {
-        line.split(":")[0].strip(): line for line in lines if line.startswith(("flags", "Features", "model name"))
-    }
-    return platform.machine() + "".join(wanted.values())
-
-
 @dataclass(frozen=True)
 class Features:
     """All that lowering knows of the instruction set: the macros of vec.hpp.
@@ -97,18 +86,18 @@ class Features:
         return constant("PANEL_VECTORS", "engine.hpp") * self.lanes
 
 
-def features() -> Features:
+def features(isa: str = NATIVE) -> Features:
     """The features of the instruction set that programs are compiled for here, as the compiler sees it."""
-    macros = _macros(find_compiler(), extra_flags())
+    macros = _macros(find_compiler(), isa, extra_flags())
     return Features(macros["LANES"], bool(macros["BF16_WORDS"]), "AMX" in macros)
 
 
 @cache
-def _macros(compiler: Compiler, extra: tuple[str, ...]) -> dict[str, int]:
+def _macros(compiler: Compiler, isa: str, extra: tuple[str, ...]) -> dict[str, int]:
     """What vec.hpp says of the instruction set, by names without MGX_."""
-    flags = (*FLAGS, compiler.architecture, *extra)
+    flags = _flags(compiler, isa, extra)
     command = [*compiler.command, *flags, "-E", "-dM", "-x", "c++", str(KERNELS / "vec.hpp")]
-    key = digest("macros", compiler.identity, instruction_set(), *flags, (KERNELS / "vec.hpp").read_text())
+    key = digest("macros", compiler.identity, made_for(isa), *flags, (KERNELS / "vec.hpp").read_text())
 
     def ask(path: Path) -> None:
         found = re.findall(r"^#define MGX_(\w+) (\d+)$", _call(command), re.M)
@@ -157,23 +146,26 @@ def _no_compiler(command: Sequence[str], why: str) -> CompilerError:
     return CompilerError(f"{named} `{shlex.join(command)}`, which is no working C++ compiler: {why}; {HELP}")
 
 
-def build(sources: Sequence[str], name: str) -> Path:
+def build(sources: Sequence[str], name: str, isa: str = NATIVE) -> Path:
     """A shared object of the sources, from the cache or compiled now; CompilerError when the compiler fails."""
     compiler = find_compiler()
     _refuse_bf16(compiler, sources)
-    flags, made_by = _flags(compiler), identity()
+    flags, made_by = _flags(compiler, isa, extra_flags()), identity(isa)
     key = digest("program", *made_by, *sources)  # never that of a part, whose lock is taken inside this one
     return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, made_by, path, name))
 
 
-def identity() -> tuple[str, ...]:
-    """What objects depend on besides their sources: the compiler, the processor, the flags and our headers."""
+def identity(isa: str = NATIVE) -> tuple[str, ...]:
+    """What objects depend on besides their sources: the compiler, the instruction set, the flags and our headers."""
     compiler = find_compiler()
-    return compiler.identity, instruction_set(), " ".join(_flags(compiler)), _kernel_text()
+    return compiler.identity, made_for(isa), " ".join(_flags(compiler, isa, extra_flags())), _kernel_text()
 
 
-def _flags(compiler: Compiler) -> tuple[str, ...]:
-    return (*FLAGS, compiler.architecture, *extra_flags())
+def _flags(compiler: Compiler, isa: str, extra: Sequence[str]) -> tuple[str, ...]:
+    """Of an instruction set that was asked for, `extra` adds and takes away no instructions."""
+    if isa == NATIVE:
+        return (*FLAGS, compiler.architecture, *extra)
+    return (*FLAGS, f"-march={isa}", *(flag for flag in extra if not flag.startswith("-m")))
 
 
 def _refuse_bf16(compiler: Compiler, sources: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.text import program_text
 from migraphx.passes.manager import graphs
 from migraphx.runtime.argument import Argument
+from migraphx.runtime.options import NATIVE
 from migraphx.targets.common.alone import alone
 from migraphx.targets.common.cache import digest, folder, lookup, obtain
 from migraphx.targets.common.lowering import LoweringContext, lower
@@ -34,6 +35,7 @@ from migraphx.targets.cpu.codegen import Layout, generate, numbered, table_of
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.emit.kernel import Kernel
 from migraphx.targets.cpu.executable import CpuExecutable, table_bytes
+from migraphx.targets.cpu.isa import instruction_set
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.toolchain import Features, build, identity
 
@@ -55,8 +57,8 @@ class Candidate:
     lowered: LoweringContext
 
 
-Timer = Callable[[Sequence[Candidate], int], Sequence[float]]
-"""How many seconds each candidate takes on so many threads."""
+Timer = Callable[[Sequence[Candidate], int, str], Sequence[float]]
+"""How many seconds each candidate takes on so many threads, in code for an instruction set."""
 
 
 def candidates(program: Program, features: Features, fast_math: bool) -> list[Candidate]:
@@ -78,12 +80,12 @@ def candidates(program: Program, features: Features, fast_math: bool) -> list[Ca
 # ---- timing ----
 
 
-def seconds(tried: Sequence[Candidate], threads: int) -> list[float]:
+def seconds(tried: Sequence[Candidate], threads: int, isa: str = NATIVE) -> list[float]:
     """The least time of each, in turns: what its own calls take, without the copy of its output."""
     for candidate in tried:
         _drive_out_first(candidate.lowered)
     kernels = numbered([call for c in tried for call in c.lowered.calls])
-    library = build(generate(kernels), "candidates")
+    library = build(generate(kernels), "candidates", isa)
     machines = [_executable(library, kernels, c, threads) for c in tried]
     inputs = [_random(i.shape) for i in tried[0].program.main.parameters.values()]
     own = [[n for n, ins in enumerate(c.lowered.sources) if ins is not None] for c in tried]
@@ -113,7 +115,7 @@ def _executable(library: Path, kernels: dict[Kernel, int], candidate: Candidate,
     arena = plan_memory(lifetimes(lowered.calls))
     layout = Layout(len(lowered.inputs), len(lowered.outputs), len(lowered.weights))
     sizes = table_bytes(arena, parameters.values(), outputs, lowered.weights)
-    table = table_of(lowered.calls, kernels, layout, sizes, [0] * len(lowered.calls))
+    table = table_of(lowered.calls, kernels, layout, sizes, [0] * len(lowered.calls)).array()
     outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, arena)
     return CpuExecutable(library, table, outline, lowered.weights, threads)
 
@@ -137,6 +139,7 @@ class Tuner:
     threads: int
     fast_math: bool = True
     timer: Timer = seconds
+    isa: str = NATIVE
 
     def choices(self, module: Module) -> Choices:
         """The fastest ways of every dot and convolution of an optimised main module."""
@@ -153,14 +156,15 @@ class Tuner:
         return Choices(winners)
 
     def _ways(self, program: Program, text: str, ins: Instruction) -> Ways:
-        key = digest("tuned", FORMAT, *identity(), str(self.features), str(self.threads), str(self.fast_math), text)
+        asked = (str(self.features), str(self.threads), str(self.fast_math), text)
+        key = digest("tuned", FORMAT, instruction_set(), *identity(self.isa), *asked)
         kept = _kept(key)
         if kept is not None:
             return kept
         tried = candidates(program, self.features, self.fast_math)
         if len(tried) == 1:
             return {}
-        times = self.timer(tried, self.threads)
+        times = self.timer(tried, self.threads, self.isa)
         best = min(range(len(tried)), key=times.__getitem__)
         took = [{"ways": c.ways, "seconds": float(t)} for c, t in zip(tried, times, strict=True)]
         log.info("%s: %s", " ".join((*_named(ins), ins.origin)).strip(), _told(tried, times))

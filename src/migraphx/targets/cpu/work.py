@@ -7,21 +7,24 @@ is divided, so that a run can be ended between them.
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.size import least_of, most_of
 from migraphx.ops.custom import CustomOperation
 from migraphx.targets.common.call import Call
 from migraphx.targets.cpu.codegen import FLOW, steps_words
 from migraphx.targets.cpu.emit.kernel import Kernel
 
 # On one thread, in nanoseconds or per nanosecond.
-CALL = 200.0
-BYTES = 20.0
-PRODUCTS, OPERATIONS = 100.0, 5.0  # of dots and convolutions, of anything else
-CUSTOM = 50.0  # an element of a user's operator: nobody knows
+CALL = 200
+BYTES = 20
+PRODUCTS, OPERATIONS = 100, 5  # of dots and convolutions, of anything else
+CUSTOM = 50  # an element of a user's operator: nobody knows
 
-INDIVISIBLE = 5e6  # at most, where parts would read the same again and again: program.hpp makes none of so little
+INDIVISIBLE = 5_000_000  # at most, where parts would read the same again and again: program.hpp makes none of so little
 
 SHARE = 50e3  # nanoseconds of work that are worth a thread: waking one takes about as long
 BARRIER = 5e3  # what passing from kernel to kernel costs several threads; more on busy machines
@@ -32,16 +35,17 @@ def nanoseconds(call: Call[Kernel], ins: Instruction | None, flops: int) -> int:
     """About how long a call takes one thread; `ins` is what it was lowered from."""
     if call.kernel is None:
         return 0
-    spent = CALL + call.bytes / BYTES
     if ins is None:
-        return int(spent)
+        return CALL + call.bytes // BYTES
     multiplies = any(i.op.contraction for i in (ins, *(i for m in ins.modules for i in m)))
-    spent += flops / (PRODUCTS if multiplies else OPERATIONS)
+    rate = PRODUCTS if multiplies else OPERATIONS
+    spent = CALL + (call.bytes * rate + flops * BYTES) // (BYTES * rate)
     if isinstance(ins.op, CustomOperation):
-        spent += CUSTOM * max(i.shape.elements for i in (ins, *ins.inputs) if i.shape.type != "tuple")
+        elements = (i.shape.elements for i in (ins, *ins.inputs) if i.shape.type != "tuple")
+        spent += CUSTOM * reduce(most_of, elements)
     if call.kernel.instances or ins.name == "nonzero" or ins.name.startswith("scatternd_"):
-        spent = min(spent, INDIVISIBLE)  # these kernels, the engine of products among them, look for a stop themselves
-    return int(spent)
+        spent = least_of(spent, INDIVISIBLE)  # these kernels, the engine of products among them, look for a stop
+    return spent
 
 
 def threads_worth(table: np.ndarray, most: int) -> int:

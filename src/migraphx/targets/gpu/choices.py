@@ -1,76 +1,15 @@
-"""Which configuration computes a product, a convolution or an attention: a measured winner, else a cost model's guess.
-
-The model adds up what a launch costs: waves of tiles on the processors, each as long as the slower of its arithmetic
-and its loads, but no shorter than memory takes for all bytes. Times are in microseconds.
-"""
+"""Which configuration computes a product, a convolution or an attention: one measured, else a cost model's guess."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from migraphx.targets.common.views import View
+from migraphx.targets.gpu.facts import H200, Facts
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.libraries.blas import Gemm
 from migraphx.targets.gpu.library import LibraryCall
-
-LAUNCH = 2.0  # of a kernel in a graph, with its first loads
-SECOND_PASS = 2.5  # adding the parts of a split depth up, besides their bytes
-LATENCY = 0.6  # from a load to its use
-FINISH = 2e-10  # seconds of a processor for an element's epilogue
-ALONE = 1.6  # times as long where no other block works meanwhile
-IN_FLIGHT = 9e3  # bytes that a processor must have asked for, to keep memory half busy
-REGISTERS = 65536  # of a processor
-THREADS = 2048  # of a processor
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the model knows of a device: rates a second of the whole device, sizes in bytes."""
-
-    name: str = "H200"
-    processors: int = 132
-    shared: int = 227 << 10  # that one block may have
-    bandwidth: float = 4.2e12  # of memory, as copies reach it
-    cache_bandwidth: float = 9e12  # of the L2 cache, as tiles see it
-    half_flops: float = 700e12  # as tiled products reach it
-    float_flops: float = 40e12
-    double_flops: float = 40e12
-    fp8: bool = True  # whether its tensor cores multiply fp8
-    wide_tiles: bool = True  # whether these want 64 rows at least
-
-    @property
-    def cache_rate(self) -> float:
-        """Bytes a second that one processor has of the L2 cache."""
-        return self.cache_bandwidth / self.processors
-
-    def flops(self, type: str) -> float:
-        """Of sums of products of this type."""
-        if type in ("int8", "uint8") or type.startswith("fp8"):
-            return 2 * self.half_flops
-        return {"float": self.float_flops, "double": self.double_flops}.get(type, self.half_flops)
-
-
-H200 = Facts()
-H100 = replace(H200, name="H100", bandwidth=2.9e12)
-A100 = Facts("A100", 108, 163 << 10, 1.7e12, 5e12, 250e12, 15e12, 15e12, fp8=False, wide_tiles=False)
-B200 = replace(H200, name="B200", processors=148, bandwidth=7e12, half_flops=1400e12, cache_bandwidth=9e12)
-MI300 = Facts("MI300X", 304, 64 << 10, 4.0e12, 8e12, 500e12, 80e12, 60e12, fp8=False, wide_tiles=False)
-KNOWN = {"cuda:80": A100, "cuda:90": H200, "cuda:100": B200, "hip:gfx942": MI300}
-
-
-def facts_of(chip: str, name: str = "") -> Facts:
-    """Those of the chip that kernels are compiled for; `name` tells devices of one chip apart."""
-    if chip == "cuda:90" and "H100" in name:
-        return H100
-    if chip in KNOWN:
-        return KNOWN[chip]
-    known = sorted((int(c.removeprefix("cuda:")), f) for c, f in KNOWN.items() if c.startswith("cuda:"))
-    number = chip.removeprefix("cuda:")
-    below = [f for n, f in known if number.isdigit() and n <= int(number)]
-    return replace(below[-1] if below else A100, shared=99 << 10)
 
 
 @dataclass(frozen=True)
@@ -87,7 +26,12 @@ class Problem:
 
     @property
     def key(self) -> str:
-        return " ".join((self.family, "x".join(map(str, self.shape)), *self.types, self.epilogue)).strip()
+        return f"{self.bare} {self.epilogue}".strip()
+
+    @property
+    def bare(self) -> str:
+        """The key of the problem without its epilogue, which seldom decides how sums are divided best."""
+        return " ".join((self.family, "x".join(map(str, self.shape)), *self.types))
 
 
 @dataclass(frozen=True)
@@ -108,6 +52,13 @@ class Config:
     whole: int = 0
     tail: int = 1
 
+    def __str__(self) -> str:
+        if self.kernel == LIBRARY:
+            return f"{LIBRARY}'s algorithm {self.group}"
+        parts = [f"{self.split} parts"] * (self.split > 1) + [f"{self.tail} parts of the last tiles"] * (self.tail > 1)
+        tile = f"tiles {self.m}x{self.n}x{self.k}, {self.warps} warps, {self.stages} stages"
+        return f"{self.kernel} ({', '.join([tile, *parts])})"
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -117,6 +68,7 @@ class Config:
 
 
 LIBRARY = "cublasLt"  # the kernel of configurations that a library computes; `group` counts its algorithms
+WORTH_ASKING = 2e9  # operations; the answer takes a millisecond
 
 Build = Callable[[Config], Sequence[GpuCall | LibraryCall]]
 """The calls of a configuration."""
@@ -131,6 +83,11 @@ class Choice:
     estimate: float | None
     others: tuple[tuple[Config, float], ...] = ()
 
+    def against(self, other: Config, estimate: float) -> str:
+        """Why another configuration was not taken."""
+        known = "which was measured to be best" if self.estimate is None else f"about {self.estimate:.1f} us"
+        return f"{other}, about {estimate:.1f} us, beside {self.config}, {known}"
+
 
 @dataclass
 class Choices:
@@ -142,7 +99,7 @@ class Choices:
     """
 
     facts: Facts = H200
-    table: dict[str, dict[str, Any]] = field(default_factory=dict)
+    table: Mapping[str, Config] = field(default_factory=dict[str, Config])
     measure: Callable[[Problem, Sequence[Config], Build], Config] | None = None
     recall: Callable[[Problem], Config | None] | None = None
     algorithms: Callable[[Gemm], list[Gemm]] | None = None
@@ -158,384 +115,21 @@ class Choices:
         guesses = [c for _, _, c in ranked]
         if self.measure is not None and build is not None:
             config = self.measure(problem, guesses, build)
-        elif config is None or (config.kernel == LIBRARY and config not in guesses):
+        elif config is not None and config not in guesses:  # another layout, or version of the library
+            config = next((c for c in guesses if c.kernel == config.kernel == LIBRARY), None)
+        if config is None:
             estimate, _, config = ranked[0]
         self.made.append(Choice(problem, config, estimate, tuple((c, t) for t, _, c in ranked[:4] if c != config)))
         return config
 
     def known(self, problem: Problem) -> Config | None:
-        """The measured winner, if there is one."""
+        """The measured winner, if there is one: on this device, else where the table was made."""
         found = self.recall(problem) if self.recall else None
-        if found is None and problem.key in self.table:
-            found = Config(**self.table[problem.key])
-        return found
+        return found or self.table.get(problem.key) or self.table.get(problem.bare)
 
-    def asks_library(self, problem: Problem) -> bool:
-        """Whether a library is asked for its algorithms: where these are timed, or one has won before."""
+    def asks_library(self, problem: Problem, flops: float) -> bool:
+        """Whether a library is asked for its algorithms: to time them, where one has won, and for large problems."""
         if self.algorithms is None:
             return False
         known = self.known(problem)
-        return self.measure is not None or (known is not None and known.kernel == LIBRARY)
-
-
-# ---- products -------------------------------------------------------------------------------------------------------
-
-TILES = {  # rows, columns, depth, warps, stages
-    "half": (
-        (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 4), (128, 128, 32, 4, 4),
-        (64, 256, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4), (64, 64, 128, 4, 3),
-        (64, 32, 64, 4, 4), (32, 64, 64, 4, 4), (32, 128, 64, 4, 4), (32, 32, 128, 4, 3), (16, 32, 128, 4, 4),
-        (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 32, 64, 2, 4),
-    ),
-    "byte": (
-        (128, 256, 128, 8, 3), (128, 128, 128, 8, 3), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
-        (64, 64, 128, 4, 4), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4), (16, 32, 128, 4, 4),
-    ),
-    "float": (
-        (128, 128, 16, 8, 3), (128, 64, 16, 8, 3), (64, 128, 16, 8, 3), (64, 64, 32, 4, 3), (64, 64, 16, 4, 4),
-        (64, 32, 32, 4, 3), (32, 64, 32, 4, 3), (32, 32, 32, 4, 3), (16, 64, 32, 4, 3), (16, 32, 32, 2, 3),
-    ),
-    "double": ((64, 64, 16, 4, 3), (64, 32, 16, 4, 3), (32, 32, 16, 4, 3), (16, 32, 16, 2, 3)),
-    "integer": ((16, 16, 16, 4, 1),),
-}  # fmt: skip
-ROWS = (
-    (8, 512, 4),
-    (4, 512, 4),
-    (16, 256, 4),
-    (2, 1024, 4),
-    (1, 1024, 4),
-    (64, 64, 4),
-)  # of one row: columns, depth, warps
-COLUMNS = ((64, 16, 4), (128, 16, 4), (256, 8, 4))  # the same where columns follow each other in memory
-SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
-LEAST_STEPS = 3  # of the depth in a part
-MOST_PARTS = 12  # of a tile of the last wave
-
-
-def tiles_of(type: str) -> tuple[tuple[int, ...], ...]:
-    """The tiles for products of a type."""
-    if type in ("int8", "uint8") or type.startswith("fp8"):
-        return TILES["byte"]
-    return TILES.get("half" if type == "bf16" else type, TILES["integer"])
-
-
-def products(
-    shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, along_depth: bool = True
-) -> list[Config]:
-    """Candidates for a product of batch, rows, columns, depth. `along_depth`: the weights' depth is contiguous."""
-    batch, m, n, k = shape
-    found = []
-    for tm, tn, tk, warps, stages in tiles_of(type):
-        too_large = (tm > 16 and tm >= 2 * m) or (tn > 32 and tn >= 2 * n)
-        config = Config("product", tm, tn, tk, 1, warps, stages)
-        if too_large or config.shared(itemsize) > facts.shared:
-            continue
-        tiles = batch * -(-m // tm) * -(-n // tn)
-        for split in SPLITS:
-            if split == 1 or (tiles * split <= 2 * facts.processors and k >= split * LEAST_STEPS * tk):
-                found.append(replace(config, split=split))
-        found += with_tail(config, tiles, k // tk, itemsize, facts) if batch == 1 else []
-    if m == 1 and type in ("half", "bf16", "float", "double"):
-        tiles_n = ROWS if along_depth else COLUMNS
-        for tn, tk, warps in tiles_n:
-            config = Config("vector", 1, tn, tk, 1, warps, 3)
-            for split in SPLITS:
-                if split == 1 or (batch * -(-n // tn) * split <= 4 * facts.processors and k >= split * 2 * tk):
-                    found.append(replace(config, split=split))
-    return found or [Config("product", *smallest(type))]
-
-
-def with_tail(config: Config, tiles: int, steps: int, itemsize: int, facts: Facts) -> list[Config]:
-    """The same with the tiles of an incomplete last wave in parts, if they are few."""
-    slots = facts.processors * resident(config, itemsize, facts)
-    rest = tiles % slots
-    tail = min(slots // max(rest, 1), steps // LEAST_STEPS, MOST_PARTS)
-    if tiles < slots or not rest or tail < 2:
-        return []
-    return [replace(config, whole=tiles - rest, tail=tail)]
-
-
-def smallest(type: str) -> tuple[int, int, int, int, int, int]:
-    """The last tile of a type, as the arguments of a Config."""
-    m, n, k, warps, stages = tiles_of(type)[-1]
-    return m, n, k, 1, warps, stages
-
-
-def resident(config: Config, itemsize: int, facts: Facts) -> int:
-    """How many blocks a processor holds at once."""
-    threads = 32 * config.warps
-    sums = config.m * config.n if config.kernel != "vector" else config.n * config.k
-    registers = min(255, 56 + sums // threads) * threads
-    staged = config.shared(itemsize) if config.kernel != "vector" else 1
-    return max(1, min(REGISTERS // registers, THREADS // threads, facts.shared // max(staged, 1), 8))
-
-
-def product_cost(
-    config: Config, shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, result: int = 2
-) -> float:
-    """Microseconds; `result`: bytes of an element that the epilogue reads and writes."""
-    batch, m, n, k = shape
-    tiles = batch * -(-m // config.m) * -(-n // config.n) * config.split
-    together = resident(config, itemsize, facts)
-    waves: float = -(-tiles // (facts.processors * together))
-    if config.tail > 1:
-        waves = config.whole / (facts.processors * together) + 1.3 / config.tail
-    if waves == 1:  # what is there is spread over the processors
-        together = -(-tiles // facts.processors)
-    steps = max(1, math.ceil(k / config.split / config.k))
-    busy = together  # blocks that share a processor's units
-    rate = facts.flops(type) / facts.processors * shape_rate(config, facts)
-    arithmetic = 0.0 if config.kernel == "vector" else 2 * config.m * config.n * config.k * busy / rate
-    loads = (config.m + config.n) * config.k * itemsize * busy / facts.cache_rate
-    step = max(arithmetic, loads, LATENCY * 1e-6 / max(config.stages - 1, 1) / 2)
-    finish = FINISH * config.m * config.n * busy * (ALONE if busy == 1 else 1.0)
-    work = waves * (steps * step + finish + config.m * config.n * result * busy / facts.cache_rate)
-    elements = batch * m * n
-    traffic = (batch * (m * k + k * n) * itemsize + elements * result) / facts.bandwidth
-    traffic /= min(1.0, tiles / facts.processors)
-    if config.kernel == "vector":
-        waiting = min(tiles / facts.processors, together) * config.n * config.k * itemsize
-        traffic *= 1 + (IN_FLIGHT / waiting) ** 1.5
-    passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
-    if config.tail > 1:
-        left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
-        passed = SECOND_PASS + left * config.m * config.n * 8 * config.tail / facts.cache_bandwidth * 1e6
-    return LAUNCH + LATENCY + max(work, traffic) * 1e6 + passed
-
-
-def shape_rate(config: Config, facts: Facts) -> float:
-    """The share of the arithmetic that tiles of this shape reach."""
-    small = min(config.m, 128) * min(config.n, 128) / 128**2
-    share = 0.45 + 0.55 * small if config.m * config.n >= 4096 else 0.4 * max(small * 4, 0.25)
-    if facts.wide_tiles and config.m < 64:
-        share *= 0.6
-    return share * (1.0 if config.m * config.n >= 128 * 256 else 0.93)
-
-
-def library_cost(
-    shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, result: int, fused: bool
-) -> float:
-    """Microseconds of a library's product, and of the kernel that finishes what it cannot."""
-    batch, m, n, k = shape
-    elements = batch * m * n
-    arithmetic = 2 * elements * k / (facts.flops(type) * 1.05)
-    traffic = (batch * (m * k + k * n) + elements) * itemsize / facts.bandwidth
-    rest = 0.0 if fused else LAUNCH + elements * (itemsize + result) / facts.bandwidth * 1e6
-    return LAUNCH + 2 * LATENCY + max(arithmetic, traffic) * 1e6 + rest
-
-
-# ---- convolutions ---------------------------------------------------------------------------------------------------
-
-FEW_CHANNELS = 16  # below: the taps' channels are one depth
-LINES = (
-    (128, 64, 8, 2),
-    (64, 64, 8, 2),
-    (64, 64, 4, 2),
-    (64, 32, 4, 2),
-    (128, 32, 8, 2),
-    (64, 16, 4, 2),
-)  # their tiles
-MOST_LINE = 128  # numbers of a row of a window that are one step
-
-
-class Convolution(Protocol):
-    """What the model asks of a convolution (emit/spatial.py: Conv)."""
-
-    @property
-    def x(self) -> View: ...
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def columns(self) -> int: ...
-
-    @property
-    def channels(self) -> int: ...
-
-    @property
-    def taps(self) -> int: ...
-
-    @property
-    def line(self) -> int: ...
-
-    @property
-    def group(self) -> int: ...
-
-    def steps(self, config: Config) -> int: ...
-
-
-def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
-    """Candidates for a convolution that is no product."""
-    found, type, itemsize = [], conv.x.type, conv.x.itemsize
-    kernel = "flat" if conv.channels < FEW_CHANNELS else "convolution"
-    for tm, tn, tk, warps, stages in dict.fromkeys((*tiles_of(type), *shallow(type))):
-        too_large = (tm > 32 and tm >= 2 * conv.rows) or (tn > 16 and tn >= 2 * conv.columns)
-        too_deep = kernel == "convolution" and tk > 32 and tk >= 2 * conv.channels
-        config = Config(kernel, tm, tn, tk, 1, warps, stages)
-        if too_large or too_deep or config.shared(itemsize) > facts.shared:
-            continue
-        tiles, steps = conv.group * -(-conv.rows // tm) * -(-conv.columns // tn), conv.steps(config)
-        for split in SPLITS:
-            if split == 1 or (tiles * split <= 2 * facts.processors and steps >= split * LEAST_STEPS):
-                found.append(replace(config, split=split))
-    if kernel == "flat" and conv.line and type in ("half", "bf16", "float"):
-        depth = max(16, 1 << (conv.line - 1).bit_length())
-        found += [
-            Config("rows", tm, tn, depth, 1, warps, stages)
-            for tm, tn, warps, stages in LINES
-            if (tn <= 16 or tn < 2 * conv.columns) and depth <= MOST_LINE
-        ]
-    return found or [Config(kernel, *smallest(type))]
-
-
-def shallow(type: str) -> tuple[tuple[int, ...], ...]:
-    """Tiles of half the depth, for convolutions of few channels."""
-    if type not in ("half", "bf16"):
-        return ()
-    return ((128, 64, 32, 4, 4), (64, 64, 32, 4, 4), (128, 32, 32, 4, 4), (64, 32, 32, 4, 4), (64, 16, 32, 4, 4))
-
-
-def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) -> float:
-    """Microseconds; as a product of the steps' depth whose first operand is read from memory once."""
-    depth, itemsize, type = conv.steps(config) * config.k, conv.x.itemsize, conv.x.type
-    shape = (conv.group, conv.rows, conv.columns, depth)
-    wide = replace(facts, bandwidth=facts.bandwidth * conv.taps)  # a pixel is a row of so many windows
-    cost = product_cost(config, shape, type, itemsize, wide, result)
-    traffic = (conv.x.elements * itemsize + conv.group * conv.rows * conv.columns * result) / facts.bandwidth
-    gathered = {"flat": 3.0, "rows": 1.5}.get(config.kernel, 1.0)  # loads of single elements
-    return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH
-
-
-def depthwises(rows: int, channels: int) -> list[Config]:
-    """Candidates for a depthwise convolution: pixels, channels, warps."""
-    found = []
-    for m, n, warps in ((16, 64, 4), (32, 64, 4), (8, 128, 4), (32, 32, 4), (16, 128, 4), (4, 256, 4), (64, 16, 4)):
-        if n <= 16 or n < 2 * channels:
-            found.append(Config("depthwise", m, n, 1, 1, warps, 1))
-    return found
-
-
-def depthwise_cost(config: Config, conv: Convolution, facts: Facts) -> float:
-    """Microseconds: waves of tiles, each as long as its loads from the first cache."""
-    blocks = -(-conv.rows // config.m) * -(-conv.x.lens[1] // config.n)
-    waves = -(-blocks // (4 * facts.processors))
-    loads = config.m * config.n * conv.taps * conv.x.itemsize / 100e9  # that a processor's first cache serves
-    traffic = 2 * conv.x.elements * conv.x.itemsize / facts.bandwidth
-    work = waves * min(4, max(1, blocks / facts.processors)) * loads
-    return LAUNCH + LATENCY + max(work, traffic) * 1e6
-
-
-# ---- attention ------------------------------------------------------------------------------------------------------
-
-QUERIES = {  # rows, keys, warps, stages; by the size of a head
-    64: (
-        (128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (64, 128, 4, 3), (32, 64, 4, 3),
-        (16, 64, 4, 3), (16, 128, 4, 3),
-    ),
-    128: (
-        (128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3), (64, 64, 4, 2), (32, 64, 4, 2),
-        (16, 64, 4, 3), (16, 128, 4, 2), (16, 32, 4, 3),
-    ),
-    256: ((64, 64, 8, 2), (64, 32, 8, 2), (32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2)),
-    512: ((32, 32, 8, 2), (16, 32, 8, 2), (16, 16, 8, 2)),
-    1 << 30: ((16, 16, 8, 1),),
-}  # fmt: skip
-WIDE_QUERIES = {  # of float and double
-    64: ((64, 32, 8, 2), (32, 32, 4, 2), (16, 32, 4, 2)),
-    128: ((32, 32, 8, 2), (16, 32, 4, 2)),
-    1 << 30: ((16, 16, 8, 1),),
-}
-KEY_SPLITS = (1, 2, 4, 8, 16, 32)
-
-
-class Attended(Protocol):
-    """What the model asks of an attention (emit/attention.py: Attention)."""
-
-    @property
-    def q(self) -> View: ...
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def heads(self) -> int: ...
-
-    @property
-    def keys(self) -> int: ...
-
-    @property
-    def width(self) -> int: ...
-
-    @property
-    def causal(self) -> bool: ...
-
-
-def head_size(a: Attended) -> int:
-    """Of queries or values, the larger, as tiles have it."""
-    return 1 << (max(a.q.lens[3], a.width, 16) - 1).bit_length()
-
-
-def attentions(a: Attended, facts: Facts) -> list[Config]:
-    """Candidates: m rows and n keys at a time; `split` programs share the keys."""
-    size, itemsize = head_size(a), a.q.itemsize
-    tables = QUERIES if a.q.type in ("half", "bf16") else WIDE_QUERIES
-    tiles = next(t for most, t in tables.items() if size <= most)
-    found = []
-    for m, n, warps, stages in tiles:
-        config = Config("attention", m, n, size, 1, warps, stages)
-        too_large = (m > 16 and m >= 2 * a.rows) or (n > 32 and n >= 2 * a.keys)
-        if too_large or (m + 2 * n * stages) * size * itemsize > facts.shared:
-            continue
-        blocks = a.heads * -(-a.rows // m)
-        for split in KEY_SPLITS:
-            if split == 1 or (not a.causal and blocks * split <= 4 * facts.processors and a.keys >= 2 * n * split):
-                found.append(replace(config, split=split))
-    m, n, warps, stages = tiles[-1]
-    return found or [Config("attention", m, n, size, 1, warps, stages)]
-
-
-def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
-    """Microseconds."""
-    size, itemsize = config.k, a.q.itemsize
-    blocks = a.heads * -(-a.rows // config.m) * config.split
-    shared = (config.m + 2 * config.n * config.stages) * size * itemsize
-    registers = min(255, 64 + config.m * (config.n + size) // (32 * config.warps)) * 32 * config.warps
-    together = max(1, min(REGISTERS // registers, facts.shared // shared, 8))
-    waves = -(-blocks // (facts.processors * together))
-    if waves == 1:
-        together = -(-blocks // facts.processors)
-    keys = a.keys / config.split * (0.5 if a.causal and a.rows > config.m else 1.0)
-    steps = max(1, math.ceil(keys / config.n))
-    rate = facts.flops(a.q.type) / facts.processors * (0.75 if config.m >= 64 else 0.35)
-    arithmetic = 4 * config.m * config.n * size * together / rate
-    exponentials = config.m * config.n * together / 3.2e11  # a processor's, with what goes with each
-    loads = 2 * config.n * size * itemsize * together / facts.cache_rate
-    step = max(arithmetic + exponentials, loads, LATENCY * 1e-6 / max(config.stages - 1, 1))
-    traffic = (a.heads * (2 * a.keys * size + 2 * a.rows * size) * itemsize) / facts.bandwidth
-    second = SECOND_PASS + a.heads * a.rows * a.width * 8 * config.split / facts.cache_bandwidth * 1e6
-    return LAUNCH + LATENCY + max(waves * steps * step, traffic) * 1e6 + (second if config.split > 1 else 0.0)
-
-
-# ---- weights of 4 bits ----------------------------------------------------------------------------------------------
-
-
-def int4_products(shape: tuple[int, int, int, int]) -> list[Config]:
-    """Candidates for rows of floats times weights of 4 bits."""
-    _, m, n, _ = shape
-    tiles = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (32, 64, 4, 2), (16, 64, 4, 3), (16, 32, 4, 3))
-    found = [Config("int4", tm, tn, 64, 1, w, s) for tm, tn, w, s in tiles if tm <= 16 or tm < 2 * m]
-    if m <= 4:
-        widths = ((4, 512, 4), (8, 256, 4), (16, 256, 4), (2, 1024, 4), (4, 256, 2))
-        found += [Config("int4 vector", 1, tn, tk, 1, w, 3) for tn, tk, w in widths if tn < 2 * n]
-    return found
-
-
-def int4_cost(config: Config, shape: tuple[int, int, int, int], facts: Facts) -> float:
-    """Microseconds; few rows read the weights for each, many are summed as floats."""
-    _, m, n, k = shape
-    tiles = -(-m // config.m) * -(-n // config.n)
-    each = facts.float_flops / facts.processors * (0.5 if config.kernel == "int4" else 0.25)
-    work = -(-tiles // facts.processors) * 2 * config.m * config.n * (k + 64) / each
-    traffic = -(-m // config.m) * n * k / 2 / facts.bandwidth
-    return LAUNCH + LATENCY + max(work, traffic) * 1e6
+        return self.measure is not None or (flops >= WORTH_ASKING if known is None else known.kernel == LIBRARY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,13 +23,15 @@ from migraphx.targets.common.sections import Outline
 from migraphx.targets.gpu import saved
 from migraphx.targets.gpu.accelerator import Accelerator, Block, Event
 from migraphx.targets.gpu.binaries import Binary
+from migraphx.targets.gpu.library import Unusable
 from migraphx.targets.gpu.plan import Buffers, Control, Operand, Plan
 from migraphx.targets.gpu.slots import Slot, Slots
 from migraphx.targets.gpu.state import Program, State
 from migraphx.targets.gpu.weights import Weight, uploaded
 
-VECTOR = 16  # bytes: the widest access
 SPIN_SECONDS, NAP_SECONDS = 2e-3, 5e-5
+
+log = logging.getLogger(__name__)
 
 
 class GpuExecutable:
@@ -66,6 +69,7 @@ class GpuExecutable:
             self._weights = uploaded(accelerator, weights, keep_weights)
             shapes = list(self.parameters.values()), self.outputs
             self._program = Program(accelerator, plan, self._weights, *shapes, codes)
+        self._blocks = list(self._program.sizes)
         self._slots = slots or Slots(accelerator)
         self._slots.join(self)
         self._states: dict[Slot, State] = {}
@@ -94,6 +98,9 @@ class GpuExecutable:
                 raise RuntimeError("a CUDA graph is being recorded: give memory for the outputs, which the graph keeps")
             return [Argument.empty(s, self.device, stream or 0) for s in self.outputs]
 
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        return {}
+
     def run_at(
         self,
         inputs: Sequence[int],
@@ -106,32 +113,27 @@ class GpuExecutable:
                 self._copy_and_run(inputs, outputs, stream, deadline)
                 return
             stream = stream or 0  # the default one, as for those who allocated the memory
-            bases = _bases(inputs, outputs)
+            given = (*inputs, *outputs)
             if self.accelerator.capturing(stream):
-                self._record(bases, stream)
+                self._record(given, stream)
                 return
-            with self._state(bases, stream) as (state, slot):
-                with self._placed(state, bases, stream):
+            with self._state(given, stream) as (state, slot):
+                with self._placed(state, given, stream):
                     self._follow(state, stream, deadline)
                 slot.left(stream)
                 state.whole = True
 
     @contextmanager
-    def _placed(self, state: State, bases: Mapping[Buffers, int], stream: int) -> Iterator[None]:
-        """Let the state work on the caller's blocks, which lie at `bases`.
-
-        What lies at odd addresses, such as a slice of a tensor, is copied to and from memory of the state's own:
-        kernels read whole vectors wherever the plan allows that. So is what libraries touch, whose nodes cannot move.
-        """
-        fixed = self._program.fixed
-        moved = {block: state.place(block) for block, base in bases.items() if base % VECTOR or block in fixed}
-        for block, to in moved.items():
+    def _placed(self, state: State, given: tuple[int, ...], stream: int) -> Iterator[None]:
+        """Let the state work on the caller's blocks, which lie at the addresses `given`: inputs, then outputs."""
+        state.meet(self._blocks, given)
+        for block, base in state.moved.items():
             if block[0] == "input":
-                self.accelerator.copy(to, bases[block], self._program.sizes[block], stream)
-        state.rebase({**bases, **moved})
+                self.accelerator.copy(state.place(block), base, self._program.sizes[block], stream)
         yield
-        for block in (b for b in moved if b[0] == "output"):
-            self.accelerator.copy(bases[block], moved[block], self._program.sizes[block], stream)
+        for block, base in state.moved.items():
+            if block[0] == "output":
+                self.accelerator.copy(base, state.place(block), self._program.sizes[block], stream)
 
     def _copy_and_run(
         self, inputs: Sequence[int], outputs: Sequence[int], stream: int | None, deadline: Deadline | None
@@ -144,28 +146,32 @@ class GpuExecutable:
                 "cannot record; compile with offload_copy=False"
             )
         with self._state(None, stream) as (state, slot):
-            for block, source in _bases(inputs, ()).items():
+            for block, source in zip(self._blocks, inputs, strict=False):
                 device.write(state.bases[block], source, self._program.sizes[block], stream)
             self._follow(state, stream, deadline)
             slot.left(stream)
             state.whole = True
             self._await(slot.event, deadline)
-            for block, to in _bases((), outputs).items():
+            for block, to in zip(self._blocks[len(inputs) :], outputs, strict=True):
                 device.read(to, state.bases[block], self._program.sizes[block], stream)
             self._raise_found([state])
 
-    def _record(self, bases: Mapping[Buffers, int], stream: int) -> None:
+    def _record(self, given: tuple[int, ...], stream: int) -> None:
         """Launch the kernels into a graph of the caller's, whose own a state becomes."""
         if any(isinstance(t, Control) for t in self.plan.tasks):
             raise RuntimeError("the program has control flow that the host follows: a CUDA graph cannot record it")
-        state = State(self._program, Block(self.accelerator, self._program.arena_bytes), bases)
+        state = State(self._program, Block(self.accelerator, self._program.arena_bytes), self._bases(given))
         self._captured.append(state)
-        with self._placed(state, bases, stream):
+        with self._placed(state, given, stream):
             for work in state.works.values():
                 work.launch(stream)
 
+    def _bases(self, given: tuple[int, ...]) -> dict[Buffers, int]:
+        """Where the caller's blocks lie."""
+        return dict(zip(self._blocks, given, strict=True))
+
     @contextmanager
-    def _state(self, bases: Mapping[Buffers, int] | None, stream: int) -> Iterator[tuple[State, Slot]]:
+    def _state(self, given: tuple[int, ...] | None, stream: int) -> Iterator[tuple[State, Slot]]:
         """A state that nobody else uses, and its slot; a new one gets these blocks. One left half-way is dropped."""
         slot = self._slots.take(stream)
         state = None
@@ -173,6 +179,7 @@ class GpuExecutable:
             arena = self._slots.arena(slot, self._program.arena_bytes)
             state = self._states.get(slot)
             if state is None:
+                bases = None if given is None else self._bases(given)
                 state = self._states[slot] = State(self._program, arena, bases)
             yield state, slot
         finally:
@@ -250,10 +257,10 @@ class GpuExecutable:
         with self.accelerator.current():
             stream = self.accelerator.stream()
             made = [Argument.empty(s, self.accelerator, stream) for s in self.outputs]
-            bases = _bases([a.pointer for a in given], [a.pointer for a in made])
-            state = State(self._program, Block(self.accelerator, self._program.arena_bytes), bases)
+            places = tuple(a.pointer for a in (*given, *made))
+            state = State(self._program, Block(self.accelerator, self._program.arena_bytes), self._bases(places))
             self.accelerator.synchronise()
-            with self._placed(state, bases, stream):
+            with self._placed(state, places, stream):
                 for k in range(runs + 1):
                     seconds = self._timed(state, stream)
                     spent += seconds if k else 0
@@ -320,14 +327,16 @@ def restored(
     offload_copy: bool,
     slots: Slots | None = None,
 ) -> GpuExecutable | None:
-    """What `sections` described, or None where its code is for another chip, or neither kept nor trusted."""
+    """What `sections` described, or None where it must be compiled again.
+
+    Then its code is for another chip, neither kept nor trusted, or calls a library that is not here.
+    """
     found = saved.read(data, tensors, trust_code, accelerator)
     if found is None:
         return None
     plan, outline, weights, codes = found
-    return GpuExecutable(accelerator, plan, outline, weights, offload_copy, codes, slots)
-
-
-def _bases(inputs: Sequence[int], outputs: Sequence[int]) -> dict[Buffers, int]:
-    """Where the caller's blocks lie."""
-    return {("input", k): a for k, a in enumerate(inputs)} | {("output", k): a for k, a in enumerate(outputs)}
+    try:
+        return GpuExecutable(accelerator, plan, outline, weights, offload_copy, codes, slots)
+    except Unusable as error:
+        log.warning("%s; compiling it again", error)
+        return None

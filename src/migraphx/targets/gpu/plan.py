@@ -140,7 +140,7 @@ class Plan:
         """The steps that touch each block of the caller's."""
         found: dict[Buffers, list[int]] = {}
         for n, task in enumerate(self.tasks):
-            for block in dict.fromkeys(p.block for p in task.places) if isinstance(task, Launched) else ():
+            for block in dict.fromkeys(p.block for p in task.places) if not isinstance(task, Control) else ():
                 if block[0] in CALLERS:
                     found.setdefault(block, []).append(n)
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -14,6 +14,7 @@ from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.library import LibraryWork
 from migraphx.targets.gpu.plan import Buffers, Control, Delegated, Launched, Operand, Plan
 
+VECTOR = 16  # bytes: the widest access
 NUMBERS = 8  # of the status word, of 8 bytes each
 SEED = 7  # the one that random seeds are counted from; each state begins anywhere
 
@@ -44,19 +45,20 @@ class Program:
 class State:
     """Works and graphs of one run at a time, in an arena.
 
-    The blocks of the caller's lie where `bases` says; without it, and where libraries touch them, they are the
-    state's own.
+    The blocks of the caller's lie where `bases` says; without it they are the state's own.
     """
 
     def __init__(self, program: Program, arena: Block, bases: Mapping[Buffers, int] | None) -> None:
         self.program, self.device = program, program.device
         self.own: dict[Buffers, Block] = {}
-        bases = {**(bases or {}), **{b: self.place(b) for b in (program.sizes if bases is None else program.fixed)}}
+        bases = bases or {b: self.place(b) for b in program.sizes}
         self.arena = arena
         self.status, self._status_owner = self.device.pinned(NUMBERS * 8)
         self._status()[SEED] = np.random.default_rng().integers(0, 2**62)
         self.bases: dict[Buffers, int] = {("arena", 0): arena.address, ("status", 0): self.status, **bases}
         self.bases |= {("weight", k): block.address for k, block in enumerate(program.weights)}
+        self.given: tuple[int, ...] = ()  # where the caller's blocks lay in the last run
+        self.moved: dict[Buffers, int] = {}  # those of them that a run copies to or from memory of the state's own
         self.trips = [0] * program.plan.slots
         self.whole = True  # no run was left half-way
         self.works: dict[int, Work] = {}
@@ -75,20 +77,41 @@ class State:
     def address(self, operand: Operand) -> int:
         return operand.place.at(self.bases[operand.place.block], self.trips)
 
+    def meet(self, blocks: Sequence[Buffers], given: tuple[int, ...]) -> None:
+        """The caller's blocks lie at these addresses now; most calls change few of them.
+
+        Kernels read whole vectors wherever the plan allows that, so what lies at odd addresses, such as a slice of a
+        tensor, is copied to and from memory of the state's own. So is what a library touches, as soon as it moves.
+        """
+        if given == self.given:
+            return
+        self.whole = False
+        before = self.given or (None,) * len(given)
+        changed = {b: new for b, new, old in zip(blocks, given, before, strict=True) if new != old}
+        for block, base in changed.items():
+            if base % VECTOR or (self.given and block in self.program.fixed):
+                self.moved[block] = base
+            else:
+                self.moved.pop(block, None)
+        self.rebase({b: self.place(b) if b in self.moved else base for b, base in changed.items()})
+        self.given = given
+
     def rebase(self, bases: Mapping[Buffers, int]) -> None:
         """Let blocks of the caller's lie elsewhere: the works that touch them change, and their nodes."""
         self.whole = False
         changed = [block for block, base in bases.items() if self.bases[block] != base]
         self.bases |= bases
-        assert not self.program.fixed.intersection(changed), "a library's node cannot move"
         self._bind({n for block in changed for n in self.program.users.get(block, ())})
 
     def move(self, segment: range) -> None:
         """Take over the numbers of the loops' trips."""
         if self.program.moving:
-            self._bind(n for n in segment if n in self.program.moving)
+            self._bind([n for n in segment if n in self.program.moving])
 
-    def _bind(self, numbers: Iterable[int]) -> None:
+    def _bind(self, numbers: Collection[int]) -> None:
+        for n in numbers:
+            if isinstance(self.program.plan.tasks[n], Delegated):  # its nodes cannot be told: they are captured again
+                self.graphs.pop(self.program.segment_of[n], None)
         for n in numbers:
             task, start = self.program.plan.tasks[n], self.program.segment_of[n]
             assert not isinstance(task, Control)

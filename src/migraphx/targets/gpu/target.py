@@ -14,7 +14,9 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
+from migraphx.passes.broadcast_first import broadcast_first
 from migraphx.passes.fuse_epilogue import fuse_epilogue
+from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.device import HOST, Device, Peaks
@@ -30,22 +32,27 @@ from migraphx.targets.common.specialise import is_dynamic
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
-from migraphx.targets.gpu.choices import Choices, facts_of
+from migraphx.targets.gpu.choices import Choices
 from migraphx.targets.gpu.diagnose import CHECKS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
+from migraphx.targets.gpu.facts import facts_of
 from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
 from migraphx.targets.gpu.slots import Slots
+from migraphx.targets.gpu.tables import shipped
 from migraphx.targets.gpu.tune import Tuner
 from migraphx.targets.target import Target
 
 log = logging.getLogger(__name__)
 
+FUSING = optimize.index(fuse_reduce)
 PASSES: list[Pass] = [
-    *optimize,
+    *optimize[:FUSING],
+    broadcast_first,  # a launch for a few numbers takes longer than to compute them again
+    *optimize[FUSING:],
     fuse_epilogue,  # into the dot or convolution before
 ]
 
@@ -111,9 +118,13 @@ class GpuTarget(Target):
         """The calls of an optimised program, with the kernels that suit the device."""
         device = self.accelerator
         tuner = Tuner(device)
-        choices = Choices(facts_of(device.chip, device.identity()), recall=tuner.recall)
+        choices = Choices(facts_of(device.chip, device.identity()), shipped(device.chip), recall=tuner.recall)
         choices.algorithms = algorithms_on(device)
         if options.exhaustive_tune:
+            choices.measure = tuner.want
+            lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
+            tuner.compile()
+            choices.made.clear()
             choices.measure = tuner.winner
         return lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from statistics import median
 
@@ -23,7 +25,7 @@ from migraphx.targets.gpu.library import LibraryCall, LibraryWork
 COLD = 384 << 20  # bytes that launches go through in turn: more than the caches hold
 LAUNCHES = 24  # in a graph
 ROUNDS = 5
-FORMAT, SUFFIX = "winner 1", ".winner"  # of the cache's entries
+FORMAT, SUFFIX = "winner 2", ".winner"  # of the cache's entries
 PATTERN = 1 << 20  # random elements, repeated through the memory
 
 AnyCall = GpuCall | LibraryCall
@@ -69,20 +71,37 @@ class Tuner:
     device: Accelerator
     most: int = 24
     timings: dict[str, list[Timing]] = field(default_factory=dict)
+    _wanted: dict[Kernel, None] = field(default_factory=dict)
     _pools: dict[str, _Pool] = field(default_factory=dict)
 
     def winner(self, problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
         """The fastest candidate, timed where the cache does not know it for this device and driver."""
 
         def make(path: Path) -> None:
-            path.write_text(json.dumps(self.measure(problem, candidates, build).as_dict()))
+            best = self.measure(problem, candidates, build)
+            others = sorted((t for t in self.timings[problem.key] if t.microseconds), key=lambda t: t.microseconds or 0)
+            times = [[t.microseconds, t.config.as_dict()] for t in others]
+            path.write_text(json.dumps({"problem": problem.key, "config": best.as_dict(), "times": times}))
 
-        return Config(**json.loads(obtain(self._key(problem), SUFFIX, make).read_text()))
+        return Config(**json.loads(obtain(self._key(problem), SUFFIX, make).read_text())["config"])
 
     def recall(self, problem: Problem) -> Config | None:
         """What `winner` found once, in this process or another."""
         path = lookup(self._key(problem), SUFFIX)
-        return Config(**json.loads(path.read_text())) if path else None
+        return Config(**json.loads(path.read_text())["config"]) if path else None
+
+    def want(self, problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
+        """The best guess; `winner` will be asked, and `compile` before it."""
+        if self.recall(problem) is None:
+            for config in candidates[: self.most]:
+                self._wanted |= dict.fromkeys(kernels_of(build(config)))
+        return candidates[0]
+
+    def compile(self) -> None:
+        """The kernels of all candidates that are wanted, side by side; what does not compile is told by `winner`."""
+        with suppress(CompilerError):
+            self.device.load(list(self._wanted))
+        self._wanted.clear()
 
     def _key(self, problem: Problem) -> str:
         return digest(FORMAT, self.device.identity(), problem.key)
@@ -135,7 +154,9 @@ class Tuner:
             for call, function, append in zip(calls, loaded, prepared, strict=True):
                 pointers = [places[v.buffer] + v.byte_offset for v in call.views]
                 if function is not None and isinstance(call.kernel, Launch):
-                    works.append(device.work(function, call.kernel.grid, [*pointers, *call.numbers]))
+                    grid, each = call.kernel.grid, function.scratch
+                    scratch = self._pool("written", each * prod(grid), stream).take(each * prod(grid)) if each else 0
+                    works.append(device.work(function, grid, [*pointers, *call.numbers], scratch))
                 elif append is not None:
                     works.append(LibraryWork(append, pointers))
         for work in works[: len(calls)]:  # libraries load code when they first run, which no capture may see

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens
-from torch_migraphx.fx.converter_registry import converter
+from torch_migraphx.fx.converter_registry import converter, named
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
 aten = torch.ops.aten
@@ -20,16 +21,29 @@ def number(value: Any) -> Any:
     return value
 
 
-@converter(acc_ops.full, aten.full.default)
+@converter(acc_ops.full, aten.full.default, named(prims.full.default, shape="size"))
 def full(b: Builder, size: list[int], fill_value: Any, dtype: torch.dtype | None = None) -> Value:
     known = torch.full((), number(fill_value), dtype=dtype)
     return b.full(known.item(), known.dtype, size)
 
 
-@converter(aten.zeros.default, aten.new_zeros.default, aten.empty.memory_format)
+@converter(aten.zeros.default, aten.new_zeros.default, aten.empty.memory_format, aten.new_empty.default)
 def zeros(b: Builder, size: list[int], dtype: torch.dtype | None = None, input: Value | None = None) -> Value:
     own = torch.get_default_dtype() if input is None else dtype_of(input)
     return b.full(0, dtype or own, size)
+
+
+@converter(aten.empty_strided.default, aten.new_empty_strided.default, aten.empty_permuted.default)
+def empty_strided(
+    b: Builder,
+    size: list[int],
+    stride: Sequence[int] = (),
+    physical_layout: Sequence[int] = (),
+    dtype: torch.dtype | None = None,
+    input: Value | None = None,
+) -> Value:
+    """Zeros: where they lie in memory is the engine's own affair."""
+    return zeros(b, size, dtype, input)
 
 
 @converter(aten.ones.default, aten.new_ones.default)
@@ -43,7 +57,7 @@ def new_full(b: Builder, input: Value, size: list[int], fill_value: Any, dtype: 
     return b.full(number(fill_value), dtype or dtype_of(input), size)
 
 
-@converter(aten.full_like.default)
+@converter(aten.full_like.default, named(prims.full_like.default, a="input"))
 def full_like(b: Builder, input: Value, fill_value: Any, dtype: torch.dtype | None = None) -> Value:
     return b.full(number(fill_value), dtype or dtype_of(input), lens(input))
 
@@ -70,11 +84,18 @@ def fill(b: Builder, input: Value, value: Any) -> Value:
 
 @converter(acc_ops.arange, aten.arange.default, aten.arange.start, aten.arange.start_step)
 def arange(b: Builder, end: Any, start: Any = 0, step: Any = 1, dtype: torch.dtype | None = None) -> Value:
-    return b.literal(torch.arange(number(start), number(end), number(step), dtype=dtype))
+    if isinstance(number(end), bool | int | float):
+        return b.literal(torch.arange(number(start), end, number(step), dtype=dtype))
+    if (start, step) != (0, 1) or (dtype or torch.int64).is_floating_point:
+        raise UnsupportedError("a range of unknown length that does not count from 0")
+    most = 1024  # a length that differs from run to run: it is cut from one that is long enough
+    while end > most:
+        most *= 2
+    return b.cut(b.literal(torch.arange(most, dtype=dtype)), 0, 0, end)
 
 
 @converter(prims.iota.default)
-def iota(b: Builder, length: int, start: int, step: int, dtype: torch.dtype, requires_grad: bool) -> Value:
+def iota(b: Builder, length: int, start: int, step: int, dtype: torch.dtype) -> Value:
     return b.literal(torch.arange(length, dtype=dtype) * step + start)
 
 

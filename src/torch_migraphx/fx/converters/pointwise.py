@@ -12,6 +12,7 @@ from torch_migraphx.fx.builder import (
     Operand,
     UnsupportedError,
     Value,
+    broadcast_sizes,
     common_dtype,
     dtype_of,
     float_dtype,
@@ -244,6 +245,17 @@ def atan2(b: Builder, input: Operand, other: Operand) -> Value:
     return b.add(b.atan(ratio), b.where(negative_x, turn, zero))
 
 
+@converter(aten.hypot.default)
+def hypot(b: Builder, input: Operand, other: Operand) -> Value:
+    """The larger times sqrt(1 + the ratio's square), so that no square overflows; inf where either is."""
+    x, y = (b.abs(v) for v in b.broadcast_all(input, other, dtype=common_dtype(input, other)))
+    high, low = b.max(x, y), b.min(x, y)
+    zero, one = (b.full(v, dtype_of(x), lens(x)) for v in (0, 1))
+    ratio = b.where(b.equal(high, zero), zero, b.div(low, high))
+    length = b.mul(high, b.sqrt(b.add(b.mul(ratio, ratio), one)))
+    return b.where(b.logical_or(b.isinf(x), b.isinf(y)), b.full(math.inf, dtype_of(x), lens(x)), length)
+
+
 @converter(acc_ops.logaddexp, aten.logaddexp.default)
 def logaddexp(b: Builder, input: Operand, other: Operand) -> Value:
     """max + log1p(exp(-|x - y|)); equal infinities are themselves."""
@@ -271,6 +283,14 @@ def signbit(b: Builder, input: Value) -> Value:
     bits = {torch.float16: "int16", torch.bfloat16: "int16", torch.float32: "int32", torch.float64: "int64"}
     whole = b.bit_cast(input, target_type=bits[dtype]) if dtype in bits else input
     return b.pointwise("less", whole, 0)
+
+
+@converter(aten.angle.default)
+def angle(b: Builder, input: Value) -> Value:
+    """Of real numbers: pi below zero, 0 elsewhere, NaN where the number is."""
+    x = b.cast(input, float_dtype(input))
+    turned = where(b, b.pointwise("less", x, 0), b.full(math.pi, dtype_of(x)), b.full(0, dtype_of(x)))
+    return b.where(b.isnan(x), x, turned)
 
 
 @converter(aten.copysign.Tensor, aten.copysign.Scalar)
@@ -317,6 +337,24 @@ for _word in ("logical_and", "logical_or", "logical_xor"):
     converter(getattr(acc_ops, _word), getattr(aten, _word).default)(_logical(_word))
 
 
+def _shift(operator: str) -> Callable[..., Value]:
+    def convert(b: Builder, input: Operand, other: Operand) -> Value:
+        dtype = common_dtype(input, other)
+        if dtype == torch.bool or dtype.is_floating_point:
+            raise UnsupportedError(f"{operator} of {dtype}")
+        return b.pointwise(operator, input, other)
+
+    return convert
+
+
+for _way in ("left", "right"):
+    _packet = getattr(aten, f"bitwise_{_way}_shift")
+    _spelled = getattr(aten, f"__{_way[0]}shift__")
+    converter(_packet.Tensor, _packet.Tensor_Scalar, _packet.Scalar_Tensor, _spelled.Tensor, _spelled.Scalar)(
+        _shift(f"shift_{_way}")
+    )
+
+
 # ---- three operands ----
 
 
@@ -327,7 +365,7 @@ for _word in ("logical_and", "logical_or", "logical_xor"):
 )
 def where(b: Builder, condition: Value, x: Operand, y: Operand) -> Value:
     dtype = common_dtype(x, y)
-    sizes = torch.broadcast_shapes(lens(condition), lens(x), lens(y))
+    sizes = broadcast_sizes(lens(condition), lens(x), lens(y))
     chosen = [b.expand(b.tensor(v, dtype), sizes) for v in (x, y)]
     return b.where(b.expand(b.cast(condition, torch.bool), sizes), *chosen)
 

@@ -159,7 +159,9 @@ def var_mean(
 
 
 def _norm(b: Builder, x: Value, p: float, dim: Dims, keepdim: bool) -> Value:
-    return b.abs(x) if rank(x) == 0 else b.norm(x, p=p, axes=axes(dim, rank(x)), keepdims=keepdim)
+    if rank(x) == 0:
+        return b.view(_norm(b, b.view(x, [1]), p, 0, False), [])
+    return b.norm(x, p=p, axes=axes(dim, rank(x)), keepdims=keepdim)
 
 
 @converter(acc_ops.norm)
@@ -194,6 +196,14 @@ def cdist(b: Builder, x1: Value, x2: Value, p: float, compute_mode: int | None) 
     """Norms of all differences: never by a matrix product, which loses digits where points are near."""
     first, second = b.unsqueeze(x1, axes=[rank(x1) - 1]), b.unsqueeze(x2, axes=[rank(x2) - 2])
     return _norm(b, b.pointwise("sub", first, second), p, -1, False)
+
+
+@converter(aten._pdist_forward.default)
+def pdist(b: Builder, input: Value, p: float = 2) -> Value:
+    """Norms of the differences of all pairs of rows, in order."""
+    count = lens(input)[0]
+    first, second = (b.gather(input, b.literal(k), axis=0) for k in torch.triu_indices(count, count, 1))
+    return _norm(b, b.sub(first, second), p, -1, False)
 
 
 # ---- scans and order ----

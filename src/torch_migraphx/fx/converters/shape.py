@@ -172,6 +172,42 @@ def as_strided(
     return b.gather(flat, b.literal(indices), axis=0)
 
 
+# ---- sizes, as numbers ----
+
+
+@converter(aten.sym_size.int)
+def sym_size(b: Builder, input: Value, dim: int) -> int:
+    return lens(input)[axis(dim, rank(input))]
+
+
+@converter(aten.sym_numel.default)
+def sym_numel(b: Builder, input: Value) -> int:
+    return math.prod(lens(input))
+
+
+def _in_memory(b: Builder) -> torch.Tensor:
+    """The traced value of what the node reads: the engine's own values lie elsewhere."""
+    read = b.node.all_input_nodes[0].meta.get("val") if b.node is not None else None
+    if not isinstance(read, torch.Tensor):
+        raise UnsupportedError("where its input lies in memory is not known")
+    return read
+
+
+@converter(aten.sym_stride.int)
+def sym_stride(b: Builder, input: Value, dim: int) -> int:
+    return int(_in_memory(b).stride(dim))
+
+
+@converter(aten.sym_storage_offset.default)
+def sym_storage_offset(b: Builder, input: Value) -> int:
+    return int(_in_memory(b).storage_offset())
+
+
+@converter(aten.sym_is_contiguous.default)
+def sym_is_contiguous(b: Builder, input: Value, memory_format: torch.memory_format = torch.contiguous_format) -> bool:
+    return _in_memory(b).is_contiguous(memory_format=memory_format)
+
+
 # ---- another order ----
 
 

@@ -17,6 +17,7 @@ class AccuracyError(RuntimeError):
 
 def limit(dtype: torch.dtype, precision: str) -> float:
     """The largest error allowed, relative to the largest finite element; 0 for integers and bool."""
+    dtype = dtype.to_real() if dtype.is_complex else dtype
     if not dtype.is_floating_point:
         return 0.0
     return max(LIMITS.get(dtype, 0.2), LOWERED.get(precision, 0.0))
@@ -28,6 +29,8 @@ def difference(got: Any, want: torch.Tensor) -> float:
         return math.inf
     if not want.numel():
         return 0.0
+    if want.is_complex():
+        got, want = (torch.view_as_real(x.detach().resolve_conj()) for x in (got, want))
     if not want.dtype.is_floating_point:
         return 0.0 if torch.equal(got, want) else math.inf
     got, want = got.detach().double(), want.detach().double()

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.targets.common.cache import digest, obtain
-from migraphx.targets.cpu.toolchain import instruction_set
+from migraphx.targets.cpu.isa import instruction_set
 
 ROOT = Path(__file__).resolve().parents[4]
 KERNELS = ROOT / "src" / "migraphx" / "targets" / "cpu" / "kernels"

@@ -72,7 +72,8 @@ def answer(x: np.ndarray, calls: Sequence[Call], work: int, threads: int, come: 
     """What the calls make of the input `x` and an output of zeros."""
     layout = Layout(1, 1, 0)
     y = np.zeros(SIZE, np.int64)
-    table = table_of(calls, {KERNEL: 0}, layout, [0] * layout.size, [work * (c.kernel is not None) for c in calls])
+    works = [work * (c.kernel is not None) for c in calls]
+    table = table_of(calls, {KERNEL: 0}, layout, [0] * layout.size, works).array()
     buffers = (ctypes.c_void_p * layout.size)(None, None, x.ctypes.data, y.ctypes.data)
     scratch = np.zeros(STRIDE * threads + 64, np.uint8)
     start = scratch.ctypes.data + -scratch.ctypes.data % 64

@@ -12,10 +12,10 @@ import ml_dtypes
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
-from migraphx.onnx.converters.microsoft.fused import MICROSOFT, biased
+from migraphx.onnx.builder import OnnxBuilder, expect
+from migraphx.onnx.converters.microsoft.fused import FLOATS16, MICROSOFT, biased
 from migraphx.onnx.graph import OnnxError
-from migraphx.onnx.registry import converter
+from migraphx.onnx.registry import converter, same
 from migraphx.ops.composites.activation import scaled
 from migraphx.ops.composites.products import shared_heads, split, swapped
 
@@ -176,10 +176,28 @@ def lengthened(b: OnnxBuilder, mask: Value, keys: int) -> Value:
     return b.pad(mask, pads=(*[0] * (2 * mask.shape.ndim - 1), more)) if more > 0 else mask
 
 
+def fits_scores(bias: Value, batch: int, heads: int, queries: int, keys: int) -> None:
+    """OnnxError for what is not {B or 1, N or 1, S, T}; a bias for fewer keys is lengthened."""
+    expect(bias, "attention_bias", None, None, queries, None)
+    lens = bias.shape.lens
+    if lens[0] not in (1, batch) or lens[1] not in (1, heads) or lens[3] > keys:
+        raise OnnxError(
+            f"its attention_bias has lens {lens}, must have ({batch} or 1, {heads} or 1, {queries}, {keys})"
+        )
+
+
 # ---- attention ----
 
 
-@converter("Attention", domain=MICROSOFT)
+@converter(
+    "Attention",
+    domain=MICROSOFT,
+    takes=[
+        same(FLOATS16, "x", "weights", "bias", "past", "attention_bias"),
+        same(("int32",), "mask"),
+        same(("int32",), "past_length"),
+    ],
+)
 def attention(
     b: OnnxBuilder,
     x: Value,
@@ -202,10 +220,18 @@ def attention(
     """Self attention of x {B, S, I} by weights {I, Q + K + V}. past and present {2, B, N, length, H}."""
     if do_rotary or past_present_share_buffer or past_length is not None:
         raise OnnxError("do_rotary and a past that shares its buffer are not supported")
-    projected = biased(b, b.matmul(x, weights), bias)
+    expect(x, "input", None, None, None)
+    expect(weights, "weights", x.shape.lens[2], None)
     sizes = tuple(qkv_hidden_sizes or (weights.shape.lens[1] // 3,) * 3)
+    if len(sizes) != 3 or min(sizes) < 1 or sizes[0] != sizes[1] or sum(sizes) != weights.shape.lens[1]:
+        raise OnnxError(f"weights of lens {weights.shape.lens} do not make q, k and v of widths {sizes}")
+    expect(bias, "bias", sum(sizes))
+    projected = biased(b, b.matmul(x, weights), bias)
     q, k, v = (heads(b, part, num_heads) for part in split(b, projected, sizes=sizes, axis=2))
+    expect(past, "past", 2, x.shape.lens[0], num_heads, None, None)
     before = 0 if past is None else past.shape.lens[3]
+    if attention_bias is not None:
+        fits_scores(attention_bias, x.shape.lens[0], num_heads, x.shape.lens[1], before + x.shape.lens[1])
     if past is not None:
         k, v = appended(b, item(b, past, 0, 0), k), appended(b, item(b, past, 0, 1), v)
     masks = [] if attention_bias is None else [attention_bias]
@@ -218,7 +244,15 @@ def attention(
     return y, b.concat(b.unsqueeze(k, axes=(0,)), b.unsqueeze(v, axes=(0,)), axis=0)
 
 
-@converter("MultiHeadAttention", domain=MICROSOFT)
+@converter(
+    "MultiHeadAttention",
+    domain=MICROSOFT,
+    takes=[
+        same(FLOATS16, "query", "key", "value", "bias", "attention_bias", "past_key", "past_value"),
+        same(("int32",), "mask"),
+        same(("int32",), "past_length"),
+    ],
+)
 def multi_head_attention(
     b: OnnxBuilder,
     query: Value,
@@ -242,6 +276,10 @@ def multi_head_attention(
     behind the first past_length keys. The fourth output is the scores.
     """
     q, k, v = unpacked(b, query, key, value, bias, num_heads)
+    expect(k, "key", q.shape.lens[0], num_heads, None, q.shape.lens[3])
+    expect(v, "value", q.shape.lens[0], num_heads, k.shape.lens[2], None)
+    expect(past_key, "past_key", q.shape.lens[0], num_heads, None, k.shape.lens[3])
+    expect(past_value, "past_value", q.shape.lens[0], num_heads, None, v.shape.lens[3])
     batch, _, length, _ = q.shape.lens
     before = past_keys(past_key, past_value)
     first, masks = before if unidirectional else None, []
@@ -254,7 +292,10 @@ def multi_head_attention(
         k, v = (written(b, past, new, starts, before, clear=False) for past, new in ((past_key, k), (past_value, v)))
         masks, first = [added(b, visible(b, positions, before), -math.inf, q)], None
     keys = k.shape.lens[2]
+    if mask is not None and mask.shape.ndim == 4:
+        raise OnnxError(f"a mask of lens {mask.shape.lens} is not supported")
     if attention_bias is not None:
+        fits_scores(attention_bias, batch, num_heads, length, keys)
         masks.append(lengthened(b, attention_bias, keys))
     if mask is not None:
         mask = lengthened(b, mask, keys) if mask.shape.ndim > 1 else mask
@@ -267,16 +308,23 @@ def unpacked(
     b: OnnxBuilder, query: Value, key: Value | None, value: Value | None, bias: Value | None, count: int
 ) -> list[Value]:
     """q, k and v {B, N, length, H}, each with its part of the bias {Q + K + V}; k and v with heads apart have none."""
+    if key is not None and value is not None and key.shape.ndim != value.shape.ndim:
+        raise OnnxError(f"its key has lens {key.shape.lens}, its value {value.shape.lens}")
     if query.shape.ndim == 5:
+        expect(query, "query", None, None, count, 3, None)
         parts = [flattened(b, item(b, query, 3, n)) for n in range(3)]
     elif key is not None and key.shape.ndim == 5:
+        expect(key, "key", query.shape.lens[0], None, count, 2, None)
         parts = [query, *(flattened(b, item(b, key, 3, n)) for n in range(2))]
     elif key is not None and value is not None:
         parts = [query, key, value]
     else:
         raise OnnxError("key and value are missing, and the query is not packed")
+    if any(p.shape.ndim not in (3, 4) for p in parts) or parts[0].shape.ndim != 3:
+        raise OnnxError("takes q, k and v of three dimensions, k and v of four, or packed ones of five")
     if bias is not None:
         widths = [p.shape.lens[2] if p.shape.ndim == 3 else p.shape.lens[1] * p.shape.lens[3] for p in parts]
+        expect(bias, "bias", sum(widths))
         terms = split(b, bias, sizes=tuple(widths), axis=0)
         parts = [biased(b, p, t) if p.shape.ndim == 3 else p for p, t in zip(parts, terms, strict=True)]
     return [heads(b, p, count) if p.shape.ndim == 3 else p for p in parts]
@@ -296,7 +344,9 @@ def rotated(b: OnnxBuilder, x: Value, positions: Value, cos: Value, sin: Value, 
     return b.rotary_embedding(x, *angles, interleaved=interleaved)
 
 
-@converter("RotaryEmbedding", domain=MICROSOFT)
+@converter(
+    "RotaryEmbedding", domain=MICROSOFT, takes=[same(FLOATS16, "x", "cos", "sin"), same(("int64",), "position_ids")]
+)
 def rotary_embedding(
     b: OnnxBuilder,
     x: Value,
@@ -314,15 +364,24 @@ def rotary_embedding(
     if is_packed_batching or scale != 1.0:
         raise OnnxError("is_packed_batching and scale are not supported")
     flat = x.shape.ndim == 3
+    expect(x, "input", *(None,) * (3 if flat else 4))
+    expect(cos, "cos_cache", None, None)
+    expect(sin, "sin_cache", *cos.shape.lens)
     if flat:
         count = num_heads or x.shape.lens[2] // (2 * cos.shape.lens[1])
         apart = heads(b, x, count)
     else:
         apart = x
-    batch, _, length, _ = apart.shape.lens
+    batch, _, length, size = apart.shape.lens
+    width = rotary_embedding_dim or 2 * cos.shape.lens[1]
+    if width > size or width != 2 * cos.shape.lens[1]:
+        raise OnnxError(f"{width} of {size} numbers of a head cannot be rotated by tables of {cos.shape.lens[1]}")
     if position_ids.shape.ndim == 1:
+        expect(position_ids, "position_ids", 1)
         steps = b.literal(np.arange(length, dtype=np.int64)[None])
         position_ids = b.add(*b.common(steps, position_ids))
+    else:
+        expect(position_ids, "position_ids", batch, length)
     positions = b.broadcast_to(position_ids, (batch, length))
     y = rotated(b, apart, positions, cos, sin, bool(interleaved))
     return joined(b, y) if flat else y

@@ -12,17 +12,20 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.converters.standard.convolution import conv
 from migraphx.onnx.converters.standard.matmul import gemm
 from migraphx.onnx.converters.standard.normalization import inverse_deviation, statistics
 from migraphx.onnx.graph import OnnxError, element_type
-from migraphx.onnx.registry import converter
+from migraphx.onnx.registry import converter, same
 from migraphx.ops.composites.activation import scaled
-from migraphx.ops.composites.products import swapped
+from migraphx.ops.composites.products import split, swapped
 
 Value = Instruction
 MICROSOFT = "com.microsoft"
+FLOATS16 = ("float", "half", "bf16")
+FLOATS = (*FLOATS16, "double")
+PRODUCTS = ("float", "half", "double", "uint32", "uint64", "int32", "int64")
 
 
 def biased(b: OnnxBuilder, x: Value, *terms: Value | None) -> Value:
@@ -35,17 +38,38 @@ def biased(b: OnnxBuilder, x: Value, *terms: Value | None) -> Value:
 # ---- activations ----
 
 
-@converter("Gelu", "BiasGelu", domain=MICROSOFT)
+@converter("Gelu", "BiasGelu", domain=MICROSOFT, takes=[same(FLOATS, "x", "bias")])
 def gelu(b: OnnxBuilder, x: Value, bias: Value | None = None) -> Value:
     return b.gelu(biased(b, x, bias))
 
 
-@converter("FastGelu", domain=MICROSOFT)
+@converter("FastGelu", domain=MICROSOFT, takes=[same(FLOATS, "x", "bias")])
 def fast_gelu(b: OnnxBuilder, x: Value, bias: Value | None = None) -> Value:
     return b.gelu(biased(b, x, bias), approximate="tanh")
 
 
-@converter("QuickGelu", domain=MICROSOFT)
+@converter("BiasAdd", domain=MICROSOFT, takes=[same(FLOATS16, "x", "bias", "skip")])
+def bias_add(b: OnnxBuilder, x: Value, bias: Value, skip: Value) -> Value:
+    """x {N, S, C} + bias {C} + skip, which has x's lens."""
+    expect(x, "input", None, None, None)
+    expect(bias, "bias", x.shape.lens[2])
+    expect(skip, "skip", *x.shape.lens)
+    return biased(b, x, bias, skip)
+
+
+@converter("BiasSplitGelu", domain=MICROSOFT, takes=[same(FLOATS16, "x", "bias")])
+def bias_split_gelu(b: OnnxBuilder, x: Value, bias: Value) -> Value:
+    """left * gelu(right), the halves of x {N, S, 2 D} + bias {2 D}."""
+    expect(x, "input", None, None, None)
+    width = x.shape.lens[2]
+    expect(bias, "bias", width)
+    if width % 2:
+        raise OnnxError(f"a width of {width} has no halves")
+    left, right = split(b, biased(b, x, bias), sizes=(width // 2,) * 2, axis=2)
+    return b.mul(left, b.gelu(right))
+
+
+@converter("QuickGelu", domain=MICROSOFT, takes=[same(FLOATS, "x")])
 def quick_gelu(b: OnnxBuilder, x: Value, *, alpha: float = 1.702) -> Value:
     return b.quick_gelu(x, alpha=alpha)
 
@@ -92,6 +116,12 @@ def simplified_layer_normalization(
     return y, inverse_deviation(b, b.cast(x, element_type(stash_type)), axes, epsilon)
 
 
+def weights(x: Value, gamma: Value, beta: Value | None, bias: Value | None) -> None:
+    """OnnxError unless gamma, beta and bias are as long as x's last dimension."""
+    for what, value in (("gamma", gamma), ("beta", beta), ("bias", bias)):
+        expect(value, what, x.shape.lens[-1])
+
+
 def skipped(b: OnnxBuilder, x: Value, skip: Value, bias: Value | None) -> Value:
     """x + skip + bias; skip {B, S, H} may have no B, or one of 1."""
     if skip.shape.ndim > x.shape.ndim:
@@ -99,7 +129,7 @@ def skipped(b: OnnxBuilder, x: Value, skip: Value, bias: Value | None) -> Value:
     return biased(b, x, skip, bias)
 
 
-@converter("SkipLayerNormalization", domain=MICROSOFT)
+@converter("SkipLayerNormalization", domain=MICROSOFT, takes=[same(FLOATS16, "x", "skip", "gamma", "beta", "bias")])
 def skip_layer_normalization(
     b: OnnxBuilder,
     x: Value,
@@ -111,22 +141,31 @@ def skip_layer_normalization(
     epsilon: float = 1e-12,
 ) -> tuple[Value, ...]:
     """The norm of the sum; mean and 1 / deviation {..., 1} in float; the sum."""
+    weights(x, gamma, beta, bias)
     total = skipped(b, x, skip, bias)
     y = b.layer_norm(total, gamma, beta, epsilon=epsilon)
     return y, *statistics(b, b.cast(total, "float"), (x.shape.ndim - 1,), epsilon), total
 
 
-@converter("SkipSimplifiedLayerNormalization", domain=MICROSOFT)
+@converter("SkipSimplifiedLayerNormalization", domain=MICROSOFT, takes=[same(FLOATS16, "x", "skip", "gamma", "bias")])
 def skip_simplified_layer_normalization(
     b: OnnxBuilder, x: Value, skip: Value, gamma: Value, bias: Value | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Value, ...]:
     """The RMS norm of the sum; a mean of 0 and 1 / rms {..., 1} in float; the sum."""
+    weights(x, gamma, None, bias)
     total = skipped(b, x, skip, bias)
     inverse = inverse_deviation(b, b.cast(total, "float"), (x.shape.ndim - 1,), epsilon)
     return b.rms_norm(total, gamma, epsilon=epsilon), b.full(0.0, inverse), inverse, total
 
 
-@converter("EmbedLayerNormalization", domain=MICROSOFT)
+@converter(
+    "EmbedLayerNormalization",
+    domain=MICROSOFT,
+    takes=[
+        same(("float", "half"), "word_embedding", "position_embedding", "segment", "gamma", "beta"),
+        same(("int32", "int64"), "ids", "segments", "mask", "position_ids"),
+    ],
+)
 def embed_layer_normalization(
     b: OnnxBuilder,
     ids: Value,
@@ -143,6 +182,10 @@ def embed_layer_normalization(
     mask_index_type: int = 1,
 ) -> tuple[Value, ...]:
     """The norm of the sum of three embeddings; the mask's sums; the sum."""
+    for what, value in (("segment_ids", segments), ("mask", mask)):
+        expect(value, what, *ids.shape.lens)
+    for what, value in (("gamma", gamma), ("beta", beta)):
+        expect(value, what, word_embedding.shape.lens[-1])
     total = b.embedding(word_embedding, ids)
     if position_ids is None:
         position_ids = b.literal(np.arange(ids.shape.lens[1], dtype=np.int32)[None])
@@ -156,7 +199,7 @@ def embed_layer_normalization(
     return b.layer_norm(total, gamma, beta, epsilon=epsilon), counts, total
 
 
-@converter("GroupNorm", domain=MICROSOFT)
+@converter("GroupNorm", domain=MICROSOFT, takes=[same(FLOATS16, "x"), same(FLOATS16, "gamma", "beta")])
 def group_norm(
     b: OnnxBuilder,
     x: Value,
@@ -172,6 +215,8 @@ def group_norm(
     if activation not in (0, 1):
         raise OnnxError(f"activation must be 0 or 1, is {activation}")
     y = channels_first(b, x) if channels_last else x
+    for what, value in (("gamma", gamma), ("beta", beta)):
+        expect(value, what, y.shape.lens[1])
     y = b.cast(b.group_norm(b.cast(y, gamma.shape.type), gamma, beta, num_groups=groups, epsilon=epsilon), x.shape.type)
     y = b.silu(y) if activation else y
     return channels_behind(b, y) if channels_last else y
@@ -191,7 +236,7 @@ def channels_behind(b: OnnxBuilder, x: Value) -> Value:
     return b.transpose(x, permutation=(0, *range(2, x.shape.ndim), 1))
 
 
-@converter("FusedConv", domain=MICROSOFT)
+@converter("FusedConv", domain=MICROSOFT, takes=[same(FLOATS, "x", "w", "bias", "z")])
 def fused_conv(
     b: OnnxBuilder,
     x: Value,
@@ -208,7 +253,7 @@ def fused_conv(
     return activated(b, biased(b, conv(b, x, w, bias, **attributes), z), activation, *activation_params)
 
 
-@converter("NhwcConv", "NhwcFusedConv", domain=MICROSOFT)
+@converter("NhwcConv", "NhwcFusedConv", domain=MICROSOFT, takes=[same(FLOATS, "x", "w", "bias", "z")])
 def nhwc_conv(
     b: OnnxBuilder, x: Value, w: Value, bias: Value | None = None, z: Value | None = None, **attributes: Any
 ) -> Value:
@@ -220,7 +265,7 @@ def nhwc_conv(
 # ---- products ----
 
 
-@converter("FusedGemm", domain=MICROSOFT)
+@converter("FusedGemm", domain=MICROSOFT, takes=[same(PRODUCTS, "x", "y", "c")])
 def fused_gemm(
     b: OnnxBuilder,
     x: Value,
@@ -242,7 +287,7 @@ def fused_gemm(
     return activated(b, product, activation, *values)
 
 
-@converter("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
+@converter("FusedMatMul", "TransposeMatMul", domain=MICROSOFT, takes=[same(FLOATS, "x", "y")])
 def fused_matmul(
     b: OnnxBuilder,
     x: Value,
@@ -262,68 +307,8 @@ def fused_matmul(
 
 def oriented(b: OnnxBuilder, x: Value, turn: int, turn_batch: int) -> Value:
     n = x.shape.ndim
-    if turn_batch and n > 2:
+    if turn_batch and n < 3:
+        raise OnnxError(f"an operand of lens {x.shape.lens} has no batch to move")
+    if turn_batch:
         x = b.transpose(x, permutation=(*range(1, n - 1), 0, n - 1))
     return swapped(b, x) if turn and n > 1 else x
-
-
-@converter("MatMulNBits", domain=MICROSOFT)
-def matmul_nbits(
-    b: OnnxBuilder,
-    x: Value,
-    packed: Value,
-    scales: Value,
-    zeros: Value | None = None,
-    groups: Value | None = None,
-    bias: Value | None = None,
-    *,
-    K: int,
-    N: int,
-    block_size: int,
-    bits: int = 4,
-    accuracy_level: int = 0,
-    weight_prepacked: int = 0,
-) -> Value:
-    """x {..., K} times weights {N, K} of 2, 4 or 8 bits with a scale and zero point a block of `block_size` along K.
-
-    packed {N, blocks, block_size * bits / 8}, the first number in the lowest bits of a byte; a zero point that is
-    absent is 2 ** (bits - 1). g_idx {K} says which block's scale and zero point a column has, if not its own's
-    (ONNX Runtime 1.31 reads other zero points there). `accuracy_level` allows less than is computed here.
-    """
-    if bits not in (2, 4, 8) or weight_prepacked:
-        raise OnnxError("bits other than 2, 4 and 8 and packed weights are not supported")
-    blocks = -(-K // block_size)
-    codes = numbers(b, packed, N, bits)
-    if zeros is None:
-        zero = b.literal(np.full((N, blocks), 1 << (bits - 1), np.uint8))
-    elif zeros.shape.type == "uint8":
-        zero = b.slice(numbers(b, zeros, N, bits), axes=(1,), starts=(0,), ends=(blocks,))
-    else:
-        zero = b.reshape(zeros, dims=(N, blocks))
-    scale = b.reshape(scales, dims=(N, blocks))
-    if groups is None:
-        codes = b.reshape(codes, dims=(N, blocks, block_size))
-        wide = [b.broadcast_to(b.unsqueeze(v, axes=(2,)), codes.shape.lens) for v in (scale, zero)]
-    else:
-        codes, groups = (b.slice(v, axes=(a,), starts=(0,), ends=(K,)) for v, a in ((codes, 1), (groups, 0)))
-        wide = [b.gather(v, groups, axis=1) for v in (scale, zero)]
-    if zero.shape.type == "uint8":
-        weights = b.dequantizelinear(codes, *wide)
-    else:
-        weights = b.mul(b.sub(b.cast(codes, scale.shape.type), b.cast(wide[1], scale.shape.type)), wide[0])
-    if groups is None:
-        weights = b.reshape(weights, dims=(N, blocks * block_size))
-        weights = b.slice(weights, axes=(1,), starts=(0,), ends=(K,)) if K % block_size else weights
-    return biased(b, b.matmul(x, b.transpose(b.cast(weights, x.shape.type), permutation=(1, 0))), bias)
-
-
-def numbers(b: OnnxBuilder, packed: Value, rows: int, bits: int) -> Value:
-    """The unsigned numbers of 2, 4 or 8 bits that bytes hold: uint8 {rows, numbers}."""
-    flat = b.reshape(packed, dims=(rows, -1))
-    if bits == 8:
-        return flat
-    if bits == 4:
-        return b.unpack_int4(flat, axis=1)
-    shifts = b.literal(np.arange(0, 8, bits, dtype=np.uint8))
-    each = b.shift_right(*b.common(b.unsqueeze(flat, axes=(2,)), shifts))
-    return b.reshape(b.bitwise_and(each, b.full((1 << bits) - 1, each)), dims=(rows, -1))

@@ -11,27 +11,32 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder, axis_in
-from migraphx.onnx.converters.microsoft.fused import MICROSOFT, biased, channels_behind, channels_first
+from migraphx.ir.shape import broadcast_lens
+from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
+from migraphx.onnx.converters.microsoft.fused import FLOATS16, MICROSOFT, biased, channels_behind, channels_first
 from migraphx.onnx.converters.standard.convolution import Lens
 from migraphx.onnx.converters.standard.matmul import matmul_integer
 from migraphx.onnx.converters.standard.pooling import average_pool
 from migraphx.onnx.converters.standard.quantize import dequantize_linear, qlinear_conv, quantize_linear, requantized
 from migraphx.onnx.graph import OnnxError
-from migraphx.onnx.registry import converter, register
+from migraphx.onnx.registry import converter, register, same
 from migraphx.ops.composites.activation import scaled
 from migraphx.ops.macros import broadcast_per_axis
 
 Value = Instruction
+BYTES = ("uint8", "int8")
+CODES = (*BYTES, "uint16", "int16", "uint4", "int4")
+SCALES = ("float", "half")
+UNARY = [same(BYTES, "x", "x_zero", "zero"), same(SCALES, "x_scale"), same(SCALES, "scale")]
 
 
-@converter("QuantizeLinear", domain=MICROSOFT)
+@converter("QuantizeLinear", domain=MICROSOFT, takes=[same(SCALES, "x", "scale"), same(CODES, "zero")])
 def quantize(b: OnnxBuilder, x: Value, scale: Value, zero: Value | None = None, *, axis: int = 1) -> Value:
     """As the standard's, with 16-bit integers in every opset."""
     return quantize_linear(b, x, scale, zero, axis=axis)
 
 
-@converter("DequantizeLinear", domain=MICROSOFT)
+@converter("DequantizeLinear", domain=MICROSOFT, takes=[same((*CODES, "int32"), "x", "zero"), same(SCALES, "scale")])
 def dequantize(b: OnnxBuilder, x: Value, scale: Value, zero: Value | None = None, *, axis: int = 1) -> Value:
     """As the standard's, with 16-bit integers in every opset."""
     return dequantize_linear(b, x, scale, zero, axis=axis)
@@ -51,8 +56,9 @@ def binary(name: str) -> Callable[..., Value]:
     return convert
 
 
-register("QLinearAdd", binary("add"), domain=MICROSOFT)
-register("QLinearMul", binary("mul"), domain=MICROSOFT)
+for _op, _word in (("QLinearAdd", "add"), ("QLinearMul", "mul")):
+    _takes = [same(BYTES, "x", "x_zero", "y", "y_zero", "zero"), same(("float",), "x_scale", "y_scale", "scale")]
+    register(_op, binary(_word), domain=MICROSOFT, takes=_takes)
 
 
 def like(b: OnnxBuilder, x: Value, real: Value, scale: Value, zero: Value | None) -> Value:
@@ -61,7 +67,15 @@ def like(b: OnnxBuilder, x: Value, real: Value, scale: Value, zero: Value | None
     return b.instruction("quantizelinear", [real, *[p for p in parts if p is not None]], out_type=x.shape.type)
 
 
-@converter("QLinearWhere", domain=MICROSOFT)
+@converter(
+    "QLinearWhere",
+    domain=MICROSOFT,
+    takes=[
+        same(("bool",), "condition"),
+        same(BYTES, "x", "x_zero", "y", "y_zero", "zero"),
+        same(("float",), "x_scale", "y_scale", "scale"),
+    ],
+)
 def where(
     b: OnnxBuilder,
     condition: Value,
@@ -75,19 +89,19 @@ def where(
     zero: Value,
 ) -> Value:
     """x where the condition holds, else y; all three broadcast."""
-    lens = np.broadcast_shapes(condition.shape.lens, x.shape.lens, y.shape.lens)
+    lens = broadcast_lens(condition.shape.lens, x.shape.lens, y.shape.lens)
     real = dequantize(b, x, x_scale, x_zero), dequantize(b, y, y_scale, y_zero)
     return like(b, x, b.where(*(b.broadcast_to(v, lens) for v in (condition, *real))), scale, zero)
 
 
-@converter("QLinearSigmoid", domain=MICROSOFT)
+@converter("QLinearSigmoid", domain=MICROSOFT, takes=UNARY)
 def sigmoid(
     b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None
 ) -> Value:
     return like(b, x, b.sigmoid(dequantize(b, x, x_scale, x_zero)), scale, zero)
 
 
-@converter("QLinearLeakyRelu", domain=MICROSOFT)
+@converter("QLinearLeakyRelu", domain=MICROSOFT, takes=UNARY)
 def leaky_relu(
     b: OnnxBuilder,
     x: Value,
@@ -101,7 +115,7 @@ def leaky_relu(
     return like(b, x, b.leaky_relu(dequantize(b, x, x_scale, x_zero), alpha=alpha), scale, zero)
 
 
-@converter("QLinearSoftmax", domain=MICROSOFT)
+@converter("QLinearSoftmax", domain=MICROSOFT, takes=UNARY)
 def softmax(
     b: OnnxBuilder,
     x: Value,
@@ -133,7 +147,7 @@ def concat(b: OnnxBuilder, scale: Value, zero: Value, *parts: Value, axis: int) 
 # ---- pooling and convolution ----
 
 
-@converter("QLinearAveragePool", domain=MICROSOFT)
+@converter("QLinearAveragePool", domain=MICROSOFT, takes=UNARY)
 def qlinear_average_pool(
     b: OnnxBuilder,
     x: Value,
@@ -153,7 +167,7 @@ def qlinear_average_pool(
     return like(b, x, channels_behind(b, y) if channels_last else y, scale, zero)
 
 
-@converter("QLinearGlobalAveragePool", domain=MICROSOFT)
+@converter("QLinearGlobalAveragePool", domain=MICROSOFT, takes=UNARY)
 def qlinear_global_average_pool(
     b: OnnxBuilder,
     x: Value,
@@ -168,7 +182,7 @@ def qlinear_global_average_pool(
     return like(b, x, b.reduce_mean(dequantize(b, x, x_scale, x_zero), axes=axes), scale, zero)
 
 
-@converter("QLinearReduceMean", domain=MICROSOFT)
+@converter("QLinearReduceMean", domain=MICROSOFT, takes=UNARY)
 def qlinear_reduce_mean(
     b: OnnxBuilder,
     x: Value,
@@ -202,7 +216,11 @@ def product_scale(b: OnnxBuilder, x_scale: Value, y_scale: Value) -> Value:
     return b.mul(*b.common(b.cast(x_scale, "float"), b.cast(y_scale, "float")))
 
 
-@converter("MatMulIntegerToFloat", domain=MICROSOFT)
+@converter(
+    "MatMulIntegerToFloat",
+    domain=MICROSOFT,
+    takes=[same(BYTES, "x", "x_zero"), same(BYTES, "y", "y_zero"), same(FLOATS16, "x_scale", "y_scale", "bias")],
+)
 def matmul_integer_to_float(
     b: OnnxBuilder,
     x: Value,
@@ -213,13 +231,48 @@ def matmul_integer_to_float(
     y_zero: Value | None = None,
     bias: Value | None = None,
 ) -> Value:
-    """(x - x_zero) @ (y - y_zero) * x_scale * y_scale + bias"""
-    sums = matmul_integer(b, x, y, x_zero, y_zero)
-    factor = b.broadcast_to(product_scale(b, x_scale, y_scale), sums.shape.lens)
-    return biased(b, b.mul(b.cast(sums, "float"), factor), bias)
+    """(x - x_zero) @ (y - y_zero) * x_scale * y_scale + bias, in the scales' type.
+
+    Scales and zero points are one number, or one a column: of y's, or of x's, which leaves no integer product.
+    """
+    for what, value, length in (
+        ("a_scale", x_scale, x.shape.lens[-1]),
+        ("b_scale", y_scale, y.shape.lens[-1]),
+        ("a_zero_point", x_zero, x.shape.lens[-1]),
+        ("b_zero_point", y_zero, y.shape.lens[-1]),
+    ):
+        if value is not None and value.shape.elements != 1:
+            expect(value, what, length)
+    wide = x_scale.shape.elements != 1 or (x_zero is not None and x_zero.shape.elements != 1)
+    if wide:
+        real = [real_columns(b, *v) for v in ((x, x_scale, x_zero), (y, y_scale, y_zero))]
+        product = b.matmul(*real)
+    else:
+        sums = matmul_integer(b, x, y, x_zero, y_zero)
+        factor = b.broadcast_to(product_scale(b, x_scale, y_scale), sums.shape.lens)
+        product = b.mul(b.cast(sums, "float"), factor)
+    return biased(b, b.cast(product, x_scale.shape.type), bias)
 
 
-@converter("QGemm", domain=MICROSOFT)
+def real_columns(b: OnnxBuilder, x: Value, scale: Value, zero: Value | None) -> Value:
+    """(x - zero) * scale in float, of one number or one a column."""
+    wide = b.cast(x, "float")
+    if zero is not None:
+        wide = b.sub(*b.common(wide, b.cast(zero, "float")))
+    return b.mul(*b.common(wide, b.cast(scale, "float")))
+
+
+@converter(
+    "QGemm",
+    domain=MICROSOFT,
+    takes=[
+        same(BYTES, "x", "x_zero"),
+        same(BYTES, "y", "y_zero"),
+        same(("float",), "x_scale", "y_scale", "scale"),
+        same(("int32",), "c"),
+        same(BYTES, "zero"),
+    ],
+)
 def qgemm(
     b: OnnxBuilder,
     x: Value,
@@ -247,7 +300,11 @@ def qgemm(
     return b.mul(b.cast(sums, "float"), b.broadcast_to(factor, sums.shape.lens))
 
 
-@converter("DynamicQuantizeMatMul", domain=MICROSOFT)
+@converter(
+    "DynamicQuantizeMatMul",
+    domain=MICROSOFT,
+    takes=[same(("float",), "x", "y_scale", "bias"), same(BYTES, "y", "y_zero")],
+)
 def dynamic_quantize_matmul(
     b: OnnxBuilder, x: Value, y: Value, y_scale: Value, y_zero: Value | None = None, bias: Value | None = None
 ) -> Value:

@@ -9,7 +9,8 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import LARGEST, OnnxBuilder, axis_in
+from migraphx.ir.size import is_open
+from migraphx.onnx.builder import LARGEST, OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.registry import converter
 
@@ -36,17 +37,21 @@ def constant_of_shape(b: OnnxBuilder, shape: Value, *, value: np.ndarray | None 
 
 @converter("Shape")
 def shape(b: OnnxBuilder, x: Value, *, start: int = 0, end: int | None = None) -> Value:
-    return b.literal(np.array(x.shape.lens[start:end], np.int64))
+    return b.sizes(x.shape.lens[start:end])
 
 
 @converter("Size")
 def size(b: OnnxBuilder, x: Value) -> Value:
-    return b.literal(np.array(x.shape.elements, np.int64))
+    return b.sizes(x.shape.elements)
 
 
 @converter("Range")
 def range_(b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
     """start, start + delta, ... below (above, where delta is negative) limit."""
+    if limit.shape.type in dtypes.INTEGERS:
+        begin, end, by = (b.number(v, n) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta")))
+        if is_open(end) and begin == 0 and by == 1 and end >= 0:
+            return b.counted(end, limit.shape.type)
     first, last, step = (b.known(v, n).reshape(()) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta")))
     if step == 0:
         raise OnnxError("delta is 0")
@@ -62,6 +67,7 @@ def range_(b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_ty
 
 @converter("EyeLike")
 def eye_like(b: OnnxBuilder, x: Value, *, k: int, dtype: int | None = None) -> Value:
+    expect(x, "input", None, None)
     type = x.shape.type if dtype is None else element_type(dtype)
     return b.literal(np.eye(*x.shape.lens, k=k), type)
 

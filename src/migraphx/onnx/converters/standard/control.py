@@ -42,6 +42,8 @@ def discard(b: OnnxBuilder, module: Module) -> None:
 @converter("If")
 def if_(b: OnnxBuilder, condition: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Any, ...]:
     """A condition known now leaves one branch, in place."""
+    if condition.shape.elements != 1:
+        raise OnnxError(f"its condition must have one element, has lens {condition.shape.lens}")
     known = b.constant(condition)
     if known is not None:
         return tuple(b.subgraph(then_branch if known.reshape(-1)[0] else else_branch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import Any
 
@@ -54,6 +54,13 @@ class Window:
             raise OnnxError(f"kernel {given}, strides {strides}, dilations {dilations}: not {n} spatial dimensions")
         return strides, dilations
 
+    def checked(self, b: OnnxBuilder) -> Window:
+        """TensorFlow's SAME, which some files hold, is SAME_UPPER."""
+        if self.auto_pad != "SAME" or self.pads:
+            return self
+        b.deviates("auto_pad 'SAME' is not the standard's: read as SAME_UPPER")
+        return replace(self, auto_pad="SAME_UPPER")
+
     def on(self, lens: Lens, kernel: Lens | None = None) -> Geometry:
         """For an input of spatial `lens`; the `kernel` of pooling is the node's own. Raises OnnxError."""
         n, kernel = len(lens), self.kernel_shape if kernel is None else kernel
@@ -89,7 +96,7 @@ def windowed(*names: str) -> Callable[[Convert], Convert]:
         @wraps(convert)
         def converted(b: OnnxBuilder, *inputs: Any, **attributes: Any) -> Any:
             window = Window(**{n: attributes.pop(n) for n in taken if n in attributes})
-            return convert(b, *inputs, window=window, **attributes)
+            return convert(b, *inputs, window=window.checked(b), **attributes)
 
         own = inspect.signature(convert)
         attributes = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in taken]

@@ -7,7 +7,7 @@ import io
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 
@@ -17,6 +17,7 @@ Value = Instruction
 @converter("ImageDecoder")
 def image_decoder(b: OnnxBuilder, data: Value, *, pixel_format: str) -> Value:
     """The bytes of an image file as uint8 {height, width, channels}. Needs Pillow."""
+    expect(data, "input", None)
     modes = {"RGB": "RGB", "BGR": "RGB", "Grayscale": "L"}
     if pixel_format not in modes:
         raise OnnxError(f"pixel_format must be {', '.join(modes)}, is {pixel_format!r}")

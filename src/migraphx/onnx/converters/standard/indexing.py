@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from migraphx.ir.inference import infer_shape
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Operation, operation
+from migraphx.ir.ramp import positions
 from migraphx.ir.shape import standard_strides
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.moving import moves
 from migraphx.onnx.registry import converter
@@ -37,6 +39,12 @@ def gather_elements(b: OnnxBuilder, data: Value, indices: Value, *, axis: int) -
 @moves
 def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 0) -> Value:
     """Known tuples become plain positions: torch's masks are indexed by ranges, which leaves a reshape."""
+    ramps = b.ramps.get(indices)
+    if isinstance(ramps, tuple) and not batch_dims:
+        found = positions(ramps, data.shape.lens[: len(ramps)])
+        count = math.prod(data.shape.lens[: len(ramps)])
+        if found is not None and found.counts and math.prod(found.lens) == count:
+            return b.reshape(data, dims=(*found.lens, *data.shape.lens[len(ramps) :]))
     tuples = b.constant(indices)
     if tuples is None or batch_dims:
         return b.gathernd(data, indices, batch_dims=batch_dims)
@@ -46,8 +54,8 @@ def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 
     length = np.array(lens[:depth], np.int64)
     if ((tuples < -length) | (tuples >= length)).any():
         raise OnnxError(f"an index is out of range for the lengths {lens[:depth]}")
-    positions = np.where(tuples < 0, tuples + length, tuples)
-    rows = (positions * np.array(standard_strides(lens[:depth]), np.int64)).sum(-1)
+    places = np.where(tuples < 0, tuples + length, tuples)
+    rows = (places * np.array(standard_strides(lens[:depth]), np.int64)).sum(-1)
     count = math.prod(lens[:depth])
     if np.array_equal(rows.reshape(-1), np.arange(count)):
         return b.reshape(data, dims=(*rows.shape, *lens[depth:]))
@@ -76,7 +84,11 @@ def tensor_scatter(
 ) -> Value:
     """A cache {N, ...} with `update` written from position start[n] of `axis` on; `circular` goes on at 0."""
     axis = axis_in(axis, past.shape.ndim)
+    expect(update, "update", *(None if d == axis else n for d, n in enumerate(past.shape.lens)))
+    expect(start, "write_indices", past.shape.lens[0])
     length, written = past.shape.lens[axis], update.shape.lens[axis]
+    if written > length:
+        raise OnnxError(f"its update is longer than the cache along axis {axis}: {written}, {length}")
     column = [1] * past.shape.ndim
     column[axis] = written
     place = b.literal(np.arange(written, dtype=np.int64).reshape(column))
@@ -94,6 +106,7 @@ def as_found(b: OnnxBuilder, op: Operation, inputs: Sequence[Value]) -> Any:
     known = [v for v in values if v is not None]
     if len(known) < len(values):
         return b.instruction(op.name, inputs, **op.attributes())
+    infer_shape(op, [i.shape for i in inputs])
     made = op.compute(*known)
     return tuple(map(b.literal, made)) if isinstance(made, tuple) else b.literal(made)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 from migraphx.ops.composites.activation import scaled
 from migraphx.passes.constants import is_constant, value_of
@@ -43,6 +44,17 @@ def gemm(
 
 @converter("Einsum")
 def einsum(b: OnnxBuilder, *operands: Value, equation: str) -> Value:
+    """All ellipses stand for equally many dimensions, and the output keeps them."""
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if any("." in t.replace("...", "", 1) for t in (*terms, output)):
+        raise OnnxError(f"equation {equation!r} has a dot that is no ellipsis, or two ellipses in one term")
+    pairs = zip(terms, operands, strict=False)
+    hidden = {x.shape.ndim - len(t.replace("...", "")) for t, x in pairs if "..." in t}
+    if len(hidden) > 1:
+        raise OnnxError(f"the ellipses of {equation!r} stand for {sorted(hidden)} dimensions")
+    if hidden - {0} and arrow and "..." not in output:
+        raise OnnxError(f"the output of {equation!r} has no ellipsis")
     return b.einsum(*operands, equation=equation)
 
 
@@ -66,6 +78,8 @@ def centred(b: OnnxBuilder, x: Value, zero: Value | None, type: str, row: bool) 
     wide = b.cast(x, type)
     if zero is None:
         return wide
+    if zero.shape.lens == x.shape.lens and zero.shape.ndim > 1:
+        b.deviates(f"its zero point of lens {zero.shape.lens} has one for each number")
     if row and zero.shape.ndim == 1 and zero.shape.elements > 1:
         zero = b.unsqueeze(zero, axes=(1,))
     return b.sub(wide, b.broadcast_to(b.cast(zero, type), x.shape.lens))

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.ir.shape import broadcast_lens
+from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.moving import moves
 from migraphx.onnx.registry import converter
+from migraphx.ops.movement import Span
 
 Value = Instruction
 
@@ -60,6 +62,8 @@ def squeeze(b: OnnxBuilder, x: Value, axes: Any = None) -> Value:
 @converter("Unsqueeze")
 @moves
 def unsqueeze(b: OnnxBuilder, x: Value, axes: Any) -> Value:
+    if isinstance(axes, Instruction) and axes.shape.ndim == 0:
+        axes = b.reshape(axes, dims=(1,))
     dims = b.ints(axes, "axes")
     return b.unsqueeze(x, axes=dims) if dims else x
 
@@ -67,7 +71,7 @@ def unsqueeze(b: OnnxBuilder, x: Value, axes: Any) -> Value:
 @converter("Expand")
 @moves
 def expand(b: OnnxBuilder, x: Value, shape: Value) -> Value:
-    return b.broadcast_to(x, np.broadcast_shapes(x.shape.lens, b.ints(shape, "shape") or ()))
+    return b.broadcast_to(x, broadcast_lens(x.shape.lens, b.ints(shape, "shape") or ()))
 
 
 @converter("Tile")
@@ -81,6 +85,7 @@ def tile_1(b: OnnxBuilder, x: Value, tiles: Value, axis: Value) -> Value:
 @converter("Tile", since=6)
 @moves
 def tile(b: OnnxBuilder, x: Value, repeats: Value) -> Value:
+    expect(repeats, "repeats", x.shape.ndim)
     return b.tile(x, repeats=b.ints(repeats, "repeats") or ())
 
 
@@ -109,6 +114,8 @@ def split(
         if num_outputs not in (None, count):
             raise OnnxError(f"num_outputs is {num_outputs}, the node has {count} outputs")
         total = x.shape.lens[axis_in(axis, x.shape.ndim)]
+        if b.version < 18 and total % count:
+            raise OnnxError(f"{total} elements do not split into {count} equal pieces")
         step = -(-total // count)
         lengths = tuple(max(min(step, total - k * step), 0) for k in range(count))
     return tuple(pieces(b, x, lengths, axis))
@@ -132,6 +139,11 @@ def slice_(
     strides = b.ints(steps, "steps") or (1,) * len(first)
     if not len(first) == len(last) == len(dims) == len(strides) or 0 in strides:
         raise OnnxError(f"starts {first}, ends {last}, axes {dims} and steps {strides} do not fit together")
+    if all(step == 1 for step in strides):
+        spans = {a: Span(0, x.shape.lens[a]).cut(s, e) for a, s, e in zip(dims, first, last, strict=True)}
+        cut = {a: s for a, s in spans.items() if s.length != x.shape.lens[a]}
+        starts, ends = (tuple(s[k] for s in cut.values()) for k in (0, 1))
+        return b.slice(x, axes=tuple(cut), starts=starts, ends=ends) if cut else x
     kept = {}
     for axis, start, end, step in zip(dims, first, last, strides, strict=True):
         kept[axis] = range(x.shape.lens[axis])[slice(start, end, step)]
@@ -147,7 +159,7 @@ def slice_(
     return b.reverse(x, axes=backwards) if backwards else x
 
 
-@converter("Pad")
+@converter("Pad", promotes=True)
 def pad(
     b: OnnxBuilder,
     x: Value,
@@ -160,6 +172,9 @@ def pad(
     paddings: Sequence[int] | None = None,
 ) -> Value:
     """Negative pads cut. `pads` and `value` are attributes before opset 11 (`paddings` in opset 1)."""
+    if axes is None and mode != "constant" and constant_value is not None and constant_value.shape.ndim == 1:
+        b.deviates("its axes stand where a constant would")
+        axes, constant_value = constant_value, None
     widths = b.ints(paddings if paddings is not None else pads, "pads") or ()
     fill = b.number(constant_value, "constant_value") if constant_value is not None else value
     dims = b.ints(axes, "axes")
@@ -183,10 +198,12 @@ def padded(b: OnnxBuilder, x: Value, pads: Sequence[int], mode: str, fill: float
     pads = [max(p, 0) for p in pads]
     if not any(pads):
         return x
-    if mode == "wrap":
-        for d in range(ndim):
-            index = np.arange(-pads[d], x.shape.lens[d] + pads[ndim + d]) % max(x.shape.lens[d], 1)
-            x = b.gather(x, b.literal(index), axis=d)
+    sides = [(pads[d], pads[ndim + d]) for d in range(ndim)]
+    if mode == "wrap" or (mode == "reflect" and any(max(s) >= n for s, n in zip(sides, x.shape.lens, strict=True))):
+        for d, widths in enumerate(sides):
+            if any(widths):
+                index = np.pad(np.arange(x.shape.lens[d], dtype=np.int64), widths, mode=mode)
+                x = b.gather(x, b.literal(index), axis=d)
         return x
     if mode not in ("constant", "edge", "reflect"):
         raise OnnxError(f"mode must be constant, edge, reflect or wrap, is {mode!r}")
@@ -237,11 +254,15 @@ def center_crop_pad(b: OnnxBuilder, x: Value, shape: Value, *, axes: Sequence[in
 
 
 @converter("ReverseSequence")
-def reverse_sequence(b: OnnxBuilder, x: Value, lengths: Value, *, batch_axis: int, time_axis: int) -> Value:
-    """The first lengths[n] elements of item n along `time_axis` in opposite order."""
+def reverse_sequence(b: OnnxBuilder, x: Value, sequence_lens: Any, *, batch_axis: int, time_axis: int) -> Value:
+    """The first sequence_lens[n] elements of item n along `time_axis` in opposite order."""
+    lengths = sequence_lens if isinstance(sequence_lens, Instruction) else b.literal(np.array(sequence_lens, np.int64))
+    if x.shape.ndim < 2:
+        raise OnnxError(f"takes an input of two dimensions or more, got lens {x.shape.lens}")
     if {batch_axis, time_axis} != {0, 1}:
         raise OnnxError(f"batch_axis {batch_axis} and time_axis {time_axis} must be 0 and 1")
     items, steps = x.shape.lens[batch_axis], x.shape.lens[time_axis]
+    expect(lengths, "sequence_lens", items)
     at = np.arange(steps, dtype=np.int64)
     place = b.multibroadcast(b.literal(at), out_lens=(items, steps))
     lens = b.broadcast_to(b.unsqueeze(b.cast(lengths, "int64"), axes=(1,)), (items, steps))

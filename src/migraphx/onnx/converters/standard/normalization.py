@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.registry import converter
 from migraphx.ops.composites.activation import scaled
@@ -32,6 +32,9 @@ def batch_normalization(
     """With the given statistics; in training mode with the batch's own, and the running ones follow."""
     if not spatial:
         raise OnnxError("spatial=0 is not supported")
+    channels = x.shape.lens[1] if x.shape.ndim > 1 else 1
+    for what, value in (("scale", scale), ("bias", bias), ("mean", mean), ("var", var)):
+        expect(value, what, channels)
     if not training_mode:
         return (b.batchnorm(x, scale, bias, mean, var, epsilon=epsilon),)
     y, own_mean, own_var = b.batchnorm_training(x, scale, bias, epsilon=epsilon)
@@ -44,6 +47,10 @@ def batch_normalization(
 
 @converter("InstanceNormalization")
 def instance_normalization(b: OnnxBuilder, x: Value, scale: Value, bias: Value, *, epsilon: float) -> Value:
+    if x.shape.ndim < 3:
+        raise OnnxError(f"takes an input of three dimensions or more, got lens {x.shape.lens}")
+    expect(scale, "scale", x.shape.lens[1])
+    expect(bias, "bias", x.shape.lens[1])
     return b.instance_norm(x, scale, bias, epsilon=epsilon)
 
 
@@ -52,16 +59,30 @@ def group_normalization_18(
     b: OnnxBuilder, x: Value, scale: Value, bias: Value, *, epsilon: float, num_groups: int
 ) -> Value:
     """scale and bias have one value a group."""
-    each = x.shape.lens[1] // num_groups
-    wide = [b.repeat_interleave(v, repeats=each, axis=0) for v in (scale, bias)]
-    return b.group_norm(x, *wide, num_groups=num_groups, epsilon=epsilon)
+    return grouped_norm(b, x, scale, bias, num_groups, epsilon, num_groups)
 
 
 @converter("GroupNormalization", since=21)
 def group_normalization(
     b: OnnxBuilder, x: Value, scale: Value, bias: Value, *, epsilon: float, num_groups: int, stash_type: int
 ) -> Value:
-    return b.group_norm(x, scale, bias, num_groups=num_groups, epsilon=epsilon)
+    """scale and bias have one value a channel."""
+    return grouped_norm(b, x, scale, bias, num_groups, epsilon, x.shape.lens[1] if x.shape.ndim > 1 else 0)
+
+
+def grouped_norm(b: OnnxBuilder, x: Value, scale: Value, bias: Value, groups: int, epsilon: float, count: int) -> Value:
+    """`count`: how many values scale and bias have at this opset: one a group or one a channel; files mix these up."""
+    channels = x.shape.lens[1] if x.shape.ndim > 1 else 0
+    if groups < 1 or not channels or channels % groups:
+        raise OnnxError(f"{groups} groups do not divide the channels of {x.shape.lens}")
+    given = scale.shape.elements
+    if given != count and given in (groups, channels) and x.shape.ndim > 2:
+        b.deviates(f"its scale has {given} values, must have {count}")
+        count = given
+    expect(scale, "scale", count)
+    expect(bias, "bias", count)
+    wide = [b.repeat_interleave(v, repeats=channels // count, axis=0) for v in (scale, bias)]
+    return b.group_norm(x, *(wide if count < channels else (scale, bias)), num_groups=groups, epsilon=epsilon)
 
 
 @converter("LayerNormalization")
@@ -77,10 +98,12 @@ def layer_normalization(
 ) -> Value | tuple[Value, ...]:
     """Over the dimensions from `axis` on. The statistics are outputs, in the type `stash_type`."""
     axes = tuple(range(axis_in(axis, x.shape.ndim), x.shape.ndim))
+    if stash_type == 0:
+        b.deviates("stash_type is no type; statistics are computed in float")
     y = b.layer_norm(x, scale, bias, axes=axes, epsilon=epsilon)
     if not b.wants(1) and not b.wants(2):
         return y
-    return y, *statistics(b, b.cast(x, element_type(stash_type)), axes, epsilon)
+    return y, *statistics(b, b.cast(x, element_type(stash_type or 1)), axes, epsilon)
 
 
 def statistics(b: OnnxBuilder, x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value]:
@@ -104,6 +127,8 @@ def rms_normalization(b: OnnxBuilder, x: Value, scale: Value, *, axis: int, epsi
 @converter("LpNormalization")
 def lp_normalization(b: OnnxBuilder, x: Value, *, axis: int, p: int) -> Value:
     """x / norm(x), 0 where the norm is 0."""
+    if p not in (1, 2):
+        raise OnnxError(f"p must be 1 or 2, is {p}")
     wide = widened(b, x)
     length = b.norm(wide, p=float(p), axes=(axis_in(axis, x.shape.ndim),), keepdims=True)
     length = b.where(b.equal(length, b.full(0.0, length)), b.full(1.0, length), length)

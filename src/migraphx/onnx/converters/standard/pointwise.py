@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
+from migraphx.ir.shape import broadcast_lens
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter, register
@@ -101,15 +100,16 @@ def variadic(name: str) -> Callable[..., Value]:
     return convert
 
 
+COMPARED = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual")
 for op, name in UNARY.items():
-    register(op, unary(name))
+    register(op, unary(name), also=dtypes.INTEGERS if name == "not" else frozenset())
 for op, name in BINARY.items():
-    register(op, binary(name))
+    register(op, binary(name), promotes=False, also=frozenset({"bool"} if op in COMPARED else ()))
 for op, name in VARIADIC.items():
-    register(op, variadic(name))
+    register(op, variadic(name), promotes=False)
 
 
-@converter("Mean")
+@converter("Mean", promotes=False, also=dtypes.INTEGERS)
 def mean(b: OnnxBuilder, *inputs: Value) -> Value:
     total = variadic("add")(b, *inputs)
     return b.div(total, b.full(len(inputs), total))
@@ -121,9 +121,11 @@ def pow_(b: OnnxBuilder, x: Value, y: Value, *, broadcast: int = 0, axis: int | 
     return b.cast(b.pow(*b.common(x, placed(b, x, y, axis if broadcast else None))), x.shape.type)
 
 
-@converter("Mod")
+@converter("Mod", promotes=True)
 def mod(b: OnnxBuilder, x: Value, y: Value, *, fmod: int) -> Value:
     x, y = b.common(x, y)
+    if not fmod and x.shape.type in dtypes.FLOATS and b.version < 28:
+        raise OnnxError("before opset 28 the remainder of floats needs fmod=1")
     return b.fmod(x, y) if fmod else b.mod(x, y)
 
 
@@ -137,7 +139,7 @@ def bit_shift(b: OnnxBuilder, x: Value, y: Value, *, direction: str) -> Value:
 
 @converter("Where")
 def where(b: OnnxBuilder, condition: Value, x: Value, y: Value) -> Value:
-    lens = np.broadcast_shapes(condition.shape.lens, x.shape.lens, y.shape.lens)
+    lens = broadcast_lens(condition.shape.lens, x.shape.lens, y.shape.lens)
     x, y = b.common(x, y)
     return b.where(*(b.broadcast_to(v, lens) for v in (condition, x, y)))
 
@@ -157,6 +159,8 @@ def elu(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
 
 @converter("Celu")
 def celu(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
+    if alpha == 0:
+        raise OnnxError("alpha is 0, by which x is divided")
     return b.celu(x, alpha=alpha)
 
 
@@ -204,19 +208,29 @@ def prelu(b: OnnxBuilder, x: Value, slope: Value) -> Value:
     """Before opset 7 a slope {C} is one a channel."""
     if b.version < 7 and slope.shape.ndim == 1 and x.shape.ndim > 1 and slope.shape.elements > 1:
         slope = b.reshape(slope, dims=(-1, *(1,) * (x.shape.ndim - 2)))
+    lens = x.shape.lens
     x, slope = b.common(x, slope)
+    if x.shape.elements != math.prod(lens):
+        b.deviates("its slope does not broadcast to x")
     if x.shape.type not in dtypes.UNSIGNED:  # of which none is below 0
         return b.prelu(x, slope)
     return x
 
 
-@converter("Clip")
+@converter("Clip", promotes=True)
 def clip(b: OnnxBuilder, x: Value, low: Value | None = None, high: Value | None = None, **bounds: float) -> Value:
     """The bounds are attributes `min` and `max` before opset 11, then inputs of one element."""
+    if any(v is not None and v.shape.elements != 1 for v in (low, high)):
+        b.deviates("its bounds must be single numbers")
+        lens = broadcast_lens(*(v.shape.lens for v in (x, low, high) if v is not None))
+        x = b.broadcast_to(x, lens)
+        low, high = (v if v is None else b.broadcast_to(v, lens) for v in (low, high))
     for word, bound, attribute in (("max", low, bounds.get("min")), ("min", high, bounds.get("max"))):
         if bound is not None:
-            single = b.reshape(bound, dims=(1,) * x.shape.ndim)
-            x = getattr(b, word)(x, b.broadcast_to(single, x.shape.lens))
+            single = b.cast(bound, x.shape.type)
+            if bound.shape.elements == 1:
+                single = b.broadcast_to(b.reshape(single, dims=(1,) * x.shape.ndim), x.shape.lens)
+            x = getattr(b, word)(x, single)
         elif attribute is not None:
             x = getattr(b, word)(x, b.full(attribute, x))
     return x

@@ -78,6 +78,8 @@ def order(p: float) -> int:
 
 def global_pool(mode: str) -> Callable[..., Value]:
     def convert(b: OnnxBuilder, x: Value, *, p: int | float = 2) -> Value:
+        if x.shape.ndim < 3:
+            raise OnnxError(f"takes an input of three dimensions or more, got lens {x.shape.lens}")
         axes = tuple(range(2, x.shape.ndim))
         if mode == "average":
             return b.reduce_mean(x, axes=axes)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.graph import OnnxError, element_type
@@ -33,6 +34,14 @@ def normal(b: OnnxBuilder, seed: float | None, type: str, lens: Sequence[int]) -
     return b.cast(b.reshape(made, dims=tuple(lens)), type)
 
 
+def float_type(x: Value | None, dtype: int | None) -> str:
+    """The type of random numbers: that which the node says, or the input's."""
+    type = x.shape.type if x is not None and dtype is None else element_type(dtype or 0)
+    if type not in dtypes.FLOATS:
+        raise OnnxError(f"random numbers are floats, dtype is {type}")
+    return type
+
+
 def placed(b: OnnxBuilder, x: Value, scale: float, shift: float) -> Value:
     return b.add(b.mul(x, b.full(scale, x)), b.full(shift, x))
 
@@ -41,14 +50,14 @@ def placed(b: OnnxBuilder, x: Value, scale: float, shift: float) -> Value:
 def random_uniform(
     b: OnnxBuilder, *, shape: Sequence[int], dtype: int, low: float, high: float, seed: float | None = None
 ) -> Value:
-    return placed(b, uniform(b, seed, element_type(dtype), shape), high - low, low)
+    return placed(b, uniform(b, seed, float_type(None, dtype), shape), high - low, low)
 
 
 @converter("RandomUniformLike")
 def random_uniform_like(
     b: OnnxBuilder, x: Value, *, low: float, high: float, dtype: int | None = None, seed: float | None = None
 ) -> Value:
-    type = x.shape.type if dtype is None else element_type(dtype)
+    type = float_type(x, dtype)
     return placed(b, uniform(b, seed, type, x.shape.lens), high - low, low)
 
 
@@ -56,14 +65,14 @@ def random_uniform_like(
 def random_normal(
     b: OnnxBuilder, *, shape: Sequence[int], dtype: int, mean: float, scale: float, seed: float | None = None
 ) -> Value:
-    return placed(b, normal(b, seed, element_type(dtype), shape), scale, mean)
+    return placed(b, normal(b, seed, float_type(None, dtype), shape), scale, mean)
 
 
 @converter("RandomNormalLike")
 def random_normal_like(
     b: OnnxBuilder, x: Value, *, mean: float, scale: float, dtype: int | None = None, seed: float | None = None
 ) -> Value:
-    type = x.shape.type if dtype is None else element_type(dtype)
+    type = float_type(x, dtype)
     return placed(b, normal(b, seed, type, x.shape.lens), scale, mean)
 
 
@@ -82,7 +91,11 @@ def multinomial(b: OnnxBuilder, x: Value, *, dtype: int, sample_size: int, seed:
     most = b.broadcast_to(b.reduce_max(x, axes=(1,)), x.shape.lens)
     sums = b.prefix_scan_sum(b.exp(b.sub(x, most)), axis=1)
     numbers = uniform(b, seed, "float", (x.shape.lens[0], sample_size))
-    return b.multinomial(sums, numbers, dtype=element_type(dtype))
+    type = element_type(dtype)
+    if type not in ("int32", "int64"):
+        b.deviates(f"dtype must be int32 or int64, is {type}")
+    drawn = b.multinomial(sums, numbers, dtype=type if type in ("int32", "int64") else "int32")
+    return b.cast(drawn, type)
 
 
 @converter("Dropout")

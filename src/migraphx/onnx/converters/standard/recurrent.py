@@ -39,7 +39,7 @@ def layer(b: OnnxBuilder, name: str, inputs: tuple[Value | None, ...], given: di
     attributes = {
         "hidden_size": hidden,
         "direction": direction,
-        "actv_func": functions(name, given.get("activations", ()), direction),
+        "actv_func": functions(b, name, given.get("activations", ()), direction),
         "actv_alpha": tuple(given.get("activation_alpha", ())),
         "actv_beta": tuple(given.get("activation_beta", ())),
         "clip": given.get("clip") or 0.0,
@@ -57,12 +57,20 @@ def layer(b: OnnxBuilder, name: str, inputs: tuple[Value | None, ...], given: di
     return (b.transpose(every[0], permutation=(2, 0, 1, 3)), *(b.transpose(e, permutation=turn) for e in ends))
 
 
-def functions(name: str, given: Any, direction: str) -> tuple[str, ...]:
-    """ONNX's activations by our names; RNN's default names two, also for one direction."""
+def functions(b: OnnxBuilder, name: str, given: Any, direction: str) -> tuple[str, ...]:
+    """ONNX's activations by our names; RNN's default names two, also for one direction.
+
+    Of too few the last one stands for those that are missing, and one direction's are the other's too.
+    """
     lower = [str(n).lower() for n in given]
     declared = declaration(name)
     assert issubclass(declared, Recurrent)
-    count = len(declared.default) * (2 if direction == "bidirectional" else 1)
+    each, both = len(declared.default), direction == "bidirectional"
+    count = each * (2 if both else 1)
+    if 0 < len(lower) < count:
+        b.deviates(f"has {len(lower)} activations, must have {count}")
+        first = [*lower, *[lower[-1]] * each][:each]
+        lower = first * 2 if both else first
     return tuple(NAMES.get(n, n) for n in lower)[:count]
 
 

@@ -152,6 +152,8 @@ def topk(
     sorted: int = 1,
 ) -> tuple[Value, ...]:
     """Sorted, whether asked for or not. `k` is an attribute before opset 10."""
+    if count is not None and count.shape.ndim != 1:
+        b.deviates(f"its k must have one dimension, has lens {count.shape.lens}")
     number = b.number(count if k is None else k, "k")
     return tuple(b.outputs(b.topk(x, k=number, axis=axis_in(axis, x.shape.ndim), largest=bool(largest)), 2))
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import LARGEST, OnnxBuilder
+from migraphx.onnx.builder import LARGEST, OnnxBuilder, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 
@@ -16,6 +16,10 @@ Value = Instruction
 
 @converter("GridSample", since=16)
 def grid_sample(b: OnnxBuilder, x: Value, grid: Value, *, align_corners: int, mode: str, padding_mode: str) -> Value:
+    rank = x.shape.ndim - 2
+    if rank < 1:
+        raise OnnxError(f"takes an input of three dimensions or more, got lens {x.shape.lens}")
+    expect(grid, "grid", x.shape.lens[0], *(None,) * rank, rank)
     return b.grid_sample(x, grid, mode=mode, padding_mode=padding_mode, align_corners=bool(align_corners))
 
 

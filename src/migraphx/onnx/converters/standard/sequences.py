@@ -56,11 +56,13 @@ def erase(b: OnnxBuilder, items: list[Value], position: Value | None = None) -> 
 def split_to_sequence(b: OnnxBuilder, x: Value, sizes: Value | None = None, *, axis: int, keepdims: int) -> list[Value]:
     axis = axis_in(axis, x.shape.ndim)
     total = x.shape.lens[axis]
-    lengths = b.ints(sizes, "split") or (1,)
     if sizes is None or not sizes.shape.ndim:
-        if lengths[0] < 1 or total > lengths[0] * MOST_NUMBERS:
-            raise OnnxError(f"{total} in pieces of {lengths[0]}; at most {MOST_NUMBERS} pieces are supported")
-        lengths = tuple(min(lengths[0], total - k) for k in range(0, total, lengths[0]))
+        each = 1 if sizes is None else int(b.number(sizes, "split"))
+        if each < 1 or total > each * MOST_NUMBERS:
+            raise OnnxError(f"{total} in pieces of {each}; at most {MOST_NUMBERS} pieces are supported")
+        lengths = tuple(min(each, total - k) for k in range(0, total, each))
+    else:
+        lengths = b.ints(sizes, "split") or ()
     parts = pieces(b, x, lengths, axis)
     return [b.squeeze(p, axes=(axis,)) for p in parts] if sizes is None and not keepdims else parts
 

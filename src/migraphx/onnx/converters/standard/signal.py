@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError, element_type
 from migraphx.onnx.registry import converter
 
@@ -35,6 +35,9 @@ def transformed(b: OnnxBuilder, x: Value, length: Value | None, axis: int, inver
     axis = axis_in(axis, x.shape.ndim)
     if axis == x.shape.ndim - 1:
         raise OnnxError("axis must not be the last one, which holds real and imaginary parts")
+    parts = 2 if inverse else 1
+    if onesided and x.shape.lens[-1] != parts:
+        raise OnnxError(f"onesided needs a last dimension of {parts} here, got lens {x.shape.lens}")
     count = None if length is None else int(b.number(length, "dft_length"))
     return b.dft(x, axis=axis, length=count, inverse=inverse, onesided=onesided)
 
@@ -50,6 +53,9 @@ def stft(
     onesided: int,
 ) -> Value:
     """Transforms of windows of the signal {N, L, 1 or 2}, `step` apart: {N, windows, length, 2}."""
+    expect(x, "signal", None, None, *(None,) * (x.shape.ndim == 3))
+    if x.shape.ndim == 3 and x.shape.lens[2] not in (1, 2):
+        raise OnnxError(f"its signal must end in 1 (real) or 2 (real, imaginary), has lens {x.shape.lens}")
     hop = int(b.number(step, "frame_step"))
     size = x.shape.lens[1] if window is None else window.shape.lens[0]
     size = size if length is None else int(b.number(length, "frame_length"))

@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import operation
+from migraphx.ir.shape import broadcast_lens
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.converters.standard.indexing import as_found
 from migraphx.onnx.graph import OnnxError
@@ -31,10 +32,18 @@ def resize_10(b: OnnxBuilder, x: Value, scales: Value, *, mode: str) -> Value:
 
 
 @converter("Upsample")
-def upsample(b: OnnxBuilder, x: Value, scales: Any = None, *, mode: str, **old: float) -> Value:
-    """Scales are an input from opset 9 on, before that an attribute, in opset 1 two of them."""
+def upsample(
+    b: OnnxBuilder, x: Value, scales: Any = None, third: Value | None = None, *, mode: str, **old: float
+) -> Value:
+    """Scales are an input from opset 9 on, before that an attribute, in opset 1 two of them.
+
+    Some files hold them as the third input, as Resize has them.
+    """
+    scales = third if scales is None else scales
     if isinstance(scales, Instruction):
         scales = b.known(scales, "scales").reshape(-1).tolist()
+    if scales is None and old.keys() != {"height_scale", "width_scale"}:
+        raise OnnxError("has no scales")
     if scales is None:
         scales = [1.0, 1.0, old["height_scale"], old["width_scale"]]
     mode = "linear" if mode == "bilinear" else mode
@@ -203,7 +212,7 @@ def bins(b: OnnxBuilder, first: Value, last: Value, count: int, length: int) -> 
 
 def largest(b: OnnxBuilder, seen: Value, x: Value, axis: int) -> Value:
     """The largest of what is seen along `axis`, which goes; -inf for nothing."""
-    lens = np.broadcast_shapes(seen.shape.lens, x.shape.lens)
+    lens = broadcast_lens(seen.shape.lens, x.shape.lens)
     seen, x = (b.broadcast_to(v, lens) for v in (seen, x))
     return b.squeeze(b.reduce_max(b.where(seen, x, b.full(-np.inf, x)), axes=(axis,)), axes=(axis,))
 

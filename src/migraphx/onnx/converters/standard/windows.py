@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.converters.standard.convolution import with_bias
 from migraphx.onnx.converters.standard.geometry import Geometry, Window, windowed
 from migraphx.onnx.converters.standard.movement import padded
@@ -43,6 +43,7 @@ def col2im(
 ) -> Value:
     """x {N, C * taps, windows} added where the windows lie on an image {N, C, image_shape...}."""
     image, block = b.ints(image_shape, "image_shape") or (), b.ints(block_shape, "block_shape") or ()
+    expect(x, "input", None, None, None)
     geometry, rank = window.on(image, block), len(image)
     whole = [n + p + q for n, p, q in zip(image, geometry.before, geometry.behind, strict=True)]
     dims = zip(whole, block, geometry.stride, geometry.dilation, strict=True)
@@ -71,6 +72,7 @@ def max_unpool(
     window: Window,
 ) -> Value:
     """x at the places that MaxPool found them, 0 elsewhere. `output_shape` may add zeros behind."""
+    expect(indices, "indices", *x.shape.lens)
     g = window.on(x.shape.lens[2:])
     dims = zip(x.shape.lens[2:], g.kernel, g.stride, g.before, g.behind, strict=True)
     lens = (*x.shape.lens[:2], *((n - 1) * s - before - behind + k for n, k, s, before, behind in dims))
@@ -127,6 +129,11 @@ def deform_conv(
     kernel, out, rank = w.shape.lens[2:], offset.shape.lens[2:], len(lens)
     geometry = window.on(lens, kernel)
     count, size = math.prod(kernel), math.prod(out)
+    dims = zip(lens, kernel, geometry.before, geometry.behind, geometry.stride, geometry.dilation, strict=True)
+    made = [(m + p + q - d * (k - 1) - 1) // s + 1 for m, k, p, q, s, d in dims]
+    expect(offset, "offset", n, None, *made)
+    expect(bias, "bias", w.shape.lens[0])
+    expect(mask, "mask", n, offset_group * math.prod(kernel), *made)
     if offset.shape.lens[1] != offset_group * count * rank or c % offset_group:
         raise OnnxError(f"offset must have {offset_group} * {count * rank} channels, has {offset.shape.lens[1]}")
     moves = b.reshape(offset, dims=(n * offset_group, count, rank, size))

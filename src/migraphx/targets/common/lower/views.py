@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
+from migraphx.ir.size import most_of
 from migraphx.ops.movement import Slice, Step
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import NEUTRAL
@@ -59,10 +60,8 @@ def identity(ctx: LoweringContext, ins: Instruction) -> None:
 def slice_(ctx: LoweringContext, ins: Instruction) -> None:
     assert isinstance(ins.op, Slice)
     view = ctx.view(ins.inputs[0])
-    for axis, start, end in zip(ins.op.axes, ins.op.starts, ins.op.ends, strict=True):
-        n = view.lens[axis]
-        begin, stop = (min(max(p + n if p < 0 else p, 0), n) for p in (start, end))
-        view = view.sliced(axis, begin, max(stop, begin))
+    for axis, span in ins.op.spans(view.lens).items():
+        view = view.sliced(axis, *span)
     ctx.views[ins] = view
 
 
@@ -186,7 +185,7 @@ def fill(ctx: LoweringContext, write: View, value: float, origin: str = "") -> N
 def channels_last(ctx: LoweringContext, view: View, origin: str) -> View:
     """`view` {N, C, spatial...} where pixels follow each other and channels are innermost; else such a copy."""
     _, c, *spatial = view.lens
-    pixel = view.strides[-1] if spatial[-1] > 1 else max(c, 1)
+    pixel = view.strides[-1] if spatial[-1] > 1 else most_of(c, 1)
     steps: list[int] = []
     step = pixel
     for size in reversed(spatial):

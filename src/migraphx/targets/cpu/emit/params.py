@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
 
+from migraphx.ir.size import whole
 from migraphx.targets.common.views import Loops
 from migraphx.targets.cpu.emit.scalar import constant_text
 
@@ -26,18 +27,18 @@ class Numbers:
         return len(self._values)
 
     def one(self, value: int) -> str:
-        self._values.append(int(value))
+        self._values.append(whole(value))
         return f"a[{len(self) - 1}]"
 
     def all(self, values: Iterable[int]) -> str:
         """The text is a pointer to the first. How many they are changes the texts of those behind."""
         first = len(self)
-        self._values += map(int, values)
+        self._values += map(whole, values)
         return f"a + {first}"
 
     def tail(self, values: Iterable[int]) -> str:
         """The text is a pointer to the first. They come behind all others, whose texts stay as they are."""
-        self._tails.append((len(self), [*map(int, values)]))
+        self._tails.append((len(self), [*map(whole, values)]))
         return f"a + {self.one(0)}"
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.size import Size
 from migraphx.ops.scalar import VOCABULARY
 
 STORAGE_TYPES = {
@@ -55,7 +56,7 @@ def cpp_type(table: dict[str, str], type: str) -> str:
 
 def constant_text(value: Any) -> str:
     """A number as an exact C++ constant: of type double for floats, else an integer type."""
-    if isinstance(value, bool):
+    if isinstance(value, (bool, Size)):
         return str(int(value))
     if isinstance(value, int):
         if value >= 2**63:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
+from migraphx.ir.size import is_open
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
@@ -148,7 +150,7 @@ def engine_for(ctx: LoweringContext, view: View, rows: int) -> Engine:
     fast = ctx.fast_math
     if fast and features_of(ctx).amx and view.type in ("float", "half"):
         fast = pick(ctx, "unit", ("amx", "vectors")) == "amx"
-    block = pick(ctx, "block", BLOCKS) if rows > int(BLOCKS[-1]) else BLOCKS[0]
+    block = BLOCKS[0] if is_open(rows) or rows <= int(BLOCKS[-1]) else pick(ctx, "block", BLOCKS)
     return Engine(fast, 0 if block == BLOCKS[0] else int(block))
 
 
@@ -194,8 +196,7 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     ):
         vnni_convolution(ctx, source, *constant, attributes, epilogue, "convolution", origin)
         return
-    depth = int(np.prod(weights[1:]))
-    rows = source.lens[0] * int(np.prod(window.out))
+    depth, rows = prod(weights[1:]), source.lens[0] * prod(window.out)
     if constant is not None and widens(ctx, source, rows, splits(ctx, source, depth, n_groups)):
         source = channels_last(ctx, as_floats(ctx, source, origin), origin)
         constant = constant[0].astype(np.float32), (*constant[1], "float")

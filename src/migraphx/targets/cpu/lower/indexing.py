@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.operation import OpenLiteral
 from migraphx.targets.common.lowering import LoweringContext, described
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.indexing import around, simple_call
@@ -32,6 +33,18 @@ def gather(ctx: LoweringContext, ins: Instruction) -> None:
         ctx.call(simple_call(head, (data, indices), writes, numbers, ins.name, ins.origin, gathers=True))
 
     ctx.row_major(ins, write)
+
+
+@CPU.of("@literal")
+def open_literal(ctx: LoweringContext, ins: Instruction) -> None:
+    """What is made of sizes is stored from the table."""
+    assert isinstance(ins.op, OpenLiteral)
+    numbers, out = Numbers(), ctx.temporary(ins.shape)
+    mine = f"const Range mine = t.share({numbers.one(ins.shape.elements)});"
+    start = numbers.all(ins.op.sizes.reshape(-1))
+    head = f"{mine}\n    for (int64_t k = mine.begin; k < mine.end; ++k) p0[k] = ({start})[k];"
+    ctx.call(simple_call(head, (), (out,), numbers, "sizes", ins.origin))
+    ctx.views[ins] = out
 
 
 @CPU.of("argmax", "argmin")

@@ -124,6 +124,27 @@ def product_sums(
 
 
 @triton.jit
+def described_sums(
+    rows, columns, a, row, col, depth,
+    KIND: tl.constexpr, TURNED: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """Sums over the depth of what tensor descriptors describe: `rows` {m, depth} times `columns` {depth, n}.
+
+    The tile begins at `row` and `col`; outside of the matrices are zeros. TURNED: `columns` describes {n, depth}.
+    `a`: where the rows lie.
+    """
+    acc = zeros(BM, BN, a, KIND)
+    for k in range(0, depth, BK):
+        x = rows.load([row, k])
+        if TURNED:
+            y = columns.load([col, k]).T
+        else:
+            y = columns.load([k, col])
+        acc = accumulate(acc, x, y, k + tl.arange(0, BK) < depth, KIND)
+    return acc
+
+
+@triton.jit
 def vector_sums(a, b, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr):
     """Sums over the depth of one row a {k} times b {k, n} at columns `col`, without tensor cores: bytes decide."""
     depth = begin + tl.arange(0, BK)

@@ -1,4 +1,4 @@
-"""cuBLASLt: matrix products, with a bias and ReLU where these are just what our epilogue says.
+"""cuBLASLt: matrix products, with a bias, a residual and ReLU where these are just what our epilogue says.
 
 Its matrices are column-major: c {M, N} = a {M, K} b {K, N} is c^T = b^T a^T there. The algorithm is asked for once,
 when the program is compiled, and kept: its 64 bytes mean the same to the same version of the library only.
@@ -16,7 +16,7 @@ from typing import Any
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.libraries.find import load
-from migraphx.targets.gpu.library import Append, declare
+from migraphx.targets.gpu.library import Append, Unusable, declare
 
 TYPES = {"half": 2, "bf16": 14, "float": 0}  # cudaDataType_t
 COMPUTE_FLOAT = 68  # cublasComputeType_t: sums in float, never TF32
@@ -50,10 +50,11 @@ class Matrix:
 @declare
 @dataclass(frozen=True)
 class Gemm:
-    """c = epilogue(a b) of row-major matrices; pointers: a, b, the bias if there is one, the workspace, c.
+    """c = epilogue(a b + residual) of row-major matrices.
 
-    `sizes`: batch, M, N, K; `a`, `b`: elements between rows, between columns, between matrices of the batch; `c`:
-    between rows and between matrices. `algorithm` is the library's own text for how it computes.
+    Pointers: a, b, the bias and the residual if there are any, the workspace, c. `sizes`: batch, M, N, K; `a`, `b`:
+    elements between rows, between columns, between matrices of the batch; `c`, `residual`: between rows and between
+    matrices, the latter empty where there is none. `algorithm` is the library's own text for how it computes.
     """
 
     type: str
@@ -62,6 +63,7 @@ class Gemm:
     b: tuple[int, int, int]
     c: tuple[int, int]
     epilogue: str = ""
+    residual: tuple[int, ...] = ()
     algorithm: str = ""
     version: int = 0
 
@@ -69,20 +71,20 @@ class Gemm:
         with device.current():
             library = blas(device.index)
             if library is None:
-                raise RuntimeError(
+                raise Unusable(
                     "the program was compiled for cuBLASLt, which is not installed: pip install nvidia-cublas"
                 )
             if library.version != self.version:
-                raise RuntimeError(f"the program was compiled for cuBLASLt {self.version}, here is {library.version}")
+                raise Unusable(f"the program was compiled for cuBLASLt {self.version}, here is {library.version}")
             return library.append(self)
 
-    def matrices(self) -> tuple[tuple[Matrix, bool], tuple[Matrix, bool], Matrix]:
-        """The library's first operand (b) and its second (a), each with whether it is transposed; its result."""
+    def matrices(self) -> tuple[tuple[Matrix, bool], tuple[Matrix, bool], Matrix, Matrix]:
+        """The library's first operand (b) and its second (a), each with whether it is transposed; addend; result."""
         _, m, n, k = self.sizes
         (a_m, a_k, a_batch), (b_k, b_n, b_batch), (c_m, c_batch) = self.a, self.b, self.c
         first = (Matrix(k, n, b_n, b_batch), True) if b_k == 1 else (Matrix(n, k, b_k, b_batch), False)
         second = (Matrix(k, m, a_m, a_batch), False) if a_k == 1 else (Matrix(m, k, a_k, a_batch), True)
-        return first, second, Matrix(n, m, c_m, c_batch)
+        return first, second, Matrix(n, m, *(self.residual or self.c)), Matrix(n, m, c_m, c_batch)
 
 
 def fits(a: View, b: View, c: View) -> bool:
@@ -148,21 +150,21 @@ class Blas:
             self._set("MatrixLayout", made, BATCH_STEP, c_int64(matrix.batch_step))
         return made
 
-    def _described(self, gemm: Gemm) -> tuple[c_void_p, tuple[c_void_p, c_void_p, c_void_p]]:
+    def _described(self, gemm: Gemm) -> tuple[c_void_p, tuple[c_void_p, c_void_p, c_void_p, c_void_p]]:
         description = c_void_p()
         self._call("MatmulDescCreate", byref(description), c_int(COMPUTE_FLOAT), c_int(TYPES["float"]))
-        (first, first_turned), (second, second_turned), result = gemm.matrices()
+        (first, first_turned), (second, second_turned), addend, result = gemm.matrices()
         self._set("MatmulDesc", description, TRANSPOSE_A, c_int32(first_turned))
         self._set("MatmulDesc", description, TRANSPOSE_B, c_int32(second_turned))
         self._set("MatmulDesc", description, EPILOGUE, c_uint32(EPILOGUES[gemm.epilogue]))
         if "bias" in gemm.epilogue:
             self._set("MatmulDesc", description, BIAS_TYPE, c_int32(TYPES[gemm.type]))
-        layouts = [self._layout(m, gemm.type, gemm.sizes[0]) for m in (first, second, result)]
-        return description, (layouts[0], layouts[1], layouts[2])
+        layouts = [self._layout(m, gemm.type, gemm.sizes[0]) for m in (first, second, addend, result)]
+        return description, (layouts[0], layouts[1], layouts[2], layouts[3])
 
     def algorithms(self, gemm: Gemm) -> list[Gemm]:
         """What the library proposes, the best guess first; not to be asked for while a stream is captured."""
-        description, (first, second, result) = self._described(gemm)
+        description, (first, second, addend, result) = self._described(gemm)
         preference, count, found = c_void_p(), c_int(), (_Found * WANTED)()
         self._call("MatmulPreferenceCreate", byref(preference))
         self._set("MatmulPreference", preference, MOST_WORKSPACE, c_uint64(WORKSPACE))
@@ -170,7 +172,7 @@ class Blas:
             self._set("MatmulPreference", preference, ALIGNMENT_A + k, c_uint32(16))
         try:
             self._call(
-                "MatmulAlgoGetHeuristic", self.handle, description, first, second, result, result, preference,
+                "MatmulAlgoGetHeuristic", self.handle, description, first, second, addend, result, preference,
                 c_int(WANTED), found, byref(count),
             )  # fmt: skip
         except RuntimeError:
@@ -180,18 +182,20 @@ class Blas:
 
     def append(self, gemm: Gemm) -> Append:
         """What appends the product to a stream."""
-        description, (first, second, result) = self._described(gemm)
+        description, (first, second, addend, result) = self._described(gemm)
         algorithm = (c_uint64 * 8).from_buffer_copy(bytes.fromhex(gemm.algorithm))
-        one, zero, handle = c_float(1), c_float(0), self.handle
+        one, beta, handle = c_float(1), c_float(1 if gemm.residual else 0), self.handle
+        biased = "bias" in gemm.epilogue
         multiply: Callable[..., int] = self.library.cublasLtMatmul
 
         def append(pointers: Sequence[int], stream: int) -> None:
-            a, b, *bias, workspace, c = pointers
-            if bias:
-                self._set("MatmulDesc", description, BIAS, c_uint64(bias[0]))
+            a, b, *more, workspace, c = pointers
+            if biased:
+                self._set("MatmulDesc", description, BIAS, c_uint64(more[0]))
+            added = more[-1] if gemm.residual else c
             status = multiply(
-                handle, description, byref(one), c_void_p(b), first, c_void_p(a), second, byref(zero),
-                c_void_p(c), result, c_void_p(c), result, byref(algorithm),
+                handle, description, byref(one), c_void_p(b), first, c_void_p(a), second, byref(beta),
+                c_void_p(added), addend, c_void_p(c), result, byref(algorithm),
                 c_void_p(workspace), c_size_t(WORKSPACE), c_void_p(stream),
             )  # fmt: skip
             if status:

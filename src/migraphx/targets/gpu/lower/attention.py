@@ -6,7 +6,8 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import Config, Problem, attention_cost, attentions
+from migraphx.targets.gpu.choices import Config, Problem
+from migraphx.targets.gpu.costs import attention_cost, attentions
 from migraphx.targets.gpu.emit.attention import Attention, attention_calls
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.contractions import call_best, choices_of

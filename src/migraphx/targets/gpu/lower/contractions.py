@@ -8,13 +8,16 @@ from dataclasses import replace
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import LIBRARY, Build, Choices, Config, Problem, library_cost, product_cost, products
+from migraphx.targets.gpu.choices import LIBRARY, Build, Choices, Config, Problem
+from migraphx.targets.gpu.costs import described_products, library_cost, product_cost, products
 from migraphx.targets.gpu.emit.contract import FP8, Operands, label_of, product_calls, sums_type
+from migraphx.targets.gpu.emit.described import describable, described_call
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.library import library_products
@@ -54,12 +57,15 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
     operands, label = Operands.of(a, b), label_of(name, epilogue)
     choices = choices_of(ctx)
     shape = (operands.batches, operands.m, operands.n, operands.k)
-    problem = Problem("product", shape, (a.type, b.type, epilogue.write.type), label)
-    result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     along_depth = b.strides[-2] == 1
+    types = (a.type, b.type, epilogue.write.type, *(() if along_depth else ("rows",)))
+    problem = Problem("product", shape, types, label)
+    result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
 
     def build(config: Config) -> list[GpuCall]:
         parts = None
+        if config.kernel == "described":
+            return [described_call(operands, epilogue, config, choices.facts, label, origin)]
         if config.split > 1:
             rows = operands.batches * operands.m
             parts = ctx.temporary(Shape(sums_type(a.type), (config.split, rows, operands.n)))
@@ -68,7 +74,8 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
             parts = ctx.temporary(Shape(sums_type(a.type), (left, config.tail, config.m, config.n)))
         return product_calls(operands, epilogue, config, parts, label, origin)
 
-    algorithms = choices.algorithms if choices.asks_library(problem) else None
+    flops = 2.0 * operands.batches * operands.m * operands.n * operands.k
+    algorithms = choices.algorithms if choices.asks_library(problem, flops) else None
     more, build_library, fused = library_products(ctx, operands, epilogue, algorithms, label, origin)
 
     def cost(config: Config) -> float:
@@ -77,6 +84,8 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
         return product_cost(config, shape, a.type, a.itemsize, choices.facts, result)
 
     candidates = [*products(shape, a.type, a.itemsize, choices.facts, along_depth), *more]
+    if describable(operands):
+        candidates += described_products(shape, a.type, a.itemsize, choices.facts, epilogue.write.itemsize)
     call_best(ctx, problem, candidates, cost, lambda c: build_library(c) if c.kernel == LIBRARY else build(c))
 
 
@@ -85,8 +94,13 @@ def call_best(
     build: Build,
 ) -> None:  # fmt: skip
     """Append the calls of the configuration that is chosen."""
-    for call in build(choices_of(ctx).pick(problem, candidates, cost, build)):
+    choices = choices_of(ctx)
+    for call in build(choices.pick(problem, candidates, cost, build)):
         ctx.call(call)
+    assert ctx.instruction is not None
+    for chosen in choices.made[-1:]:
+        for other, estimate in chosen.others:
+            ctx.refuse(ctx.instruction, problem.family, Refuse(chosen.against(other, estimate)))
 
 
 def matrix_type(matrix: np.ndarray) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from migraphx.ir.shape import Shape
 from migraphx.targets.common.call import Call
@@ -20,13 +21,30 @@ LEAST_ROWS, LEAST_FLOPS = 64, 5e8  # below, our kernels are as quick, and fused
 Build = Callable[[Config], list[GpuCall | LibraryCall]]
 
 
+@dataclass(frozen=True)
+class Fused:
+    """An epilogue that the library computes: a bias {N}, a matrix that is added, ReLU."""
+
+    bias: View | None = None
+    residual: View | None = None
+    relu: bool = False
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        return tuple(v for v in (self.bias, self.residual) if v is not None)
+
+    @property
+    def kind(self) -> str:
+        return " ".join([*(["bias"] if self.bias else []), *(["relu"] if self.relu else [])])
+
+
 def library_products(
     ctx: LoweringContext, o: Operands, epilogue: Epilogue, algorithms: Callable[[Gemm], list[Gemm]] | None, label: str,
     origin: str,
 ) -> tuple[list[Config], Build, bool]:  # fmt: skip
     """Candidates, what builds the calls of one, and whether the library computes the epilogue too."""
-    kind = fused_kind(epilogue, o.a.type)
-    gemm = None if algorithms is None else _gemm(o, epilogue, kind)
+    fused = fused_epilogue(epilogue, o.a.type)
+    gemm = None if algorithms is None else _gemm(o, epilogue, fused)
     if algorithms is None or gemm is None:
         return [], lambda config: [], False
     found = algorithms(gemm)
@@ -34,8 +52,8 @@ def library_products(
     def build(config: Config) -> list[GpuCall | LibraryCall]:
         workspace = ctx.temporary(Shape("uint8", (WORKSPACE,)))
         chosen = found[config.group]
-        if kind is not None:
-            reads = (o.a, o.b, *epilogue.views)
+        if fused is not None:
+            reads = (o.a, o.b, *fused.views)
             return [_call(chosen, reads, (workspace, epilogue.write), f"cublasLt {label}", origin)]
         assert epilogue.module is not None
         made = ctx.temporary(Shape(o.a.type, epilogue.write.lens))
@@ -43,47 +61,62 @@ def library_products(
         reads = [made if v is None else v for v in epilogue.reads]
         return [product, ctx.emit.pointwise(epilogue.module, reads, epilogue.write, origin)]
 
-    return [Config(LIBRARY, 0, 0, 0, group=n) for n in range(len(found))], build, kind is not None
+    return [Config(LIBRARY, 0, 0, 0, group=n) for n in range(len(found))], build, fused is not None
 
 
 def _call(library: Library, reads: tuple[View, ...], writes: tuple[View, ...], label: str, origin: str) -> LibraryCall:
     return Call(library, reads, writes, (), label, origin)
 
 
-def fused_kind(epilogue: Epilogue, type: str) -> str | None:
-    """What the library calls the epilogue; None where it has none that is just ours."""
+def fused_epilogue(epilogue: Epilogue, type: str) -> Fused | None:
+    """The epilogue as the library computes it; None where it has none that is just ours."""
     names = [op.name for op in epilogue.operators]
     if epilogue.module is None:
-        return "" if epilogue.write.type == type else None
+        return Fused() if epilogue.write.type == type else None
     plain = all(i.shape.type == type for i in epilogue.module if not i.name.startswith("@return"))
     literals = any(i.name == "@literal" for i in epilogue.module)
     if not plain or literals:
         return None
-    if names == ["relu"]:
-        return "relu"
-    if names in (["add"], ["add", "relu"]) and len(epilogue.views) == 1:
-        (bias,) = epilogue.views
-        rows = any(bias.strides[d] for d in epilogue.row_dims if bias.lens[d] > 1)
-        if not rows and bias.strides[epilogue.col_dim] == 1 and bias.byte_offset % 16 == 0:
-            return "bias" if len(names) == 1 else "bias relu"
-    return None
+    relu = names[-1:] == ["relu"]
+    adds = names[: len(names) - relu]
+    if set(adds) - {"add"} or len(epilogue.views) != len(adds):
+        return None  # else the sum of all that is read
+    bias = [v for v in epilogue.views if _is_bias(v, epilogue)]
+    residual = [v for v in epilogue.views if _is_matrix(v, epilogue)]
+    if len(bias) > 1 or len(residual) > 1 or len(bias) + len(residual) < len(adds):
+        return None
+    return Fused(bias[0] if bias else None, residual[0] if residual else None, relu)
 
 
-def _gemm(o: Operands, epilogue: Epilogue, kind: str | None) -> Gemm | None:
+def _is_bias(view: View, epilogue: Epilogue) -> bool:
+    rows = any(view.strides[d] for d in epilogue.row_dims if view.lens[d] > 1)
+    return not rows and view.strides[epilogue.col_dim] == 1 and view.byte_offset % 16 == 0 and not view.moves
+
+
+def _is_matrix(view: View, epilogue: Epilogue) -> bool:
+    """Whether it is laid out so that the library can add it: rows at one distance, elements of a row in turn."""
+    steps = loops([view], None, epilogue.row_dims).strides[0]
+    whole = all(view.strides[d] for d in epilogue.row_dims if view.lens[d] > 1)
+    aligned = view.byte_offset % 16 == 0 and not view.moves
+    return whole and aligned and view.strides[epilogue.col_dim] == 1 and len(steps) <= 2
+
+
+def _gemm(o: Operands, epilogue: Epilogue, fused: Fused | None) -> Gemm | None:
     """The product without an algorithm; None where the library cannot take it, or is not worth asking."""
     worth = o.m >= LEAST_ROWS and 2.0 * o.batches * o.m * o.n * o.k >= LEAST_FLOPS
     if not worth or len(o.batch) > 1:
         return None
-    if kind is None:
+    added: tuple[int, ...] | None = ()
+    if fused is None:
         c, result = View(epilogue.write.buffer, o.a.type, (o.m, o.n), (o.n, 1)), (o.n, o.m * o.n)
     else:
-        nest = loops([epilogue.write], None, epilogue.row_dims)
-        (steps,) = nest.strides
-        if nest.rank > 2 or (nest.rank == 2 and nest.lens != (o.batches, o.m)):
-            return None
-        result = (steps[-1], steps[0] if nest.rank == 2 else steps[0] * o.m)
         write = epilogue.write
-        strides = (steps[-1], write.strides[epilogue.col_dim])
+        found = _matrix_steps(o, write, epilogue)
+        added = () if fused.residual is None else _matrix_steps(o, fused.residual, epilogue)
+        if found is None or added is None or (added and added[0] * write.itemsize % 16):
+            return None
+        result = found
+        strides = (result[0], write.strides[epilogue.col_dim])
         c = View(write.buffer, write.type, (o.m, o.n), strides, write.offset, write.moves)
     a, b = o.a, o.b
     if not fits(a, b, c):
@@ -91,4 +124,14 @@ def _gemm(o: Operands, epilogue: Epilogue, kind: str | None) -> Gemm | None:
     (a_m, a_k), (b_k, b_n) = a.strides[-2:], b.strides[-2:]
     a_batch, b_batch = (o.a_batch[0], o.b_batch[0]) if o.batch else (0, 0)
     sizes = (o.batches, o.m, o.n, o.k)
-    return Gemm(a.type, sizes, (a_m, a_k, a_batch), (b_k, b_n, b_batch), result, kind or "")
+    kind = fused.kind if fused else ""
+    return Gemm(a.type, sizes, (a_m, a_k, a_batch), (b_k, b_n, b_batch), result, kind, added)
+
+
+def _matrix_steps(o: Operands, view: View, epilogue: Epilogue) -> tuple[int, int] | None:
+    """Elements between rows and between matrices of the batch; None where they are not so."""
+    nest = loops([view], None, epilogue.row_dims)
+    (steps,) = nest.strides
+    if nest.rank > 2 or (nest.rank == 2 and nest.lens != (o.batches, o.m)):
+        return None
+    return steps[-1], steps[0] if nest.rank == 2 else steps[0] * o.m

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import NodeBuilder, acc_mapper, declare
+from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import NodeBuilder, Unmappable, acc_mapper, declare
 
 aten = torch.ops.aten
 
@@ -102,11 +102,12 @@ def rrelu_mapper(
 
 @acc_mapper(F.dropout, F.dropout1d, F.dropout2d, F.dropout3d, F.alpha_dropout, F.feature_alpha_dropout)
 def dropout_mapper(b: NodeBuilder, input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-    """In inference form dropout is the identity."""
+    """The identity, unless the model itself asks for the form of training."""
+    if training and p:
+        raise Unmappable("draws random numbers")
     return input
 
 
 @acc_mapper(torch.dropout, torch.dropout_, torch.feature_dropout, torch.alpha_dropout)
 def native_dropout_mapper(b: NodeBuilder, input: Any, p: float, train: bool) -> Any:
-    """In inference form dropout is the identity."""
-    return input
+    return dropout_mapper(b, input, p, train)

@@ -1,0 +1,171 @@
+"""python -m benchmarks.throughput: answers a second of many callers at once, of ours and of its peers.
+
+Each engine serves one model in a process of its own, kept to the same cores; so many threads ask, each again as soon as
+it has its answer. Ours is `migraphx.AsyncQueue`, ONNX Runtime one session that all callers run, OpenVINO its throughput
+mode. The engines take turns, one at a time, round after round; medians of the rounds count.
+"""
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from benchmarks.__main__ import PROJECT, REST, dumps, say, worker_command
+from benchmarks.engines import MODEL, Task, load_inputs
+from benchmarks.machine import describe
+from benchmarks.models import CASES
+
+Ask = Callable[[], Any]
+
+
+def openmgx(task: Task, callers: int) -> list[Ask]:
+    """A queue with a stream a core, at most one a caller."""
+    import migraphx
+
+    program = migraphx.parse_onnx(str(task.folder / MODEL))
+    program.compile(migraphx.get_target("cpu"))
+    inputs = dict(zip(program.get_parameter_names(), load_inputs(task), strict=True))
+    queue = migraphx.AsyncQueue(program, streams=min(callers, task.threads), depth=callers)
+    return [lambda: queue.submit(inputs).result()] * callers
+
+
+def onnxruntime(task: Task, callers: int) -> list[Ask]:
+    """One session, which every caller runs on all cores."""
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = task.threads
+    session = ort.InferenceSession(str(task.folder / MODEL), options, providers=["CPUExecutionProvider"])
+    inputs = dict(zip((i.name for i in session.get_inputs()), load_inputs(task), strict=True))
+    return [lambda: session.run(None, inputs)] * callers
+
+
+def openvino(task: Task, callers: int) -> list[Ask]:
+    """Its throughput mode, a request a caller."""
+    import openvino as ov
+
+    options = {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_NUM_THREADS": task.threads,
+        "PERFORMANCE_HINT": "THROUGHPUT",
+        "PERFORMANCE_HINT_NUM_REQUESTS": callers,
+    }
+    model = ov.Core().compile_model(task.folder / MODEL, "CPU", options)
+    inputs = {i: ov.Tensor(x, shared_memory=True) for i, x in enumerate(load_inputs(task))}
+
+    def ask() -> Ask:
+        request = model.create_infer_request()
+        return lambda: request.infer(inputs)
+
+    return [ask() for _ in range(callers)]
+
+
+ENGINES = {f.__name__: f for f in (openmgx, onnxruntime, openvino)}
+
+
+def answers_a_second(asks: list[Ask], seconds: float) -> float:
+    """Of all callers together, each in a thread of its own."""
+    with ThreadPoolExecutor(len(asks)) as pool:
+        list(pool.map(lambda ask: ask(), asks))
+        begin = time.perf_counter()
+        end = begin + seconds
+
+        def call(ask: Ask) -> int:
+            count = 0
+            while time.perf_counter() < end:
+                ask()
+                count += 1
+            return count
+
+        total = sum(pool.map(call, asks))
+        return total / (time.perf_counter() - begin)
+
+
+def serve(engine: str, task: Task, callers: int, seconds: float) -> None:
+    """One engine's process: keep to so many cores, take one turn, write its rate."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task.threads])
+    print(json.dumps(answers_a_second(ENGINES[engine](task, callers), seconds)))
+
+
+def rate(engine: str, task: Task, callers: int, seconds: float) -> float:
+    """Answers a second of one turn, in a fresh process."""
+    words = ["--serve", engine, "--folder", str(task.folder), "--models", task.model]
+    words += ["--threads", str(task.threads), "--callers", str(callers), "--seconds", str(seconds)]
+    environment = os.environ | {"OMP_NUM_THREADS": str(task.threads)}
+    time.sleep(REST)
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.throughput", *words],
+        cwd=PROJECT, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(model: str, given: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """By number of callers and engine."""
+    with tempfile.TemporaryDirectory(prefix=f"openmgx-throughput-{model}-") as name:
+        task = Task(model, Path(name), given.threads)
+        options: Any = argparse.Namespace(threads=given.threads, batch=1)
+        prepare = [*worker_command("prepare", model, task.folder, options), "--onnx"]
+        subprocess.run(prepare, check=True, cwd=PROJECT, stdout=subprocess.DEVNULL)
+        rates: dict[str, dict[str, list[float]]] = {c: {e: [] for e in ENGINES} for c in given.callers.split(",")}
+        for round_ in range(given.rounds):
+            say(f"{model}: round {round_ + 1} of {given.rounds}")
+            for callers, engines in rates.items():
+                for engine, found in engines.items():
+                    found.append(rate(engine, task, int(callers), given.seconds))
+    return {c: {e: statistics.median(found) for e, found in engines.items()} for c, engines in rates.items()}
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """A row a model and number of callers."""
+    lines = [f"| model | callers | {' | '.join(ENGINES)} | ours / best peer |", "|---|---:|---:|---:|---:|---:|"]
+    for model, callers in result["models"].items():
+        for count, rates in callers.items():
+            ours, peers = rates["openmgx"], [r for e, r in rates.items() if e != "openmgx"]
+            shown = " | ".join(f"{r:.1f}" for r in rates.values())
+            lines.append(f"| {model} | {count} | {shown} | {ours / max(peers):.2f} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.throughput", description=__doc__)
+    parser.add_argument("--models", default="resnet50,bert", help=f"comma-separated, of {', '.join(CASES)}")
+    parser.add_argument("--callers", default="1,2,4,8", help="comma-separated numbers")
+    parser.add_argument("--threads", type=int, default=2, help="cores for each engine")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="length of a turn")
+    parser.add_argument("--output", type=Path, help="JSON file to write")
+    parser.add_argument("--serve", choices=list(ENGINES), help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.serve:
+        return serve(given.serve, Task(given.models, given.folder, given.threads), int(given.callers), given.seconds)
+    models = {model: measure(model, given) for model in given.models.split(",")}
+    result = {
+        "command": shlex.join(["python", "-m", "benchmarks.throughput", *sys.argv[1:]]),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "machine": describe(),
+        "threads": given.threads,
+        "models": models,
+    }
+    if given.output:
+        given.output.write_text(dumps(result))
+    print(markdown(result))
+    return None
+
+
+if __name__ == "__main__":
+    main()

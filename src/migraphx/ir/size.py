@@ -1,0 +1,569 @@
+"""Sizes: lengths whose value may change from run to run, as programs are compiled once for many of them.
+
+A `Size` stands where an int would: sums, products and quotients of Sizes are Sizes. What asks for a plain answer (a
+comparison, `int`, NumPy) gets the one of the lengths that the program is compiled at, and its `Sizes` notes a guard:
+for other lengths of which all guards hold, every answer, and with them the compiled program, is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NoReturn
+
+import numpy as np
+
+Monomial = tuple[int, ...]  # the numbers of its factors, ascending
+Terms = dict[Monomial, int]
+CONSTANT: Monomial = ()
+INTEGERS: tuple[type[Any], ...] = (np.integer,)
+OPEN, CLOSE = "\x02", "\x03"  # round the number of a Size in a text that was made of it
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What polynomials are made of: a symbol (no function), or a function of two sizes that is no polynomial."""
+
+    name: str
+    function: Callable[[Any, Any], Any] | None = None
+    arguments: tuple[Any, ...] = ()
+
+
+@dataclass
+class Range:
+    """What a symbol may be: least <= symbol <= most, but none of `excluded`."""
+
+    least: int
+    most: int
+    excluded: set[int] = field(default_factory=set[int])
+
+    def __contains__(self, value: int) -> bool:
+        return self.least <= value <= self.most and value not in self.excluded
+
+
+class Sizes:
+    """The symbols of one compilation, the lengths that it is made at, and the guards noted so far.
+
+    Guards of one symbol narrow its range; `others` are relations {polynomial, name, answer}.
+    """
+
+    def __init__(self) -> None:
+        self.factors: list[Factor] = []
+        self.hints: list[int] = []
+        self.ranges: dict[int, Range] = {}
+        self.others: dict[tuple[Size, str], bool] = {}
+        self.all: list[Size] = []
+        self.version = 0  # of the ranges
+        self._known: dict[tuple[tuple[Monomial, int], ...], Size] = {}
+        self._numbers: dict[Factor, int] = {}
+        self._answers: dict[tuple[int, str], bool] = {}
+
+    def symbol(self, name: str, hint: int, least: int, most: int) -> int:
+        """A new one; `hint`: its length in this compilation."""
+        number = self._factor(Factor(name), hint)
+        self.ranges[number] = Range(least, most)
+        return self.of({(number,): 1})
+
+    def of(self, terms: Terms) -> int:
+        """The size of a polynomial: a plain int where it is one."""
+        terms = {m: c for m, c in terms.items() if c}
+        if not terms:
+            return 0
+        if len(terms) == 1 and CONSTANT in terms:
+            return terms[CONSTANT]
+        key = tuple(sorted(terms.items()))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = Size(self, dict(key), hash(key), len(self.all))
+            self.all.append(known)
+        return known  # type: ignore[return-value]  # an int for all who compute with it
+
+    def function(self, name: str, function: Callable[[Any, Any], Any], a: Any, b: Any) -> int:
+        """What is no polynomial of `a` and `b`, as one factor."""
+        factor = Factor(name, function, (a, b))
+        number = self._numbers.get(factor)
+        if number is None:
+            number = self._factor(factor, function(hint_of(a), hint_of(b)))
+        return self.of({(number,): 1})
+
+    def _factor(self, factor: Factor, hint: int) -> int:
+        self._numbers[factor] = len(self.factors)
+        self.factors.append(factor)
+        self.hints.append(hint)
+        return len(self.factors) - 1
+
+    # ---- what is certain ----
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """The least and the largest value of a factor."""
+        if number in self.ranges:
+            return self.ranges[number].least, self.ranges[number].most
+        factor = self.factors[number]
+        (a, b), (c, d) = (bounds_of(x) for x in factor.arguments)
+        if factor.name == "min":
+            return min(a, c), min(b, d)
+        if factor.name == "max":
+            return max(a, c), max(b, d)
+        if c <= 0:
+            return -(2**63), 2**63
+        if factor.name == "mod":
+            return 0, d - 1
+        ends = [n // m for n in (a, b) for m in (c, d)]
+        return min(ends), max(ends)
+
+    def answer(self, size: Size, question: str) -> bool:
+        """Whether the size is 0 (`zero`) or less (`negative`), noted as a guard where it is not certain."""
+        known = self._answers.get((size.number, question))
+        if known is None:
+            known = self._answers[size.number, question] = self._answer(size, question)
+        return known
+
+    def _answer(self, size: Size, question: str) -> bool:
+        low, high = size.bounds
+        if question == "zero":
+            if low > 0 or high < 0 or low == high:
+                return low == high == 0
+            constant = size.terms.get(CONSTANT, 0)
+            if constant % math.gcd(*(c for m, c in size.terms.items() if m)):
+                return False
+        elif high < 0 or low >= 0:
+            return high < 0
+        simple = self._primitive(size)
+        if simple is not size:
+            return self.answer(simple, question) if isinstance(simple, Size) else ask(simple, question)
+        given = ask(size.hint, question)
+        symbols = {n for m in size.terms for n in m}
+        if len(symbols) != 1 or not self._narrow(size, question, given, *symbols):
+            self.others[size, question] = given
+        return given
+
+    def _primitive(self, size: Size) -> Any:
+        """The size without factors that are certainly positive."""
+        common = math.gcd(*size.terms.values())
+        shared: list[int] = []
+        if CONSTANT not in size.terms:
+            first, *others = size.terms
+            for number in first:
+                if all(m.count(number) > shared.count(number) for m in others) and self.bounds(number)[0] > 0:
+                    shared.append(number)
+        if common == 1 and not shared:
+            return size
+        return self.of({without(m, shared): c // common for m, c in size.terms.items()})
+
+    def _narrow(self, size: Size, question: str, given: bool, symbol: int) -> bool:
+        """Let the range of the only symbol say it; False where it cannot."""
+        known = self.ranges.get(symbol)
+        if known is None:
+            return False
+
+        def at(value: int) -> int:
+            return sum(c * value ** len(m) for m, c in size.terms.items())
+
+        slope = {m[1:]: c * len(m) for m, c in size.terms.items() if m}
+        low, high = self.bounds_of_terms(slope)
+        if low < 0 < high:
+            return False
+        sign, hint = (1 if low >= 0 else -1), self.hints[symbol]
+        self.version += 1
+        if question == "zero":
+            if given:
+                known.least = known.most = hint
+                return True
+            root = first_where(lambda n: sign * at(n) >= 0, known.least, known.most)
+            if root is not None and at(root) == 0:
+                self._exclude(known, root)
+            return True
+        edge = first_where(lambda n: (at(n) < 0) != (at(known.least) < 0), known.least, known.most)
+        if edge is not None:
+            if hint < edge:
+                known.most = edge - 1
+            else:
+                known.least = edge
+        return True
+
+    @staticmethod
+    def _exclude(known: Range, value: int) -> None:
+        if value == known.least:
+            known.least += 1
+        elif value == known.most:
+            known.most -= 1
+        else:
+            known.excluded.add(value)
+
+    def bounds_of_terms(self, terms: Terms) -> tuple[int, int]:
+        low = high = 0
+        for monomial, c in terms.items():
+            ends = (1, 1)
+            for number in monomial:
+                own = self.bounds(number)
+                every = [x * y for x in ends for y in own]
+                ends = (min(every), max(every))
+            low, high = low + min(c * ends[0], c * ends[1]), high + max(c * ends[0], c * ends[1])
+        return low, high
+
+    def pinned(self, text: str) -> str:
+        """A text made of sizes at the lengths of this compilation, which is for the same sizes only from now on."""
+        return filled(text, lambda number: int(self.all[number]))
+
+
+def filled(text: str, value: Callable[[int], int]) -> str:
+    """A text made of sizes, which have these values, by their numbers."""
+    first, *parts = text.split(OPEN)
+    found = [part.partition(CLOSE) for part in parts]
+    return first + "".join(f"{value(int(number))}{rest}" for number, _, rest in found)
+
+
+class Size:
+    """A polynomial with whole coefficients of the factors of a compilation; no constant. Equal ones are one object."""
+
+    __slots__ = ("_bounds", "_hash", "_version", "hint", "number", "sizes", "terms")
+
+    def __init__(self, sizes: Sizes, terms: Terms, hash: int, number: int) -> None:
+        self.sizes, self.terms, self.number, self._hash = sizes, terms, number, hash
+        self.hint = sum(c * math.prod(sizes.hints[n] for n in m) for m, c in terms.items())
+        self._version, self._bounds = -1, (0, 0)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the largest value, as far as is certain."""
+        if self._version != self.sizes.version:
+            self._bounds, self._version = self.sizes.bounds_of_terms(self.terms), self.sizes.version
+        return self._bounds
+
+    def at(self, factors: Sequence[int]) -> int:
+        """The value for these values of the factors."""
+        return sum(c * product(factors, m) for m, c in self.terms.items())
+
+    # ---- arithmetic ----
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, float):
+            return float(self) + other
+        other = terms_of(other)
+        if other is None:
+            return NotImplemented
+        terms = dict(self.terms)
+        for m, c in other.items():
+            terms[m] = terms.get(m, 0) + c
+        return self.sizes.of(terms)
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, float):
+            return float(self) * other
+        other = terms_of(other)
+        if other is None:
+            return NotImplemented
+        terms: Terms = {}
+        for m, c in self.terms.items():
+            for n, d in other.items():
+                both = tuple(sorted((*m, *n))) if m and n else m or n
+                terms[both] = terms.get(both, 0) + c * d
+        return self.sizes.of(terms)
+
+    def __neg__(self) -> Any:
+        return self.sizes.of({m: -c for m, c in self.terms.items()})
+
+    def __sub__(self, other: Any) -> Any:
+        return self + -other if isinstance(other, float) or terms_of(other) is not None else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return -self if self < 0 else self
+
+    def __pow__(self, other: int) -> Any:
+        return math.prod([self] * other)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return divided(self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return divided(other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return remainder(self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return remainder(other, self)
+
+    def __divmod__(self, other: Any) -> tuple[Any, Any]:
+        return divided(self, other), remainder(self, other)
+
+    def __rshift__(self, other: int) -> Any:
+        return divided(self, 1 << other)
+
+    # ---- answers ----
+
+    def __eq__(self, other: Any) -> Any:
+        if self is other:
+            return True
+        if isinstance(other, Size) and other.sizes is not self.sizes:
+            return False
+        other = whole_number(other)
+        if terms_of(other) is None:
+            return NotImplemented
+        apart = self - other
+        return self.sizes.answer(apart, "zero") if isinstance(apart, Size) else apart == 0
+
+    def __ne__(self, other: Any) -> Any:
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def _less(self, other: Any, turned: bool) -> Any:
+        """self < other, or other < self."""
+        if isinstance(other, float) and math.isinf(other):
+            return (other > 0) != turned
+        other = whole_number(other)
+        if terms_of(other) is None:
+            return NotImplemented
+        apart = other - self if turned else self - other
+        return self.sizes.answer(apart, "negative") if isinstance(apart, Size) else apart < 0
+
+    def __lt__(self, other: Any) -> Any:
+        return self._less(other, False)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._less(other, True)
+
+    def __ge__(self, other: Any) -> Any:
+        less = self._less(other, False)
+        return less if less is NotImplemented else not less
+
+    def __le__(self, other: Any) -> Any:
+        more = self._less(other, True)
+        return more if more is NotImplemented else not more
+
+    def __bool__(self) -> bool:
+        return not self.sizes.answer(self, "zero")
+
+    def __index__(self) -> int:
+        """The value at hand: the compiled program is for lengths of the same one only."""
+        assert self == self.hint
+        return self.hint
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __truediv__(self, other: Any) -> float:
+        return int(self) / other
+
+    def __rtruediv__(self, other: Any) -> float:
+        return other / int(self)
+
+    # ---- text ----
+
+    def __str__(self) -> str:
+        return f"{OPEN}{self.number}{CLOSE}"
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else str(self)
+
+    def __deepcopy__(self, memo: Any) -> Size:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a size belongs to one compilation")
+
+
+# ---- of sizes and plain numbers alike ----
+
+
+def whole(value: Any) -> int:
+    """int(value); a Size as it is."""
+    return value if type(value) in (int, Size) else int(value)
+
+
+def is_open(value: Any) -> bool:
+    """Whether a number, or one of several, changes from run to run."""
+    if isinstance(value, (tuple, list)):
+        return any(is_open(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(value, Size) and value.bounds[0] != value.bounds[1]
+
+
+def hint_of(value: Any) -> int:
+    return value.hint if isinstance(value, Size) else value
+
+
+def bounds_of(value: Any) -> tuple[int, int]:
+    return value.bounds if isinstance(value, Size) else (value, value)
+
+
+def least_of(a: int, b: int) -> int:
+    """min(a, b), without a guard."""
+    return _extreme("min", min, a, b)
+
+
+def most_of(a: int, b: int) -> int:
+    """max(a, b), without a guard."""
+    return _extreme("max", max, a, b)
+
+
+def _extreme(name: str, function: Callable[[Any, Any], Any], a: Any, b: Any) -> int:
+    (least, most), (low, high) = bounds_of(a), bounds_of(b)
+    if most <= low:
+        return a if name == "min" else b
+    if high <= least:
+        return b if name == "min" else a
+    owner = a if isinstance(a, Size) else b
+    return owner.sizes.function(name, function, a, b)
+
+
+def _quotient(a: int, b: int) -> int:
+    """Some number where b is 0, as a guard excludes, but not yet."""
+    return a // (b or 1)
+
+
+def _rest(a: int, b: int) -> int:
+    return a % (b or 1)
+
+
+def divided(a: Any, b: Any) -> Any:
+    """a // b"""
+    exact = _exact_quotient(a, b)
+    if exact is not None:
+        return exact
+    owner = a if isinstance(a, Size) else b
+    if not isinstance(owner, Size) or not b:
+        return int(a) // int(b)
+    return owner.sizes.function("div", _quotient, a, b)
+
+
+def remainder(a: Any, b: Any) -> Any:
+    """a % b"""
+    if _exact_quotient(a, b) is not None:
+        return 0
+    owner = a if isinstance(a, Size) else b
+    if not isinstance(owner, Size) or b <= 0:
+        return int(a) % int(b)
+    low, high = bounds_of(a)
+    if low >= 0 and high < bounds_of(b)[0]:
+        return a
+    return owner.sizes.function("mod", _rest, a, b)
+
+
+def _exact_quotient(a: Any, b: Any) -> Any:
+    """a / b where that is a polynomial, for a b of one term; else None."""
+    of_a, of_b = terms_of(a), terms_of(b)
+    if of_a is None or of_b is None or len(of_b) != 1:
+        return None
+    ((divisor, c),) = of_b.items()
+    if any(d % c or any(m.count(n) < divisor.count(n) for n in divisor) for m, d in of_a.items()):
+        return None
+    owner = a if isinstance(a, Size) else b
+    if divisor and not b > 0:
+        return None
+    return owner.sizes.of({without(m, divisor): d // c for m, d in of_a.items()})
+
+
+def terms_of(value: Any) -> Terms | None:
+    if isinstance(value, Size):
+        return value.terms
+    return {CONSTANT: int(value)} if isinstance(value, (int, *INTEGERS)) else None
+
+
+def whole_number(value: Any) -> Any:
+    """A float's value where it is a whole number."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def without(monomial: Monomial, factors: Iterable[int]) -> Monomial:
+    rest = list(monomial)
+    for n in factors:
+        rest.remove(n)
+    return tuple(rest)
+
+
+def ask(value: int, question: str) -> bool:
+    return value == 0 if question == "zero" else value < 0
+
+
+def first_where(holds: Callable[[int], bool], least: int, most: int) -> int | None:
+    """The first number from least to most of which this holds, as of all behind it; None where there is none."""
+    if not holds(most):
+        return None
+    while least < most:
+        middle = (least + most) // 2
+        least, most = (least, middle) if holds(middle) else (middle + 1, most)
+    return least
+
+
+class Evaluation:
+    """Some sizes of a finished compilation as numbers, for any lengths: whether its guards hold, and the values.
+
+    Factors are computed one by one, the sizes from their monomials by one product with a matrix.
+    """
+
+    def __init__(self, sizes: Sizes, wanted: Sequence[Size]) -> None:
+        self._symbols = [sizes.ranges[n] for n in sorted(sizes.ranges)]
+        self._guards = [(size, question, given) for (size, question), given in sizes.others.items()]
+        needed: set[int] = set()
+        stack = [size for size, _, _ in self._guards] + list(wanted)
+        while stack:
+            for number in {n for m in stack.pop().terms for n in m} - needed:
+                needed.add(number)
+                stack += [x for x in sizes.factors[number].arguments if isinstance(x, Size)]
+        self._factors = [(n, sizes.factors[n]) for n in sorted(needed) if sizes.factors[n].function]
+        self._inputs = sorted(sizes.ranges)
+        self._count = len(sizes.factors)
+        self._monomials = list(dict.fromkeys(m for size in wanted for m in size.terms))
+        self._wanted = list(wanted)
+
+    @cached_property
+    def _matrix(self) -> np.ndarray:
+        matrix = np.zeros((len(self._wanted), len(self._monomials)), np.int64)
+        column = {m: k for k, m in enumerate(self._monomials)}
+        for row, size in enumerate(self._wanted):
+            for m, c in size.terms.items():
+                matrix[row, column[m]] = c
+        return matrix
+
+    def values(self, lengths: Sequence[int]) -> np.ndarray | None:
+        """The sizes at these lengths of the symbols; None where a guard does not hold."""
+        if not all(n in known for n, known in zip(lengths, self._symbols, strict=True)):
+            return None
+        factors = self._values(lengths)
+        if any(ask(size.at(factors), question) != given for size, question, given in self._guards):
+            return None
+        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
+
+    def unguarded(self, lengths: Sequence[int]) -> np.ndarray:
+        """The sizes at any lengths, whatever the guards say."""
+        factors = self._values(lengths)
+        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
+
+    def exactly(self, lengths: Sequence[int]) -> list[int]:
+        """As `unguarded`, also where a number is too large for NumPy."""
+        factors = self._values(lengths)
+        return [size.at(factors) for size in self._wanted]
+
+    def _values(self, lengths: Sequence[int]) -> list[int]:
+        factors = [0] * self._count
+        for number, length in zip(self._inputs, lengths, strict=True):
+            factors[number] = length
+        for number, factor in self._factors:
+            a, b = (x.at(factors) if isinstance(x, Size) else x for x in factor.arguments)
+            assert factor.function is not None
+            factors[number] = factor.function(a, b)
+        return factors
+
+
+def product(factors: Sequence[int], monomial: Monomial) -> int:
+    made = 1
+    for n in monomial:
+        made *= factors[n]
+    return made

@@ -1,0 +1,133 @@
+"""Programs that are compiled once for many lengths, by targets that can."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from threading import Lock
+from typing import Protocol
+
+from migraphx.ir.module import Module
+from migraphx.ir.program import Program
+from migraphx.ir.ranges import ranges
+from migraphx.ir.shape import Shape
+from migraphx.ir.size import Sizes
+from migraphx.runtime.executable import Executable
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.specialise import specialise, split
+
+log = logging.getLogger(__name__)
+Lens = Mapping[str, tuple[int, ...]]
+MOST_FORMS = 64  # of one program: behind them it is compiled for each length
+
+
+class Memory(Protocol):
+    """What keeps memory for runs, and can give it back."""
+
+    def release(self) -> None: ...
+
+
+class Form(Memory, Protocol):
+    """A program compiled for all lengths of which some guards hold."""
+
+    def executable(self, lengths: Sequence[int]) -> Executable | None:
+        """The program for these lengths of its symbols, in microseconds; None where a guard does not hold."""
+        ...
+
+
+class FormCompiler(Protocol):
+    """A target that compiles a program, whose lens are made of sizes, for many lengths; None where it cannot."""
+
+    def form(self, program: Program, options: CompileOptions, sizes: Sizes) -> Form | None: ...
+
+
+Found = tuple[Executable, Form]
+"""The program for some lengths, and the form that it was made of."""
+
+
+class Forms:
+    """What a region was compiled for so far: a form serves all lengths that its guards allow."""
+
+    def __init__(self, compiler: FormCompiler, options: CompileOptions) -> None:
+        self._compiler, self._options = compiler, options
+        self._forms: list[Form] = []
+        self._lock = Lock()  # of one compilation at a time: the next may find the form that it needs
+        self._tries = 0
+        self._open: list[tuple[Hashable, str, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._forms)
+
+    def release(self) -> None:
+        for form in list(self._forms):
+            form.release()
+
+    def find(self, module: Module, lens: Lens) -> Found | None:
+        """A form at these lengths, in microseconds; None where there is none yet."""
+        lengths = self._lengths(module, lens) if self._forms else None
+        if lengths is not None:
+            for form in self._forms:
+                found = form.executable(lengths)
+                if found is not None:
+                    return found, form
+        return None
+
+    def made(self, module: Module, lens: Lens) -> Found | None:
+        """A form at these lengths, compiled where there is none; None where the program must be compiled for them."""
+        lengths = self._lengths(module, lens)
+        if lengths is None:
+            return None
+        with self._lock:
+            found = self.find(module, lens)
+            if found is None and self._tries < MOST_FORMS:
+                found = self._made(module, lens, lengths)
+        return found
+
+    def _lengths(self, module: Module, lens: Lens) -> list[int] | None:
+        """The length of each symbol; None where two dimensions of one symbol differ."""
+        if not self._open:
+            self._open = open_dimensions(module)
+        found: dict[Hashable, int] = {}
+        for symbol, name, k in self._open:
+            if found.setdefault(symbol, lens[name][k]) != lens[name][k]:
+                return None
+        return list(found.values())
+
+    def _made(self, module: Module, lens: Lens, lengths: Sequence[int]) -> Found | None:
+        """A new form. None where something of the program needs plain numbers, or is wrong at these lengths.
+
+        Whoever compiles the program for these lengths alone is told what is wrong.
+        """
+        start, sizes = time.perf_counter(), Sizes()
+        self._tries += 1
+        try:
+            made = specialise(module, symbolic_shapes(module, lens, sizes), {})
+            form = self._compiler.form(made.program, self._options, sizes) if split(made).whole else None
+        except Exception as error:
+            log.info("not compiled for all lengths: %s", error)
+            return None
+        if form is None:
+            self._tries = MOST_FORMS
+            return None
+        self._forms.append(form)
+        log.info("compiled for lengths like %s in %.2f s", lengths, time.perf_counter() - start)
+        return self.find(module, lens)
+
+
+def open_dimensions(module: Module) -> list[tuple[Hashable, str, int]]:
+    """The dimensions of parameters that are ranges: symbol, parameter, dimension. Those of one name have one symbol."""
+    every = ((n, k, d) for n, i in module.parameters.items() for k, d in enumerate(ranges(i.shape)))
+    return [(d.symbol or (n, k), n, k) for n, k, d in every if not d.is_fixed]
+
+
+def symbolic_shapes(module: Module, lens: Lens, sizes: Sizes) -> dict[str, Shape]:
+    """The parameters' shapes, made of a size for each symbol of `open_dimensions`, in order, at these lens."""
+    symbols: dict[Hashable, int] = {}
+    made = {name: list(own) for name, own in lens.items()}
+    for symbol, name, k in open_dimensions(module):
+        if symbol not in symbols:
+            d = ranges(module.parameters[name].shape)[k]
+            symbols[symbol] = sizes.symbol(str(symbol), lens[name][k], d.min, d.max)
+        made[name][k] = symbols[symbol]
+    return {n: Shape(i.shape.type, tuple(made[n])) for n, i in module.parameters.items()}

@@ -1,0 +1,406 @@
+"""Candidates for products, convolutions and attention, and what the cost model thinks of each.
+
+The model adds up what a launch costs: waves of tiles on the processors, each as long as the slower of its arithmetic
+and its loads, but no shorter than memory takes for all bytes. Times are in microseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Protocol
+
+from migraphx.targets.common.views import View
+from migraphx.targets.gpu.choices import Config
+from migraphx.targets.gpu.facts import Facts
+
+LAUNCH = 2.0  # of a kernel in a graph, with its first loads
+SECOND_PASS = 2.5  # adding the parts of a split depth up, besides their bytes
+LATENCY = 0.6  # from a load to its use
+FINISH = 2e-10  # seconds of a processor for an element's epilogue
+ALONE = 1.6  # times as long where no other block works meanwhile
+IN_FLIGHT = 9e3  # bytes that a processor must have asked for, to keep memory half busy
+REGISTERS = 65536  # of a processor
+THREADS = 2048  # of a processor
+
+# ---- products -------------------------------------------------------------------------------------------------------
+
+TILES = {  # rows, columns, depth, warps, stages
+    "half": (
+        (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 4), (128, 128, 32, 4, 4),
+        (64, 256, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4), (64, 64, 128, 4, 3),
+        (64, 32, 64, 4, 4), (32, 64, 64, 4, 4), (32, 128, 64, 4, 4), (32, 32, 128, 4, 3), (16, 32, 128, 4, 4),
+        (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 32, 64, 2, 4),
+    ),
+    "byte": (
+        (128, 256, 128, 8, 3), (128, 128, 128, 8, 3), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
+        (64, 64, 128, 4, 4), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4), (16, 32, 128, 4, 4),
+    ),
+    "float": (
+        (128, 128, 16, 8, 3), (128, 64, 16, 8, 3), (64, 128, 16, 8, 3), (64, 64, 32, 4, 3), (64, 64, 16, 4, 4),
+        (64, 32, 32, 4, 3), (32, 64, 32, 4, 3), (32, 32, 32, 4, 3), (16, 64, 32, 4, 3), (16, 32, 32, 2, 3),
+    ),
+    "double": ((64, 64, 16, 4, 3), (64, 32, 16, 4, 3), (32, 32, 16, 4, 3), (16, 32, 16, 2, 3)),
+    "integer": ((16, 16, 16, 4, 1),),
+}  # fmt: skip
+DESCRIBED = (  # of half, by the hardware's own copies
+    (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 4, 3), (128, 128, 64, 8, 4),
+    (64, 256, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4),
+)  # fmt: skip
+ROWS = (
+    (8, 512, 4),
+    (4, 512, 4),
+    (16, 256, 4),
+    (2, 1024, 4),
+    (1, 1024, 4),
+    (64, 64, 4),
+)  # of one row: columns, depth, warps
+COLUMNS = ((64, 16, 4), (128, 16, 4), (256, 8, 4))  # the same where columns follow each other in memory
+SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
+LEAST_STEPS = 3  # of the depth in a part
+MOST_PARTS = 12  # of a tile of the last wave
+
+
+def tiles_of(type: str) -> tuple[tuple[int, ...], ...]:
+    """The tiles for products of a type."""
+    if type in ("int8", "uint8") or type.startswith("fp8"):
+        return TILES["byte"]
+    return TILES.get("half" if type == "bf16" else type, TILES["integer"])
+
+
+def products(
+    shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, along_depth: bool = True
+) -> list[Config]:
+    """Candidates for a product of batch, rows, columns, depth. `along_depth`: the weights' depth is contiguous."""
+    batch, m, n, k = shape
+    found = []
+    for tm, tn, tk, warps, stages in tiles_of(type):
+        too_large = (tm > 16 and tm >= 2 * m) or (tn > 32 and tn >= 2 * n)
+        config = Config("product", tm, tn, tk, 1, warps, stages)
+        if too_large or config.shared(itemsize) > facts.shared:
+            continue
+        tiles = batch * -(-m // tm) * -(-n // tn)
+        for split in SPLITS:
+            if split == 1 or (tiles * split <= 2 * facts.processors and k >= split * LEAST_STEPS * tk):
+                found.append(replace(config, split=split))
+        found += with_tail(config, tiles, k // tk, itemsize, facts) if batch == 1 else []
+    if m == 1 and type in ("half", "bf16", "float", "double"):
+        tiles_n = ROWS if along_depth else COLUMNS
+        for tn, tk, warps in tiles_n:
+            config = Config("vector", 1, tn, tk, 1, warps, 3)
+            for split in SPLITS:
+                if split == 1 or (batch * -(-n // tn) * split <= 4 * facts.processors and k >= split * 2 * tk):
+                    found.append(replace(config, split=split))
+    return found or [Config("product", *smallest(type))]
+
+
+def described_products(
+    shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, written: int
+) -> list[Config]:
+    """Candidates where tensor descriptors can be made of both operands: the same depth of a tile in bytes.
+
+    `written`: bytes of an element of the result, which goes through shared memory while the next tiles come in.
+    """
+    _, m, n, _ = shape
+    if not facts.descriptors or not (type in ("half", "bf16", "int8") or type.startswith("fp8")):
+        return []
+    tiles = [t for t in DESCRIBED if (t[0] <= 64 or t[0] < 2 * m) and (t[1] <= 64 or t[1] < 2 * n)]
+    found = [Config("described", tm, tn, tk * 2 // itemsize, 1, w, s) for tm, tn, tk, w, s in tiles if m >= 64]
+    passing = written if written >= 4 else 1  # half of the tile at a time
+    return [c for c in found if c.shared(itemsize) + c.m * c.n * passing <= facts.shared - 1024]
+
+
+def with_tail(config: Config, tiles: int, steps: int, itemsize: int, facts: Facts) -> list[Config]:
+    """The same with the tiles of an incomplete last wave in parts, if they are few."""
+    slots = facts.processors * resident(config, itemsize, facts)
+    rest = tiles % slots
+    tail = min(slots // max(rest, 1), steps // LEAST_STEPS, MOST_PARTS)
+    if tiles < slots or not rest or tail < 2:
+        return []
+    return [replace(config, whole=tiles - rest, tail=tail)]
+
+
+def smallest(type: str) -> tuple[int, int, int, int, int, int]:
+    """The last tile of a type, as the arguments of a Config."""
+    m, n, k, warps, stages = tiles_of(type)[-1]
+    return m, n, k, 1, warps, stages
+
+
+def resident(config: Config, itemsize: int, facts: Facts) -> int:
+    """How many blocks a processor holds at once."""
+    threads = 32 * config.warps
+    sums = config.m * config.n if config.kernel != "vector" else config.n * config.k
+    registers = min(255, 56 + sums // threads) * threads
+    staged = config.shared(itemsize) if config.kernel != "vector" else 1
+    return max(1, min(REGISTERS // registers, THREADS // threads, facts.shared // max(staged, 1), 8))
+
+
+def product_cost(
+    config: Config, shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, result: int = 2
+) -> float:
+    """Microseconds; `result`: bytes of an element that the epilogue reads and writes."""
+    batch, m, n, k = shape
+    tiles = batch * -(-m // config.m) * -(-n // config.n) * config.split
+    together = resident(config, itemsize, facts)
+    waves: float = -(-tiles // (facts.processors * together))
+    if config.tail > 1:
+        waves = config.whole / (facts.processors * together) + 1.3 / config.tail
+    if waves == 1:  # what is there is spread over the processors
+        together = -(-tiles // facts.processors)
+    steps = max(1, math.ceil(k / config.split / config.k))
+    busy = together  # blocks that share a processor's units
+    rate = facts.flops(type) / facts.processors * shape_rate(config, facts)
+    arithmetic = 0.0 if config.kernel == "vector" else 2 * config.m * config.n * config.k * busy / rate
+    loads = (config.m + config.n) * config.k * itemsize * busy / facts.cache_rate
+    step = max(arithmetic, loads, LATENCY * 1e-6 / max(config.stages - 1, 1) / 2)
+    finish = FINISH * config.m * config.n * busy * (ALONE if busy == 1 else 1.0)
+    work = waves * (steps * step + finish + config.m * config.n * result * busy / facts.cache_rate)
+    elements = batch * m * n
+    traffic = (batch * (m * k + k * n) * itemsize + elements * result) / facts.bandwidth
+    traffic /= min(1.0, tiles / facts.processors)
+    if config.kernel == "vector":
+        waiting = min(tiles / facts.processors, together) * config.n * config.k * itemsize
+        traffic *= 1 + (IN_FLIGHT / waiting) ** 1.5
+    passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
+    if config.tail > 1:
+        left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
+        passed = SECOND_PASS + left * config.m * config.n * 8 * config.tail / facts.cache_bandwidth * 1e6
+    return LAUNCH + LATENCY + max(work, traffic) * 1e6 + passed
+
+
+def shape_rate(config: Config, facts: Facts) -> float:
+    """The share of the arithmetic that tiles of this shape reach."""
+    small = min(config.m, 128) * min(config.n, 128) / 128**2
+    share = 0.45 + 0.55 * small if config.m * config.n >= 4096 else 0.4 * max(small * 4, 0.25)
+    if facts.wide_tiles and config.m < 64:
+        share *= 0.6
+    return share * (1.0 if config.m * config.n >= 128 * 256 else 0.93)
+
+
+def library_cost(
+    shape: tuple[int, int, int, int], type: str, itemsize: int, facts: Facts, result: int, fused: bool
+) -> float:
+    """Microseconds of a library's product, and of the kernel that finishes what it cannot."""
+    batch, m, n, k = shape
+    elements = batch * m * n
+    arithmetic = 2 * elements * k / (facts.flops(type) * 1.05)
+    traffic = (batch * (m * k + k * n) + elements) * itemsize / facts.bandwidth
+    rest = 0.0 if fused else LAUNCH + elements * (itemsize + result) / facts.bandwidth * 1e6
+    return LAUNCH + 2 * LATENCY + max(arithmetic, traffic) * 1e6 + rest
+
+
+# ---- convolutions ---------------------------------------------------------------------------------------------------
+
+FEW_CHANNELS = 16  # below: the taps' channels are one depth
+LINES = (
+    (128, 64, 8, 2),
+    (64, 64, 8, 2),
+    (64, 64, 4, 2),
+    (64, 32, 4, 2),
+    (128, 32, 8, 2),
+    (64, 16, 4, 2),
+)  # their tiles
+MOST_LINE = 128  # numbers of a row of a window that are one step
+
+
+class Convolution(Protocol):
+    """What the model asks of a convolution (emit/spatial.py: Conv)."""
+
+    @property
+    def x(self) -> View: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def columns(self) -> int: ...
+
+    @property
+    def channels(self) -> int: ...
+
+    @property
+    def taps(self) -> int: ...
+
+    @property
+    def line(self) -> int: ...
+
+    @property
+    def group(self) -> int: ...
+
+    def steps(self, config: Config) -> int: ...
+
+
+def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
+    """Candidates for a convolution that is no product."""
+    found, type, itemsize = [], conv.x.type, conv.x.itemsize
+    kernel = "flat" if conv.channels < FEW_CHANNELS else "convolution"
+    for tm, tn, tk, warps, stages in dict.fromkeys((*tiles_of(type), *shallow(type))):
+        too_large = (tm > 32 and tm >= 2 * conv.rows) or (tn > 16 and tn >= 2 * conv.columns)
+        too_deep = kernel == "convolution" and tk > 32 and tk >= 2 * conv.channels
+        config = Config(kernel, tm, tn, tk, 1, warps, stages)
+        if too_large or too_deep or config.shared(itemsize) > facts.shared:
+            continue
+        tiles, steps = conv.group * -(-conv.rows // tm) * -(-conv.columns // tn), conv.steps(config)
+        for split in SPLITS:
+            if split == 1 or (tiles * split <= 2 * facts.processors and steps >= split * LEAST_STEPS):
+                found.append(replace(config, split=split))
+    if kernel == "flat" and conv.line and type in ("half", "bf16", "float"):
+        depth = max(16, 1 << (conv.line - 1).bit_length())
+        found += [
+            Config("rows", tm, tn, depth, 1, warps, stages)
+            for tm, tn, warps, stages in LINES
+            if (tn <= 16 or tn < 2 * conv.columns) and depth <= MOST_LINE
+        ]
+    return found or [Config(kernel, *smallest(type))]
+
+
+def shallow(type: str) -> tuple[tuple[int, ...], ...]:
+    """Tiles of half the depth, for convolutions of few channels."""
+    if type not in ("half", "bf16"):
+        return ()
+    return ((128, 64, 32, 4, 4), (64, 64, 32, 4, 4), (128, 32, 32, 4, 4), (64, 32, 32, 4, 4), (64, 16, 32, 4, 4))
+
+
+def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) -> float:
+    """Microseconds; as a product of the steps' depth whose first operand is read from memory once."""
+    depth, itemsize, type = conv.steps(config) * config.k, conv.x.itemsize, conv.x.type
+    shape = (conv.group, conv.rows, conv.columns, depth)
+    wide = replace(facts, bandwidth=facts.bandwidth * conv.taps)  # a pixel is a row of so many windows
+    cost = product_cost(config, shape, type, itemsize, wide, result)
+    traffic = (conv.x.elements * itemsize + conv.group * conv.rows * conv.columns * result) / facts.bandwidth
+    gathered = {"flat": 3.0, "rows": 1.5}.get(config.kernel, 1.0)  # loads of single elements
+    return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH
+
+
+def depthwises(rows: int, channels: int) -> list[Config]:
+    """Candidates for a depthwise convolution: pixels, channels, warps."""
+    found = []
+    for m, n, warps in ((16, 64, 4), (32, 64, 4), (8, 128, 4), (32, 32, 4), (16, 128, 4), (4, 256, 4), (64, 16, 4)):
+        if n <= 16 or n < 2 * channels:
+            found.append(Config("depthwise", m, n, 1, 1, warps, 1))
+    return found
+
+
+def depthwise_cost(config: Config, conv: Convolution, facts: Facts) -> float:
+    """Microseconds: waves of tiles, each as long as its loads from the first cache."""
+    blocks = -(-conv.rows // config.m) * -(-conv.x.lens[1] // config.n)
+    waves = -(-blocks // (4 * facts.processors))
+    loads = config.m * config.n * conv.taps * conv.x.itemsize / 100e9  # that a processor's first cache serves
+    traffic = 2 * conv.x.elements * conv.x.itemsize / facts.bandwidth
+    work = waves * min(4, max(1, blocks / facts.processors)) * loads
+    return LAUNCH + LATENCY + max(work, traffic) * 1e6
+
+
+# ---- attention ------------------------------------------------------------------------------------------------------
+
+QUERIES = {  # rows, keys, warps, stages; by the size of a head
+    64: (
+        (128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (64, 128, 4, 3), (32, 64, 4, 3),
+        (16, 64, 4, 3), (16, 128, 4, 3),
+    ),
+    128: (
+        (128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3), (64, 64, 4, 2), (32, 64, 4, 2),
+        (16, 64, 4, 3), (16, 128, 4, 2), (16, 32, 4, 3),
+    ),
+    256: ((64, 64, 8, 2), (64, 32, 8, 2), (32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2)),
+    512: ((32, 32, 8, 2), (16, 32, 8, 2), (16, 16, 8, 2)),
+    1 << 30: ((16, 16, 8, 1),),
+}  # fmt: skip
+WIDE_QUERIES = {  # of float and double
+    64: ((64, 32, 8, 2), (32, 32, 4, 2), (16, 32, 4, 2)),
+    128: ((32, 32, 8, 2), (16, 32, 4, 2)),
+    1 << 30: ((16, 16, 8, 1),),
+}
+KEY_SPLITS = (1, 2, 4, 8, 16, 32)
+
+
+class Attended(Protocol):
+    """What the model asks of an attention (emit/attention.py: Attention)."""
+
+    @property
+    def q(self) -> View: ...
+
+    @property
+    def rows(self) -> int: ...
+
+    @property
+    def heads(self) -> int: ...
+
+    @property
+    def keys(self) -> int: ...
+
+    @property
+    def width(self) -> int: ...
+
+    @property
+    def causal(self) -> bool: ...
+
+
+def head_size(a: Attended) -> int:
+    """Of queries or values, the larger, as tiles have it."""
+    return 1 << (max(a.q.lens[3], a.width, 16) - 1).bit_length()
+
+
+def attentions(a: Attended, facts: Facts) -> list[Config]:
+    """Candidates: m rows and n keys at a time; `split` programs share the keys."""
+    size, itemsize = head_size(a), a.q.itemsize
+    tables = QUERIES if a.q.type in ("half", "bf16") else WIDE_QUERIES
+    tiles = next(t for most, t in tables.items() if size <= most)
+    found = []
+    for m, n, warps, stages in tiles:
+        config = Config("attention", m, n, size, 1, warps, stages)
+        too_large = (m > 16 and m >= 2 * a.rows) or (n > 32 and n >= 2 * a.keys)
+        if too_large or (m + 2 * n * stages) * size * itemsize > facts.shared:
+            continue
+        blocks = a.heads * -(-a.rows // m)
+        for split in KEY_SPLITS:
+            if split == 1 or (not a.causal and blocks * split <= 4 * facts.processors and a.keys >= 2 * n * split):
+                found.append(replace(config, split=split))
+    m, n, warps, stages = tiles[-1]
+    return found or [Config("attention", m, n, size, 1, warps, stages)]
+
+
+def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
+    """Microseconds."""
+    size, itemsize = config.k, a.q.itemsize
+    blocks = a.heads * -(-a.rows // config.m) * config.split
+    shared = (config.m + 2 * config.n * config.stages) * size * itemsize
+    registers = min(255, 64 + config.m * (config.n + size) // (32 * config.warps)) * 32 * config.warps
+    together = max(1, min(REGISTERS // registers, facts.shared // shared, 8))
+    waves = -(-blocks // (facts.processors * together))
+    if waves == 1:
+        together = -(-blocks // facts.processors)
+    keys = a.keys / config.split * (0.5 if a.causal and a.rows > config.m else 1.0)
+    steps = max(1, math.ceil(keys / config.n))
+    rate = facts.flops(a.q.type) / facts.processors * (0.75 if config.m >= 64 else 0.35)
+    arithmetic = 4 * config.m * config.n * size * together / rate
+    exponentials = config.m * config.n * together / 3.2e11  # a processor's, with what goes with each
+    loads = 2 * config.n * size * itemsize * together / facts.cache_rate
+    step = max(arithmetic + exponentials, loads, LATENCY * 1e-6 / max(config.stages - 1, 1))
+    traffic = (a.heads * (2 * a.keys * size + 2 * a.rows * size) * itemsize) / facts.bandwidth
+    second = SECOND_PASS + a.heads * a.rows * a.width * 8 * config.split / facts.cache_bandwidth * 1e6
+    return LAUNCH + LATENCY + max(waves * steps * step, traffic) * 1e6 + (second if config.split > 1 else 0.0)
+
+
+# ---- weights of 4 bits ----------------------------------------------------------------------------------------------
+
+
+def int4_products(shape: tuple[int, int, int, int]) -> list[Config]:
+    """Candidates for rows of floats times weights of 4 bits."""
+    _, m, n, _ = shape
+    tiles = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (32, 64, 4, 2), (16, 64, 4, 3), (16, 32, 4, 3))
+    found = [Config("int4", tm, tn, 64, 1, w, s) for tm, tn, w, s in tiles if tm <= 16 or tm < 2 * m]
+    if m <= 4:
+        widths = ((4, 512, 4), (8, 256, 4), (16, 256, 4), (2, 1024, 4), (4, 256, 2))
+        found += [Config("int4 vector", 1, tn, tk, 1, w, 3) for tn, tk, w in widths if tn < 2 * n]
+    return found
+
+
+def int4_cost(config: Config, shape: tuple[int, int, int, int], facts: Facts) -> float:
+    """Microseconds; few rows read the weights for each, many are summed as floats."""
+    _, m, n, k = shape
+    tiles = -(-m // config.m) * -(-n // config.n)
+    each = facts.float_flops / facts.processors * (0.5 if config.kernel == "int4" else 0.25)
+    work = -(-tiles // facts.processors) * 2 * config.m * config.n * (k + 64) / each
+    traffic = -(-m // config.m) * n * k / 2 / facts.bandwidth
+    return LAUNCH + LATENCY + max(work, traffic) * 1e6

@@ -1,0 +1,300 @@
+"""What torch has no decomposition for, or one that answers otherwise, written in torch's own operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import zip_longest
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch._higher_order_ops.flex_attention import flex_attention, math_attention
+
+aten = torch.ops.aten
+DECOMPOSITIONS: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
+KEY_PADDING = 1
+"""`mask_type` of a mask {batch, keys}; others are broadcast to {batch, heads, queries, keys}."""
+
+
+def decomposition(*overloads: torch._ops.OpOverload) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function of an operator's arguments; NotImplemented leaves the operator as it is."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        DECOMPOSITIONS.update(dict.fromkeys(overloads, function))
+        return function
+
+    return register
+
+
+# ---- random numbers: torch draws them ----
+
+
+@decomposition(aten.native_dropout.default)
+def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
+    """(input / (1 - p) where a number is drawn, else 0; whether it is). The draws are those of eager."""
+    if train is False:
+        return input.clone(), torch.ones_like(input, dtype=torch.bool)
+    if input.device.type != "cpu":
+        return NotImplemented  # its kernel draws in another order than bernoulli's
+    kept = torch.empty_like(input, dtype=torch.bool)
+    mask = aten.bernoulli.p(kept, 1 - p)
+    return input * mask * (0.0 if p == 1 else 1 / (1 - p)), mask
+
+
+# ---- embeddings ----
+
+
+@decomposition(aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
+def embedding_bag(
+    weight: torch.Tensor,
+    indices: torch.Tensor,
+    offsets: torch.Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: torch.Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(sum (0), mean (1) or maximum (2) of each bag's rows, the bag of each index, the bags' lengths, the same).
+
+    The last is what only a gradient of maxima reads, which is not what torch gives.
+    """
+    starts = offsets[:-1] if include_last_offset else offsets
+    bags, count = starts.shape[0], indices.shape[0]
+    bag = torch.searchsorted(starts, torch.arange(count, dtype=starts.dtype), right=True) - 1
+    rows = weight[indices]
+    counted = torch.ones_like(indices) if padding_idx < 0 else (indices != padding_idx % weight.shape[0]).long()
+    lengths = torch.zeros(bags, dtype=torch.int64).index_add(0, bag, counted)
+    if mode == 2:
+        low = rows.masked_fill((counted == 0)[:, None], -math.inf)
+        at = bag[:, None].expand(rows.shape)
+        most = torch.full((bags, weight.shape[1]), -math.inf, dtype=weight.dtype).scatter_reduce(0, at, low, "amax")
+        return most.masked_fill((lengths == 0)[:, None], 0), bag, lengths, lengths
+    factors = counted.to(weight.dtype)
+    factors = factors if per_sample_weights is None else factors * per_sample_weights
+    total = torch.zeros(bags, weight.shape[1], dtype=weight.dtype).index_add(0, bag, rows * factors[:, None])
+    total = total / lengths.clamp(min=1)[:, None].to(weight.dtype) if mode == 1 else total
+    return total, bag, lengths, lengths
+
+
+# ---- products ----
+
+
+@decomposition(aten._trilinear.default)
+def trilinear(
+    i1: torch.Tensor,
+    i2: torch.Tensor,
+    i3: torch.Tensor,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    sumdim: list[int],
+    unroll_dim: int = 1,
+) -> torch.Tensor:
+    """The product of three tensors, each with new dimensions, summed over some."""
+    for d1, d2, d3 in zip_longest(*map(sorted, (expand1, expand2, expand3))):
+        i1, i2, i3 = (x if d is None else x.unsqueeze(d) for x, d in ((i1, d1), (i2, d2), (i3, d3)))
+    return (i1 * i2 * i3).sum(sumdim)
+
+
+@decomposition(aten._grouped_mm.default)
+def grouped_mm(
+    x: torch.Tensor,
+    y: torch.Tensor,
+    offs: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """Products of groups of rows (or columns, or of the depth) that end at `offs` with a matrix of their own."""
+    if offs is None:
+        made = torch.bmm(x, y)
+        return made if bias is None else made + bias[:, None]
+    if x.dim() == 2 and y.dim() == 2:
+        depth = torch.arange(x.shape[1])
+        ends = offs.long()[:, None]
+        starts = F.pad(offs.long(), (1, 0))[:-1, None]
+        own = ((depth >= starts) & (depth < ends))[:, None, :]
+        return torch.matmul(x.masked_fill(~own, 0), y)
+    if x.dim() == 3:
+        return _rows_by_group(y.t(), x.transpose(1, 2), offs, None).t()
+    return _rows_by_group(x, y, offs, bias)
+
+
+def _rows_by_group(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Rows of x {rows, K}, of which those up to offs[g] are group g's, times y[g] {K, N}.
+
+    The rows are cut into tiles of one group each: as long as an average group, so that at most two copies of y are
+    read, whatever the groups' lengths. A tile that has too few rows computes some in vain.
+    """
+    rows, groups = x.shape[0], y.shape[0]
+    size = 1 << max(rows // groups - 1, 0).bit_length()
+    most = rows // size + min(groups, rows)
+    ends = offs.long()
+    starts = F.pad(ends, (1, 0))[:-1]
+    tiles = (ends - starts + size - 1) // size
+    last_tile = tiles.cumsum(0)
+    first_tile = last_tile - tiles
+    tile = torch.arange(most)
+    group = torch.searchsorted(last_tile, tile, right=True).clamp(max=groups - 1)
+    first = starts[group] + (tile - first_tile[group]) * size
+    read = (first[:, None] + torch.arange(size)).clamp(0, rows - 1)
+    made = torch.bmm(x[read], y[group])
+    made = made if bias is None else made + bias[group][:, None]
+    row = torch.arange(rows)
+    own = torch.searchsorted(ends, row, right=True).clamp(max=groups - 1)
+    place = first_tile[own] * size + row - starts[own]
+    return made.reshape(most * size, y.shape[2])[place.clamp(0, most * size - 1)]
+
+
+# ---- the kernels of torch.nn.TransformerEncoderLayer ----
+
+
+def _attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    heads: int,
+    mask: torch.Tensor | None,
+    mask_type: int | None,
+) -> torch.Tensor:
+    """Attention of {batch, length, heads * size}; a mask is True, or has the number, where nothing is seen."""
+
+    def split(x: torch.Tensor) -> torch.Tensor:
+        return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
+
+    if mask is not None and mask_type == KEY_PADDING:
+        mask = mask[:, None, None, :]
+    seen = ~mask if mask is not None and mask.dtype == torch.bool else mask
+    made = F.scaled_dot_product_attention(split(query), split(key), split(value), seen)
+    return made.transpose(1, 2).reshape(query.shape)
+
+
+@decomposition(aten._native_multi_head_attention.default)
+def native_multi_head_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: torch.Tensor,
+    qkv_bias: torch.Tensor,
+    proj_weight: torch.Tensor,
+    proj_bias: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    need_weights: bool = True,
+    average_attn_weights: bool = True,
+    mask_type: int | None = None,
+) -> Any:
+    """(answer, nothing): with `need_weights` the weights too, for which the operator stays whole."""
+    if need_weights:
+        return NotImplemented
+    parts = zip((query, key, value), qkv_weight.chunk(3), qkv_bias.chunk(3), strict=True)
+    q, k, v = (F.linear(x, w, bias) for x, w, bias in parts)
+    made = _attention(q, k, v, num_head, mask, mask_type)
+    return F.linear(made, proj_weight, proj_bias), None
+
+
+@decomposition(aten._transformer_encoder_layer_fwd.default)
+def transformer_encoder_layer(
+    src: torch.Tensor,
+    embed_dim: int,
+    num_heads: int,
+    qkv_weight: torch.Tensor,
+    qkv_bias: torch.Tensor,
+    proj_weight: torch.Tensor,
+    proj_bias: torch.Tensor,
+    use_gelu: bool,
+    norm_first: bool,
+    eps: float,
+    norm_weight_1: torch.Tensor,
+    norm_bias_1: torch.Tensor,
+    norm_weight_2: torch.Tensor,
+    norm_bias_2: torch.Tensor,
+    ffn_weight_1: torch.Tensor,
+    ffn_bias_1: torch.Tensor,
+    ffn_weight_2: torch.Tensor,
+    ffn_bias_2: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    mask_type: int | None = None,
+) -> torch.Tensor:
+    def attended(x: torch.Tensor) -> torch.Tensor:
+        q, k, v = F.linear(x, qkv_weight, qkv_bias).chunk(3, -1)
+        return F.linear(_attention(q, k, v, num_heads, mask, mask_type), proj_weight, proj_bias)
+
+    def fed_forward(x: torch.Tensor) -> torch.Tensor:
+        inner = F.linear(x, ffn_weight_1, ffn_bias_1)
+        return F.linear(F.gelu(inner) if use_gelu else F.relu(inner), ffn_weight_2, ffn_bias_2)
+
+    def normed(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(x, (embed_dim,), weight, bias, eps)
+
+    if norm_first:
+        x = src + attended(normed(src, norm_weight_1, norm_bias_1))
+        return x + fed_forward(normed(x, norm_weight_2, norm_bias_2))
+    x = normed(src + attended(src), norm_weight_1, norm_bias_1)
+    return normed(x + fed_forward(x), norm_weight_2, norm_bias_2)
+
+
+# ---- the rest ----
+
+
+@decomposition(aten.histc.default)
+def histc(input: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+    """How many elements lie in each of `bins` equal parts of [min, max]; of all there are where min equals max."""
+    x = input.reshape(-1)
+    low: Any = float(min)
+    high: Any = float(max)
+    if min == max and x.numel():
+        low, high = torch.aminmax(x)
+        alike = low == high
+        low, high = torch.where(alike, low - 1, low), torch.where(alike, high + 1, high)
+    place = ((x - low) / (high - low) * bins).long().clamp(0, bins - 1)
+    counted = ((x >= low) & (x <= high)).to(x.dtype)
+    return torch.zeros(bins, dtype=x.dtype).index_add(0, place, counted)
+
+
+def istft(
+    input: torch.Tensor,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: torch.Tensor | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+    return_complex: bool = False,
+) -> Any:
+    """Frames of their spectra, added where they lie and divided by the windows' squares; unchecked: these may be 0."""
+    if return_complex:
+        raise NotImplementedError("a complex signal")
+    size = n_fft if win_length is None else win_length
+    step = size // 4 if hop_length is None and win_length is None else n_fft // 4 if hop_length is None else hop_length
+    own = torch.ones(size) if window is None else window
+    own = F.pad(own, ((n_fft - size) // 2, n_fft - size - (n_fft - size) // 2))
+    spectra = input.transpose(-1, -2)
+    if onesided is False or (onesided is None and input.shape[-2] == n_fft):
+        spectra = spectra[..., : n_fft // 2 + 1]
+    frames = torch.fft.irfft(spectra, n_fft, norm="ortho" if normalized else None) * own
+    count = frames.shape[-2]
+    whole = n_fft + step * (count - 1)
+    at = (torch.arange(count)[:, None] * step + torch.arange(n_fft)).reshape(-1)
+    flat = frames.reshape(-1, count * n_fft)
+    signal = torch.zeros(flat.shape[0], whole, dtype=flat.dtype).index_add(1, at, flat)
+    weight = torch.zeros(whole, dtype=own.dtype).index_add(0, at, (own * own).repeat(count))
+    first = n_fft // 2 if center else 0
+    end = first + length if length is not None else whole - first
+    made = (signal / weight)[:, first : min(end, whole)]
+    made = F.pad(made, (0, end - whole)) if end > whole else made
+    return made.reshape(*input.shape[:-2], -1)
+
+
+COMPOSITES: dict[Any, Callable[..., Any]] = {
+    torch.istft: istft,
+    "istft": istft,
+    aten.istft.default: istft,
+    flex_attention: math_attention,
+}
+"""By function, method or overload: what torch takes apart in a way that looks at data, or not at all."""

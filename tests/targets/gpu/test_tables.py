@@ -1,0 +1,71 @@
+"""Tables of winners: what is written is read, what comes with the package can be used."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from migraphx.ir.shape import Shape
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.gpu import tables
+from migraphx.targets.gpu.choices import LIBRARY, Choice, Choices, Config, Problem
+from migraphx.targets.gpu.facts import KNOWN
+from migraphx.targets.gpu.tables import TABLES, shipped, table_text
+from migraphx.targets.gpu.target import GpuTarget
+from tests.targets.gpu.interpreted import InterpretedDevice
+from tests.targets.gpu.side_by_side import built
+
+KERNELS = {
+    "product": {"product", "vector", "described", LIBRARY, "int4", "int4 vector"},
+    "convolution": {"convolution", "flat", "rows"},
+    "depthwise": {"depthwise"},
+    "attention": {"attention"},
+}
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    winners = {"product 1x2x3": Config("product", 16, 32, 64, 2, stages=2), "b": Config(LIBRARY, 0, 0, 0, group=3)}
+    (tmp_path / "cuda_7.json").write_text(table_text({"device": "one"}, winners))
+    monkeypatch.setattr(tables, "TABLES", tmp_path)
+    shipped.cache_clear()
+    assert shipped("cuda:7") == winners and shipped("cuda:8") == {}
+    shipped.cache_clear()
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda p: p.stem)
+def test_what_comes_with_the_package(path: Path) -> None:
+    chip = path.stem.replace("_", ":")
+    assert chip in KNOWN
+    for key, config in shipped(chip).items():
+        family = key.split()[0]
+        assert config.kernel in KERNELS[family], key
+        assert min(config.split, config.warps, config.group, config.tail) >= 1 or config.kernel == LIBRARY, key
+
+
+def test_what_was_chosen_is_told() -> None:
+    """`explain --why` has it among what was refused: the other ways, what each would take, and what was taken."""
+    made = built(lambda b, x: b.dot(x, b.literal(np.ones((64, 96), np.float16))), Shape("half", (80, 64)))
+    refusals = GpuTarget(InterpretedDevice()).refusals(made.graph.clone(), CompileOptions())
+    told = [str(r.why) for r in refusals if r.rule == "product"]
+    assert len(told) >= 2
+    assert all(re.fullmatch(r"\w+ \(tiles .*\), about [\d.]+ us, beside \w+ \(.*\), about [\d.]+ us", t) for t in told)
+    measured = Choice(Problem("product", (1,), ("half",)), Config(LIBRARY, 0, 0, 0, group=2), None)
+    want = "vector (tiles 1x2x3, 4 warps, 3 stages, 2 parts), about 5.0 us, beside cublasLt's algorithm 2, which was"
+    assert measured.against(Config("vector", 1, 2, 3, 2), 5.0).startswith(want)
+
+
+def test_what_is_known_is_used() -> None:
+    """A winner of the table; the library's best guess where it proposes less than when the table was made."""
+    problem, other = Problem("product", (1, 2, 3, 4), ("half",)), Problem("product", (1, 2, 3, 5), ("half",))
+    own, best = Config("product", 16, 16, 16), Config(LIBRARY, 0, 0, 0, group=0)
+    winner = Config("product", 32, 32, 32)
+    table = {problem.key: winner, other.key: Config(LIBRARY, 0, 0, 0, group=5)}
+    made = Choices(table=table)
+    assert made.pick(problem, [own, winner], lambda c: 1.0 + (c == winner)) == winner
+    assert made.pick(problem, [own], lambda c: 1.0) == own
+    assert made.pick(other, [own, best], lambda c: 1.0 if c == own else 2.0) == best
+    assert made.pick(other, [own], lambda c: 1.0) == own
+    assert [c.estimate for c in made.made] == [None, 1.0, None, 1.0]
