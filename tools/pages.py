@@ -208,14 +208,14 @@ def rewritten(path: Path, printed: Sequence[str]) -> str:
                 cell["outputs"] = [stream] if text else []
         return json.dumps(book, indent=1, ensure_ascii=False) + "\n"
     given = iter(printed)
-    last = ""
+    last: str | None = None
 
     def replaced(found: re.Match[str]) -> str:
         nonlocal last
         kind = found["info"].strip().partition(" ")[0]
         if kind in RUN:
-            last = next(given, "")
-        if kind != "output" or matches(last, found["text"]):
+            last = next(given, None)  # None behind a block that failed
+        if kind != "output" or last is None or matches(last, found["text"]):
             return found[0]
         return f"```output\n{plain(last)}\n```"
 

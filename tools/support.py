@@ -18,10 +18,12 @@ from migraphx.ir.operation import OPERATIONS
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.targets.cpu.lower import CPU
+from tools.upstream_names import NAMES, existing
 from torch_migraphx.fx.complex_rules import RULES
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
 from torch_migraphx.fx.decompose import all_decompositions
 from torch_migraphx.fx.graph_info import draws
+from torch_migraphx.options import UPSTREAM
 
 REWRITTEN = {
     "softmax", "logsoftmax", "quantizelinear", "dequantizelinear",
@@ -133,6 +135,16 @@ def options() -> str:
     return table(("option", "default", "given to", "meaning"), rows)
 
 
+def upstream() -> str:
+    """Which of Torch-MIGraphX's public names can be imported here."""
+    rows = []
+    for module, names in NAMES.items():
+        found = existing(module, names)
+        cells = (", ".join(f"`{n}`" for n in names if (n in found) == here) for here in (True, False))
+        rows.append((f"`{module}`", *cells))
+    return table(("module", "exists", "does not exist"), rows)
+
+
 def document() -> str:
     """The whole of SUPPORT.md."""
     onnx = ", ".join(f"`{n}`" for n in sorted(migraphx.get_onnx_operators()))
@@ -149,6 +161,11 @@ def document() -> str:
             "## PyTorch\n",
             converters(),
             core(),
+            "## Names of Torch-MIGraphX\n",
+            "Its backend's options have its names too: "
+            + ", ".join(f"`{theirs}` is `{ours}`" for theirs, ours in UPSTREAM.items())
+            + "; `use_aot`, `deallocate`, `exhaustive_tune`, `save_compiled` and `load_compiled` are as above.\n",
+            upstream(),
             "## ONNX\n",
             f"{onnx}.\n",
         ]

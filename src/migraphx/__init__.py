@@ -11,7 +11,7 @@ from migraphx.api.files import load, load_buffer, save, save_buffer
 from migraphx.api.functions import get_target
 from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
 from migraphx.api.module import instruction_ref, macro, module, op
-from migraphx.api.parts import extract, supports
+from migraphx.api.parts import extract, refit, supports
 from migraphx.api.program import compile_modes, program
 from migraphx.api.shape import shape
 from migraphx.ir.operation import OperatorError, declare_late
@@ -108,6 +108,7 @@ __all__ = [
     "quantize_int4_weights",
     "quantize_int8",
     "reduce_program",
+    "refit",
     "run_passes",
     "run_trace",
     "save",

@@ -67,6 +67,7 @@ def test_what_is_written_is_what_was_printed(tmp_path: Path) -> None:
         "```python\nprint(1)\n```\n\n```output\nold\n```\n\n```python\nprint(2)\n```\n```output\n...\n```\n"
     )
     assert pages.rewritten(page, ["1\n", "2\n"]) == page.read_text().replace("old", "1")
+    assert pages.rewritten(page, []) == page.read_text()  # nothing ran
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.suffix == ".md"], ids=lambda p: p.stem)

@@ -16,7 +16,7 @@ from torch_migraphx.dynamo.mutation.export import export_functional
 from torch_migraphx.dynamo.mutation.plan import Binding, BindingKind, Mutation, MutationPlan, UserOutput
 from torch_migraphx.dynamo.mutation.runtime import MutationCopybackWrapper
 from torch_migraphx.dynamo.passes.alias_analysis import AliasSource, AliasSpec
-from torch_migraphx.dynamo.passes.torch_ir import is_symbolic
+from torch_migraphx.fx.concrete import is_symbolic
 from torch_migraphx.fx.graph_info import called
 from torch_migraphx.fx.graphs import copied
 from torch_migraphx.fx.lower_graph import lower

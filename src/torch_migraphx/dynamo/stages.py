@@ -18,7 +18,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_migraphx.dynamo.passes.torch_ir import concrete
+from torch_migraphx.fx.concrete import concrete
 from torch_migraphx.fx.graph_lines import graph_lines, weight_name
 from torch_migraphx.log import get_logger
 from torch_migraphx.random_state import same_random_state

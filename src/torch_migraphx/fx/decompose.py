@@ -16,6 +16,7 @@ from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
 from torch_migraphx.fx.graph_info import draws, refusal
 from torch_migraphx.fx.graphs import attribute, copied
+from torch_migraphx.fx.leaf_modules import look_into_leaves
 from torch_migraphx.fx.one_node import GETITEM, constant_of, put_before, tensors_of, traced
 
 BERNOULLI, EMPTY = torch.ops.aten.bernoulli.p, torch.ops.aten.empty_strided.default
@@ -47,8 +48,10 @@ def _without_whole(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callabl
 def decompose(gm: fx.GraphModule) -> None:
     """Replace in place each node without a converter whose decomposition can be converted whole; others stay.
 
-    Constants are made first, and complex numbers become pairs of real ones.
+    Leaf modules without a converter are looked into first, constants are made, and complex numbers become pairs of real
+    ones.
     """
+    look_into_leaves(gm)
     for n in list(gm.graph.nodes):
         if _is_constant(n):
             _make(gm, n)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 import migraphx
@@ -15,8 +17,11 @@ import torch_migraphx.fx.converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.devices import TYPES, type_of
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
+from torch_migraphx.fx.concrete import concrete, is_symbolic, known
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter_of, target_name
+from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.graph_info import described, is_python, origin_of, refusal, value_of
+from torch_migraphx.fx.graphs import copied, take_outputs_apart, with_values
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 from torch_migraphx.log import get_logger
@@ -50,7 +55,9 @@ class MGXInterpreter(fx.Interpreter):
     `inputs` are samples for the placeholders (tensors or fake tensors; numbers for symbolic sizes): their shapes and
     types become the program's parameters. `constants` names placeholders whose tensors become literals instead.
     `device` is the type of torch's devices on which the program is to run (default: where the samples are).
-    UnsupportedNodes lists everything without a converter before conversion starts.
+    What has no converter is taken apart by torch's decompositions, where these can be converted; UnsupportedNodes lists
+    the rest before conversion starts. Sizes that are symbols become the numbers that they are for the samples. A fake
+    mode that is on, as in a compiler of AOTAutograd, does not matter.
     """
 
     def __init__(
@@ -80,12 +87,29 @@ class MGXInterpreter(fx.Interpreter):
 
     def run(self, *args: Any, **kwargs: Any) -> migraphx.program:
         """Convert; returns `program`. UnsupportedNodes, and ConversionError where a converter refuses its arguments."""
-        missing = self.unsupported_nodes()
-        if missing:
-            lines = "\n".join(f"  {described(n)}: {refusal(n)}" for n in missing)
-            raise UnsupportedNodes(f"{len(missing)} nodes have no converter:\n{lines}")
-        super().run(*self.inputs, enable_io_processing=False)
+        with _disable_current_modes(), torch.no_grad():
+            if is_symbolic(self.traced):
+                mode = FakeTensorMode(allow_non_fake_inputs=True)
+                self.inputs = [known(x, mode) for x in self.inputs]
+                self._take(concrete(self.traced, self.inputs))
+            calls = [n for n in self.traced.graph.nodes if n.op.startswith("call_")]
+            if self.unsupported_nodes() or not all("val" in n.meta for n in calls):
+                gm = copied(self.traced)
+                with_values(gm, self.inputs)
+                take_outputs_apart(gm.graph)
+                decompose(gm)
+                self._take(gm)
+            missing = self.unsupported_nodes()
+            if missing:
+                lines = "\n".join(f"  {described(n)}: {refusal(n)}" for n in missing)
+                raise UnsupportedNodes(f"{len(missing)} nodes have no converter:\n{lines}")
+            super().run(*self.inputs, enable_io_processing=False)
         return self.program
+
+    def _take(self, gm: fx.GraphModule) -> None:
+        """Convert this graph, of the same inputs and outputs, instead."""
+        super().__init__(gm, garbage_collect_values=False)
+        self.traced = gm
 
     def get_input_names(self) -> list[str]:
         """The program's parameters, in the order of the placeholders."""

@@ -7,6 +7,7 @@ import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
+from operator import getitem
 from typing import Any
 
 import torch
@@ -69,3 +70,21 @@ def write_number(n: fx.Node, value: int | float) -> None:
     """Let all who read `n` have its value instead."""
     for user in list(n.users):
         user.args, user.kwargs = map_arg((user.args, user.kwargs), lambda a: value if a is n else a)
+
+
+def take_outputs_apart(graph: fx.Graph) -> None:
+    """Where a node of several values is returned as it is, return the values one by one."""
+    output = graph.output_node()
+
+    def parts(n: fx.Node, value: Any) -> Any:
+        if not isinstance(value, tuple | list):
+            return n
+        made = []
+        for k, v in enumerate(value):
+            one = graph.call_function(getitem, (n, k))
+            one.meta = {**{key: n.meta[key] for key in ("stack_trace",) if key in n.meta}, "val": v}
+            made.append(parts(one, v))
+        return tuple(made)
+
+    with graph.inserting_before(output):
+        output.args = map_arg(output.args, lambda n: parts(n, n.meta.get("val")))

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from operator import getitem
 from typing import Any, Unpack
 
@@ -24,13 +25,16 @@ from torch.utils._pytree import (
 
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import foreign, of_torchao, opaque
+from torch_migraphx.fx.dynamic_shapes import Range, dynamic_form, for_export
 from torch_migraphx.fx.graph_info import note_unmapped
+from torch_migraphx.fx.leaf_modules import fetched
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.lowered import TENSOR, Inputs, LoweredModule, Outputs
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.tools.accuracy import AccuracyError, difference, limit
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
+from torch_migraphx.fx.tracer.aten_tracer.aten_tracer import AtenTraceError
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
 from torch_migraphx.fx.tracer.structure import Structure, known, plain
 from torch_migraphx.fx.utils import LowerPrecision
@@ -54,15 +58,21 @@ def lower_to_mgx(
     leaf_modules: Collection[type[nn.Module]] | None = None,
     *,
     kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
     release_weights: bool = False,
     **options: Unpack[LoweringKeywords],
 ) -> LoweredModule:
     """Compile `module` in inference form for inputs of the shapes and types of the samples.
 
-    `module` is a module, a function of tensors, or what torch.export gave; `input` is the list of its positional
-    arguments (anything else is the only one), `kwargs` are those by keyword; both may hold lists and dicts of tensors.
+    `module` is a module, a function of tensors, a scripted one, or what torch.export gave; `input` is the list of its
+    positional arguments (anything else is the only one), `kwargs` are those by keyword; both may hold lists and dicts.
     An exported program brings its own samples. What is called must be nested as the samples are; numbers among them are
     compiled in. The answer is nested as eager's.
+
+    `dynamic_shapes` are those of torch.export: the dimensions, by arguments, that may be longer or shorter at a call.
+    A dimension may also be `{"min": 1, "max": 8, "optimals": [1, 8]}`, each key optional, or a
+    `migraphx.shape.dynamic_dimension`: optimal lengths are compiled at once, others when they are met first. A length
+    outside its range is a ValueError. An exported program has the ranges that it was exported with.
 
     The module is neither changed nor moved; one in training mode is compiled as its `eval()` would run, modules that a
     function calls as they are. Later changes of weights are not seen. Unless suppressed, the result is compared with
@@ -87,8 +97,16 @@ def lower_to_mgx(
     ).beside(call.tensors or call.weights)
     Place.of(chosen.target).refuse_others(chosen.target, call.groups)
     with same_random_state():
-        traced = _trace(call, use_aten, tracer_base_cls, leaf_modules or ())
-        lowered = finished(lower(traced, call.leaves, chosen), call, traced.meta["structure"])
+        if dynamic_shapes is not None:
+            traced, given = _trace_dynamic(call, dynamic_shapes)
+        else:
+            traced, given = _trace(call, use_aten, tracer_base_cls, leaf_modules or ()), {}
+        if ranges := traced.meta.get("ranges"):
+            made = dynamic_form(traced, ranges, call.leaves, given, chosen)
+        else:
+            made = lower(traced, call.leaves, chosen)
+        lowered = finished(made, call, traced.meta["structure"])
+        lowered.note_weights(call.module, _addresses(traced))
         if not suppress_accuracy_check:
             check_accuracy(call, lowered, "int8" if rounds(traced) else chosen.lower_precision)
     if release_weights:
@@ -104,6 +122,12 @@ class Call:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     exported: ExportedProgram | None = None
+    scripted: str = ""
+
+    @property
+    def name(self) -> str:
+        """What the model is called."""
+        return self.scripted or ("ExportedProgram" if self.exported is not None else type(self.module).__name__)
 
     @classmethod
     def of(cls, module: Any, input: Any, kwargs: Mapping[str, Any] | None) -> Call:
@@ -113,9 +137,29 @@ class Call:
             if input is None and not given and module.example_inputs is not None:
                 args, given = module.example_inputs
             return cls(module.module(), tuple(args), dict(given), module)
+        if isinstance(module, torch.jit.ScriptModule | torch.jit.ScriptFunction):
+            return cls._of_torchscript(module, args, given)
         if not isinstance(module, nn.Module):
             module = _module_of(module)
         return cls(module, args, _in_order(module.forward, given))
+
+    @classmethod
+    def _of_torchscript(cls, module: Any, args: tuple[Any, ...], given: dict[str, Any]) -> Call:
+        """Of a scripted or traced model, which torch converts to an exported program for these inputs."""
+        modules = list(module.modules()) if isinstance(module, nn.Module) else []
+        modes = [m.training for m in modules]
+        converter = import_module("torch._export.converter").TS2EPConverter  # whose import takes a second
+        try:
+            for m in modules:
+                m.training = False
+            exported = converter(module, args, given or None).convert()
+        except Exception as error:  # the converter is torch's own prototype, and raises whatever it meets
+            first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+            raise AtenTraceError(f"torch cannot convert the scripted model: {first}") from error
+        finally:
+            for m, mode in zip(modules, modes, strict=True):
+                m.training = mode
+        return cls(exported.module(), args, given, exported, getattr(module, "original_name", "ScriptModule"))
 
     @property
     def leaves(self) -> list[Any]:
@@ -218,10 +262,44 @@ def _in_torch(call: Call, why: str) -> fx.GraphModule:
 
 
 def _trace_exported(exported: ExportedProgram, call: Call) -> fx.GraphModule:
-    """Sizes that are symbols in an exported program become those of the samples."""
-    if exported.range_constraints:
-        return aten_tracer.trace(call.module, call.args, call.kwargs)
-    return aten_tracer.unlifted(exported, "ExportedProgram")
+    """The graph of an exported program, sizes that are symbols among them."""
+    return aten_tracer.unlifted(exported, call.name)
+
+
+def _trace_dynamic(call: Call, dynamic_shapes: Any) -> tuple[fx.GraphModule, dict[tuple[int, int], Range]]:
+    """A graph whose sizes are symbols, and the ranges that the caller gave by (leaf, dimension).
+
+    ValueError where every length is fixed.
+    """
+    if call.exported is not None:
+        raise ValueError("dynamic_shapes: an exported or scripted program has the sizes that it was made with")
+    wanted, ranges = for_export(dynamic_shapes)
+    traced = aten_tracer.trace(call.module, call.args, call.kwargs, wanted)
+    if not traced.meta["ranges"]:
+        raise ValueError("dynamic_shapes: the model fixes every length, or none was said to be dynamic")
+    number = {path: k for k, path in enumerate(_paths(call))}
+    return traced, {(number[path[:-1]], path[-1]): r for path, r in _by_name(call, ranges).items()}
+
+
+def _paths(call: Call) -> list[tuple[Any, ...]]:
+    """The keys that lead to each leaf of the arguments, from the argument's name on."""
+    found, _ = tree_flatten_with_path(call.named)
+    return [tuple(getattr(key, "key", getattr(key, "idx", None)) for key in path) for path, _ in found]
+
+
+def _by_name(call: Call, given: Mapping[tuple[Any, ...], Any]) -> dict[tuple[Any, ...], Any]:
+    """Arguments that are given by place, by name."""
+    names = list(call.named)
+    return {(names[first] if isinstance(first, int) else first, *rest): v for (first, *rest), v in given.items()}
+
+
+def _addresses(gm: fx.GraphModule) -> set[int]:
+    """Where the weights lie that a graph, or a module that it calls, reads."""
+    read = {str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}
+    found = [fetched(gm, name) for name in read]
+    called = [gm.get_submodule(str(n.target)) for n in gm.graph.nodes if n.op == "call_module"]
+    found += [x for m in called for x in (*m.parameters(), *m.buffers())]
+    return {x.data_ptr() for x in found if isinstance(x, torch.Tensor) and not foreign(x) and not x.is_meta}
 
 
 def finished(gm: fx.GraphModule, call: Call, structure: Structure) -> LoweredModule:

@@ -27,7 +27,7 @@ from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import BORDER, described, refusal
 from torch_migraphx.fx.graph_lines import compiled_graph, inputs_text
-from torch_migraphx.fx.graphs import copied, no_collection, with_values, write_number
+from torch_migraphx.fx.graphs import copied, no_collection, take_outputs_apart, with_values, write_number
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.one_node import GETITEM
 from torch_migraphx.fx.partition import Piece, partition, piece_text
@@ -164,7 +164,7 @@ def lower(
     gm = copied(gm)
     gm.graph.eliminate_dead_code()
     with_values(gm, inputs)
-    _take_outputs_apart(gm.graph)
+    take_outputs_apart(gm.graph)
     decompose(gm)
     with shown(options.verbose_log):
         return _lowered(gm, inputs, options.beside(inputs), constants, written or {})
@@ -252,24 +252,6 @@ def _name(gm: fx.GraphModule) -> str:
     """What a log line calls the model: its class, where the tracer knows it."""
     name = type(gm).__name__
     return "a compiled graph" if name == "GraphModule" else name
-
-
-def _take_outputs_apart(graph: fx.Graph) -> None:
-    """Where a node of several values is returned as it is, return the values one by one."""
-    output = graph.output_node()
-
-    def parts(n: fx.Node, value: Any) -> Any:
-        if not isinstance(value, tuple | list):
-            return n
-        made = []
-        for k, v in enumerate(value):
-            one = graph.call_function(getitem, (n, k))
-            one.meta = {**{key: n.meta[key] for key in ("stack_trace",) if key in n.meta}, "val": v}
-            made.append(parts(one, v))
-        return tuple(made)
-
-    with graph.inserting_before(output):
-        output.args = map_arg(output.args, lambda n: parts(n, n.meta.get("val")))
 
 
 def _keep_with_producer(graph: fx.Graph, refused: Refusals) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import keyword
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import getitem
 from typing import Any
 
 import torch
 from torch import fx, nn
+from torch.nn.modules.module import _IncompatibleKeys
 from torch.utils._pytree import tree_unflatten
 
 import migraphx
+from torch_migraphx.fx.border import foreign
 from torch_migraphx.fx.mgx_module import MGXModule, SplitModule
 from torch_migraphx.fx.tracer.structure import Structure
 
@@ -80,6 +82,46 @@ class LoweredModule(SplitModule):
     """
 
     refusals: tuple[migraphx.Refusal[str], ...] = ()
+    weights: frozenset[str] = frozenset()
+    """The names of the model's weights that it reads."""
+    others: frozenset[str] = frozenset()
+    """The names of the model's other weights."""
+
+    def note_weights(self, model: nn.Module, read: Collection[int]) -> None:
+        """Note the names of the weights of `model`; it reads those in the memory at these addresses."""
+        tensors = model.state_dict(keep_vars=True)
+        known = {n: x for n, x in tensors.items() if isinstance(x, torch.Tensor) and not foreign(x)}
+        self.weights = frozenset(n for n, x in known.items() if not x.is_meta and x.data_ptr() in read)
+        self.others = frozenset(known) - self.weights
+        for module in self.modules():
+            if isinstance(module, MGXModule):
+                module.note_weights({n: known[n] for n in self.weights})
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        """Take other weights, under the names that they have in the model that was lowered, or a state of its own.
+
+        No code is compiled for them. RuntimeError for missing and unknown names, unless `strict` is False, for other
+        shapes and types, and for weights that cannot be changed any more: those of parts that run in torch, those that
+        were converted, those of models for ranges of lengths.
+        """
+        if not state_dict or any(name.endswith("_extra_state") for name in state_dict):
+            return super().load_state_dict(state_dict, strict, assign)
+        given = {n: x for n, x in state_dict.items() if n in self.weights}
+        missing = sorted(self.weights - state_dict.keys())
+        unexpected = sorted(state_dict.keys() - self.weights - self.others)
+        if strict and (missing or unexpected):
+            raise RuntimeError(f"load_state_dict: missing weights {missing}, unexpected names {unexpected}")
+        parts = [m for m in self.modules() if isinstance(m, MGXModule)]
+        fixed = sorted(given.keys() - {name for part in parts for name in part.weights})
+        if fixed:
+            raise RuntimeError(f"load_state_dict: the compiled module cannot change {', '.join(fixed)}: lower it again")
+        try:
+            programs = [part.refitted(given) for part in parts]
+        except ValueError as error:
+            raise RuntimeError(f"load_state_dict: {error}") from error
+        for part, program in zip(parts, programs, strict=True):
+            part.program = program
+        return _IncompatibleKeys(missing, unexpected)
 
     def __reduce__(self) -> Any:
         try:
@@ -106,7 +148,8 @@ def state_of(module: fx.GraphModule) -> dict[str, Any]:
             target = "getitem" if n.target is getitem else _no_data(n)
         nodes.append([n.op, target, _encoded((n.args, n.kwargs), number)])
     name = type(module).__name__
-    return {"class": name if name.isidentifier() else "LoweredModule", "nodes": nodes, "parts": parts}
+    names = {k: sorted(getattr(module, k, ())) for k in ("weights", "others")}
+    return {"class": name if name.isidentifier() else "LoweredModule", "nodes": nodes, "parts": parts, **names}
 
 
 def _no_data(n: Any) -> Any:
@@ -177,7 +220,9 @@ def restored(state: dict[str, Any]) -> LoweredModule:
             made.append(graph.output(args[0]))
         else:
             raise ValueError(f"a lowered module has no node {op} {target!r}")
-    return LoweredModule(root, graph, class_name=_identifier(state["class"])).eval()
+    lowered = LoweredModule(root, graph, class_name=_identifier(state["class"]))
+    lowered.weights, lowered.others = (frozenset(map(str, state.get(k, ()))) for k in ("weights", "others"))
+    return lowered.eval()
 
 
 def _identifier(name: Any) -> str:

@@ -10,12 +10,15 @@ import numpy as np
 import torch
 from torch import fx, nn
 from torch._C._dynamo.guards import TensorGuards
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import _symbolic_trace
+from torch.utils._pytree import tree_leaves
 
 import migraphx
 from migraphx import CompileOptions
 from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import has_own_operators, not_held
-from torch_migraphx.fx.builder import DTYPES
+from torch_migraphx.fx.builder import DTYPES, to_numpy
 from torch_migraphx.fx.converter_registry import MGXInstruction
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import ModuleKeywords
@@ -45,6 +48,15 @@ class Input:
             and self.holds(x)
             and x.layout is torch.strided
             and not has_own_operators(x)
+        )
+
+    def likens(self, x: Any) -> bool:
+        """Whether a tensor, fake or not, has the sizes and the type of one that fits, on such a device."""
+        return (
+            isinstance(x, torch.Tensor)
+            and x.dtype is self.dtype
+            and x.shape == self.size
+            and x.device.type == self.place.device.type
         )
 
     def laid_out(self, x: torch.Tensor) -> torch.Tensor:
@@ -86,6 +98,15 @@ class ForInference(nn.Module):
     """A module that was compiled for inference, for one device and its types; says so where it is asked to change."""
 
     _told = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The answer; in a symbolic trace of torch.fx, a call of this module as a whole."""
+        if _symbolic_trace._is_fx_tracing_flag:
+            proxy = next((x for x in tree_leaves((args, kwargs)) if isinstance(x, fx.Proxy)), None)
+            if proxy is not None:
+                path = proxy.tracer.path_of_module(self)  # type: ignore[attr-defined]
+                return proxy.tracer.create_proxy("call_module", path, args, kwargs)
+        return super().__call__(*args, **kwargs)
 
     def train(self, mode: bool = True) -> Any:
         """Stays in inference mode; says so, once, where another is asked for."""
@@ -141,6 +162,8 @@ class MGXModule(ForInference):
         self.quantize_fp16, self.quantize_bf16 = quantize_fp16, quantize_bf16
         self.enable_par_conversion = enable_par_conversion
         self.target = target
+        self.weights: dict[str, int] = {}
+        """Names of a model's weights, and which literal of the program each is; `refit` takes other values for them."""
         if program is not None:
             self._compile(program)
 
@@ -208,6 +231,9 @@ class MGXModule(ForInference):
         addresses = self._alike.addresses(inputs) if self._alike is not None else None
         alive: list[torch.Tensor] = []
         if addresses is None:
+            fake = next((x for x in inputs if isinstance(x, FakeTensor)), None)
+            if fake is not None and all(map(Input.likens, self._inputs, inputs)):
+                return self._imagined(fake)
             addresses, alive = self._looked_at(inputs)
         results = self._results(inputs, addresses)
         stream = self._place.stream()
@@ -249,6 +275,15 @@ class MGXModule(ForInference):
         taken = {k: inputs[n] for k, n in written.items() if inputs[n].data_ptr() == addresses[n]}
         return [taken[k] if k in taken else make() for k, make in enumerate(self._makers)]
 
+    def _imagined(self, x: FakeTensor) -> Any:
+        """What the program would give, of fake tensors: their sizes and types."""
+        with x.fake_mode:
+            results = [
+                torch.empty_strided(sizes, strides, dtype=dtype, device=self._place.device)
+                for sizes, strides, dtype in self._outputs
+            ]
+        return results[0] if len(results) == 1 else tuple(results)
+
     def refuse_change(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Raise where `fn`, by which a module's tensors are changed, gives them another type or device."""
         if self.program is None:
@@ -265,6 +300,28 @@ class MGXModule(ForInference):
                     "lower_precision='fp16' or 'bf16', and lower it again"
                 )
 
+    def note_weights(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Fill `weights`: each literal that lies in the memory of one of these tensors is that tensor."""
+        assert self.program is not None
+        places = {}
+        literals = (i for i in self.program.clone(compiled=False).get_main_module() if i.name() == "@literal")
+        for k, literal in enumerate(literals):
+            value = literal.get_literal()
+            places[value.data_ptr(), tuple(value.get_shape().lens())] = k
+        keys = {name: (x.data_ptr(), tuple(x.shape)) for name, x in tensors.items()}
+        self.weights = {name: places[key] for name, key in keys.items() if key in places}
+
+    def refitted(self, tensors: Mapping[str, torch.Tensor]) -> migraphx.program:
+        """The program compiled with other values of some of `weights`, which are copied; this module keeps its own.
+
+        ValueError for another shape or type.
+        """
+        assert self.program is not None
+        given = {self.weights[name]: to_numpy(x) for name, x in tensors.items() if name in self.weights}
+        program = migraphx.refit(self.program, given)
+        program.compile(migraphx.get_target(self.target), **self.options.compile_keywords())
+        return program
+
     def extra_repr(self) -> str:
         return f"inputs={list(self.input_names)}, target={self.target!r}"
 
@@ -278,11 +335,13 @@ class MGXModule(ForInference):
             "output_names": list(self.output_names),
             "target": self.target,
             "options": dict(self.options.compile_keywords()),
+            "weights": dict(self.weights),
         }
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.input_names, self.output_names = tuple(state["input_names"]), tuple(state["output_names"])
         self.target, self.options = state["target"], CompileOptions.of(**state.get("options", {}))
+        self.weights = dict(state.get("weights", {}))
         saved = state["mxr"].numpy().tobytes()
         self.program = migraphx.load_buffer(saved) if saved else None
         if self.program is not None:

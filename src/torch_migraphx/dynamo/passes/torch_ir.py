@@ -1,4 +1,4 @@
-"""Passes on Dynamo's graphs: into acc operators, and with symbolic sizes replaced by numbers."""
+"""Dynamo's graphs as functional graphs of acc operators."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves
 
-from torch_migraphx.fx.border import fake_of, foreign
-from torch_migraphx.fx.graph_info import described, is_python, unmapped, value_of
-from torch_migraphx.fx.graphs import copied, no_collection, write_number
+from torch_migraphx.fx.border import foreign
+from torch_migraphx.fx.graph_info import described, is_python, unmapped
+from torch_migraphx.fx.graphs import copied, no_collection
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import find_mapping, is_acc_op, normalize
 from torch_migraphx.fx.tracer.acc_tracer.decompositions import DECOMPOSITIONS
@@ -170,52 +169,3 @@ def _fake_mode(graph: fx.Graph) -> FakeTensorMode:
             if isinstance(t, torch._subclasses.FakeTensor):
                 return t.fake_mode
     return FakeTensorMode(allow_non_fake_inputs=True)
-
-
-def is_symbolic(gm: fx.GraphModule) -> bool:
-    """Whether a graph has inputs whose sizes are symbols, or that are symbols."""
-    for n in gm.graph.nodes:
-        if n.op != "placeholder":
-            continue
-        value = value_of(n)
-        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-            return True
-        if isinstance(value, torch.Tensor) and any(not isinstance(s, int) for s in _lengths(value)):
-            return True
-    return False
-
-
-def _lengths(value: torch.Tensor) -> tuple[Any, ...]:
-    return tuple(value.shape) if foreign(value) else (*value.shape, *value.stride())
-
-
-class _Values(FakeTensorProp):
-    """Notes numbers too, which torch 2.11 leaves out."""
-
-    def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
-        if isinstance(value, int | float):
-            n.meta["val"] = value
-        return value
-
-
-def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
-    """A copy in which every size is the number that it is for these inputs."""
-    gm = copied(gm)
-    for n in gm.graph.nodes:
-        for key in ("val", "example_value", "tensor_meta"):
-            n.meta.pop(key, None)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with torch.no_grad():
-        _Values(gm, mode).propagate_dont_convert_inputs(*(fake_of(x, mode) for x in inputs))
-    for n, x in zip([n for n in gm.graph.nodes if n.op == "placeholder"], inputs, strict=True):
-        n.meta.setdefault("val", x)
-    for n in list(gm.graph.nodes):
-        value = n.meta.get("val")
-        if n.op in ("placeholder", "call_function", "call_method") and isinstance(value, int | float):
-            write_number(n, value)
-    for n in reversed(gm.graph.nodes):  # other dead code may change tensors
-        tensors = any(isinstance(t, torch.Tensor) for t in tree_leaves(n.meta.get("val")))
-        if n.op in ("call_function", "call_method") and not n.users and not tensors:
-            gm.graph.erase_node(n)
-    return gm

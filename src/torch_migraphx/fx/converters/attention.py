@@ -70,6 +70,38 @@ def attention_cpu(
     return y, scores_logsumexp(b, query, key, attn_mask, is_causal, scale)
 
 
+@converter(aten._scaled_dot_product_flash_attention.default)
+def attention_flash(
+    b: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """(answer, logsumexp, None, None, length of the queries, of the keys, None, None, None): what inference reads."""
+    y, logsumexp = attention_cpu(b, query, key, value, dropout_p, is_causal, None, scale)
+    return y, logsumexp, None, None, lens(query)[-2], lens(key)[-2], None, None, None
+
+
+@converter(aten._scaled_dot_product_efficient_attention.default)
+def attention_efficient(
+    b: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_bias: Value | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> tuple[Value, None, None, None]:
+    """The answer alone: logsumexp, which torch pads, and the random state are for a backward."""
+    return attention(b, query, key, value, attn_bias, dropout_p, is_causal, scale, True), None, None, None
+
+
 def with_heads(b: Builder, key: Value, heads: int) -> Value:
     """`key` {N, own, length, size} with each of its heads `heads / own` times in a row, as grouped queries read it."""
     *batch, own, length, size = lens(key)

@@ -79,6 +79,8 @@ def native_batch_norm(
     momentum: float,
     eps: float,
 ) -> tuple[Value, Value, Value]:
+    if training and running_mean is None and running_var is None:
+        return _with_statistics(b, input, weight, bias, eps)[:3]
     if training:
         raise UnsupportedError("native_batch_norm in training mode writes its running statistics in place")
     return (_batch_norm(b, input, running_mean, running_var, weight, bias, False, eps), *_saved(b, input))

@@ -323,16 +323,18 @@ def normalize(
     graph: fx.Graph,
     fake_mode: AbstractContextManager[Any],
     allowlist: Collection[OpAndTarget] | None = None,
+    blocked: Collection[OpAndTarget] = (),
 ) -> None:
     """Rewrite every mapped function and method node of `graph` into acc operators, in place.
 
-    A node that has no mapping, or is not in `allowlist`, stays; `meta["acc_unmapped"]` says why.
+    A node that has no mapping, is not in `allowlist` or in `blocked`, stays; `meta["acc_unmapped"]` says why.
     """
     for node in list(graph.nodes):
         if node.op not in ("call_function", "call_method") or is_acc_op(node.target):
             continue
         mapping = find_mapping(node.op, node.target)
-        if mapping is None or (allowlist is not None and (node.op, node.target) not in allowlist):
+        out = (allowlist is not None and (node.op, node.target) not in allowlist) or (node.op, node.target) in blocked
+        if mapping is None or out:
             note_unmapped(node, f"{called(node)} has no converter")
             continue
         before = node.prev

@@ -21,6 +21,7 @@ from torch._subclasses.fake_tensor import (
     UnsupportedFakeTensorException,
 )
 from torch.fx.node import map_arg
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import (
     KeyPath,
     keystr,
@@ -56,7 +57,7 @@ from .quantized import (
 from .quantized_recurrent import QUANTIZED_RECURRENT
 from .root_hooks import RootHooks, hooked, is_traced, with_hooks
 
-__all__ = ["AccRewritingTracer", "AccTraceError", "acc_ops", "trace"]
+__all__ = ["AccRewritingTracer", "AccTraceError", "acc_ops", "is_observer", "rewriter_base_trace", "trace"]
 
 logger = get_logger(__name__)
 
@@ -124,7 +125,7 @@ class AccRewritingTracer(fx.Tracer):
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
         """Leaf: the caller's leaf modules, scripted modules, observers, and modules whose hooks would be lost."""
-        if isinstance(m, (torch.jit.ScriptModule, RootHooks, *self._leaf_modules)) or _is_observer(m):
+        if isinstance(m, (torch.jit.ScriptModule, RootHooks, *self._leaf_modules)) or is_observer(m):
             return True
         hooks = [*m._forward_hooks.values(), *m._forward_pre_hooks.values()]
         return any(not is_traced(hook) for hook in hooks)
@@ -140,7 +141,7 @@ class AccRewritingTracer(fx.Tracer):
         """Run a module; one outside the traced model runs as if nobody traced."""
         if self._idle or (self.submodule_paths is not None and m not in self.submodule_paths):
             return forward(*args, **kwargs)
-        if _is_observer(m) and is_frozen(m):
+        if is_observer(m) and is_frozen(m):
             return fake_quantized(m, *args, **kwargs)
         if is_reference(m):  # it checks that its scales are tensors; the traced module is a copy of the user's
             m.__dict__["get_weight"] = lambda: reference_weight(m)
@@ -316,7 +317,7 @@ class _Replay(fx.Interpreter):
         return super().run_node(n)
 
 
-def _is_observer(m: nn.Module) -> bool:
+def is_observer(m: nn.Module) -> bool:
     """Whether `m` is an observer or a fake quantizer of torch's, which read data and keep a state."""
     return any(c.__module__.startswith(OBSERVERS) for c in type(m).__mro__)
 
@@ -389,6 +390,7 @@ def trace(
     leaf_modules: Collection[type] | None = None,
     tracer_base_cls: type[fx.Tracer] = fx.Tracer,
     acc_normalization_allowlist: Collection[OpAndTarget] | None = None,
+    acc_normalization_block_list: Collection[OpAndTarget] = (),
     sample_kwargs: Mapping[str, Any] | None = None,
 ) -> fx.GraphModule:
     """Trace `mod` to acc operators, in inference form; `mod` itself is left as it is.
@@ -401,9 +403,12 @@ def trace(
     `meta["tensor_meta"]` and `stack_trace`. Weights are shared.
 
     `tracer_base_cls` may add leaf modules of its own; `acc_normalization_allowlist` limits normalization to
-    these (op, target) pairs. Raises AccTraceError, which names the line of the model, where control flow
-    depends on data or an operation can't be made functional.
+    these (op, target) pairs, `acc_normalization_block_list` keeps these out of it. Raises AccTraceError, which names
+    the line of the model, where control flow depends on data or an operation can't be made functional; TypeError for
+    what is no module or no list of inputs.
     """
+    if not isinstance(mod, nn.Module):
+        raise TypeError(f"trace takes a module, not a {type(mod).__name__}: call it in the forward of one")
     if not isinstance(sample_inputs, tuple | list):
         raise TypeError(f"sample_inputs is a list of inputs, not a {type(sample_inputs).__name__}")
     root = hooked(inference_copy(mod))
@@ -412,11 +417,14 @@ def trace(
         tracer_cls = _with_leaf_rule_of(tracer_base_cls)
     tracer = tracer_cls(sample_inputs, (*(leaf_module_list or ()), *(leaf_modules or ())), sample_kwargs)
     try:
-        with _trace_lock, torch.inference_mode(False), torch.no_grad(), helpers_that_take_proxies():
+        with (  # a fake mode may be on
+            _trace_lock, torch.inference_mode(False), torch.no_grad(), _disable_current_modes(),
+            helpers_that_take_proxies(),
+        ):  # fmt: skip
             graph = tracer.trace(root)
             functionalize(graph)
             if use_acc_normalization:
-                normalize(graph, tracer.fake_mode, acc_normalization_allowlist)
+                normalize(graph, tracer.fake_mode, acc_normalization_allowlist, acc_normalization_block_list)
     except Exception as error:  # the model's own code ran: whatever it raised is raised again, with its line
         raise _explained(mod, error) from error
     for node in reversed(graph.nodes):
@@ -427,6 +435,25 @@ def trace(
     gm = fx.GraphModule(root, plain, class_name=type(mod).__name__)
     gm.meta["structure"] = tracer.structure
     return gm
+
+
+def rewriter_base_trace(
+    mod: nn.Module,
+    ast_rewriter_allow_list: Collection[type] | None = None,
+    leaf_module_list: Collection[type] | None = None,
+) -> fx.GraphModule:
+    """The graph of torch's own functions that `mod` calls, traced without samples, before any acc operator.
+
+    `ast_rewriter_allow_list` is taken for upstream's sake: nothing is rewritten here.
+    """
+    leaves = tuple(leaf_module_list or ())
+
+    class Functions(fx.Tracer):
+        def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+            return isinstance(m, (torch.jit.ScriptModule, *leaves))
+
+    root = inference_copy(mod)
+    return fx.GraphModule(root, Functions().trace(root), class_name=type(mod).__name__)
 
 
 def _with_leaf_rule_of(base: type[fx.Tracer]) -> type[AccRewritingTracer]:

@@ -35,15 +35,18 @@ class AtenTraceError(RuntimeError):
 
 
 def trace(
-    mod: nn.Module, sample_inputs: Sequence[Any], sample_kwargs: Mapping[str, Any] | None = None
+    mod: nn.Module,
+    sample_inputs: Sequence[Any],
+    sample_kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
 ) -> fx.GraphModule:
     """Export `mod` to ATen, in inference form; `mod` itself is left as it is.
 
     The result takes the leaves (see torch.utils._pytree) of the inputs in order and gives what `mod` gives, in plain
     tuples, lists and dicts; `meta["structure"]` is the structure of `mod`'s own answer. Parameters, buffers and
     constants are get_attr nodes under their names in `mod`, and shared with it. Each node carries `meta["val"]`,
-    `meta["tensor_meta"]` and `stack_trace`. Raises AtenTraceError where the control flow depends on data or a buffer
-    is changed.
+    `meta["tensor_meta"]` and `stack_trace`. With `dynamic_shapes`, torch.export's, sizes are symbols, whose ranges are
+    `meta["ranges"]`. Raises AtenTraceError where the control flow depends on data or a buffer is changed.
     """
     if not isinstance(sample_inputs, tuple | list):
         raise TypeError(f"sample_inputs is a list of inputs, not a {type(sample_inputs).__name__}")
@@ -51,12 +54,18 @@ def trace(
         with torch.no_grad(), warnings.catch_warnings(), _transforms_closed():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, of one of its parts about another
             args, kwargs = _all_different((tuple(sample_inputs), dict(sample_kwargs or {})))
-            exported = export(inference_copy(mod), args, kwargs, strict=False).run_decompositions({})
+            given = export(inference_copy(mod), args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+            exported = given.run_decompositions({})
     except Exception as error:  # the model's own code ran: whatever it raised is raised again, with its line
         origin = error_origin(error)
         where = f"\n  {origin}" if origin else ""
         raise AtenTraceError(f"{type(mod).__name__} can't be exported: {error}{where}") from error
-    return _Unlift(exported, type(mod).__name__).graph_module()
+    return _with_ranges(_Unlift(exported, type(mod).__name__).graph_module(), exported)
+
+
+def _with_ranges(gm: fx.GraphModule, exported: ExportedProgram) -> fx.GraphModule:
+    gm.meta["ranges"] = dict(exported.range_constraints)
+    return gm
 
 
 @contextmanager
@@ -84,10 +93,10 @@ def _all_different(inputs: Any) -> Any:
 
 
 def unlifted(exported: ExportedProgram, name: str) -> fx.GraphModule:
-    """What `trace` gives, of a program that has been exported already, for sizes that are no symbols."""
+    """What `trace` gives, of a program that has been exported already."""
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
-        return _Unlift(exported.run_decompositions({}), name).graph_module()
+        return _with_ranges(_Unlift(exported.run_decompositions({}), name).graph_module(), exported)
 
 
 class _Unlift:

@@ -458,3 +458,12 @@ def test_transformer_layer_with_causal_mask() -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
     mask = nn.Transformer.generate_square_subsequent_mask(5)
     assert "scaled_dot_product_attention" in traced_names(layer, [torch.randn(2, 5, 8), mask])
+
+
+@pytest.mark.parametrize(
+    ("mod", "inputs", "said"),
+    [(double, [torch.ones(2)], "a module, not a function"), (nn.ReLU(), torch.ones(2), "a list")],
+)
+def test_what_cannot_be_traced_is_named(mod: Any, inputs: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        trace(mod, inputs)

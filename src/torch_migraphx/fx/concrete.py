@@ -1,0 +1,79 @@
+"""Graphs whose sizes are symbols, with the numbers that these are for some inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.utils._pytree import tree_leaves
+
+from torch_migraphx.fx.border import fake_of, foreign
+from torch_migraphx.fx.graph_info import value_of
+from torch_migraphx.fx.graphs import copied, write_number
+
+
+def is_symbolic(gm: fx.GraphModule) -> bool:
+    """Whether a graph has inputs whose sizes are symbols, or that are symbols."""
+    for n in gm.graph.nodes:
+        if n.op != "placeholder":
+            continue
+        value = value_of(n)
+        if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+            return True
+        if isinstance(value, torch.Tensor) and any(not isinstance(s, int) for s in _lengths(value)):
+            return True
+    return False
+
+
+def _lengths(value: torch.Tensor) -> tuple[Any, ...]:
+    return tuple(value.shape) if foreign(value) else (*value.shape, *value.stride())
+
+
+class _Values(FakeTensorProp):
+    """Notes numbers too, which torch 2.11 leaves out."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, int | float):
+            n.meta["val"] = value
+        return value
+
+
+def known(x: Any, mode: FakeTensorMode) -> Any:
+    """An input as a graph of numbers has it: a fake tensor of known sizes, or a number; for symbols, their hints."""
+    if isinstance(x, torch.SymInt) and x.node.is_nested_int():
+        return x
+    if isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool):
+        return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(x)](x)
+    if isinstance(x, torch.Tensor) and not foreign(x) and any(not isinstance(s, int) for s in _lengths(x)):
+        sizes, strides = map(int, x.shape), map(int, x.stride())
+        with mode:
+            return torch.empty_strided(tuple(sizes), tuple(strides), dtype=x.dtype, device=x.device)
+    return fake_of(x, mode)
+
+
+def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+    """A copy in which every size is the number that it is for these inputs."""
+    gm = copied(gm)
+    for n in gm.graph.nodes:
+        for key in ("val", "example_value", "tensor_meta"):
+            n.meta.pop(key, None)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with torch.no_grad():
+        inputs = [known(x, mode) for x in inputs]
+        _Values(gm, mode).propagate_dont_convert_inputs(*inputs)
+    for n, x in zip([n for n in gm.graph.nodes if n.op == "placeholder"], inputs, strict=True):
+        n.meta.setdefault("val", x)
+    for n in list(gm.graph.nodes):
+        value = n.meta.get("val")
+        if n.op in ("placeholder", "call_function", "call_method") and isinstance(value, int | float):
+            write_number(n, value)
+    for n in reversed(gm.graph.nodes):  # other dead code may change tensors
+        tensors = any(isinstance(t, torch.Tensor) for t in tree_leaves(n.meta.get("val")))
+        if n.op in ("call_function", "call_method") and not n.users and not tensors:
+            gm.graph.erase_node(n)
+    return gm
