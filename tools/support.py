@@ -102,8 +102,8 @@ def core() -> str:
     return (
         f"Of the {sum(count.values())} core ATen operators of torch {RELEASE}, {engine} run in the engine: "
         f"{count['converter']} by a converter, {count['parts']} taken apart ({named['parts']}), {count['pairs']} on "
-        f"pairs of real numbers ({named['pairs']}). Torch draws the random numbers ({named['drawn']}), so that they are "
-        f"eager's, and has made functional what writes to its inputs ({named['mutable']}). "
+        f"pairs of real numbers ({named['pairs']}). Torch draws the random numbers ({named['drawn']}), so that they "
+        f"are eager's, and has made functional what writes to its inputs ({named['mutable']}). "
         f"In torch: {named['torch']}, whose results have a shape, or are numbers, that depend on data.\n"
     )
 
