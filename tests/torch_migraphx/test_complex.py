@@ -116,3 +116,13 @@ def test_what_has_no_form_for_pairs_is_given_complex_numbers() -> None:
     lowered = lower_to_mgx(function, [z], target="ref", min_acc_module_size=1)
     assert [r.instruction.partition(",")[0] for r in lowered.refusals] == ["%linalg_eigvals = linalg.linalg_eigvals"]
     check(lowered, function, [z])
+
+
+def test_a_transform_that_would_take_one_huge_matrix_stays_in_torch() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft(x).abs()
+
+    x = torch.randn(1, 2 * 4099)
+    lowered = lower_to_mgx(function, [x], target="ref")
+    assert [r.why for r in lowered.refusals] == ["a Fourier transform of 8198 points, which has 4099 in one step"]
+    check(lowered, function, [x])

@@ -50,6 +50,9 @@ for _name in KEEPING:
     converter(getattr(acc_ops, _name), getattr(aten, _name).default)(_keeping(_name))
 
 
+converter(aten._neg_view.default)(_keeping("neg"))
+
+
 @converter(acc_ops.round, aten.round.default, aten.round.decimals)
 def round(b: Builder, input: Value, decimals: int = 0) -> Value:
     if not dtype_of(input).is_floating_point:

@@ -71,10 +71,11 @@ CORE: dict[str, list[Sample]] = {
         ],
     ),
     "fourier.dft": [
-        {"input": f(2, 6, 3, k), "axis": 1, "length": n, "inverse": back, "onesided": half}
-        for k, n, back, half in (
-            (1, None, False, True), (2, None, False, False), (2, 5, True, False),
-            (2, 10, True, True), (1, 8, False, True),
+        {"input": x, "axis": 1, "length": n, "inverse": back, "onesided": half}
+        for x, n, back, half in (
+            (f(2, 6, 3, 1), None, False, True), (f(2, 6, 3, 2), None, False, False), (f(2, 6, 3, 2), 5, True, False),
+            (f(2, 6, 3, 2), 10, True, True), (f(2, 6, 3, 1), 8, False, True), (f(2, 1029, 2, 1), None, False, True),
+            (f(2, 40, 2, 2), 1032, True, False), (f(1, 520, 1, 2), 1050, True, True),
         )
     ],
     "recurrent.mkldnn_rnn_layer": [
@@ -86,6 +87,7 @@ CORE: dict[str, list[Sample]] = {
         }
         for reverse, biases in ((False, True), (True, False))
     ],
+    "pointwise._neg_view": [{"input": f(3)}],
     "shape.sym_size": [SIZES | {"dim": -1}],
     **each(["shape.sym_numel", "shape.sym_storage_offset"], [SIZES]),
     "shape.sym_stride": [{"input": f(4, 3).t(), "dim": 0}],
