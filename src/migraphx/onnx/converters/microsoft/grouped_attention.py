@@ -89,21 +89,17 @@ def group_query_attention(
     seqlens {B} are the keys of each item less one, `total_length` the most of them. Queries are the last keys of
     their item; where there is no past, the first. `local_window_size`: how many keys a query sees. Without new
     keys (a length of 0) the past is all. q_norm and k_norm {H} are the weights of RMS norms over heads.
-
-    Where the model declares caches as long as the past, these hold all keys, and `total_length` is a number of the run;
-    what lies behind the keys stays what it was. Else it decides lengths, and must be known.
     """
     expect(query, "query", None, None, None)
     expect(head_sink, "head_sink", num_heads)
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
     batch, _, length, _ = q.shape.lens
-    fixed = past_key is not None and b.constant(total_length) is None and b.alike(1, 3) and b.alike(2, 4)
+    fixed = holds_all(b, past_key, total_length)
     total = past_keys(past_key, past_value) if fixed else int(b.number(total_length, "total_sequence_length"))
     last, starts, positions = places(b, seqlens, q, total_length if fixed else total)
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
-    if do_rotary:
-        at = positions if position_ids is None else b.broadcast_to(position_ids, (batch, length))
-        q, k = (with_rotary(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
+    at = positions if position_ids is None else b.broadcast_to(position_ids, (batch, length))
+    q, k = (with_rotary(b, x, at, cos, sin, bool(rotary_interleaved)) if do_rotary else x for x in (q, k))
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
     k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys, fixed)
@@ -114,6 +110,16 @@ def group_query_attention(
     seen = visible(b, positions if causal else last, keys, local_window_size)
     y, *scores = scoring.attended(b, (q, k, v), bias, seen)
     return y, *presents, *(b.slice(s, axes=(3,), starts=(0,), ends=(total,)) for s in scores)
+
+
+def holds_all(b: OnnxBuilder, past_key: Value | None, total_length: Value) -> bool:
+    """Whether the model declares caches as long as the past, which then hold all keys.
+
+    The total length is a number of the run then, and what lies behind the keys stays what it was. Else it decides
+    lengths, and must be known; so it must where it is known, or scores are wanted, which are as long.
+    """
+    known = b.constant(total_length) is not None or b.wants(3)
+    return past_key is not None and not known and b.alike(1, 3) and b.alike(2, 4)
 
 
 def places(b: OnnxBuilder, seqlens: Value, q: Value, total: int | Value) -> tuple[Value, Value, Value]:
