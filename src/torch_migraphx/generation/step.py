@@ -120,9 +120,9 @@ def trace(
 
     with torch.no_grad():
         made = traced(step)
-        return (
-            traced(torch.func.functionalize(step, remove="mutations")) if any(map(_writes, made.graph.nodes)) else made
-        )
+        if any(map(_writes, made.graph.nodes)):  # of the graph, whose Python asks nothing of tensors
+            made = traced(torch.func.functionalize(made, remove="mutations"))
+    return made
 
 
 def _writes(n: fx.Node) -> bool:

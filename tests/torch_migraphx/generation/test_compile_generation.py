@@ -35,6 +35,12 @@ def sliding() -> Any:
     return library.Qwen2ForCausalLM(config)
 
 
+def mixture() -> Any:
+    """Two of three experts for each token."""
+    config = library.MixtralConfig(**SMALL, num_local_experts=3, num_experts_per_tok=2)
+    return library.MixtralForCausalLM(config)
+
+
 def pair(make: Any, **options: Any) -> tuple[Any, Any]:
     """A model, and a copy of it whose steps run in the engine."""
     torch.manual_seed(0)
@@ -64,6 +70,13 @@ def test_tokens_are_those_of_eager(make):
         assert torch.equal(answers(own, given, do_sample=True), answers(model, given, do_sample=True))
         static = {"cache_implementation": "static", "disable_compile": True}
         assert torch.equal(answers(own, given, **static), answers(model, given, **static))
+
+
+def test_a_mixture_of_experts():
+    model, own = pair(mixture, target="ref")
+    given = prompt(2, 5)
+    assert torch.equal(answers(own, given), answers(model, given))
+    assert own.forward.compiled == 2
 
 
 def test_lengths_are_numbers_of_a_run():
