@@ -90,6 +90,15 @@ def test_lengths_are_numbers_of_a_run():
     assert torch.equal(answers(own, given, num_beams=2), answers(model, given, num_beams=2))
 
 
+def test_a_cache_that_is_full_grows(monkeypatch):
+    monkeypatch.setattr("torch_migraphx.generation.caches.BLOCK", 64)
+    model, own = pair(llama, target="ref")
+    given = prompt(1, 61)
+    mine = own.generate(**given, max_new_tokens=6, do_sample=False, pad_token_id=0, return_dict_in_generate=True)
+    assert torch.equal(mine.sequences, answers(model, given))
+    assert mine.past_key_values.layers[0]._key_buffer.shape[2] == 128
+
+
 def test_a_step_writes_to_the_cache_in_place():
     model, own = pair(llama)
     given, cache = prompt(2, 5)["input_ids"], library.DynamicCache()
