@@ -13,6 +13,8 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils._pytree import tree_leaves, tree_structure, tree_unflatten
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from torch_migraphx.fx.decompositions import DECOMPOSITIONS
+
 
 class StepLayer(CacheLayerMixin):
     """A layer of a cache in a graph: buffers {batch, heads, capacity, size}, written from a position on."""
@@ -112,12 +114,14 @@ def trace(
             )
         return [out.logits, *(x for layer in layers for x in (layer.keys, layer.values) if x is not None)]
 
-    tensors = [*weights, *inputs.flat()]
+    def traced(function: Callable[..., Any]) -> fx.GraphModule:
+        """Products of experts are taken apart here: torch knows the shapes of those of bf16 only."""
+        return make_fx(function, DECOMPOSITIONS, "fake", _allow_non_fake_inputs=True)(*weights, *inputs.flat())
+
     with torch.no_grad():
-        made = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
-        if any(map(_writes, made.graph.nodes)):
-            functional = torch.func.functionalize(step, remove="mutations")
-            made = make_fx(functional, tracing_mode="fake", _allow_non_fake_inputs=True)(*tensors)
+        made = traced(step)
+        if any(map(_writes, made.graph.nodes)):  # of the graph, whose Python asks nothing of tensors
+            made = traced(torch.func.functionalize(made, remove="mutations"))
     return made
 
 

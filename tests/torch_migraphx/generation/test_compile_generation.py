@@ -35,6 +35,12 @@ def sliding() -> Any:
     return library.Qwen2ForCausalLM(config)
 
 
+def mixture() -> Any:
+    """Two of three experts for each token."""
+    config = library.MixtralConfig(**SMALL, num_local_experts=3, num_experts_per_tok=2)
+    return library.MixtralForCausalLM(config)
+
+
 def pair(make: Any, **options: Any) -> tuple[Any, Any]:
     """A model, and a copy of it whose steps run in the engine."""
     torch.manual_seed(0)
@@ -66,6 +72,13 @@ def test_tokens_are_those_of_eager(make):
         assert torch.equal(answers(own, given, **static), answers(model, given, **static))
 
 
+def test_a_mixture_of_experts():
+    model, own = pair(mixture, target="ref")
+    given = prompt(2, 5)
+    assert torch.equal(answers(own, given), answers(model, given))
+    assert own.forward.compiled == 2
+
+
 def test_lengths_are_numbers_of_a_run():
     """On cpu: prompts of any length, several chunks of them too, are two programs; a beam search moves sequences."""
     model, own = pair(llama)
@@ -75,6 +88,15 @@ def test_lengths_are_numbers_of_a_run():
     assert own.forward.compiled == 2
     given = prompt(2, 10)
     assert torch.equal(answers(own, given, num_beams=2), answers(model, given, num_beams=2))
+
+
+def test_a_cache_that_is_full_grows(monkeypatch):
+    monkeypatch.setattr("torch_migraphx.generation.caches.BLOCK", 64)
+    model, own = pair(llama, target="ref")
+    given = prompt(1, 61)
+    mine = own.generate(**given, max_new_tokens=6, do_sample=False, pad_token_id=0, return_dict_in_generate=True)
+    assert torch.equal(mine.sequences, answers(model, given))
+    assert mine.past_key_values.layers[0]._key_buffer.shape[2] == 128
 
 
 def test_a_step_writes_to_the_cache_in_place():

@@ -94,7 +94,7 @@ def group_query_attention(
     expect(head_sink, "head_sink", num_heads)
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
     length = q.shape.lens[2]
-    fixed = past_key is not None and b.constant(total_length) is None and b.alike(1, 3) and b.alike(2, 4)
+    fixed = holds_all(b, past_key, total_length)
     total = past_keys(past_key, past_value) if fixed else int(b.number(total_length, "total_sequence_length"))
     last, starts, positions = places(b, seqlens, q, total_length if fixed else total)
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
@@ -110,6 +110,16 @@ def group_query_attention(
     seen = visible(b, positions if causal else last, keys, local_window_size)
     y, *scores = scoring.attended(b, (q, k, v), bias, seen)
     return y, *presents, *(b.slice(s, axes=(3,), starts=(0,), ends=(total,)) for s in scores)
+
+
+def holds_all(b: OnnxBuilder, past_key: Value | None, total_length: Value) -> bool:
+    """Whether the model declares caches as long as the past, which then hold all keys.
+
+    The total length is a number of the run then, and what lies behind the keys stays what it was. Else it decides
+    lengths, and must be known; so it must where it is known, or scores are wanted, which are as long.
+    """
+    known = b.constant(total_length) is not None or b.wants(3)
+    return past_key is not None and not known and b.alike(1, 3) and b.alike(2, 4)
 
 
 def places(b: OnnxBuilder, seqlens: Value, q: Value, total: int | Value) -> tuple[Value, Value, Value]:
