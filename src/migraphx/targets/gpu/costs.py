@@ -159,7 +159,7 @@ def product_cost(
     traffic = (batch * (m * k + k * n) * itemsize + elements * result) / facts.bandwidth
     traffic /= min(1.0, tiles / facts.processors)
     if config.kernel == "vector":
-        waiting = min(tiles / facts.processors, together) * config.n * config.k * itemsize
+        waiting = max(1.0, min(tiles / facts.processors, together)) * config.n * config.k * itemsize
         traffic *= 1 + (IN_FLIGHT / waiting) ** 1.5
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
     if config.tail > 1:
