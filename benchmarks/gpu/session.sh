@@ -24,6 +24,7 @@ part tune 75 -m benchmarks.gpu.tune_table --seconds 70 --output "$folder/cuda_90
     --cases "$floats,whisper_tiny_encoder,mobilenet_v2_b1,efficientnet_b0_b1"
 models ours 130 "$main,$more,$floats,gpt2_64" openmgx_fx
 models overhead 170 "resnet50_b32,bert_16x384,vit_b16_b32,llama1b_decode_1024,gpt2_decode_1024,$more" reduce_overhead
+models int8 40 resnet50_b32 openmgx_int8
 models compiled 60 resnet50_b1,bert_16x384,vit_b16_b32,llama1b_decode_1024,mobilenet_v2_b1 openmgx
 models graphs 60 "$floats,$more" eager_graph
 part start 30 -m benchmarks.gpu.start
