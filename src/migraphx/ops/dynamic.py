@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +35,22 @@ class Pack(Operation, name="pack"):
 
     def compute(self, *args: np.ndarray) -> Value:
         return None if self.empty else list(args)
+
+
+class Converted(Operation):
+    """What somebody writes into the program when the lengths are known; no text and no file holds it."""
+
+    name: ClassVar[str] = "converted"
+    deferred: ClassVar[bool] = True
+    takes_dynamic: ClassVar[bool] = True
+    convert: Callable[[Any, Sequence[Any]], tuple[Any, ...]]
+    shapes: tuple[Shape, ...]
+
+    def infer(self, *inputs: Shape) -> Shape:
+        return Shape.tuple_of(self.shapes)
+
+    def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        return self.convert(context, inputs)
 
 
 class DimensionsOf(Operation, name="dimensions_of"):

@@ -70,6 +70,7 @@ class Runner:
         self._forms = migraphx.SingleFlightLRU[tuple[Weights, Any], Function](max_specialisations)
         self._rebuilds = 0
         self._said = False
+        self.any_size: bool | None = None  # what is built runs for all sizes; None: nobody has tried
         self._identity: Callable[[torch.Tensor], int] = id if frozen else torch.Tensor.data_ptr
         self._fix(constants)
 
@@ -90,7 +91,9 @@ class Runner:
         return self.prepare(args)(*args)
 
     def _sizes(self, args: Sequence[Any]) -> Any:
-        return self._symbolic and tuple([tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args])
+        if not self._symbolic or self.any_size:
+            return False
+        return tuple([tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args])
 
     def prepare(self, args: Sequence[Any]) -> Function:
         """Compile for these inputs, unless another thread has just done so."""
@@ -123,6 +126,8 @@ class Runner:
                 self._forms.cap,
             )
         made = self._forms.get(form, lambda: self._build(args, self.constants))
+        if self.any_size and form[1]:
+            self._forms.put((form[0], self._sizes(args)), made)
         used = {weights for (weights, _), _ in self._forms.items()}
         self._weights = {k: weights for k, weights in self._weights.items() if weights in used}
         return made

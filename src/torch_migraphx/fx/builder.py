@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import count
 from typing import Any
 
 import ml_dtypes
@@ -52,7 +53,7 @@ def dtype_of(x: Operand) -> torch.dtype:
         return DTYPES[x.shape().type_string().removesuffix("_type")]
     if isinstance(x, complex):
         raise UnsupportedError(f"{x} is complex, a type that the engine does not have")
-    return torch.bool if isinstance(x, bool) else torch.int64 if isinstance(x, int) else torch.get_default_dtype()
+    return torch.bool if isinstance(x, bool) else torch.get_default_dtype() if isinstance(x, float) else torch.int64
 
 
 def lens(x: Operand) -> tuple[int, ...]:
@@ -122,10 +123,12 @@ class Builder:
     A trailing underscore keeps Python's keywords apart: `b.not_(x)`.
     """
 
-    def __init__(self, module: migraphx.module) -> None:
+    def __init__(self, module: migraphx.module, program: migraphx.program | None = None) -> None:
         self.module = module
+        self.program = program  # for what holds modules of its own
         self.words: list[str] = []  # every operator and macro asked for, in order
         self.node: fx.Node | None = None  # what is being converted
+        self.numbers = count()  # of nested modules
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         name = name.rstrip("_")
@@ -141,6 +144,14 @@ class Builder:
         made = self.module.add_macro(composite, list(inputs))
         return made[0] if len(made) == 1 else made
 
+    def nested(self, stem: str) -> Builder:
+        """One that adds to a new module of the program, which sees the values of this one."""
+        if self.program is None:
+            raise UnsupportedError("modules inside of a module that belongs to no program")
+        inner = Builder(self.program.create_module(f"{stem}_{next(self.numbers)}"), self.program)
+        inner.words, inner.node, inner.numbers = self.words, self.node, self.numbers
+        return inner
+
     # ---- constants ----
 
     def literal(self, tensor: torch.Tensor) -> Value:
@@ -149,7 +160,10 @@ class Builder:
 
     def full(self, value: bool | int | float, dtype: torch.dtype, sizes: Sequence[int] = ()) -> Value:
         """A constant of one value, broadcast to `sizes`."""
-        one = self.literal(torch.tensor([value] if sizes else value, dtype=dtype))
+        if isinstance(value, bool | int | float | torch.Tensor):
+            one = self.literal(torch.tensor([value] if sizes else value, dtype=dtype))
+        else:  # a length that differs from run to run
+            one = self.cast(self.module.add_sizes([value] if sizes else value), dtype)
         return self.expand(one, sizes)
 
     def tensor(self, x: Operand, dtype: torch.dtype | None = None) -> Value:
@@ -170,7 +184,7 @@ class Builder:
 
     def broadcast_all(self, *operands: Operand, dtype: torch.dtype) -> list[Value]:
         """All operands as `dtype` and of their common lens."""
-        sizes = torch.broadcast_shapes(*(lens(x) for x in operands))
+        sizes = broadcast_sizes(*(lens(x) for x in operands))
         return [
             self.expand(self.cast(x, dtype), sizes) if isinstance(x, Value) else self.full(x, dtype, sizes)
             for x in operands
@@ -199,6 +213,20 @@ class Builder:
         if (start, end) == (0, lens(x)[dim]):
             return x
         return self.slice(x, axes=[dim % rank(x)], starts=[start], ends=[end])
+
+
+def broadcast_sizes(*sizes: Sequence[int]) -> tuple[int, ...]:
+    """What torch.broadcast_shapes gives, also for lengths that differ from run to run."""
+    if all(isinstance(n, int) for own in sizes for n in own):
+        return tuple(torch.broadcast_shapes(*sizes))
+    made: list[int] = []
+    for k in range(1, max(map(len, sizes)) + 1):
+        column = [own[-k] for own in sizes if len(own) >= k]
+        length = next((n for n in column if n != 1), 1)
+        if any(n not in (1, length) for n in column):
+            raise UnsupportedError("sizes that do not broadcast")
+        made.insert(0, length)
+    return tuple(made)
 
 
 def axes(dim: int | Sequence[int] | None, n: int) -> list[int]:

@@ -69,7 +69,7 @@ class MGXInterpreter(fx.Interpreter):
         self.device = device or type_of(inputs)
         self.program = migraphx.program()
         self.main = self.program.get_main_module()
-        self.builder = Builder(self.main)
+        self.builder = Builder(self.main, self.program)
         self._names: list[str] = []
         self._output_names: list[str] = []
         self._literals: dict[int, Value] = {}
@@ -184,7 +184,8 @@ class MGXInterpreter(fx.Interpreter):
 
 
 def is_number(x: Any) -> bool:
-    return x is None or isinstance(x, bool | int | float | str | slice | torch.dtype | torch.device)
+    size = hasattr(x, "__index__") and not isinstance(x, torch.Tensor)  # as numbers of lengths that are not known yet
+    return x is None or size or isinstance(x, float | str | slice | torch.dtype | torch.device)
 
 
 def check_against_torch(node: fx.Node, result: Any) -> None:
@@ -198,9 +199,9 @@ def check_against_torch(node: fx.Node, result: Any) -> None:
         if not isinstance(got, Value) or not isinstance(tensor, torch.Tensor):
             continue
         sizes = tuple(tensor.shape)
-        if any(not isinstance(n, int) for n in sizes):
-            continue  # symbolic: the concrete sizes are those of the samples
-        if lens(got) != sizes or dtype_of(got) != tensor.dtype:
+        known = all(isinstance(n, int) for n in sizes)  # else symbolic: the concrete sizes are those of the samples
+        same = lens(got) == sizes if known else len(lens(got)) == len(sizes)
+        if not same or dtype_of(got) != tensor.dtype:
             raise ConversionError(
                 f"{described(node)}: converted to {dtype_of(got)} {list(lens(got))}, "
                 f"torch gives {tensor.dtype} {list(sizes)}"

@@ -357,7 +357,12 @@ def test_shapes_share_their_weights(monkeypatch):
     seen: list[Any] = []
     share: Any = backends.share_weights
     monkeypatch.setattr(backends, "share_weights", lambda m, others: (share(m, others), seen.append(m)))
-    model = nn.Sequential(nn.Linear(64, 80), nn.GELU()).eval()
+    layers = nn.Sequential(nn.Linear(64, 80), nn.GELU()).eval()
+
+    def model(x):
+        """An output in another order: one program a size."""
+        return layers(x).t()
+
     fast = torch.compile(model, backend="migraphx", dynamic=True)
     with torch.no_grad():
         for n in (2, 5, 3):

@@ -98,6 +98,9 @@ class GpuExecutable:
                 raise RuntimeError("a CUDA graph is being recorded: give memory for the outputs, which the graph keeps")
             return [Argument.empty(s, self.device, stream or 0) for s in self.outputs]
 
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        return {}
+
     def run_at(
         self,
         inputs: Sequence[int],

@@ -84,7 +84,14 @@ def fill(b: Builder, input: Value, value: Any) -> Value:
 
 @converter(acc_ops.arange, aten.arange.default, aten.arange.start, aten.arange.start_step)
 def arange(b: Builder, end: Any, start: Any = 0, step: Any = 1, dtype: torch.dtype | None = None) -> Value:
-    return b.literal(torch.arange(number(start), number(end), number(step), dtype=dtype))
+    if isinstance(number(end), bool | int | float):
+        return b.literal(torch.arange(number(start), end, number(step), dtype=dtype))
+    if (start, step) != (0, 1) or (dtype or torch.int64).is_floating_point:
+        raise UnsupportedError("a range of unknown length that does not count from 0")
+    most = 1024  # a length that differs from run to run: it is cut from one that is long enough
+    while end > most:
+        most *= 2
+    return b.cut(b.literal(torch.arange(most, dtype=dtype)), 0, 0, end)
 
 
 @converter(prims.iota.default)

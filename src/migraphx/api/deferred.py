@@ -1,0 +1,48 @@
+"""Programs that somebody else writes once their lengths are known: another framework's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from migraphx.api.module import instruction_ref, module
+from migraphx.api.program import program
+from migraphx.api.shape import shape
+from migraphx.ir.expansion import Expansion
+from migraphx.ir.module import Instruction
+from migraphx.ir.operation import operation
+from migraphx.ir.shape import DynamicDimension, Shape
+from migraphx.ops.dynamic import Converted
+
+Length = int | tuple[str, int, int]
+"""A length, or a symbol with its least and largest one."""
+Convert = Callable[[module, list[instruction_ref]], Sequence[instruction_ref]]
+
+
+def deferred_program(
+    parameters: Mapping[str, tuple[str, Sequence[Length]]], convert: Convert, outputs: Sequence[shape]
+) -> program:
+    """A program that `convert` writes into a module whenever it is compiled for lengths that come.
+
+    `parameters`: element type and lengths by name; dimensions of one symbol have one length. `convert` is given the
+    module and the parameters, and returns the outputs, which have the (dynamic) shapes `outputs`. Lengths that it finds
+    there compute as ints do, but need not be ints: what is compiled serves all for which its decisions hold. It may be
+    called from any thread. The program cannot be saved.
+    """
+    made = program()
+    main = made.graph.main
+    inputs = [main.add_parameter(n, _shape(type, dims), last=True) for n, (type, dims) in parameters.items()]
+
+    def expand(context: Expansion, given: Sequence[Instruction]) -> tuple[Instruction, ...]:
+        found = convert(module(context.module, context.program), [instruction_ref(i) for i in given])
+        return tuple(o._impl for o in found)
+
+    whole = main.add_instruction(Converted(expand, tuple(s._impl for s in outputs)), inputs)
+    parts = [main.add_instruction(operation("get_tuple_elem", index=k), [whole]) for k in range(len(outputs))]
+    main.add_return(parts)
+    return made
+
+
+def _shape(type: str, dims: Sequence[Length]) -> Shape:
+    ranges: list[Any] = [d if isinstance(d, int) else DynamicDimension(d[1], d[2], symbol=d[0]) for d in dims]
+    return Shape.of_dims(type, ranges)

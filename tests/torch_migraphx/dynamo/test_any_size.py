@@ -1,0 +1,112 @@
+"""torch.compile(dynamic=True) makes one program for all sizes, where all of a graph runs in the engine."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tests.tolerances import assert_close
+from torch_migraphx.dynamo import any_size, backends
+
+SIZES = [(3, 10), (2, 17), (5, 33), (3, 9), (4, 40)]
+
+
+class Encoder(nn.Module):
+    """Tokens to vectors: positions counted at run time, attention with a mask, sizes in views and as numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 16), nn.Embedding(64, 16)
+        self.qkv, self.out, self.norm = nn.Linear(16, 48), nn.Linear(16, 16), nn.LayerNorm(16)
+
+    def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
+        batch, length = ids.shape
+        x = self.norm(self.words(ids) + self.places(torch.arange(length)))
+        q, k, v = self.qkv(x).view(batch, length, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        seen = mask[:, None, None, :].bool().expand(batch, 1, length, length)
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).reshape(batch, length, 16)
+        return F.gelu(self.out(y) + x)[:, : length // 2] * length + torch.arange(length // 2)[None, :, None]
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Any:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[any_size.AnySize]:
+    """The functions for any size that were made."""
+    found: list[any_size.AnySize] = []
+    keep = any_size.AnySize.__init__
+
+    def init(self: any_size.AnySize, *args: Any) -> None:
+        keep(self, *args)
+        found.append(self)
+
+    monkeypatch.setattr(any_size.AnySize, "__init__", init)
+    return found
+
+
+def forms(one: any_size.AnySize) -> int:
+    executable: Any = one.program.executable
+    return len(executable.region.forms)
+
+
+def test_an_encoder_is_one_program(made: list[any_size.AnySize]) -> None:
+    torch.manual_seed(0)
+    model = Encoder().eval()
+    fast = torch.compile(model, backend="migraphx", dynamic=True)
+    with torch.no_grad():
+        for batch, length in SIZES:
+            ids, mask = torch.randint(0, 50, (batch, length)), torch.ones(batch, length, dtype=torch.int64)
+            mask[:, length - 2 :] = 0
+            assert_close(fast(ids, mask).numpy(), model(ids, mask).numpy(), scale=64)
+    assert len(made) == 1 and forms(made[0]) <= 2
+
+
+def test_weights_that_change(made: list[any_size.AnySize]) -> None:
+    model = nn.Linear(6, 4).eval()
+    fast = torch.compile(model, backend="migraphx", dynamic=True)
+    with torch.no_grad():
+        for n in (3, 5, 8):
+            x = torch.randn(n, 6)
+            assert_close(fast(x).numpy(), model(x).numpy())
+            model.weight += n
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (x * 2).t(),
+        lambda x: (x, x + 1),
+        lambda x: [y := x * 2, y[1:]],
+        lambda x: (x.repeat(2, 1).sort(0)[0], x.shape[0]),
+        lambda x: torch.linalg.svdvals(x) + x.shape[1],
+    ],
+)
+def test_what_is_compiled_for_each_size(function: Any, made: list[any_size.AnySize]) -> None:
+    """Outputs in other orders, that are inputs, share memory, are numbers; what torch computes."""
+    fast = torch.compile(function, backend="migraphx", dynamic=True)
+    with torch.no_grad():
+        for n in (3, 4):
+            x = torch.randn(n, 5)
+            got, want = fast(x), function(x)
+            for g, w in zip(*((v if isinstance(v, tuple | list) else [v]) for v in (got, want)), strict=True):
+                assert (g == w) if isinstance(w, int) else g.stride() == w.stride()
+                if isinstance(w, Tensor):
+                    assert_close(g.numpy(), w.numpy(), scale=16)
+
+
+def test_without_the_engines_help(monkeypatch: pytest.MonkeyPatch, made: list[any_size.AnySize]) -> None:
+    """As on AMD's own migraphx: a program a size, which share weights."""
+    monkeypatch.delattr(any_size.migraphx, "deferred_program")
+    fast = torch.compile(F.relu, backend="migraphx", options={"target": "ref"}, dynamic=True)
+    for n in (3, 4):
+        x = torch.randn(n, 5)
+        assert torch.equal(fast(x), F.relu(x))
+    assert not made and backends.for_any_size is any_size.for_any_size
