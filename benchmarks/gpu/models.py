@@ -146,9 +146,10 @@ def _lowered(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
 
 
 def _quantized(by: Callable[..., None]) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
-    """Ours in a narrower type, calibrated with the inputs."""
+    """Ours in a narrower type, calibrated with the inputs: products of the model in float, which are narrow then."""
 
     def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+        model, inputs = model.float(), tuple(x.float() if x.is_floating_point() else x for x in inputs)
         import torch_migraphx.fx as fx
         from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
         from torch_migraphx.fx.tracer.aten_tracer import aten_tracer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import pytest
 
 from migraphx.ir.operation import Unsupported
@@ -19,4 +21,5 @@ def test_the_suite(part: int) -> None:
         current_device()
     except Unsupported as error:
         pytest.skip(str(error))
-    assert not (failed := wrong(run("gpu", cases()[part::PARTS]))), failed
+    chosen = [c for c in cases()[part::PARTS] if find_spec("re2") is not None or "regex" not in c[1]]
+    assert not (failed := wrong(run("gpu", chosen))), failed

@@ -13,7 +13,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Unsupported
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.gpu import choices
 from migraphx.targets.gpu import target as targets
 from migraphx.targets.gpu.choices import LIBRARY, Choices, Config, Problem
@@ -132,7 +132,25 @@ FORMS: dict[str, tuple[Callable[..., Instruction], tuple[Shape, ...], str]] = {
         "",
     ),
 }
-ADDED = {"residual", "bias, residual and relu", "residual of a batch"}
+IMAGE = permuted("half", (2, 16, 3, 5), (0, 2, 3, 1))
+
+
+def pixels(b: Builder, x: Instruction) -> Instruction:
+    """A convolution that is a product: its columns are not the last dimension."""
+    y = b.convolution(x, b.literal(weight(24, 16, 1, 1)), padding=(0, 0), stride=(1, 1), dilation=(1, 1))
+    return b.add(y, b.broadcast(b.literal(weight(24)), axis=1, out_lens=y.shape.lens))
+
+
+FORMS |= {
+    "convolution": (lambda b, x: b.relu(pixels(b, x)), (IMAGE,), "bias relu"),
+    "convolution and residual": (
+        lambda b, x, z: b.relu(b.add(pixels(b, x), z)),
+        (IMAGE, permuted("half", (2, 24, 3, 5), (0, 2, 3, 1))),
+        "bias relu",
+    ),
+    "convolution, by a kernel behind it": (lambda b, x: b.gelu(pixels(b, x)), (IMAGE,), ""),
+}
+ADDED = {"convolution and residual", "residual", "bias, residual and relu", "residual of a batch"}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu.emit import tiles
@@ -150,3 +152,21 @@ def test_kernels_of_64_bit_offsets(monkeypatch):
     check(built(lambda b, x: b.softmax(x, axis=1), Shape("half", (6, 350))), scale=10)
     check(built(lambda b, x: b.reduce_sum(x, axes=(0,)), Shape("float", (600, 35))), scale=10)
     check(built(lambda b, x: b.resize(x, sizes=(1, 2, 9, 4), mode="linear"), Shape("float", (1, 2, 5, 6))))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_rotary_positions_are_one_kernel(turned: bool) -> None:
+    """Halves exchanged, one negated, of queries as heads and as a linear layer gives them; and what only looks so."""
+
+    def rotated(b: Builder, x: Instruction, cos: Instruction, sin: Instruction, right: bool = True) -> Instruction:
+        x = b.transpose(x, permutation=(0, 2, 1, 3)) if turned else x
+        first, second = (b.slice(x, axes=[3], starts=[s], ends=[s + 8]) for s in (0, 8))
+        whole = b.concat(b.neg(second if right else first), first if right else second, axis=3)
+        wide = [b.multibroadcast(t, out_lens=x.shape.lens) for t in (cos, sin)]
+        y = b.add(b.mul(x, wide[0]), b.mul(whole, wide[1]))
+        return b.reduce_sum(y, axes=(3,))
+
+    shapes = (Shape("half", (2, 3, 5, 16)), Shape("half", (16,)), Shape("half", (1, 16)))
+    steps = check(built(rotated, *shapes)).executable.steps
+    assert [s.kernel.count("neg") for s in steps] == [1, 0]
+    check(built(lambda b, *x: rotated(b, *x, right=False), *shapes))

@@ -101,13 +101,14 @@ def described_products(
 
     `written`: bytes of an element of the result, which goes through shared memory while the next tiles come in.
     """
-    _, m, n, _ = shape
+    _, m, n, k = shape
     if not facts.descriptors or not (type in ("half", "bf16", "int8") or type.startswith("fp8")):
         return []
     tiles = [t for t in DESCRIBED if (t[0] <= 64 or t[0] < 2 * m) and (t[1] <= 64 or t[1] < 2 * n)]
     found = [Config("described", tm, tn, tk * 2 // itemsize, 1, w, s) for tm, tn, tk, w, s in tiles if m >= 64]
     passing = written if written >= 4 else 1  # half of the tile at a time
-    return [c for c in found if c.shared(itemsize) + c.m * c.n * passing <= facts.shared - 1024]
+    fit = [c for c in found if c.shared(itemsize) + c.m * c.n * passing <= facts.shared - 1024]
+    return [c for c in fit if k > c.k]  # the loop over tiles is pipelined through their steps: one is none
 
 
 def with_tail(config: Config, tiles: int, steps: int, itemsize: int, facts: Facts) -> list[Config]:
@@ -159,7 +160,7 @@ def product_cost(
     traffic = (batch * (m * k + k * n) * itemsize + elements * result) / facts.bandwidth
     traffic /= min(1.0, tiles / facts.processors)
     if config.kernel == "vector":
-        waiting = min(tiles / facts.processors, together) * config.n * config.k * itemsize
+        waiting = max(1.0, min(tiles / facts.processors, together)) * config.n * config.k * itemsize
         traffic *= 1 + (IN_FLIGHT / waiting) ** 1.5
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
     if config.tail > 1:

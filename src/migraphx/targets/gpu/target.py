@@ -19,6 +19,7 @@ from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
+from migraphx.passes.rotate_halves import rotate_halves
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 FUSING = optimize.index(fuse_reduce)
 PASSES: list[Pass] = [
     *optimize[:FUSING],
+    rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again
     *optimize[FUSING:],
     fuse_epilogue,  # into the dot or convolution before

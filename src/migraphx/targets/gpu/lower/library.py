@@ -56,12 +56,21 @@ def library_products(
             reads = (o.a, o.b, *fused.views)
             return [_call(chosen, reads, (workspace, epilogue.write), f"cublasLt {label}", origin)]
         assert epilogue.module is not None
-        made = ctx.temporary(Shape(o.a.type, epilogue.write.lens))
+        made = ctx.temporary(_by_rows(epilogue, o.a.type))
         product = _call(chosen, (o.a, o.b), (workspace, made), "cublasLt product", origin)
         reads = [made if v is None else v for v in epilogue.reads]
         return [product, ctx.emit.pointwise(epilogue.module, reads, epilogue.write, origin)]
 
     return [Config(LIBRARY, 0, 0, 0, group=n) for n in range(len(found))], build, fused is not None
+
+
+def _by_rows(epilogue: Epilogue, type: str) -> Shape:
+    """What the epilogue reads, as the product writes it: rows in order, the columns of each one after another."""
+    lens = epilogue.write.lens
+    strides, step = [0] * len(lens), 1
+    for d in (epilogue.col_dim, *reversed(epilogue.row_dims)):
+        strides[d], step = step, step * lens[d]
+    return Shape(type, lens, tuple(strides))
 
 
 def _call(library: Library, reads: tuple[View, ...], writes: tuple[View, ...], label: str, origin: str) -> LibraryCall:
