@@ -73,7 +73,7 @@ def operators() -> str:
 def converters() -> str:
     groups: dict[object, list[str]] = defaultdict(list)
     for target, converter in CONVERTERS.items():
-        if not ours(converter.function):
+        if not ours(converter.function) or target_name(target).startswith("torchao."):  # declared once it is imported
             continue
         groups[converter.function].append(target_name(target))
     rows = []

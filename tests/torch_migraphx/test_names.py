@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import pytest
 import torch
@@ -54,7 +55,7 @@ def test_image_classification() -> None:
     assert torch.allclose(mgx_model(*sample_inputs), torch_out, rtol=3e-3, atol=1e-2)
     torch._dynamo.reset()
     with torch.no_grad():
-        options = {"verbose": True, "use_aot": True, "fp16": True, "deallocate": True}
+        options: dict[str, Any] = {"verbose": True, "use_aot": True, "fp16": True, "deallocate": True}
         compiled = torch.compile(model, backend="migraphx", options=options)
         assert torch.allclose(compiled(*sample_inputs), torch_out, rtol=3e-3, atol=1e-2)
 

@@ -72,21 +72,19 @@ def lower_to_mgx(
     `dynamic_shapes` are those of torch.export: the dimensions, by arguments, that may be longer or shorter at a call.
     A dimension may also be `{"min": 1, "max": 8, "optimals": [1, 8]}`, each key optional, or a
     `migraphx.shape.dynamic_dimension`: optimal lengths are compiled at once, others when they are met first. A length
-    outside its range is a ValueError. An exported program has the ranges that it was exported with.
+    outside its range is a ValueError. An exported program has its own ranges.
 
     The module is neither changed nor moved; one in training mode is compiled as its `eval()` would run, modules that a
     function calls as they are. Later changes of weights are not seen. Unless suppressed, the result is compared with
     eager on the samples: AccuracyError names the output and its error. `use_aten` traces by torch.export instead of
     symbolically; a model that the symbolic tracer can't follow takes that road as well, and the log says why. With
     `release_weights` the weights are there once: the model's become meta tensors, so that it cannot run any more, and
-    the result cannot be saved; ValueError where `module` is no nn.Module. With
-    `fallback="error"` FallbackError lists what would run in torch. `options` are the fields of Options but `frozen`;
-    TypeError or ValueError for a wrong one. TypeError for what is no model, NotImplementedError where the model or its
-    inputs lie on a device of no target, AtenTraceError where control flow depends on values of a run.
-    How a result is saved: see LoweredModule.
+    the result cannot be saved; ValueError where `module` is no nn.Module, or lengths are dynamic. `fallback="error"`:
+    FallbackError lists what would run in torch. `options` are fields of Options; TypeError or ValueError for a wrong
+    one. TypeError for what is no model, NotImplementedError for other devices, AtenTraceError for control flow on data.
     """
-    if release_weights and not isinstance(module, nn.Module):
-        raise ValueError(f"release_weights: a {type(module).__name__} is no nn.Module, whose weights could be released")
+    if release_weights:
+        _check_release(module, dynamic_shapes)
     call = Call.of(module, input, kwargs)
     chosen = Options.of_lowering(
         lower_precision=lower_precision,
@@ -101,12 +99,7 @@ def lower_to_mgx(
             traced, given = _trace_dynamic(call, dynamic_shapes)
         else:
             traced, given = _trace(call, use_aten, tracer_base_cls, leaf_modules or ()), {}
-        if ranges := traced.meta.get("ranges"):
-            made = dynamic_form(traced, ranges, call.leaves, given, chosen)
-        else:
-            made = lower(traced, call.leaves, chosen)
-        lowered = finished(made, call, traced.meta["structure"])
-        lowered.note_weights(call.module, _addresses(traced))
+        lowered = _lowered(call, traced, given, chosen)
         if not suppress_accuracy_check:
             check_accuracy(call, lowered, "int8" if rounds(traced) else chosen.lower_precision)
     if release_weights:
@@ -293,6 +286,19 @@ def _by_name(call: Call, given: Mapping[tuple[Any, ...], Any]) -> dict[tuple[Any
     return {(names[first] if isinstance(first, int) else first, *rest): v for (first, *rest), v in given.items()}
 
 
+def _lowered(
+    call: Call, traced: fx.GraphModule, given: Mapping[tuple[int, int], Range], options: Options
+) -> LoweredModule:
+    """The module of a traced model, which knows the names of its weights."""
+    if ranges := traced.meta.get("ranges"):
+        made = dynamic_form(traced, ranges, call.leaves, given, options)
+    else:
+        made = lower(traced, call.leaves, options)
+    lowered = finished(made, call, traced.meta["structure"])
+    lowered.note_weights(call.module, _addresses(traced))
+    return lowered
+
+
 def _addresses(gm: fx.GraphModule) -> set[int]:
     """Where the weights lie that a graph, or a module that it calls, reads."""
     read = {str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}
@@ -328,6 +334,14 @@ def finished(gm: fx.GraphModule, call: Call, structure: Structure) -> LoweredMod
     lowered = LoweredModule(root, graph, class_name=type(gm).__name__)
     lowered.refusals = tuple(gm.meta.get("refusals", ()))
     return lowered
+
+
+def _check_release(module: Any, dynamic_shapes: Any) -> None:
+    """ValueError where weights cannot be released."""
+    if dynamic_shapes is not None:
+        raise ValueError("release_weights: with dynamic_shapes, other lengths are compiled later and need the weights")
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"release_weights: a {type(module).__name__} is no nn.Module, whose weights could be released")
 
 
 def release(model: nn.Module, lowered: nn.Module) -> None:

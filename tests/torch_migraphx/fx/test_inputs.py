@@ -88,6 +88,8 @@ def test_lengths_that_the_model_fixes() -> None:
     model = nn.Linear(4, 4).eval()
     with pytest.raises(ValueError, match="the model fixes dimension 1 of input 0 to 4"):
         lower_to_mgx(model, [X], dynamic_shapes=({0: RANGE, 1: RANGE},), target="ref")
+    with pytest.raises(ValueError, match="other lengths are compiled later and need the weights"):
+        lower_to_mgx(model, [X], dynamic_shapes=({0: RANGE},), target="ref", release_weights=True)
     with pytest.raises(ValueError, match="none was said to be dynamic"):
         lower_to_mgx(model, [X], dynamic_shapes=(None,), target="ref")
     with pytest.raises(ValueError, match="has the sizes that it was made with"):
