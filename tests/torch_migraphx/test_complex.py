@@ -84,12 +84,11 @@ def check(fast: Any, function: Any, inputs: list[torch.Tensor]) -> None:
             assert_close(parts[0].numpy(), parts[1].numpy(), scale=32)
 
 
-@pytest.mark.parametrize("use_aten", [False, True], ids=["acc", "aten"])
 @pytest.mark.parametrize("name", CASES)
-def test_lower(name: str, use_aten: bool, caplog: Any) -> None:
+def test_lower(name: str, caplog: Any) -> None:
     function, inputs = CASES[name]
     with caplog.at_level(logging.WARNING):
-        lowered = lower_to_mgx(function, inputs, target="ref", use_aten=use_aten, fallback="error")
+        lowered = lower_to_mgx(function, inputs, target="ref", fallback="error")
     assert "in torch" not in caplog.text
     check(lowered, function, [torch.randn_like(x) for x in inputs])
 
