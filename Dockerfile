@@ -22,7 +22,7 @@ RUN if [ "$TORCH" = 1 ]; then \
     fi \
     && pip install --no-cache-dir -c /tmp/constraints.txt /wheels/*.whl \
     && rm -r /wheels /tmp/constraints.txt
-RUN useradd --create-home --uid 1000 openmgx
+RUN useradd --uid 1000 --create-home --home-dir /app openmgx
 USER 1000
-WORKDIR /home/openmgx
+WORKDIR /app
 CMD ["migraphx-driver", "doctor"]

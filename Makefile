@@ -9,14 +9,19 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install -q -c requirements/constraints.txt
 INDEX := $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX))
 
+SANITIZER := $(firstword $(shell command -v compute-sanitizer) $(wildcard /usr/local/cuda/bin/compute-sanitizer))
+SANITIZED := $(addprefix tests/targets/gpu/test_,contractions.py libraries.py pointwise.py reduce.py scatter.py executable.py)
+
 .PHONY: demo docs test test-gpu gpu-code conformance bench lint
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -q -n 2
 
 # What `make test` runs in Triton's interpreter, on this machine's GPU; skipped, with the reason, where it has none.
+# The kernels' accesses to memory are checked by CUDA's own tool where that is installed.
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -q tests/targets/gpu -m "device or every_chip"
+	$(if $(SANITIZER),$(SANITIZER) --error-exitcode 1 $(BIN)/python -m pytest -q $(SANITIZED) -m device)
 
 # Every kernel and configuration of target gpu for every chip; it needs no GPU.
 gpu-code: $(STAMP)

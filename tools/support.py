@@ -8,6 +8,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import migraphx
 import migraphx.targets.cpu.target  # the target is imported late; this registers its lowerings
 import torch_migraphx  # registers the converters
@@ -16,7 +18,10 @@ from migraphx.ir.operation import OPERATIONS
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.targets.cpu.lower import CPU
+from torch_migraphx.fx.complex_rules import RULES
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
+from torch_migraphx.fx.decompose import all_decompositions
+from torch_migraphx.fx.graph_info import draws
 
 REWRITTEN = {
     "softmax", "logsoftmax", "quantizelinear", "dequantizelinear",
@@ -27,6 +32,7 @@ REWRITTEN = {
     "select_module", "unique", "nonzero_exact",
 }  # fmt: skip
 """Become other operators before a target lowers them, or run on the host because their size depends on data."""
+RELEASE = ".".join(torch.__version__.split(".")[:2])
 HEAD = """# What is supported
 
 Written by `python -m tools.support` from the declarations themselves; a test holds it to them.
@@ -75,6 +81,44 @@ def converters() -> str:
     return table(("acc operators", "ATen overloads and others"), sorted(rows))
 
 
+def core() -> str:
+    """How the core ATen operators of the installed torch run, and which do not."""
+    table, kinds = all_decompositions(), defaultdict(list)
+    for operator in core_operators():
+        if operator in CONVERTERS:
+            kind = "converter"
+        elif operator in RULES:
+            kind = "pairs"
+        elif draws(operator) and operator not in table:
+            kind = "drawn"
+        elif operator._schema.is_mutable:
+            kind = "mutable"
+        else:
+            kind = "parts" if operator in table else "torch"
+        kinds[kind].append(f"`{operator}`")
+    count = {kind: len(names) for kind, names in kinds.items()}
+    engine = count["converter"] + count["parts"] + count["pairs"]
+    named = {kind: ", ".join(sorted(names)) for kind, names in kinds.items()}
+    return (
+        f"Of the {sum(count.values())} core ATen operators of torch {RELEASE}, {engine} run in the engine: "
+        f"{count['converter']} by a converter, {count['parts']} taken apart ({named['parts']}), {count['pairs']} on "
+        f"pairs of real numbers ({named['pairs']}). Torch draws the random numbers ({named['drawn']}), so that they "
+        f"are eager's, and has made functional what writes to its inputs ({named['mutable']}). "
+        f"In torch: {named['torch']}, whose results have a shape, or are numbers, that depend on data.\n"
+    )
+
+
+def core_operators() -> list[torch._ops.OpOverload]:
+    """Those that torch's tag says are core."""
+    found = []
+    for name in torch._C._dispatch_get_all_op_names():
+        packet, _, overload = name.removeprefix("aten::").partition(".")
+        operator = getattr(getattr(torch.ops.aten, packet), overload or "default") if "aten::" in name else None
+        if operator is not None and torch.Tag.core in operator.tags:
+            found.append(operator)
+    return found
+
+
 def options() -> str:
     """Every option of a compilation and of a lowering, once; where the two differ in the default, both stand there."""
     engine = {f.name: f for f in fields(migraphx.CompileOptions)}
@@ -104,6 +148,7 @@ def document() -> str:
             f"Composites (`migraphx.macro`), on every target: {composites}.\n",
             "## PyTorch\n",
             converters(),
+            core(),
             "## ONNX\n",
             f"{onnx}.\n",
         ]

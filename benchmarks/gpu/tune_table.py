@@ -27,7 +27,7 @@ from migraphx.targets.gpu.binaries import triton_version
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.libraries.blas import blas
-from migraphx.targets.gpu.tables import TABLES, shipped, table_text
+from migraphx.targets.gpu.tables import TABLES, read, table_text
 from migraphx.targets.gpu.tune import SUFFIX
 
 
@@ -82,7 +82,7 @@ def main() -> None:
         }  # fmt: skip
         new = {w["problem"]: Config(**w["config"]) for w in found}
         output.parent.mkdir(exist_ok=True)
-        output.write_text(table_text(about, {**shipped(device.chip), **new}))
+        output.write_text(table_text(about, {**read(device.chip), **new}))
         if given.times:
             given.times.write_text(json.dumps({"about": about, "problems": found}))
 

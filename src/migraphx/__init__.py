@@ -12,7 +12,7 @@ from migraphx.api.functions import get_target
 from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
 from migraphx.api.module import instruction_ref, macro, module, op
 from migraphx.api.parts import extract, supports
-from migraphx.api.program import program
+from migraphx.api.program import compile_modes, program
 from migraphx.api.shape import shape
 from migraphx.ir.operation import OperatorError, declare_late
 from migraphx.ir.refusal import Refusal
@@ -23,7 +23,7 @@ from migraphx.targets.target import UnsupportedOperator
 
 if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.async_queue import AsyncQueue
-    from migraphx.api.onnx import get_onnx_operators, parse_onnx, parse_onnx_buffer
+    from migraphx.api.onnx import describe_onnx_operator, get_onnx_operators, parse_onnx, parse_onnx_buffer
     from migraphx.api.quantize import (
         autocast_fp8,
         quantize_bf16,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:  # the names of LATE
 
 LATE = {
     "migraphx.api.async_queue": {"AsyncQueue"},
-    "migraphx.api.onnx": {"get_onnx_operators", "parse_onnx", "parse_onnx_buffer"},
+    "migraphx.api.onnx": {"describe_onnx_operator", "get_onnx_operators", "parse_onnx", "parse_onnx_buffer"},
     "migraphx.api.quantize": {
         "autocast_fp8", "quantize_bf16", "quantize_fp8", "quantize_fp16", "quantize_int4_weights", "quantize_int8",
     },
@@ -79,9 +79,11 @@ __all__ = [
     "argument_from_pointer",
     "autocast_fp8",
     "bisect",
+    "compile_modes",
     "create_argument",
     "custom_op",
     "deferred_program",
+    "describe_onnx_operator",
     "explain",
     "extract",
     "fill_argument",

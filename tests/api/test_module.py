@@ -192,6 +192,17 @@ def test_to_py_of_dynamic_parameters() -> None:
     assert scope["p"] == p
 
 
+def test_to_py_of_dimensions_that_are_expressions() -> None:
+    p = migraphx.program()
+    dims = [shape.dynamic_dimension("n * 3 + 1", {"n": shape.dynamic_dimension(1, 8)}), shape.dynamic_dimension(3, 3)]
+    p.get_main_module().add_parameter("x", shape("half", dyn_dims=dims))
+    assert "migraphx.shape.from_json" in p.to_py()
+    scope: dict = {}
+    exec(p.to_py(), scope)
+    assert scope["p"] == p
+    assert [d.is_symbolic() for d in scope["p"].get_parameter_shapes()["x"].dyn_dims()] == [True, False]
+
+
 def test_printing_is_what_parsing_reads() -> None:
     p = rich_program()
     again = published(parse_program(repr(p)))

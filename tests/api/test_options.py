@@ -6,6 +6,7 @@ import inspect
 from dataclasses import FrozenInstanceError, fields
 from typing import Any, get_type_hints
 
+import numpy as np
 import pytest
 
 import migraphx
@@ -30,7 +31,7 @@ def test_type_checkers_know_every_option() -> None:
 def test_the_signature_of_compile_repeats_no_other_default() -> None:
     defaults = {f.name: f.default for f in fields(CompileOptions)}
     parameters = inspect.signature(migraphx.program.compile).parameters.values()
-    named = {p.name: p.default for p in parameters if p.name not in ("self", "t", "more")}
+    named = {p.name: p.default for p in parameters if p.name not in ("self", "t", "compile_mode", "more")}
     assert named.items() <= defaults.items()
 
 
@@ -72,3 +73,14 @@ def test_tuning_is_refused_where_nothing_can_be_tuned(tmp_path: Any, capsys: pyt
     migraphx.save(p, str(tmp_path / "p.mxr"))
     assert main(["compile", str(tmp_path / "p.mxr"), "--ref", "--exhaustive-tune"]) != 0
     assert "target 'ref'" in capsys.readouterr().err
+
+
+def test_compile_modes() -> None:
+    modes = migraphx.compile_modes
+    assert {m.name: m.value for m in modes} == {"eager": 0, "balanced": 50, "max": 100}
+    for mode in modes:
+        p = doubled()
+        p.compile(migraphx.get_target("ref"), compile_mode=mode)
+        assert p.run({"x": np.array([1, 2], np.float32)})[0].tolist() == [2, 4]
+    with pytest.raises(TypeError, match="compile_mode must be of"):
+        migraphx.program().compile(migraphx.get_target("ref"), compile_mode=50)  # type: ignore[arg-type]

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import migraphx
+from migraphx.api.shape import wrap
 from migraphx.ir.dtype import NUMPY_TYPES
+from migraphx.ir.shape import Shape
 
 shape, dynamic_dimension = migraphx.shape, migraphx.shape.dynamic_dimension
 
@@ -83,7 +85,7 @@ def test_dynamic() -> None:
     [
         ((4, 2), ValueError, "min <= max"),
         ((1.5, 4), TypeError, "min and max must be .* integers"),
-        (("1", 4), TypeError, "min and max must be .* integers"),
+        (("1", 4), TypeError, "'1' needs a mapping of its names"),
         ((1, 4, 2), TypeError, "optimals must be .* integers"),
         ((1, 4, {9}), ValueError, "not all in"),
     ],
@@ -116,3 +118,61 @@ def test_no_dynamic_dimension(arguments: tuple, error: type[Exception], words: s
 def test_refused(arguments: dict, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         shape(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [("int64_t", "int64"), ("uint8_t", "uint8"), ("int32_t", "int32"), ("uint64_t", "uint64"), ("bf16", "bf16"),
+     ("fp8::fp8e4m3fn", "fp8e4m3fn"), ("double", "double")],
+)  # fmt: skip
+def test_types_as_cpp_calls_them(given: str, name: str) -> None:
+    assert shape(given, [2]) == shape(name, [2])
+
+
+def test_other_names_of_types_are_refused() -> None:
+    for name in ("float_t", "int", "std::int64_t"):
+        with pytest.raises(ValueError, match=name):
+            shape(name)
+
+
+def test_dimension_without_a_range() -> None:
+    d = dynamic_dimension()
+    assert (d.min, d.max, d.optimals) == (0, 0, set()) and d.is_fixed() and not d.is_symbolic()
+
+
+@pytest.mark.parametrize(
+    ("text", "least", "most", "optimals"),
+    [("n", 2, 8, {4}), ("n * 3 + 1", 7, 25, {13}), ("(n + 1) // 2", 1, 4, {2}), ("10 - n", 2, 8, {6}),
+     ("n * m", 6, 40, set()), ("n - m + 3", 0, 8, set()), ("7", 7, 7, set())],
+)  # fmt: skip
+def test_dimensions_that_are_expressions(text: str, least: int, most: int, optimals: set[int]) -> None:
+    n, m = dynamic_dimension(2, 8, {4}), dynamic_dimension(3, 5)
+    d = dynamic_dimension(text, {"n": n, "m": m})
+    assert d.is_symbolic() and (d.min, d.max, d.optimals) == (least, most, optimals)
+    values = [eval(text, {}, {"n": i, "m": j}) for i in range(2, 9) for j in range(3, 6)]
+    assert (d.min, d.max) == (max(min(values), 0), max(values))
+    kept = shape.from_json(shape("half", dyn_dims=[d, dynamic_dimension(3, 3)]).to_json()).dyn_dims()
+    assert kept == [d, dynamic_dimension(3, 3)] and [k.is_symbolic() for k in kept] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("n +", "no expression"), ("k", "has 'k'"), ("n - 9", "may be -7"), ("n ** 2", "no sum"), ("f(n)", "no sum"),
+     ("4 // (n - 2)", "divide by 0"), ("1.5", "no sum"), ("True", "no sum")],
+)  # fmt: skip
+def test_expressions_that_are_refused(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        dynamic_dimension(text, {"n": dynamic_dimension(2, 8)})
+    with pytest.raises(TypeError, match="mapping"):
+        dynamic_dimension(text, 3)
+
+
+def test_json_and_sub_shapes() -> None:
+    s = shape("int8", [2, 3], [1, 2])
+    assert shape.from_json(s.to_json()) == s and s.sub_shapes() == []
+    both = wrap(Shape.tuple_of([Shape("float", (2,)), Shape("half", (3, 1))]))
+    assert both.sub_shapes() == [shape("float", [2]), shape("half", [3, 1])]
+    assert shape.from_json(both.to_json()) == both
+    for text in ("", "[]", "{}", '{"type": "word"}', '{"type": "float_type", "lens": 3}'):
+        with pytest.raises(ValueError, match="holds no shape"):
+            shape.from_json(text)

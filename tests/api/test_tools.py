@@ -105,8 +105,10 @@ def test_a_loaded_program_still_knows_its_steps(tmp_path: Any) -> None:
     assert [s.text for s in again.steps] == [s.text for s in p.executable.steps]
 
 
-def test_other_formats() -> None:
+def test_other_formats(tmp_path: Any) -> None:
     p = program()
+    p.write_netron_output(tmp_path / "p.json")
+    assert (tmp_path / "p.json").read_text() == migraphx.to_netron(p)
     assert migraphx.to_graphviz(p).startswith("digraph") and "line 7" not in migraphx.to_graphviz(p, brief=True)
     assert "make_program" in migraphx.to_cpp(p) and "migraphx.op('dot')" in p.to_py()
     assert json.loads(migraphx.to_netron(p))["graph"]["node"][0]["opType"] == "dot"

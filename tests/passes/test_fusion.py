@@ -96,6 +96,19 @@ def test_a_dot_keeps_its_epilogue_before_a_norm():
     assert [i.name for i in norm.inputs] == ["pointwise"]
 
 
+def test_a_norm_widens_what_an_epilogue_stores():
+    """The residual is stored narrow, once, whoever else reads it; the norm's own kernel makes floats of it."""
+
+    def build(b: Builder, x: Value, z: Value) -> list[Value]:
+        y = b.add(b.dot(x, const(b, 6, 8, type="half")), z)
+        return [b.layer_norm(y, const(b, 8, type="half"), const(b, 8, type="half")), b.exp(y)]
+
+    program = program_of(build, x=Shape("half", (4, 6)), z=Shape("half", (4, 8)))
+    assert kernels(program, scale=20) == {"dot": 1, "fused_reduce": 1, "pointwise": 2}
+    (norm,) = [i for i in program.main if i.name == "fused_reduce"]
+    assert norm.inputs[0].shape.type == "half"
+
+
 def test_what_follows_attention_is_no_epilogue():
     """Its kernels take none: a residual is part of the norm behind it."""
 

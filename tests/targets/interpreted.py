@@ -6,7 +6,7 @@ are the same as on `cpu`, and every value is read and written where those say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -181,6 +181,9 @@ class InterpretedExecutable:
             return (at + 1 if goes_on else target) if kind == LOOP else (target if goes_on else at + 1)
         arrays[0][...] = trips[slot]
         return at + 1
+
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        return {}
 
     def run_at(
         self,

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from tests.tolerances import assert_close
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import Call
@@ -42,6 +43,8 @@ def test_what_no_part_of_can_be_converted_stays_one_node(caplog: Any) -> None:
 
 W, ROWS, OFFSETS = torch.randn(5, 3), torch.tensor([0, 1, 2, 3, 4, 1, 1]), torch.tensor([0, 2, 2, 5])
 MASK = torch.tensor([True, False, True])
+BIAS = torch.randn(4)
+CAUSAL = create_block_mask(lambda b, h, i, j: i >= j, None, None, 16, 16, device="cpu")
 ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
 PADDING = torch.tensor([[False, False, True], [False, False, False]])
 
@@ -88,6 +91,13 @@ OURS: dict[str, tuple[Any, list[torch.Tensor]]] = {
     "no value for a mask": (lambda x, m, v: x.index_put((m,), v), [torch.randn(3, 4), ~MASK | MASK, torch.randn(3, 4)]),
     "in-place parts": (lambda x: torch.isclose(x, x + 1e-9) & (torch.quantile(x, 0.3) < x), [torch.randn(4, 3)]),
     "a window": (lambda x: x * torch.kaiser_window(4), [torch.randn(3, 4)]),
+    "flex_attention, scores": (
+        lambda q: flex_attention(q, q, q, lambda s, b, h, i, j: s + BIAS[h] * (i - j)), [torch.randn(2, 4, 16, 8)]
+    ),
+    "flex_attention, blocks": (
+        lambda q, k: flex_attention(q, k, k, block_mask=CAUSAL, enable_gqa=True, scale=0.3),
+        [torch.randn(2, 4, 16, 8), torch.randn(2, 2, 16, 8)],
+    ),
     "shifts": (lambda x: (x << 2) + (x >> 1), [torch.randint(-9, 9, (5,))]),
 }  # fmt: skip
 

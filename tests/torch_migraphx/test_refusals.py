@@ -164,3 +164,8 @@ def test_what_is_no_fault_of_ours_is_an_error(monkeypatch: pytest.MonkeyPatch) -
     failing(monkeypatch, RuntimeError("no compiler"))
     with pytest.raises(RuntimeError, match="no compiler"):
         lower_to_mgx(nn.Linear(4, 4).eval(), [X], target="ref")
+
+
+def test_a_reason_names_the_operation_as_users_write_it() -> None:
+    lowered = lower_to_mgx(lambda x: torch.geqrf(x)[0].frexp().mantissa, [X], target="ref")
+    assert [r.why for r in lowered.refusals] == ["torch.geqrf has no converter", "Tensor.frexp has no converter"]

@@ -15,6 +15,7 @@ from migraphx.api.shape import shape, wrap
 from migraphx.ir.builder import COMPOSITES, Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation, Return, operation
+from migraphx.ir.origin import DebugSymbols, symbols_of
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import is_open
@@ -163,6 +164,10 @@ class instruction_ref:
             raise ValueError(f"{self._impl.name} is not a literal")
         return argument(self._impl.literal)
 
+    def get_debug_symbols(self) -> set[str]:
+        """The names given as `debug_symbols` when it was added, or by `parse_onnx(use_debug_symbols=True)`."""
+        return set(symbols_of(self._impl.origin))
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, instruction_ref) and self._impl is other._impl
 
@@ -182,11 +187,24 @@ class module:
         self._origin = ""
 
     def set_origin(self, origin: str) -> None:
-        """Where the instructions added from now on come from (an ONNX node, a line of Python)."""
+        """Where the instructions added from now on come from (an ONNX node, a line of Python).
+
+        `debug_symbols`, which everything that adds has, are names to keep with what it adds, in place of this.
+        """
         self._origin = origin
 
+    def _named(self, debug_symbols: Sequence[str]) -> str:
+        """The origin of what is added under these names."""
+        if isinstance(debug_symbols, str) or not all(isinstance(s, str) for s in debug_symbols):
+            raise TypeError(f"debug_symbols must be a list of names, got {debug_symbols!r}")
+        return DebugSymbols(debug_symbols) if debug_symbols else self._origin
+
     def add_instruction(
-        self, op: op, args: Sequence[instruction_ref] = (), mod_args: Sequence[module] = ()
+        self,
+        op: op,
+        args: Sequence[instruction_ref] = (),
+        mod_args: Sequence[module] = (),
+        debug_symbols: Sequence[str] = (),
     ) -> instruction_ref:
         """Append an operator on earlier instructions; `mod_args` are the modules that it runs (if, loop).
 
@@ -198,7 +216,7 @@ class module:
             raise TypeError(f"add_instruction: the operator must be a migraphx.op, got {op!r}")
         modules = [m._impl for m in mod_args]
         impl, inputs = as_ours(self._impl, impl, self._own(args))
-        return instruction_ref(self._impl.add_instruction(impl, inputs, modules, origin=self._origin))
+        return instruction_ref(self._impl.add_instruction(impl, inputs, modules, origin=self._named(debug_symbols)))
 
     def _own(self, args: Sequence[instruction_ref]) -> list[Instruction]:
         """The instructions behind references, which must be of this program."""
@@ -212,36 +230,57 @@ class module:
                 raise ValueError(f"the input {a!r} belongs to another program, or was removed")
         return [a._impl for a in args]
 
-    def add_macro(self, composite: macro, args: Sequence[instruction_ref | None] = ()) -> list[instruction_ref]:
-        """Append a composite's instructions; returns its results. Errors as of `add_instruction`."""
-        return self._expand(composite, args, None)
+    def add_macro(
+        self,
+        composite: macro,
+        args: Sequence[instruction_ref | None] = (),
+        mod_args: Sequence[module] = (),
+        debug_symbols: Sequence[str] = (),
+    ) -> list[instruction_ref]:
+        """Append a composite's instructions; returns its results. Errors as of `add_instruction`.
+
+        No composite runs modules: `mod_args`, which upstream has, must be empty.
+        """
+        return self._expand(composite, args, None, mod_args, self._named(debug_symbols))
 
     def insert_macro(
-        self, before: instruction_ref, composite: macro, args: Sequence[instruction_ref | None] = ()
+        self,
+        before: instruction_ref,
+        composite: macro,
+        args: Sequence[instruction_ref | None] = (),
+        mod_args: Sequence[module] = (),
+        debug_symbols: Sequence[str] = (),
     ) -> list[instruction_ref]:
         """As `add_macro`, ahead of an instruction; ValueError where that is not of this module."""
         (place,) = self._own([before])
         if place.owner is not self._impl:
             raise ValueError(f"insert_macro: {before!r} is not of module {self._impl.name!r}")
-        return self._expand(composite, args, place)
+        return self._expand(composite, args, place, mod_args, self._named(debug_symbols))
 
     def _expand(
-        self, composite: macro, args: Sequence[instruction_ref | None], before: Instruction | None
+        self,
+        composite: macro,
+        args: Sequence[instruction_ref | None],
+        before: Instruction | None,
+        mod_args: Sequence[module],
+        origin: str,
     ) -> list[instruction_ref]:
         if not isinstance(composite, macro):
             raise TypeError(f"add_macro: the composite must be a migraphx.macro, got {composite!r}")
         if isinstance(args, instruction_ref):
             raise TypeError("the inputs must be a list of instructions, got one instruction")
+        if mod_args:
+            raise ValueError(f"add_macro: {composite.name()} runs no modules, got {len(mod_args)}")
         inputs = [None if a is None else self._own([a])[0] for a in args]
-        made = composite._build(Builder(self._impl, before, self._origin), *inputs, **composite.values())
+        made = composite._build(Builder(self._impl, before, origin), *inputs, **composite.values())
         return [instruction_ref(i) for i in ([made] if isinstance(made, Instruction) else made)]
 
-    def add_literal(self, data: Any) -> instruction_ref:
+    def add_literal(self, data: Any, debug_symbols: Sequence[str] = ()) -> instruction_ref:
         """A constant from anything an argument is made from.
 
         The memory is shared; only arrays of foreign byte order or negative strides are copied.
         """
-        return instruction_ref(self._impl.add_literal(as_array(data), self._origin))
+        return instruction_ref(self._impl.add_literal(as_array(data), self._named(debug_symbols)))
 
     def add_sizes(self, values: Any) -> instruction_ref:
         """A constant of int64: whole numbers, or lengths that a `deferred_program`'s conversion was given."""
@@ -250,20 +289,28 @@ class module:
             return self.add_literal(sizes.astype(np.int64))
         return instruction_ref(self._impl.add_open_literal(open_literal(sizes), self._origin))
 
-    def add_parameter(self, name: str, shape: shape) -> instruction_ref:
+    def add_parameter(self, name: str, shape: shape, debug_symbols: Sequence[str] = ()) -> instruction_ref:
         """Add an input; TypeError for a name or shape that is none, ValueError where the name is taken."""
         impl = getattr(shape, "_impl", None)
         if not isinstance(impl, Shape):
             raise TypeError(f"add_parameter: {name!r} needs a migraphx.shape, got {shape!r}")
-        return instruction_ref(self._impl.add_parameter(name_of("add_parameter", name), impl))
+        origin = self._named(debug_symbols)
+        return self._told(self._impl.add_parameter(name_of("add_parameter", name), impl), origin)
 
-    def add_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
+    def _told(self, made: Instruction, origin: str) -> instruction_ref:
+        """A parameter or return, of which only names are kept."""
+        made.origin = origin if symbols_of(origin) else ""
+        return instruction_ref(made)
+
+    def add_return(self, args: Sequence[instruction_ref], debug_symbols: Sequence[str] = ()) -> instruction_ref:
         """End the module with these outputs; ValueError where it ends already, or they are of another program."""
-        return instruction_ref(self._impl.add_return(self._returned(args)))
+        origin = self._named(debug_symbols)
+        return self._told(self._impl.add_return(self._returned(args)), origin)
 
-    def replace_return(self, args: Sequence[instruction_ref]) -> instruction_ref:
+    def replace_return(self, args: Sequence[instruction_ref], debug_symbols: Sequence[str] = ()) -> instruction_ref:
         """End the module with these outputs instead; ValueError where they are of another program."""
-        return instruction_ref(self._impl.replace_return(self._returned(args)))
+        origin = self._named(debug_symbols)
+        return self._told(self._impl.replace_return(self._returned(args)), origin)
 
     def _returned(self, args: Sequence[instruction_ref]) -> list[Instruction]:
         return as_ours(self._impl, Return(), self._own(args))[1]

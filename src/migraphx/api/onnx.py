@@ -15,6 +15,7 @@ from migraphx.api.shape import dynamic_dimension
 from migraphx.ir.shape import DynamicDimension
 from migraphx.onnx.builder import Options
 from migraphx.onnx.deferred import import_dynamic
+from migraphx.onnx.describe import described
 from migraphx.onnx.importer import operators
 from migraphx.onnx.model import read, read_buffer
 
@@ -114,6 +115,14 @@ def parse_onnx_buffer(onnx_buffer: bytes, *args: Any, **named: Any) -> program:
 def get_onnx_operators() -> list[str]:
     """The names of the operators that `parse_onnx` converts."""
     return operators()
+
+
+def describe_onnx_operator(name: str) -> list[dict[str, Any]]:
+    """Domain, opsets, inputs, outputs and attributes of the operators of this name that `parse_onnx` converts.
+
+    `domain.name` names one alone. ValueError where there is none, with the nearest name.
+    """
+    return described(name)
 
 
 def _whole_shapes(static: Mapping[str, Any], ranges: Mapping[str, Any]) -> dict[str, Any]:

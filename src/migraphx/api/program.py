@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Unpack
@@ -17,16 +19,24 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import UNKNOWN, Shape, native
 from migraphx.ir.text import program_text
 from migraphx.ir.verify import verify_program
+from migraphx.mxr.container import replace_file
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions, MoreKeywords
 from migraphx.targets.target import Target
+from migraphx.writers.netron import to_netron
 from migraphx.writers.python import to_python
 
 OUTPUT_PREFIX = "main:#output_"
 STREAM_TYPES = ("", "ihipStream_t", "hipStream_t", "CUstream_st", "cudaStream_t")
+
+
+class compile_modes(Enum):
+    """How long a compilation may take for the speed of what it makes."""
+
+    eager, balanced, max = 0, 50, 100
 
 
 class program:
@@ -100,6 +110,17 @@ class program:
         outputs = self._executable.outputs if self._executable else self.graph.main.output_shapes
         return [wrap(s) for s in outputs]
 
+    def get_in_place(self) -> dict[str, str]:
+        """Output buffers that may be given the memory of an input, and that input: `{"main:#output_1": "past"}`.
+
+        Such an output is the input with some elements replaced (scattered); in the same memory only these are written.
+        Empty where nothing is known before lengths arrive. RuntimeError where the program is not compiled.
+        """
+        if any(s.dynamic for s in self.executable.parameters.values()):
+            return {}
+        names = list(self.executable.parameters)
+        return {f"{OUTPUT_PREFIX}{k}": names[n] for k, n in self.executable.in_place([]).items()}
+
     def is_compiled(self) -> bool:
         """Whether `compile` was called, or the file it was loaded from held a compiled program."""
         return self._executable is not None
@@ -112,21 +133,24 @@ class program:
         offload_copy: bool = True,
         fast_math: bool = True,
         exhaustive_tune: bool = False,
+        compile_mode: compile_modes = compile_modes.balanced,
         **more: Unpack[MoreKeywords],
     ) -> None:
         """Compile for a target. The program keeps its instructions as they are; printing shows them unchanged.
 
-        The options are the fields of CompileOptions. TypeError and ValueError name an option that is wrong, or that the
-        target cannot obey. RuntimeError where the program is compiled already; UnsupportedOperator (a ValueError) lists
-        what the target has no kernel for; CompilerError (an OSError) where the compiler is missing or fails.
+        The options are the fields of CompileOptions. With `compile_modes.max`, targets that tune do so as with
+        `exhaustive_tune`; the other modes are alike. TypeError and ValueError name an option that is wrong, or that
+        the target cannot obey. RuntimeError where the program is compiled already; UnsupportedOperator (a ValueError)
+        lists what the target has no kernel for; CompilerError (an OSError) where the compiler is missing or fails.
         """
         if not hasattr(t, "compile"):
             raise TypeError(f"compile: the target must come from migraphx.get_target, got {t!r}")
         if self._executable is not None:
             raise RuntimeError("the program is already compiled; compile clone(compiled=False) for another target")
-        options = CompileOptions.of(
-            offload_copy=offload_copy, fast_math=fast_math, exhaustive_tune=exhaustive_tune, **more
-        )
+        if not isinstance(compile_mode, compile_modes):
+            raise TypeError(f"compile: compile_mode must be of migraphx.compile_modes, got {compile_mode!r}")
+        tune = exhaustive_tune or (compile_mode is compile_modes.max and t.tunes)
+        options = CompileOptions.of(offload_copy=offload_copy, fast_math=fast_math, exhaustive_tune=tune, **more)
         options.check_target(t)
         verify_program(self.graph)
         for output in self.graph.main.outputs:
@@ -169,7 +193,7 @@ class program:
         outputs = None
         if len(params) != len(inputs):  # more: outputs, or names that the program does not have
             outputs = _given_outputs(executable, params)
-            _refuse_overlap(inputs, outputs)
+            _refuse_overlap(executable, inputs, outputs)
         if executable.device is not HOST:
             return [publish(a) for a in self._elsewhere(inputs, outputs, stream, deadline)]
         for a in inputs if outputs is None else (*inputs, *outputs):
@@ -233,6 +257,10 @@ class program:
     def print(self) -> None:
         """Print the modules."""
         print(self)
+
+    def write_netron_output(self, filename: str | os.PathLike[str]) -> None:
+        """Write the JSON of `migraphx.to_netron`, which Netron opens; OSError where the file cannot be written."""
+        replace_file(filename, [to_netron(self.graph).encode()])
 
     def to_py(self) -> str:
         """Python code that builds this program through the public API."""
@@ -374,8 +402,8 @@ def _output(name: str, expected: Shape, params: Mapping[str, Any], device: Devic
     return given
 
 
-def _refuse_overlap(inputs: Sequence[Argument], outputs: Sequence[Argument]) -> None:
-    """Kernels read inputs after the first outputs are written: their memory must be apart."""
+def _refuse_overlap(executable: Executable, inputs: Sequence[Argument], outputs: Sequence[Argument]) -> None:
+    """Kernels read inputs after the first outputs are written: their memory must be apart, save what is in place."""
     written = sorted((a.pointer, a.pointer + a.shape.bytes, k) for k, a in enumerate(outputs) if a.shape.elements)
     for (_, end, k), (start, _, other) in pairwise(written):
         if start < end:
@@ -384,4 +412,6 @@ def _refuse_overlap(inputs: Sequence[Argument], outputs: Sequence[Argument]) -> 
         end = a.pointer + a.shape.bytes
         for start, stop, k in written:
             if a.pointer < stop and start < end and a.shape.elements:
+                if (start, stop) == (a.pointer, end) and executable.in_place(inputs).get(k) == n:
+                    continue
                 raise ValueError(f"output {k} shares memory with input {n}")

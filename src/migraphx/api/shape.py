@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from operator import index
 from typing import Any
 
+from migraphx.api.symbolic import expression
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import DynamicDimension, Shape, permuted
 from migraphx.ir.size import Size
-from migraphx.mxr.upstream import TYPES
+from migraphx.mxr.upstream import TYPES, shape_data
+from migraphx.mxr.upstream_read import shape_of
 
 _NAMES = dict.fromkeys((*TYPES, "tuple", "fp4x2", *dtypes.NUMPY_TYPES))  # upstream's order, then ours
+_OF_CPP = {
+    **{f"{name}_t": name for name in _NAMES if "int" in name},
+    **{f"fp8::{name}": name for name in _NAMES if name.startswith("fp8")},
+}
+"""Element types as C++ calls them, where that is another name: `int64_t`."""
 
 
 class _IntConvertibleEnum(Enum):
@@ -29,10 +37,22 @@ type_t: Any = _IntConvertibleEnum("type_t", {f"{name}_type": number for number, 
 class dynamic_dimension:
     """A dimension known only at run time: `min` <= n <= `max`, with preferred sizes `optimals`.
 
-    TypeError for what is no whole number; ValueError where the three do not fit together.
+    Or an expression of named dimensions, `dynamic_dimension("n * 3", {"n": dynamic_dimension(1, 8)})`. In a run the
+    dimensions of one expression have one length; what one expression says about another is not checked.
+
+    TypeError for what is no whole number; ValueError where the three do not fit together, or for no such expression.
     """
 
-    def __init__(self, min: int, max: int, optimals: Iterable[int] = ()) -> None:
+    def __init__(
+        self, min: int | str = 0, max: int | Mapping[str, dynamic_dimension] = 0, optimals: Iterable[int] = ()
+    ) -> None:
+        if isinstance(min, str):
+            if not isinstance(max, Mapping):
+                raise TypeError(f"dynamic_dimension: {min!r} needs a mapping of its names, got {max!r}")
+            self._impl = expression(min, {name: d._impl for name, d in max.items()})
+            return
+        if isinstance(max, Mapping):
+            raise TypeError(f"dynamic_dimension: an expression must be a string, got {min!r}")
         least, most = _whole("dynamic_dimension: min and max", (min, max))
         chosen = _whole("dynamic_dimension: optimals", optimals)
         self._impl = DynamicDimension(least, most, tuple(sorted({*chosen})))
@@ -55,6 +75,10 @@ class dynamic_dimension:
     def is_fixed(self) -> bool:
         """Whether only one length is possible."""
         return self._impl.is_fixed
+
+    def is_symbolic(self) -> bool:
+        """Whether it has a name, or is an expression of names."""
+        return bool(self._impl.symbol)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, dynamic_dimension) and self._impl == other._impl
@@ -89,7 +113,7 @@ class shape:
         given = type.name if isinstance(type, Enum) else type
         if not isinstance(given, str):
             raise TypeError(f"shape: type must be a name or a shape.type_t, got {given!r}")
-        name = given.removesuffix("_type")
+        name = _OF_CPP.get(given, given.removesuffix("_type"))
         if strides is not None and permutation is not None:
             raise ValueError("shape: give strides or a permutation, not both")
         if dyn_dims and (tuple(lens) != (1,) or strides is not None or permutation is not None):
@@ -104,6 +128,22 @@ class shape:
         else:
             steps: Any = None if strides is None else _whole("shape: strides", strides)
             self._impl = Shape(name, _whole("shape: lens", lens), steps)
+
+    @staticmethod
+    def from_json(text: str) -> shape:
+        """The shape of upstream's JSON; ValueError where it is none."""
+        try:
+            return wrap(shape_of(json.loads(text)))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"shape.from_json: {text!r} holds no shape: {error!r}") from None
+
+    def to_json(self) -> str:
+        """What `from_json` reads."""
+        return json.dumps(shape_data(self._impl))
+
+    def sub_shapes(self) -> list[shape]:
+        """The shapes in a tuple; none for others."""
+        return [wrap(s) for s in self._impl.sub_shapes]
 
     def type(self) -> Enum:
         """The element type, a member of `shape.type_t`."""
@@ -139,7 +179,7 @@ class shape:
 
     def dyn_dims(self) -> list[dynamic_dimension]:
         """The dimensions of a dynamic shape; none for others."""
-        return [dynamic_dimension(d.min, d.max, d.optimals) for d in self._impl.dyn_dims]
+        return [_dimension(d) for d in self._impl.dyn_dims]
 
     def packed(self) -> bool:
         """Whether the elements fill their memory, in any order of dimensions."""
@@ -191,6 +231,12 @@ def _ranges(dims: Sequence[dynamic_dimension]) -> tuple[DynamicDimension, ...]:
     if not isinstance(dims, Sequence) or not all(isinstance(d, dynamic_dimension) for d in dims):
         raise TypeError(f"shape: dyn_dims must be a sequence of shape.dynamic_dimension, got {dims!r}")
     return tuple(d._impl for d in dims)
+
+
+def _dimension(impl: DynamicDimension) -> dynamic_dimension:
+    made = dynamic_dimension.__new__(dynamic_dimension)
+    made._impl = impl
+    return made
 
 
 def _most_bytes(s: Shape) -> int:

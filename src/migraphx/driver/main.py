@@ -6,13 +6,14 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import metadata
 from types import ModuleType
 from typing import NoReturn
 
+from migraphx.driver import upstream
 from migraphx.driver.environment import loggers_asked_for, warn_of_unknown
 from migraphx.driver.options import add_common
 from migraphx.driver.output import check_writable
@@ -77,10 +78,18 @@ class Parser(argparse.ArgumentParser):
         self.print_usage(sys.stderr)
         raise UsageError(message)
 
-    def refuse(self, words: Sequence[str]) -> NoReturn:
+    def refuse(self, words: Sequence[str], others: Mapping[str, Parser]) -> NoReturn:
+        """Say of a word what is meant by it: upstream's option, one of another verb, or one that looks like it."""
         word = words[0].split("=")[0]
         near = get_close_matches(word, self.options(), 1, 0.7) if word.startswith("-") else []
-        self.error(f"unexpected {words[0]!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        elsewhere = [name for name, parser in others.items() if word.startswith("--") and word in parser.options()]
+        if note := upstream.missing(word):
+            hint = f"; {note}"
+        elif elsewhere:
+            hint = f"; it is an option of {', '.join(elsewhere)}"
+        else:
+            hint = f"; did you mean {near[0]}?" if near else ""
+        self.error(f"unexpected {words[0]!r}{hint}")
 
 
 def build_parser() -> tuple[Parser, dict[str, Parser]]:
@@ -130,11 +139,12 @@ def parse(words: list[str]) -> argparse.Namespace:
         words = ["perf diff", *words[2:]]
     if words[0] not in parsers and not words[0].startswith("-"):
         near = get_close_matches(words[0], parsers, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(parsers)}"
+        other = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(parsers)}"
+        hint = upstream.VERBS.get(words[0], other)
         raise UsageError(f"unknown verb {words[0]!r}; {hint}")
     args, rest = parser.parse_known_args(words)
     if rest:
-        parsers[args.verb].refuse(rest)
+        parsers[args.verb].refuse(rest, parsers)
     args.words = words
     if args.json and getattr(args, "format", None):
         parsers[args.verb].error(f"--json and --{args.format} ask for two forms of one answer")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from argparse import Namespace
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from migraphx.driver import dims
 from migraphx.driver.options import compile_options
 from migraphx.driver.result import UsageError
 from migraphx.driver.terminal import note
+from migraphx.driver.upstream import LAYOUT
 from migraphx.inspect.running import at_lens
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Literal, Parameter
@@ -28,6 +30,7 @@ from migraphx.passes.pipeline import SIMPLIFY
 from migraphx.targets.registry import get_target
 from migraphx.targets.target import Target
 
+log = logging.getLogger(__name__)
 DEFAULT_TARGET = "cpu"
 Inputs = dict[str, argument]
 QUANTIZERS: dict[str, Callable[[program], None]] = {
@@ -43,14 +46,31 @@ CALIBRATING: dict[str, Callable[[program, Target, list[Inputs]], None]] = {
 
 def read_model(args: Namespace) -> program:
     """The program that the input options describe."""
-    kind = args.file_type or file_type(Path(args.file))
-    note(f"Reading: {args.file}")
-    if kind == "onnx":
+    if args.test == bool(args.file):
+        raise UsageError("name a model, or say --test" if not args.file else "--test takes the place of a file")
+    for layout in args.layouts:
+        log.warning("--%s %s", layout, LAYOUT)
+    kind = "test" if args.test else args.file_type or file_type(Path(args.file))
+    note(f"Reading: {args.file or '--test'}")
+    if args.test:
+        made = product(args.batch)
+        _refuse_onnx_options(args, kind, False)
+    elif kind == "onnx":
         made = migraphx.parse_onnx(args.file, **_onnx_options(args))
     else:
         made = migraphx.load(args.file)
         _refuse_onnx_options(args, kind, any(s.dynamic() for s in made.get_parameter_shapes().values()))
     return changed(made, args) if args.trim or args.optimize or args.apply_pass else made
+
+
+def product(batch: int) -> program:
+    """What `--test` reads: a matrix product of two inputs."""
+    made = migraphx.program()
+    main = made.get_main_module()
+    shapes = {"a": [batch, 64, 256], "b": [batch, 256, 128]}
+    a, b = (main.add_parameter(name, migraphx.shape(type="float", lens=lens)) for name, lens in shapes.items())
+    main.add_return([main.add_instruction(migraphx.op("dot"), [a, b])])
+    return made
 
 
 def changed(made: program, args: Namespace) -> program:
@@ -111,7 +131,8 @@ def _refuse_onnx_options(args: Namespace, kind: str, dynamic: bool) -> None:
     )
     for name in names:
         if getattr(args, name) and not (dynamic and name == "input_dim"):
-            raise UsageError(f"--{name.replace('_', '-')} needs an ONNX model; {args.file} was read as {kind}")
+            read = f"{args.file or 'what --test names'} was read as {kind}"
+            raise UsageError(f"--{name.replace('_', '-')} needs an ONNX model; {read}")
 
 
 def trim(main: Module, count: int) -> None:

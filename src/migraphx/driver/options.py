@@ -39,7 +39,12 @@ def add_common(parser: ArgumentParser) -> None:
 
 def add_input(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("model")
-    group.add_argument("file", metavar="<input file>", help="the model; its type is told by its content")
+    told = "the model; its type is told by its content"
+    group.add_argument("file", nargs="?", default="", metavar="<input file>", help=told)
+    group.add_argument("--test", action="store_true", help="a small matrix product in place of a file")
+    for layout in ("nhwc", "nchw"):
+        taken = f"of TensorFlow models; taken for upstream's scripts, without an effect ({layout.upper()})"
+        group.add_argument(f"--{layout}", dest="layouts", action="append_const", const=layout, default=[], help=taken)
     kinds = group.add_mutually_exclusive_group()
     for kind, what in (("onnx", "ONNX"), ("migraphx", "MIGraphX (.mxr)"), ("migraphx-json", "MIGraphX JSON")):
         reading = f"read the file as {what}"

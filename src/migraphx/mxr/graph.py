@@ -8,6 +8,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, operation
+from migraphx.ir.origin import DebugSymbols, symbols_of
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.reader import ModuleReader
 from migraphx.ir.shape import Shape, strided
@@ -46,6 +47,8 @@ def _dump_module(
             line["modules"] = [m.name for m in ins.modules]
         if ins.origin:
             line["origin"] = ins.origin
+        if names := symbols_of(ins.origin):
+            line["debug_symbols"] = list(names)
         lines.append(line)
     return {"name": module.name, "instructions": lines}
 
@@ -84,7 +87,7 @@ class _Reader(ModuleReader[dict[str, Any]]):
         return f"{module.name}:{number}", self._made(module, line)
 
     def _made(self, module: Module, line: dict[str, Any]) -> Instruction:
-        origin = line.get("origin", "")
+        origin = DebugSymbols(line["debug_symbols"]) if "debug_symbols" in line else line.get("origin", "")
         if line["op"] == "@literal":
             shape = Shape.from_data(line["shape"])
             flat = self.tensors[line["tensor"]].reshape(-1)
@@ -92,7 +95,9 @@ class _Reader(ModuleReader[dict[str, Any]]):
                 raise FileError(f"tensor {line['tensor']!r} does not fit its literal {shape}")
             return module.append(Instruction(Literal(strided(flat, shape)), (), shape, origin=origin))
         if line["op"] == "@param":
-            return module.add_parameter(line["parameter"], Shape.from_data(line["shape"]), last=True)
+            made = module.add_parameter(line["parameter"], Shape.from_data(line["shape"]), last=True)
+            made.origin = origin
+            return made
         modules = [self.module(m) for m in line.get("modules", ())]
         inputs = [self.value(i) for i in line["inputs"]]
         given = line.get("attributes", {}).items()

@@ -11,6 +11,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import OPERATIONS, Literal, Operation, Unsupported, operation
+from migraphx.ir.origin import DebugSymbols
 from migraphx.ir.program import Program
 from migraphx.ir.reader import ModuleReader
 from migraphx.ir.shape import DynamicDimension, Shape, strided
@@ -95,10 +96,13 @@ class _Reader(ModuleReader[Mapping[str, Any]]):
         return line["output"], self._made(module, line)
 
     def _made(self, module: Module, node: Mapping[str, Any]) -> Instruction:
-        name, origin = node["name"], "; ".join(map(str, node.get("debug_symbols") or ()))
+        name, symbols = node["name"], node.get("debug_symbols")
+        origin = DebugSymbols(map(str, symbols)) if symbols else ""
         given = node.get("operator") or {}
         if name == "@param":
-            return module.add_parameter(given["parameter"], _shape(node["shape"]), last=True)
+            made = module.add_parameter(given["parameter"], shape_of(node["shape"]), last=True)
+            made.origin = origin
+            return made
         if name == "@literal":
             value, shape = _literal(node["literal"])
             return module.append(Instruction(Literal(value), (), shape, origin=origin))
@@ -106,7 +110,7 @@ class _Reader(ModuleReader[Mapping[str, Any]]):
         modules = [self.module(m) for m in node.get("module_inputs") or ()]
         op, inputs = as_ours(module, _operation(name, given), inputs)
         made = module.add_instruction(op, inputs, modules, origin=origin)
-        stated, inferred = _shape(node["shape"]), made.shape.sub_shapes[0] if isinstance(op, Lstm) else made.shape
+        stated, inferred = shape_of(node["shape"]), made.shape.sub_shapes[0] if isinstance(op, Lstm) else made.shape
         if name != "@return" and (inferred.type, inferred.lens) != (stated.type, stated.lens):
             raise ValueError(f"its shape is {stated} in the file, {inferred} by its inputs")
         return made
@@ -123,23 +127,27 @@ def _operation(name: str, given: Mapping[str, Any]) -> Operation:
             continue
         value = by_name(name, key, value)
         if known.get(key) == "Shape" and isinstance(value, Mapping):
-            value = _shape(value)
+            value = shape_of(value)
         attributes[key] = () if value is None else value
     return operation(name, **(activations_read(attributes) if "actv_func" in known else attributes))
 
 
-def _shape(data: Mapping[str, Any]) -> Shape:
+def shape_of(data: Mapping[str, Any]) -> Shape:
+    """The shape that `shape_data` gave; KeyError and TypeError where it is none."""
     if data["type"] in ("tuple_type", "tuple"):
-        return Shape.tuple_of(_shape(s) for s in data.get("sub_shapes") or ())
+        return Shape.tuple_of(shape_of(s) for s in data.get("sub_shapes") or ())
     if data.get("dynamic_dimensions"):
-        given = [(d["min"], d["max"], tuple(d.get("optimals") or ())) for d in data["dynamic_dimensions"]]
+        given = [
+            (d["min"], d["max"], tuple(d.get("optimals") or ()), str(d.get("symbol") or ""))
+            for d in data["dynamic_dimensions"]
+        ]
         return Shape(data["type"], dyn_dims=tuple(DynamicDimension(*d) for d in given))
     return Shape(data["type"], tuple(data.get("lens") or ()), tuple(data.get("strides") or ()))
 
 
 def _literal(data: Mapping[str, Any]) -> tuple[np.ndarray, Shape]:
     """The elements as they lie in memory: bytes, in JSON a list of them."""
-    shape, raw = _shape(data["shape"]), data["data"]
+    shape, raw = shape_of(data["shape"]), data["data"]
     raw = raw["bytes"] if isinstance(raw, dict) else raw
     if isinstance(raw, list) and raw and isinstance(raw[0], bytes):
         raw = b"".join(raw)

@@ -202,6 +202,10 @@ class OnnxBuilder(Builder):
         """Whether anything names that output of the node."""
         return self.node is not None and any(self.node.outputs[output : output + 1])
 
+    def alike(self, output: int, given: int) -> bool:
+        """Whether the model declares an output of the node with the dimensions of an input of it."""
+        return self.node is not None and (output, given) in {tuple(pair) for pair in self.node.alike}
+
     @property
     def version(self) -> int:
         """The opset of the node's domain."""

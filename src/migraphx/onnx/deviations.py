@@ -67,13 +67,15 @@ def _at_its_opset(node: Written) -> Written:
         return node
     names = set(node.attributes) - LEGACY
     odd = sorted(names - schema.kinds.keys())
-    if not odd and node.inputs <= schema.inputs[1]:
+    if not odd and schema.inputs[0] <= node.inputs <= schema.inputs[1]:
         return node
     what = f"attribute {odd[0]!r}" if odd else f"having {node.inputs} inputs"
     version = fitting_version(node.domain, node.op, node.version, names, node.inputs)
     if version is not None:
         said = f"{what} is of opset {version}, not {node.version}"
         return replace(node, version=version, deviations=(*node.deviations, said))
+    if not odd and node.inputs < schema.inputs[0]:
+        return node  # which has its own error
     convert = find(node.domain, node.op, node.version)
     taken = signature(convert) if convert else None
     if taken is None or not set(odd) <= taken.attributes or not (taken.rest or node.inputs <= len(taken.inputs)):

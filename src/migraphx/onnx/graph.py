@@ -112,6 +112,7 @@ class Node:
     """One application of an operator. `attributes` are those written; `version` is its domain's opset.
 
     `deviations`: how the file's node differs from the standard's, of which this is the meaning.
+    `alike`: outputs, by number, that the model declares with the dimensions of an input of the node, and that input.
     """
 
     op: str
@@ -123,6 +124,7 @@ class Node:
     version: int
     source: str = ""  # the exporter's word on where it came from
     deviations: tuple[str, ...] = ()
+    alike: tuple[tuple[int, int], ...] = ()
 
     @property
     def label(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from migraphx.ir.dtype import NAMES
 from migraphx.ir.module import Instruction
+from migraphx.ir.origin import DebugSymbols
 from migraphx.ir.program import Program
 from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ir.text import program_text
@@ -204,7 +205,7 @@ class Importer:
         return [scope[name] for name in graph.outputs]
 
     def origin(self, node: Node) -> str:
-        return f"{node.label} {node.source}".rstrip() if self.options.use_debug_symbols else node.label
+        return DebugSymbols([f"{node.label} {node.source}".rstrip()]) if self.options.use_debug_symbols else node.label
 
     def convert(self, b: OnnxBuilder, node: Node) -> None:
         """Convert one node; its outputs come into the scope."""

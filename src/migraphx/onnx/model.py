@@ -191,7 +191,17 @@ class _Reader:
                 graph.infos[info.name] = self.info(info)
             except OnnxError as error:
                 graph.refused[info.name] = str(error)
+        given = {n: i.dims for n, i in graph.infos.items() if _known(i.dims)}
+        made = {o.name: dims for o in message.output if _known(dims := self.dims(o))}
+        graph.nodes = [_with_alike(n, given, made) for n in graph.nodes]
         return graph
+
+    def dims(self, message: Any) -> tuple[int | str | None, ...] | None:
+        """The dimensions of an output; None where it is no tensor, or says nothing of them."""
+        try:
+            return self.info(message).dims
+        except OnnxError:
+            return None
 
     def info(self, message: Any) -> ValueInfo:
         form, given = [], message.type
@@ -299,6 +309,21 @@ def check_unique(where: str, names: Iterable[str]) -> None:
         if name in seen:
             raise OnnxError(f"{where} {name!r} is there twice")
         seen.add(name)
+
+
+def _known(dims: tuple[int | str | None, ...] | None) -> bool:
+    return dims is not None and None not in dims
+
+
+def _with_alike(node: Node, given: Mapping[str, Any], made: Mapping[str, Any]) -> Node:
+    """The node, knowing which outputs the model declares with the dimensions of which inputs of the node."""
+    pairs = [
+        (k, n)
+        for k, output in enumerate(node.outputs)
+        for n, name in enumerate(node.inputs)
+        if output in made and made[output] == given.get(name)
+    ]
+    return replace(node, alike=tuple(pairs)) if pairs else node
 
 
 def _domain(name: str) -> str:

@@ -92,7 +92,8 @@ class Grouping:
                 steps, reduction = min(behind, key=lambda found: found[0])
                 self.nearest[ins] = (steps + 1, reduction)
             elif isinstance(ins.op, Pointwise) and any(
-                (i.op.takes_epilogue and len(i.users) == 1) or i in self.epilogues for i in ins.inputs
+                (i.op.takes_epilogue and len(i.users) == 1) or (i in self.epilogues and not _repeated(i))
+                for i in ins.inputs
             ):
                 self.epilogues.add(ins)
 
@@ -135,7 +136,7 @@ class Grouping:
             return None if there_and_back and small in self.nearest else ""
         if not isinstance(ins.op, Pointwise):
             return ""
-        if ins in self.epilogues:
+        if ins in self.epilogues and not widens(ins):  # which would be stored wider than what it is made of
             return Refuse("it can be the epilogue of a dot or convolution")
         if ins in self.nearest and ReductionSpace.of(self.nearest[ins][1]) != space:
             return Refuse("it is the end of another reduction's kernel")
@@ -189,6 +190,11 @@ def inner(ins: Instruction) -> bool:
 def widens(ins: Instruction) -> bool:
     """A convert to a larger type: cheaper to repeat in each user than to store."""
     return ins.name == "convert" and ins.shape.numpy_dtype.itemsize > ins.inputs[0].shape.numpy_dtype.itemsize
+
+
+def _repeated(ins: Instruction) -> bool:
+    """A convert that several users do for themselves: no epilogue computes what is behind it for all of them."""
+    return widens(ins) and len(ins.users) > 1
 
 
 def body_names(module: Module, stem: str) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -52,11 +52,16 @@ class Executable(Protocol):
         """Run once.
 
         `inputs` follow `parameters`, have exactly their shapes, lie on `device` and are not written. `outputs`, where
-        given, are filled and returned; else new ones are made. The run comes behind what the stream has to do, and may
+        given, are filled and returned; else new ones are made. An output of `in_place` may be given its input's
+        memory, in which only what differs is then written. The run comes behind what the stream has to do, and may
         still go on when this returns; its errors are then those of the next call that waits. On the host it is over.
         A signal handler that raises ends the run, TimeoutError the run that goes on behind the deadline, both within a
         tenth of a second; the outputs are then undefined.
         """
+        ...
+
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        """Outputs that may be given the memory of an input, by number, and that input's number."""
         ...
 
     def run_at(

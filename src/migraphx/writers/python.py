@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -10,6 +11,7 @@ from migraphx.ir.operation import Parameter
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import SHOWN_ELEMENTS
+from migraphx.mxr.upstream import shape_data
 from migraphx.writers.code import CodeWriter
 
 
@@ -49,6 +51,8 @@ def _leaf(ins: Instruction) -> str:
 
 
 def _shape(s: Shape) -> str:
+    if any(d.symbol for d in s.dyn_dims):
+        return f"migraphx.shape.from_json({json.dumps(shape_data(s))!r})"
     if s.dyn_dims:
         dims = ", ".join(f"migraphx.shape.dynamic_dimension({d.min}, {d.max}, {list(d.optimals)})" for d in s.dyn_dims)
         return f"migraphx.shape(type={s.type!r}, dyn_dims=[{dims}])"

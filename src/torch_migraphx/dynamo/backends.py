@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -22,7 +23,8 @@ from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
-from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, concrete, is_symbolic, to_acc
+from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, concrete, drops_between_layers, is_symbolic, to_acc
+from torch_migraphx.dynamo.recurrent import traces_recurrent_layers
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
 from torch_migraphx.dynamo.stages import ends_at, stages_of
@@ -38,10 +40,11 @@ from torch_migraphx.options import Options, stated
 from torch_migraphx.report.report import Report
 
 logger = get_logger(__name__)
-KEPT_BY_DYNAMO = re.compile(r"\b(RNN|LSTM|GRU)\b|torch[./]jit|ScriptModule")
-"""What Dynamo says of modules that it can't trace: recurrent ones and scripted ones."""
+KEPT_BY_DYNAMO = re.compile(r"torch[./]jit|ScriptModule")
+"""What Dynamo says of modules that it can't trace: scripted ones."""
 
 
+@traces_recurrent_layers
 def migraphx_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
@@ -64,6 +67,7 @@ def migraphx_backend(
         return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
 
 
+@traces_recurrent_layers
 def migraphx_aot_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
@@ -86,6 +90,9 @@ def migraphx_pretraced_backend(
 
 def _options(options: Mapping[str, Any] | None, other: Mapping[str, Any], inputs: Sequence[Any]) -> Options:
     _listen()
+    if mode := other.get("mode"):  # transformers' CompileConfig always names one
+        _say(f"torch.compile(mode={mode!r}) means nothing to backend 'migraphx', which has no modes", logger.info)
+    other = {name: value for name, value in other.items() if name != "mode"}
     if other:
         raise TypeError(f"the migraphx backends take options={{...}}, not {', '.join(map(repr, other))}")
     given = dict(options or {})
@@ -159,10 +166,11 @@ def _runner(
     normalized: Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule] = lambda gm, inputs: gm,
     patience: int = 3,
     sharing: bool = False,
+    written: Mapping[int, int] | None = None,
 ) -> Runner:
     """Compiled now where the sizes are known and the weights are at hand, else at the first call.
 
-    With `sharing`, outputs of a graph of symbolic sizes share memory where the graph says so.
+    With `sharing`, outputs of a graph of symbolic sizes share memory where the graph says so. `written`: as in `lower`.
     """
     symbolic = is_symbolic(gm)
     constants = {k for k in constants if isinstance(inputs[k], torch.Tensor) and not not_held(inputs[k])}
@@ -171,14 +179,14 @@ def _runner(
     def build(args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
         def of_numbers(known: fx.GraphModule) -> Callable[..., Any]:
             graph, orders = in_memory_order(known)
-            lowered = lower(normalized(graph, args), args, options, fixed)
+            lowered = lower(normalized(graph, args), args, options, fixed, written)
             share_weights(lowered, made)
             made.add(lowered)
             return with_strides(known, turned_back(lowered.forward, orders))
 
         with _disable_current_modes(), torch.no_grad():
             if not symbolic:
-                return lower(gm, args, options, fixed).forward
+                return lower(gm, args, options, fixed, written).forward
             if runner.any_size is not False:
                 every = for_any_size(gm, inputs, args, options, fixed, normalized)
                 runner.any_size = every is not None
@@ -213,6 +221,9 @@ def _programs(lowered: nn.Module) -> list[migraphx.program]:
 def _autograd(
     gm: fx.GraphModule, inputs: Sequence[Any], options: Options, backward_in_engine: bool
 ) -> Callable[..., Any]:
+    if n := drops_between_layers(gm):
+        _falls_back(options, f"a graph runs in torch: {described(n)} has dropout between its layers")
+        return gm.forward
     forward = partial(_forward, options=options)
     backward = partial(_backward_in_engine if backward_in_engine else _backward, options=options)
     compile_ = aot_autograd(
@@ -223,13 +234,25 @@ def _autograd(
         partition_fn=default_partition,
     )
     try:
-        return compile_(gm, inputs)
+        with _no_kernels_without_gradient(inputs):
+            return compile_(gm, inputs)
     except (TorchDynamoException, FallbackError):  # by the former Dynamo steers
         raise
     except Exception as error:  # AOTAutograd traces less than Dynamo, and raises whatever its parts do
         why = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
         _falls_back(options, f"a graph runs in torch: AOTAutograd cannot trace it: {why}")
         return gm.forward
+
+
+@contextmanager
+def _no_kernels_without_gradient(inputs: Sequence[Any]) -> Iterator[None]:
+    """Where gradients are asked for: torch writes an lstm for oneDNN wherever its input needs none, weights or not."""
+    enabled = torch._C._get_mkldnn_enabled()
+    try:
+        torch._C._set_mkldnn_enabled(enabled and not needs_gradient(inputs))
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(enabled)
 
 
 def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -240,9 +263,11 @@ def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Cal
 
 def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
     """A graph without gradients."""
+    weights, written = _unwritten_weights(gm), _written_inputs()
 
     def in_engine(whole: fx.GraphModule) -> Callable[..., Any]:
-        return with_strides(whole, _runner(whole, inputs, options, _unwritten_weights(gm), sharing=is_symbolic(gm)))
+        runner = _runner(whole, inputs, options, weights, sharing=is_symbolic(gm), written=written)
+        return with_strides(whole, runner)
 
     return make_boxed_func(in_engine(gm) if is_symbolic(gm) else with_shared_memory(gm, in_engine, options))
 
@@ -267,6 +292,18 @@ def _unwritten_weights(gm: fx.GraphModule) -> set[int]:
         return set()
     written = {k for k, info in enumerate(facts.input_info) if info.mutates_data}
     return {k for k in facts.static_input_indices if k not in written and k < len(_placeholders(gm))}
+
+
+def _written_inputs() -> dict[int, int]:
+    """Which outputs of AOTAutograd's graph are inputs that the model writes, as they are afterwards, and which inputs.
+
+    AOTAutograd copies each of these outputs into its input, unless it is that input already.
+    """
+    context = TracingContext.try_get()
+    facts = context.fw_metadata if context is not None else None
+    if facts is None:
+        return {}
+    return {k: n for k, n in enumerate(facts.mutated_inp_runtime_indices) if facts.input_info[n].mutates_data}
 
 
 def _backward_in_engine(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -295,9 +332,9 @@ def _falls_back(options: Options, what: str, say: Callable[[str], None] = logger
 
 
 @cache
-def _say(what: str) -> None:
-    """Log a warning, once."""
-    logger.warning(what)
+def _say(what: str, say: Callable[[str], None] = logger.warning) -> None:
+    """Log a warning, or what `say` makes of it, once."""
+    say(what)
 
 
 def _say_what_dynamo_keeps(_: CallbackArgs) -> None:
@@ -306,8 +343,7 @@ def _say_what_dynamo_keeps(_: CallbackArgs) -> None:
         if KEPT_BY_DYNAMO.search(reason):
             context = re.search(r"Developer debug context: (.*)", reason)
             module = context[1] if context else "a module"
-            more = ", unless torch._dynamo.config.allow_rnn is set" if "allow_rnn" in reason else ""
-            _say(f"torch.compile runs {module} and its surroundings in eager torch{more}: {reason.splitlines()[0]}")
+            _say(f"torch.compile runs {module} and its surroundings in eager torch: {reason.splitlines()[0]}")
 
 
 def _listen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import count
 from typing import Any
 
 import ml_dtypes
@@ -122,10 +123,12 @@ class Builder:
     A trailing underscore keeps Python's keywords apart: `b.not_(x)`.
     """
 
-    def __init__(self, module: migraphx.module) -> None:
+    def __init__(self, module: migraphx.module, program: migraphx.program | None = None) -> None:
         self.module = module
+        self.program = program  # for what holds modules of its own
         self.words: list[str] = []  # every operator and macro asked for, in order
         self.node: fx.Node | None = None  # what is being converted
+        self.numbers = count()  # of nested modules
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         name = name.rstrip("_")
@@ -140,6 +143,14 @@ class Builder:
         """A macro's result, or a list where it has several."""
         made = self.module.add_macro(composite, list(inputs))
         return made[0] if len(made) == 1 else made
+
+    def nested(self, stem: str) -> Builder:
+        """One that adds to a new module of the program, which sees the values of this one."""
+        if self.program is None:
+            raise UnsupportedError("modules inside of a module that belongs to no program")
+        inner = Builder(self.program.create_module(f"{stem}_{next(self.numbers)}"), self.program)
+        inner.words, inner.node, inner.numbers = self.words, self.node, self.numbers
+        return inner
 
     # ---- constants ----
 

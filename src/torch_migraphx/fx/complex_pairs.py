@@ -11,6 +11,7 @@ from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.fx.complex_rules import RULES, Pair, real_type
 from torch_migraphx.fx.graph_info import BORDER, copy_origin, value_of
+from torch_migraphx.fx.graphs import attribute
 from torch_migraphx.fx.one_node import GETITEM, Table, as_graph, put_before, traced
 
 aten = torch.ops.aten
@@ -102,7 +103,7 @@ class _Rewriting:
             return tree_leaves(OfPairs(outer).run(*given, enable_io_processing=False))
 
         inner = as_graph(call, values, self.table, n)
-        if inner is None:
+        if inner is None or any(m.op == "get_attr" for m in inner.graph.nodes):
             return False
         leaves = list(put_before(n, inner, [node for nodes in apart for node in nodes]))
         self._became(n, _nested(value_of(n), leaves))
@@ -129,11 +130,8 @@ class _Rewriting:
 
     def _constant(self, n: fx.Node) -> fx.Node:
         """The real numbers of a complex constant as another one."""
-        at = self.gm
-        for word in str(n.target).split("."):
-            at = getattr(at, word)
+        at = attribute(self.gm, n)
         name = f"_pairs_{str(n.target).replace('.', '_')}"
-        assert isinstance(at, torch.Tensor)
         self.gm.register_buffer(name, torch.view_as_real(at.detach().resolve_conj()).contiguous(), persistent=False)
         return n.graph.get_attr(name)
 

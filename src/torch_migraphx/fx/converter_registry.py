@@ -190,7 +190,10 @@ def schema(target: Callable[..., Any]) -> list[tuple[str, Any]]:
     """The arguments of a target in order, each with its default or REQUIRED."""
     if isinstance(target, torch._ops.OpOverload):
         return [(a.name, a.default_value if a.has_default_value() else REQUIRED) for a in target._schema.arguments]
-    return [(p.name, p.default) for p in inspect.signature(target).parameters.values()]
+    known = list(inspect.signature(target).parameters.values())
+    if known[0].kind is inspect.Parameter.VAR_POSITIONAL and isinstance(target, torch._ops.HigherOrderOperator):
+        known = list(inspect.signature(target.gen_schema).parameters.values())  # some name their arguments there only
+    return [(p.name, p.default) for p in known]
 
 
 def target_name(target: Any) -> str:

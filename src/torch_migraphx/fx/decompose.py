@@ -15,7 +15,8 @@ from torch_migraphx.fx.complex_pairs import complex_as_pairs
 from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
 from torch_migraphx.fx.graph_info import draws, refusal
-from torch_migraphx.fx.one_node import GETITEM, put_before, traced
+from torch_migraphx.fx.graphs import attribute, copied
+from torch_migraphx.fx.one_node import GETITEM, constant_of, put_before, tensors_of, traced
 
 BERNOULLI, EMPTY = torch.ops.aten.bernoulli.p, torch.ops.aten.empty_strided.default
 
@@ -64,6 +65,12 @@ def decompose(gm: fx.GraphModule) -> None:
     for n in gm.graph.nodes:
         if n.op == "call_function" and draws(n.target):
             _read_nothing(n)
+        elif n.op == "get_attr" and isinstance(inner := attribute(gm, n), fx.GraphModule):
+            own = copied(inner)  # the graph of a branch or of a loop
+            decompose(own)
+            name = f"_own_{n.name}"
+            setattr(gm, name, own)
+            n.target = name
 
 
 def _is_constant(n: fx.Node) -> bool:
@@ -106,6 +113,8 @@ def _fits(m: fx.Node, n: fx.Node) -> bool:
     """Whether a node of the decomposition of `n` can be converted; several results must be taken apart."""
     if m.op == "output":
         return isinstance(m.args[0], fx.Node) or all(user.target in GETITEM for user in n.users)
+    if m.op == "get_attr":
+        return constant_of(m) is not None
     if m.target is n.target:
         return False
     return m.op == "placeholder" or (m.op == "call_function" and (draws(m.target) or not refusal(m)))
@@ -113,7 +122,7 @@ def _fits(m: fx.Node, n: fx.Node) -> bool:
 
 def _inline(n: fx.Node, inner: fx.GraphModule) -> None:
     """The nodes of `inner` in place of `n`, under its origin."""
-    result = put_before(n, inner, n.all_input_nodes)
+    result = put_before(n, inner, tensors_of(n))
     if isinstance(result, fx.Node):
         n.replace_all_uses_with(result)
     else:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch._higher_order_ops.flex_attention import flex_attention, math_attention
 
 aten = torch.ops.aten
 DECOMPOSITIONS: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
@@ -78,6 +80,23 @@ def embedding_bag(
 
 
 # ---- products ----
+
+
+@decomposition(aten._trilinear.default)
+def trilinear(
+    i1: torch.Tensor,
+    i2: torch.Tensor,
+    i3: torch.Tensor,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    sumdim: list[int],
+    unroll_dim: int = 1,
+) -> torch.Tensor:
+    """The product of three tensors, each with new dimensions, summed over some."""
+    for d1, d2, d3 in zip_longest(*map(sorted, (expand1, expand2, expand3))):
+        i1, i2, i3 = (x if d is None else x.unsqueeze(d) for x, d in ((i1, d1), (i2, d2), (i3, d3)))
+    return (i1 * i2 * i3).sum(sumdim)
 
 
 @decomposition(aten._grouped_mm.default)
@@ -272,5 +291,10 @@ def istft(
     return made.reshape(*input.shape[:-2], -1)
 
 
-COMPOSITES: dict[Any, Callable[..., Any]] = {torch.istft: istft, "istft": istft, aten.istft.default: istft}
-"""By function, method or overload: what torch itself takes apart, in a way that looks at data."""
+COMPOSITES: dict[Any, Callable[..., Any]] = {
+    torch.istft: istft,
+    "istft": istft,
+    aten.istft.default: istft,
+    flex_attention: math_attention,
+}
+"""By function, method or overload: what torch takes apart in a way that looks at data, or not at all."""

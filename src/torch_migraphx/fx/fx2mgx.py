@@ -69,7 +69,7 @@ class MGXInterpreter(fx.Interpreter):
         self.device = device or type_of(inputs)
         self.program = migraphx.program()
         self.main = self.program.get_main_module()
-        self.builder = Builder(self.main)
+        self.builder = Builder(self.main, self.program)
         self._names: list[str] = []
         self._output_names: list[str] = []
         self._literals: dict[int, Value] = {}

@@ -22,6 +22,7 @@ from torch_migraphx.report.data import Graph, Kernel, Line, Refused, Stage
 MOST = 120  # characters of one argument
 WEIGHT = re.compile(r"[lL]_(?:self|model)_(?P<path>modules_.+?_)?(?:parameters|buffers)_(?P<name>.+?)_?")
 TOO_LITTLE = "too little for a piece of its own in the engine"
+DYNAMIC = "the program has dynamic shapes, and is optimised for each set of lengths when it meets them"
 WITH_ANOTHER = "it goes with the node that it takes apart"
 
 
@@ -124,13 +125,17 @@ def compiled_graph(
     stages = [Stage("Converted graph", converted, graph_lines(gm.graph, staying))]
     modules = {name: m for name, m in result.named_modules() if isinstance(m, MGXModule)}
     programs = {name: m.program for name, m in modules.items() if m.program is not None}
-    found = {name: _explained(program, modules[name]) for name, program in programs.items()}
-    read = [line for name, e in found.items() for line in _titled(name, found, map(_instruction, e.instructions))]
-    left = [line for name, e in found.items() for line in _titled(name, found, map(_kernel_line, e.kernels))]
+    static = {name: p for name, p in programs.items() if not _is_dynamic(p)}
+    found = {name: _explained(program, modules[name]) for name, program in static.items()}
+    read = [line for name, p in programs.items() for line in _titled(name, programs, _program(p, found.get(name)))]
+    left = [line for name, e in found.items() for line in _titled(name, programs, map(_kernel_line, e.kernels))]
     if programs:
+        missing = DYNAMIC if len(found) < len(programs) else ""
         stages += [
             Stage("Engine program", "The program as converted, in MIGraphX's form: before any pass.", tuple(read)),
-            Stage("After the passes", f"The same program, optimised for target {options.target}.", tuple(left)),
+            Stage(
+                "After the passes", f"The same program, optimised for target {options.target}.", tuple(left), missing
+            ),
         ]
     return Graph(
         name="",
@@ -148,6 +153,18 @@ def _explained(program: migraphx.program, module: MGXModule) -> Any:
     if not hasattr(migraphx, "explain"):
         raise NotImplementedError("a report needs OpenMGX's migraphx: AMD's own does not explain its programs")
     return migraphx.explain(program, module.target, why=True, **module.options.compile_keywords())
+
+
+def _is_dynamic(program: migraphx.program) -> bool:
+    return any(shape.dynamic() for shape in program.get_parameter_shapes().values())
+
+
+def _program(program: migraphx.program, explanation: Any) -> Iterator[Line]:
+    """The instructions before any pass; those of a dynamic program without their lines of Python."""
+    if explanation is not None:
+        yield from map(_instruction, explanation.instructions)
+    else:
+        yield from (Line(text, leaf=" = @param:" in text) for text in str(program).splitlines() if " = " in text)
 
 
 def _titled(name: str, all: Collection[str], lines: Iterable[Line]) -> Iterator[Line]:

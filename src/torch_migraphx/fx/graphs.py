@@ -6,6 +6,7 @@ import copy
 import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from typing import Any
 
 import torch
@@ -41,6 +42,11 @@ def copied(gm: fx.GraphModule) -> fx.GraphModule:
     graph._codegen = copy.deepcopy(gm.graph._codegen)
     with _use_lazy_graph_module(True):  # most copies are read by an interpreter: their Python is written if they run
         return _make_graph_module(gm, graph, class_name=type(gm).__name__)
+
+
+def attribute(gm: fx.GraphModule | None, n: fx.Node) -> Any:
+    """What a get_attr node reads."""
+    return reduce(getattr, str(n.target).split("."), gm)
 
 
 def with_values(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:

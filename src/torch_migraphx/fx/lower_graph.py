@@ -146,13 +146,18 @@ class Survey(MGXInterpreter):
 @no_collection()
 @same_random_state()
 def lower(
-    gm: fx.GraphModule, inputs: Sequence[Any], options: Options, constants: Collection[int] = ()
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    options: Options,
+    constants: Collection[int] = (),
+    written: Mapping[int, int] | None = None,
 ) -> fx.GraphModule:
     """A module that computes what `gm` does; `gm` itself is not changed.
 
     `inputs` are samples (real or fake tensors, numbers) for the placeholders. Those at the places `constants` are
-    compiled in: the module still takes them, and does not read them. FallbackError where something would have to run
-    in torch and the options say that this is an error.
+    compiled in: the module still takes them, and does not read them. `written`: outputs that may be written to the
+    memory of an input, by place, and that input's place; the module then returns that tensor. FallbackError where
+    something would have to run in torch and the options say that this is an error.
     """
     if "torchao" in sys.modules:
         declare_torchao()
@@ -162,10 +167,16 @@ def lower(
     _take_outputs_apart(gm.graph)
     decompose(gm)
     with shown(options.verbose_log):
-        return _lowered(gm, inputs, options.beside(inputs), constants)
+        return _lowered(gm, inputs, options.beside(inputs), constants, written or {})
 
 
-def _lowered(gm: fx.GraphModule, inputs: Sequence[Any], options: Options, constants: Collection[int]) -> fx.GraphModule:
+def _lowered(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    options: Options,
+    constants: Collection[int],
+    written: Mapping[int, int],
+) -> fx.GraphModule:
     """`lower`, of a graph that was prepared, for a target that is known."""
     placeholders = [n for n in gm.graph.nodes if n.op == "placeholder"]
     fixed = {n.name: x for k, (n, x) in enumerate(zip(placeholders, inputs, strict=True)) if k in constants}
@@ -176,7 +187,7 @@ def _lowered(gm: fx.GraphModule, inputs: Sequence[Any], options: Options, consta
         nodes = [n for n in gm.graph.nodes if n.op.startswith("call_")]
         whole: fx.GraphModule | None = None
         with _may_refuse(survey.refused, nodes, options):
-            whole = _whole(gm, survey, options)
+            whole = _whole(gm, survey, options, written)
         if whole is not None:
             _report(gm, (), survey, whole, options, constants)
             return whole
@@ -302,7 +313,7 @@ def compiled(
     )
 
 
-def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModule:
+def _whole(gm: fx.GraphModule, survey: Survey, options: Options, written: Mapping[int, int]) -> fx.GraphModule:
     """One engine piece: what it does not compute (inputs and weights that are returned, numbers) stays outside."""
     graph, new = fx.Graph(), {}
     root = nn.Module()
@@ -314,7 +325,9 @@ def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModu
                 new[n].target = str(n.target).replace(".", "_")
     if survey.engine_outputs:
         inputs = survey.get_input_names()
-        root.add_module("mgx_0", compiled(survey.program, inputs, survey.get_output_names(), options, "mgx_0"))
+        made = compiled(survey.program, inputs, survey.get_output_names(), options, "mgx_0")
+        made.write_in_place(_pairs(gm, survey, written))
+        root.add_module("mgx_0", made)
         names = set(inputs)
         call = graph.call_module("mgx_0", tuple(new[n] for n in new if n.op == "placeholder" and n.target in names))
         single = len(survey.engine_outputs) == 1
@@ -326,6 +339,18 @@ def _whole(gm: fx.GraphModule, survey: Survey, options: Options) -> fx.GraphModu
     graph.output(map_arg(survey.result, lambda n: new[n] if n in new else survey.env[n]))
     graph._codegen = copy.deepcopy(gm.graph._codegen)
     return fx.GraphModule(root, graph, class_name=type(gm).__name__)
+
+
+def _pairs(gm: fx.GraphModule, survey: Survey, written: Mapping[int, int]) -> dict[int, int]:
+    """`written` as numbers of the program's outputs and inputs; what is no output or input of it is left out."""
+    outputs = tree_leaves(gm.graph.output_node().args[0])
+    names = [n.target for n in gm.graph.nodes if n.op == "placeholder"]
+    computed, read = survey.engine_outputs, list(survey.get_input_names())
+    return {
+        computed.index(outputs[k]): read.index(names[n])
+        for k, n in written.items()
+        if outputs[k] in computed and names[n] in read
+    }
 
 
 def _write_numbers(gm: fx.GraphModule, survey: Survey) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
 import numpy as np
@@ -180,6 +180,15 @@ class MGXModule(ForInference):
         ]
         self._makers = [self._place.maker(*output) for output in self._outputs]
         self._alike: Alike | None = None
+        self._written: dict[int, int] = {}
+
+    def write_in_place(self, pairs: Mapping[int, int]) -> None:
+        """Let outputs be written to the memory of inputs, where the program can do so: `{output: input}`, by number.
+
+        A call then returns that input, with its new elements, unless it had to be copied to be read.
+        """
+        kept = self.program.get_in_place() if self.program is not None and hasattr(self.program, "get_in_place") else {}
+        self._written = {k: n for k, n in pairs.items() if kept.get(f"{OUTPUT}{k}") == self.input_names[n]}
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         """Run the program.
@@ -200,7 +209,7 @@ class MGXModule(ForInference):
         alive: list[torch.Tensor] = []
         if addresses is None:
             addresses, alive = self._looked_at(inputs)
-        results = [make() for make in self._makers]
+        results = self._results(inputs, addresses)
         stream = self._place.stream()
         program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
         del alive  # the run is over, or it is in a stream that comes before whatever takes their memory
@@ -231,6 +240,14 @@ class MGXModule(ForInference):
         if not alive and inputs:
             self._alike = Alike(inputs)
         return addresses, alive
+
+    def _results(self, inputs: Sequence[torch.Tensor], addresses: Sequence[int]) -> list[torch.Tensor]:
+        """Memory for the outputs: new, or an input's that is read where it lies."""
+        written = self._written
+        if not written:
+            return [make() for make in self._makers]
+        taken = {k: inputs[n] for k, n in written.items() if inputs[n].data_ptr() == addresses[n]}
+        return [taken[k] if k in taken else make() for k, make in enumerate(self._makers)]
 
     def refuse_change(self, fn: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Raise where `fn`, by which a module's tensors are changed, gives them another type or device."""

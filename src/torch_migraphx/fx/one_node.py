@@ -15,6 +15,7 @@ from torch.fx.node import map_arg
 
 from torch_migraphx.fx.decompositions import COMPOSITES
 from torch_migraphx.fx.graph_info import copy_origin, described
+from torch_migraphx.fx.graphs import attribute
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.log import get_logger
 
@@ -27,15 +28,17 @@ Table = Mapping[Any, Callable[..., Any]]
 def traced(n: fx.Node, table: Table) -> fx.GraphModule | None:
     """What `n` does, as a graph of ATen operators taken apart by `table`; its inputs are those of `n` in order.
 
-    None where an input is no tensor (lists, sizes that depend on data), or torch cannot trace it.
+    Graphs among them are constants. None where an input is no tensor (lists, sizes that depend on data), or torch
+    cannot trace it.
     """
-    inputs = n.all_input_nodes
+    inputs = tensors_of(n)
     values = [i.meta.get("val") for i in inputs]
     if not all(isinstance(x, torch.Tensor) for x in values):
         return None
+    graphs = {i: attribute(n.graph.owning_module, i) for i in n.all_input_nodes if i not in inputs}
 
     def call(*tensors: torch.Tensor) -> object:
-        known = dict(zip(inputs, tensors, strict=True))
+        known = graphs | dict(zip(inputs, tensors, strict=True))
         args, kwargs = map_arg((n.args, n.kwargs), known.__getitem__)
         if n.target in COMPOSITES:
             return COMPOSITES[n.target](*args, **kwargs)
@@ -44,6 +47,11 @@ def traced(n: fx.Node, table: Table) -> fx.GraphModule | None:
         return n.target(*args, **kwargs)  # type: ignore[operator]
 
     return as_graph(call, values, table, n)
+
+
+def tensors_of(n: fx.Node) -> list[fx.Node]:
+    """The inputs of `n` but those that are graphs."""
+    return [i for i in n.all_input_nodes if i.op != "get_attr" or isinstance(i.meta.get("val"), torch.Tensor)]
 
 
 def as_graph(call: Callable[..., Any], values: list[Any], table: Table, n: fx.Node) -> fx.GraphModule | None:
@@ -68,11 +76,24 @@ def is_mutable(n: fx.Node) -> bool:
 
 def put_before(n: fx.Node, inner: fx.GraphModule, inputs: list[fx.Node]) -> Any:
     """Copy the nodes of `inner`, whose inputs are `inputs`, before `n`, under its origin; returns what it returns."""
+    root = n.graph.owning_module
+    assert root is not None
     new = dict(zip(inner.graph.find_nodes(op="placeholder"), inputs, strict=True))
     with n.graph.inserting_before(n):
         for m in inner.graph.nodes:
-            if m.op == "call_function":
+            if m.op == "get_attr":
+                root.register_buffer(name := f"_{n.name}_{m.name}", constant_of(m), persistent=False)
+                new[m] = n.graph.get_attr(name)
+                new[m].meta["val"] = m.meta.get("val", getattr(root, name))
+            elif m.op == "call_function":
                 new[m] = n.graph.node_copy(m, new.__getitem__)
                 new[m].meta = {"val": m.meta.get("val")}
                 copy_origin(n, new[m])
     return map_arg(inner.graph.output_node().args[0], new.__getitem__)
+
+
+def constant_of(n: fx.Node) -> torch.Tensor | None:
+    """The tensor that a get_attr node reads, where its elements are known: a number that torch made a tensor of."""
+    value = attribute(n.graph.owning_module, n)
+    known = value.constant if isinstance(value, FakeTensor) else value
+    return known if isinstance(known, torch.Tensor) else None

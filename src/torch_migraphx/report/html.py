@@ -24,6 +24,7 @@ from torch_migraphx.report.data import (
 
 HERE = Path(__file__).parent
 ASSIGNMENT = re.compile(r"(?P<name>[^\s=]+?)(?P<type>: [^=]*?)?(?P<is> = )(?P<call>[^\s(\[]+)(?P<rest>.*)", re.DOTALL)
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 RESULT = re.compile(r"(?P<before>.*)(?P<shape> -> .*)", re.DOTALL)
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -44,7 +45,7 @@ Child = str | Html | Iterable["Child"]
 def tag(element: str, /, *children: Child, **attributes: str | None) -> Html:
     """An element; of attributes `_` at the end is dropped, inside it is a hyphen, and None leaves one out."""
     given = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -53,9 +54,14 @@ def tag(element: str, /, *children: Child, **attributes: str | None) -> Html:
 
 def _inside(children: Iterable[Child]) -> str:
     return "".join(
-        child if isinstance(child, Html) else escape(child) if isinstance(child, str) else _inside(child)
+        child if isinstance(child, Html) else _escaped(child) if isinstance(child, str) else _inside(child)
         for child in children
     )
+
+
+def _escaped(text: str) -> str:
+    """As HTML; what HTML cannot hold (control characters, halves of surrogate pairs) is replaced."""
+    return escape(CONTROL.sub("\ufffd", text))
 
 
 def page(content: Content) -> str:
@@ -302,7 +308,7 @@ def coloured(text: str) -> Html:
     """The text, with what it defines, calls and gives in elements of their own."""
     found = ASSIGNMENT.fullmatch(text)
     if not found:
-        return Html(escape(text))
+        return Html(_escaped(text))
     rest = RESULT.fullmatch(found["rest"])
     before, shape = (rest["before"], rest["shape"]) if rest else (found["rest"], "")
     parts = [tag("b", found["name"]), tag("i", found["type"] or ""), found["is"], tag("em", found["call"]), before]

@@ -21,6 +21,16 @@ def indices(*lens: int, type: str = "int64") -> Shape:
     return Shape(type, lens)
 
 
+def _rows(how: str):
+    """Whole rows: the index is alike in the last dimension, or in the first too."""
+
+    def build(b, x, i, u):
+        rows = b.multibroadcast(b.unsqueeze(i, axes=(2,)), out_lens=u.shape.lens)
+        return b.instruction(f"scatter_{how}", [x, rows, u], axis=1)
+
+    return build
+
+
 @pytest.mark.parametrize("how", HOWS)
 def test_scatter(how: str) -> None:
     def along(axis: int):
@@ -41,6 +51,8 @@ def test_scatter(how: str) -> None:
             along(1),
             (permuted("float", (3, 7, 5), (2, 0, 1)), permuted("int64", (3, 9, 5), (1, 2, 0)), shape(3, 9, 5)),
         ),
+        Case("rows", _rows(how), (shape(3, 7, 5), indices(1, 9), shape(3, 9, 5))),
+        Case("rows of each", _rows(how), (shape(3, 7, 5), indices(3, 9), shape(3, 9, 5))),
         Case("nothing", along(1), (shape(3, 7), indices(3, 0), shape(3, 0))),
     ]
     check(cases)

@@ -220,6 +220,22 @@ def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
         check(built(lambda b, x, w=w, a=attributes: b.relu(b.convolution(x, b.literal(w), **a)), x), scale=4)
 
 
+@pytest.mark.parametrize("constant", [True, False])
+def test_patches(constant: bool) -> None:
+    """Windows side by side, with pixels left over: a product of rows."""
+    for x, w in (((2, 3, 9, 13), (24, 3, 4, 3)), ((2, 2, 7), (5, 2, 3))):
+        stride, weights = w[2:], weight(*w)
+
+        def build(b: Builder, x: Instruction, *y: Instruction, s=stride, w=weights) -> Instruction:
+            zeros = (0,) * len(s)
+            made = b.convolution(x, y[0] if y else b.literal(w), stride=s, padding=zeros, dilation=(1,) * len(s))
+            return b.relu(made)
+
+        given = () if constant else (Shape("half", w),)
+        made = check(built(build, Shape("half", x), *given), scale=4)
+        assert any("patches" in s.kernel or "copy" in s.kernel for s in made.executable.steps)
+
+
 @pytest.mark.parametrize("group", [1, 2, 6])
 @pytest.mark.parametrize("constant", [True, False])
 def test_transposed(group: int, constant: bool) -> None:

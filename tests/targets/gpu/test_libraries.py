@@ -162,6 +162,20 @@ def test_by_the_library(form: str, always: None) -> None:
     assert made.executable.steps[0].kernel.startswith("cublasLt")
 
 
+def test_another_version_compiles_again(
+    asked: list[Gemm], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What was saved with one version of the library is no error with another."""
+    made, target = built(FORMS["plain"][0], X), GpuTarget(InterpretedDevice())
+    made.compile(target)
+    data, tensors = made.executable.sections()
+    restored = [target.restore(data, tensors, True, lambda: made.graph, made._options)]
+    monkeypatch.setattr(NumpyBlas, "version", 2)
+    restored.append(target.restore(data, tensors, True, lambda: made.graph, made._options))
+    assert [r is not None for r in restored] == [True, False]
+    assert "compiled for cuBLASLt 1, here is 2; compiling it again" in caplog.text
+
+
 def test_another_version_is_refused(asked: list[Gemm]) -> None:
     gemm = Gemm("half", (1, 8, 8, 8), (8, 1, 0), (1, 8, 0), (8, 0), version=2)
     with pytest.raises(RuntimeError, match="compiled for cuBLASLt 2, here is 1"):

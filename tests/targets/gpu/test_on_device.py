@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from migraphx.ir.operation import Unsupported
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.device import HOST
 from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.executable import GpuExecutable
 from tests.targets.gpu.test_executable import axpy, executable, floats, vector
 
@@ -74,6 +78,33 @@ def test_threads_on_streams_of_their_own(accelerator: Accelerator) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.device
+def test_many_runs_do_not_grow() -> None:
+    """On a GPU: 10,000 runs take no memory, there or here; more than there is, is an error that leaves nothing."""
+    try:
+        device = current_device()
+    except Unsupported as error:
+        pytest.skip(str(error))
+    made, x = doubled(device), on(device, floats(N))
+    for _ in range(100):
+        made.run([x], None)
+    device.synchronise()
+    before, host = device.memory()[0], resident()
+    for _ in range(10_000):
+        made.run([x], None)
+    device.synchronise()
+    assert before - device.memory()[0] <= 32 << 20  # what the driver keeps for the next allocation
+    assert resident() - host <= 16 << 20
+    with pytest.raises(MemoryError, match="bytes cannot be had on cuda"):
+        device.allocate(2 * device.memory()[1])
+    np.testing.assert_allclose(values(made.run([x], None)[0]), 3 * floats(N) + floats(N, 9), rtol=1e-5)
+
+
+def resident() -> int:
+    """Bytes of main memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_memory_is_given_back(accelerator: Accelerator) -> None:

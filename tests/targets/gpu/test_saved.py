@@ -104,7 +104,10 @@ def test_a_file_cannot_say_where_kernels_write(gpu_target: str, change: str) -> 
             target.restore(data, tensors, False, lambda: made.graph, made._options)
 
 
-def test_a_damaged_plan_in_the_cache_is_not_used(gpu_target: str) -> None:
+def test_a_damaged_plan_in_the_cache_is_not_used(
+    gpu_target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))  # others use theirs
     made = compiled()
     data, tensors = made.executable.sections()
     path = cache.lookup(data["plan"], ".plan")

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from migraphx.ir.shape import Shape
+from migraphx.runtime.options import CompileOptions
 from migraphx.targets.gpu import tables
-from migraphx.targets.gpu.choices import LIBRARY, Choices, Config, Problem
+from migraphx.targets.gpu.choices import LIBRARY, Choice, Choices, Config, Problem
 from migraphx.targets.gpu.facts import KNOWN
 from migraphx.targets.gpu.tables import TABLES, shipped, table_text
+from migraphx.targets.gpu.target import GpuTarget
+from tests.targets.gpu.interpreted import InterpretedDevice
+from tests.targets.gpu.side_by_side import built
 
 KERNELS = {
     "product": {"product", "vector", "described", LIBRARY, "int4", "int4 vector"},
@@ -36,6 +43,18 @@ def test_what_comes_with_the_package(path: Path) -> None:
         family = key.split()[0]
         assert config.kernel in KERNELS[family], key
         assert min(config.split, config.warps, config.group, config.tail) >= 1 or config.kernel == LIBRARY, key
+
+
+def test_what_was_chosen_is_told() -> None:
+    """`explain --why` has it among what was refused: the other ways, what each would take, and what was taken."""
+    made = built(lambda b, x: b.dot(x, b.literal(np.ones((64, 96), np.float16))), Shape("half", (80, 64)))
+    refusals = GpuTarget(InterpretedDevice()).refusals(made.graph.clone(), CompileOptions())
+    told = [str(r.why) for r in refusals if r.rule == "product"]
+    assert len(told) >= 2
+    assert all(re.fullmatch(r"\w+ \(tiles .*\), about [\d.]+ us, beside \w+ \(.*\), about [\d.]+ us", t) for t in told)
+    measured = Choice(Problem("product", (1,), ("half",)), Config(LIBRARY, 0, 0, 0, group=2), None)
+    want = "vector (tiles 1x2x3, 4 warps, 3 stages, 2 parts), about 5.0 us, beside cublasLt's algorithm 2, which was"
+    assert measured.against(Config("vector", 1, 2, 3, 2), 5.0).startswith(want)
 
 
 def test_what_is_known_is_used() -> None:

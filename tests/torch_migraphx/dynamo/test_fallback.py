@@ -122,27 +122,6 @@ def test_the_first_seeded_call_is_eagers(name, dynamic):
             assert torch.equal(got, function(X)) and torch.equal(drawn, torch.rand(3))
 
 
-class Recurrent(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.middle, self.last = nn.Linear(6, 6), nn.LSTM(6, 6), nn.Linear(6, 3)
-
-    def forward(self, x):
-        x = self.first(x).relu()
-        return self.last(self.middle(x)[0])
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_the_log_names_what_dynamo_keeps(whole, caplog):
-    """Also where nothing is left for a backend."""
-    model = nn.LSTM(6, 6).eval() if whole else Recurrent().eval()
-    with torch.no_grad(), caplog.at_level(logging.WARNING):
-        fast = compiled(lambda x: model(x)[0])
-        assert torch.allclose(fast(X[None]), model(X[None])[0], atol=1e-4)
-    (line,) = [r.getMessage() for r in caplog.records if "in eager torch" in r.getMessage()]
-    assert line.startswith("OpenMGX: ") and "LSTM(6, 6)" in line and "allow_rnn" in line
-
-
 def test_the_log_names_scripted_modules(caplog):
     model = nn.Sequential(nn.Linear(6, 6), torch.jit.script(nn.Linear(6, 3))).eval()
     with torch.no_grad(), caplog.at_level(logging.WARNING):
@@ -151,9 +130,49 @@ def test_the_log_names_scripted_modules(caplog):
     assert "Script" in line
 
 
-def test_recurrent_layers_run_in_the_engine_where_dynamo_gives_them(caplog):
-    model = Recurrent().eval()
-    with torch._dynamo.config.patch(allow_rnn=True), torch.no_grad(), caplog.at_level(logging.INFO):
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_run_in_the_engine(kind, caplog):
+    """Dynamo's own configuration is as it was: another backend gets no graph of them."""
+    model, graphs = kind(6, 5, 2, bidirectional=True).eval(), []
+    torch._dynamo.reset()
+    with torch.no_grad(), caplog.at_level(logging.INFO):
         fast = compiled(model, fallback="error")
-        assert torch.allclose(fast(X[None]), model(X[None]), atol=1e-4)
-    assert "run in the engine" in caplog.text and "in eager torch" not in caplog.text
+        for got, want in zip(tree_leaves(fast(X[None])), tree_leaves(model(X[None])), strict=True):
+            assert torch.allclose(got, want, atol=1e-4)
+        assert "in eager torch" not in caplog.text and not torch._dynamo.config.allow_rnn
+        torch.compile(model, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(X[None])
+    assert not graphs
+
+
+def test_gradients_of_an_lstm_run_in_the_engine(caplog):
+    model = nn.LSTM(6, 5).train()
+    with caplog.at_level(logging.INFO):
+        torch.compile(model, backend="migraphx_aot", options={"target": "ref"})(X[None])[0].square().sum().backward()
+    assert "in torch" not in caplog.text
+    got = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    model(X[None])[0].square().sum().backward()
+    for g, p in zip(got, model.parameters(), strict=True):
+        torch.testing.assert_close(g, p.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_between_recurrent_layers_is_not_lost(caplog):
+    model = nn.LSTM(6, 5, 2, dropout=0.5).train()
+    fast = compiled(model)
+    torch.manual_seed(1)
+    got = fast(X[None])[0]
+    torch.manual_seed(1)
+    assert torch.equal(got, model(X[None])[0])
+    assert "has dropout between its layers" in caplog.text
+
+
+def test_an_lstm_that_torch_writes_for_its_own_kernel_runs_in_the_engine(caplog):
+    cell, layer = nn.LSTMCell(5, 5).eval(), nn.LSTM(6, 5, 2, bidirectional=True).eval()
+
+    def function(x):
+        y = layer(x)[0]
+        return cell(y[0, :, :5])[0] + y[0, :, 5:]
+
+    with torch.no_grad(), caplog.at_level(logging.INFO):
+        assert torch.allclose(compiled(function, fallback="error")(X[None]), function(X[None]), atol=1e-4)
+    assert "through AOTAutograd" in caplog.text

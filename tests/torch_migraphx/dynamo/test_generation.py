@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import migraphx
 from benchmarks.models import import_transformers
 from tests.tolerances import assert_close
 
@@ -44,6 +45,27 @@ def test_grouped_queries_beside_a_written_cache(write, backend, caplog):
             assert_close(fast(q, k, own, at).numpy(), step(q, k, twin, at).numpy())
             assert torch.equal(own, twin)
     assert pieces(caplog) and all("all " in line for line in pieces(caplog))
+
+
+def test_a_written_cache_is_written_in_place(monkeypatch):
+    """On cpu the program writes its rows into the caller's cache: what lies elsewhere in it is not touched."""
+    given: list[int] = []
+    real = migraphx.program.run_at
+    monkeypatch.setattr(
+        migraphx.program, "run_at", lambda self, i, o, *rest: (given.extend({*i} & {*o}), real(self, i, o, *rest))[1]
+    )
+
+    def step(k, cache, at):
+        cache.index_copy_(2, at, k)
+        return cache.sum(dim=(0, 2))
+
+    fast, cache = torch.compile(step, backend="migraphx"), torch.randn(1, 2, 6, 8)
+    twin, k = cache.clone(), torch.randn(1, 2, 1, 8)
+    with torch.no_grad():
+        for at in (torch.tensor([3]), torch.tensor([0])):
+            assert_close(fast(k, cache, at).numpy(), step(k, twin, at).numpy())
+            assert torch.equal(cache, twin)
+    assert given == [cache.data_ptr()] * 2
 
 
 def test_gradients_of_grouped_queries():

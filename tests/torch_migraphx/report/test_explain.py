@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import fx, nn
 
+import migraphx
 import torch_migraphx
 from tests.torch_migraphx.report.reading import read_page
-from torch_migraphx.fx import lower_to_mgx
-from torch_migraphx.fx.graph_lines import weight_name
+from torch_migraphx.fx import MGXModule, lower_to_mgx
+from torch_migraphx.fx.graph_lines import compiled_graph, weight_name
 from torch_migraphx.report.data import Graph, Line, Stage
 
 STAGES = [
@@ -283,3 +284,19 @@ def test_wrong_reports_are_errors(given: Any, error: type[Exception], message: s
 )
 def test_weights_have_the_names_of_the_model(name: str, want: str) -> None:
     assert weight_name(name) == want
+
+
+def test_a_program_with_dynamic_shapes_says_that_it_has_no_one_optimised_form() -> None:
+    program = migraphx.program()
+    main = program.get_main_module()
+    rows = [migraphx.shape.dynamic_dimension(1, 4), migraphx.shape.dynamic_dimension(3, 3)]
+    x = main.add_parameter("x", migraphx.shape(type="float", dyn_dims=rows))
+    main.add_return([main.add_instruction(migraphx.op("relu"), [x])])
+    root = nn.Module()
+    root.add_module("mgx_0", MGXModule())
+    root.mgx_0.program = program  # type: ignore[assignment,union-attr]
+    program.compile(migraphx.get_target("ref"), offload_copy=False)
+    gm = fx.symbolic_trace(nn.ReLU())
+    graph = compiled_graph(gm, (), {}, root, torch_migraphx.Options(target="ref"), "?")
+    assert "relu(x)" in stage(graph, "Engine program").lines[-2].text
+    assert stage(graph, "After the passes").missing.startswith("the program has dynamic shapes")

@@ -12,6 +12,7 @@ from tests.limits import HANG
 from tests.torch_migraphx.report.reading import Element, read_page
 from torch_migraphx.report.data import Content, Graph, Kernel, Line, Place, Refused, Stage, quantity
 from torch_migraphx.report.html import page
+from torch_migraphx.report.report import Report
 from torch_migraphx.report.text import text
 
 HOSTILE = "</code></script><script>alert('x')</script><img src=x onerror=\"alert(1)\"> & &amp; \"'` \u202e é"
@@ -128,6 +129,22 @@ def test_the_text_marks_what_runs_in_torch(content: Content) -> None:
     assert f"not available: torch refuses {HOSTILE}" in lines
     assert "1 of 2 nodes run in the engine (cpu): 2 kernels, 2.5 MFLOP, 400 B" in lines
     assert lines[-1] == "was not compiled"
+
+
+def test_what_html_cannot_hold_is_replaced(tmp_path: Path) -> None:
+    report = Report("bell \x07, nul \x00, a file's \udcff")
+    report.save(tmp_path / "page.html")
+    found = read_page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert found.every("h1")[0].text == "bell \ufffd, nul \ufffd, a file's \ufffd"
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no_folder"):
+        Report().save(tmp_path / "no_folder" / "page.html")
+    (tmp_path / "page.html").mkdir()
+    with pytest.raises(OSError, match=r"page\.html"):
+        Report().save(tmp_path / "page.html")
+    assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
 
 
 @pytest.mark.parametrize(

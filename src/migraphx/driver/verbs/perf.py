@@ -57,7 +57,7 @@ def run(args: Namespace) -> Result:
         replace_file(args.trace, [json.dumps(chrome_trace(report)).encode()])
     found = described(report.runs)
     lines = [*_instructions(report, args.detailed), "", "Summary:", *_kernels(report), "", *_machine(report), ""]
-    data = {"verb": "perf", "file": args.file, "batch": args.batch, "statistics": found, **report.to_dict()}
+    data = {"verb": "perf", "file": args.file or "--test", "batch": args.batch, "statistics": found, **report.to_dict()}
     return Result("\n".join([*lines, *summary_lines(found, args.batch), *_overhead(report)]), data)
 
 

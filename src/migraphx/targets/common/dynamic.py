@@ -142,6 +142,19 @@ class DynamicExecutable:
     def _specialisation(self, given: Arguments, deadline: Deadline | None = None) -> Specialisation:
         return self.region.specialisation({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        specialisation = self._specialisation(dict(zip(self.parameters, inputs, strict=True)))
+        if not isinstance(specialisation, CompiledSpecialisation):
+            return {}
+        own = specialisation.executable
+        numbers = [list(self.parameters).index(n) for n in own.parameters]
+        return {
+            output: numbers[given]
+            for output, given in own.in_place(
+                specialisation.inputs(dict(zip(self.parameters, inputs, strict=True)))
+            ).items()
+        }
+
     def release(self) -> None:
         self.region.release()
 

@@ -46,6 +46,8 @@ class LoweringContext:
     views: dict[Instruction, View] = field(default_factory=dict[Instruction, View])
     inputs: list[Buffer] = field(default_factory=list[Buffer])
     outputs: list[Buffer] = field(default_factory=list[Buffer])
+    in_place: dict[int, int] = field(default_factory=dict[int, int])
+    """Outputs that may lie in the memory of an input, and that input: all that is read of it is what they replace."""
     arena: list[Buffer] = field(default_factory=list[Buffer])
     weights: list[np.ndarray] = field(default_factory=list[np.ndarray])
     concat_slots: dict[Instruction, tuple[Instruction, int]] = field(
@@ -137,6 +139,26 @@ class LoweringContext:
         made = self.temporary(ins.shape.as_standard())
         write(made)
         self.copy(made, place, ins.origin)
+
+    def updates(self, ins: Instruction, write: View) -> bool:
+        """Whether `ins`, written to a whole output, may change its first input in the caller's memory: notes it.
+
+        Nothing else reads that input, so that nobody can meet what has replaced it.
+        """
+        source = ins.inputs[0]
+        if (
+            not isinstance(source.op, Parameter)
+            or source.owner is not self.module
+            or list(ins.inputs).count(source) > 1
+        ):
+            return False
+        read, out = self.view(source), write.buffer
+        alone = len(source.users) == 1 and read.buffer.kind == "input" and out.kind == "output"
+        alike = (read.type, read.lens, read.standard) == (write.type, write.lens, write.standard) and read.standard
+        if not (alone and alike and read.buffer.nbytes == out.nbytes):
+            return False
+        self.in_place[out.index] = read.buffer.index
+        return True
 
     def check(self, message: str) -> int:
         """The number of a check that kernels do at run time; its failure raises IndexError(message)."""

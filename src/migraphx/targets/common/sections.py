@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,15 @@ import numpy as np
 from migraphx.ir.shape import Shape
 from migraphx.runtime.executable import Step
 
-FORMAT = "1"  # of the data here: counts on when what `read` expects changes
+FORMAT = "2"  # of the data here: counts on when what `read` expects changes
 
 
 @dataclass(frozen=True)
 class Outline:
     """What a target knows of a program that it has lowered.
 
-    `checks` are the messages of its run-time checks, by number.
+    `checks` are the messages of its run-time checks, by number; `in_place` the outputs that may be given the memory of
+    an input, and that input.
     """
 
     parameters: dict[str, Shape]
@@ -26,6 +27,7 @@ class Outline:
     steps: Sequence[Step]
     checks: Sequence[str]
     arena_bytes: int
+    in_place: dict[int, int] = field(default_factory=dict[int, int])
 
     def raise_failed(self, status: Sequence[int]) -> None:
         """IndexError where a check failed: `status` begins with its number plus one, or 0, and what it found."""
@@ -42,6 +44,7 @@ def write(outline: Outline, weights: Sequence[np.ndarray]) -> tuple[dict[str, An
         "steps": [astuple(s) for s in outline.steps],
         "checks": list(outline.checks),
         "arena_bytes": outline.arena_bytes,
+        "in_place": list(outline.in_place.items()),
         "weights": len(weights),
     }
     return data, {f"weight.{k}": w for k, w in enumerate(weights)}
@@ -55,6 +58,7 @@ def read(data: Mapping[str, Any], tensors: Mapping[str, np.ndarray]) -> tuple[Ou
         [Step(*fields) for fields in data["steps"]],
         list(data["checks"]),
         int(data["arena_bytes"]),
+        {int(output): int(given) for output, given in data["in_place"]},
     )
     return outline, [tensors[f"weight.{k}"] for k in range(data["weights"])]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -152,6 +152,9 @@ class CpuExecutable:
     ) -> None:
         HOST.check_stream(stream)
         self._call([*inputs, *outputs], None, deadline)
+
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        return self.outline.in_place
 
     @property
     def holds_memory(self) -> bool:

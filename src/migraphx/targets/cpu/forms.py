@@ -82,6 +82,7 @@ class FormTable:
             Late(len(self.outline.steps), lambda: self._steps(lengths)),
             Late(len(self.outline.checks), lambda: [self._filled(c, lengths) for c in self.outline.checks]),
             plan.total,
+            self.outline.in_place,
         )
         return table, outline
 

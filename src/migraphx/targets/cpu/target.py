@@ -248,4 +248,4 @@ def _written(
         kernels, steps = numbered(lowered.calls), steps_of(lowered)
         work = list(map(nanoseconds, lowered.calls, lowered.sources, (s.flops for s in steps)))
         table, sources = table_of(lowered.calls, kernels, layout, sizes, work), generate(kernels)
-    return Outline(parameters, outputs, steps, lowered.checks, arena), layout, table, sources
+    return Outline(parameters, outputs, steps, lowered.checks, arena, lowered.in_place), layout, table, sources

@@ -26,7 +26,12 @@ class Problem:
 
     @property
     def key(self) -> str:
-        return " ".join((self.family, "x".join(map(str, self.shape)), *self.types, self.epilogue)).strip()
+        return f"{self.bare} {self.epilogue}".strip()
+
+    @property
+    def bare(self) -> str:
+        """The key of the problem without its epilogue, which seldom decides how sums are divided best."""
+        return " ".join((self.family, "x".join(map(str, self.shape)), *self.types))
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,13 @@ class Config:
     whole: int = 0
     tail: int = 1
 
+    def __str__(self) -> str:
+        if self.kernel == LIBRARY:
+            return f"{LIBRARY}'s algorithm {self.group}"
+        parts = [f"{self.split} parts"] * (self.split > 1) + [f"{self.tail} parts of the last tiles"] * (self.tail > 1)
+        tile = f"tiles {self.m}x{self.n}x{self.k}, {self.warps} warps, {self.stages} stages"
+        return f"{self.kernel} ({', '.join([tile, *parts])})"
+
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -56,7 +68,6 @@ class Config:
 
 
 LIBRARY = "cublasLt"  # the kernel of configurations that a library computes; `group` counts its algorithms
-
 WORTH_ASKING = 2e9  # operations; the answer takes a millisecond
 
 Build = Callable[[Config], Sequence[GpuCall | LibraryCall]]
@@ -71,6 +82,11 @@ class Choice:
     config: Config
     estimate: float | None
     others: tuple[tuple[Config, float], ...] = ()
+
+    def against(self, other: Config, estimate: float) -> str:
+        """Why another configuration was not taken."""
+        known = "which was measured to be best" if self.estimate is None else f"about {self.estimate:.1f} us"
+        return f"{other}, about {estimate:.1f} us, beside {self.config}, {known}"
 
 
 @dataclass
@@ -109,7 +125,7 @@ class Choices:
     def known(self, problem: Problem) -> Config | None:
         """The measured winner, if there is one: on this device, else where the table was made."""
         found = self.recall(problem) if self.recall else None
-        return found or self.table.get(problem.key)
+        return found or self.table.get(problem.key) or self.table.get(problem.bare)
 
     def asks_library(self, problem: Problem, flops: float) -> bool:
         """Whether a library is asked for its algorithms: to time them, where one has won, and for large problems."""

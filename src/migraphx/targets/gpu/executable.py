@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,12 +23,15 @@ from migraphx.targets.common.sections import Outline
 from migraphx.targets.gpu import saved
 from migraphx.targets.gpu.accelerator import Accelerator, Block, Event
 from migraphx.targets.gpu.binaries import Binary
+from migraphx.targets.gpu.library import Unusable
 from migraphx.targets.gpu.plan import Buffers, Control, Operand, Plan
 from migraphx.targets.gpu.slots import Slot, Slots
 from migraphx.targets.gpu.state import Program, State
 from migraphx.targets.gpu.weights import Weight, uploaded
 
 SPIN_SECONDS, NAP_SECONDS = 2e-3, 5e-5
+
+log = logging.getLogger(__name__)
 
 
 class GpuExecutable:
@@ -93,6 +97,9 @@ class GpuExecutable:
             if not self.offload_copy and self.accelerator.capturing(stream or 0):
                 raise RuntimeError("a CUDA graph is being recorded: give memory for the outputs, which the graph keeps")
             return [Argument.empty(s, self.device, stream or 0) for s in self.outputs]
+
+    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        return {}
 
     def run_at(
         self,
@@ -320,9 +327,16 @@ def restored(
     offload_copy: bool,
     slots: Slots | None = None,
 ) -> GpuExecutable | None:
-    """What `sections` described, or None where its code is for another chip, or neither kept nor trusted."""
+    """What `sections` described, or None where it must be compiled again.
+
+    Then its code is for another chip, neither kept nor trusted, or calls a library that is not here.
+    """
     found = saved.read(data, tensors, trust_code, accelerator)
     if found is None:
         return None
     plan, outline, weights, codes = found
-    return GpuExecutable(accelerator, plan, outline, weights, offload_copy, codes, slots)
+    try:
+        return GpuExecutable(accelerator, plan, outline, weights, offload_copy, codes, slots)
+    except Unusable as error:
+        log.warning("%s; compiling it again", error)
+        return None

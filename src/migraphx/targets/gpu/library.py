@@ -13,6 +13,11 @@ from migraphx.targets.common.call import Call
 if TYPE_CHECKING:
     from migraphx.targets.gpu.accelerator import Accelerator
 
+
+class Unusable(RuntimeError):
+    """The library that a program was compiled for is not here, or is another version."""
+
+
 Append = Callable[[Sequence[int], int], None]
 """append(pointers, stream): the call's pointers in the order of its views, and the handle of a stream."""
 
@@ -27,7 +32,7 @@ class Library(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     def prepare(self, device: Accelerator) -> Append:
-        """Load and plan all that a launch needs; called before anything is recorded. RuntimeError where it can't be."""
+        """Load and plan all that a launch needs; called before anything is recorded. Unusable where it can't be."""
         ...
 
 

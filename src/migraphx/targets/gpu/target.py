@@ -14,7 +14,9 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
+from migraphx.passes.broadcast_first import broadcast_first
 from migraphx.passes.fuse_epilogue import fuse_epilogue
+from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.device import HOST, Device, Peaks
@@ -46,8 +48,11 @@ from migraphx.targets.target import Target
 
 log = logging.getLogger(__name__)
 
+FUSING = optimize.index(fuse_reduce)
 PASSES: list[Pass] = [
-    *optimize,
+    *optimize[:FUSING],
+    broadcast_first,  # a launch for a few numbers takes longer than to compute them again
+    *optimize[FUSING:],
     fuse_epilogue,  # into the dot or convolution before
 ]
 

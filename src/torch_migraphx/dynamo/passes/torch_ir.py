@@ -140,6 +140,15 @@ def _bound(n: fx.Node) -> dict[str, Any]:
     return dict(bound.arguments)
 
 
+def drops_between_layers(gm: fx.GraphModule) -> fx.Node | None:
+    """A recurrent node with dropout between its layers, as in training; torch's decomposition of it leaves that out."""
+    for n in gm.graph.nodes:
+        bound = _bound(n) if n.op in ("call_function", "call_method") else {}
+        if "params" in bound and bound.get("train") and bound.get("dropout") and bound.get("num_layers", 0) > 1:
+            return n
+    return None
+
+
 def _in_place(n: fx.Node, bound: dict[str, Any]) -> bool:
     """Whether a node changes its first argument."""
     if bound.get("inplace") is True or n.kwargs.get("inplace") is True or n.kwargs.get("out") is not None:

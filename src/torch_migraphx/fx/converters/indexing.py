@@ -220,6 +220,15 @@ def _scatter(b: Builder, operator: str, x: Value, dim: int, index: Value, src: O
     return getattr(b, operator)(x, index, updates, axis=d)
 
 
+@converter(aten.index_copy.default)
+def index_copy(b: Builder, input: Value, dim: int, index: Value, source: Value) -> Value:
+    if rank(input) == 0:
+        return b.cast(b.view(source, []), dtype_of(input))
+    d = axis(dim, rank(input))
+    rows = b.view(index, [-1 if k == d else 1 for k in range(rank(input))])
+    return _scatter(b, "scatter_none", input, d, b.expand(rows, lens(source)), source)
+
+
 @converter(acc_ops.one_hot)
 def one_hot(b: Builder, input: Value, num_classes: int = -1) -> Value:
     if num_classes < 0:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from torch_migraphx.fx.builder import Builder, Value, dtype_of, lens
+from torch_migraphx.fx.builder import Builder, Operand, Value, dtype_of, lens
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter, named
 from torch_migraphx.fx.converters import (  # noqa: F401  # declare what is served here by another name
     activation,
@@ -16,7 +16,7 @@ from torch_migraphx.fx.converters import (  # noqa: F401  # declare what is serv
 )
 from torch_migraphx.fx.converters.creation import zeros
 from torch_migraphx.fx.converters.pointwise import pow as power
-from torch_migraphx.fx.converters.pointwise import signbit
+from torch_migraphx.fx.converters.pointwise import signbit, where
 from torch_migraphx.fx.converters.reduction import reduced, variance
 from torch_migraphx.fx.converters.shape import as_strided, cat, flip, permute, reshape, same, squeeze
 
@@ -81,14 +81,12 @@ def isfinite(b: Builder, input: Value) -> Value:
 
 
 @converter(prims.div.default)
-def div(b: Builder, input: Value, other: Value) -> Value:
+def div(b: Builder, input: Operand, other: Operand) -> Value:
     """Of integers the quotient is truncated."""
-    return b.div(input, other)
+    return b.pointwise("div", input, other)
 
 
-@converter(named(prims.where.default, pred="condition", a="x", b="y"))
-def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:
-    return b.where(condition, x, y)
+converter(named(prims.where.default, pred="condition", a="x", b="y"))(where)
 
 
 # ---- shapes ----

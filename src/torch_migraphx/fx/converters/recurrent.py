@@ -12,6 +12,8 @@ from torch_migraphx.fx.converter_registry import converter
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
 aten = torch.ops.aten
+LSTM = 2
+"""The number of an lstm among the kinds of layers that oneDNN has."""
 GATES = {"rnn": (0,), "gru": (1, 0, 2), "lstm": (0, 3, 1, 2)}
 """torch's gates (reset, update, new; input, forget, cell, output) in the order of ONNX."""
 
@@ -91,3 +93,20 @@ converter(acc_ops.lstm, aten.lstm.input)(_recurrent("lstm"))
 converter(acc_ops.gru, aten.gru.input)(_recurrent("gru", linear_before_reset=True))
 converter(acc_ops.rnn_tanh, aten.rnn_tanh.input)(_recurrent("rnn"))
 converter(acc_ops.rnn_relu, aten.rnn_relu.input)(_recurrent("rnn", actv_func=["relu"]))
+
+
+@converter(aten.mkldnn_rnn_layer.default)
+def mkldnn_rnn_layer(
+    b: Builder, input: Value, weight0: Value, weight1: Value, weight2: Value, weight3: Value, hx_: Value, cx_: Value,
+    reverse: bool, batch_sizes: Sequence[int], mode: int, hidden_size: int, num_layers: int, has_biases: bool,
+    bidirectional: bool, batch_first: bool, train: bool,
+) -> tuple[Value, Value, Value, Value]:  # fmt: skip
+    """One direction of one layer, as torch writes an lstm for its own kernel: (outputs, both last states, nothing)."""
+    if mode != LSTM or num_layers != 1 or bidirectional or batch_first or train or batch_sizes:
+        raise UnsupportedError("an mkldnn_rnn_layer that is not one direction of an lstm in inference")
+    x = b.reverse(input, axes=[0]) if reverse else input
+    params = [weight0, weight1, *([weight2, weight3] if has_biases else [])]
+    every, (hidden, cell) = _layer(b, "lstm", x, [params], [hx_, cx_])
+    outputs = b.squeeze(every, axes=[1])
+    outputs = b.reverse(outputs, axes=[0]) if reverse else outputs
+    return outputs, hidden, cell, b.full(0, torch.uint8, [0])

@@ -159,7 +159,9 @@ def var_mean(
 
 
 def _norm(b: Builder, x: Value, p: float, dim: Dims, keepdim: bool) -> Value:
-    return b.abs(x) if rank(x) == 0 else b.norm(x, p=p, axes=axes(dim, rank(x)), keepdims=keepdim)
+    if rank(x) == 0:
+        return b.view(_norm(b, b.view(x, [1]), p, 0, False), [])
+    return b.norm(x, p=p, axes=axes(dim, rank(x)), keepdims=keepdim)
 
 
 @converter(acc_ops.norm)

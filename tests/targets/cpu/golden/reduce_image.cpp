@@ -50,7 +50,7 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     for (int64_t u = mine.begin; u < mine.end; ++u) {
         locate<1, 2>(a, 1, u, o);
         auto acc1_0 = start_like<Sum, vec<int64_t>>();
-        for_lanes(0, b[0], [&](int64_t i, auto n) {
+        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
             const auto v1000 = fetch(p0 + o[0] + i, n);
             acc1_0 = accumulate<Sum>(acc1_0, mgx::cast<int64_t>(v1000), n);
         });

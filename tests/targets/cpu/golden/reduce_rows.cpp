@@ -14,13 +14,13 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     for (int64_t u = mine.begin; u < mine.end; ++u) {
         locate<1, 2>(a, 1, u, o);
         auto acc1_0 = start_like<Max, vec<float>>();
-        for_lanes(0, b[0], [&](int64_t i, auto n) {
+        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
             const auto v1000 = fetch(p0 + o[0] + i, n);
             acc1_0 = accumulate<Max>(acc1_0, v1000, n);
         });
         const auto v0 = splat<float>(Max::fold(acc1_0));
         auto acc2_0 = start_like<Sum, vec<float>>();
-        for_lanes(0, b[0], [&](int64_t i, auto n) {
+        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
             const auto v1001 = fetch(p0 + o[0] + i, n);
             const auto v1002 = (v1001 - v0);
             const auto v1003 = mgx::exp(v1002);
@@ -29,7 +29,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         });
         const auto v1 = splat<float>(Sum::fold(acc2_0));
         const auto v2 = mgx::recip(v1);
-        for_lanes(0, b[0], [&](int64_t i, auto n) {
+        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
             const auto v1002 = fetch(p1 + o[1] + i, n);
             const auto v1003 = (v1002 * v2);
             put(p1 + o[1] + i, v1003, n);

@@ -18,7 +18,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         const auto v1 = mgx::splat<float>(0.7071067690849304);
         const auto v2 = mgx::splat<float>(1.0);
         auto acc1_0 = start_like<Sum, vec<float>>();
-        for_lanes(0, b[0], [&](int64_t i, auto n) {
+        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
             const auto v1000 = fetch(p0 + o[0] + i, n);
             const auto v1001 = (v1000 * v0);
             const auto v1002 = (v1000 * v1);
@@ -30,7 +30,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         });
         const auto v3 = splat<float>(Sum::fold(acc1_0)) / float(product(b, 1));
         auto acc2_0 = start_like<Sum, vec<float>>();
-        for_lanes(0, b[0], [&](int64_t i, auto n) {
+        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
             const auto v1004 = fetch(p2 + o[2] + i, n);
             const auto v1005 = (v1004 - v3);
             const auto v1006 = (v1005 * v1005);
@@ -40,7 +40,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         const auto v5 = mgx::splat<float>(9.999999747378752e-06);
         const auto v6 = (v4 + v5);
         const auto v7 = mgx::rsqrt(v6);
-        for_lanes(0, b[0], [&](int64_t i, auto n) {
+        for_lanes(t, 0, b[0], [&](int64_t i, auto n) {
             const auto v1005 = fetch(p2 + o[2] + i, n);
             const auto v1006 = (v1005 - v3);
             const auto v1007 = (v1006 * v7);

@@ -39,16 +39,11 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
-// copy
+// copy elsewhere
 void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
-    for_rows<1, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch(p0 + o[0] + i, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
+    copy_elsewhere(t, a[0], p0, p1);
 }
 
 // scatternd_none
@@ -74,7 +69,7 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 // step 2: k2 (72, 1, 1), 221 ns
 //     p0: arena
 //     p1: output 0
-// step 3: k3 (105, 1, 1), 242 ns
+// step 3: k3 (105), 242 ns
 //     p0: input 3
 //     p1: output 1
 // step 4: k4 (4, 2, 5, 1, 3, 7), 228 ns

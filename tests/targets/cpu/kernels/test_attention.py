@@ -168,6 +168,53 @@ def test_rows_without_keys(isa: str) -> None:
     assert_close(zero, want.numpy(), np.float32)
 
 
+FEW = [  # batch, heads, heads of keys, queries, keys, dim, value_dim
+    (2, 4, 2, 1, 300, 64, 64), (1, 8, 1, 1, 40, 20, 7), (1, 2, 2, 3, 257, 33, 50),
+    (2, 4, 1, 2, 130, 128, 96), (1, 1, 1, 1, 1, 8, 8),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("shape", FEW, ids=str)
+def test_few_queries(shape: tuple[int, int, int, int, int, int, int], isa: str) -> None:
+    """A step of decoding, also with a mask, causal, and in 16 bits; NaN and infinities go where eager has them."""
+    b, h, _, lq, lk, *_ = shape
+    rng = np.random.default_rng()
+    q, k, v = _make(rng, *shape)
+    mask: np.ndarray = rng.standard_normal((b, h, lq, lk), np.float32)
+    mask[..., 1:][mask[..., 1:] > 0.5] = -np.inf
+    assert_close(run(isa, q, k, v), oracle(q, k, v), np.float32)
+    assert_close(run(isa, q, k, v, mask), oracle(q, k, v, mask), np.float32)
+    keep = (mask > -0.5).astype(np.uint8)
+    keep[..., 0] = 1
+    assert_close(run(isa, q, k, v, keep, "float_bool"), oracle(q, k, v, keep), np.float32)
+    late = lk - lq
+    assert_close(run(isa, q, k, v, causal=True, causal_offset=late), oracle(q, k, v, offset=late), np.float32)
+    halves = q.astype(np.float16), k.astype(np.float16), v.astype(np.float16)
+    assert_close(run(isa, *halves, name="half_float"), oracle(*halves), np.float16)
+    mask[0, 0, 0] = -np.inf
+    assert np.isnan(run(isa, q, k, v, mask)[0, 0, 0]).all()
+    assert (run(isa, q, k, v, mask, zero_rows=True)[0, 0, 0] == 0).all()
+    q[0, 0, 0], v[0, -1, -1] = np.nan, np.inf
+    with np.errstate(invalid="ignore"):
+        assert_close(np.isfinite(run(isa, q, k, v)), np.isfinite(oracle(q, k, v)))
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("queries", [1, 2, 40])
+@pytest.mark.parametrize("kind", ["float", "bool"])
+def test_blocks_that_a_mask_hides_are_not_read(kind: str, queries: int, isa: str) -> None:
+    """A cache of 1,000 keys of which 300 to 600 are shown, one query each starting elsewhere."""
+    q, k, v = _make(np.random.default_rng(), 2, 4, 2, queries, 1000, 32, 32)
+    keep = np.zeros((2, 1, queries, 1000), np.uint8)
+    for row in range(queries):
+        keep[:, :, row, 300 + row : 600 - row] = 1
+    mask = keep if kind == "bool" else np.where(keep, 0, -np.inf).astype(np.float32)
+    want = oracle(q, k, v, mask)
+    k[:, :, :256], v[:, :, :256], k[:, :, 640:], v[:, :, 640:] = (np.nan,) * 4  # whole blocks of 128
+    assert_close(run(isa, q, k, v, mask, f"float_{kind}"), want, np.float32)
+
+
 @pytest.mark.parametrize("isa", ISAS)
 def test_nan_and_large_scores(isa: str) -> None:
     rng = np.random.default_rng()

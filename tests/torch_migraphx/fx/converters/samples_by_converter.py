@@ -242,6 +242,12 @@ BY_CONVERTER: dict[str, list[Sample]] = {
         SIZES | {"dim": 1, "index": i(2, 5, 4, low=0, high=3)},
         SIZES | {"dim": -1, "index": i(1, 2, 3, low=0, high=4)},
     ],
+    "indexing.index_copy": [
+        {"input": f(2, 3, 4), "dim": -2, "index": torch.tensor([2, 0]), "source": f(2, 2, 4)},
+        {"input": f(3), "dim": 0, "index": torch.tensor([1]), "source": f(1)},
+        {"input": torch.tensor(1.5), "dim": 0, "index": torch.tensor([0]), "source": torch.tensor(2.5)},
+        {"input": i(2, 3), "dim": 1, "index": torch.tensor([], dtype=torch.int64), "source": i(2, 0)},
+    ],
     "indexing.scatter": [
         SIZES | {"dim": 1, "index": torch.tensor([[[0, 1, 2, 0]]]), "src": f(2, 3, 4)},
         SIZES | {"dim": 2, "index": torch.tensor([[[0, 3]]]), "src": 7.0},

@@ -77,6 +77,15 @@ CORE: dict[str, list[Sample]] = {
             (2, 10, True, True), (1, 8, False, True),
         )
     ],
+    "recurrent.mkldnn_rnn_layer": [
+        {
+            "input": f(5, 4, 3), "weight0": f(8, 3), "weight1": f(8, 2), "weight2": f(8), "weight3": f(8, low=-1),
+            "hx_": f(1, 4, 2), "cx_": f(1, 4, 2, low=-1), "reverse": reverse, "batch_sizes": [], "mode": 2,
+            "hidden_size": 2, "num_layers": 1, "has_biases": biases, "bidirectional": False, "batch_first": False,
+            "train": False,
+        }
+        for reverse, biases in ((False, True), (True, False))
+    ],
     "shape.sym_size": [SIZES | {"dim": -1}],
     **each(["shape.sym_numel", "shape.sym_storage_offset"], [SIZES]),
     "shape.sym_stride": [{"input": f(4, 3).t(), "dim": 0}],

@@ -82,9 +82,9 @@ def embedding_bag(b: OnnxBuilder, table: Value, indices: Value, offsets: Value, 
         if REDUCTIONS[mode] == "mean":
             member = member / np.maximum(member.sum(1, keepdims=True), 1)
         return b.dot(b.literal(member, table.shape.type), rows)
-    bags = []
-    for start, end in zip(starts, ends, strict=True):
-        bag = b.slice(rows, axes=(0,), starts=(start,), ends=(max(end, start + 1),)) if count else table
-        best = b.reduce_max(bag, axes=(0,))
-        bags.append(best if end > start else b.full(0.0, best))
+    empty = b.literal(np.zeros((1, table.shape.lens[1])), table.shape.type)
+    bags = [
+        b.reduce_max(b.slice(rows, axes=(0,), starts=(start,), ends=(end,)), axes=(0,)) if end > start else empty
+        for start, end in zip(starts, ends, strict=True)
+    ]
     return b.concat(*bags, axis=0) if len(bags) > 1 else bags[0]

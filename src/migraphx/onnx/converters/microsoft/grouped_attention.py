@@ -89,34 +89,46 @@ def group_query_attention(
     seqlens {B} are the keys of each item less one, `total_length` the most of them. Queries are the last keys of
     their item; where there is no past, the first. `local_window_size`: how many keys a query sees. Without new
     keys (a length of 0) the past is all. q_norm and k_norm {H} are the weights of RMS norms over heads.
+
+    Where the model declares caches as long as the past, these hold all keys, and `total_length` is a number of the run;
+    what lies behind the keys stays what it was. Else it decides lengths, and must be known.
     """
     expect(query, "query", None, None, None)
     expect(head_sink, "head_sink", num_heads)
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
     batch, _, length, _ = q.shape.lens
-    total = int(b.number(total_length, "total_sequence_length"))
-    last, starts, positions = places(b, seqlens, q, total)
+    fixed = past_key is not None and b.constant(total_length) is None and b.alike(1, 3) and b.alike(2, 4)
+    total = past_keys(past_key, past_value) if fixed else int(b.number(total_length, "total_sequence_length"))
+    last, starts, positions = places(b, seqlens, q, total_length if fixed else total)
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
     if do_rotary:
         at = positions if position_ids is None else b.broadcast_to(position_ids, (batch, length))
         q, k = (with_rotary(b, x, at, cos, sin, bool(rotary_interleaved)) for x in (q, k))
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
-    k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys)
+    k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys, fixed)
     bias = [lengthened(b, x, keys) for x in (attention_bias,) if x is not None]
     scoring = Scoring(scale, softcap, head_sink, bool(smooth_softmax), qk_output)
-    if scoring.simple(b) and causal and total == length == keys and local_window_size < 0:
+    if scoring.simple(b) and causal and total == length == keys and local_window_size < 0 and not fixed:
         return joined(b, attended(b, q, k, v, bias, scale, first=0)), *presents
     seen = visible(b, positions if causal else last, keys, local_window_size)
     y, *scores = scoring.attended(b, (q, k, v), bias, seen)
     return y, *presents, *(b.slice(s, axes=(3,), starts=(0,), ends=(total,)) for s in scores)
 
 
-def places(b: OnnxBuilder, seqlens: Value, q: Value, total: int) -> tuple[Value, Value, Value]:
-    """Where the queries of each item end and where they start, both {B, 1}, and the position of each {B, S}."""
+def places(b: OnnxBuilder, seqlens: Value, q: Value, total: int | Value) -> tuple[Value, Value, Value]:
+    """Where the queries of each item end and where they start, both {B, 1}, and the position of each {B, S}.
+
+    Where all keys are new, in a prompt, whose ends are padded, each item starts at 0.
+    """
     batch, _, length, _ = q.shape.lens
     last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
-    starts = b.full(0, last) if total == length else b.add(last, b.full(1 - length, last))
+    zero, later = b.full(0, last), b.add(last, b.full(1 - length, last))
+    if isinstance(total, Value):
+        new = b.equal(b.cast(b.reshape(total, dims=(1, 1)), "int64"), b.literal(np.array([[length]], np.int64)))
+        starts = b.where(b.broadcast_to(b.cast(new, "bool"), last.shape.lens), zero, later)
+    else:
+        starts = zero if total == length else later
     return last, starts, b.add(*b.common(starts, b.literal(np.arange(length)[None])))
 
 
@@ -136,8 +148,13 @@ def lengthened_caches(
     codes: tuple[Cache, Cache],
     starts: Value,
     keys: int,
+    fixed: bool,
 ) -> tuple[Value, Value, Sequence[Value | None]]:
-    """All keys and values {B, N, `keys`, H} in q's type, and the caches that the node gives (None: nothing is new)."""
+    """All keys and values {B, N, `keys`, H} in q's type, and the caches that the node gives (None: nothing is new).
+
+    `fixed`: the caches are as long as the past.
+    """
+    write = replaced if fixed else written
     batch, kv_heads = new[0].shape.lens[:2]
     for what, old in zip(("past_key", "past_value"), past, strict=True):
         expect(old, what, batch, kv_heads, None, None)
@@ -145,9 +162,18 @@ def lengthened_caches(
     presents: Sequence[Value | None] = (None, None)
     if new[0].shape.lens[2]:
         narrow = [code.narrow(b, x) for code, x in zip(codes, new, strict=True)]
-        held = presents = [written(b, old, x, starts, keys) for old, x in zip(past, narrow, strict=True)]
+        held = presents = [write(b, old, x, starts, keys) for old, x in zip(past, narrow, strict=True)]
     k, v = (code.wide(b, x, q) for code, x in zip(codes, held, strict=True))
     return k, v, presents
+
+
+def replaced(b: OnnxBuilder, past: Value | None, new: Value, starts: Value, keys: int) -> Value:
+    """The cache {B, N, keys, H} with what is new in the rows from starts {B, 1} on."""
+    if past is None:
+        raise OnnxError("there is no past to be replaced")
+    begin = b.clamp(starts, 0, keys)  # a row behind the last is an error of the run
+    rows = b.add(*b.common(begin, b.literal(np.arange(new.shape.lens[2])[None])))
+    return b.scatter_none(past, b.broadcast_to(b.unsqueeze(rows, axes=(1, 3)), new.shape.lens), new, axis=2)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,10 @@ def attention(
     if past_key is not None and past_value is not None:
         expect(past_key, "past_key", batch, groups, None, None)
         expect(past_value, "past_value", batch, groups, past_key.shape.lens[2], None)
+    if mask is not None and mask.shape.ndim:
+        total = k.shape.lens[-2] + (0 if past_key is None else past_key.shape.lens[2])
+        if mask.shape.lens[-1] > total:
+            raise OnnxError(f"its mask is for {mask.shape.lens[-1]} keys, there are {total}")
 
 
 @check("RotaryEmbedding")

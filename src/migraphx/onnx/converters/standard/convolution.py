@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.converters.standard.geometry import Window, windowed
 from migraphx.onnx.converters.standard.movement import padded
 from migraphx.onnx.registry import converter
@@ -22,6 +22,7 @@ def with_bias(b: OnnxBuilder, y: Value, bias: Value | None) -> Value:
     """y {N, C, ...} plus bias {C}."""
     if bias is None:
         return y
+    expect(bias, "bias", y.shape.lens[1])
     return b.add(y, b.broadcast(bias, axis=1, out_lens=y.shape.lens))
 
 

@@ -208,7 +208,10 @@ def prelu(b: OnnxBuilder, x: Value, slope: Value) -> Value:
     """Before opset 7 a slope {C} is one a channel."""
     if b.version < 7 and slope.shape.ndim == 1 and x.shape.ndim > 1 and slope.shape.elements > 1:
         slope = b.reshape(slope, dims=(-1, *(1,) * (x.shape.ndim - 2)))
+    lens = x.shape.lens
     x, slope = b.common(x, slope)
+    if x.shape.elements != math.prod(lens):
+        b.deviates("its slope does not broadcast to x")
     if x.shape.type not in dtypes.UNSIGNED:  # of which none is below 0
         return b.prelu(x, slope)
     return x

@@ -200,7 +200,7 @@ class _Reduction:
     def _loop(self, lines: Sequence[str]) -> list[str]:
         ends = [self.inner.length(d) for d in range(self.of.reduced.rank)]
         if self.of.rowwise:
-            lines = [f"for_lanes(0, {ends.pop()}, [&](int64_t i, auto n) {{", "    " + indented(lines, 1), "});"]
+            lines = [f"for_lanes(t, 0, {ends.pop()}, [&](int64_t i, auto n) {{", "    " + indented(lines, 1), "});"]
         for d, end in reversed([*enumerate(ends)]):
             lines = [f"for (int64_t r{d} = 0; r{d} < {end}; ++r{d}) {{", "    " + indented(lines, 1), "}"]
         return list(lines)

@@ -297,6 +297,16 @@ class Scatter(Params, header="scatter.hpp"):
 
 
 @dataclass(frozen=True)
+class ScatterRows(Params, header="scatter.hpp"):
+    outer: int
+    length: int
+    inner: int
+    count: int
+    per: int
+    check: int
+
+
+@dataclass(frozen=True)
 class ScatterNd(Params, header="scatter.hpp"):
     tuples: int
     depth: int

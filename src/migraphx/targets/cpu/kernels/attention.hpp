@@ -16,7 +16,9 @@
 // K, the softmax has no horizontal step, and the second product broadcasts probabilities against rows of V. A
 // unit of work is up to TILES tiles of MQ queries of one head; keys are taken KEY_BLOCK at a time, so that a
 // tile's scores stay in the first-level cache, with running maximum and sum (Milakov and Gimelshein, 2018;
-// Dao et al., 2022).
+// Dao et al., 2022). Blocks of keys before the first and behind the last that a tile's mask shows are not read, so that
+// a cache costs what is filled of it. A few queries for each head of keys (a step of decoding) take another way: the
+// heads of a group read their keys once, and depth lies in lanes.
 #pragma once
 
 #include "math.hpp"
@@ -310,6 +312,35 @@ MGX_NOINLINE void values_block(const Attention& p, const Scratch& w, Rows v, int
     }
 }
 
+// ---- keys that are seen -----------------------------------------------------------------------------------
+
+// Whether these rows of the mask hide all of the keys k0 .. k0 + nk.
+template <class M>
+MGX_NOINLINE bool hides(const Attention& p, const M* mask, int64_t rows, int64_t k0, int64_t nk) {
+    const F hidden = same_v<M, uint8_t> ? F{} : F{} - __builtin_inff();
+    for (int64_t r = 0; r < (p.mask_row ? rows : 1); ++r)
+        for (int64_t j = 0; j < nk; j += LANES) {
+            const int n = int(nk - j < LANES ? nk - j : LANES);
+            const F m = mask_lanes(mask + r * p.mask_row + (k0 + j) * p.mask_key, p.mask_key, n);
+            const vec<int32_t> shown = (m != hidden) & (iota<int32_t>() < n);
+            if (hmin(shown) < 0) return false;
+        }
+    return true;
+}
+
+// The keys below `keys` that any of these rows may see, in whole blocks from the begin on; the first block where none is.
+template <class M>
+inline Range shown(const Attention& p, const M* mask, int64_t rows, int64_t keys) {
+    if (!mask || keys <= 0) return {0, keys};
+    const int64_t block = key_block(p);
+    int64_t begin = 0, end = (keys - 1) / block * block;
+    while (begin < end && hides(p, mask, rows, begin, block)) begin += block;
+    if (begin < end && !hides(p, mask, rows, end, keys - end)) return {begin, keys};
+    if (begin == end) return hides(p, mask, rows, end, keys - end) ? Range{0, least(block, keys)} : Range{begin, keys};
+    while (end - block > begin && hides(p, mask, rows, end - block, block)) end -= block;
+    return {begin, end};
+}
+
 // 1 / sum, and what a row without any key gives.
 inline void invert_sums(const Attention& p, const Scratch& w) {
     for (int v = 0; v < MQ; v += LANES) {
@@ -324,14 +355,13 @@ inline int64_t seen(const Attention& p, int64_t end) {
     return n < 0 ? 0 : n < p.keys ? n : p.keys;
 }
 
-// The keys k0 .. k0 + nk, of which k and v are the rows, for the tile whose first query is u.q0.
+// The keys k0 .. k0 + nk, of which k and v are the rows, for the tile whose first query is u.q0 and that sees `keys`.
 template <class T, class M>
 MGX_NOINLINE void run_tile(const Attention& p, const Unit<T, M>& u, const Scratch& w, Rows k, Rows v,
-                           int64_t k0, int64_t nk) {
-    const int64_t keys = seen(p, u.q0 + u.nq);
-    if (k0 > 0 && k0 >= keys) return;
-    if (k0 + nk > keys) nk = keys - k0;
-    const Stage stage{k0 == 0, k0 + nk >= keys};
+                           int64_t k0, int64_t nk, Range keys) {
+    if (k0 < keys.begin || (k0 > keys.begin && k0 >= keys.end)) return;
+    if (k0 + nk > keys.end) nk = keys.end - k0;
+    const Stage stage{k0 == keys.begin, k0 + nk >= keys.end};
     const int nq = int(u.nq);
     if (nq <= LANES)
         scores<1>(w.qt, k, nk, p.dim, w.s);
@@ -353,29 +383,199 @@ MGX_NOINLINE void run_unit(const Attention& p, const Unit<T, M>& u, float* scrat
         return Unit<T, M>{u.q + q * p.q.row, u.k, u.v, u.mask ? u.mask + q * p.mask_row : nullptr,
                           u.out + q * p.out.row, u.q0 + q, left < MQ ? left : MQ};
     };
-    const int64_t keys = seen(p, u.q0 + u.nq), block = key_block(p), tiles = (u.nq + MQ - 1) / MQ;
-    for (int64_t t = 0; t < tiles; ++t)
-        pack_queries(tile(t).q, p.q.row, int(tile(t).nq), p.dim, p.scale, divide(p, scratch, int(t)).qt);
-    for (int64_t k0 = 0; k0 == 0 || k0 < keys; k0 += block) {
-        const int64_t nk = keys - k0 < block ? keys - k0 : block;
+    const int64_t block = key_block(p), tiles = (u.nq + MQ - 1) / MQ;
+    Range keys[TILES], all{p.keys, 0};
+    for (int64_t t = 0; t < tiles; ++t) {
+        const Unit<T, M> one = tile(t);
+        pack_queries(one.q, p.q.row, int(one.nq), p.dim, p.scale, divide(p, scratch, int(t)).qt);
+        keys[t] = shown(p, one.mask, one.nq, seen(p, one.q0 + one.nq));
+        all = {least(all.begin, keys[t].begin), all.end < keys[t].end ? keys[t].end : all.end};
+    }
+    for (int64_t k0 = all.begin; k0 == all.begin || k0 < all.end; k0 += block) {
+        const int64_t nk = all.end - k0 < block ? all.end - k0 : block;
         const Scratch w = divide(p, scratch, 0);
         const Rows k = pack_rows(u.k + k0 * p.k.row, p.k.row, nk, p.dim, w.k);
         const Rows v = pack_rows(u.v + k0 * p.v.row, p.v.row, nk, p.value_dim, w.v);
-        for (int64_t t = 0; t < tiles; ++t) run_tile(p, tile(t), divide(p, scratch, int(t)), k, v, k0, nk);
+        for (int64_t t = 0; t < tiles; ++t) run_tile(p, tile(t), divide(p, scratch, int(t)), k, v, k0, nk, keys[t]);
     }
+}
+
+// ---- few queries ------------------------------------------------------------------------------------------
+
+inline constexpr int64_t FEW = 8;  // rows at most: the queries of all heads of a group
+
+// What a group keeps: rows of queries, of scores and of sums, for each row its maximum and its sum, keys and values.
+struct Few {
+    float *q, *s, *o, *max, *sum, *k, *v;
+    int64_t q_step, s_step, o_step;
+};
+inline Few divide_few(const Attention& p, float* at) {
+    const int64_t q = padded(p.dim), s = padded(key_block(p)), o = padded(p.value_dim);
+    float *sums = at + FEW * (q + s + o), *rows = sums + padded(2 * FEW);
+    return {at, at + FEW * q, at + FEW * (q + s), sums, sums + FEW, rows, rows + key_block(p) * q, q, s, o};
+}
+inline int64_t few_floats(const Attention& p) {
+    const int64_t row = padded(p.dim) + padded(p.value_dim), block = key_block(p);
+    return FEW * (row + padded(block)) + padded(2 * FEW) + block * row;
+}
+
+// Rows of K or V as floats, where they lie if they are.
+template <class T>
+MGX_INLINE Rows as_rows(const T* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
+    if constexpr (same_v<T, float>)
+        return {from, stride};
+    else
+        return pack_rows(from, stride, rows, columns, to);
+}
+
+// Scores of a row with nk keys: LANES keys at a time, whose sums over lanes are one transposition.
+inline void few_scores(const float* q, Rows k, int64_t nk, int64_t dim, float* s) {
+    for (int64_t j = 0; j < nk; j += LANES) {
+        const float* row[LANES];
+        for (int i = 0; i < LANES; ++i) row[i] = k.at + (j + i < nk ? j + i : nk - 1) * k.stride;
+        F acc[LANES] = {};
+        int64_t d = 0;
+        for (; d + LANES <= dim; d += LANES) {
+            const F x = load(q + d);
+#pragma GCC unroll 16
+            for (int i = 0; i < LANES; ++i) acc[i] += x * load(row[i] + d);
+        }
+        if (d < dim) {
+            const F x = load(q + d);
+            for (int i = 0; i < LANES; ++i) acc[i] += x * load_n(row[i] + d, int(dim - d));
+        }
+        transpose(acc);
+        F sum{};
+#pragma GCC unroll 16
+        for (int i = 0; i < LANES; ++i) sum += acc[i];
+        store(s + j, sum);
+    }
+}
+
+// C registers of the sums of R rows from column c on, scaled to their new maximum; n columns of the last exist.
+template <int R, int C>
+MGX_INLINE void few_columns(const Few& w, const float* scale, Rows v, int64_t nk, int64_t c, int n) {
+    const float *from = v.at + c, *s = w.s;
+    const int64_t step = w.s_step;
+    F acc[R][C];
+    for (int r = 0; r < R; ++r)
+        for (int i = 0; i < C; ++i) acc[r][i] = load(w.o + r * w.o_step + c + i * LANES) * scale[r];
+    for (int64_t j = 0; j < nk; ++j, from += v.stride) {
+        F x[C];
+#pragma GCC unroll 4
+        for (int i = 0; i < C; ++i) x[i] = C > 1 || n == LANES ? load(from + i * LANES) : load_n(from, n);
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r) {
+            const F weight = splat(s[r * step + j]);
+#pragma GCC unroll 4
+            for (int i = 0; i < C; ++i) acc[r][i] += weight * x[i];
+        }
+    }
+    for (int r = 0; r < R; ++r)
+        for (int i = 0; i < C; ++i) store(w.o + r * w.o_step + c + i * LANES, acc[r][i]);
+}
+template <int R>
+MGX_NOINLINE void few_values(const Few& w, const float* scale, Rows v, int64_t nk, int64_t dim) {
+    constexpr int C = (LANES == 16 ? 16 : 8) / R < 4 ? (LANES == 16 ? 16 : 8) / R : 4;
+    int64_t c = 0;
+    if constexpr (C > 1)
+        for (; c + C * LANES <= dim; c += C * LANES) few_columns<R, C>(w, scale, v, nk, c, LANES);
+    for (; c < dim; c += LANES) few_columns<R, 1>(w, scale, v, nk, c, int(least(LANES, dim - c)));
+}
+
+// Scores of a row become exponentials; returns what brings earlier sums to the new maximum.
+inline float few_softmax(float* s, int64_t nk, float& max, float& sum) {
+    for (int64_t j = nk; j < padded(nk); ++j) s[j] = -__builtin_inff();
+    F m = splat(max), l{};
+    for (int64_t j = 0; j < nk; j += LANES) {
+        const F x = load(s + j);
+        m = (x > m) ? x : m;
+    }
+    const float most = hmax(m), base = most == -__builtin_inff() ? 0 : most;
+    for (int64_t j = 0; j < nk; j += LANES) {
+        const F e = exp_negative(load(s + j) - splat(base));
+        l += e;
+        store(s + j, e);
+    }
+    const float scale = exp_negative(splat(max - base))[0];
+    sum = sum * scale + hsum(l);
+    max = most;
+    return scale;
+}
+
+// The group of heads that reads head g of batch b.
+template <class T, class M>
+MGX_NOINLINE void run_few(const Attention& p, int64_t b, int64_t g, int64_t rows, const T* q, const T* k, const T* v,
+                          const M* mask, T* out, float* scratch) {
+    const auto values = rows <= 1 ? few_values<1> : rows <= 2 ? few_values<2> : rows <= 4 ? few_values<4> : few_values<8>;
+    const int64_t group = p.heads / p.kv_heads, block = key_block(p), limit = seen(p, p.queries);
+    const Few w = divide_few(p, scratch);
+    k += b * p.k.batch + g * p.k.head;
+    v += b * p.v.batch + g * p.v.head;
+    __builtin_memset(scratch, 0, sizeof(float) * (w.max - scratch));  // rows and columns that do not exist count as 0
+    Range keys{limit, 0};
+    const M* masks[FEW];
+    for (int64_t r = 0; r < rows; ++r) {
+        const int64_t h = g * group + r / p.queries, i = r % p.queries;
+        const T* from = q + b * p.q.batch + h * p.q.head + i * p.q.row;
+        for (int64_t d = 0; d < p.dim; d += LANES)
+            store_n(w.q + r * w.q_step + d, load_f_n(from + d, int(least(LANES, p.dim - d))) * p.scale,
+                    int(least(LANES, p.dim - d)));
+        masks[r] = mask ? mask + b * p.mask_batch + h * p.mask_head + i * p.mask_row : nullptr;
+        w.max[r] = -__builtin_inff();
+        w.sum[r] = 0;
+        if (r && masks[r] == masks[r - 1]) continue;
+        const Range own = shown(p, masks[r], 1, limit);
+        keys = {least(keys.begin, own.begin), keys.end < own.end ? own.end : keys.end};
+    }
+    for (int64_t k0 = keys.begin; k0 < keys.end; k0 += block) {
+        const int64_t nk = least(block, keys.end - k0);
+        const Rows keys_at = as_rows(k + k0 * p.k.row, p.k.row, nk, p.dim, w.k);
+        const Rows values_at = as_rows(v + k0 * p.v.row, p.v.row, nk, p.value_dim, w.v);
+        float scale[FEW] = {};
+        for (int64_t r = 0; r < rows; ++r) {
+            float* s = w.s + r * w.s_step;
+            few_scores(w.q + r * w.q_step, keys_at, nk, p.dim, s);
+            for (int64_t j = 0; masks[r] && j < nk; j += LANES) {
+                const int n = int(least(LANES, nk - j));
+                store(s + j, masked<M>(load(s + j), mask_lanes(masks[r] + (k0 + j) * p.mask_key, p.mask_key, n)));
+            }
+            const int64_t last = r % p.queries + p.causal_offset - k0;  // that the row sees
+            for (int64_t j = last < 0 ? 0 : last + 1; p.causal && j < nk; ++j) s[j] = -__builtin_inff();
+            scale[r] = few_softmax(s, nk, w.max[r], w.sum[r]);
+        }
+        values(w, scale, values_at, nk, p.value_dim);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+        T* to = out + b * p.out.batch + (g * group + r / p.queries) * p.out.head + r % p.queries * p.out.row;
+        const float inverse = p.zero_rows && w.sum[r] == 0 ? 0 : 1 / w.sum[r];
+        for (int64_t c = 0; c < p.value_dim; c += LANES)
+            store_f_n(to + c, load(w.o + r * w.o_step + c) * inverse, int(least(LANES, p.value_dim - c)));
+    }
+}
+
+template <class T, class M>
+inline void few_queries(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask, T* out,
+                        char* scratch) {
+    const int64_t rows = p.heads / p.kv_heads * p.queries;
+    const Range mine = team.share(p.batch * p.kv_heads);
+    for (int64_t i = mine.begin; i < mine.end; ++i)
+        run_few(p, i / p.kv_heads, i % p.kv_heads, rows, q, k, v, mask, out, reinterpret_cast<float*>(scratch));
 }
 
 }  // namespace attn
 
 template <class T> inline int64_t attention_scratch(const Attention& p) {
     const int64_t row = attn::MQ + attn::padded(p.dim) + attn::padded(p.value_dim);
-    return int64_t(sizeof(float)) * (attn::TILES * attn::tile_floats(p) + attn::key_block(p) * row);
+    const int64_t many = attn::TILES * attn::tile_floats(p) + attn::key_block(p) * row, few = attn::few_floats(p);
+    return int64_t(sizeof(float)) * (many > few ? many : few);
 }
 
 template <class T, class M>
 inline void attention(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask,
                       T* out, char* scratch) {
     const int64_t group = p.heads / p.kv_heads, tiles = (p.queries + attn::MQ - 1) / attn::MQ;
+    if (group * p.queries <= attn::FEW) return attn::few_queries(team, p, q, k, v, mask, out, scratch);
     int64_t per = p.batch * p.heads * tiles / (4 * team.size);  // tiles of a unit: four units a thread
     per = per < 1 ? 1 : per > attn::TILES ? attn::TILES : per;
     const int64_t units = (tiles + per - 1) / per, span = per * attn::MQ;

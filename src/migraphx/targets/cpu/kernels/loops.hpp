@@ -16,6 +16,16 @@ template <class F> MGX_INLINE void for_lanes(int64_t begin, int64_t end, const F
     if (i < end) f(i, static_cast<int>(end - i));
 }
 
+// The same over what is not divided otherwise, such as one long row: it is left undone where the run is to end.
+template <class F> MGX_INLINE void for_lanes(const Team& t, int64_t begin, int64_t end, const F& f) {
+    constexpr int64_t PIECE = 1 << 20;  // a few milliseconds at most
+    for (int64_t stop;; begin = stop) {
+        stop = end - begin > PIECE ? begin + PIECE : end;
+        for_lanes(begin, stop, f);
+        if (__builtin_expect(stop == end, 1) || t.stopped()) return;
+    }
+}
+
 // Element offsets of every view at position `index` of the loops before the last `inner` ones.
 template <int RANK, int VIEWS> MGX_INLINE void locate(const int64_t* a, int outer, int64_t index, int64_t* offset) {
     for (int v = 0; v < VIEWS; ++v) offset[v] = 0;

@@ -65,6 +65,31 @@ void scatter(const Team& t, const Scatter& s, const I* indices, const U* updates
     }
 }
 
+// out[outer][length][inner], row-major, joined by updates [outer][count][inner] at rows indices[outer / per][count]: `per`
+// blocks have the same. A thread takes whole blocks [length][inner], so that no two meet.
+struct ScatterRows {
+    int64_t outer, length, inner, count, per, check;
+};
+template <class How, class T, class I, class U>
+void scatter_rows(const Team& t, const ScatterRows& s, const I* indices, const U* updates, T* out, int64_t* status) {
+    const Range mine = t.share(s.outer);
+    for (int64_t o = mine.begin; o < mine.end && !t.stopped(); ++o)
+        for (int64_t k = 0; k < s.count; ++k) {
+            int64_t at = int64_t(indices[o / s.per * s.count + k]);
+            if (!placed(at, s.length, status, s.check)) continue;
+            T* row = out + (o * s.length + at) * s.inner;
+            const U* update = updates + (o * s.count + k) * s.inner;
+            for (int64_t i = 0; i < s.inner; ++i) join<How>(row[i], update[i]);
+        }
+}
+
+// The data that is updated, where it does not lie in the output's memory already.
+template <class T> void copy_elsewhere(const Team& t, int64_t count, const T* data, T* out) {
+    if (data == out) return;
+    const Range mine = t.share(count);
+    __builtin_memcpy(static_cast<void*>(out + mine.begin), data + mine.begin, mine.size() * sizeof(T));
+}
+
 // Slices of out at index tuples joined by updates [tuples][inner]; lens: those of the `depth` indexed dimensions.
 // A thread takes the slices of one part of the output, so that no two meet.
 struct ScatterNd {

@@ -13,6 +13,8 @@ struct Range {
     int64_t size() const { return end - begin; }
 };
 
+inline constexpr int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 // The part of 0 .. total that thread tid of `size` threads takes: begins at multiples of grain; shares differ
 // by at most one grain. Empty ranges are possible.
 inline Range split(int64_t total, int64_t grain, int tid, int size) {

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
@@ -93,8 +94,13 @@ def call_best(
     build: Build,
 ) -> None:  # fmt: skip
     """Append the calls of the configuration that is chosen."""
-    for call in build(choices_of(ctx).pick(problem, candidates, cost, build)):
+    choices = choices_of(ctx)
+    for call in build(choices.pick(problem, candidates, cost, build)):
         ctx.call(call)
+    assert ctx.instruction is not None
+    for chosen in choices.made[-1:]:
+        for other, estimate in chosen.others:
+            ctx.refuse(ctx.instruction, problem.family, Refuse(chosen.against(other, estimate)))
 
 
 def matrix_type(matrix: np.ndarray) -> str:

@@ -19,7 +19,7 @@ from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem
-from migraphx.targets.gpu.costs import conv_cost, convolutions, depthwise_cost, depthwises
+from migraphx.targets.gpu.costs import FEW_CHANNELS, conv_cost, convolutions, depthwise_cost, depthwises
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call
 from migraphx.targets.gpu.kernel import GpuCall
@@ -73,6 +73,11 @@ def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, or
         b = replace(w, lens=(x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
         lower_product(ctx, a, b, epilogue, name, origin)
         return
+    if is_patches(conv):
+        taps, channels = conv.taps, x.lens[1]
+        b = replace(w, lens=(taps * channels, w.lens[0]), strides=(1, w.strides[0]))
+        lower_product(ctx, patches(ctx, conv, origin), b, epilogue, name, origin)
+        return
 
     def build(config: Config) -> list[GpuCall]:
         parts = None
@@ -96,6 +101,25 @@ def is_product(conv: Conv) -> bool:
     window = conv.window
     plain = conv.taps == 1 and conv.group == 1 and not any(window.pad) and set(window.stride) == {1}
     return plain and window.size == window.out
+
+
+def is_patches(conv: Conv) -> bool:
+    """Whether the windows of few channels lie side by side: each is a row of a matrix, which is copied once."""
+    window, (_, step, last) = conv.window, conv.w.strides
+    apart = window.kernel == window.stride and not any(window.pad) and set(window.dilation) == {1}
+    return apart and conv.group == 1 and conv.x.lens[1] < FEW_CHANNELS and (step, last) == (conv.x.lens[1], 1)
+
+
+def patches(ctx: LoweringContext, conv: Conv, origin: str) -> View:
+    """The windows as a matrix {pixels of the output, taps x channels}."""
+    x, rank = conv.x, len(conv.x.lens) - 2
+    out, kernel = conv.window.out[-rank:], conv.window.kernel[-rank:]
+    steps = x.strides[2:]
+    lens = (x.lens[0], *out, *kernel, x.lens[1])
+    strides = (x.strides[0], *(s * k for s, k in zip(steps, kernel, strict=True)), *steps, x.strides[1])
+    depth = conv.taps * x.lens[1]
+    rows = ctx.standard(replace(x, lens=lens, strides=strides), origin)
+    return replace(rows, lens=(conv.rows, depth), strides=(depth, 1))
 
 
 def packed_weights(ctx: LoweringContext, ins: Instruction, depthwise: bool, origin: str) -> View:

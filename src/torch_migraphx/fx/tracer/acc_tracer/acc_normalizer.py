@@ -19,7 +19,7 @@ import torch
 from torch import fx
 from torch.fx.node import map_arg
 
-from torch_migraphx.fx.graph_info import copy_origin, note_unmapped, set_value
+from torch_migraphx.fx.graph_info import called, copy_origin, note_unmapped, set_value
 
 ACC_OPS_MODULE = "torch_migraphx.fx.tracer.acc_tracer.acc_ops"
 
@@ -333,13 +333,13 @@ def normalize(
             continue
         mapping = find_mapping(node.op, node.target)
         if mapping is None or (allowlist is not None and (node.op, node.target) not in allowlist):
-            note_unmapped(node, f"{node.op} {node.target} has no acc operator")
+            note_unmapped(node, f"{called(node)} has no converter")
             continue
         before = node.prev
         try:
             new = _replacement(node, mapping, fake_mode)
         except (Unmappable, TypeError) as error:
-            note_unmapped(node, f"{node.op} {node.target}: {error}")
+            note_unmapped(node, f"{called(node)}: {error}")
             while node.prev is not before:  # what a mapper built before it gave up
                 graph.erase_node(node.prev)
             continue

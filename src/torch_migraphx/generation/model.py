@@ -1,0 +1,286 @@
+"""A language model whose calls with a cache run in the engine."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+from transformers.cache_utils import Cache, DynamicCache
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from torch_migraphx.dynamo.backends import share_weights
+from torch_migraphx.dynamo.runner import Runner
+from torch_migraphx.fx.lower_graph import FallbackError, lower
+from torch_migraphx.generation.caches import GrowingLayer, capacity, grow_in_place
+from torch_migraphx.generation.step import Inputs, trace
+from torch_migraphx.log import get_logger
+from torch_migraphx.options import Options
+
+logger = get_logger(__name__)
+CHUNK = 64
+"""Tokens of a prompt that are computed together: a longer prompt is several chunks, and the last one is filled up."""
+READ = ("input_ids", "attention_mask", "position_ids", "past_key_values", "logits_to_keep")
+NEUTRAL: Mapping[str, Sequence[Any]] = {
+    "use_cache": (True, None), "return_dict": (True, None), "labels": (None,), "inputs_embeds": (None,),
+    "output_attentions": (False, None), "output_hidden_states": (False, None), "cache_position": (None,),
+    "token_type_ids": (None,), "is_first_iteration": (True, False),
+}  # fmt: skip
+"""Arguments that a step does not read, and the values with which they change nothing."""
+
+
+def compile_generation(model: nn.Module, **options: Any) -> nn.Module:
+    """Let calls of `model` with a cache run in the engine, and so `model.generate()`; returns the model.
+
+    `model` is a decoder of transformers whose `forward` takes `input_ids`, `attention_mask`, `position_ids`,
+    `past_key_values` and `logits_to_keep`; its `forward` is replaced. A dynamic or static cache that arrives gets
+    layers that grow in place (`GrowingLayer`). There is one program for one token and one for a chunk of a prompt for
+    each number of sequences; lengths are numbers of a run. Calls without a cache, with embeddings, for attentions or
+    hidden states, with gradients or in training run in torch, which the log says; with `fallback="error"` they raise
+    FallbackError. The options are those of torch.compile's backend. TypeError for a model whose `forward` lacks one of
+    these arguments.
+    """
+    chosen = Options.of(**options)
+    forward: Any = model.forward
+    if isinstance(forward, CompiledForward):
+        forward = forward.original
+    missing = [n for n in READ if n not in inspect.signature(forward).parameters]
+    if missing:
+        raise TypeError(f"{type(model).__name__}.forward takes no {', '.join(missing)}")
+    model.forward = CompiledForward(model, forward, chosen)
+    return model
+
+
+class NotTaken(Exception):
+    """A call that runs in torch; the message says why."""
+
+
+@dataclass
+class Call:
+    """The arguments of one call, as a step takes them."""
+
+    ids: torch.Tensor
+    positions: torch.Tensor
+    mask: Any
+    cache: Cache
+    layers: list[GrowingLayer]
+    keep: int
+
+
+class CompiledForward:
+    """Replaces `model.forward`: compiles a step for each size that it meets."""
+
+    def __init__(self, model: Any, original: Callable[..., Any], options: Options) -> None:
+        functools.update_wrapper(self, original)
+        self.__signature__ = inspect.signature(original)
+        self._names = list(inspect.signature(original).parameters)
+        self.model, self.original, self.options = model, original, options
+        self.compiled = 0
+        """How many steps were compiled so far."""
+        self._said: set[str] = set()
+        self._layers = int(model.config.get_text_config(decoder=True).num_hidden_layers)
+        self._heads: list[tuple[int, int, int, torch.dtype]] = []
+        self._places = _places(model)
+        self._programs: list[nn.Module] = []
+        self._runners: dict[Hashable, Runner] = {}
+        made: list[Any] = DynamicCache(config=model.config).layers
+        self._sliding = [bool(x.is_sliding) for x in made] or [False] * self._layers
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        given = {**dict(zip(self._names, args, strict=False)), **kwargs}
+        try:
+            call = self._read(given)
+            logits = self._run(call)
+        except NotTaken as why:
+            self._say(str(why))
+            return self.original(*args, **kwargs)
+        return CausalLMOutputWithPast(logits=logits, past_key_values=call.cache)
+
+    def _say(self, why: str) -> None:
+        if self.options.fallback == "error":
+            raise FallbackError(f"a call of the model runs in torch: {why}")
+        if why not in self._said:
+            self._said.add(why)
+            logger.warning("a call of %s runs in torch: %s", type(self.model).__name__, why)
+
+    # ---- what a call asks for ----
+
+    def _read(self, given: dict[str, Any]) -> Call:
+        cache, ids = given.get("past_key_values"), given.get("input_ids")
+        if self.model.training:
+            raise NotTaken("the model is in training")
+        if torch.is_grad_enabled() and any(w.requires_grad for w in self._weights()):
+            raise NotTaken("gradients may be asked for")
+        if cache is None and given.get("use_cache", getattr(self.model.config, "use_cache", True)):
+            cache = DynamicCache(config=self.model.config)
+        if not isinstance(cache, Cache) or not isinstance(ids, torch.Tensor) or ids.dim() != 2 or 0 in ids.shape:
+            raise NotTaken("it has no cache or no input_ids")
+        if ids.device.type != "cpu":
+            raise NotTaken(f"its inputs are on {ids.device}")
+        for name, value in given.items():
+            if name not in READ and not any(value is v for v in NEUTRAL.get(name, (None,))):
+                raise NotTaken(f"it has {name}={value if isinstance(value, bool | str) else type(value).__name__}")
+        if why := grow_in_place(cache, self._layers):
+            raise NotTaken(f"the cache cannot grow in place: {why}")
+        layers = [x for x in cache.layers if isinstance(x, GrowingLayer)]
+        if len({x.length for x in layers}) != 1:
+            raise NotTaken("the layers of its cache have different lengths")
+        keep = given.get("logits_to_keep", 0)
+        if isinstance(keep, torch.Tensor):
+            raise NotTaken("it has logits_to_keep as a tensor")
+        positions = self._positions(given, ids, layers[0].length)
+        return Call(ids, positions, given.get("attention_mask"), cache, layers, keep)
+
+    def _positions(self, given: dict[str, Any], ids: torch.Tensor, start: int) -> torch.Tensor:
+        positions = given.get("position_ids")
+        if positions is None:
+            positions = torch.arange(start, start + ids.shape[1]).unsqueeze(0)
+        if positions.dim() != 2:
+            raise NotTaken(f"its position_ids have {positions.dim()} dimensions")
+        return positions.expand(ids.shape)
+
+    # ---- running ----
+
+    def _weights(self) -> list[torch.Tensor]:
+        return [of[name] for of, name in self._places.values()]
+
+    def _run(self, call: Call) -> torch.Tensor:
+        """The logits; the cache then holds the new tokens."""
+        tokens, kept, weights = call.ids.shape[1], [], self._weights()
+        wanted = tokens if call.keep == 0 else min(int(call.keep), tokens)
+        size = 1 if tokens == 1 else CHUNK
+        self._allocate(call, weights)
+        start = call.layers[0].length
+        room = capacity(start + -(-tokens // size) * size)
+        buffers = [b for layer in call.layers for b in layer.reserve(room)]
+        mask = self._mask(call, start, room)
+        for first in range(0, tokens, size):
+            last = min(first + size, tokens)
+            logits = self._chunk(call, weights, (first, last, size), start, mask, buffers, tokens - wanted)
+            if last > tokens - wanted:
+                kept.append(logits)
+        for layer in call.layers:
+            layer.length = start + tokens
+        return kept[0] if len(kept) == 1 else torch.cat(kept, 1)
+
+    def _chunk(
+        self, call: Call, weights: list[torch.Tensor], span: tuple[int, int, int], start: int, mask: Any,
+        buffers: list[torch.Tensor], from_token: int,
+    ) -> torch.Tensor:  # fmt: skip
+        """The logits of the tokens from `from_token` on that lie in this chunk, at least one token's."""
+        first, last, size = span
+        behind = size - (last - first)
+        ids, positions = (x[:, first:last] for x in (call.ids, call.positions))
+        if behind:  # written behind the cache's length, where the next tokens go
+            ids, positions = (torch.nn.functional.pad(x, (0, behind)) for x in (ids, positions))
+        many = from_token < last - 1
+        keep = torch.arange(size) if many else torch.tensor([last - 1 - first])
+        masks = tree_map(lambda m: m if m.dim() == 2 else _rows(m, first, last, size), mask)
+        inputs = Inputs(ids.contiguous(), positions.contiguous(), masks, torch.tensor(start + first), keep, buffers)
+        out = self._runner(inputs)(*weights, *inputs.flat())
+        for own, new in zip(buffers, out[1:], strict=True):
+            if new is not own:
+                own.copy_(new)
+        return out[0][:, max(from_token - first, 0) : last - first] if many else out[0]
+
+    def _mask(self, call: Call, start: int, room: int) -> Any:
+        """Masks for all positions of the buffers: {batch, room}, or {batch, 1, tokens, room} where they came so."""
+        batch, tokens = call.ids.shape
+        if call.mask is None:
+            return torch.ones(batch, room, dtype=torch.bool)
+
+        def wide(mask: torch.Tensor | None) -> torch.Tensor:
+            if mask is None:  # of one kind of layers: causal, as their attention would be
+                seen = torch.arange(room) <= start + torch.arange(tokens)[:, None]
+                return seen.expand(batch, 1, tokens, room)
+            if mask.dim() == 2:
+                made = torch.ones(batch, room, dtype=torch.bool)
+                made[:, : mask.shape[1]] = mask[:, :room]
+                return made
+            if mask.dim() != 4 or mask.shape[2] != tokens:
+                raise NotTaken(f"its attention_mask has shape {list(mask.shape)}")
+            low = False if mask.dtype == torch.bool else torch.finfo(mask.dtype).min
+            made = torch.full((batch, mask.shape[1], tokens, room), low, dtype=mask.dtype)
+            made[..., : min(mask.shape[3], room)] = mask[..., :room]
+            return made
+
+        return {k: wide(m) for k, m in call.mask.items()} if isinstance(call.mask, dict) else wide(call.mask)
+
+    def _allocate(self, call: Call, weights: list[torch.Tensor]) -> None:
+        """Buffers of empty layers: the model says how large, by one token that it computes without data."""
+        if call.layers[0].is_initialized:
+            return
+        if not self._heads:
+            self._heads = _head_sizes(self.original, call.ids, len(call.layers))
+        for layer, (heads, keys, values, dtype) in zip(call.layers, self._heads, strict=True):
+            layer.allocate((call.ids.shape[0], heads), keys, values, dtype)
+
+    def _runner(self, inputs: Inputs) -> Runner:
+        """What runs steps whose inputs are nested and typed so."""
+        key = inputs.kind()
+        if key not in self._runners:
+            names = [*self._places, *(f"input {k}" for k in range(len(inputs.flat())))]
+            self._runners[key] = Runner(
+                partial(self._build, inputs.like()), names, range(len(self._places)), True, frozen=self.options.frozen,
+                max_specialisations=self.options.max_specialisations,
+            )  # fmt: skip
+        return self._runners[key]
+
+    def _build(self, nested: Inputs, args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
+        """Compile a step for tensors of these sizes."""
+        names = list(self._places)
+        weights, given = args[: len(names)], args[len(names) :]
+        try:
+            graph = trace(self.model, self.original, names, weights, nested.with_tensors(given), self._sliding)
+        except Exception as error:  # a model may raise whatever it likes where its Python asks for a value
+            why = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+            raise NotTaken(f"it cannot be traced: {why}") from error
+        caches = range(len(args) - 2 * len(self._sliding), len(args))
+        with torch.no_grad():
+            made = lower(graph, args, self.options, fixed, dict(enumerate(caches, 1)))
+        share_weights(made, self._programs)
+        self._programs.append(made)
+        self.compiled += 1
+        return made.forward
+
+
+def _rows(mask: torch.Tensor, first: int, last: int, size: int) -> torch.Tensor:
+    """The rows of a chunk; those behind are copies of the last one."""
+    rows = mask[:, :, first:last]
+    behind = size - (last - first)
+    return torch.cat([rows, rows[:, :, -1:].expand(-1, -1, behind, -1)], 2) if behind else rows.contiguous()
+
+
+def _places(model: nn.Module) -> dict[str, tuple[dict[str, Any], str]]:
+    """Every parameter and buffer by name: the dictionary that holds it, where it is read at each call."""
+    places: dict[str, tuple[dict[str, Any], str]] = {}
+    seen: set[int] = set()
+    for prefix, module in model.named_modules():
+        for of in (module._parameters, module._buffers):
+            for name, tensor in of.items():
+                if tensor is not None and id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    places[f"{prefix}.{name}".lstrip(".")] = (of, name)
+    return places
+
+
+def _head_sizes(forward: Callable[..., Any], ids: torch.Tensor, layers: int) -> list[tuple[int, int, int, torch.dtype]]:
+    """Heads, numbers of a key and of a value, and their type, of each layer."""
+    cache = DynamicCache()
+    with torch.no_grad():
+        forward(input_ids=ids[:1, :1], past_key_values=cache, use_cache=True)
+    if len(cache.layers) != layers:
+        raise NotTaken(f"the model keeps {len(cache.layers)} layers, not {layers}")
+    found: list[tuple[int, int, int, torch.dtype]] = []
+    for layer in cache.layers:
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        if keys is None or values is None:
+            raise NotTaken("a layer keeps no keys")
+        found.append((keys.shape[1], keys.shape[3], values.shape[3], keys.dtype))
+    return found

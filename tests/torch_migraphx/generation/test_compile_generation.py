@@ -1,0 +1,148 @@
+"""Language models whose steps run in the engine, on caches that grow in place, against what transformers answers."""
+
+import copy
+import logging
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.models import import_transformers
+
+pytest.importorskip("transformers")
+library = import_transformers()
+generation = pytest.importorskip("torch_migraphx.generation")
+
+SMALL = {
+    "vocab_size": 50, "hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 512, "eos_token_id": None, "bos_token_id": None,
+}  # fmt: skip
+
+
+def llama() -> Any:
+    return library.LlamaForCausalLM(library.LlamaConfig(**SMALL))
+
+
+def gpt2() -> Any:
+    return library.GPT2LMHeadModel(
+        library.GPT2Config(vocab_size=50, n_embd=32, n_layer=2, n_head=2, eos_token_id=None, bos_token_id=None)
+    )
+
+
+def sliding() -> Any:
+    """One layer sees 5 positions, the other all."""
+    config = library.Qwen2Config(**SMALL, use_sliding_window=True, sliding_window=5, max_window_layers=1)
+    return library.Qwen2ForCausalLM(config)
+
+
+def pair(make: Any, **options: Any) -> tuple[Any, Any]:
+    """A model, and a copy of it whose steps run in the engine."""
+    torch.manual_seed(0)
+    model = make().eval()
+    return model, generation.compile_generation(copy.deepcopy(model), fallback="error", **options)
+
+
+def prompt(batch: int, tokens: int) -> dict[str, torch.Tensor]:
+    """Token numbers; sequences but the first begin with padding."""
+    ids = torch.randint(1, 50, (batch, tokens), generator=torch.Generator().manual_seed(batch * tokens))
+    mask = torch.ones_like(ids)
+    for k in range(1, batch):
+        mask[k, : k + 1] = 0
+    return {"input_ids": ids * mask, "attention_mask": mask}
+
+
+def answers(model: Any, given: dict[str, torch.Tensor], **arguments: Any) -> torch.Tensor:
+    torch.manual_seed(1)
+    return model.generate(**given, **{"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0, **arguments})
+
+
+@pytest.mark.parametrize("make", [llama, gpt2, sliding])
+def test_tokens_are_those_of_eager(make):
+    model, own = pair(make, target="ref")
+    for given in (prompt(1, 5), prompt(2, 9)):
+        assert torch.equal(answers(own, given), answers(model, given))
+        assert torch.equal(answers(own, given, do_sample=True), answers(model, given, do_sample=True))
+        static = {"cache_implementation": "static", "disable_compile": True}
+        assert torch.equal(answers(own, given, **static), answers(model, given, **static))
+
+
+def test_lengths_are_numbers_of_a_run():
+    """On cpu: prompts of any length, several chunks of them too, are two programs; a beam search moves sequences."""
+    model, own = pair(llama)
+    for tokens in (3, 20, 70, 150):
+        given = prompt(1, tokens)
+        assert torch.equal(answers(own, given), answers(model, given))
+    assert own.forward.compiled == 2
+    given = prompt(2, 10)
+    assert torch.equal(answers(own, given, num_beams=2), answers(model, given, num_beams=2))
+
+
+def test_a_step_writes_to_the_cache_in_place():
+    model, own = pair(llama)
+    given, cache = prompt(2, 5)["input_ids"], library.DynamicCache()
+    with torch.no_grad():
+        first = own(given, past_key_values=cache)
+        held = [(x._key_buffer.data_ptr(), x.keys.clone()) for x in cache.layers]
+        second = own(given[:, :1], past_key_values=cache)
+        want = model(torch.cat([given, given[:, :1]], 1))
+    torch.testing.assert_close(torch.cat([first.logits, second.logits], 1), want.logits, rtol=1e-4, atol=1e-5)
+    assert [x._key_buffer.data_ptr() for x in cache.layers] == [address for address, _ in held]
+    for layer, (_, before), theirs in zip(cache.layers, held, want.past_key_values.layers, strict=True):
+        assert torch.equal(layer.keys[:, :, :5], before) and layer.get_seq_length() == 6
+        torch.testing.assert_close(layer.values, theirs.values, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_that_change_are_seen():
+    model, own = pair(llama, target="ref")
+    given = prompt(1, 4)
+    assert torch.equal(answers(own, given), answers(model, given))
+    with torch.no_grad():
+        for m in (model, own):
+            m.model.layers[0].mlp.down_proj.weight.mul_(-3)
+            m.model.layers[1].self_attn.v_proj.weight = torch.nn.Parameter(
+                m.model.layers[1].self_attn.v_proj.weight * 2
+            )
+    assert torch.equal(answers(own, given), answers(model, given))
+
+
+def test_what_a_step_does_not_compute_runs_in_torch(caplog):
+    torch.manual_seed(0)
+    model = llama().eval()
+    own = generation.compile_generation(copy.deepcopy(model), target="ref")
+    given = prompt(1, 4)["input_ids"]
+    with torch.no_grad(), caplog.at_level(logging.WARNING, "torch_migraphx"):
+        mine, theirs = (m(given, output_hidden_states=True).hidden_states for m in (own, model))
+    assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+    assert "output_hidden_states=True" in caplog.text
+    strict = generation.compile_generation(own, fallback="error", target="ref")
+    with pytest.raises(NotImplementedError, match="gradients may be asked for"):
+        strict(given)
+    with pytest.raises(TypeError, match="forward takes no input_ids"):
+        generation.compile_generation(torch.nn.Linear(2, 2))
+
+
+def test_growing_layers_keep_what_they_hold():
+    layer = generation.GrowingLayer()
+    rows = torch.arange(2 * 1 * 3 * 4.0).view(2, 1, 3, 4)
+    layer.update(rows, -rows)
+    keys, values = layer.update(rows[:, :, :1], rows[:, :, :1])
+    assert torch.equal(keys, torch.cat([rows, rows[:, :, :1]], 2)) and torch.equal(values[:, :, :3], -rows)
+    layer.reserve(5000)
+    assert torch.equal(layer.keys, keys) and layer._key_buffer.shape[2] == 8192
+    layer.crop(-2)
+    layer.reorder_cache(torch.tensor([1, 1]))
+    assert torch.equal(layer.keys, rows[[1, 1], :, :2]) and layer.get_seq_length() == 2
+    layer.batch_repeat_interleave(2)
+    layer.batch_select_indices(torch.tensor([0]))
+    assert torch.equal(layer.values, -rows[[1], :, :2])
+    layer.reset()
+    assert layer.get_seq_length() == 0 and layer.keys.shape == (1, 1, 0, 4)
+
+
+def test_caches_that_cannot_grow_in_place_say_why():
+    assert "offloaded" in generation.grow_in_place(library.DynamicCache(offloading=True), 2)
+    window = sliding()
+    cache = library.DynamicCache(config=window.config)
+    with torch.no_grad():
+        window(prompt(1, 8)["input_ids"], past_key_values=cache)
+    assert "sliding window" in generation.grow_in_place(cache, 2)

@@ -1,0 +1,84 @@
+"""torch's control flow runs in the engine as branches and loops, in either tracer's graph and under torch.compile."""
+
+import logging
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch._higher_order_ops import map as rowwise
+from torch._higher_order_ops import scan, while_loop
+from torch.utils._pytree import tree_leaves
+
+from tests.tolerances import assert_close
+from torch_migraphx.fx import lower_to_mgx
+
+LINEAR = nn.Linear(4, 4)
+
+
+def either(x: torch.Tensor) -> Any:
+    return torch.cond(x.sum() > 0, lambda x: (LINEAR(x).relu(), x.t() + 1), lambda x: (x * 2, x.cos().t()), (x,))
+
+
+def nested(x: torch.Tensor) -> Any:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.max() > 1, lambda x: x + 1, lambda x: x - 1, (x,))
+
+    return torch.cond(x.sum() > 0, inner, lambda x: x * 2, (x,))
+
+
+def until(x: torch.Tensor) -> Any:
+    def more(count: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return (count < 9) & (y.norm() < 20)
+
+    return while_loop(more, lambda count, y: (count + 1, LINEAR(y).tanh() + y), (torch.tensor(0), x))
+
+
+def running(x: torch.Tensor) -> Any:
+    return scan(lambda total, row: (total + row, total * row), torch.zeros(3), x, dim=1, reverse=True)
+
+
+def each_row(x: torch.Tensor) -> Any:
+    return rowwise(lambda row, other: LINEAR(row).relu() + other, x, x[0] * 2)  # type: ignore[arg-type]
+
+
+CASES = {"cond": either, "nested": nested, "while_loop": until, "scan": running, "map": each_row}
+
+
+def check(fast: Any, function: Any) -> None:
+    with torch.no_grad():
+        for x in (torch.randn(3, 4) + 2, torch.randn(3, 4) - 2):
+            for got, want in zip(tree_leaves(fast(x)), tree_leaves(function(x)), strict=True):
+                assert got.dtype == want.dtype
+                assert_close(got.numpy(), want.numpy(), scale=8)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_lower(name: str) -> None:
+    lowered = lower_to_mgx(CASES[name], [torch.randn(3, 4)], target="ref", use_aten=True, fallback="error")
+    check(lowered, CASES[name])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_compile(name: str) -> None:
+    torch._dynamo.reset()
+    options: Any = {"target": "ref", "fallback": "error"}
+    check(torch.compile(CASES[name], backend="migraphx", options=options), CASES[name])
+
+
+def test_on_cpu() -> None:
+    def function(x: torch.Tensor) -> Any:
+        return either(x), until(x), running(x), each_row(x)
+
+    check(lower_to_mgx(function, [torch.randn(3, 4)], target="cpu", use_aten=True, fallback="error"), function)
+
+
+def test_a_branch_that_the_engine_cannot_take_stays_in_torch_whole(caplog: Any) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: torch.linalg.eigvalsh(x), lambda x: x[0] * 2, (x,)) + 1
+
+    x = torch.eye(3)
+    with caplog.at_level(logging.WARNING):
+        lowered = lower_to_mgx(function, [x], target="ref", use_aten=True)
+    assert "higher_order.cond" in caplog.text and "inside of it, %" in caplog.text
+    assert_close(lowered(x).numpy(), function(x).numpy(), scale=4)
