@@ -86,10 +86,14 @@ def program(text: str) -> tuple[bytes, migraphx.program]:
     return data, made
 
 
-@pytest.mark.parametrize(("text", "most"), [(MASK, 2), (FLAT, 3)])
-def test_one_form_for_most_lengths(text: str, most: int) -> None:
+MANY = [(3, 10), (2, 33), (7, 12), (6, 64), (3, 9), (5, 47)]
+ONE = [(1, 10), (1, 33), (1, 12), (1, 9)]
+
+
+@pytest.mark.parametrize(("text", "lengths", "most"), [(MASK, MANY, 2), (MASK, ONE, 1), (FLAT, MANY, 3)])
+def test_one_form_for_most_lengths(text: str, lengths: list[tuple[int, int]], most: int) -> None:
     data, made = program(text)
-    for n, t in [(3, 10), (2, 33), (7, 12), (6, 64), (3, 9), (5, 47)]:
+    for n, t in lengths:
         x = RNG.standard_normal((n, t, 8) if text is MASK else (n, t)).astype(np.float32)
         feed: dict[str, Any] = {"x": x, "m": (RNG.random((n, t)) < 0.8).astype(np.int64)}
         feed = {name: feed[name] for name in made.get_parameter_names()}

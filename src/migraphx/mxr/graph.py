@@ -40,6 +40,8 @@ def _dump_module(
             line |= {"parameter": ins.op.parameter, "shape": ins.shape.to_data()}
         else:
             given = ins.op.attributes().items()
+            if any(callable(v) for _, v in given):
+                raise ValueError(f"{ins.name}: a Python function writes it once lengths are known, which no file holds")
             line["attributes"] = {k: v.to_data() if isinstance(v, Shape) else v for k, v in given}
         if ins.modules:
             line["modules"] = [m.name for m in ins.modules]

@@ -106,7 +106,7 @@ class OnnxBuilder(Builder):
     def _of_ramps(
         self, name: str, inputs: Sequence[Instruction], modules: Sequence[Module] = (), **attributes: Any
     ) -> Instruction:
-        made, known = super().instruction(name, inputs, modules, **attributes), [self.ramps.get(i) for i in inputs]
+        made, known = super().instruction(name, inputs, modules, **attributes), [self._ramp(i) for i in inputs]
         answer = comparison(made.op, known, [scalar_of(i) for i in inputs])
         if answer is not None:
             return self.multibroadcast(self.literal(np.array([answer])), out_lens=made.shape.lens)
@@ -114,6 +114,11 @@ class OnnxBuilder(Builder):
         if ramp is not None:
             self.ramps[made] = ramp
         return made
+
+    def _ramp(self, x: Instruction) -> Any:
+        """What is known of a value: also of one number, in every place."""
+        number = None if x in self.ramps else scalar_of(x)
+        return Ramp(x.shape.lens, (0,) * x.shape.ndim, number) if isinstance(number, int) else self.ramps.get(x)
 
     def counted(self, count: int, type: str) -> Instruction:
         """0, 1, 2 ... below `count`."""

@@ -9,8 +9,10 @@ import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
+from migraphx.ir.expansion import Expansion
 from migraphx.ir.module import Instruction
-from migraphx.ir.operation import ExpansionContext, Operation, Value, operation
+from migraphx.ir.operation import ExpansionContext, ModuleArgument, Operation, RunModule, Value, operation
+from migraphx.ir.program import Program
 from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape, broadcast_lens
 
 ANY_LENGTH = DynamicDimension(0, UNBOUNDED)
@@ -51,6 +53,13 @@ class Converted(Operation):
 
     def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
         return self.convert(context, inputs)
+
+    def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
+        program = Program()
+        shapes = [Shape(dtypes.from_numpy(np.asarray(a).dtype), np.shape(a)) for a in args]
+        inputs = [program.main.add_parameter(f"x{k}", s, last=True) for k, s in enumerate(shapes)]
+        program.main.add_return(self.convert(Expansion(program, program.main), inputs))
+        return tuple(run(program.main, args))
 
 
 class DimensionsOf(Operation, name="dimensions_of"):

@@ -10,7 +10,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Literal, OpenLiteral, operation
 from migraphx.ir.size import is_open
-from migraphx.ops.movement import Multibroadcast, Transpose
+from migraphx.ops.movement import Multibroadcast, Transpose, Unsqueeze
 
 
 def is_constant(ins: Instruction) -> bool:
@@ -21,7 +21,7 @@ def is_constant(ins: Instruction) -> bool:
     while not isinstance(ins.op, Literal):
         if not ins.op.view or len(ins.inputs) != 1:
             return False
-        if is_open(ins.shape.lens) and not isinstance(ins.op, (Multibroadcast, Transpose)):
+        if is_open(ins.shape.lens) and not _keeps_repeats(ins):
             return False
         ins = ins.inputs[0]
     return not isinstance(ins.op, OpenLiteral)
@@ -49,14 +49,19 @@ def compact(ins: Instruction) -> np.ndarray:
     return without_repeats(closed_value(ins))
 
 
+def _keeps_repeats(ins: Instruction) -> bool:
+    """Whether the view is the same one where what a dimension repeats is cut to length 1."""
+    return isinstance(ins.op, (Multibroadcast, Transpose)) or (isinstance(ins.op, Unsqueeze) and not ins.op.steps)
+
+
 def closed_value(ins: Instruction) -> np.ndarray:
     """The value of a constant, of length 1 along dimensions that it is broadcast to and that differ from run to run."""
     if isinstance(ins.op, Literal):
         return ins.op.value
-    if not is_open(ins.shape.lens) or not isinstance(ins.op, (Multibroadcast, Transpose)):
+    if not is_open(ins.shape.lens) or not _keeps_repeats(ins):
         return value_of(ins)
     value = closed_value(ins.inputs[0])
-    if isinstance(ins.op, Transpose):
+    if not isinstance(ins.op, Multibroadcast):
         return ins.op.compute(value)
     return np.broadcast_to(value, tuple(1 if is_open(n) else n for n in ins.shape.lens))
 

@@ -23,13 +23,13 @@ from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
-from torch_migraphx.dynamo.any_size import for_any_size
 from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, drops_between_layers, to_acc
 from torch_migraphx.dynamo.recurrent import traces_recurrent_layers
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
 from torch_migraphx.dynamo.stages import ends_at, stages_of
 from torch_migraphx.dynamo.strides import in_memory_order, shared_memory, turned_back, with_strides
+from torch_migraphx.fx.any_size import for_any_size
 from torch_migraphx.fx.border import not_held, opaque
 from torch_migraphx.fx.concrete import concrete, is_symbolic
 from torch_migraphx.fx.decompose import decompositions

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tests.tolerances import assert_close
-from torch_migraphx.dynamo import any_size, backends
+from torch_migraphx.dynamo import backends
+from torch_migraphx.fx import any_size
 
 SIZES = [(3, 10), (2, 17), (5, 33), (3, 9), (4, 40)]
 

@@ -13,6 +13,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Operation, operation
 from migraphx.ir.ramp import positions
 from migraphx.ir.shape import standard_strides
+from migraphx.ir.size import is_open
 from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.moving import moves
@@ -45,7 +46,7 @@ def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 
         count = math.prod(data.shape.lens[: len(ramps)])
         if found is not None and found.counts and math.prod(found.lens) == count:
             return b.reshape(data, dims=(*found.lens, *data.shape.lens[len(ramps) :]))
-    tuples = b.constant(indices)
+    tuples = None if is_open(indices.shape.lens) else b.constant(indices)
     if tuples is None or batch_dims:
         return b.gathernd(data, indices, batch_dims=batch_dims)
     depth, lens = tuples.shape[-1], data.shape.lens

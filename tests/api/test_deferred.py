@@ -1,0 +1,51 @@
+"""Programs that a function writes once their lengths are known."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import migraphx
+
+
+def halves(main: migraphx.module, inputs: list[migraphx.instruction_ref]) -> list[migraphx.instruction_ref]:
+    """relu of the first half of the rows; and how many there are, as an int64."""
+    (x,) = inputs
+    rows = x.shape().lens()[0]
+    cut = main.add_instruction(migraphx.op("slice", axes=[0], starts=[0], ends=[rows // 2]), [x])
+    return [main.add_instruction(migraphx.op("relu"), [cut]), main.add_sizes([rows, 4])]
+
+
+def program() -> migraphx.program:
+    dims = [migraphx.shape.dynamic_dimension(0, 32), migraphx.shape.dynamic_dimension(4, 4)]
+    outputs = [migraphx.shape("float", dyn_dims=dims), migraphx.shape("int64", [2])]
+    return migraphx.deferred_program({"x": ("float", [("rows", 1, 64), 4])}, halves, outputs)
+
+
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_lengths_are_known_when_they_come(target: str) -> None:
+    made = program()
+    made.compile(migraphx.get_target(target))
+    for rows in (6, 9, 40):
+        x = np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
+        half, count = made.run({"x": x})
+        np.testing.assert_array_equal(np.array(half), np.maximum(x[: rows // 2], 0))
+        assert np.array(count).tolist() == [rows, 4]
+    executable: Any = made.executable
+    assert target == "ref" or len(executable.region.forms) == 1
+
+
+def test_it_cannot_be_saved(tmp_path) -> None:
+    with pytest.raises(ValueError, match="converted: a Python function writes it"):
+        migraphx.save(program(), tmp_path / "p.mxr")
+
+
+def test_errors_name_what_is_wrong() -> None:
+    made = migraphx.deferred_program(
+        {"x": ("float", [("rows", 1, 64), 4])},
+        lambda main, inputs: [main.add_instruction(migraphx.op("reshape", dims=[3, 5]), inputs)],
+        [migraphx.shape("float", [3, 5])],
+    )
+    made.compile(migraphx.get_target("cpu"))
+    with pytest.raises(ValueError, match=r"reshape: 8 elements do not fit dims"):
+        made.run({"x": np.ones((2, 4), np.float32)})
