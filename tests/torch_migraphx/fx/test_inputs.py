@@ -7,9 +7,11 @@ import io
 from typing import Any
 
 import pytest
+import sympy
 import torch
 from torch import nn
 from torch.export import Dim, export
+from torch.utils._sympy.value_ranges import ValueRanges
 
 import migraphx
 from migraphx.targets.cpu import toolchain
@@ -106,6 +108,14 @@ def test_an_exported_program_keeps_its_ranges() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_symbols_of_other_traces_are_no_lengths() -> None:
+    exported = export(nn.ReLU(), (X,))
+    exported._range_constraints = {sympy.Symbol("s99", integer=True): ValueRanges(2, 9)}
+    lowered = lower_to_mgx(exported, target="ref")
+    assert not hasattr(lowered, "specialised")
+    assert torch.equal(lowered(X), X.relu())
+
+
 def test_scripted_models_run_in_the_engine() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(), nn.ReLU())
     scripted = torch.jit.script(model)

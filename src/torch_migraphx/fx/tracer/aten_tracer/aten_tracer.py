@@ -16,6 +16,7 @@ from torch import fx, nn
 from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer_stack_and_undo_to_depth
 from torch.export import ExportedProgram, export
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec
+from torch.fx.experimental.symbolic_shapes import free_symbols
 from torch.utils._pytree import tree_map, tree_unflatten
 
 from torch_migraphx.fx.graph_info import copy_origin, set_value
@@ -64,7 +65,9 @@ def trace(
 
 
 def _with_ranges(gm: fx.GraphModule, exported: ExportedProgram) -> fx.GraphModule:
-    gm.meta["ranges"] = dict(exported.range_constraints)
+    """Note the ranges of the symbols that the graph's inputs have; torch may know of symbols of other traces too."""
+    own = free_symbols([n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder"])
+    gm.meta["ranges"] = {s: r for s, r in exported.range_constraints.items() if s in own}
     return gm
 
 
