@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from torch._dynamo import config
+from torch._dynamo import config, disable
 from torch._dynamo.callback import CallbackArgs, callback_handler
 
 Callback = Callable[[CallbackArgs], None]
@@ -25,12 +25,14 @@ def traces_recurrent_layers(backend: Callable[..., Any]) -> Callable[..., Any]:
     return backend
 
 
+@disable  # Dynamo holds a lock while it calls this: were it to trace it, it would wait for itself
 def _start(_: CallbackArgs) -> None:
     ours = _compiling_for() in _backends
     _open.append(config.patch(allow_rnn=True) if ours else nullcontext())
     _open[-1].__enter__()
 
 
+@disable
 def _end(_: CallbackArgs) -> None:
     if _open:
         _open.pop().__exit__(None, None, None)
