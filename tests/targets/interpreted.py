@@ -193,8 +193,7 @@ class InterpretedExecutable:
         deadline: Deadline | None = None,
     ) -> None:
         places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
-        shapes = zip(self.parameters.values(), inputs, strict=True)
-        given = [Argument(s, p, None, self.device) for s, p in shapes]
+        given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
         self.run(given, places, stream, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:

@@ -18,7 +18,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_migraphx.fx.concrete import concrete
+from torch_migraphx.fx.concrete import concrete, hint_of
 from torch_migraphx.fx.graph_lines import graph_lines, weight_name
 from torch_migraphx.log import get_logger
 from torch_migraphx.random_state import same_random_state
@@ -60,7 +60,7 @@ def stages_of(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Stage]:
 
 def _traced(gm: fx.GraphModule, inputs: Sequence[Any], table: Table, gradients: bool) -> tuple[Line, ...]:
     """The lines of AOTAutograd's graph: of the joint one with `gradients`, else of the one for inference."""
-    known = concrete(gm, inputs)
+    known = concrete(gm, inputs, hint_of)
     placeholders = known.graph.find_nodes(op="placeholder")
     samples = [n.meta["val"] for n in placeholders]
     mode = next((x.fake_mode for x in samples if isinstance(x, FakeTensor)), None) or FakeTensorMode()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -43,28 +43,39 @@ class _Values(FakeTensorProp):
         return value
 
 
-def known(x: Any, mode: FakeTensorMode) -> Any:
-    """An input as a graph of numbers has it: a fake tensor of known sizes, or a number; for symbols, their hints."""
+def number_of(x: Any) -> Any:
+    """What a symbol is in the call that is traced. A guard makes sure that it is that in every call."""
+    kinds = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+    return kinds[type(x)](x) if type(x) in kinds else x
+
+
+def hint_of(x: Any) -> Any:
+    """What a symbol is in the call that is traced, for who looks at this call alone: no guard comes of it."""
+    return x.node.hint if isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool) else x
+
+
+def known(x: Any, mode: FakeTensorMode, number: Callable[[Any], Any] = number_of) -> Any:
+    """An input as a graph of numbers has it: a fake tensor of known sizes, or a number."""
     if isinstance(x, torch.SymInt) and x.node.is_nested_int():
         return x
     if isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(x)](x)
+        return number(x)
     if isinstance(x, torch.Tensor) and not foreign(x) and any(not isinstance(s, int) for s in _lengths(x)):
-        sizes, strides = map(int, x.shape), map(int, x.stride())
+        sizes, strides = map(number, x.shape), map(number, x.stride())
         with mode:
             return torch.empty_strided(tuple(sizes), tuple(strides), dtype=x.dtype, device=x.device)
     return fake_of(x, mode)
 
 
-def concrete(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
-    """A copy in which every size is the number that it is for these inputs."""
+def concrete(gm: fx.GraphModule, inputs: Sequence[Any], number: Callable[[Any], Any] = number_of) -> fx.GraphModule:
+    """A copy in which every size is the number that it is for these inputs; `number` says it of a symbol."""
     gm = copied(gm)
     for n in gm.graph.nodes:
         for key in ("val", "example_value", "tensor_meta"):
             n.meta.pop(key, None)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with torch.no_grad():
-        inputs = [known(x, mode) for x in inputs]
+        inputs = [known(x, mode, number) for x in inputs]
         _Values(gm, mode).propagate_dont_convert_inputs(*inputs)
     for n, x in zip([n for n in gm.graph.nodes if n.op == "placeholder"], inputs, strict=True):
         n.meta.setdefault("val", x)

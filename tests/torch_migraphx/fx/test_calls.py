@@ -193,7 +193,7 @@ def test_exported_programs(dynamic):
         (lower_to_mgx(program, target="ref"), (X, {"mask": mask})),
         (lower_to_mgx(program, [samples[0]], kwargs=samples[1], target="ref"), samples),
     ):
-        assert len(pieces(fast)) == 1
+        assert len(pieces(fast)) == (0 if dynamic else 1)  # with ranges, programs are no parts of the module
         with torch.no_grad():
             same(fast(x, **named), program.module()(x, **named))
 
