@@ -41,7 +41,9 @@ def quantized(b: Builder, ins: Instruction) -> Instruction:
     """saturate(nearbyint(x / scale) + zero_point); NaN gives 0 in integers. fp8 and fp4 keep fractions."""
     type, (source, step, *zero) = ins.shape.type, ins.inputs
     wide = "double" if source.shape.type == "double" else "float"
-    y = divided(b, b.cast(source, wide), b.cast(step, wide))
+    known = scalar_of(step)
+    x = b.cast(source, wide)
+    y = divided(b, x, b.cast(step, wide) if known is None else b.full(known, x))
     point = zero[0] if zero and not is_zero(zero[0]) else None
     low, high = dtypes.limits(type)
     if type in BYTES and (point is None or scalar_of(point) is not None):

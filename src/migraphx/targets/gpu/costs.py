@@ -33,8 +33,9 @@ TILES = {  # rows, columns, depth, warps, stages
         (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 32, 64, 2, 4),
     ),
     "byte": (
-        (128, 256, 128, 8, 3), (128, 128, 128, 8, 3), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
-        (64, 64, 128, 4, 4), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4), (16, 32, 128, 4, 4),
+        (128, 128, 128, 8, 3), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
+        (64, 64, 128, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 4), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4),
+        (16, 32, 128, 4, 4),
     ),
     "float": (
         (128, 128, 16, 8, 3), (128, 64, 16, 8, 3), (64, 128, 16, 8, 3), (64, 64, 32, 4, 3), (64, 64, 16, 4, 4),
@@ -226,6 +227,9 @@ class Convolution(Protocol):
     def line(self) -> int: ...
 
     @property
+    def short(self) -> bool: ...
+
+    @property
     def group(self) -> int: ...
 
     def steps(self, config: Config) -> int: ...
@@ -245,7 +249,7 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
         for split in SPLITS:
             if split == 1 or (tiles * split <= 2 * facts.processors and steps >= split * LEAST_STEPS):
                 found.append(replace(config, split=split))
-    if kernel == "flat" and conv.line and type in ("half", "bf16", "float"):
+    if kernel == "flat" and conv.line and (type in ("half", "bf16", "float") or conv.short):
         depth = max(16, 1 << (conv.line - 1).bit_length())
         found += [
             Config("rows", tm, tn, depth, 1, warps, stages)
@@ -257,6 +261,8 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
 
 def shallow(type: str) -> tuple[tuple[int, ...], ...]:
     """Tiles of half the depth, for convolutions of few channels."""
+    if type in ("int8", "uint8"):
+        return ((128, 32, 64, 4, 4), (64, 32, 64, 4, 4), (128, 64, 32, 4, 4), (64, 64, 32, 4, 4), (64, 32, 32, 4, 4))
     if type not in ("half", "bf16"):
         return ()
     return ((128, 64, 32, 4, 4), (64, 64, 32, 4, 4), (128, 32, 32, 4, 4), (64, 32, 32, 4, 4), (64, 16, 32, 4, 4))

@@ -18,6 +18,7 @@ from migraphx.passes.broadcast_first import broadcast_first
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.narrow_products import narrow_products
 from migraphx.passes.pipeline import optimize
 from migraphx.passes.rotate_halves import rotate_halves
 from migraphx.runtime.device import HOST, Device, Peaks
@@ -51,6 +52,7 @@ log = logging.getLogger(__name__)
 
 FUSING = optimize.index(fuse_reduce)
 PASSES: list[Pass] = [
+    narrow_products,  # before constants are folded into floats
     *optimize[:FUSING],
     rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again
