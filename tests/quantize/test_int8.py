@@ -126,6 +126,7 @@ def test_sums_are_quantized_where_they_are_named() -> None:
     run_passes(optimised, PASSES)
     floats = [i for i in optimised.main if i.shape.type == "float" and i.name in ("pointwise", "group")]
     assert len(floats) == 1  # the answer
+    assert "int32" not in {i.shape.type for i in optimised.main}
 
 
 def test_queries_keys_and_values_are_quantized_together() -> None:
