@@ -10,7 +10,7 @@ from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text
+from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text, unrounded
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.kernel import GpuCall
 
@@ -68,6 +68,7 @@ def finish(shell: Shell, epilogue: Epilogue, sums: str) -> None:
         value = scope.bind(_converted("acc", sums, epilogue.write.type))
     else:
         value = pointwise_body(epilogue.module, dict(zip(epilogue.module.parameters, names, strict=True)), scope)
+        value = unrounded(scope, value, epilogue.write.type)
     at, _ = _place(shell, epilogue.write, digits, next(steps), epilogue.col_dim, whole=True)
     shell.lines += scope.lines
     shell.lines.append(store_text(shell.pointer(epilogue.write), epilogue.write.type, at, value, INSIDE))
