@@ -92,15 +92,17 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
 def call_best(
     ctx: LoweringContext, problem: Problem, candidates: Sequence[Config], cost: Callable[[Config], float],
     build: Build,
-) -> None:  # fmt: skip
-    """Append the calls of the configuration that is chosen."""
+) -> Config:  # fmt: skip
+    """Append the calls of the configuration that is chosen, and return it."""
     choices = choices_of(ctx)
-    for call in build(choices.pick(problem, candidates, cost, build)):
+    config = choices.pick(problem, candidates, cost, build)
+    for call in build(config):
         ctx.call(call)
     assert ctx.instruction is not None
     for chosen in choices.made[-1:]:
         for other, estimate in chosen.others:
             ctx.refuse(ctx.instruction, problem.family, Refuse(chosen.against(other, estimate)))
+    return config
 
 
 def matrix_type(matrix: np.ndarray) -> str:
