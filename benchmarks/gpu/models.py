@@ -232,6 +232,7 @@ def alone(
     case: GpuCase, engine: str, device: str, seconds: float, model: nn.Module, inputs: tuple[Tensor, ...]
 ) -> dict[str, Any]:
     """The engine on the model, while nobody else has the device."""
+    torch.backends.cudnn.allow_tf32 = False  # float is float; products are so by default
     inputs = tuple(x.to(device) for x in inputs)
     exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
     model = model.to(device, case.dtype)

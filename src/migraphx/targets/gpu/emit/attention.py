@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
+from migraphx.targets.gpu.costs import thirds
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, store_text
 from migraphx.targets.gpu.emit.contract import INSIDE
@@ -96,7 +97,7 @@ def attention_calls(
     sizes = f"{d}, {dv}, {power_of_two(max(d, LEAST))}, {power_of_two(max(dv, LEAST))}"
     shell.lines.append(
         f"top, total, acc = attention_sums({q}, {k}, {v}, {mask}, row, {rows}, {keys}, {first}, {last}, {strides}, "
-        f'{a.scale!r}, {a.group}, {sizes}, BN, "{kind}", {a.causal}, {fold})'
+        f'{a.scale!r}, {a.group}, {sizes}, BN, "{kind}", {a.causal}, {fold}, {thirds(config)})'
     )
     shell.lines += [
         f"col = tl.arange(0, {power_of_two(max(dv, LEAST))})",
