@@ -15,11 +15,14 @@ from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.passes.broadcast_first import broadcast_first
+from migraphx.passes.fold_norms import fold_norms
+from migraphx.passes.fuse_attention import fuse_attention
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.manager import Pass, run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.passes.rotate_halves import rotate_halves
+from migraphx.passes.simplify_algebra import simplify_algebra
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
@@ -49,9 +52,12 @@ from migraphx.targets.target import Target
 
 log = logging.getLogger(__name__)
 
-FUSING = optimize.index(fuse_reduce)
+SIMPLE, FUSING = optimize.index(fuse_attention), optimize.index(fuse_reduce)
 PASSES: list[Pass] = [
-    *optimize[:FUSING],
+    *optimize[:SIMPLE],
+    fold_norms,  # of narrow floats, into weights that libraries take
+    simplify_algebra,  # the biases of both sides of an addition meet
+    *optimize[SIMPLE:FUSING],
     rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again
     *optimize[FUSING:],
