@@ -42,6 +42,7 @@ from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
 from migraphx.targets.gpu.facts import facts_of
 from migraphx.targets.gpu.libraries.blas import algorithms_on
+from migraphx.targets.gpu.libraries.dnn import plans_on
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
@@ -127,7 +128,7 @@ class GpuTarget(Target):
         device = self.accelerator
         tuner = Tuner(device)
         choices = Choices(facts_of(device.chip, device.identity()), shipped(device.chip), recall=tuner.recall)
-        choices.algorithms = algorithms_on(device)
+        choices.algorithms, choices.plans = algorithms_on(device), plans_on(device)
         if options.exhaustive_tune:
             choices.measure = tuner.want
             lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
