@@ -24,8 +24,8 @@ TYPES = {"half": 2, "bf16": 9, "float": 0}  # cudnnDataType_t
 FLOAT = 0  # the type of sums and of what lies between operations
 CROSS_CORRELATION = 1  # cudnnConvolutionMode_t
 ADD, RELU = 0, 100  # cudnnPointwiseMode_t
-HEURISTIC_A = 3  # cudnnBackendHeurMode_t
-TENSOR_CORE = 0  # cudnnBackendNumericalNote_t: for operands of float it means TF32
+RANKED, SAFE = 3, 2  # cudnnBackendHeurMode_t: A, by a model of the device; FALLBACK, which knows more than TF32 for float
+TENSOR_CORE = 0  # cudnnBackendNumericalNote_t: for operands of float it means TF32, without it half is slow
 INEXACT = {1, 2, 3, 4, 5, 6, 7, 8}  # operands or sums made narrower, FFT, another answer each time, Winograd
 COMPILED_AT_RUN_TIME = 0  # cudnnBackendBehaviorNote_t: takes seconds, and another library
 NOTES = 16  # of a kind, at most
@@ -248,7 +248,7 @@ class Dnn:
         found: list[ConvGraph] = []
         try:
             operations = self._graph(graph)
-            for config in self._configs(operations):
+            for config in self._configs(operations, SAFE if graph.type == "float" else RANKED):
                 if len(found) == most:
                     break
                 try:
@@ -263,9 +263,9 @@ class Dnn:
             return []
         return found
 
-    def _configs(self, operations: Descriptor) -> Iterator[Descriptor]:
+    def _configs(self, operations: Descriptor, mode: int) -> Iterator[Descriptor]:
         """Engines with their knobs, as the library ranks them."""
-        asked: list[Attribute] = [(201, DESCRIPTOR, [operations]), (200, HEURISTIC, [HEURISTIC_A])]
+        asked: list[Attribute] = [(201, DESCRIPTOR, [operations]), (200, HEURISTIC, [mode])]
         ranked = self._made(4, *asked, *self._bound_heuristic())
         into = [Descriptor(self.library, 3, [ranked]) for _ in range(ASKED)]
         yield from self._read(ranked, 202, DESCRIPTOR, ASKED, into)
@@ -278,7 +278,7 @@ class Dnn:
         (engine,) = self._read(config, 300, DESCRIPTOR, 1, [Descriptor(self.library, 2)])
         notes = set(self._read(engine, 1303, NUMERICAL, NOTES))
         behaviour = self._read(engine, 1305, BEHAVIOUR, NOTES)
-        if notes & INEXACT or (type == "float" and TENSOR_CORE in notes) or COMPILED_AT_RUN_TIME in behaviour:
+        if notes & INEXACT or (TENSOR_CORE in notes) == (type == "float") or COMPILED_AT_RUN_TIME in behaviour:
             return None
         (number,) = self._read(engine, 1301, INT64, 1)
         knobs = self._read(config, 302, DESCRIPTOR, 64, [Descriptor(self.library, 7) for _ in range(64)])
