@@ -24,7 +24,10 @@ TYPES = {"half": 2, "bf16": 9, "float": 0}  # cudnnDataType_t
 FLOAT = 0  # the type of sums and of what lies between operations
 CROSS_CORRELATION = 1  # cudnnConvolutionMode_t
 ADD, RELU = 0, 100  # cudnnPointwiseMode_t
-RANKED, SAFE = 3, 2  # cudnnBackendHeurMode_t: A, by a model of the device; FALLBACK, which knows more than TF32 for float
+RANKED, SAFE = (
+    3,
+    2,
+)  # cudnnBackendHeurMode_t: A, by a model of the device; FALLBACK, which knows more than TF32 for float
 TENSOR_CORE = 0  # cudnnBackendNumericalNote_t: for operands of float it means TF32, without it half is slow
 INEXACT = {1, 2, 3, 4, 5, 6, 7, 8}  # operands or sums made narrower, FFT, another answer each time, Winograd
 COMPILED_AT_RUN_TIME = 0  # cudnnBackendBehaviorNote_t: takes seconds, and another library
