@@ -69,3 +69,12 @@ def test_what_is_known_is_used() -> None:
     assert made.pick(other, [own, best], lambda c: 1.0 if c == own else 2.0) == best
     assert made.pick(other, [own], lambda c: 1.0) == own
     assert [c.estimate for c in made.made] == [None, 1.0, None, 1.0]
+
+
+def test_what_was_measured_fits() -> None:
+    """A winner that was kept for an equal problem of another layout, which a library does not take, is not used."""
+    problem, own = Problem("convolution", (1, 2, 3, 4), ("half",)), Config("convolution", 16, 16, 16)
+    made = Choices(measure=lambda *given: Config(DNN, 0, 0, 0, group=2))
+    assert made.pick(problem, [own], lambda c: 1.0, lambda c: []) == own
+    other = Config(DNN, 0, 0, 0, group=0)
+    assert made.pick(problem, [own, other], lambda c: 1.0, lambda c: []) == other

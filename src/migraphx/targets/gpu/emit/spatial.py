@@ -79,7 +79,7 @@ def conv_calls(
     """The convolution with its epilogue, whose rows are pixels; `parts` {split, rows, OC} as for products."""
     shell, sums = Shell(), sums_type(conv.x.type)
     x, w = shell.pointer(conv.x), shell.pointer(conv.w)
-    rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns)
+    rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns, fine=True)
     steps, count = (
         "0",
         str(conv.steps(config)) if config.kernel == "flat" else shell.size(conv.steps(config), loose=True),
@@ -91,17 +91,17 @@ def conv_calls(
         shell.lines += [f"begin = tl.program_id(1) * {each}", f"end = tl.minimum(begin + {each}, {count})"]
         begin, end = "begin", "end"
     at = "tl.program_id(0)"
-    w_col = shell.size(conv.w.strides[0], span(conv.w) > WIDE)
+    w_col = shell.size(conv.w.strides[0], span(conv.w) > WIDE, fine=True)
     if conv.group > 1:
         shell.lines += [f"group = {at} // (tiles_m * tiles_n)", f"at = {at} % (tiles_m * tiles_n)"]
-        shell.lines += [f"{x} += group * {shell.size(conv.channels)}", f"{w} += group * {cols} * {w_col}"]
+        shell.lines += [f"{x} += group * {shell.size(conv.channels, fine=True)}", f"{w} += group * {cols} * {w_col}"]
         at = "at"
     shell.lines += [
         f"tile_m, tile_n = tile_of({at}, tiles_m, tiles_n, GROUP)",
         "row = tile_m * BM + tl.arange(0, BM)",
         "col = tile_n * BN + tl.arange(0, BN)",
     ]
-    pixel = shell.size(conv.pixel, span(conv.x) > WIDE)
+    pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
     kernel, kind = conv.window.kernel, kind_of(conv.x.type, conv.w.type)
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     if config.kernel in ("flat", "rows"):
@@ -110,7 +110,7 @@ def conv_calls(
         consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
         shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:
-        first += f", {shell.size(conv.channels)}, {shell.size(conv.w.strides[1])}"
+        first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
         numbers = window_text(shell, conv.window, conv.x)
         consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
@@ -137,12 +137,12 @@ def depthwise_call(conv: Conv, epilogue: Epilogue, config: Config, label: str, o
     shell = Shell()
     x, w = shell.pointer(conv.x), shell.pointer(conv.w)
     channels = conv.x.lens[1]
-    rows, cols = shell.size(conv.rows, loose=True), shell.size(channels)
+    rows, cols = shell.size(conv.rows, loose=True), shell.size(channels, fine=True)
     kernel, kind = (
         conv.window.kernel,
         "integer" if kind_of(conv.x.type, conv.w.type) == "bytes" else kind_of(conv.x.type, conv.w.type),
     )
-    pixel, tap = shell.size(conv.pixel, span(conv.x) > WIDE), shell.size(conv.w.strides[0])
+    pixel, tap = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True), shell.size(conv.w.strides[0], fine=True)
     first = f"{x}, {w}, row, col, {rows}, {cols}, {pixel}, {tap}"
     consts = f'{kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}", {conv.taps <= UNROLLED_TAPS}'
     shell.lines += [
@@ -164,8 +164,8 @@ def strip_call(conv: Conv, epilogue: Epilogue, config: Config, label: str, origi
     sums = sums_type(conv.x.type)
     x, w, channels = shell.pointer(conv.x), shell.pointer(conv.w), conv.x.lens[1]
     size1, size2, out1, out2 = (shell.size(n, loose=True) for n in (*window.size[1:], *window.out[1:]))
-    cols, tap = shell.size(channels), shell.size(conv.w.strides[0])
-    pixel = shell.size(conv.pixel, span(conv.x) > WIDE)
+    cols, tap = shell.size(channels, fine=True), shell.size(conv.w.strides[0], fine=True)
+    pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
     stride1, stride2, pad1, pad2, dilation1 = (
         shell.size(n, loose=True) for n in (*window.stride[1:], *window.pad[1:], window.dilation[1])
     )
