@@ -28,7 +28,7 @@ RANKED, SAFE = (
     3,
     2,
 )  # cudnnBackendHeurMode_t: A, by a model of the device; FALLBACK, which knows more than TF32 for float
-TENSOR_CORE = 0  # cudnnBackendNumericalNote_t: for operands of float it means TF32, without it half is slow
+TENSOR_CORE = 0  # cudnnBackendNumericalNote_t: for operands of float it means TF32
 INEXACT = {1, 2, 3, 4, 5, 6, 7, 8}  # operands or sums made narrower, FFT, another answer each time, Winograd
 COMPILED_AT_RUN_TIME = 0  # cudnnBackendBehaviorNote_t: takes seconds, and another library
 NOTES = 16  # of a kind, at most
@@ -281,7 +281,7 @@ class Dnn:
         (engine,) = self._read(config, 300, DESCRIPTOR, 1, [Descriptor(self.library, 2)])
         notes = set(self._read(engine, 1303, NUMERICAL, NOTES))
         behaviour = self._read(engine, 1305, BEHAVIOUR, NOTES)
-        if notes & INEXACT or (TENSOR_CORE in notes) == (type == "float") or COMPILED_AT_RUN_TIME in behaviour:
+        if notes & INEXACT or (type == "float" and TENSOR_CORE in notes) or COMPILED_AT_RUN_TIME in behaviour:
             return None
         (number,) = self._read(engine, 1301, INT64, 1)
         knobs = self._read(config, 302, DESCRIPTOR, 64, [Descriptor(self.library, 7) for _ in range(64)])
