@@ -206,10 +206,7 @@ def test_by_the_library(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 ENDS: dict[str, Callable[..., Instruction]] = {
     "none": lambda b, y, z: y,
-    "relu": lambda b, y, z: b.relu(y),
-    "gelu": lambda b, y, z: b.gelu(y),
     "residual": lambda b, y, z: b.relu(b.add(y, z)),
-    "scaled": lambda b, y, z: b.mul(b.add(y, z), b.broadcast(b.literal(weight(24)), axis=1, out_lens=y.shape.lens)),
     "turned": lambda b, y, z: b.mul(t := b.transpose(b.gelu(y), permutation=(0, 3, 2, 1)), t),
     "joined": lambda b, y, z: b.concat(b.gelu(y), z, axis=1),
     "part": lambda b, y, z: b.slice(b.add(b.gelu(y), z), axes=(1,), starts=(8,), ends=(24,)),
@@ -224,7 +221,7 @@ def test_layouts_behind_a_library(
     """A product of pixels and what follows it, whatever the order of dimensions of either, and of a caller's views."""
     prefer(monkeypatch, *kernels)
     plain, last, turned = (0, 1, 2, 3), (0, 2, 3, 1), (0, 3, 2, 1)
-    for first, second in ((last, last), (plain, turned), (turned, plain)):
+    for first, second in ((last, turned), (plain, last)):
         shapes = permuted("half", (2, 16, 5, 7), first), permuted("half", (2, 24, 5, 7), second)
         arrays = {"x0": weight(2, 16, 5, 7), "x1": weight(2, 24, 5, 7)}
         made = built(lambda b, x, z: ENDS[end](b, conv(b, x, 24, 16, 1, 1), z), *shapes)

@@ -18,7 +18,7 @@ from typing import Any
 
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.libraries.find import load
-from migraphx.targets.gpu.library import Append, Unusable, declare
+from migraphx.targets.gpu.library import Append, Unusable, declare, needed
 
 TYPES = {"half": 2, "bf16": 9, "float": 0}  # cudnnDataType_t
 FLOAT = 0  # the type of sums and of what lies between operations
@@ -36,7 +36,7 @@ NOTES = 16  # of a kind, at most
 # cudnnBackendAttributeType_t
 HANDLE, DATA_TYPE, BOOLEAN, INT64, SINGLE, POINTER = 0, 1, 2, 3, 4, 6
 CONV_MODE, HEURISTIC, KNOB, NUMERICAL, POINTWISE, DESCRIPTOR, BEHAVIOUR = 7, 8, 9, 11, 14, 15, 19
-ELEMENTS: dict[int, type] = {
+ELEMENTS: dict[int, Any] = {
     HANDLE: c_void_p, BOOLEAN: c_bool, INT64: c_int64, SINGLE: c_float, POINTER: c_void_p, DESCRIPTOR: c_void_p,
 }  # fmt: skip
 
@@ -82,14 +82,7 @@ class ConvGraph:
 
     def prepare(self, device: Accelerator) -> Append:
         with device.current():
-            library = dnn(device.index)
-            if library is None:
-                raise Unusable(
-                    "the program was compiled for cuDNN, which is not installed: pip install nvidia-cudnn-cu13"
-                )
-            if library.version != self.version:
-                raise Unusable(f"the program was compiled for cuDNN {self.version}, here is {library.version}")
-            return library.append(self)
+            return needed(dnn(device.index), "cuDNN", self.version, "nvidia-cudnn-cu13").append(self)
 
 
 Plans = Callable[[ConvGraph, int], list[ConvGraph]]
