@@ -16,6 +16,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.refusal import Mismatch, Refusal, Refuse
 from migraphx.ir.shape import Shape
+from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention, fuse_attention_but_of
 from migraphx.passes.fuse_dots import fuse_dots
 from migraphx.passes.fuse_epilogue import fuse_epilogue
@@ -64,6 +65,52 @@ def scaled(b: Builder, x: Instruction, *scale: float, axis: int = 0) -> Instruct
     lens[axis] = len(scale)
     return b.dequantizelinear(x, b.broadcast_to(b.literal(np.reshape(scale, lens), "float"), x.shape.lens))
 
+
+# ---- norms ----
+
+
+def norm(
+    b: Builder,
+    x: Instruction,
+    w: Instruction,
+    scale: float | Instruction = 2.0,
+    offset: float = 1.0,
+    wide: str = "float",
+) -> Instruction:
+    """A convolution, a scale and an offset for each of its channels."""
+    y = b.convolution(x, w, padding=(0, 0), stride=(1, 1), dilation=(1, 1))
+    a = scale if isinstance(scale, Instruction) else lit(b, scale, lens=y.shape.lens, type=wide)
+    c = b.broadcast_to(b.literal(np.full((w.shape.lens[0], 1, 1), offset), wide), y.shape.lens)
+    return b.convert(b.add(b.mul(b.convert(y, target_type=wide), a), c), target_type=x.shape.type)
+
+
+def shared_norm(b: Builder, x: Instruction) -> list[Instruction]:
+    w = weights(b, 3, 2, 1, 1, type="half")
+    other = b.convolution(x, w, padding=(1, 1), stride=(1, 1), dilation=(1, 1))
+    return [norm(b, x, w, channels(b, 3)), other]
+
+
+def channels(b: Builder, count: int, value: float = 2.0) -> Instruction:
+    return b.broadcast_to(b.literal(np.full((count, 1, 1), value), "float"), (1, count, 4, 4))
+
+
+def normed(b: Builder, x: Instruction, **how: Any) -> Instruction:
+    return norm(b, x, weights(b, 3, 2, 1, 1, type=x.shape.type), **how)
+
+
+IMAGES = HALF(1, 2, 4, 4)
+NORMS = [
+    Case("norm_of_convolution", "not a norm of a narrow convolution", lambda b, x: normed(b, x, wide="double"),
+         (IMAGES,)),
+    Case("norm_of_convolution", "the weights are shared", shared_norm, (IMAGES,)),
+    Case("norm_of_convolution", "the norm is not one for each channel",
+         lambda b, x: normed(b, x, scale=b.broadcast_to(lit(b, 1, 2, 3, 4, lens=(4, 1)), (1, 3, 4, 4))),
+         (IMAGES,)),
+    Case("norm_of_convolution", "the scaled weights or the offset overflow",
+         lambda b, x: normed(b, x, scale=channels(b, 3), offset=1e6), (IMAGES,)),
+    Case("norm_of_convolution", "the scaled weights underflow",
+         lambda b, x: normed(b, x, scale=channels(b, 3, 1e-6)), (IMAGES,)),
+]  # fmt: skip
 
 # ---- algebra ----
 
@@ -378,6 +425,7 @@ CASES: dict[Pass, list[Case]] = {
     fuse_int4: INT4,
     simplify_qdq: QDQ,
     narrow_products: NARROW,
+    fold_norms: NORMS,
     fuse_pointwise: POINTWISE,
     fuse_reduce: REDUCE,
 }

@@ -279,6 +279,15 @@ def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) 
     return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH
 
 
+def library_conv_cost(conv: Convolution, facts: Facts, result: int, fused: bool) -> float:
+    """Microseconds of a library's convolution, and of the kernel that finishes what it cannot."""
+    depth = conv.taps * conv.channels
+    wide = replace(facts, bandwidth=facts.bandwidth * conv.taps)  # a pixel is a row of so many windows
+    shape = (conv.group, conv.rows, conv.columns, depth)
+    steps = depth / 64 * LATENCY / 16  # what little work waits for
+    return library_cost(shape, conv.x.type, conv.x.itemsize, wide, result, fused) + steps
+
+
 def depthwises(rows: int, channels: int) -> list[Config]:
     """Candidates for a depthwise convolution: pixels, channels, warps."""
     found = []
