@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -145,25 +146,33 @@ def _lowered(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
     return lambda: lowered(*inputs)
 
 
-def _quantized(by: Callable[..., None]) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
-    """Ours in a narrower type, calibrated with the inputs: products of the model in float, which are narrow then."""
+def quantized_module(by: Callable[..., None], model: nn.Module, inputs: tuple[Tensor, ...], **options: Any) -> Any:
+    """Ours with narrower products, calibrated with the inputs; what else there is stays in the model's type."""
+    import torch_migraphx.fx as fx
+    from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
+    from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
 
+    try:
+        traced = acc_tracer.trace(model, list(inputs))
+    except acc_tracer.AccTraceError:
+        traced = aten_tracer.trace(model, list(inputs))
+    interpreter = fx.MGXInterpreter(traced, list(inputs))
+    program = interpreter.run()
+    names = interpreter.get_input_names()
+    samples = {n: x.cpu().numpy() for n, x in zip(names, inputs, strict=True)}
+    by(program, migraphx.get_target("gpu"), [samples])
+    return fx.MGXModule(program, names, interpreter.get_output_names(), target="gpu", **options)
+
+
+NARROW: dict[str, Callable[..., None]] = {
+    "int8": partial(migraphx.quantize_int8, ins_names=("dot", "convolution", "add")),
+    "fp8": migraphx.quantize_fp8,
+}
+
+
+def _quantized(type: str) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
     def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
-        model, inputs = model.float(), tuple(x.float() if x.is_floating_point() else x for x in inputs)
-        import torch_migraphx.fx as fx
-        from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
-        from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
-
-        try:
-            traced = acc_tracer.trace(model, list(inputs))
-        except acc_tracer.AccTraceError:
-            traced = aten_tracer.trace(model, list(inputs))
-        interpreter = fx.MGXInterpreter(traced, list(inputs))
-        program = interpreter.run()
-        names = interpreter.get_input_names()
-        samples = {n: x.cpu().numpy() for n, x in zip(names, inputs, strict=True)}
-        by(program, migraphx.get_target("gpu"), [samples])
-        module = fx.MGXModule(program, names, interpreter.get_output_names(), target="gpu")
+        module = quantized_module(NARROW[type], model, inputs)
         return lambda: module(*inputs)
 
     return make
@@ -194,8 +203,8 @@ ENGINES: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], Run]] = {
     "openmgx_fx": _lowered,
     "openmgx": _compiled(frozen=False),
     "openmgx_frozen": _compiled(frozen=True),
-    "openmgx_int8": _quantized(migraphx.quantize_int8),
-    "openmgx_fp8": _quantized(migraphx.quantize_fp8),
+    "openmgx_int8": _quantized("int8"),
+    "openmgx_fp8": _quantized("fp8"),
 }
 OURS = ("openmgx_fx", "openmgx", "openmgx_frozen", "openmgx_int8", "openmgx_fp8")
 TORCHS = [name for name in ENGINES if name not in OURS]

@@ -33,8 +33,9 @@ TILES = {  # rows, columns, depth, warps, stages
         (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 32, 64, 2, 4),
     ),
     "byte": (
-        (128, 256, 128, 8, 3), (128, 128, 128, 8, 3), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
-        (64, 64, 128, 4, 4), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4), (16, 32, 128, 4, 4),
+        (128, 128, 128, 8, 3), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
+        (64, 64, 128, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 4), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4),
+        (16, 32, 128, 4, 4),
     ),
     "float": (
         (128, 128, 16, 8, 3), (128, 64, 16, 8, 3), (64, 128, 16, 8, 3), (64, 64, 32, 4, 3), (64, 64, 16, 4, 4),
@@ -226,6 +227,9 @@ class Convolution(Protocol):
     def line(self) -> int: ...
 
     @property
+    def short(self) -> bool: ...
+
+    @property
     def group(self) -> int: ...
 
     def steps(self, config: Config) -> int: ...
@@ -245,7 +249,7 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
         for split in SPLITS:
             if split == 1 or (tiles * split <= 2 * facts.processors and steps >= split * LEAST_STEPS):
                 found.append(replace(config, split=split))
-    if kernel == "flat" and conv.line and type in ("half", "bf16", "float"):
+    if kernel == "flat" and conv.line and (type in ("half", "bf16", "float") or conv.short):
         depth = max(16, 1 << (conv.line - 1).bit_length())
         found += [
             Config("rows", tm, tn, depth, 1, warps, stages)
@@ -257,6 +261,8 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
 
 def shallow(type: str) -> tuple[tuple[int, ...], ...]:
     """Tiles of half the depth, for convolutions of few channels."""
+    if type in ("int8", "uint8"):
+        return ((128, 32, 64, 4, 4), (64, 32, 64, 4, 4), (128, 64, 32, 4, 4), (64, 64, 32, 4, 4), (64, 32, 32, 4, 4))
     if type not in ("half", "bf16"):
         return ()
     return ((128, 64, 32, 4, 4), (64, 64, 32, 4, 4), (128, 32, 32, 4, 4), (64, 32, 32, 4, 4), (64, 16, 32, 4, 4))
@@ -271,6 +277,15 @@ def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) 
     traffic = (conv.x.elements * itemsize + conv.group * conv.rows * conv.columns * result) / facts.bandwidth
     gathered = {"flat": 3.0, "rows": 1.5}.get(config.kernel, 1.0)  # loads of single elements
     return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH
+
+
+def library_conv_cost(conv: Convolution, facts: Facts, result: int, fused: bool) -> float:
+    """Microseconds of a library's convolution, and of the kernel that finishes what it cannot."""
+    depth = conv.taps * conv.channels
+    wide = replace(facts, bandwidth=facts.bandwidth * conv.taps)  # a pixel is a row of so many windows
+    shape = (conv.group, conv.rows, conv.columns, depth)
+    steps = depth / 64 * LATENCY / 16  # what little work waits for
+    return library_cost(shape, conv.x.type, conv.x.itemsize, wide, result, fused) + steps
 
 
 def depthwises(rows: int, channels: int) -> list[Config]:

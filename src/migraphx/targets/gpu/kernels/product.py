@@ -66,7 +66,7 @@ def accumulate(acc, x, y, deep, KIND: tl.constexpr):
     """acc + x y, where tiles hold zeros outside the depth `deep`.
 
     KIND: `dot` on tensor cores (of fp8, which comes as bytes, its name), `exact` in the operands' own precision,
-    `bytes`, or `integer` by multiplications that wrap.
+    `bytes`, `short` of so few bytes that halves and sums in float are exact, or `integer` by multiplications that wrap.
     """
     if KIND == "dot":
         acc = tl.dot(x, y, acc)
@@ -76,6 +76,8 @@ def accumulate(acc, x, y, deep, KIND: tl.constexpr):
         acc = tl.dot(x.to(tl.float8e4nv, bitcast=True), y.to(tl.float8e4nv, bitcast=True), acc)
     elif KIND == "fp8e5m2":
         acc = tl.dot(x.to(tl.float8e5, bitcast=True), y.to(tl.float8e5, bitcast=True), acc)
+    elif KIND == "short":
+        acc = tl.dot(x.to(tl.float16), y.to(tl.float16), acc)
     elif KIND == "bytes":
         acc = dot_bytes(acc, x, y, deep)
     else:
