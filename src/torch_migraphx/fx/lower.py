@@ -36,7 +36,7 @@ from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
 from torch_migraphx.fx.tracer.aten_tracer.aten_tracer import AtenTraceError
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
-from torch_migraphx.fx.tracer.structure import Structure, known, plain
+from torch_migraphx.fx.tracer.structure import Structure, known, leaf_names, plain
 from torch_migraphx.fx.utils import LowerPrecision
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import LoweringKeywords, Options
@@ -220,7 +220,7 @@ def _trace(
         return _trace_exported(call.exported, call)
     if not use_aten and not any(map(of_torchao, call.weights)):  # torch.export takes such weights apart
         try:
-            return acc_tracer.trace(
+            return acc_tracer.trace_leaves(
                 call.module,
                 call.args,
                 sample_kwargs=call.kwargs,
@@ -318,7 +318,7 @@ def finished(gm: fx.GraphModule, call: Call, structure: Structure) -> LoweredMod
     placeholders = {name: graph.placeholder(name) for name in given}
     leaves: list[Any] = list(placeholders.values())
     if not all(isinstance(x, torch.Tensor) for x in given.values()):
-        names = acc_tracer.leaf_names(tree_flatten_with_path(given)[0])
+        names = leaf_names(tree_flatten_with_path(given)[0])
         expected = [TENSOR if isinstance(x, torch.Tensor) else x for x in call.leaves]
         root.add_module("inputs", Inputs(Structure.of((call.args, call.kwargs)), names, expected))
         args, kwargs = tuple(leaves[: len(call.args)]), {name: placeholders[name] for name in call.kwargs}

@@ -40,6 +40,11 @@ def build_raw_tensor_meta(
     return TensorMetadata(*known)
 
 
+def get_field_from_acc_out_ty(acc_out_ty: TensorMetadata | dict[str, Any], field: str) -> Any:
+    """A field of a TensorMetadata, or of a dict of its fields."""
+    return acc_out_ty[field] if isinstance(acc_out_ty, dict) else getattr(acc_out_ty, field)
+
+
 def map_tensor_metadata(a: Any, fn: Callable[[TensorMetadata], Any]) -> Any:
     """`fn` of each TensorMetadata in nested tuples, lists and dicts; numbers and None become 1."""
     if isinstance(a, TensorMetadata):  # a tuple itself
