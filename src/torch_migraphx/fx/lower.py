@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from operator import getitem
 from typing import Any, Unpack
@@ -29,6 +29,7 @@ from torch_migraphx.fx.dynamic_shapes import Range, dynamic_form, for_export
 from torch_migraphx.fx.graph_info import note_unmapped
 from torch_migraphx.fx.leaf_modules import fetched
 from torch_migraphx.fx.lower_graph import lower
+from torch_migraphx.fx.lower_setting import LowerSetting
 from torch_migraphx.fx.lowered import TENSOR, Inputs, LoweredModule, Outputs
 from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.tools.accuracy import AccuracyError, difference, limit
@@ -105,6 +106,23 @@ def lower_to_mgx(
     if release_weights:
         release(call.module, lowered)
     return lowered.eval()
+
+
+@dataclass(frozen=True)
+class Lowerer:
+    """`lower_to_mgx` with its settings: `Lowerer.create(LowerSetting(min_acc_module_size=1))(model, inputs)`."""
+
+    lower_setting: LowerSetting
+
+    @classmethod
+    def create(cls, lower_setting: LowerSetting) -> Lowerer:
+        """A lowerer of these settings."""
+        return cls(lower_setting)
+
+    def __call__(self, module: nn.Module, inputs: Sequence[Any]) -> LoweredModule:
+        """What `lower_to_mgx` returns, whose errors it has."""
+        given = {f.name: getattr(self.lower_setting, f.name) for f in fields(self.lower_setting)}
+        return lower_to_mgx(module, inputs, **given | (given.pop("options") or {}))
 
 
 @dataclass(frozen=True)
