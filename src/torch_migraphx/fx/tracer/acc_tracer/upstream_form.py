@@ -132,7 +132,7 @@ def nest_inputs(graph: fx.Graph, samples: Mapping[str, Any], item: Callable[...,
     leaves = graph.find_nodes(op="placeholder")
     paths: dict[str, list[tuple[fx.Node, list[Any]]]] = {name: [] for name in samples}
     for leaf, (path, _) in zip(leaves, found, strict=True):
-        paths[path[0].key].append((leaf, [getattr(k, "key", getattr(k, "idx", None)) for k in path[1:]]))
+        paths[path[0].key].append((leaf, _places(samples[path[0].key], path[1:])))
     first = next(iter(graph.nodes))
     for name, parts in paths.items():
         if any(None in keys for _, keys in parts):  # a class of the user's own
@@ -147,6 +147,19 @@ def nest_inputs(graph: fx.Graph, samples: Mapping[str, Any], item: Callable[...,
             _fetch(graph, whole, leaf, keys, item)
             first = leaf.next if first is leaf else first
             graph.erase_node(leaf)
+
+
+def _places(value: Any, path: Sequence[Any]) -> list[Any]:
+    """What to ask containers for, one after the other, to get to a leaf; None where one cannot be asked so."""
+    found = []
+    for k in path:
+        field = getattr(k, "name", None)
+        place = value._fields.index(field) if field in getattr(value, "_fields", ()) else None
+        found.append(getattr(k, "key", getattr(k, "idx", place)))
+        if found[-1] is None:
+            break
+        value = value[found[-1]]
+    return found
 
 
 def _fetch(graph: fx.Graph, whole: fx.Node, leaf: fx.Node, keys: Sequence[Any], item: Any) -> None:

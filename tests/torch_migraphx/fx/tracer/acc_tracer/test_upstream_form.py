@@ -1,7 +1,7 @@
 """Graphs as Torch-MIGraphX's tracer gives them, node by node."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -96,6 +96,25 @@ def test_a_container_is_one_placeholder() -> None:
     same_answer(plain, Nested(), inputs)
     with_more = acc_tracer.trace(Nested(), inputs, sample_kwargs={"more": [], "scale": 3})
     assert torch.equal(with_more(*inputs, [], 3), Nested()(*inputs, scale=3))
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: Any
+
+
+def test_named_tuples_are_containers() -> None:
+    model, inputs = Call(lambda p: p.first + p.second["x"]), [Pair(X, {"x": X})]
+    gm = acc_tracer.trace(model, inputs)
+    assert [n.kwargs.get("idx") for n in nodes(gm)] == [0, 1, "x", None]
+    same_answer(gm, model, inputs)
+
+
+def test_names_of_attributes() -> None:
+    gm = acc_tracer.trace(nn.Sequential(nn.Linear(10, 2)), [X])
+    gm.scale_1 = 2
+    found = [acc_utils.get_unique_attr_name_in_module(gm, name) for name in ("scale_1", "training", "0.w/b", "new")]
+    assert found == ["scale_2", "training_1", "_0_w_b", "new"]
 
 
 def test_operators_of_graphs_that_others_made() -> None:
