@@ -103,6 +103,7 @@ class AccRewritingTracer(fx.Tracer):
         super().__init__()
         self.keep_assertions, self.keep_exceptions = keep_assertions, keep_exceptions
         self.asked: list[fx.Node] = []
+        self._unchecked: set[str] = set()
         self.samples: dict[str, Any] = {}
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.structure: Structure | None = None
@@ -254,7 +255,9 @@ class AccRewritingTracer(fx.Tracer):
         where = f"{frame.f_code.co_filename}:{check.statement.lineno}"
         if not keep:
             self.asked.append(node)
-            logger.warning("a check of the data is not compiled: %s", where)
+            if where not in self._unchecked:  # a layer's is met in every layer
+                logger.warning("a check of the data is not compiled: %s", where)
+            self._unchecked.add(where)
             return check.holds
         if not check.alone:
             raise AccTraceError(f"one part of a condition cannot be kept as a check of its own: {where}")

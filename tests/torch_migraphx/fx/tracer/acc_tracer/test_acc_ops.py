@@ -130,6 +130,7 @@ ROWS: list[tuple[str, int, Callable[..., Any]]] = [
     ("addcmul", 2, lambda x, y: torch.addcmul(x, x, y, value=2)),
     ("addcdiv", 2, lambda x, y: x.addcdiv(x, y)),
     ("logit", 2, lambda x, y: torch.logit(x, 0.1)),
+    ("embedding_bag", 2, lambda x, y: F.embedding_bag((x * 2).long(), y, mode="sum")),
     ("relu", 2, lambda x, y: F.relu(x)),
     ("relu6", 2, lambda x, y: F.relu6(x)),
     ("elu", 2, lambda x, y: F.elu(x, 2.0)),

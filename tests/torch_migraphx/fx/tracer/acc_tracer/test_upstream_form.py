@@ -34,6 +34,7 @@ FORMS: dict[str, tuple[str, Callable[..., Any]]] = {
     "max_pool with indices": ("max_pool1d", nn.MaxPool1d(3, return_indices=True)),
     "adaptive_max_pool with indices": ("adaptive_max_pool1d", nn.AdaptiveMaxPool1d(3, return_indices=True)),
     "as_strided": ("as_strided", lambda x: x.as_strided((2, 3), (1, 2), 1)),
+    "embedding_bag": ("embedding_bag", lambda x: F.embedding_bag((x * 9).long(), x.mT)),
     "to": ("to_dtype", lambda x: x.half()),
 }
 
