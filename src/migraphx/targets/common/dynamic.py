@@ -88,7 +88,15 @@ class DynamicExecutable:
                 made.region.specialisation(lens, {}, ahead=True)
             except ValueError as error:  # optimal lengths of two dimensions that must be equal
                 log.info("not compiled ahead for %s: %s", lens, error)
+        if made.static:
+            only = made.region.specialisation({n: s.lens for n, s in parameters.items()}, {}, ahead=True)
+            made._ran = only.ahead()
         return made
+
+    @property
+    def static(self) -> bool:
+        """Whether no length is open: the program is in parts because NumPy computes some of it."""
+        return not any(s.dynamic for s in (*self.parameters.values(), *self.outputs))
 
     @property
     def steps(self) -> list[Step]:
@@ -143,6 +151,8 @@ class DynamicExecutable:
         return self.region.specialisation({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        if self.static:  # and in parts, each with memory of its own
+            return {}
         specialisation = self._specialisation(dict(zip(self.parameters, inputs, strict=True)))
         if not isinstance(specialisation, CompiledSpecialisation):
             return {}
@@ -168,7 +178,11 @@ class DynamicExecutable:
         stream: int | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
+        if not self.static:
+            raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
+        given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
+        places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
+        self.run(given, places, stream, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps` for these inputs."""
@@ -345,6 +359,10 @@ class CompiledSpecialisation:
         ran.append(self)
         return list(self.executable.run(self.inputs(given), None, stream, deadline))
 
+    def ahead(self) -> list[Specialisation]:
+        """Itself, as `run` notes it."""
+        return [self]
+
     def profile(self, given: Arguments, runs: int) -> list[float]:
         return self.executable.profile(self.inputs(given), runs)
 
@@ -445,6 +463,13 @@ class SplitSpecialisation:
             late = specialisation.run(feeds, stream, ran, deadline)
             self.rest.keep_ready(specialisation)
         return self._gathered(values, late)
+
+    def ahead(self) -> list[Specialisation]:
+        """Compile what follows, where its lengths are known; what a run would note."""
+        feeds = {n: i.shape for n, i in self.cut.feeds.items()}
+        if self.rest is None or self.cut.known or any(s.dynamic for s in feeds.values()):
+            return [self]
+        return [self, *self.rest.specialisation({n: s.lens for n, s in feeds.items()}, {}, ahead=True).ahead()]
 
     def _next(
         self, rest: DynamicRegion, values: RunValues, deadline: Deadline | None = None
