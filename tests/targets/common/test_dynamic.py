@@ -225,6 +225,59 @@ def test_sizes_that_depend_on_data(target):
         assert not any(e.holds_memory for e in executables(cut))
 
 
+def images(batch) -> migraphx.program:
+    """Two convolutions whose way depends on how many tiles of pixels there are, and a mean of the pixels."""
+    rng, p = np.random.default_rng(1), migraphx.program()
+    m = p.get_main_module()
+    dims = [d if isinstance(d, dimension) else dimension(d, d) for d in (batch, 16, 8, 8)]
+    fixed = all(d.is_fixed() for d in dims)
+    s = migraphx.shape("float", [d.min for d in dims]) if fixed else migraphx.shape("float", dyn_dims=dims)
+    y = m.add_parameter("x", s)
+    for _ in range(2):
+        w = m.add_literal(rng.standard_normal((16, 16, 3, 3)).astype(np.float32))
+        y = m.add_instruction(migraphx.op("convolution", padding=[1, 1, 1, 1]), [y, w])
+    m.add_return([m.add_instruction(migraphx.op("reduce_mean", axes=[2, 3]), [y]), y])
+    return p
+
+
+@pytest.mark.parametrize("first", [2, 9])
+def test_a_program_for_other_lengths_serves_until_a_faster_one_is_compiled(first):
+    p = compiled(images(dimension(1, 4096)), "cpu")
+    forms = executable(p).region.forms
+    for n in (first, 2, 3, 9, 5, 40):  # four tiles an image; Winograd wants sixteen
+        x = RNG.standard_normal((n, 16, 8, 8)).astype(np.float32)
+        want = compiled(images(n), "ref").run({"x": x})
+        for _ in range(2):
+            for got, wanted in zip(p.run({"x": x}), want, strict=True):
+                assert_close(np.array(got), np.array(wanted), scale=144)
+            if forms.improving is not None:
+                forms.improving.join()
+    assert len(forms) == 2  # for few tiles, for many
+    assert executable(p).region.specialisations.values()[-1].form is forms._forms[first < 4]
+
+
+def test_what_follows_is_one_program_for_all_numbers_of_elements():
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", migraphx.shape("float", [4, 3]))
+    places = m.add_instruction(migraphx.op("nonzero_exact"), [x])
+    real = m.add_instruction(migraphx.op("convert", target_type=migraphx.shape.type_t.float_type), [places])
+    total = m.add_instruction(migraphx.op("reduce_sum", axes=[1]), [real])
+    m.add_return(
+        [m.add_instruction(migraphx.op("sub"), [real, m.add_instruction(migraphx.op("sqrt"), [real])]), total, places]
+    )
+    compiled(p, "cpu")
+    for count in (5, 7, 0, 12, 1, 3):
+        given = np.maximum(np.sign(count - RNG.permutation(12).astype(np.float32)), 0).reshape(4, 3)
+        less, total, found = map(np.array, p.run({"x": given}))
+        want = np.array(np.nonzero(given))
+        np.testing.assert_array_equal(found, want)
+        np.testing.assert_array_equal(total, want.sum(1, keepdims=True))
+        assert_close(less, want - np.sqrt(want))
+    (cut,) = executable(p).region.specialisations.values()
+    assert len(cut.rest.specialisations) == 6 and len(cut.rest.forms) <= 4  # of none, one, few, more
+
+
 def executables(stage: Any) -> Iterator[Any]:
     """What is compiled for one set of lengths, behind cuts too."""
     if isinstance(stage, CompiledSpecialisation):

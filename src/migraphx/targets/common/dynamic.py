@@ -143,17 +143,13 @@ class DynamicExecutable:
         return self.region.specialisation({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
-        specialisation = self._specialisation(dict(zip(self.parameters, inputs, strict=True)))
+        given = dict(zip(self.parameters, inputs, strict=True))
+        specialisation = self._specialisation(given)
         if not isinstance(specialisation, CompiledSpecialisation):
             return {}
-        own = specialisation.executable
-        numbers = [list(self.parameters).index(n) for n in own.parameters]
-        return {
-            output: numbers[given]
-            for output, given in own.in_place(
-                specialisation.inputs(dict(zip(self.parameters, inputs, strict=True)))
-            ).items()
-        }
+        own, number = specialisation.executable, {n: k for k, n in enumerate(self.parameters)}
+        numbers = [number[n] for n in own.parameters]
+        return {output: numbers[k] for output, k in own.in_place(specialisation.inputs(given)).items()}
 
     def release(self) -> None:
         self.region.release()
@@ -256,8 +252,8 @@ class DynamicRegion:
         known: Mapping[str, str],
         forms: FormCompiler | None = None,
     ) -> None:
-        self.target, self.options, self.known = target, options, known
-        self.forms = Forms(forms, options) if forms is not None and not known else None
+        self.target, self.options, self.known, self.form_compiler = target, options, known, forms
+        self.forms = Forms(forms, options, self._look_again) if forms is not None and not known else None
         self._program = program
         self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(
             options.max_specialisations, apart=True
@@ -284,6 +280,11 @@ class DynamicRegion:
             return self._compiled(lens, values) if form is None else FormSpecialisation(*form)
 
         return found or self.specialisations.get(key, make, deadline)
+
+    def _look_again(self) -> None:
+        """There is a better form for some lengths: take the best at their next run."""
+        made = {key for key, one in self.specialisations.items() if isinstance(one, FormSpecialisation)}
+        self.specialisations.forget(made.__contains__)
 
     def keep(self, lens: Lens, specialisation: Specialisation) -> None:
         self.specialisations.put(self._key(lens, {}), specialisation)
@@ -417,7 +418,7 @@ class SplitSpecialisation:
             self.before = CompiledSpecialisation(region.target.compile(static_part(main, cut.wanted), region.options))
         rest = cut.rest
         if rest is not None:
-            self.rest = DynamicRegion(region.target, lambda: rest, region.options, cut.known)
+            self.rest = DynamicRegion(region.target, lambda: rest, region.options, cut.known, region.form_compiler)
         names = names_of(main)
         self.host_steps = [Step(instruction_text(h, names), "host", h.origin, 0, 0) for h in cut.host]
         for step in self.host_steps:
