@@ -218,11 +218,28 @@ def test_sizes_that_depend_on_data(target):
         assert [s.kernel for s in executable(p).steps].count("host") == 4
         for count in range(8):
             p.run({"x": np.sign(count - np.arange(12, dtype=np.float32)).reshape(4, 3)})
-        (cut,) = executable(p).region.specialisations.values()
-        kept = [any(e.holds_memory for e in executables(stage)) for stage in cut.rest.specialisations.values()]
-        assert len(kept) >= 8 and sum(kept) <= 4 and any(e.holds_memory for e in executables(cut))
+        for region in regions(executable(p).region):
+            kept = {id(e.memory) for e in executables(region) if e.holds_memory}
+            assert len(kept) <= 4
+        assert any(e.holds_memory for r in regions(executable(p).region) for e in executables(r))
         executable(p).release()
-        assert not any(e.holds_memory for e in executables(cut))
+        assert not any(e.holds_memory for r in regions(executable(p).region) for e in executables(r))
+
+
+def regions(region: Any) -> Iterator[Any]:
+    """A region, and those of its parts."""
+    yield region
+    for made in {id(v): v for v in region.specialisations.values()}.values():
+        for part in getattr(made, "regions", [getattr(made, "rest", None)]):
+            yield from regions(part) if part is not None else ()
+
+
+def executables(region: Any) -> Iterator[Any]:
+    """What is compiled for the lengths of a region, without those of its parts."""
+    for made in region.specialisations.values():
+        one = made if isinstance(made, CompiledSpecialisation) else getattr(made, "before", None)
+        if one is not None:
+            yield one.executable
 
 
 def images(batch) -> migraphx.program:
@@ -274,19 +291,35 @@ def test_what_follows_is_one_program_for_all_numbers_of_elements():
         np.testing.assert_array_equal(found, want)
         np.testing.assert_array_equal(total, want.sum(1, keepdims=True))
         assert_close(less, want - np.sqrt(want))
-    (cut,) = executable(p).region.specialisations.values()
-    assert len(cut.rest.specialisations) == 6 and len(cut.rest.forms) <= 4  # of none, one, few, more
+    rest = list(regions(executable(p).region))[-1]
+    assert len(rest.specialisations) == 6 and len(rest.forms) <= 4  # of none, one, few, more
 
 
-def executables(stage: Any) -> Iterator[Any]:
-    """What is compiled for one set of lengths, behind cuts too."""
-    if isinstance(stage, CompiledSpecialisation):
-        yield stage.executable
-        return
-    if stage.before:
-        yield stage.before.executable
-    for later in stage.rest.specialisations.values() if stage.rest else ():
-        yield from executables(later)
+@pytest.mark.parametrize("seed", range(4))
+def test_programs_that_data_cuts_again_and_again(seed):
+    """Random chains of instructions whose sizes depend on data, for any number of rows: parts are for all lengths."""
+    rng, p = np.random.default_rng(seed), migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", migraphx.shape("float", dyn_dims=[dimension(1, 64), dimension(3, 3)]))
+
+    def op(name, *inputs, **attributes):
+        return m.add_instruction(migraphx.op(name, **attributes), list(inputs))
+
+    y, outputs = op("relu", x), []
+    for _ in range(3):
+        places = op("nonzero_exact", y)
+        names = op("get_tuple_elem", op("unique", op("abs", places)), index=int(rng.integers(2)) * 3)
+        outputs += [names, op("reduce_sum", places, axes=[1])] if rng.random() < 0.7 else [op("neg", y)]
+        y = op("convert", op("sub", places, op("mul", places, places)), target_type=migraphx.shape.type_t.float_type)
+    m.add_return([*outputs, y])
+    ours, theirs = (compiled(p.clone(), t) for t in ("cpu", "ref"))
+    for rows in (3, 7, 1, 30, 8):
+        given = {"x": rng.standard_normal((rows, 3)).astype(np.float32)}
+        for got, want in zip(ours.run(given), theirs.run(given), strict=True):
+            assert_close(np.array(got), np.array(want))
+    every = list(regions(executable(ours).region))
+    assert len(every) >= 7 and max(len(r.forms) for r in every if r.forms is not None) <= 3
+    assert all(type(v).__name__ != "SplitSpecialisation" for r in every if r.forms for v in r.specialisations.values())
 
 
 @pytest.mark.parametrize("target", ["cpu"])
