@@ -34,6 +34,7 @@ Arrays = Mapping[str, np.ndarray]
 Arguments = Mapping[str, Argument]
 SMALL = 256  # bytes: larger values are told apart by their digest
 AHEAD = 16  # lengths that are compiled before the first run, at most
+SEQUENCE_BESIDE_OTHERS = "an output is a sequence whose length depends on data, beside others: give it alone"
 READY = 4  # lengths whose memory for runs is kept, at most: the last that ran
 
 
@@ -470,7 +471,7 @@ class SplitSpecialisation:
         if not known:
             return list(late)
         if len(late) != len(self.cut.outputs) - len(known):
-            raise ValueError("an output is a sequence whose length depends on data, beside others: give it alone")
+            raise ValueError(SEQUENCE_BESIDE_OTHERS)
         rest = iter(late)
         return [next(rest) if self._is_late(o) else values.argument(o) for o in self.cut.outputs]
 
@@ -535,6 +536,8 @@ class DividedSpecialisation:
             region.keep_ready(specialisation)
             if part.results == self.outputs:
                 return made  # a sequence is several
+            if len(made) != len(part.results):
+                raise ValueError(SEQUENCE_BESIDE_OTHERS)
             values.add(part.results, made)
         return [values.argument(o) for o in self.outputs]
 

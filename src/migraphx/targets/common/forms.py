@@ -67,6 +67,7 @@ class Forms:
         self._lock = Lock()  # of one compilation at a time: the next may find the form that it needs
         self._tries = 0
         self._open: list[tuple[Hashable, str, int]] = []
+        self._ranks: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._forms)
@@ -114,9 +115,12 @@ class Forms:
         return found
 
     def _lengths(self, module: Module, lens: Lens) -> list[int] | None:
-        """The length of each symbol; None where two dimensions of one symbol differ."""
+        """The length of each symbol; None where two dimensions of one symbol differ, or there are more or fewer."""
         if not self._open:
             self._open = open_dimensions(module)
+            self._ranks = {n: i.shape.ndim for n, i in module.parameters.items()}
+        if any(len(lens[n]) != rank for n, rank in self._ranks.items()):
+            return None
         found: dict[Hashable, int] = {}
         for symbol, name, k in self._open:
             if found.setdefault(symbol, lens[name][k]) != lens[name][k]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, Parameter, Return
 from migraphx.ir.program import Program
+from migraphx.ir.shape import UNBOUNDED, DynamicDimension, Shape
 from migraphx.targets.common.specialise import ProgramSplit, SpecialisedProgram, above, copied_modules, flat, is_leaf
 
 
@@ -51,8 +52,10 @@ def parts_of(module: Module, made: SpecialisedProgram, cut: ProgramSplit) -> lis
         return None
     groups: list[Collection[Instruction]] = [before, cutting, late]
     crossing = {i for group in groups for ins in group for i in _read(ins) if i not in group}
-    if any(i.shape.type == "tuple" for i in (crossing if last else crossing | set(outputs))):
+    crossing |= {o for o in outputs if o not in late}
+    if not all(isinstance(v := made.values[i], Instruction) and v.shape.type != "tuple" for i in crossing):
         return None
+    shapes = {i: _any_length(i.shape, made.values[i].shape) for i in crossing}
     parts: list[Part] = []
     for group in groups:
         outside = {i for ins in (*cutting, *late) if ins not in group for i in _read(ins)} | set(outputs)
@@ -60,7 +63,7 @@ def parts_of(module: Module, made: SpecialisedProgram, cut: ProgramSplit) -> lis
         if group is late and last:
             results = list(module.outputs)  # one may be a sequence
         if results:
-            parts.append(_part(module, group, Part(results, group is cutting)))
+            parts.append(_part(module, group, Part(results, group is cutting), shapes))
     return parts if not late or _noted(parts[-1], made, late) else None
 
 
@@ -79,7 +82,16 @@ def _read(ins: Instruction) -> list[Instruction]:
     return [i for i in (*ins.inputs, *captured(ins)) if not is_leaf(i)]
 
 
-def _part(module: Module, wanted: Collection[Instruction], part: Part) -> Part:
+def _any_length(shape: Shape, at_hand: Shape) -> Shape:
+    """The shape of a parameter for all values of an instruction, of which nothing but one at hand may be known."""
+    if shape.type == "tuple":
+        return Shape.of_dims(at_hand.type, [DynamicDimension(0, UNBOUNDED)] * at_hand.ndim)
+    return shape if shape.dynamic else shape.as_standard()
+
+
+def _part(
+    module: Module, wanted: Collection[Instruction], part: Part, shapes: Mapping[Instruction, Shape]
+) -> Part:  # fmt: skip
     """The part, with the program of these instructions filled in."""
     main, env = part.program.main, dict[Instruction, Instruction]()
 
@@ -89,7 +101,7 @@ def _part(module: Module, wanted: Collection[Instruction], part: Part) -> Part:
         else:
             name = ins.op.parameter if isinstance(ins.op, Parameter) else f"@{len(part.feeds)}"
             part.feeds[name] = ins
-            env[ins] = main.add_parameter(name, ins.shape if ins.shape.dynamic else ins.shape.as_standard())
+            env[ins] = main.add_parameter(name, shapes[ins] if ins in shapes else _any_length(ins.shape, ins.shape))
 
     for ins in module:
         if ins in wanted:
