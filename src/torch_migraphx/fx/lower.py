@@ -72,8 +72,8 @@ def lower_to_mgx(
 
     `dynamic_shapes` are those of torch.export: the dimensions, by arguments, that may be longer or shorter at a call.
     A dimension may also be `{"min": 1, "max": 8, "optimals": [1, 8]}`, each key optional, or a
-    `migraphx.shape.dynamic_dimension`: optimal lengths are compiled at once, others when they are met first. A length
-    outside its range is a ValueError. An exported program has its own ranges.
+    `migraphx.shape.dynamic_dimension`: optimal lengths are compiled at once; others are one program where target cpu
+    runs all of the model, else each when it is met. A length outside its range is a ValueError.
 
     The module is neither changed nor moved; one in training mode is compiled as its `eval()` would run, modules that a
     function calls as they are. Later changes of weights are not seen. Unless suppressed, the result is compared with
