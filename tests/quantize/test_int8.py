@@ -150,6 +150,21 @@ def test_int4_weights(block: int) -> None:
     assert held < 1.3 * packed + 2 * kept.nbytes + 4096  # codes, scales, what is padded to whole panels
 
 
+@pytest.mark.parametrize("type", ["half", "bf16"])
+def test_int4_weights_of_narrow_floats(type: str) -> None:
+    p = migraphx.program()
+    main = p.graph.main
+    b = Builder(main)
+    x, w = main.add_parameter("x", shape := Shape(type, (3, 64))), random(5000, 64)
+    main.add_return([b.dot(x, b.transpose(b.literal(w.astype(shape.numpy_dtype)), permutation=(1, 0)))])
+    given = {"x": random(3, 64).astype(shape.numpy_dtype)}
+    want = given["x"].astype(np.float32) @ w.T
+    migraphx.quantize_int4_weights(p)
+    p.compile(migraphx.get_target("ref"))
+    assert "unpack_int4" in str(p) and p.get_output_shapes()[0].type_string() == f"{type}_type"
+    assert signal_to_noise(np.array(p.run(given)[0]).astype(np.float32), want) > 17
+
+
 def test_autocast() -> None:
     p = migraphx.program()
     main = p.graph.main

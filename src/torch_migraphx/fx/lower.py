@@ -101,7 +101,7 @@ def lower_to_mgx(
             traced, given = _trace(call, use_aten, tracer_base_cls, leaf_modules or ()), {}
         lowered = _lowered(call, traced, given, chosen)
         if not suppress_accuracy_check:
-            check_accuracy(call, lowered, "int8" if rounds(traced) else chosen.lower_precision)
+            check_accuracy(call, lowered, "int8" if rounds(traced) else chosen.coarsest)
     if release_weights:
         release(call.module, lowered)
     return lowered.eval()
