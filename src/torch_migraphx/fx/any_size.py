@@ -91,7 +91,7 @@ class AnySize:
     ) -> None:  # fmt: skip
         options = options.beside(args)
         looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-        if options.target != "cpu" or PRECISIONS[options.lower_precision] or looks:
+        if options.target != "cpu" or PRECISIONS[options.lower_precision] or options.int4_weights or looks:
             raise UnsupportedError("its options ask for a program of one size")
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = {n.name: args[k] for k, n in enumerate(nodes) if k in constants}

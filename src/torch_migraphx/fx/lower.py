@@ -102,7 +102,7 @@ def lower_to_mgx(
             traced, given = _trace(call, use_aten, tracer_base_cls, leaf_modules or ()), {}
         lowered = _lowered(call, traced, given, chosen)
         if not suppress_accuracy_check:
-            check_traced(call, traced, lowered, chosen.lower_precision)
+            check_traced(call, traced, lowered, chosen.coarsest)
     if release_weights:
         release(call.module, lowered)
     return lowered.eval()
