@@ -146,12 +146,19 @@ def _lowered(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
     return lambda: lowered(*inputs)
 
 
-def quantized_module(by: Callable[..., None], model: nn.Module, inputs: tuple[Tensor, ...], **options: Any) -> Any:
-    """Ours with narrower products, calibrated with the inputs; what else there is stays in the model's type."""
+def quantized_module(
+    type: str, model: nn.Module, inputs: tuple[Tensor, ...], **options: Any
+) -> tuple[Any, tuple[Tensor, ...]]:
+    """Ours with products of this type, calibrated with the inputs, and what it takes.
+
+    int8 of the model in float, as all sums but the last become integers; fp8 in the model's own type.
+    """
     import torch_migraphx.fx as fx
     from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
     from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
 
+    if type == "int8":
+        model, inputs = model.float(), tuple(x.float() if x.is_floating_point() else x for x in inputs)
     try:
         traced = acc_tracer.trace(model, list(inputs))
     except acc_tracer.AccTraceError:
@@ -160,8 +167,8 @@ def quantized_module(by: Callable[..., None], model: nn.Module, inputs: tuple[Te
     program = interpreter.run()
     names = interpreter.get_input_names()
     samples = {n: x.cpu().numpy() for n, x in zip(names, inputs, strict=True)}
-    by(program, migraphx.get_target("gpu"), [samples])
-    return fx.MGXModule(program, names, interpreter.get_output_names(), target="gpu", **options)
+    NARROW[type](program, migraphx.get_target("gpu"), [samples])
+    return fx.MGXModule(program, names, interpreter.get_output_names(), target="gpu", **options), inputs
 
 
 NARROW: dict[str, Callable[..., None]] = {
@@ -172,8 +179,8 @@ NARROW: dict[str, Callable[..., None]] = {
 
 def _quantized(type: str) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
     def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
-        module = quantized_module(NARROW[type], model, inputs)
-        return lambda: module(*inputs)
+        module, given = quantized_module(type, model, inputs)
+        return lambda: module(*given)
 
     return make
 
@@ -225,6 +232,7 @@ def alone(
     case: GpuCase, engine: str, device: str, seconds: float, model: nn.Module, inputs: tuple[Tensor, ...]
 ) -> dict[str, Any]:
     """The engine on the model, while nobody else has the device."""
+    torch.backends.cudnn.allow_tf32 = False  # float is float; products are so by default
     inputs = tuple(x.to(device) for x in inputs)
     exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
     model = model.to(device, case.dtype)

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import torch_migraphx.fx as fx
-from benchmarks.gpu.models import CASES, ENGINES, NARROW, quantized_module
+from benchmarks.gpu.models import CASES, ENGINES, quantized_module
 from benchmarks.models import randomize
 from migraphx.runtime.argument import Argument
 from torch_migraphx.fx.mgx_module import MGXModule
@@ -73,7 +73,7 @@ def kernels(case: str) -> dict[str, Any]:
     """A case's kernels, the costliest first."""
     (model, inputs), narrow = made(case), case.partition("/")[2]
     if narrow:
-        lowered = quantized_module(NARROW[narrow], model, inputs)
+        lowered, inputs = quantized_module(narrow, model, inputs)
     else:
         lowered = fx.lower_to_mgx(model, list(inputs), suppress_accuracy_check=True)
     found: dict[tuple[str, int, int], list[float]] = {}

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 import torch_migraphx.fx as fx
-from benchmarks.gpu.models import CASES, NARROW, quantized_module
+from benchmarks.gpu.models import CASES, quantized_module
 from benchmarks.models import randomize
 from migraphx.targets.common.cache import entries
 from migraphx.targets.gpu.binaries import triton_version
@@ -41,7 +41,7 @@ def tune(case: str) -> None:
         model = randomize(chosen.build()).to(chosen.dtype)
         inputs = [x.to(chosen.dtype) if x.is_floating_point() else x for x in chosen.inputs()]
     if narrow:
-        quantized_module(NARROW[narrow], model, tuple(x.cuda() for x in inputs), exhaustive_tune=True)
+        quantized_module(narrow, model, tuple(x.cuda() for x in inputs), exhaustive_tune=True)
         return
     fx.lower_to_mgx(model, [x.cuda() for x in inputs], exhaustive_tune=True, suppress_accuracy_check=True)
 

@@ -8,7 +8,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.constants import broadcast_literal, is_zero
 from migraphx.passes.rewrite import Refusals
-from migraphx.passes.simplify_qdq import MULTIPLIED, Weights, activation, quantized_weights, scaled
+from migraphx.passes.simplify_qdq import MULTIPLIED, Weights, activation, put, quantized_weights, scaled
 
 FP8 = ("fp8e4m3fn", "fp8e5m2")  # that tensor cores multiply
 
@@ -57,7 +57,7 @@ def narrow_products(module: Module) -> Refusals:
         b = Builder(module, before=ins, origin=ins.origin)
         codes, step, *_ = found.parts(b)
         sums = b.quant_dot(codes, broadcast_literal(b, weights.codes, weights.lens))
-        module.replace(ins, scaled(b, ins, sums, step, weights.scale))
+        put(b, ins, scaled(b, ins, sums, step, weights.scale))
     return refusals
 
 

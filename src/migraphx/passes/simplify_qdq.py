@@ -84,7 +84,7 @@ def simplify_qdq(module: Module) -> Refusals:
         found = activation(ins.inputs[0], ins.name) if isinstance(weights, Weights) else None
         if isinstance(weights, Weights) and found is not None:
             b = Builder(module, before=ins, origin=ins.origin)
-            module.replace(ins, _product(b, ins, found, weights))
+            put(b, ins, _product(b, ins, found, weights))
         elif isinstance(weights, Weights):
             refusals.append(
                 Refusal(
@@ -202,14 +202,20 @@ def _product(b: Builder, ins: Instruction, found: Activation, weights: Weights) 
     return scaled(b, ins, sums, step, weights.scale)
 
 
+def put(b: Builder, ins: Instruction, y: Instruction) -> None:
+    """The float `y` in the place of the product `ins`; who made a float of it takes y without a rounding between."""
+    for user in list(ins.users):
+        if user.name == "convert" and user.shape.type == y.shape.type:
+            b.module.replace(user, y)
+    b.module.replace(ins, b.cast(y, ins.shape.type))
+
+
 def scaled(b: Builder, ins: Instruction, sums: Instruction, step: Instruction, scale: np.ndarray) -> Instruction:
-    """The sums of codes times both scales, computed in float, as the product `ins` gave it."""
+    """The sums of codes times both scales, in float, for the product `ins`."""
     lens, channel = sums.shape.lens, sums.shape.ndim - 1 if ins.name == "dot" else 1
     factor, known = scale.reshape(-1).astype(np.float32), scalar_of(step)
     if known is not None:
-        y = b.mul(b.cast(sums, "float"), along(b, np.float32(known) * factor, lens, channel))
-        return b.cast(y, ins.shape.type)
+        return b.mul(b.cast(sums, "float"), along(b, np.float32(known) * factor, lens, channel))
     step = b.cast(step, "float")
     one = b.reshape(step, dims=(1,) * len(lens)) if step.shape.elements == 1 else step
-    y = b.mul(b.mul(b.cast(sums, "float"), b.broadcast_to(one, lens)), along(b, factor, lens, channel))
-    return b.cast(y, ins.shape.type)
+    return b.mul(b.mul(b.cast(sums, "float"), b.broadcast_to(one, lens)), along(b, factor, lens, channel))

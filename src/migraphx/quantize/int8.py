@@ -13,6 +13,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.passes.constants import broadcast_literal, compact, is_constant
 from migraphx.passes.fuse_dots import fuse_dots
+from migraphx.passes.rewrite import remove_unused
 from migraphx.quantize.calibrate import Run, largest
 
 PRODUCTS = ("dot", "convolution")
@@ -59,10 +60,12 @@ def quantize(
         weights = compact(w)
         others = tuple(d for d in range(weights.ndim) if d != axis)
         top = np.abs(weights.astype(np.float32)).max(others, keepdims=True, initial=0.0)
-        once = broadcast_literal(b, weights, weights.shape)  # not the repetitions of a batch
+        repeats = weights.shape != w.shape.lens  # as those of a batch do: their codes must not
+        once = broadcast_literal(b, weights, weights.shape) if repeats else w
         program.main.replace_operation(
             ins, ins.op, [made[x], b.broadcast_to(through(b, once, top, type), w.shape.lens)]
         )
+        remove_unused(program.main, [w])
 
 
 def _quantizable(ins: Instruction) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import migraphx
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
@@ -258,6 +259,29 @@ def test_bytes_whose_sums_floats_do_not_hold() -> None:
     many = Conv(x, w, window, 1)
     few = replace(many, window=Window.of((64, 64), (60, 60), (5, 5), (1, 1), (1, 1), (0, 0)))
     assert (few.short, many.short, replace(few, x=replace(x, type="int16")).short) == (True, False, False)
+
+
+def test_floats_by_thirds(always: Callable[..., None]) -> None:
+    """Three products of TF32 are as exact as one of floats; NaN and infinities stay what they are."""
+    always(Config("product x3", 64, 32, 32))
+    x, w = weight(70, 100, type="float"), weight(33, 100, type="float")
+    check(built(lambda b, x: b.gelu(b.linear(x, b.literal(w))), Shape("float", x.shape)), {"x0": x})
+    x[3, 5], x[4, 7], x[5, :] = np.nan, np.inf, 1e30
+    check(built(lambda b, x: b.linear(x, b.literal(w)), Shape("float", x.shape)), {"x0": x})
+    always(Config("convolution x3", 64, 32, 32))
+    image, kernel = permuted("float", (2, 20, 9, 9), (0, 2, 3, 1)), weight(24, 20, 3, 3, type="float")
+    check(built(lambda b, x: b.convolution(x, b.literal(kernel), padding=(1, 1)), image), scale=4)
+    always(Config("attention x3", 64, 32, 16, 1, 4, 2))
+    heads = (Shape("float", (1, 2, 70, 16)),) * 3
+    check(built(lambda b, q, k, v: b.attention(q, k, v, causal=True), *heads), scale=4)
+
+
+def test_fast_math_alone_takes_thirds(gpu_target: str) -> None:
+    for fast_math in (True, False):
+        made = built(lambda b, x, y: b.dot(x, y), Shape("float", (512, 512)), Shape("float", (512, 512)))
+        made.compile(migraphx.get_target(gpu_target), fast_math=fast_math)
+        (kernel,) = made.executable.plan.kernels
+        assert ('"thirds", ' in kernel.source) is fast_math
 
 
 @pytest.mark.parametrize("constant", [True, False])

@@ -129,7 +129,10 @@ class GpuTarget(Target):
         """The calls of an optimised program, with the kernels that suit the device."""
         device = self.accelerator
         tuner = Tuner(device)
-        choices = Choices(facts_of(device.chip, device.identity()), shipped(device.chip), recall=tuner.recall)
+        facts = facts_of(device.chip, device.identity())
+        if not options.fast_math:  # floats are multiplied as they are
+            facts = replace(facts, third_flops=0)
+        choices = Choices(facts, shipped(device.chip), recall=tuner.recall)
         choices.algorithms, choices.plans = algorithms_on(device), plans_on(device)
         if options.exhaustive_tune:
             choices.measure = tuner.want

@@ -8,6 +8,7 @@ from math import prod
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
+from migraphx.targets.gpu.costs import thirds
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
     add_parts_call,
@@ -115,7 +116,7 @@ def conv_calls(
     ]
     pixel = shell.size(conv.pixel, span(conv.x) > WIDE)
     short = config.kernel == "rows" and conv.short
-    kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type)
+    kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
