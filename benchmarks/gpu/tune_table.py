@@ -27,6 +27,7 @@ from migraphx.targets.gpu.binaries import triton_version
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.libraries.blas import blas
+from migraphx.targets.gpu.libraries.dnn import dnn
 from migraphx.targets.gpu.tables import TABLES, read, table_text
 from migraphx.targets.gpu.tune import SUFFIX
 
@@ -80,9 +81,10 @@ def main() -> None:
         found = list(winners())
         print(case, f"{time.perf_counter() - begin:.1f} s, {len(found)} winners", why, flush=True)
         with device.current():
-            library = blas(device.index)
+            library, convolutions = blas(device.index), dnn(device.index)
         about = {
             "device": device.identity(), "triton": triton_version(), "cublasLt": library.version if library else None,
+            "cudnn": convolutions.version if convolutions else None,
         }  # fmt: skip
         new = {w["problem"]: Config(**w["config"]) for w in found}
         output.parent.mkdir(exist_ok=True)

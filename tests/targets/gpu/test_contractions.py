@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -312,6 +313,34 @@ def test_transposed(group: int, constant: bool) -> None:
 
     x, given = permuted("float", (2, 6, 4, 5), (0, 2, 3, 1)), () if constant else (Shape("float", w.shape),)
     check(built(build, x, *given), scale=10)
+
+
+STRIDED = {"padding": (2, 1), "stride": (1, 3), "dilation": (2, 2)}
+STRIPS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], str, Config]] = {
+    # {N, C, spatial}, window, attributes, type, configuration
+    "wide": ((1, 24, 6, 10), (7, 7), {"padding": (3, 3)}, "half", Config("strips", 4, 32, 8)),
+    "ends": ((2, 40, 5, 9), (3, 3), {"padding": (1, 1)}, "float", Config("strips", 8, 32, 4)),
+    "strides": ((2, 16, 9, 11), (5, 3), {"padding": (2, 0), "stride": (2, 2)}, "bf16", Config("strips", 4, 16, 7)),
+    "dilation": ((1, 16, 9, 13), (3, 3), STRIDED, "half", Config("strips", 4, 16, 4)),
+    "a line": ((2, 16, 15), (3,), {"padding": (1,)}, "half", Config("strips", 2, 16, 8)),
+}
+
+
+@pytest.mark.parametrize("case", STRIPS)
+def test_strips(case: str, always: Callable[..., None]) -> None:
+    """Depthwise windows of pixels side by side share what they load: with ends of lines, gaps and an epilogue."""
+    lens, window, attributes, type, config = STRIPS[case]
+    axes, channels = len(window), lens[1]
+    how = {"padding": (0,) * axes, "stride": (1,) * axes, "dilation": (1,) * axes, "group": channels, **attributes}
+    w, bias = weight(channels, 1, *window, type=type), weight(channels, type=type)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        y = b.convolution(x, b.literal(w), **how)
+        return b.relu(b.add(y, b.broadcast(b.literal(bias), axis=1, out_lens=y.shape.lens)))
+
+    always(config)
+    x = permuted(type, lens, (0, *range(2, len(lens)), 1))
+    check(built(build, x), {"x0": weight(*lens, type=type)}, scale=4)
 
 
 def test_windows_as_rows() -> None:

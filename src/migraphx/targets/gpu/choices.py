@@ -131,7 +131,7 @@ class Choices:
         guesses = [c for _, _, c in ranked]
         if self.measure is not None and build is not None:
             config = self.measure(problem, guesses, build)
-        elif config is not None and config not in guesses:  # another layout, or version of the library
+        if config is not None and config not in guesses:  # another layout, or version of the library
             config = next((c for c in guesses if c.kernel == config.kernel and c.kernel in LIBRARIES), None)
         if config is None:
             estimate, _, config = ranked[0]

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import Protocol
 
+from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.facts import Facts
@@ -251,6 +252,9 @@ class Convolution(Protocol):
     @property
     def group(self) -> int: ...
 
+    @property
+    def window(self) -> Window: ...
+
     def steps(self, config: Config) -> int: ...
 
 
@@ -310,22 +314,45 @@ def library_conv_cost(conv: Convolution, facts: Facts, result: int, fused: bool)
     return library_cost(shape, conv.x.type, conv.x.itemsize, wide, result, fused) + steps
 
 
-def depthwises(rows: int, channels: int) -> list[Config]:
-    """Candidates for a depthwise convolution: pixels, channels, warps."""
-    found = []
+WIDTHS = (4, 7, 8)  # pixels of a strip
+STRIPS = (
+    (8, 64, 4),
+    (8, 64, 2),
+    (16, 32, 2),
+    (16, 64, 4),
+    (4, 64, 2),
+    (8, 32, 2),
+    (2, 64, 1),
+)  # of which, channels, warps
+
+
+def depthwises(conv: Convolution) -> list[Config]:
+    """Candidates for a depthwise convolution: pixels, or strips of `k` pixels, channels, warps."""
+    found, channels, window = [], conv.x.lens[1], conv.window
     for m, n, warps in ((16, 64, 4), (32, 64, 4), (8, 128, 4), (32, 32, 4), (16, 128, 4), (4, 256, 4), (64, 16, 4)):
         if n <= 16 or n < 2 * channels:
             found.append(Config("depthwise", m, n, 1, 1, warps, 1))
+    flat = window.size[0] == window.out[0] == window.kernel[0] == 1 and window.kernel[2] > 1
+    if flat and conv.x.type in ("half", "bf16", "float"):
+        for width in WIDTHS:
+            if width <= max(4, window.out[2]):
+                found += [Config("strips", m, n, width, 1, w, 1) for m, n, w in STRIPS if n <= 32 or n < 2 * channels]
     return found
 
 
 def depthwise_cost(config: Config, conv: Convolution, facts: Facts) -> float:
-    """Microseconds: waves of tiles, each as long as its loads from the first cache."""
-    blocks = -(-conv.rows // config.m) * -(-conv.x.lens[1] // config.n)
+    """Microseconds: waves of tiles, each as long as its loads from the first cache, or its arithmetic."""
+    window, channels = conv.window, conv.x.lens[1]
+    wide = config.k if config.kernel == "strips" else 1
+    lines = conv.rows // window.out[2] * -(-window.out[2] // wide)
+    blocks = -(-lines // config.m) * -(-channels // config.n)
     waves = -(-blocks // (4 * facts.processors))
-    loads = config.m * config.n * conv.taps * conv.x.itemsize / 100e9  # that a processor's first cache serves
+    columns = conv.taps + conv.taps // window.kernel[2] * (wide - 1) * window.stride[2] if wide > 1 else conv.taps
+    weights = conv.taps if wide > 1 else 0
+    loads = config.m * config.n * (columns + weights) * conv.x.itemsize / 100e9  # that a first cache serves
+    arithmetic = config.m * config.n * wide * conv.taps / 80e9
     traffic = 2 * conv.x.elements * conv.x.itemsize / facts.bandwidth
-    work = waves * min(4, max(1, blocks / facts.processors)) * loads
+    work = waves * min(4, max(1, blocks / facts.processors)) * max(loads, arithmetic)
     return LAUNCH + LATENCY + max(work, traffic) * 1e6
 
 

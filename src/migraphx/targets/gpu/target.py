@@ -24,6 +24,7 @@ from migraphx.passes.narrow_products import narrow_products
 from migraphx.passes.pipeline import optimize
 from migraphx.passes.rotate_halves import rotate_halves
 from migraphx.passes.simplify_algebra import simplify_algebra
+from migraphx.passes.widen_late import widen_late
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
@@ -61,6 +62,7 @@ PASSES: list[Pass] = [
     fold_norms,  # of narrow floats, into weights that libraries take
     simplify_algebra,  # the biases of both sides of an addition meet
     *optimize[SIMPLE:FUSING],
+    widen_late,  # a norm reads half what a product would store
     rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again
     *optimize[FUSING:],

@@ -11,7 +11,7 @@ from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, store_text
 from migraphx.targets.gpu.emit.contract import INSIDE
 from migraphx.targets.gpu.emit.shell import Shell
-from migraphx.targets.gpu.emit.tiles import power_of_two
+from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
 
 LEAST = 16  # of a dimension that tensor cores sum over
@@ -89,7 +89,9 @@ def attention_calls(
         first, last = "first", "last"
     q_strides = [shell.stride(s, a.q) for s in a.q.strides[1:]]
     k_strides, v_strides = ([shell.stride(s, view) for s in view.strides[2:]] for view in (a.k, a.v))
-    m_strides = [shell.stride(s, a.mask) for s in a.mask.strides[1:]] if a.mask else ["0"] * 3
+    m_strides = ["0"] * 3
+    if a.mask is not None:  # whose strides are lengths
+        m_strides = [str(s) if s in (0, 1) else shell.size(s, span(a.mask) > WIDE) for s in a.mask.strides[1:]]
     strides = ", ".join((*q_strides, *k_strides, *v_strides, *m_strides))
     kind = a.mask.type if a.mask else "none"
     fold = a.scale > 0 and kind in ("none", "bool")

@@ -18,13 +18,16 @@ from typing import Any
 
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.libraries.find import load
-from migraphx.targets.gpu.library import Append, Unusable, declare
+from migraphx.targets.gpu.library import Append, Unusable, declare, needed
 
 TYPES = {"half": 2, "bf16": 9, "float": 0}  # cudnnDataType_t
 FLOAT = 0  # the type of sums and of what lies between operations
 CROSS_CORRELATION = 1  # cudnnConvolutionMode_t
 ADD, RELU = 0, 100  # cudnnPointwiseMode_t
-HEURISTIC_A = 3  # cudnnBackendHeurMode_t
+RANKED, SAFE = (
+    3,
+    2,
+)  # cudnnBackendHeurMode_t: A, by a model of the device; FALLBACK, which knows more than TF32 for float
 TENSOR_CORE = 0  # cudnnBackendNumericalNote_t: for operands of float it means TF32
 INEXACT = {1, 2, 3, 4, 5, 6, 7, 8}  # operands or sums made narrower, FFT, another answer each time, Winograd
 COMPILED_AT_RUN_TIME = 0  # cudnnBackendBehaviorNote_t: takes seconds, and another library
@@ -33,7 +36,7 @@ NOTES = 16  # of a kind, at most
 # cudnnBackendAttributeType_t
 HANDLE, DATA_TYPE, BOOLEAN, INT64, SINGLE, POINTER = 0, 1, 2, 3, 4, 6
 CONV_MODE, HEURISTIC, KNOB, NUMERICAL, POINTWISE, DESCRIPTOR, BEHAVIOUR = 7, 8, 9, 11, 14, 15, 19
-ELEMENTS: dict[int, type] = {
+ELEMENTS: dict[int, Any] = {
     HANDLE: c_void_p, BOOLEAN: c_bool, INT64: c_int64, SINGLE: c_float, POINTER: c_void_p, DESCRIPTOR: c_void_p,
 }  # fmt: skip
 
@@ -79,14 +82,7 @@ class ConvGraph:
 
     def prepare(self, device: Accelerator) -> Append:
         with device.current():
-            library = dnn(device.index)
-            if library is None:
-                raise Unusable(
-                    "the program was compiled for cuDNN, which is not installed: pip install nvidia-cudnn-cu13"
-                )
-            if library.version != self.version:
-                raise Unusable(f"the program was compiled for cuDNN {self.version}, here is {library.version}")
-            return library.append(self)
+            return needed(dnn(device.index), "cuDNN", self.version, "nvidia-cudnn-cu13").append(self)
 
 
 Plans = Callable[[ConvGraph, int], list[ConvGraph]]
@@ -248,7 +244,7 @@ class Dnn:
         found: list[ConvGraph] = []
         try:
             operations = self._graph(graph)
-            for config in self._configs(operations):
+            for config in self._configs(operations, SAFE if graph.type == "float" else RANKED):
                 if len(found) == most:
                     break
                 try:
@@ -263,9 +259,9 @@ class Dnn:
             return []
         return found
 
-    def _configs(self, operations: Descriptor) -> Iterator[Descriptor]:
+    def _configs(self, operations: Descriptor, mode: int) -> Iterator[Descriptor]:
         """Engines with their knobs, as the library ranks them."""
-        asked: list[Attribute] = [(201, DESCRIPTOR, [operations]), (200, HEURISTIC, [HEURISTIC_A])]
+        asked: list[Attribute] = [(201, DESCRIPTOR, [operations]), (200, HEURISTIC, [mode])]
         ranked = self._made(4, *asked, *self._bound_heuristic())
         into = [Descriptor(self.library, 3, [ranked]) for _ in range(ASKED)]
         yield from self._read(ranked, 202, DESCRIPTOR, ASKED, into)

@@ -21,7 +21,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Offer, Problem
 from migraphx.targets.gpu.costs import FEW_CHANNELS, conv_cost, convolutions, depthwise_cost, depthwises
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
-from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call
+from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, strip_call
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.contractions import (
     ALIGNED,
@@ -63,10 +63,10 @@ def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, or
     shape = (*sizes, *window.dilation, *window.pad, conv.group)
     if is_depthwise(conv, epilogue):
         problem = Problem("depthwise", shape, types, label)
-        candidates = depthwises(conv.rows, x.lens[1])
+        candidates = depthwises(conv)
         call_best(
             ctx, problem, candidates, lambda c: depthwise_cost(c, conv, facts),
-            lambda c: [depthwise_call(conv, epilogue, c, label, origin)],
+            lambda c: [(strip_call if c.kernel == "strips" else depthwise_call)(conv, epilogue, c, label, origin)],
         )  # fmt: skip
         return
 

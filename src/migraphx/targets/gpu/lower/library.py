@@ -16,7 +16,7 @@ from migraphx.targets.gpu.emit.contract import Operands
 from migraphx.targets.gpu.emit.spatial import Conv
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.libraries.blas import WORKSPACE, Gemm, fits
-from migraphx.targets.gpu.libraries.dnn import ALIGNED, TYPES, WANTED, ConvGraph
+from migraphx.targets.gpu.libraries.dnn import ALIGNED, TYPES, WANTED, ConvGraph, Plans
 from migraphx.targets.gpu.library import Library, LibraryCall
 
 LEAST_ROWS, LEAST_FLOPS = 64, 5e8  # below, our kernels are as quick, and fused
@@ -47,7 +47,8 @@ def library_products(
 ) -> tuple[list[Config], Build, bool]:  # fmt: skip
     """Candidates, what builds the calls of one, and whether the library computes the epilogue too."""
     fused = fused_epilogue(epilogue, o.a.type)
-    gemm = None if algorithms is None else _gemm(o, epilogue, fused)
+    lost = fused is None and epilogue.module is None  # a result of another type, and nothing that converts it
+    gemm = None if algorithms is None or lost else _gemm(o, epilogue, fused)
     if algorithms is None or gemm is None:
         return [], lambda config: [], False
     found = algorithms(gemm)
@@ -159,13 +160,13 @@ def library_convolutions(
     flops = 2.0 * conv.group * conv.rows * conv.columns * conv.taps * conv.channels
     if choices.plans is None or not choices.asks_library(problem, flops, DNN):
         return NOTHING
-    fused = fused_epilogue(epilogue, conv.x.type)
-    graph = conv_graph(conv, epilogue, fused)
-    if graph is None:
-        return NOTHING
-    known = choices.known(problem)
+    known, whole = choices.known(problem), fused_epilogue(epilogue, conv.x.type)
     most = WANTED if choices.measure else known.group + 1 if known else 1
-    found = choices.plans(graph, most)
+    fused, found = whole, _planned(choices.plans, conv_graph(conv, epilogue, whole), most)
+    if whole is not None and not found and epilogue.module is not None:  # as into a part of a concatenation
+        fused, found = None, _planned(choices.plans, conv_graph(conv, epilogue, None), most)
+    if fused is None and epilogue.module is None:
+        return NOTHING
 
     def build(config: Config) -> list[GpuCall | LibraryCall]:
         chosen = found[config.group]
@@ -182,6 +183,10 @@ def library_convolutions(
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     configs = [Config(DNN, 0, 0, 0, group=n) for n in range(len(found))]
     return Offer(configs, build, library_conv_cost(conv, choices.facts, result, fused is not None))
+
+
+def _planned(plans: Plans, graph: ConvGraph | None, most: int) -> list[ConvGraph]:
+    return plans(graph, most) if graph is not None else []
 
 
 def conv_graph(conv: Conv, epilogue: Epilogue, fused: Fused | None) -> ConvGraph | None:
