@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter
+from migraphx.ir.module import Instruction
+from migraphx.ir.operation import Literal
 from migraphx.ir.program import Program
 from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
@@ -25,13 +25,12 @@ from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.common.forms import Form, FormCompiler, Forms, Lens, Memory
-from migraphx.targets.common.host import compute, lasting
 from migraphx.targets.common.parts import Part, parts_of
+from migraphx.targets.common.run_values import Arguments, RunValues
 from migraphx.targets.common.specialise import ProgramSplit, SpecialisedProgram, is_leaf, specialise, split, static_part
 
 log = logging.getLogger(__name__)
 Arrays = Mapping[str, np.ndarray]
-Arguments = Mapping[str, Argument]
 SMALL = 256  # bytes: larger values are told apart by their digest
 AHEAD = 16  # lengths that are compiled before the first run, at most
 SEQUENCE_BESIDE_OTHERS = "an output is a sequence whose length depends on data, beside others: give it alone"
@@ -396,41 +395,6 @@ class FormSpecialisation(CompiledSpecialisation):
         return self.form
 
 
-class RunValues:
-    """The values that one run has made so far: each where it was made, and where else it was asked for."""
-
-    def __init__(self, given: Arguments, device: Device, stream: int | None) -> None:
-        self.device, self.stream = device, stream
-        self._given = given
-        self._arguments: dict[Instruction, Argument] = {}
-        self._arrays: dict[Instruction, Any] = {}
-
-    def add(self, instructions: Iterable[Instruction], made: Iterable[Argument]) -> None:
-        self._arguments |= zip(instructions, made, strict=True)
-
-    def compute(self, ins: Instruction, deadline: Deadline | None) -> None:
-        """One instruction, by its NumPy meaning."""
-        self._arrays[ins] = compute(ins, [self.array(i) for i in ins.inputs], _no_modules, deadline)
-
-    def argument(self, ins: Instruction) -> Argument:
-        """The value on the device, row-major."""
-        if isinstance(ins.op, Parameter):
-            return self._given[ins.op.parameter]
-        if ins not in self._arguments:
-            array = np.asarray(self.array(ins), order="C")
-            own = array.flags.writeable  # not a constant, nor a view of one
-            self._arguments[ins] = Argument.of(array if own else array.copy()).to(self.device, self.stream)
-        return self._arguments[ins]
-
-    def array(self, ins: Instruction) -> Any:
-        """The value in main memory, which a run on another device waits for; a list where it is a sequence."""
-        if isinstance(ins.op, Literal):
-            return ins.op.value
-        if ins not in self._arrays:
-            self._arrays[ins] = lasting(self.argument(ins), self.stream)
-        return self._arrays[ins]
-
-
 class SplitSpecialisation:
     """A region for one set of lengths that data cuts: a compiled program, NumPy's instructions, and the region behind.
 
@@ -575,6 +539,16 @@ class DividedSpecialisation:
         lens = {n: known[n].shape if n in known else feeds[n].shape.lens for n in part.feeds}
         return region.specialisation(lens, known, deadline), feeds
 
+    def ahead(self) -> list[Specialisation]:
+        """Compile the parts whose lengths are known; what a run would note."""
+        made: list[Specialisation] = []
+        for part, region in zip(self.parts, self.regions, strict=True):
+            feeds = {n: i.shape for n, i in part.feeds.items()}
+            if region.known or any(s.dynamic for s in feeds.values()):
+                break
+            made += region.specialisation({n: s.lens for n, s in feeds.items()}, {}, ahead=True).ahead()
+        return made
+
     def profile(self, given: Arguments, runs: int) -> list[float]:
         values = RunValues(given, self.device, None)
         seconds: list[float] = []
@@ -595,7 +569,3 @@ class DividedSpecialisation:
 
 
 Specialisation = CompiledSpecialisation | SplitSpecialisation | DividedSpecialisation
-
-
-def _no_modules(module: Module, args: Sequence[Any]) -> list[Any]:
-    raise ValueError(f"module {module.name!r} cannot run on the host: its sizes depend on data")
