@@ -179,7 +179,8 @@ def test_qdq_models(activation: str, zero: int) -> None:
     assert relative_error(result(p, "cpu", inputs), result(p, "ref", inputs)) < QUANTIZED_ERROR
 
 
-def test_int4_weights() -> None:
+@pytest.mark.parametrize("block", [32, 6])
+def test_int4_weights(block: int) -> None:
     p = migraphx.program()
     main = p.graph.main
     b = Builder(main)
@@ -192,14 +193,30 @@ def test_int4_weights() -> None:
         parts.append(b.dot(h, b.multibroadcast(b.literal(kept), out_lens=(1, 50, 7))))
     main.add_return([b.concat(*parts, axis=1)])
     want = result(p, "ref", inputs)
-    migraphx.quantize_int4_weights(p)
+    migraphx.quantize_int4_weights(p, block)
     ref = result(p, "ref", inputs)
     assert signal_to_noise(ref, want) > 17
     p.compile(migraphx.get_target("cpu"))
     assert relative_error(np.array(p.run(inputs)[0]), ref) < MODEL_ERROR
     executable: Any = p.executable
     held = sum(a.nbytes for a in executable.weights)
-    assert held < w.nbytes / 5 + 2 * kept.nbytes + 4096  # codes, scales, what is padded to whole panels
+    packed = w.size // 2 + w.nbytes // block
+    assert held < 1.3 * packed + 2 * kept.nbytes + 4096  # codes, scales, what is padded to whole panels
+
+
+@pytest.mark.parametrize("type", ["half", "bf16"])
+def test_int4_weights_of_narrow_floats(type: str) -> None:
+    p = migraphx.program()
+    main = p.graph.main
+    b = Builder(main)
+    x, w = main.add_parameter("x", shape := Shape(type, (3, 64))), random(5000, 64)
+    main.add_return([b.dot(x, b.transpose(b.literal(w.astype(shape.numpy_dtype)), permutation=(1, 0)))])
+    given = {"x": random(3, 64).astype(shape.numpy_dtype)}
+    want = given["x"].astype(np.float32) @ w.T
+    migraphx.quantize_int4_weights(p)
+    p.compile(migraphx.get_target("ref"))
+    assert "unpack_int4" in str(p) and p.get_output_shapes()[0].type_string() == f"{type}_type"
+    assert signal_to_noise(np.array(p.run(given)[0]).astype(np.float32), want) > 17
 
 
 def test_autocast() -> None:

@@ -61,8 +61,8 @@ def loaded(path: Path, name: str, native_fp8: bool) -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    if hasattr(module, "NATIVE_FP8"):
-        module.NATIVE_FP8 = triton.language.constexpr(native_fp8)
+    if "NATIVE_FP8" in vars(module):
+        vars(module)["NATIVE_FP8"] = triton.language.constexpr(native_fp8)
     return getattr(module, name)
 
 

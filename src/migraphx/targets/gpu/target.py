@@ -34,7 +34,7 @@ from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
-from migraphx.targets.common.specialise import is_dynamic
+from migraphx.targets.common.specialise import runs_in_parts
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
@@ -107,7 +107,7 @@ class GpuTarget(Target):
         return CHECKS
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
-        if is_dynamic(program):
+        if runs_in_parts(program):
             target = self._dynamic(Constants(lasting=lambda: literals(program)), options)
             return dynamic.DynamicExecutable.of(target, program, options, 1)
         stages = Stages()

@@ -52,10 +52,10 @@ def reading_of(module: Module) -> TritonReading:
 
     Floats between are no matter: scales of a product, and what is quantized to fp8.
     """
-    inside = [i for i in module if isinstance(i.op, Pointwise)]
-    inexact = [i for i in inside if i.op.words & APPROXIMATE.keys()]
+    words = {i: i.op.words for i in module if isinstance(i.op, Pointwise)}
+    inexact = [i for i, own in words.items() if own & APPROXIMATE.keys()]
     floats = {s.type for i in inexact for s in (i.shape, *(x.shape for x in i.inputs)) if s.type in dtypes.FLOATS}
-    smooth = not any(i.op.words & JUMPS for i in inside if not _rounds(i))
+    smooth = not any(own & JUMPS for i, own in words.items() if not _rounds(i))
     return TritonReading(approximate=smooth and floats <= SIXTEEN)
 
 
