@@ -123,7 +123,9 @@ def _fuse(module: Module, x: Instruction, linears: list[Linear]) -> None:
 
 def _bias(linear: Linear) -> np.ndarray:
     """The bias, or what changes no number that it is added to."""
-    return np.full(linear.weights.shape[1], -0.0, linear.weights.dtype) if linear.bias is None else linear.bias
+    if linear.bias is not None:
+        return linear.bias
+    return np.broadcast_to(np.array(-0.0, linear.weights.dtype), linear.weights.shape[1:])
 
 
 def _side_by_side(weights: list[np.ndarray]) -> np.ndarray:
