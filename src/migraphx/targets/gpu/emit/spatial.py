@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -19,12 +20,16 @@ UNROLLED_TAPS = 49  # of a depthwise window, at most, that become straight code
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution of `x` {N, C, spatial...}, channels last, with weights {OC, taps, w_tap}, w_tap >= C / group."""
+    """A convolution of `x` {N, C, spatial...}, channels last, with weights {OC, taps, w_tap}, w_tap >= C / group.
+
+    `tight` makes the same weights without gaps, as libraries take them, where `w` has some.
+    """
 
     x: View
     w: View
     window: Window
     group: int
+    tight: Callable[[], View] | None = None
 
     @property
     def taps(self) -> int:
