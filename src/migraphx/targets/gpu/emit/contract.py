@@ -155,11 +155,8 @@ def product_calls(
     sums, shell = sums_type(o.a.type), Shell()
     a, b = shell.pointer(o.a), shell.pointer(o.b)
     a_strides, b_strides = o.a.strides[-2:], o.b.strides[-2:]
-    m, n = (
-        shell.size(o.m, loose=a_strides[0] != 1),
-        shell.size(o.n, loose=b_strides[1] != 1 and o.n % 8 != 0, fine=True),
-    )
-    k = shell.size(o.k, fine=True)
+    m = shell.size(o.m, loose=a_strides[0] != 1)
+    n, k = shell.size(o.n, loose=b_strides[1] != 1 and o.n % 8 != 0, fine=True), shell.size(o.k, fine=True)
     begin, end = "0", k
     if config.split > 1:
         each = shell.size(part_depth(o.k, config))
