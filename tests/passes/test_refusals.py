@@ -24,6 +24,7 @@ from migraphx.passes.fuse_int4 import fuse_int4
 from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.narrow_products import narrow_products
 from migraphx.passes.simplify_algebra import simplify_algebra
 from migraphx.passes.simplify_qdq import simplify_qdq
 from migraphx.passes.simplify_reshapes import simplify_reshapes
@@ -239,6 +240,8 @@ VIEWS = [
          lambda b, x: b.add(b.reshape(x, dims=[2, 3]), b.broadcast_to(weights(b, 3), X)), ((6,),)),
     Case("pointwise_of_views", "it is empty",
          lambda b, x: b.add(b.reshape(x, dims=[0, 2, 3]), b.literal(np.zeros((0, 2, 3)), "float")), ((0, 6),)),
+    Case("pointwise_of_views", "what the view moves would be wider",
+         lambda b, x: b.convert(b.transpose(x, permutation=[1, 0]), target_type="float"), (HALF(2, 3),)),
     Case("pointwise_of_broadcasts", "not all inputs are broadcast", lambda b, x: b.relu(x), (X,)),
     Case("pointwise_of_broadcasts", "inputs of different lens are broadcast",
          lambda b, x, y: b.add(*(b.multibroadcast(i, out_lens=X) for i in (x, y))), ((3,), (1, 3))),
@@ -361,7 +364,7 @@ QDQ = [
          lambda b, x: b.dot(x, scaled(b, numbers(b, 3, 4), 0.5)), (X,)),
     Case("simplify_qdq", "its weights are not dequantized",
          lambda b, x: b.dot(scaled(b, x, 0.5), weights(b, 3, 4)), (BYTES,)),
-    Case("simplify_qdq", "its weights are not constant 8-bit integers",
+    Case("simplify_qdq", "its weights are not constants of 8 bits",
          lambda b, x, w: b.dot(scaled(b, x, 0.5), scaled(b, w, 0.5)), (BYTES, Shape("int8", (3, 4)))),
     Case("simplify_qdq", "the scales of its weights change along the depth",
          lambda b, x: b.dot(scaled(b, x, 0.5), scaled(b, numbers(b, 3, 4), 1, 2, 3)), (BYTES,)),
@@ -373,6 +376,20 @@ QDQ = [
          lambda b, x: b.convolution(scaled(b, x, 0.5), b.dequantizelinear(
              b.literal(np.array([0, 255] * 2).reshape(4, 1, 1, 1), "uint8"), lit(b, 0.5, lens=(4, 1, 1, 1)),
              lit(b, 100, lens=(4, 1, 1, 1), type="uint8")), group=2), (Shape("uint8", IMAGE),)),
+]  # fmt: skip
+FP8 = Shape("fp8e4m3fn", X)
+NARROW = [
+    Case("narrow_products", "its weights are not dequantized",
+         lambda b, x: b.dot(scaled(b, x, 0.5), weights(b, 3, 4)), (FP8,)),
+    Case("narrow_products", "its weights are not constants of 8 bits",
+         lambda b, x, w: b.dot(scaled(b, x, 0.5), scaled(b, w, 0.5)), (FP8, Shape("fp8e4m3fn", (3, 4)))),
+    Case("narrow_products", "the scales of its weights change along the depth",
+         lambda b, x: b.dot(scaled(b, x, 0.5), scaled(b, numbers(b, 3, 4, type="fp8e4m3fn"), 1, 2, 3)), (FP8,)),
+    Case("narrow_products", "its operands are two types of fp8",
+         lambda b, x: b.dot(scaled(b, x, 0.5), scaled(b, numbers(b, 3, 4, type="fp8e5m2"), 0.5)), (FP8,)),
+    Case("narrow_products", "its operands have zero points",
+         lambda b, x: b.dot(b.dequantizelinear(x, *(lit(b, 2, lens=X, type=t) for t in ("float", "fp8e4m3fn"))),
+                            scaled(b, numbers(b, 3, 4, type="fp8e4m3fn"), 0.5)), (FP8,)),
 ]  # fmt: skip
 
 
@@ -386,6 +403,8 @@ POINTWISE = [
     Case("fuse_pointwise", "its result is used outside the kernel too",
          lambda b, x: [b.sin(y := b.relu(x)), b.reshape(y, dims=[6])], (X,)),
     Case("fuse_pointwise", "the kernel is full", long_chain, (X,)),
+    Case("fuse_pointwise", "it is narrower than the product that waits for another",
+         lambda b, x, y: b.add(*(b.convert(b.dot(x, y), target_type="half") for _ in range(2))), (X, (3, 4))),
 ]  # fmt: skip
 REDUCE = [
     Case("fuse_reduce", "it reduces other axes, or other lens",
@@ -405,6 +424,7 @@ CASES: dict[Pass, list[Case]] = {
     fuse_epilogue: EPILOGUES,
     fuse_int4: INT4,
     simplify_qdq: QDQ,
+    narrow_products: NARROW,
     fold_norms: NORMS,
     fuse_pointwise: POINTWISE,
     fuse_reduce: REDUCE,

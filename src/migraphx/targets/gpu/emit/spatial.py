@@ -9,13 +9,23 @@ from math import prod
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
+from migraphx.targets.gpu.costs import thirds
 from migraphx.targets.gpu.emit.body import compute_type
-from migraphx.targets.gpu.emit.contract import add_parts_call, finish, function_name, kind_of, sums_type, to_part
+from migraphx.targets.gpu.emit.contract import (
+    BYTES,
+    add_parts_call,
+    finish,
+    function_name,
+    kind_of,
+    sums_type,
+    to_part,
+)
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall
 
 UNROLLED_TAPS = 49  # of a depthwise window, at most, that become straight code
+EXACT = 1 << 24  # up to which float has all whole numbers
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,13 @@ class Conv:
         follow = self.group == 1 and self.pixel == self.channels and self.window.dilation[2] == 1
         return self.window.kernel[2] * self.channels if follow else 0
 
+    @property
+    def short(self) -> bool:
+        """Whether sums are of 8-bit integers, and so few that floats hold them exactly."""
+        bytes_ = [v.type for v in (self.x, self.w) if v.type in BYTES]
+        most = prod(128 if type == "int8" else 255 for type in bytes_)
+        return len(bytes_) == 2 and self.taps * self.channels * most <= EXACT
+
     def steps(self, config: Config) -> int:
         """Of the depth: a tile's each."""
         if config.kernel == "rows":
@@ -85,11 +102,8 @@ def conv_calls(
     shell, sums = Shell(), sums_type(conv.x.type)
     x, w = shell.pointer(conv.x), shell.pointer(conv.w)
     rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns, fine=True)
-    steps, count = (
-        "0",
-        str(conv.steps(config)) if config.kernel == "flat" else shell.size(conv.steps(config), loose=True),
-    )
-    begin, end = steps, count
+    count = str(conv.steps(config)) if config.kernel == "flat" else shell.size(conv.steps(config), loose=True)
+    begin, end = "0", count
     shell.lines += [f"tiles_m, tiles_n = tl.cdiv({rows}, BM), tl.cdiv({cols}, BN)"]
     if config.split > 1:
         each = shell.size(-(-conv.steps(config) // config.split), loose=True)
@@ -107,7 +121,8 @@ def conv_calls(
         "col = tile_n * BN + tl.arange(0, BN)",
     ]
     pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
-    kernel, kind = conv.window.kernel, kind_of(conv.x.type, conv.w.type)
+    short = config.kernel == "rows" and conv.short
+    kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
@@ -119,6 +134,7 @@ def conv_calls(
         numbers = window_text(shell, conv.window, conv.x)
         consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
+    shell.lines += ["acc = acc.to(tl.int32)"] * short
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
     if conv.group > 1:
         shell.lines.append(f"col += group * {cols}")

@@ -99,8 +99,8 @@ def lower_product(
 def call_best(
     ctx: LoweringContext, problem: Problem, own: Sequence[Config], own_cost: Callable[[Config], float],
     build_own: Build, *offers: Offer,
-) -> None:  # fmt: skip
-    """Append the calls of the configuration that is chosen: of our own kernels, or of what libraries offer."""
+) -> Config:  # fmt: skip
+    """Append the calls of the configuration that is chosen, of our own kernels or of libraries' offers; return it."""
     choices, by_config = choices_of(ctx), {c: offer for offer in offers for c in offer.configs}
 
     def cost(config: Config) -> float:
@@ -109,12 +109,14 @@ def call_best(
     def build(config: Config) -> Sequence[GpuCall | LibraryCall]:
         return by_config[config].build(config) if config in by_config else build_own(config)
 
-    for call in build(choices.pick(problem, [*own, *by_config], cost, build)):
+    config = choices.pick(problem, [*own, *by_config], cost, build)
+    for call in build(config):
         ctx.call(call)
     assert ctx.instruction is not None
     for chosen in choices.made[-1:]:
         for other, estimate in chosen.others:
             ctx.refuse(ctx.instruction, problem.family, Refuse(chosen.against(other, estimate)))
+    return config
 
 
 def matrix_type(matrix: np.ndarray) -> str:
