@@ -233,6 +233,18 @@ def split(made: SpecialisedProgram) -> ProgramSplit:
     return cut
 
 
+def compiled_parts(program: Program) -> Iterator[Program]:
+    """The programs that a target compiles of one of static shapes: all of it, or what lies between NumPy's parts."""
+    made = specialise(program.main, {n: i.shape for n, i in program.main.parameters.items()}, {})
+    cut = split(made)
+    if cut.whole:
+        yield made.program
+    elif cut.wanted:
+        yield static_part(made.program.main, cut.wanted)
+    if cut.rest is not None:
+        yield from compiled_parts(cut.rest)
+
+
 def is_leaf(ins: Instruction) -> bool:
     return isinstance(ins.op, (Parameter, Literal))
 
