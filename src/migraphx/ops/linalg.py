@@ -313,21 +313,6 @@ class Qr(OfMatrices, name="qr"):
         return tuple(np.linalg.qr(args[0], "complete" if self.complete else "reduced"))
 
 
-class Geqrf(OfMatrices, name="geqrf"):
-    """(R above the reflections that make Q, their factors) of {..., m, n} (aten::geqrf, LAPACK)."""
-
-    arity = 1
-
-    def infer(self, *inputs: Shape) -> Shape:
-        (x,) = inputs
-        self.check_matrices(inputs)
-        return Shape.tuple_of([x.as_standard(), Shape(x.type, (*x.lens[:-2], min(x.lens[-2:])))])
-
-    def compute(self, *args: np.ndarray) -> Value:
-        raw, factors = np.linalg.qr(args[0], "raw")
-        return raw.swapaxes(-1, -2).copy(), factors
-
-
 class HouseholderProduct(OfMatrices, name="householder_product"):
     """The first columns of a product of reflections {..., m, n} with factors {..., k} (aten::orgqr).
 
