@@ -11,7 +11,7 @@ import torch
 from torch import fx, nn
 from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import _symbolic_trace
+from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._pytree import tree_leaves
 
 import migraphx
@@ -101,7 +101,7 @@ class ForInference(nn.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The answer; in a symbolic trace of torch.fx, a call of this module as a whole."""
-        if _symbolic_trace._is_fx_tracing_flag:
+        if is_fx_symbolic_tracing():
             proxy = next((x for x in tree_leaves((args, kwargs)) if isinstance(x, fx.Proxy)), None)
             if proxy is not None:
                 path = proxy.tracer.path_of_module(self)  # type: ignore[attr-defined]

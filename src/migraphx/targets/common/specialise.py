@@ -52,7 +52,8 @@ def flat(value: Any) -> Iterator[Any]:
 class SpecialisedProgram:
     """A program with static shapes, as far as they are known.
 
-    `needs`: the values that must be known to expand an instruction that is left; `refusals`: why it is left.
+    `needs`: the values that must be known to expand an instruction that is left; `refusals`: why it is left. `values`:
+    what each instruction of the module became; a sequence is a list of instructions, an empty optional None.
     """
 
     program: Program
@@ -60,6 +61,7 @@ class SpecialisedProgram:
         default_factory=dict[Instruction, tuple[Instruction, ...]]
     )
     refusals: dict[Instruction, str] = field(default_factory=dict[Instruction, str])
+    values: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
 
 
 def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray]) -> SpecialisedProgram:
@@ -67,7 +69,7 @@ def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str,
     made = SpecialisedProgram(Program())
     main = made.program.main
     expansion = Expansion(made.program, main)
-    env: dict[Instruction, Any] = {}
+    env = made.values
     for ins in module:
         if isinstance(ins.op, Parameter):
             name = ins.op.parameter
@@ -197,6 +199,7 @@ class ProgramSplit:
     feeds: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
     known: dict[str, str] = field(default_factory=dict[str, str])  # and why
     outputs: list[Instruction] = field(default_factory=list[Instruction])
+    late: list[Instruction] = field(default_factory=list[Instruction])  # those of the rest
 
     @property
     def whole(self) -> bool:
@@ -225,7 +228,7 @@ def split(made: SpecialisedProgram) -> ProgramSplit:
             late[ins] = None
         elif is_deferred(ins) or ins.op.on_host:
             (late if ins.op.deferred or ins in made.needs else host)[ins] = None
-    cut = ProgramSplit([], list(host), outputs=list(main.outputs))
+    cut = ProgramSplit([], list(host), outputs=list(main.outputs), late=list(late))
     if late:
         _rest(cut, made, late)
     used = [*(i for h in host for i in h.inputs), *cut.feeds.values(), *cut.outputs]
@@ -252,17 +255,17 @@ def is_leaf(ins: Instruction) -> bool:
 def static_part(main: Module, wanted: Sequence[Instruction]) -> Program:
     """What `wanted` needs, as a program of its own that returns them."""
     program, env = Program(), dict[Instruction, Instruction]()
-    needed = _above(wanted)
+    needed = above(wanted)
     for ins in main:
         if ins in needed:
-            modules = _modules(program, ins, env)
+            modules = copied_modules(program, ins, env)
             copy = Instruction(ins.op, [env[i] for i in ins.inputs], ins.shape, modules, ins.origin)
             env[ins] = program.main.append(copy)
     program.main.add_return([env[w] for w in wanted])
     return program
 
 
-def _modules(program: Program, ins: Instruction, env: dict[Instruction, Instruction]) -> list[Module]:
+def copied_modules(program: Program, ins: Instruction, env: dict[Instruction, Instruction]) -> list[Module]:
     """Copies of the instruction's modules, which use the copies of what is around them."""
     modules = [m.clone(env) for m in ins.modules]
     for m in (inner for outer in modules for inner in reachable(outer)):
@@ -270,7 +273,7 @@ def _modules(program: Program, ins: Instruction, env: dict[Instruction, Instruct
     return modules
 
 
-def _above(roots: Iterable[Instruction]) -> set[Instruction]:
+def above(roots: Iterable[Instruction]) -> set[Instruction]:
     seen, stack = set(roots), list(roots)
     while stack:
         ins = stack.pop()
@@ -298,7 +301,7 @@ def _rest(cut: ProgramSplit, made: SpecialisedProgram, late: Mapping[Instruction
     for ins in late:
         for i in (*ins.inputs, *captured(ins)):
             enter(i)
-        inputs, modules = [env[i] for i in ins.inputs], _modules(rest, ins, env)
+        inputs, modules = [env[i] for i in ins.inputs], copied_modules(rest, ins, env)
         env[ins] = rest.main.add_instruction(ins.op, inputs, modules, origin=ins.origin)
         for needed in made.needs.get(ins, ()):
             name = next((n for n, i in cut.feeds.items() if i is needed), None)

@@ -126,6 +126,39 @@ def test_a_converter_sees_every_argument():
         converter(torch.ops.aten.addmv.default)(lambda b, input, mat, vec: input)
 
 
+class NamedByItsCall(torch._ops.HigherOrderOperator):
+    def __call__(self, f: Any, xs: Any) -> Any:
+        return super().__call__(f, xs)
+
+
+class NamedByItsSchema(torch._ops.HigherOrderOperator):
+    def __call__(self, *args: Any) -> Any:
+        return super().__call__(*args)
+
+    def gen_schema(self, f: Any, xs: Any) -> Any:
+        raise NotImplementedError
+
+
+class NamedNowhere(torch._ops.HigherOrderOperator):
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return super().__call__(*args, **kwargs)
+
+
+@pytest.mark.parametrize("kind", [NamedByItsCall, NamedByItsSchema, NamedNowhere])
+def test_arguments_of_an_operator_of_higher_order_have_names(kind: Any, monkeypatch: Any) -> None:
+    """Wherever the installed torch says them: `map_impl` names none in 2.11 and 2.12."""
+    monkeypatch.setattr(torch._ops, "_higher_order_ops", dict(torch._ops._higher_order_ops))
+    target = kind(kind.__name__)
+
+    def convert(b: Any, f: Any, xs: Any) -> Any:
+        return f, xs
+
+    monkeypatch.setitem(CONVERTERS, target, None)
+    monkeypatch.delitem(CONVERTERS, target)
+    converter(target)(convert)
+    assert CONVERTERS[target].bind((len, 2), {}) == {"f": len, "xs": 2}
+
+
 def test_every_dialect_is_served():
     acc = [t for t in CONVERTERS if is_acc_op(t)]
     assert len(acc) > 150 and len(CONVERTERS) - len(acc) > 250
