@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -236,6 +237,18 @@ def split(made: SpecialisedProgram) -> ProgramSplit:
     return cut
 
 
+def compiled_parts(program: Program) -> Iterator[Program]:
+    """The programs that a target compiles of one of static shapes: all of it, or what lies between NumPy's parts."""
+    made = specialise(program.main, {n: i.shape for n, i in program.main.parameters.items()}, {})
+    cut = split(made)
+    if cut.whole:
+        yield made.program
+    elif cut.wanted:
+        yield static_part(made.program.main, cut.wanted)
+    if cut.rest is not None:
+        yield from compiled_parts(cut.rest)
+
+
 def is_leaf(ins: Instruction) -> bool:
     return isinstance(ins.op, (Parameter, Literal))
 
@@ -275,6 +288,8 @@ def _rest(cut: ProgramSplit, made: SpecialisedProgram, late: Mapping[Instruction
     """Fill in the program of the late instructions; what they use of the others becomes its parameters."""
     cut.rest = rest = Program()
     env: dict[Instruction, Instruction] = {}
+    taken = made.program.main.parameters  # those of what was cut before may be called so
+    fresh = (name for name in map("@{}".format, count()) if name not in taken)
 
     def enter(ins: Instruction) -> None:
         if ins in env or ins in late:
@@ -282,7 +297,7 @@ def _rest(cut: ProgramSplit, made: SpecialisedProgram, late: Mapping[Instruction
         if isinstance(ins.op, Literal):
             env[ins] = rest.main.add_literal(ins.op.value, ins.origin)
             return
-        name = ins.op.parameter if isinstance(ins.op, Parameter) else f"@{len(cut.feeds)}"
+        name = ins.op.parameter if isinstance(ins.op, Parameter) else next(fresh)
         cut.feeds[name] = ins
         env[ins] = rest.main.add_parameter(name, ins.shape.as_standard())
 

@@ -277,13 +277,6 @@ def householder_product(b: Builder, input: Value, factors: Value) -> Value:
     return b.householder_product(input, factors)
 
 
-@converter(named(aten.geqrf.default, self="input"))
-def geqrf(b: Builder, input: Value) -> tuple[Value, Value]:
-    _matrices(input)
-    made, factors = _parts(b, b.geqrf(input), 2)
-    return made, factors
-
-
 @converter(named(aten.ormqr.default, input2="factors", input3="other"))
 def ormqr(b: Builder, input: Value, factors: Value, other: Value, left: bool = True, transpose: bool = False) -> Value:
     """Q times a matrix, or that times Q, of all columns of Q."""
