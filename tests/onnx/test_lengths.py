@@ -13,18 +13,23 @@ from tests.tolerances import MODEL_ERROR, relative_error
 
 RNG = np.random.default_rng(0)
 HEAD = '<ir_version: 10, opset_import: ["" : 20]> net '
-MASK = """(float[N, T, 8] x, int64[N, T] m) => (float[N, T, 8] y)
-<int64[1] zero = {0}, int64[1] one = {1}, int64 none = {0}, int64 step = {1}, int64[1] two = {2},
- int64[2] heads = {2, 4}, int64[2] outer = {1, 2}, int64[1] first = {-1}, float low = {-10.0}, float nil = {0.0}>
-{
-  n = Shape <start = 0, end = 1> (x)
+LENGTHS = """  n = Shape <start = 0, end = 1> (x)
   t = Shape <start = 1, end = 2> (x)
   ns = Squeeze (n)
   ts = Squeeze (t)
   rows = Range (none, ns, step)
   columns = Range (none, ts, step)
   r = Unsqueeze (rows, one)
-  c = Unsqueeze (columns, zero)
+"""
+"""How many rows x has and how long they are, and the numbers of both."""
+MASK = (
+    """(float[N, T, 8] x, int64[N, T] m) => (float[N, T, 8] y)
+<int64[1] zero = {0}, int64[1] one = {1}, int64 none = {0}, int64 step = {1}, int64[1] two = {2},
+ int64[2] heads = {2, 4}, int64[2] outer = {1, 2}, int64[1] first = {-1}, float low = {-10.0}, float nil = {0.0}>
+{
+"""
+    + LENGTHS
+    + """  c = Unsqueeze (columns, zero)
   both = Max (r, c)
   lens = Shape (both)
   re = Expand (r, lens)
@@ -53,17 +58,14 @@ MASK = """(float[N, T, 8] x, int64[N, T] m) => (float[N, T, 8] y)
   scale0 = Cast <to = 1> (most)
   y = Mul (flat, scale0)
 }"""
-FLAT = """(float[N, T] x) => (float[M] y, float[K] z)
+)
+FLAT = (
+    """(float[N, T] x) => (float[M] y, float[K] z)
 <int64[1] all = {-1}, int64[1] one = {1}, int64[1] zero = {0}, int64 none = {0}, int64 step = {1}, int64 two = {2}>
 {
-  n = Shape <start = 0, end = 1> (x)
-  t = Shape <start = 1, end = 2> (x)
-  ns = Squeeze (n)
-  ts = Squeeze (t)
-  rows = Range (none, ns, step)
-  columns = Range (none, ts, step)
-  r = Unsqueeze (rows, one)
-  start = Mul (r, ts)
+"""
+    + LENGTHS
+    + """  start = Mul (r, ts)
   c = Unsqueeze (columns, zero)
   at = Add (start, c)
   flat = Reshape (x, all)
@@ -77,6 +79,7 @@ FLAT = """(float[N, T] x) => (float[M] y, float[K] z)
   ones = ConstantOfShape <value = float[1] {1.0}> (lens)
   z = Add (ones, y)
 }"""
+)
 
 FOUND = """(float[N, T] x) => (float[M] y, float[N, T] z, int64[K] s) <float two = {2.0}, int64[1] one = {1}>
 {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._sympy.interp import sympy_interp
@@ -78,8 +80,23 @@ def _no_new_guards(gm: fx.GraphModule) -> Any:
         symbols = [value] if isinstance(value, torch.SymInt) else [*getattr(value, "shape", ())]
         for s in symbols:
             if isinstance(s, torch.SymInt):
-                return s.node.shape_env.error_on_new_guards()
+                known = s.node.shape_env
+                return known.error_on_new_guards() if hasattr(known, "error_on_new_guards") else _guards_refused(known)
     raise UnsupportedError("no size is a symbol")
+
+
+@contextmanager
+def _guards_refused(known: ShapeEnv) -> Iterator[None]:
+    """`error_on_new_guards` for torch 2.11, by the method that torch calls before it makes a guard."""
+
+    def refuse(expression: object, value: object) -> NoReturn:
+        raise UnsupportedError(f"needs a guard: {expression} is {value}")
+
+    known._check_frozen = refuse  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del known._check_frozen
 
 
 class AnySize:
@@ -91,7 +108,7 @@ class AnySize:
     ) -> None:  # fmt: skip
         options = options.beside(args)
         looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-        if options.target != "cpu" or PRECISIONS[options.lower_precision] or looks:
+        if options.target != "cpu" or PRECISIONS[options.lower_precision] or options.int4_weights or looks:
             raise UnsupportedError("its options ask for a program of one size")
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = {n.name: args[k] for k, n in enumerate(nodes) if k in constants}

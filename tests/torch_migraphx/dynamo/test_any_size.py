@@ -6,6 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from tests.tolerances import assert_close
 from torch_migraphx.dynamo import backends
@@ -129,3 +131,18 @@ def test_without_the_engines_help(monkeypatch: pytest.MonkeyPatch, made: list[an
         x = torch.randn(n, 5)
         assert torch.equal(fast(x), F.relu(x))
     assert not made and backends.for_any_size is any_size.for_any_size
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_no_guard_is_made(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch 2.11 cannot be told to raise instead."""
+    if not told:
+        monkeypatch.delattr(ShapeEnv, "error_on_new_guards", raising=False)
+    gm = make_fx(lambda x: x * 2, tracing_mode="symbolic")(torch.randn(3, 5))
+    (x,) = gm.graph.find_nodes(op="placeholder")
+    size = x.meta["val"].shape[0]
+    guards = size.node.shape_env.guards
+    with any_size._no_new_guards(gm), pytest.raises(Exception, match=r"[Gg]uard"):
+        assert size < 7
+    assert not guards
+    assert size < 7 and len(guards) == 1  # afterwards torch makes its guards again

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter
+from migraphx.ir.module import Instruction
+from migraphx.ir.operation import Literal
 from migraphx.ir.program import Program
 from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
@@ -25,13 +25,12 @@ from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.common.forms import Form, FormCompiler, Forms, Lens, Memory
-from migraphx.targets.common.host import compute, lasting
 from migraphx.targets.common.parts import Part, parts_of
+from migraphx.targets.common.run_values import Arguments, RunValues
 from migraphx.targets.common.specialise import ProgramSplit, SpecialisedProgram, is_leaf, specialise, split, static_part
 
 log = logging.getLogger(__name__)
 Arrays = Mapping[str, np.ndarray]
-Arguments = Mapping[str, Argument]
 SMALL = 256  # bytes: larger values are told apart by their digest
 AHEAD = 16  # lengths that are compiled before the first run, at most
 SEQUENCE_BESIDE_OTHERS = "an output is a sequence whose length depends on data, beside others: give it alone"
@@ -90,7 +89,15 @@ class DynamicExecutable:
                 made.region.specialisation(lens, {}, ahead=True)
             except ValueError as error:  # optimal lengths of two dimensions that must be equal
                 log.info("not compiled ahead for %s: %s", lens, error)
+        if made.static:
+            only = made.region.specialisation({n: s.lens for n, s in parameters.items()}, {}, ahead=True)
+            made._ran = only.ahead()
         return made
+
+    @property
+    def static(self) -> bool:
+        """Whether no length is open: the program is in parts because NumPy computes some of it."""
+        return not any(s.dynamic for s in (*self.parameters.values(), *self.outputs))
 
     @property
     def steps(self) -> list[Step]:
@@ -146,7 +153,9 @@ class DynamicExecutable:
 
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
         given = dict(zip(self.parameters, inputs, strict=True))
-        specialisation = self._specialisation(given)
+        specialisation = (
+            None if self.static else self._specialisation(given)
+        )  # static: in parts with memory of their own
         if not isinstance(specialisation, CompiledSpecialisation):
             return {}
         own, number = specialisation.executable, {n: k for k, n in enumerate(self.parameters)}
@@ -166,7 +175,11 @@ class DynamicExecutable:
         stream: int | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
+        if not self.static:
+            raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
+        given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
+        places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
+        self.run(given, places, stream, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps` for these inputs."""
@@ -355,6 +368,10 @@ class CompiledSpecialisation:
         ran.append(self)
         return list(self.executable.run(self.inputs(given), None, stream, deadline))
 
+    def ahead(self) -> list[Specialisation]:
+        """Itself, as `run` notes it."""
+        return [self]
+
     def profile(self, given: Arguments, runs: int) -> list[float]:
         return self.executable.profile(self.inputs(given), runs)
 
@@ -376,41 +393,6 @@ class FormSpecialisation(CompiledSpecialisation):
     @property
     def memory(self) -> Memory:
         return self.form
-
-
-class RunValues:
-    """The values that one run has made so far: each where it was made, and where else it was asked for."""
-
-    def __init__(self, given: Arguments, device: Device, stream: int | None) -> None:
-        self.device, self.stream = device, stream
-        self._given = given
-        self._arguments: dict[Instruction, Argument] = {}
-        self._arrays: dict[Instruction, Any] = {}
-
-    def add(self, instructions: Iterable[Instruction], made: Iterable[Argument]) -> None:
-        self._arguments |= zip(instructions, made, strict=True)
-
-    def compute(self, ins: Instruction, deadline: Deadline | None) -> None:
-        """One instruction, by its NumPy meaning."""
-        self._arrays[ins] = compute(ins, [self.array(i) for i in ins.inputs], _no_modules, deadline)
-
-    def argument(self, ins: Instruction) -> Argument:
-        """The value on the device, row-major."""
-        if isinstance(ins.op, Parameter):
-            return self._given[ins.op.parameter]
-        if ins not in self._arguments:
-            array = np.asarray(self.array(ins), order="C")
-            own = array.flags.writeable  # not a constant, nor a view of one
-            self._arguments[ins] = Argument.of(array if own else array.copy()).to(self.device, self.stream)
-        return self._arguments[ins]
-
-    def array(self, ins: Instruction) -> Any:
-        """The value in main memory, which a run on another device waits for; a list where it is a sequence."""
-        if isinstance(ins.op, Literal):
-            return ins.op.value
-        if ins not in self._arrays:
-            self._arrays[ins] = lasting(self.argument(ins), self.stream)
-        return self._arrays[ins]
 
 
 class SplitSpecialisation:
@@ -455,6 +437,13 @@ class SplitSpecialisation:
             late = specialisation.run(feeds, stream, ran, deadline)
             self.rest.keep_ready(specialisation)
         return self._gathered(values, late)
+
+    def ahead(self) -> list[Specialisation]:
+        """Compile what follows, where its lengths are known; what a run would note."""
+        feeds = {n: i.shape for n, i in self.cut.feeds.items()}
+        if self.rest is None or self.cut.known or any(s.dynamic for s in feeds.values()):
+            return [self]
+        return [self, *self.rest.specialisation({n: s.lens for n, s in feeds.items()}, {}, ahead=True).ahead()]
 
     def _next(
         self, rest: DynamicRegion, values: RunValues, deadline: Deadline | None = None
@@ -550,6 +539,16 @@ class DividedSpecialisation:
         lens = {n: known[n].shape if n in known else feeds[n].shape.lens for n in part.feeds}
         return region.specialisation(lens, known, deadline), feeds
 
+    def ahead(self) -> list[Specialisation]:
+        """Compile the parts whose lengths are known; what a run would note."""
+        made: list[Specialisation] = []
+        for part, region in zip(self.parts, self.regions, strict=True):
+            feeds = {n: i.shape for n, i in part.feeds.items()}
+            if region.known or any(s.dynamic for s in feeds.values()):
+                break
+            made += region.specialisation({n: s.lens for n, s in feeds.items()}, {}, ahead=True).ahead()
+        return made
+
     def profile(self, given: Arguments, runs: int) -> list[float]:
         values = RunValues(given, self.device, None)
         seconds: list[float] = []
@@ -570,7 +569,3 @@ class DividedSpecialisation:
 
 
 Specialisation = CompiledSpecialisation | SplitSpecialisation | DividedSpecialisation
-
-
-def _no_modules(module: Module, args: Sequence[Any]) -> list[Any]:
-    raise ValueError(f"module {module.name!r} cannot run on the host: its sizes depend on data")

@@ -14,6 +14,7 @@ from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, OpenLiteral, Parameter, Return, operation
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import is_open
 from migraphx.ops.open_values import computed, is_open_array, open_values
 from migraphx.passes.dead_code import dead_code
 
@@ -21,6 +22,11 @@ from migraphx.passes.dead_code import dead_code
 def is_dynamic(program: Program) -> bool:
     """Whether some length of the program is known only at run time."""
     return any(ins.shape.dynamic or ins.op.deferred for m in reachable(program.main) for ins in m)
+
+
+def runs_in_parts(program: Program) -> bool:
+    """Whether the program must be specialised, or NumPy computes some of it, before a target compiles the rest."""
+    return is_dynamic(program) or any(ins.op.on_host for ins in program.main)
 
 
 def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
@@ -99,6 +105,8 @@ def _instruction(made: SpecialisedProgram, expansion: Expansion, ins: Instructio
             if expanded is not NotImplemented:
                 return expanded
     operands = [packed(expansion, i) for i in inputs]
+    if ins.op.on_host and (known := constants(operands)) is not None:
+        return _literals(expansion, ins.op.compute(*known), ins.origin)
     modules = [_inner(made.program, m, operands, env) for m in ins.modules]
     folded = None if modules else _of_sizes(expansion, ins, operands)
     if folded is not None:
@@ -118,6 +126,27 @@ def _of_sizes(expansion: Expansion, ins: Instruction, operands: Sequence[Instruc
     if is_open_array(value):
         return expansion.module.add_open_literal(OpenLiteral(value, ins.shape.type), ins.origin)
     return expansion.module.add_literal(value, ins.origin)
+
+
+def constants(instructions: Sequence[Instruction]) -> list[np.ndarray] | None:
+    """The values of instructions that depend on literals alone, not on sizes or chance; None where one does not."""
+    values: list[np.ndarray] = []
+    for ins in instructions:
+        plain = ins.op.pure and not (ins.modules or ins.shape.sub_shapes or is_open(ins.shape.lens))
+        if isinstance(ins.op, (Parameter, OpenLiteral)) or not plain or is_deferred(ins):
+            return None
+        own = constants(ins.inputs)
+        if own is None:
+            return None
+        values.append(ins.op.compute(*own))
+    return values
+
+
+def _literals(expansion: Expansion, value: Any, origin: str) -> Any:
+    """A literal, or a tuple of some."""
+    if _is_tuple(value):
+        return tuple(_literals(expansion, v, origin) for v in value)
+    return expansion.module.add_literal(np.ascontiguousarray(value), origin)
 
 
 def packed(expansion: Expansion, value: Any) -> Instruction:
@@ -198,7 +227,7 @@ def split(made: SpecialisedProgram) -> ProgramSplit:
             host[ins] = None
         elif any(i in late or i in host for i in inputs):
             late[ins] = None
-        elif is_deferred(ins):
+        elif is_deferred(ins) or ins.op.on_host:
             (late if ins.op.deferred or ins in made.needs else host)[ins] = None
     cut = ProgramSplit([], list(host), outputs=list(main.outputs), late=list(late))
     if late:

@@ -29,6 +29,17 @@ class Gemm(Params, header="gemm.hpp"):
 
 
 @dataclass(frozen=True)
+class PickedGemm(Params, header="gemm.hpp"):
+    batches: int
+    m: int
+    n: int
+    k: int
+    lda: int
+    step: int
+    size: int
+
+
+@dataclass(frozen=True)
 class BatchedDot(Params, header="gemm.hpp"):
     m: int
     n: int

@@ -32,6 +32,7 @@ from migraphx.targets.cpu.emit.contract import (
 from migraphx.targets.cpu.emit.reduce import reduce_call
 from migraphx.targets.cpu.emit.structs import Conv
 from migraphx.targets.cpu.headers import constant
+from migraphx.targets.cpu.lower.picked import picked, picked_dot
 from migraphx.targets.cpu.lower.registry import CPU, features_of, pick
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
@@ -91,6 +92,9 @@ def _reduction(name: str, view: View, axes: Sequence[int]) -> Module:
 
 @CPU.of_contraction("dot")
 def dot(ctx: LoweringContext, c: Contraction) -> None:
+    if (of := picked(ctx, c.operands[1])) is not None:
+        picked_dot(ctx, c, of)
+        return
     rank, origin = len(c.write.lens), c.origin
     epilogue = c.epilogue(range(rank - 1), rank - 1)
     a, constant = ctx.view(c.operands[0]), ctx.constant(c.operands[1])
