@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeGuard
@@ -284,12 +284,17 @@ def above(roots: Iterable[Instruction]) -> set[Instruction]:
     return seen
 
 
+def feed_name(ins: Instruction, module: Module, feeds: Collection[str]) -> str:
+    """What a value of the module is called as a parameter of a part of it, beside these."""
+    if isinstance(ins.op, Parameter):
+        return ins.op.parameter
+    return next(n for k in count(len(feeds)) if (n := f"@{k}") not in feeds and n not in module.parameters)
+
+
 def _rest(cut: ProgramSplit, made: SpecialisedProgram, late: Mapping[Instruction, None]) -> None:
     """Fill in the program of the late instructions; what they use of the others becomes its parameters."""
     cut.rest = rest = Program()
     env: dict[Instruction, Instruction] = {}
-    taken = made.program.main.parameters  # those of what was cut before may be called so
-    fresh = (name for name in map("@{}".format, count()) if name not in taken)
 
     def enter(ins: Instruction) -> None:
         if ins in env or ins in late:
@@ -297,7 +302,7 @@ def _rest(cut: ProgramSplit, made: SpecialisedProgram, late: Mapping[Instruction
         if isinstance(ins.op, Literal):
             env[ins] = rest.main.add_literal(ins.op.value, ins.origin)
             return
-        name = ins.op.parameter if isinstance(ins.op, Parameter) else next(fresh)
+        name = feed_name(ins, made.program.main, cut.feeds)
         cut.feeds[name] = ins
         env[ins] = rest.main.add_parameter(name, ins.shape.as_standard())
 
