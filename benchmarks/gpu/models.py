@@ -155,7 +155,7 @@ def _quantized(by: Callable[..., None]) -> Callable[[nn.Module, tuple[Tensor, ..
         from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
 
         try:
-            traced = acc_tracer.trace(model, list(inputs))
+            traced = acc_tracer.trace_leaves(model, list(inputs))
         except acc_tracer.AccTraceError:
             traced = aten_tracer.trace(model, list(inputs))
         interpreter = fx.MGXInterpreter(traced, list(inputs))
