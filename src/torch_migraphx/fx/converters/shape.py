@@ -97,8 +97,8 @@ def t(b: Builder, input: Value) -> Value:
 
 @converter(
     *(acc_ops.clone, aten.clone.default, acc_ops.contiguous, aten.contiguous.default),
-    *(aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default, aten.lift_fresh.default),
-    *(aten.resolve_neg.default, aten.resolve_conj.default),
+    *(aten.lift.default, aten.lift_fresh.default, aten.lift_fresh_copy.default),
+    *(aten.detach.default, aten.alias.default, aten.resolve_neg.default, aten.resolve_conj.default),
 )
 def same(b: Builder, input: Value) -> Value:
     """The values themselves: where they lie in memory is the engine's own affair."""
