@@ -24,6 +24,7 @@ from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
 UNBOUNDED = 2**63 - 1
+OUTPUT = "main:#output_"
 Length = int | tuple[str, int, int]
 Normalized = Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule]
 
@@ -64,22 +65,37 @@ def _no_new_guards(gm: fx.GraphModule) -> Any:
     raise UnsupportedError("no size is a symbol")
 
 
+def takes(options: Options) -> bool:
+    """Whether AnySize takes these options, which name a target."""
+    looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
+    return options.target == "cpu" and not (PRECISIONS[options.lower_precision] or options.int4_weights or looks)
+
+
 class AnySize:
-    """Runs a graph of symbolic sizes as one program with dynamic dimensions."""
+    """Runs a graph of symbolic sizes as one program with dynamic dimensions.
+
+    `written`: which outputs are written to the memory of which inputs, by number, and returned as these. `least`: the
+    least length of every symbol, where that is another than the trace took for granted.
+    """
 
     def __init__(
-        self, graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int]
-    ) -> None:
+        self, graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int],
+        written: Mapping[int, int] | None = None, least: int | None = None,
+    ) -> None:  # fmt: skip
         options = options.beside(args)
-        looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-        if options.target != "cpu" or PRECISIONS[options.lower_precision] or options.int4_weights or looks:
+        if not takes(options):
             raise UnsupportedError("its options ask for a program of one size")
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = {n.name: args[k] for k, n in enumerate(nodes) if k in constants}
         self.inputs = [k for k, n in enumerate(nodes) if isinstance(value_of(n), torch.Tensor) and k not in constants]
         self.names = [nodes[k].name for k in self.inputs]
-        parameters = {n.name: _parameter(n) for n in (nodes[k] for k in self.inputs)}
-        outputs = _outputs(graph)
+        parameters = {n.name: _parameter(n, least) for n in (nodes[k] for k in self.inputs)}
+        outputs, self.places = _outputs(graph)
+        self.written = dict(written or {})
+        self._at = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)
+        self._made = [_maker(n) for n in outputs] if self.written else []
+        self._symbols = {d[0]: (k, at) for k, (_, dims) in zip(self.inputs, parameters.values(), strict=True)
+                         for at, d in enumerate(dims) if not isinstance(d, int)}  # fmt: skip
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
             lengths = _lengths(parameters, given)
@@ -89,18 +105,61 @@ class AnySize:
         self.program = migraphx.deferred_program(parameters, convert, [_shape(n) for n in outputs])
         keywords = migraphx.CompileOptions.of(**options.module_keywords(), offload_copy=False).compile_keywords()
         self.program.compile(migraphx.get_target(options.target), **keywords)
+        self._order = [self.names.index(n) for n in self.program.get_parameter_names() if n in self.names]
 
     def __call__(self, *args: Any) -> list[torch.Tensor]:
-        given = {name: args[k].detach().resolve_neg() for name, k in zip(self.names, self.inputs, strict=True)}
-        return [torch.from_dlpack(a) for a in self.program.run(given)]
+        if self.written:
+            return self._in_place(args)
+        made = [torch.from_dlpack(a) for a in self.program.run(self._given(args))]
+        return [made[k] for k in self.places]
+
+    def _given(self, args: Sequence[Any]) -> dict[str, torch.Tensor]:
+        return {name: args[k].detach().resolve_neg() for name, k in zip(self.names, self.inputs, strict=True)}
+
+    def _in_place(self, args: Sequence[Any]) -> list[torch.Tensor]:
+        """With outputs in memory of inputs. The first run of some lengths checks all; the next ones take addresses."""
+        made, given = self._bound(args), [args[k] for k in self.inputs]
+        lens = tuple([x.shape for x in given])
+        run = self._at.find(lens)
+        if run is not None and all(map(torch.Tensor.is_contiguous, given)):
+            run([given[k].data_ptr() for k in self._order], [x.data_ptr() for x in made])
+        else:
+            bound = {f"{OUTPUT}{k}": x for k, x in enumerate(made)}
+            try:
+                self.program.run({**self._given(args), **bound})
+            except ValueError as error:  # at these lengths an input is read after it would be written
+                logger.info("not in place: %s", error)
+                made = [torch.from_dlpack(a) for a in self.program.run(self._given(args))]
+            else:
+                self._at.put(lens, self.program.at(dict(zip(self.names, lens, strict=True))))
+        return [made[k] for k in self.places]
+
+    def _bound(self, args: Sequence[Any]) -> list[torch.Tensor]:
+        """Memory for the outputs: an input's, or new."""
+        lengths = {symbol: args[k].shape[at] for symbol, (k, at) in self._symbols.items()}
+        return [
+            args[self.written[k]] if k in self.written else _empty(sizes, lengths, dtype)
+            for k, (sizes, dtype) in enumerate(self._made)
+        ]
 
 
-def _parameter(n: fx.Node) -> tuple[str, list[Length]]:
+def _empty(sizes: Sequence[int | str], lengths: Mapping[str, int], dtype: torch.dtype) -> torch.Tensor:
+    return torch.empty([s if isinstance(s, int) else lengths[s] for s in sizes], dtype=dtype)
+
+
+def _maker(n: fx.Node) -> tuple[list[int | str], torch.dtype]:
+    """The sizes of an output, numbers and symbols, and its type."""
+    value = _tensor(n)
+    return [d if isinstance(d, int) else d[0] for d in map(_length, value.shape)], value.dtype
+
+
+def _parameter(n: fx.Node, least: int | None) -> tuple[str, list[Length]]:
     value = value_of(n)
     assert isinstance(value, torch.Tensor)
     if why := not_held(value, ("cpu",)):
         raise UnsupportedError(f"%{n.name} {why}")
-    return type_name(value.dtype), [_length(s) for s in value.shape]
+    lens = [_length(s) for s in value.shape]
+    return type_name(value.dtype), [d if least is None or isinstance(d, int) else (d[0], least, d[2]) for d in lens]
 
 
 def _length(size: Any) -> Length:
@@ -124,19 +183,28 @@ def _lengths(parameters: Mapping[str, tuple[str, Sequence[Length]]], given: Sequ
     return found
 
 
-def _outputs(graph: fx.GraphModule) -> list[fx.Node]:
-    """The nodes that are returned: tensors of their own, row-major, as the engine's outputs are."""
+def _outputs(graph: fx.GraphModule) -> tuple[list[fx.Node], list[int]]:
+    """The nodes that are returned, tensors of their own and row-major, as the engine's outputs are; each one's place.
+
+    A node may be returned several times: what the model writes, and returns too.
+    """
     output: Any = graph.graph.output_node().args[0]
     taken = {StorageWeakRef(_tensor(n).untyped_storage()) for n in graph.graph.nodes if _is_given(n)}
+    found: dict[fx.Node, int] = {}
     for n in output:
         if not isinstance(n, fx.Node) or not n.op.startswith("call_"):
             raise UnsupportedError("an output that is no tensor of the graph's own")
+        if n in found:
+            continue
         value = _tensor(n)
         memory = StorageWeakRef(value.untyped_storage())
-        if memory in taken or not value.is_contiguous():
-            raise UnsupportedError(f"%{n.name} is returned in memory that is shared, or in another order")
+        if memory in taken:
+            raise UnsupportedError(f"%{n.name} is returned in memory that is shared")
+        if not value.is_contiguous():
+            raise UnsupportedError(f"%{n.name} is returned in another order than row by row")
         taken.add(memory)
-    return list(output)
+        found[n] = len(found)
+    return list(found), [found[n] for n in output]
 
 
 def _is_given(n: fx.Node) -> bool:
@@ -191,7 +259,8 @@ class _Converter(MGXInterpreter):
         return None
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
-        self.found = list(args[0])
+        returned: Any = self.module.graph.output_node().args[0]
+        self.found = [*dict(zip(returned, args[0], strict=True)).values()]  # each node once
         if not all(isinstance(v, Value) for v in self.found):
             raise UnsupportedError("an output is no tensor of the engine")
         return args[0]
