@@ -99,7 +99,9 @@ def worker(engine: str, task: Task) -> dict[str, Any]:
     after = count()
     new, _ = generate(NEW)
     steps.clear()
-    runs = {length: [generate(length) for _ in range(task.repeats + 1)][1:] for length in task.prompts}
+    runs = {
+        length: [generate(length) for _ in range(task.repeats + 1)][-max(task.repeats, 1) :] for length in task.prompts
+    }
     step = median(steps) if steps else None
     return {
         "first_s": first,
