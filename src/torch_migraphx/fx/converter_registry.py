@@ -171,7 +171,8 @@ def converter(*targets: Callable[..., Any] | RenamedTarget) -> Callable[[Callabl
         for item in targets:
             target, names = (item.target, dict(item.names)) if isinstance(item, RenamedTarget) else (item, {})
             arguments = tuple(
-                (name, names.get(name, SAME_NAME.get(name, name)), default) for name, default in schema(target)
+                (name, names.get(name, SAME_NAME.get(name, name)), default)
+                for name, default in schema(target, parameters)
             )
             known = {as_ for _, as_, _ in arguments}
             unseen = [n for n in known if n not in parameters and n not in NO_MEANING_HERE]
@@ -186,14 +187,19 @@ def converter(*targets: Callable[..., Any] | RenamedTarget) -> Callable[[Callabl
     return register
 
 
-def schema(target: Callable[..., Any]) -> list[tuple[str, Any]]:
-    """The arguments of a target in order, each with its default or REQUIRED."""
+def schema(target: Callable[..., Any], known: Mapping[str, inspect.Parameter]) -> list[tuple[str, Any]]:
+    """The arguments of a target in order, each with its default or REQUIRED.
+
+    A higher-order operator names them in its call, in newer versions of torch in `gen_schema` only, and in others
+    nowhere: then they are the parameters `known` to the converter.
+    """
     if isinstance(target, torch._ops.OpOverload):
         return [(a.name, a.default_value if a.has_default_value() else REQUIRED) for a in target._schema.arguments]
-    known = list(inspect.signature(target).parameters.values())
-    if known[0].kind is inspect.Parameter.VAR_POSITIONAL and isinstance(target, torch._ops.HigherOrderOperator):
-        known = list(inspect.signature(target.gen_schema).parameters.values())  # some name their arguments there only
-    return [(p.name, p.default) for p in known]
+    named = inspect.signature(target).parameters
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        readings = (named, inspect.signature(target.gen_schema).parameters, known)
+        named = next(n for n in readings if all(p.kind is not p.VAR_POSITIONAL for p in n.values()))
+    return [(p.name, p.default) for p in named.values()]
 
 
 def target_name(target: Any) -> str:
