@@ -34,6 +34,8 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "llama1b": ("Llama", BILLION),
 }
 """Of each model its family in transformers, and what its configuration is given."""
+PERIOD = 4194301
+"""Behind so many numbers, a prime, weights repeat: a billion of them take long to draw."""
 HEADS = {"GPT2": "GPT2LMHeadModel"}
 
 
@@ -45,13 +47,15 @@ def language_model(name: str, dtype: torch.dtype = torch.float32) -> Any:
     with no_init_weights(), _default_dtype(dtype):  # transformers' own draw takes long for a billion
         model = getattr(library, HEADS.get(family, f"{family}ForCausalLM"))(config)
     model.tie_weights()
-    numbers = torch.Generator().manual_seed(0)
+    drawn = torch.empty(PERIOD).uniform_(-1, 1, generator=torch.Generator().manual_seed(0)).to(dtype)
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if weight.dim() > 1 or name.endswith("bias"):
-                weight.uniform_(-0.035, 0.035, generator=numbers)
-            else:  # of a norm
-                weight.uniform_(0.9, 1.1, generator=numbers)
+            flat = weight.view(-1)
+            for at in range(0, len(flat), PERIOD):
+                flat[at : at + PERIOD] = drawn[: len(flat) - at]
+            weight.mul_(0.035 if weight.dim() > 1 or name.endswith("bias") else 0.1)
+            if weight.dim() == 1 and not name.endswith("bias"):  # of a norm
+                weight.add_(1)
     return model.eval()
 
 
