@@ -14,8 +14,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +28,20 @@ from benchmarks.models import CASES
 Ask = Callable[[], Any]
 
 
-def openmgx(task: Task, callers: int) -> list[Ask]:
+@contextmanager
+def openmgx(task: Task, callers: int) -> Iterator[list[Ask]]:
     """A queue with a stream a core, at most one a caller."""
     import migraphx
 
     program = migraphx.parse_onnx(str(task.folder / MODEL))
     program.compile(migraphx.get_target("cpu"))
     inputs = dict(zip(program.get_parameter_names(), load_inputs(task), strict=True))
-    queue = migraphx.AsyncQueue(program, streams=min(callers, task.threads), depth=callers)
-    return [lambda: queue.submit(inputs).result()] * callers
+    with migraphx.AsyncQueue(program, streams=min(callers, task.threads), depth=callers) as queue:
+        yield [lambda: queue.submit(inputs).result()] * callers
 
 
-def onnxruntime(task: Task, callers: int) -> list[Ask]:
+@contextmanager
+def onnxruntime(task: Task, callers: int) -> Iterator[list[Ask]]:
     """One session, which every caller runs on all cores."""
     import onnxruntime as ort
 
@@ -46,10 +49,11 @@ def onnxruntime(task: Task, callers: int) -> list[Ask]:
     options.intra_op_num_threads = task.threads
     session = ort.InferenceSession(str(task.folder / MODEL), options, providers=["CPUExecutionProvider"])
     inputs = dict(zip((i.name for i in session.get_inputs()), load_inputs(task), strict=True))
-    return [lambda: session.run(None, inputs)] * callers
+    yield [lambda: session.run(None, inputs)] * callers
 
 
-def openvino(task: Task, callers: int) -> list[Ask]:
+@contextmanager
+def openvino(task: Task, callers: int) -> Iterator[list[Ask]]:
     """Its throughput mode, a request a caller."""
     import openvino as ov
 
@@ -66,7 +70,7 @@ def openvino(task: Task, callers: int) -> list[Ask]:
         request = model.create_infer_request()
         return lambda: request.infer(inputs)
 
-    return [ask() for _ in range(callers)]
+    yield [ask() for _ in range(callers)]
 
 
 ENGINES = {f.__name__: f for f in (openmgx, onnxruntime, openvino)}
@@ -94,7 +98,8 @@ def serve(engine: str, task: Task, callers: int, seconds: float) -> None:
     """One engine's process: keep to so many cores, take one turn, write its rate."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: task.threads])
-    print(json.dumps(answers_a_second(ENGINES[engine](task, callers), seconds)))
+    with ENGINES[engine](task, callers) as asks:
+        print(json.dumps(answers_a_second(asks, seconds)))
 
 
 def rate(engine: str, task: Task, callers: int, seconds: float) -> float:
@@ -152,7 +157,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.serve:
-        return serve(given.serve, Task(given.models, given.folder, given.threads), int(given.callers), given.seconds)
+        serve(given.serve, Task(given.models, given.folder, given.threads), int(given.callers), given.seconds)
+        return
     models = {model: measure(model, given) for model in given.models.split(",")}
     result = {
         "command": shlex.join(["python", "-m", "benchmarks.throughput", *sys.argv[1:]]),
@@ -164,7 +170,6 @@ def main() -> None:
     if given.output:
         given.output.write_text(dumps(result))
     print(markdown(result))
-    return None
 
 
 if __name__ == "__main__":

@@ -8,22 +8,28 @@ import pytest
 
 import migraphx
 from tests.onnx.one_node import theirs
+from tests.targets.common.test_dynamic import regions
 from tests.tolerances import MODEL_ERROR, relative_error
 
 RNG = np.random.default_rng(0)
 HEAD = '<ir_version: 10, opset_import: ["" : 20]> net '
-MASK = """(float[N, T, 8] x, int64[N, T] m) => (float[N, T, 8] y)
-<int64[1] zero = {0}, int64[1] one = {1}, int64 none = {0}, int64 step = {1}, int64[1] two = {2},
- int64[2] heads = {2, 4}, int64[2] outer = {1, 2}, int64[1] first = {-1}, float low = {-10.0}, float nil = {0.0}>
-{
-  n = Shape <start = 0, end = 1> (x)
+LENGTHS = """  n = Shape <start = 0, end = 1> (x)
   t = Shape <start = 1, end = 2> (x)
   ns = Squeeze (n)
   ts = Squeeze (t)
   rows = Range (none, ns, step)
   columns = Range (none, ts, step)
   r = Unsqueeze (rows, one)
-  c = Unsqueeze (columns, zero)
+"""
+"""How many rows x has and how long they are, and the numbers of both."""
+MASK = (
+    """(float[N, T, 8] x, int64[N, T] m) => (float[N, T, 8] y)
+<int64[1] zero = {0}, int64[1] one = {1}, int64 none = {0}, int64 step = {1}, int64[1] two = {2},
+ int64[2] heads = {2, 4}, int64[2] outer = {1, 2}, int64[1] first = {-1}, float low = {-10.0}, float nil = {0.0}>
+{
+"""
+    + LENGTHS
+    + """  c = Unsqueeze (columns, zero)
   both = Max (r, c)
   lens = Shape (both)
   re = Expand (r, lens)
@@ -52,17 +58,14 @@ MASK = """(float[N, T, 8] x, int64[N, T] m) => (float[N, T, 8] y)
   scale0 = Cast <to = 1> (most)
   y = Mul (flat, scale0)
 }"""
-FLAT = """(float[N, T] x) => (float[M] y, float[K] z)
+)
+FLAT = (
+    """(float[N, T] x) => (float[M] y, float[K] z)
 <int64[1] all = {-1}, int64[1] one = {1}, int64[1] zero = {0}, int64 none = {0}, int64 step = {1}, int64 two = {2}>
 {
-  n = Shape <start = 0, end = 1> (x)
-  t = Shape <start = 1, end = 2> (x)
-  ns = Squeeze (n)
-  ts = Squeeze (t)
-  rows = Range (none, ns, step)
-  columns = Range (none, ts, step)
-  r = Unsqueeze (rows, one)
-  start = Mul (r, ts)
+"""
+    + LENGTHS
+    + """  start = Mul (r, ts)
   c = Unsqueeze (columns, zero)
   at = Add (start, c)
   flat = Reshape (x, all)
@@ -75,6 +78,21 @@ FLAT = """(float[N, T] x) => (float[M] y, float[K] z)
   lens = Unsqueeze (count, zero)
   ones = ConstantOfShape <value = float[1] {1.0}> (lens)
   z = Add (ones, y)
+}"""
+)
+
+FOUND = """(float[N, T] x) => (float[M] y, float[N, T] z, int64[K] s) <float two = {2.0}, int64[1] one = {1}>
+{
+  r = Relu (x)
+  places = NonZero (r)
+  at = Transpose <perm = [1, 0]> (places)
+  v = GatherND (x, at)
+  y = Mul (v, two)
+  sum = ReduceSum <keepdims = 1> (y)
+  z = Add (r, sum)
+  rows = Gather <axis = 1> (at, one)
+  names, first, of, counts = Unique <axis = 0> (rows)
+  s = ReduceSum <keepdims = 0> (names, one)
 }"""
 
 
@@ -103,6 +121,22 @@ def test_one_form_for_most_lengths(text: str, lengths: list[tuple[int, int]], mo
     executable: Any = made.executable
     assert 1 <= len(executable.region.forms) <= most
     assert "sizes" in " ".join(s.kernel for s in executable.steps) or text is FLAT
+
+
+def test_what_data_decides_is_no_new_program() -> None:
+    """Two instructions after each other whose sizes depend on data, for images of any size."""
+    data, made = program(FOUND)
+    executable: Any = made.executable
+    count = 0
+    for n, t in [*MANY, (4, 8), (11, 31), (9, 40)]:
+        x = RNG.standard_normal((n, t)).astype(np.float32)
+        for got, want in zip(made.run({"x": x}), theirs(data, {"x": x}), strict=True):
+            assert np.array(got).shape == want.shape
+            assert relative_error(np.array(got), want) < MODEL_ERROR
+        found = list(regions(executable.region))
+        assert not count or count == len(found)  # no parts for some sizes alone
+        count = len(found)
+    assert count == 7 and max(len(r.forms) for r in found if r.forms is not None) <= 3
 
 
 def test_reports_tell_the_lengths_of_the_run() -> None:

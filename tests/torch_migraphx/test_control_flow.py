@@ -12,6 +12,8 @@ from torch.utils._pytree import tree_leaves
 
 from tests.tolerances import assert_close
 from torch_migraphx.fx import lower_to_mgx
+from torch_migraphx.fx.builder import UnsupportedError
+from torch_migraphx.fx.converter_registry import CONVERTERS
 
 LINEAR = nn.Linear(4, 4)
 
@@ -82,3 +84,14 @@ def test_a_branch_that_the_engine_cannot_take_stays_in_torch_whole(caplog: Any) 
         lowered = lower_to_mgx(function, [x], target="ref", use_aten=True)
     assert "higher_order.cond" in caplog.text and "inside of it, %" in caplog.text
     assert_close(lowered(x).numpy(), function(x).numpy(), scale=4)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("while_loop", (torch.neg, torch.neg, [])), ("scan", (torch.neg, [], [])), ("map_impl", (torch.neg, []))],
+)
+def test_a_loop_that_writes_to_its_inputs_is_refused(name: str, values: tuple[Any, ...]) -> None:
+    """As newer versions of torch say by an argument that older ones do not have."""
+    loop = CONVERTERS[getattr(torch.ops.higher_order, name)].function
+    with pytest.raises(UnsupportedError, match="writes to its inputs"):
+        loop(None, *values, mutated_arg_indices="0")

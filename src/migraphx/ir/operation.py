@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import get_annotations
 from typing import Any, ClassVar, NoReturn, Protocol, TypeGuard, dataclass_transform
 
 import numpy as np
@@ -75,7 +76,12 @@ class ShapeError(OperatorError):
     """An operator refuses its inputs: names the operator and the shapes."""
 
 
+# A dataclass without methods, which Operation has: compiling those of each operator would slow the import.
+_attributes_of = dataclass(init=False, repr=False, eq=False)
+
+
 @dataclass_transform(frozen_default=True)
+@_attributes_of
 class Operation:
     """Base of every operator.
 
@@ -92,6 +98,7 @@ class Operation:
     pure: ClassVar[bool] = True  # equal inputs give equal outputs, and nothing else happens
     can_fail: ClassVar[bool] = False  # refuses some values of its inputs when it runs, such as indices out of range
     deferred: ClassVar[bool] = False  # stands for what it expands to: it must be expanded before a target compiles it
+    on_host: ClassVar[bool] = False  # no target has a kernel: NumPy runs it, between the parts that are compiled
     takes_dynamic: ClassVar[bool] = False  # `infer` is given dynamic shapes as they are
     view: ClassVar[bool] = False  # the output is the input's own memory, seen through other strides
     data_movement: ClassVar[bool] = False  # every element of the output is an element of an input, whatever its value
@@ -105,8 +112,9 @@ class Operation:
 
     def __init_subclass__(cls, /, name: str | None = None, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        dataclass(init=False, repr=False, eq=False)(cls)  # the methods below: compiling theirs would slow the import
-        cls._defaults = {f.name: f.default for f in fields(cls)}  # type: ignore[arg-type]
+        if get_annotations(cls) or len(cls.__bases__) > 1:  # else it has the attributes of its base
+            _attributes_of(cls)
+            cls._defaults = {f.name: f.default for f in fields(cls)}
         if name is None:
             return  # an abstract base
         known = OPERATIONS.get(name, cls)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 from types import NoneType
 from typing import Any
 
@@ -128,6 +128,28 @@ def register(op: str, function: Convert, since: int = 1, domain: str = "", **typ
         raise TypeError(f"ONNX operator {op!r} from opset {since} is converted twice")
     rows.append((since, function))
     rows.sort(key=lambda row: -row[0])
+
+
+def grouped(group: str, make: Callable[..., Any], names: Iterable[str]) -> Callable[[Convert], Convert]:
+    """The decorated converter gets `make(b, **attributes)` as `group`, in place of the attributes `names` of the node.
+
+    Those that the node does not have are not given.
+    """
+    taken = tuple(names)
+
+    def decorate(convert: Convert) -> Convert:
+        @wraps(convert)
+        def converted(b: Any, *inputs: Any, **attributes: Any) -> Any:
+            given = {n: attributes.pop(n) for n in taken if n in attributes}
+            return convert(b, *inputs, **{group: make(b, **given)}, **attributes)
+
+        own = inspect.signature(convert)
+        attributes = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in taken]
+        others = [p for n, p in own.parameters.items() if n != group]
+        vars(converted)["__signature__"] = own.replace(parameters=[*others, *attributes])
+        return converted
+
+    return decorate
 
 
 def check(*ops: str) -> Callable[[Callable[..., None]], Callable[..., None]]:

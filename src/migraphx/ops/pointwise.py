@@ -6,9 +6,8 @@ which is the result's, unless the declaration says otherwise; there is no implic
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from types import new_class
+from types import FunctionType, new_class
 from typing import Any, ClassVar
 
 import numpy as np
@@ -105,9 +104,9 @@ def pointwise(
     `traits` are those of Operation (commutative, idempotent).
     """
 
-    def declare(body: Callable[..., Any]) -> type[Pointwise]:
-        parameters = list(inspect.signature(body).parameters.values())[1:]
-        inputs = [p for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    def declare(body: FunctionType) -> type[Pointwise]:
+        positional = body.__code__.co_argcount  # inspect.signature would slow the import
+        attributes = body.__code__.co_varnames[positional:][: body.__code__.co_kwonlyargcount]
         inherited: set[str] = set(getattr(base, "__dataclass_fields__", ()))
         members: dict[str, Any] = {
             "__doc__": body.__doc__,
@@ -115,16 +114,16 @@ def pointwise(
             "__qualname__": body.__name__,
             "__annotations__": {},
             "body": staticmethod(body),
-            "arity": len(inputs),
+            "arity": positional - 1,
             "accepts": accepts,
             "result": result,
             **traits,
         }
-        for p in parameters:
-            if p.kind is p.KEYWORD_ONLY and p.name not in inherited:
-                members["__annotations__"][p.name] = p.annotation
-                if p.default is not p.empty:
-                    members[p.name] = p.default
+        for attribute in attributes:
+            if attribute not in inherited:
+                members["__annotations__"][attribute] = body.__annotations__[attribute]
+                if attribute in (body.__kwdefaults__ or {}):
+                    members[attribute] = body.__kwdefaults__[attribute]
         name = body.__name__.rstrip("_")
         return new_class(body.__name__, (base,), {"name": name}, lambda space: space.update(members))
 

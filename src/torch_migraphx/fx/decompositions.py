@@ -42,6 +42,30 @@ def native_dropout(input: torch.Tensor, p: float, train: bool | None) -> Any:
     return input * mask * (0.0 if p == 1 else 1 / (1 - p)), mask
 
 
+# ---- gradients that torch 2.11 has no decomposition for ----
+
+
+@decomposition(aten.max_pool2d_with_indices_backward.default)
+def max_pool2d_with_indices_backward(
+    grad_output: torch.Tensor,
+    input: torch.Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    indices: torch.Tensor,
+) -> torch.Tensor:
+    """For each element of the input {..., H, W} the sum of the gradients of the windows whose maximum it is.
+
+    `indices` count an image's elements, row by row. Sums of half and bfloat16 are those of floats, rounded once.
+    """
+    summed = grad_output.dtype if grad_output.dtype == torch.float64 else torch.float32
+    empty = torch.zeros(input.shape, dtype=summed, device=input.device).flatten(-2)
+    total = empty.scatter_add(-1, indices.flatten(-2), grad_output.to(summed).flatten(-2))
+    return total.view(input.shape).to(grad_output.dtype)
+
+
 # ---- embeddings ----
 
 

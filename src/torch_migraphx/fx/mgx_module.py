@@ -11,7 +11,7 @@ import torch
 from torch import fx, nn
 from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.fx import _symbolic_trace
+from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.utils._pytree import tree_leaves
 
 import migraphx
@@ -101,7 +101,7 @@ class ForInference(nn.Module):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The answer; in a symbolic trace of torch.fx, a call of this module as a whole."""
-        if _symbolic_trace._is_fx_tracing_flag:
+        if is_fx_symbolic_tracing():
             proxy = next((x for x in tree_leaves((args, kwargs)) if isinstance(x, fx.Proxy)), None)
             if proxy is not None:
                 path = proxy.tracer.path_of_module(self)  # type: ignore[attr-defined]
@@ -218,7 +218,7 @@ class MGXModule(ForInference):
 
         TypeError for another number of inputs or another type of one, ValueError for another shape or device;
         RuntimeError for an input that needs a gradient, inside torch.jit.trace, and where the module is empty;
-        IndexError where an index inside is out of range.
+        IndexError where an index inside is out of range, torch.linalg.LinAlgError where a matrix is singular.
         """
         program = self.program
         if program is None:
@@ -237,7 +237,10 @@ class MGXModule(ForInference):
             addresses, alive = self._looked_at(inputs)
         results = self._results(inputs, addresses)
         stream = self._place.stream()
-        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
+        try:
+            program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
+        except np.linalg.LinAlgError as error:
+            raise torch.linalg.LinAlgError(str(error)) from None
         del alive  # the run is over, or it is in a stream that comes before whatever takes their memory
         return results[0] if len(results) == 1 else tuple(results)
 

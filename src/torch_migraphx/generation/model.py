@@ -18,7 +18,8 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 import migraphx
 from torch_migraphx.dynamo.backends import share_weights
 from torch_migraphx.dynamo.runner import Runner
-from torch_migraphx.fx.any_size import AnySize, takes
+from torch_migraphx.fx.any_size import takes
+from torch_migraphx.fx.any_size_in_place import AnySizeInPlace
 from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.lower_graph import FallbackError, lower
@@ -278,7 +279,7 @@ class CompiledForward:
                 if why := only_for_some(graph, self._traced(weights, given.of_one_token())):
                     raise UnsupportedError(why)
                 decompose(graph)
-                made = AnySize(graph, args, options, fixed, written, least=1)
+                made = AnySizeInPlace(graph, args, options, fixed, written)
                 made(*args)  # what cannot be, is known after a run; another one writes the same
         except Exception as error:  # of torch, of converters, of the target: each size is tried by itself
             logger.info("compiled for each size: %s", next(iter(str(error).splitlines()), type(error).__name__))

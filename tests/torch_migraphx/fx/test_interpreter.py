@@ -61,8 +61,6 @@ def on_ref(gm: fx.GraphModule, inputs: Sequence[Any]) -> MGXModule:
         (aten.new_zeros.default, (R(2, 3), [4, 2])),
         (aten.fill.Scalar, (R(2, 3), 2.0)),
         (aten.fill.Tensor, (R(2, 3), R(()))),
-        (aten.lift.default, (R(2, 3),)),
-        (aten.lift_fresh_copy.default, (R(2, 3),)),
         (aten._scaled_dot_product_flash_attention_for_cpu.default, (Q, Q, Q, 0.0, True)),
         (aten.as_strided.default, (R(4, 5), [2, 3], [5, 1], 1)),
         (aten.as_strided.default, (R(20), [4, 3], [2, 1], 1)),

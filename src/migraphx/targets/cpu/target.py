@@ -27,7 +27,7 @@ from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
-from migraphx.targets.common.specialise import is_dynamic
+from migraphx.targets.common.specialise import runs_in_parts
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.cpu.choices import Choices
@@ -80,7 +80,7 @@ class CpuTarget:
         return [*found, *lower(program.main, CPU, emitter, options.fast_math).refusals]
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
-        if is_dynamic(program):
+        if runs_in_parts(program):
             target = CpuTarget(Constants(lasting=lambda: literals(program)), self.timer)
             return DynamicExecutable.of(target, program, options, available(), target)
         check_processor(options.isa)
@@ -195,7 +195,7 @@ def translate(
     """
     stages = stages or Stages()
     parameters = {n: i.shape for n, i in program.main.parameters.items()}
-    lowered = lowered_of(program, options, features, constants, stages, choose)
+    lowered = _lowered(program, options, features, constants, stages, choose)
     arena = plan_memory(lifetimes(lowered.calls))
     outline, layout, table, sources = _written(parameters, lowered, arena, stages)
     return Translation(lowered, outline, layout, table.array(), sources)
@@ -212,22 +212,17 @@ def translate_form(
     """As `translate`, of a program whose lens are made of `sizes`: the table, the sources, the weights."""
     stages = stages or Stages()
     parameters = {n: i.shape for n, i in program.main.parameters.items()}
-    lowered = lowered_of(program, options, features, constants, stages)
+    lowered = _lowered(program, options, features, constants, stages)
     lowered.calls = with_plain_kernels(lowered.calls, sizes)
     outline, _, table, sources = _written(parameters, lowered, 0, stages)
     return FormTable(sizes, table, outline, lifetimes(lowered.calls)), sources, lowered.weights
 
 
-def lowered_of(
-    program: Program,
-    options: CompileOptions,
-    features: Features,
-    constants: Constants | None = None,
-    stages: Stages | None = None,
+def _lowered(
+    program: Program, options: CompileOptions, features: Features, constants: Constants | None, stages: Stages,
     choose: Callable[[Module], Choices] = lambda _: Choices(),
-) -> LoweringContext:
+) -> LoweringContext:  # fmt: skip
     """The program's calls; as `translate`."""
-    stages = stages or Stages()
     with stages("passes"):
         run_passes(program, PASSES)
     choices = choose(program.main)

@@ -75,6 +75,11 @@ def of_tensors(inputs: Iterable[Any]) -> None:
         raise UnsupportedError("a branch or a loop takes what is no tensor")
 
 
+def of_unchanged(mutated: str | Sequence[int] | None) -> None:
+    if mutated:
+        raise UnsupportedError("a loop that writes to its inputs")
+
+
 @converter(higher_order.cond)
 def cond(b: Builder, pred: Any, true_fn: Any, false_fn: Any, operands: Sequence[Value] = ()) -> tuple[Value, ...]:
     """The results of the graph that the condition, one bool, chooses."""
@@ -127,11 +132,10 @@ def while_loop(
     body_fn: Any,
     carried_inputs: Sequence[Value],
     additional_inputs: Sequence[Value] = (),
-    mutated_arg_indices: Sequence[int] | None = None,
+    mutated_arg_indices: str | Sequence[int] | None = None,
 ) -> tuple[Value, ...]:
     """What is carried, after as many trips as the condition holds."""
-    if mutated_arg_indices:
-        raise UnsupportedError("a loop that writes to its inputs")
+    of_unchanged(mutated_arg_indices)
     of_tensors([*carried_inputs, *additional_inputs])
     (first,) = inlined(b, cond_fn, [*carried_inputs, *additional_inputs])
 
@@ -149,9 +153,15 @@ def _rows(b: Builder, scanned: Sequence[Value], number: Value) -> list[Value]:
 
 @converter(higher_order.scan)
 def scan(
-    b: Builder, combine_fn: Any, init: Sequence[Value], xs: Sequence[Value], additional_inputs: Sequence[Value] = ()
+    b: Builder,
+    combine_fn: Any,
+    init: Sequence[Value],
+    xs: Sequence[Value],
+    additional_inputs: Sequence[Value] = (),
+    mutated_arg_indices: str | Sequence[int] | None = None,
 ) -> tuple[Value, ...]:
     """What is carried last, and the rows that each trip gives, of the rows of `xs` one after another."""
+    of_unchanged(mutated_arg_indices)
     of_tensors([*init, *xs, *additional_inputs])
     if not xs or not lens(xs[0])[0]:
         raise UnsupportedError("a scan of nothing")
@@ -164,6 +174,12 @@ def scan(
 
 
 @converter(higher_order.map_impl)
-def map_impl(b: Builder, f: Any, xs: Sequence[Value], pos_args: Sequence[Value] = ()) -> tuple[Value, ...]:
+def map_impl(
+    b: Builder,
+    f: Any,
+    xs: Sequence[Value],
+    pos_args: Sequence[Value] = (),
+    mutated_arg_indices: str | Sequence[int] | None = None,
+) -> tuple[Value, ...]:
     """The results of `f` for each row of `xs`."""
-    return scan(b, f, [], xs, pos_args)
+    return scan(b, f, [], xs, pos_args, mutated_arg_indices)

@@ -6,14 +6,14 @@ Names of lengths: T tokens, E experts, H width of a token, I width inside an exp
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.converters.microsoft.fused import FLOATS16, MICROSOFT
 from migraphx.onnx.graph import OnnxError
-from migraphx.onnx.registry import converter, same
+from migraphx.onnx.registry import converter, grouped, same
 from migraphx.ops.composites.products import swapped
 
 Value = Instruction
@@ -131,7 +131,11 @@ def numbers(b: OnnxBuilder, count: int) -> Value:
     return b.literal(list(range(count)), "int64")
 
 
+with_mixture = grouped("mixture", lambda _, **given: Mixture(**given), (f.name for f in fields(Mixture)))
+
+
 @converter("MoE", domain=MICROSOFT, takes=[same(FLOATS16, "x", "router", "w1", "bias1", "w2", "bias2", "w3", "bias3")])
+@with_mixture
 def moe(
     b: OnnxBuilder,
     x: Value,
@@ -143,20 +147,9 @@ def moe(
     w3: Value | None = None,
     bias3: Value | None = None,
     *,
-    k: int = 1,
-    activation_type: str = "relu",
-    normalize_routing_weights: int = 0,
-    use_sparse_mixer: int = 0,
-    swiglu_fusion: int = 0,
-    swiglu_limit: float | None = None,
-    activation_alpha: float = 1.0,
-    activation_beta: float = 0.0,
+    mixture: Mixture,
 ) -> Value:
     """x {T, H} or {B, S, H}, router {T, E}, w1 and w3 {E, I, H}, w2 {E, H, I}; w1 {E, 2 I, H} of a fused swiglu."""
-    mixture = Mixture(
-        k, activation_type, normalize_routing_weights, use_sparse_mixer, swiglu_fusion, swiglu_limit,
-        activation_alpha, activation_beta,
-    )  # fmt: skip
     layers = [None if w is None else Layer((w,), bias) for w, bias in ((w1, bias1), (w2, bias2), (w3, bias3))]
     outs = widths(mixture, x, router, w1, w3 is not None)
     for n, (w, bias, lens) in enumerate(zip((w1, w2, w3), (bias1, bias2, bias3), outs, strict=True), 1):
@@ -189,6 +182,7 @@ def widths(mixture: Mixture, x: Value, router: Value, w1: Value, third: bool) ->
         same(FLOATS16, "scale1", "scale2", "scale3"),
     ],
 )
+@with_mixture
 def quantized_moe(
     b: OnnxBuilder,
     x: Value,
@@ -211,14 +205,7 @@ def quantized_moe(
     block_size: int = 0,
     quant_type: str = "int",
     accuracy_level: int = 0,
-    k: int = 1,
-    activation_type: str = "relu",
-    normalize_routing_weights: int = 0,
-    use_sparse_mixer: int = 0,
-    swiglu_fusion: int = 0,
-    swiglu_limit: float | None = None,
-    activation_alpha: float = 1.0,
-    activation_beta: float = 0.0,
+    mixture: Mixture,
 ) -> Value:
     """As MoE, with weights of 4 or 8 bits: uint8 {E, out, in}, of 4 bits two in a byte, the first in the lower half.
 
@@ -226,10 +213,6 @@ def quantized_moe(
     """
     if quant_type != "int" or expert_weight_bits not in (4, 8):
         raise OnnxError(f"weights of {expert_weight_bits} bits, quant_type {quant_type!r}, are not supported")
-    mixture = Mixture(
-        k, activation_type, normalize_routing_weights, use_sparse_mixer, swiglu_fusion, swiglu_limit,
-        activation_alpha, activation_beta,
-    )  # fmt: skip
     lens = widths(mixture, x, router, w1, w3 is not None)
     rows = [(w1, scale1, zero1, bias1), (w2, scale2, zero2, bias2), (w3, scale3, zero3, bias3)]
     layers = [

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import wraps
-from typing import Any
 
 from migraphx.onnx.builder import OnnxBuilder
 from migraphx.onnx.graph import OnnxError
-from migraphx.onnx.registry import Convert
+from migraphx.onnx.registry import Convert, grouped
 from migraphx.ops.convolution import same_padding
 
 Lens = Sequence[int]
@@ -89,19 +86,4 @@ def windowed(*names: str) -> Callable[[Convert], Convert]:
 
     All of Window's where none is named.
     """
-
-    def decorate(convert: Convert) -> Convert:
-        taken = names or ATTRIBUTES
-
-        @wraps(convert)
-        def converted(b: OnnxBuilder, *inputs: Any, **attributes: Any) -> Any:
-            window = Window(**{n: attributes.pop(n) for n in taken if n in attributes})
-            return convert(b, *inputs, window=window.checked(b), **attributes)
-
-        own = inspect.signature(convert)
-        attributes = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY, default=None) for n in taken]
-        others = [p for n, p in own.parameters.items() if n != "window"]
-        vars(converted)["__signature__"] = own.replace(parameters=[*others, *attributes])
-        return converted
-
-    return decorate
+    return grouped("window", lambda b, **given: Window(**given).checked(b), names or ATTRIBUTES)

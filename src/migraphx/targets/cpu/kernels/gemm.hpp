@@ -45,6 +45,8 @@ namespace mgx {
 inline constexpr int64_t engine_scratch(int64_t segs) {
 #if defined(MGX_AMX)
     return fma_scratch(segs) + AMX_SCRATCH;
+#elif defined(MGX_PAIRS)
+    return fma_scratch(segs) + PAIRS_A + PAIRS_B;
 #else
     return fma_scratch(segs);
 #endif

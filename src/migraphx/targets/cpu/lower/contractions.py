@@ -14,7 +14,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
-from migraphx.ir.size import is_open
+from migraphx.ir.size import is_open, likely_less
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
@@ -72,7 +72,7 @@ def _in_two_steps(
     across = min((s for d, s in enumerate(view.strides) if d not in axes and view.lens[d] > 1), default=0)
     outer = max(long, key=lambda a: view.strides[a], default=0)
     suits = len(operators) == 1 and len(long) > 1 and across == 1 < along and view.type in ("float", "double")
-    if not (suits and view.elements >= STEP_ELEMENTS and view.lens[outer] >= STEP_LINES):
+    if not suits or likely_less(view.elements, STEP_ELEMENTS) or view.lens[outer] < STEP_LINES:
         yield module, reads, write, axes
         return
     name, inner = operators[0].name, tuple(a for a in axes if a != outer)
