@@ -150,12 +150,18 @@ def _rows_by_group(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor, bias: t
     """Rows of x {rows, K}, of which those up to offs[g] are group g's, times y[g] {K, N}.
 
     The rows are cut into tiles of one group each: as long as an average group, so that at most two copies of y are
-    read, whatever the groups' lengths. A tile that has too few rows computes some in vain.
+    read, whatever the groups' lengths. A tile that has too few rows computes some in vain. Where the tiles are single
+    rows, as in a step of decoding, each reads its own matrix.
     """
     rows, groups = x.shape[0], y.shape[0]
     size = 1 << max(rows // groups - 1, 0).bit_length()
     most = rows // size + min(groups, rows)
     ends = offs.long()
+    row = torch.arange(rows)
+    own = torch.searchsorted(ends, row, right=True).clamp(max=groups - 1)
+    if size == 1:
+        made = torch.bmm(x[:, None], y[own])[:, 0]
+        return made if bias is None else made + bias[own]
     starts = F.pad(ends, (1, 0))[:-1]
     tiles = (ends - starts + size - 1) // size
     last_tile = tiles.cumsum(0)
@@ -166,8 +172,6 @@ def _rows_by_group(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor, bias: t
     read = (first[:, None] + torch.arange(size)).clamp(0, rows - 1)
     made = torch.bmm(x[read], y[group])
     made = made if bias is None else made + bias[group][:, None]
-    row = torch.arange(rows)
-    own = torch.searchsorted(ends, row, right=True).clamp(max=groups - 1)
     place = first_tile[own] * size + row - starts[own]
     return made.reshape(most * size, y.shape[2])[place.clamp(0, most * size - 1)]
 

@@ -181,6 +181,21 @@ class DynamicExecutable:
         places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
         self.run(given, places, stream, deadline)
 
+    def at(self, lens: Lens) -> Callable[[Sequence[int], Sequence[int]], None] | None:
+        """What runs it on inputs and outputs at addresses, for these lens; None where that is not one program."""
+        specialisation = self.region.specialisation(lens, {})
+        if not isinstance(specialisation, CompiledSpecialisation):
+            return None
+        own, region, ran = specialisation.executable, self.region, [specialisation]
+        numbers = [list(self.parameters).index(n) for n in own.parameters]
+
+        def run(inputs: Sequence[int], outputs: Sequence[int]) -> None:
+            self._ran = [*ran]
+            own.run_at([inputs[n] for n in numbers], outputs)
+            region.keep_ready(specialisation)
+
+        return run
+
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps` for these inputs."""
         self.run(inputs, None)
