@@ -21,7 +21,7 @@ test: $(STAMP)
 # The kernels' accesses to memory are checked by CUDA's own tool where that is installed.
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -q tests/targets/gpu -m "device or every_chip"
-	$(if $(SANITIZER),$(SANITIZER) --error-exitcode 1 $(BIN)/python -m pytest -q $(SANITIZED) -m device)
+	$(if $(SANITIZER),$(SANITIZER) --report-api-errors no --error-exitcode 1 $(BIN)/python -m pytest -q $(SANITIZED) -m device)
 
 # Every kernel and configuration of target gpu for every chip; it needs no GPU.
 gpu-code: $(STAMP)

@@ -4,7 +4,8 @@ For each model and engine one process compiles with empty caches and answers onc
 with the caches that the first left (warm) and stays. The warm processes then take short timed turns, one at
 a time, round after round; a turn during which other programs used the machine is taken again. The latency is
 the median of the rounds' medians, and so are its percentiles. With --busy, so many processes that never rest run
-beside every turn. Engines that like channels-last are measured both ways on pictures, and
+beside every turn. With --isa avx2 every engine is held to AVX2, as far as it lets itself be (engines.py says how; ONNX
+Runtime does not). Engines that like channels-last are measured both ways on pictures, and
 the faster way counts.
 """
 
@@ -25,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.engines import ENGINES, IMAGES_ALSO, READS_INT8, READS_ONNX
+from benchmarks.engines import ENGINES, IMAGES_ALSO, ISAS, NOT_HELD, READS_INT8, READS_ONNX
 from benchmarks.machine import Floors, describe, measure_floors
 from benchmarks.models import CASES
 from benchmarks.table import markdown
@@ -50,6 +51,7 @@ class Options:
     retries: int
     lock: Path | None
     output: Path | None
+    isa: str = "native"
 
 
 @contextlib.contextmanager
@@ -92,6 +94,7 @@ class Worker:
             "OPENMGX_CACHE": str(cache / "openmgx"),
             "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
             "TMPDIR": str(cache),
+            **ISAS[options.isa],
         }
         command = worker_command(engine, model, folder, options)
         self.log = folder / f"{engine}.log"
@@ -220,6 +223,7 @@ def parse() -> Options:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="length of a turn")
     parser.add_argument("--busy", type=int, default=0, help="processes beside every turn that never rest")
+    parser.add_argument("--isa", choices=ISAS, default="native", help="instruction set that engines are held to")
     parser.add_argument("--retries", type=int, default=3, help="of a turn disturbed by other programs")
     parser.add_argument("--lock", type=Path, help="file to hold locked while timing")
     parser.add_argument("--output", type=Path, help="JSON file to write")
@@ -242,11 +246,14 @@ def main() -> None:
         "threads": options.threads,
         "batch": options.batch,
         "busy": options.busy,
+        "isa": options.isa,
+        "not_held": sorted(NOT_HELD & set(options.peers)) if options.isa != "native" else [],
         "models": {},
     }
+    march = ISAS[options.isa].get("OPENMGX_CXXFLAGS", "-march=native")
     for model in options.models:
         with alone(options.lock):
-            floors = floors.best(measure_floors(options.threads))
+            floors = floors.best(measure_floors(options.threads, march))
         result["floors"] = asdict(floors)
         result["models"][model] = measure(model, options)
         if options.output:

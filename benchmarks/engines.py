@@ -243,6 +243,17 @@ ENGINES: dict[str, Callable[[Task], Run]] = {
 READS_INT8 = {"onnxruntime_int8", "openmgx_qdq"}
 READS_ONNX = READS_INT8 | {f"openmgx_{kind}" for kind in ("onnx", "int8", "int4", "fp16", "bf16")}
 READS_ONNX |= {"onnxruntime", "openvino"}
+ISAS: dict[str, dict[str, str]] = {
+    "native": {},
+    "avx2": {
+        "OPENMGX_CXXFLAGS": "-march=x86-64-v3",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",  # torch's oneDNN and OpenVINO's; OpenVINO's own kernels (reductions) do not ask
+        "ATEN_CPU_CAPABILITY": "avx2",  # ATen's kernels and Inductor's vectors
+        "MKL_ENABLE_INSTRUCTIONS": "AVX2",  # where MKL obeys: on Intel
+    },
+}
+"""What an engine's process finds in its environment, by the instruction set that it is held to."""
+NOT_HELD = {"onnxruntime", "onnxruntime_int8"}  # take all that the processor has: there is no such option
 IMAGES_ALSO = {"inductor": "inductor_nhwc", "inductor_freezing": "inductor_freezing_nhwc"}
 
 

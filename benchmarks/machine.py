@@ -25,15 +25,15 @@ class Floors:
         return Floors(max(self.flops, other.flops), max(self.bandwidth, other.bandwidth))
 
 
-def measure_floors(threads: int) -> Floors:
-    """Compile floors.cpp for this CPU and run it."""
+def measure_floors(threads: int, march: str = "-march=native") -> Floors:
+    """Compile floors.cpp for this CPU, or for the instruction set that `march` names, and run it."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         raise RuntimeError("the floors need a C++ compiler: install g++ or clang++, or set CXX")
     with tempfile.TemporaryDirectory() as folder:
         binary = Path(folder, "floors")
         source = Path(__file__).with_name("floors.cpp")
-        flags = ["-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-pthread"]
+        flags = ["-std=c++17", "-O3", march, "-ffp-contract=fast", "-pthread"]
         subprocess.run([compiler, *flags, source, "-o", binary], check=True)
         flops, bandwidth, _ = map(float, subprocess.check_output([binary, str(threads)], text=True).split())
     return Floors(flops, bandwidth)

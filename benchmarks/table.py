@@ -73,6 +73,13 @@ def _beside(result: dict[str, Any]) -> str:
     return f", beside {busy} busy processes" if busy else ""
 
 
+def _held(result: dict[str, Any]) -> str:
+    """Which instruction set engines were held to; older results have none."""
+    isa, free = result.get("isa", "native"), result.get("not_held", [])
+    outside = f" ({', '.join(free)} is not)" if free else ""
+    return "" if isa == "native" else f", held to {isa}{outside}"
+
+
 def _percentiles(result: dict[str, Any], names: list[str]) -> list[list[str]]:
     """Older results have none."""
     engines = [e for case in result["models"].values() for e in case["engines"].values() if "latency_s" in e]
@@ -100,7 +107,7 @@ def markdown(result: dict[str, Any]) -> str:
             f"{versions}; commit {machine['commit']}.",
             f"Command: `{result['command']}`",
         ],
-        [f"Latency in ms (batch {result.get('batch', 1)}, fp32{_beside(result)}), medians:"],
+        [f"Latency in ms (batch {result.get('batch', 1)}, fp32{_beside(result)}{_held(result)}), medians:"],
         latencies(result, names),
         *_percentiles(result, names),
         ["Cold compile to the first answer, empty caches, in s:"],

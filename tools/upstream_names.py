@@ -13,6 +13,9 @@ NAMES: dict[str, tuple[str, ...]] = {
     "torch_migraphx.fx.lower_setting": ("LowerSetting", "LowerSettingBasic"),
     "torch_migraphx.fx.mgx_module": ("MGXInstruction", "MGXModule", "SplitModule"),
     "torch_migraphx.fx.observer": ("Observer",),
+    "torch_migraphx.fx.passes.graph_opts": ("common_subexpression_elimination",),
+    "torch_migraphx.fx.passes.pass_utils": ("chain_passes", "validate_inference"),
+    "torch_migraphx.fx.passes.remove_duplicate_output_args": ("remove_duplicate_output_args",),
     "torch_migraphx.fx.quantization": (
         "get_migraphx_backend_config", "get_migraphx_qconfig", "get_migraphx_qconfig_mapping",
     ),
@@ -29,7 +32,8 @@ NAMES: dict[str, tuple[str, ...]] = {
         "ConditionalExceptionWrapper", "rewriter_base_trace", "trace",
     ),
     "torch_migraphx.fx.tracer.acc_tracer.acc_utils": (
-        "build_raw_tensor_meta", "get_tensor_meta", "is_acc_op", "is_acc_op_with_kwarg", "map_tensor_metadata",
+        "build_raw_tensor_meta", "get_field_from_acc_out_ty", "get_tensor_meta", "is_acc_op", "is_acc_op_with_kwarg",
+        "map_tensor_metadata",
     ),
     "torch_migraphx.fx.tracer.aten_tracer.aten_tracer": ("trace",),
     "torch_migraphx.fx.utils": (

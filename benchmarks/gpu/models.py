@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -145,26 +146,41 @@ def _lowered(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
     return lambda: lowered(*inputs)
 
 
-def _quantized(by: Callable[..., None]) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
-    """Ours in a narrower type, calibrated with the inputs: products of the model in float, which are narrow then."""
+def quantized_module(
+    type: str, model: nn.Module, inputs: tuple[Tensor, ...], **options: Any
+) -> tuple[Any, tuple[Tensor, ...]]:
+    """Ours with products of this type, calibrated with the inputs, and what it takes.
 
-    def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+    int8 of the model in float, as all sums but the last become integers; fp8 in the model's own type.
+    """
+    import torch_migraphx.fx as fx
+    from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
+    from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
+
+    if type == "int8":
         model, inputs = model.float(), tuple(x.float() if x.is_floating_point() else x for x in inputs)
-        import torch_migraphx.fx as fx
-        from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
-        from torch_migraphx.fx.tracer.aten_tracer import aten_tracer
+    try:
+        traced = acc_tracer.trace(model, list(inputs))
+    except acc_tracer.AccTraceError:
+        traced = aten_tracer.trace(model, list(inputs))
+    interpreter = fx.MGXInterpreter(traced, list(inputs))
+    program = interpreter.run()
+    names = interpreter.get_input_names()
+    samples = {n: x.cpu().numpy() for n, x in zip(names, inputs, strict=True)}
+    NARROW[type](program, migraphx.get_target("gpu"), [samples])
+    return fx.MGXModule(program, names, interpreter.get_output_names(), target="gpu", **options), inputs
 
-        try:
-            traced = acc_tracer.trace(model, list(inputs))
-        except acc_tracer.AccTraceError:
-            traced = aten_tracer.trace(model, list(inputs))
-        interpreter = fx.MGXInterpreter(traced, list(inputs))
-        program = interpreter.run()
-        names = interpreter.get_input_names()
-        samples = {n: x.cpu().numpy() for n, x in zip(names, inputs, strict=True)}
-        by(program, migraphx.get_target("gpu"), [samples])
-        module = fx.MGXModule(program, names, interpreter.get_output_names(), target="gpu")
-        return lambda: module(*inputs)
+
+NARROW: dict[str, Callable[..., None]] = {
+    "int8": partial(migraphx.quantize_int8, ins_names=("dot", "convolution", "add")),
+    "fp8": migraphx.quantize_fp8,
+}
+
+
+def _quantized(type: str) -> Callable[[nn.Module, tuple[Tensor, ...]], Run]:
+    def make(model: nn.Module, inputs: tuple[Tensor, ...]) -> Run:
+        module, given = quantized_module(type, model, inputs)
+        return lambda: module(*given)
 
     return make
 
@@ -194,8 +210,8 @@ ENGINES: dict[str, Callable[[nn.Module, tuple[Tensor, ...]], Run]] = {
     "openmgx_fx": _lowered,
     "openmgx": _compiled(frozen=False),
     "openmgx_frozen": _compiled(frozen=True),
-    "openmgx_int8": _quantized(migraphx.quantize_int8),
-    "openmgx_fp8": _quantized(migraphx.quantize_fp8),
+    "openmgx_int8": _quantized("int8"),
+    "openmgx_fp8": _quantized("fp8"),
 }
 OURS = ("openmgx_fx", "openmgx", "openmgx_frozen", "openmgx_int8", "openmgx_fp8")
 TORCHS = [name for name in ENGINES if name not in OURS]
@@ -216,6 +232,7 @@ def alone(
     case: GpuCase, engine: str, device: str, seconds: float, model: nn.Module, inputs: tuple[Tensor, ...]
 ) -> dict[str, Any]:
     """The engine on the model, while nobody else has the device."""
+    torch.backends.cudnn.allow_tf32 = False  # float is float; products are so by default
     inputs = tuple(x.to(device) for x in inputs)
     exact = model.to(device, torch.float64)(*(x.double() if x.is_floating_point() else x for x in inputs))
     model = model.to(device, case.dtype)

@@ -35,6 +35,7 @@ from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.facts import facts_of
 from migraphx.targets.gpu.libraries.blas import algorithms_on
+from migraphx.targets.gpu.libraries.dnn import plans_on
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.target import PASSES, GpuTarget
 from migraphx.targets.gpu.tune import Timing, Tuner
@@ -169,7 +170,7 @@ def ours(case: Case, tuner: Tuner) -> tuple[Choices, dict[str, list[Timing]], fl
     device = tuner.device
     guess = Choices(facts_of(device.chip, device.identity()))
     lower(program.main, GPU, TritonEmitter(guess))
-    choices = Choices(guess.facts, measure=tuner.measure, algorithms=algorithms_on(device))
+    choices = Choices(guess.facts, measure=tuner.measure, algorithms=algorithms_on(device), plans=plans_on(device))
     tuner.timings.clear()
     begin = time.perf_counter()
     lower(program.main, GPU, TritonEmitter(choices))

@@ -1,10 +1,10 @@
 """Where the time of a model goes on a GPU: kernel by kernel, and on the host.
 
-`python -m benchmarks.gpu.profile [--cases vit_b16_b32] [--output FILE]` lowers each case of benchmarks.gpu.models, each
-in a process of its own, and prints kernels of one kind and size together: count, microseconds of each, share of the
-bandwidth or of the operations that the device has. With `--calls` it measures the host instead: microseconds of a call
-that nobody waits for, of `lower_to_mgx`, of `torch.compile` with and without `frozen`, and of a backend of Dynamo's
-that computes nothing.
+`python -m benchmarks.gpu.profile [--cases vit_b16_b32,resnet50_b32/int8] [--output FILE]` lowers each case of
+benchmarks.gpu.models, in the type behind the slash where there is one, each in a process of its own, and prints kernels
+of one kind and size together: count, microseconds of each, share of the bandwidth or of the operations that the device
+has. With `--calls` it measures the host instead: microseconds of a call that nobody waits for, of `lower_to_mgx`, of
+`torch.compile` with and without `frozen`, and of a backend of Dynamo's that computes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 import torch_migraphx.fx as fx
-from benchmarks.gpu.models import CASES, ENGINES
+from benchmarks.gpu.models import CASES, ENGINES, quantized_module
 from benchmarks.models import randomize
 from migraphx.runtime.argument import Argument
 from torch_migraphx.fx.mgx_module import MGXModule
@@ -40,7 +40,7 @@ def made(case: str) -> tuple[nn.Module, tuple[Tensor, ...]]:
     """The model and its inputs on the device."""
     torch.manual_seed(0)
     torch.set_grad_enabled(False)
-    chosen = CASES[case]
+    chosen = CASES[case.partition("/")[0]]
     with torch.device("cuda"):
         model = randomize(chosen.build()).to(chosen.dtype)
     inputs = tuple(x.to("cuda", chosen.dtype) if x.is_floating_point() else x.cuda() for x in chosen.inputs())
@@ -71,8 +71,11 @@ def milliseconds(run: Callable[[], Any]) -> dict[str, float]:
 
 def kernels(case: str) -> dict[str, Any]:
     """A case's kernels, the costliest first."""
-    model, inputs = made(case)
-    lowered = fx.lower_to_mgx(model, list(inputs), suppress_accuracy_check=True)
+    (model, inputs), narrow = made(case), case.partition("/")[2]
+    if narrow:
+        lowered, inputs = quantized_module(narrow, model, inputs)
+    else:
+        lowered = fx.lower_to_mgx(model, list(inputs), suppress_accuracy_check=True)
     found: dict[tuple[str, int, int], list[float]] = {}
     for module in lowered.modules():
         if not isinstance(module, MGXModule) or module.program is None:

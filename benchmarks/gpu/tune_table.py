@@ -1,7 +1,7 @@
 """The shipped table of target gpu: candidates timed for the products, convolutions and attention of the models.
 
-`python -m benchmarks.gpu.tune_table [--cases resnet50_b1,bert_16x384] [--seconds 400] [--output FILE]` compiles each
-case of benchmarks.gpu.models with `exhaustive_tune`, and writes the winners of the cache into the table of this
+`python -m benchmarks.gpu.tune_table [--cases resnet50_b1,bert_16x384/fp8] [--seconds 400] [--output FILE]` compiles
+each case of benchmarks.gpu.models with `exhaustive_tune`, and writes the winners of the cache into the table of this
 device's chip, beside those that it has. Winners that the cache holds are not timed again, so a call that ran out of
 time goes on where it ended. `--times FILE` writes what every candidate took.
 """
@@ -20,13 +20,14 @@ from typing import Any
 import torch
 
 import torch_migraphx.fx as fx
-from benchmarks.gpu.models import CASES
+from benchmarks.gpu.models import CASES, quantized_module
 from benchmarks.models import randomize
 from migraphx.targets.common.cache import entries
 from migraphx.targets.gpu.binaries import triton_version
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.libraries.blas import blas
+from migraphx.targets.gpu.libraries.dnn import dnn
 from migraphx.targets.gpu.tables import TABLES, read, table_text
 from migraphx.targets.gpu.tune import SUFFIX
 
@@ -35,10 +36,14 @@ def tune(case: str) -> None:
     """Compile a case with every candidate timed."""
     torch.manual_seed(0)
     torch.set_grad_enabled(False)
-    chosen = CASES[case]
+    name, _, narrow = case.partition("/")
+    chosen = CASES[name]
     with torch.device("cuda"):
         model = randomize(chosen.build()).to(chosen.dtype)
         inputs = [x.to(chosen.dtype) if x.is_floating_point() else x for x in chosen.inputs()]
+    if narrow:
+        quantized_module(narrow, model, tuple(x.cuda() for x in inputs), exhaustive_tune=True)
+        return
     fx.lower_to_mgx(model, [x.cuda() for x in inputs], exhaustive_tune=True, suppress_accuracy_check=True)
 
 
@@ -76,9 +81,10 @@ def main() -> None:
         found = list(winners())
         print(case, f"{time.perf_counter() - begin:.1f} s, {len(found)} winners", why, flush=True)
         with device.current():
-            library = blas(device.index)
+            library, convolutions = blas(device.index), dnn(device.index)
         about = {
             "device": device.identity(), "triton": triton_version(), "cublasLt": library.version if library else None,
+            "cudnn": convolutions.version if convolutions else None,
         }  # fmt: skip
         new = {w["problem"]: Config(**w["config"]) for w in found}
         output.parent.mkdir(exist_ok=True)

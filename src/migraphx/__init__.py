@@ -23,7 +23,7 @@ from migraphx.targets.target import UnsupportedOperator
 
 if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.async_queue import AsyncQueue
-    from migraphx.api.onnx import describe_onnx_operator, get_onnx_operators, parse_onnx, parse_onnx_buffer
+    from migraphx.api.onnx import describe_onnx_operator, get_onnx_operators, parse_onnx, parse_onnx_buffer, parse_tf
     from migraphx.api.quantize import (
         autocast_fp8,
         quantize_bf16,
@@ -51,7 +51,9 @@ if TYPE_CHECKING:  # the names of LATE
 
 LATE = {
     "migraphx.api.async_queue": {"AsyncQueue"},
-    "migraphx.api.onnx": {"describe_onnx_operator", "get_onnx_operators", "parse_onnx", "parse_onnx_buffer"},
+    "migraphx.api.onnx": {
+        "describe_onnx_operator", "get_onnx_operators", "parse_onnx", "parse_onnx_buffer", "parse_tf",
+    },
     "migraphx.api.quantize": {
         "autocast_fp8", "quantize_bf16", "quantize_fp8", "quantize_fp16", "quantize_int4_weights", "quantize_int8",
     },
@@ -100,6 +102,7 @@ __all__ = [
     "op",
     "parse_onnx",
     "parse_onnx_buffer",
+    "parse_tf",
     "performance_report",
     "program",
     "quantize_bf16",

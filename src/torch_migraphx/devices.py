@@ -47,7 +47,7 @@ class Place:
         return "the CPU" if self.device.type == "cpu" else str(self.device)
 
     def _current_stream(self) -> int:
-        return torch.cuda.current_stream(self.device).cuda_stream
+        return torch._C._cuda_getCurrentRawStream(self.device.index)  # torch.cuda.current_stream makes an object of it
 
     def maker(self, size: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> Callable[[], torch.Tensor]:
         """What makes a new tensor there, its elements whatever they are."""

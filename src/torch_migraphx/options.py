@@ -40,6 +40,7 @@ class LoweringKeywords(ModuleKeywords, total=False):
     """For type checkers: the fields of Options that `lower_to_mgx` takes by keyword alone; a test holds them equal."""
 
     exhaustive_tune: bool
+    int4_weights: bool
     target: str
     fallback: str
     report: str | os.PathLike[str] | Recorder | None
@@ -70,6 +71,13 @@ class Options(CompileOptions):
         metadata={
             "help": "fp32 keeps the model's types; fp16 and bf16 compute floats in these",
             "choices": list(PRECISIONS),
+        },
+    )
+    int4_weights: bool = field(
+        default=False,
+        metadata={
+            "help": "weights of matrix products take 4 bits (migraphx.quantize_int4_weights); what they multiply stays "
+            "float, half or bf16"
         },
     )
     min_acc_module_size: int = field(
@@ -147,6 +155,11 @@ class Options(CompileOptions):
         super().__post_init__()
         if self.target != AUTO:
             self.check_target(migraphx.get_target(self.target))  # before anything is lowered for it
+
+    @property
+    def coarsest(self) -> str:
+        """The narrowest type that a float of the model may take: `int4`, or one of PRECISIONS."""
+        return "int4" if self.int4_weights else self.lower_precision
 
     @property
     def recorder(self) -> Recorder | None:

@@ -106,16 +106,25 @@ def test_dlpack_owns_its_memory() -> None:
     gc.collect()
     rivals = [torch.zeros(64, 64).bfloat16() for _ in range(50)]
     np.testing.assert_array_equal(np.asarray(x).astype(np.float32), want)
-    before = len(dlpack._exported)
+    before = dlpack.alive()
     back = torch.from_dlpack(x)
     del x, rivals
     gc.collect()
     np.testing.assert_array_equal(back.float().numpy(), want)
-    assert len(dlpack._exported) == before + 1
+    assert dlpack.alive() == before + 1
     del back
-    assert len(dlpack._exported) == before
+    assert dlpack.alive() == before
     dlpack.write(Argument.of(np.zeros(3, NUMPY_TYPES["bf16"])))  # a capsule that nobody takes
-    assert len(dlpack._exported) == before
+    assert dlpack.alive() == before
+
+
+@pytest.mark.parametrize("type", ["bf16", "fp8e5m2"])
+def test_numpy_says_what_it_does_not_take(type: str) -> None:
+    before = dlpack.alive()
+    x = migraphx.generate_argument(migraphx.shape(type, [2, 3]))
+    with pytest.raises((BufferError, RuntimeError), match="dtype"):
+        np.from_dlpack(x)
+    assert dlpack.alive() == before
 
 
 def test_numpy_takes_dlpack() -> None:

@@ -49,3 +49,25 @@ def test_errors_name_what_is_wrong() -> None:
     made.compile(migraphx.get_target("cpu"))
     with pytest.raises(ValueError, match=r"reshape: 8 elements do not fit dims"):
         made.run({"x": np.ones((2, 4), np.float32)})
+
+
+def test_what_refuses_sizes_is_compiled_for_each_length(caplog: pytest.LogCaptureFixture) -> None:
+    def plain(main: migraphx.module, inputs: list[migraphx.instruction_ref]) -> list[migraphx.instruction_ref]:
+        rows = inputs[0].x_rows() if fault else inputs[0].shape().lens()[0]  # type: ignore[attr-defined]
+        if type(rows) is not int:
+            raise NotImplementedError("a plain number of rows is needed")
+        return [main.add_instruction(migraphx.op("relu"), inputs)]
+
+    made = migraphx.deferred_program({"x": ("float", [("rows", 1, 64), 4])}, plain, [migraphx.shape("float", [3, 4])])
+    made.compile(migraphx.get_target("cpu"))
+    fault = False
+    with caplog.at_level("INFO", "migraphx.targets.common.forms"):
+        for rows in (3, 5):
+            x = np.random.default_rng(0).standard_normal((rows, 4)).astype(np.float32)
+            np.testing.assert_array_equal(np.array(made.run({"x": x})[0]), np.maximum(x, 0))
+    assert "not compiled for all lengths: a plain number of rows is needed" in caplog.text
+    executable: Any = made.executable
+    assert len(executable.region.forms) == 0
+    fault = True  # of ours: it goes to who runs the program
+    with pytest.raises(AttributeError, match="x_rows"):
+        made.run({"x": np.ones((7, 4), np.float32)})

@@ -270,3 +270,8 @@ def test_many_threads(target: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         for (x, y), made in zip(pairs * 20, pool.map(lambda pair: answers(p, *pair), pairs * 20), strict=True):
             np.testing.assert_array_equal(made[1], x + y)
+
+
+def test_tensorflow_graphs_are_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"'model.pb' to ONNX \(python -m tf2onnx.convert\).*parse_onnx"):
+        migraphx.parse_tf("model.pb", is_nhwc=False, batch_size=2)

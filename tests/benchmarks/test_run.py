@@ -1,12 +1,15 @@
 """The benchmarks' own machinery: equal models at each call, one engine measured for real."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import torch
 
 from benchmarks.__main__ import dumps, engines_of, neighbours
-from benchmarks.engines import Task, load_inputs, prepare
+from benchmarks.engines import ENGINES, ISAS, NOT_HELD, Task, load_inputs, prepare
 from benchmarks.machine import Floors, describe
 from benchmarks.models import CASES, build
 from benchmarks.worker import start, turn
@@ -43,6 +46,15 @@ def test_neighbours_end_with_the_turn():
     with neighbours(2) as busy:
         assert [process.poll() for process in busy] == [None, None]
     assert all(process.poll() is not None for process in busy)
+
+
+def test_engines_are_held_to_an_instruction_set():
+    """Each in the words that its library reads; the floors are those of the same instruction set."""
+    script = "import torch; print(torch.backends.cpu.get_cpu_capability())"
+    environment = os.environ | ISAS["avx2"]
+    shown = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() in ("AVX2", "DEFAULT", "NO AVX")
+    assert ISAS["native"] == {} and set(ENGINES) > NOT_HELD
 
 
 def test_pictures_are_measured_in_both_layouts():

@@ -66,6 +66,8 @@ def test_table_shows_figures_and_fills_the_readme(tmp_path, monkeypatch):
 
 def test_percentiles_and_neighbours_are_shown():
     text = markdown(result() | {"busy": 2})
+    held = markdown(result() | {"isa": "avx2", "not_held": ["onnxruntime"]})
+    assert "held to avx2 (onnxruntime is not)" in held and "held" not in markdown(result() | {"isa": "native"})
     assert "beside 2 busy processes" in text and "busy" not in markdown(result())
     rows = text.split("In ms, 90th percentiles:")[1].split("\n\n")[1]
     assert "| net | 30.00 | 13.50 | 9.00 | - | 6.00 |" in rows

@@ -40,6 +40,8 @@ ATTRIBUTES: dict[str, dict[str, Any]] = {
     "fixed_pad": {"output_lens": (3, 3, 4)},
     "concat_past_present": {"kv_num_heads": 2},
     "gqa_rotary_embedding": {"num_heads": 3, "kv_num_heads": 2},
+    "lu_permutation": {"rows": 3},
+    "linalg_check": {"api": "linalg.inv"},
 }
 # inputs of operators for which random ones rarely do
 INPUTS: dict[str, list[Shape]] = {
@@ -54,6 +56,9 @@ INPUTS: dict[str, list[Shape]] = {
     ],
     "roialign": [Shape("float", (2, 3, 4, 4)), Shape("float", (5, 4)), Shape("int64", (5,))],
     "det": [Shape("float", (2, 3, 3))],
+    "lu_permutation": [Shape("int32", (2, 3))],
+    "linalg_check": [Shape("int32", (2,))],
+    "householder_product": [Shape("float", (2, 4, 3)), Shape("float", (2, 3))],
     **{
         name: [Shape("float", (5, 1, 3)), Shape("float", (1, rows, 3)), Shape("float", (1, rows, 2))]
         for name, rows in (("rnn", 2), ("gru", 6), ("lstm", 8))

@@ -8,6 +8,7 @@ import pytest
 
 import migraphx
 from tests.onnx.one_node import theirs
+from tests.targets.common.test_dynamic import regions
 from tests.tolerances import MODEL_ERROR, relative_error
 
 RNG = np.random.default_rng(0)
@@ -80,6 +81,20 @@ FLAT = (
 }"""
 )
 
+FOUND = """(float[N, T] x) => (float[M] y, float[N, T] z, int64[K] s) <float two = {2.0}, int64[1] one = {1}>
+{
+  r = Relu (x)
+  places = NonZero (r)
+  at = Transpose <perm = [1, 0]> (places)
+  v = GatherND (x, at)
+  y = Mul (v, two)
+  sum = ReduceSum <keepdims = 1> (y)
+  z = Add (r, sum)
+  rows = Gather <axis = 1> (at, one)
+  names, first, of, counts = Unique <axis = 0> (rows)
+  s = ReduceSum <keepdims = 0> (names, one)
+}"""
+
 
 def program(text: str) -> tuple[bytes, migraphx.program]:
     data = onnx.parser.parse_model(HEAD + text).SerializeToString()
@@ -106,6 +121,22 @@ def test_one_form_for_most_lengths(text: str, lengths: list[tuple[int, int]], mo
     executable: Any = made.executable
     assert 1 <= len(executable.region.forms) <= most
     assert "sizes" in " ".join(s.kernel for s in executable.steps) or text is FLAT
+
+
+def test_what_data_decides_is_no_new_program() -> None:
+    """Two instructions after each other whose sizes depend on data, for images of any size."""
+    data, made = program(FOUND)
+    executable: Any = made.executable
+    count = 0
+    for n, t in [*MANY, (4, 8), (11, 31), (9, 40)]:
+        x = RNG.standard_normal((n, t)).astype(np.float32)
+        for got, want in zip(made.run({"x": x}), theirs(data, {"x": x}), strict=True):
+            assert np.array(got).shape == want.shape
+            assert relative_error(np.array(got), want) < MODEL_ERROR
+        found = list(regions(executable.region))
+        assert not count or count == len(found)  # no parts for some sizes alone
+        count = len(found)
+    assert count == 7 and max(len(r.forms) for r in found if r.forms is not None) <= 3
 
 
 def test_reports_tell_the_lengths_of_the_run() -> None:

@@ -90,6 +90,15 @@ def test_quant_dot(types):
     np.testing.assert_array_equal(got, x.astype(np.int64) @ y.astype(np.int64))
 
 
+@pytest.mark.parametrize("type", ["fp8e4m3fn", "fp8e5m2", "fp8e4m3fnuz"])
+def test_quant_dot_of_fp8(type):
+    rng = np.random.default_rng(6)
+    x, y = random(rng, (2, 9, 30), type), random(rng, (2, 30, 7), type)
+    got = apply("quant_dot", x, y)
+    assert got.dtype == np.float32
+    assert_close(got, x.astype(np.float32) @ y.astype(np.float32))
+
+
 @pytest.mark.parametrize(
     ("name", "a", "b"),
     [
@@ -104,6 +113,8 @@ def test_quant_dot(types):
         ("convolution_backwards", Shape("uint4", (1, 1, 4)), Shape("uint4", (1, 1, 2))),
         ("quant_dot", Shape("int32", (3, 4)), Shape("int32", (4, 5))),
         ("quant_dot", Shape("int8", (3, 4)), Shape("int8", (3, 5))),
+        ("quant_dot", Shape("int8", (3, 4)), Shape("fp8e4m3fn", (4, 5))),
+        ("quant_dot", Shape("fp8e5m2", (3, 4)), Shape("fp8e4m3fn", (4, 5))),
     ],
 )
 def test_bad_input(name, a, b):

@@ -236,6 +236,18 @@ def test_a_residual_from_outside_is_laid_out_once():
     assert checked(program_of(build, x=(1, 3, 4, 4), y=(1, 4, 4, 4)), [layout])["layout"] == 2
 
 
+def test_pixels_that_become_tokens_are_rows():
+    """A residual of tokens is added where it is made: it lies as products write it, and needs no copy."""
+
+    def build(b: Builder, x: Value) -> Value:
+        y = b.transpose(b.reshape(conv(b, conv(b, x)), dims=(2, 4, 20)), permutation=(0, 2, 1))
+        y = b.add(y, b.dot(y, b.broadcast_to(const(b, 4, 4), (2, 4, 4))))
+        return conv(b, b.reshape(b.transpose(y, permutation=(0, 2, 1)), dims=(2, 4, 5, 4)))
+
+    left = checked(program_of(build, x=(2, 3, 5, 4)), optimize)
+    assert left["layout"] == 2  # of the input and the output
+
+
 def test_no_layout_without_convolutions():
     def build(b: Builder, x: Value, y: Value) -> Value:
         return b.relu(b.add(b.transpose(x, permutation=(0, 3, 1, 2)), y))

@@ -16,6 +16,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.refusal import Mismatch, Refusal, Refuse
 from migraphx.ir.shape import Shape
+from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention, fuse_attention_but_of
 from migraphx.passes.fuse_dots import fuse_dots
 from migraphx.passes.fuse_epilogue import fuse_epilogue
@@ -23,6 +24,7 @@ from migraphx.passes.fuse_int4 import fuse_int4
 from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.narrow_products import narrow_products
 from migraphx.passes.simplify_algebra import simplify_algebra
 from migraphx.passes.simplify_qdq import simplify_qdq
 from migraphx.passes.simplify_reshapes import simplify_reshapes
@@ -63,6 +65,52 @@ def scaled(b: Builder, x: Instruction, *scale: float, axis: int = 0) -> Instruct
     lens[axis] = len(scale)
     return b.dequantizelinear(x, b.broadcast_to(b.literal(np.reshape(scale, lens), "float"), x.shape.lens))
 
+
+# ---- norms ----
+
+
+def norm(
+    b: Builder,
+    x: Instruction,
+    w: Instruction,
+    scale: float | Instruction = 2.0,
+    offset: float = 1.0,
+    wide: str = "float",
+) -> Instruction:
+    """A convolution, a scale and an offset for each of its channels."""
+    y = b.convolution(x, w, padding=(0, 0), stride=(1, 1), dilation=(1, 1))
+    a = scale if isinstance(scale, Instruction) else lit(b, scale, lens=y.shape.lens, type=wide)
+    c = b.broadcast_to(b.literal(np.full((w.shape.lens[0], 1, 1), offset), wide), y.shape.lens)
+    return b.convert(b.add(b.mul(b.convert(y, target_type=wide), a), c), target_type=x.shape.type)
+
+
+def shared_norm(b: Builder, x: Instruction) -> list[Instruction]:
+    w = weights(b, 3, 2, 1, 1, type="half")
+    other = b.convolution(x, w, padding=(1, 1), stride=(1, 1), dilation=(1, 1))
+    return [norm(b, x, w, channels(b, 3)), other]
+
+
+def channels(b: Builder, count: int, value: float = 2.0) -> Instruction:
+    return b.broadcast_to(b.literal(np.full((count, 1, 1), value), "float"), (1, count, 4, 4))
+
+
+def normed(b: Builder, x: Instruction, **how: Any) -> Instruction:
+    return norm(b, x, weights(b, 3, 2, 1, 1, type=x.shape.type), **how)
+
+
+IMAGES = HALF(1, 2, 4, 4)
+NORMS = [
+    Case("norm_of_convolution", "not a norm of a narrow convolution", lambda b, x: normed(b, x, wide="double"),
+         (IMAGES,)),
+    Case("norm_of_convolution", "the weights are shared", shared_norm, (IMAGES,)),
+    Case("norm_of_convolution", "the norm is not one for each channel",
+         lambda b, x: normed(b, x, scale=b.broadcast_to(lit(b, 1, 2, 3, 4, lens=(4, 1)), (1, 3, 4, 4))),
+         (IMAGES,)),
+    Case("norm_of_convolution", "the scaled weights or the offset overflow",
+         lambda b, x: normed(b, x, scale=channels(b, 3), offset=1e6), (IMAGES,)),
+    Case("norm_of_convolution", "the scaled weights underflow",
+         lambda b, x: normed(b, x, scale=channels(b, 3, 1e-6)), (IMAGES,)),
+]  # fmt: skip
 
 # ---- algebra ----
 
@@ -192,6 +240,8 @@ VIEWS = [
          lambda b, x: b.add(b.reshape(x, dims=[2, 3]), b.broadcast_to(weights(b, 3), X)), ((6,),)),
     Case("pointwise_of_views", "it is empty",
          lambda b, x: b.add(b.reshape(x, dims=[0, 2, 3]), b.literal(np.zeros((0, 2, 3)), "float")), ((0, 6),)),
+    Case("pointwise_of_views", "what the view moves would be wider",
+         lambda b, x: b.convert(b.transpose(x, permutation=[1, 0]), target_type="float"), (HALF(2, 3),)),
     Case("pointwise_of_broadcasts", "not all inputs are broadcast", lambda b, x: b.relu(x), (X,)),
     Case("pointwise_of_broadcasts", "inputs of different lens are broadcast",
          lambda b, x, y: b.add(*(b.multibroadcast(i, out_lens=X) for i in (x, y))), ((3,), (1, 3))),
@@ -314,7 +364,7 @@ QDQ = [
          lambda b, x: b.dot(x, scaled(b, numbers(b, 3, 4), 0.5)), (X,)),
     Case("simplify_qdq", "its weights are not dequantized",
          lambda b, x: b.dot(scaled(b, x, 0.5), weights(b, 3, 4)), (BYTES,)),
-    Case("simplify_qdq", "its weights are not constant 8-bit integers",
+    Case("simplify_qdq", "its weights are not constants of 8 bits",
          lambda b, x, w: b.dot(scaled(b, x, 0.5), scaled(b, w, 0.5)), (BYTES, Shape("int8", (3, 4)))),
     Case("simplify_qdq", "the scales of its weights change along the depth",
          lambda b, x: b.dot(scaled(b, x, 0.5), scaled(b, numbers(b, 3, 4), 1, 2, 3)), (BYTES,)),
@@ -326,6 +376,20 @@ QDQ = [
          lambda b, x: b.convolution(scaled(b, x, 0.5), b.dequantizelinear(
              b.literal(np.array([0, 255] * 2).reshape(4, 1, 1, 1), "uint8"), lit(b, 0.5, lens=(4, 1, 1, 1)),
              lit(b, 100, lens=(4, 1, 1, 1), type="uint8")), group=2), (Shape("uint8", IMAGE),)),
+]  # fmt: skip
+FP8 = Shape("fp8e4m3fn", X)
+NARROW = [
+    Case("narrow_products", "its weights are not dequantized",
+         lambda b, x: b.dot(scaled(b, x, 0.5), weights(b, 3, 4)), (FP8,)),
+    Case("narrow_products", "its weights are not constants of 8 bits",
+         lambda b, x, w: b.dot(scaled(b, x, 0.5), scaled(b, w, 0.5)), (FP8, Shape("fp8e4m3fn", (3, 4)))),
+    Case("narrow_products", "the scales of its weights change along the depth",
+         lambda b, x: b.dot(scaled(b, x, 0.5), scaled(b, numbers(b, 3, 4, type="fp8e4m3fn"), 1, 2, 3)), (FP8,)),
+    Case("narrow_products", "its operands are two types of fp8",
+         lambda b, x: b.dot(scaled(b, x, 0.5), scaled(b, numbers(b, 3, 4, type="fp8e5m2"), 0.5)), (FP8,)),
+    Case("narrow_products", "its operands have zero points",
+         lambda b, x: b.dot(b.dequantizelinear(x, *(lit(b, 2, lens=X, type=t) for t in ("float", "fp8e4m3fn"))),
+                            scaled(b, numbers(b, 3, 4, type="fp8e4m3fn"), 0.5)), (FP8,)),
 ]  # fmt: skip
 
 
@@ -339,6 +403,8 @@ POINTWISE = [
     Case("fuse_pointwise", "its result is used outside the kernel too",
          lambda b, x: [b.sin(y := b.relu(x)), b.reshape(y, dims=[6])], (X,)),
     Case("fuse_pointwise", "the kernel is full", long_chain, (X,)),
+    Case("fuse_pointwise", "it is narrower than the product that waits for another",
+         lambda b, x, y: b.add(*(b.convert(b.dot(x, y), target_type="half") for _ in range(2))), (X, (3, 4))),
 ]  # fmt: skip
 REDUCE = [
     Case("fuse_reduce", "it reduces other axes, or other lens",
@@ -358,6 +424,8 @@ CASES: dict[Pass, list[Case]] = {
     fuse_epilogue: EPILOGUES,
     fuse_int4: INT4,
     simplify_qdq: QDQ,
+    narrow_products: NARROW,
+    fold_norms: NORMS,
     fuse_pointwise: POINTWISE,
     fuse_reduce: REDUCE,
 }

@@ -96,6 +96,60 @@ def test_named_products_become_those_of_integers():
         assert products(p) == want
 
 
+def residual() -> migraphx.program:
+    """A block of which both operands of the sum are convolutions', and one whose input is added."""
+    p = migraphx.program()
+    main = p.graph.main
+    b = Builder(main)
+    x = main.add_parameter("x", Shape("float", (2, 8, 6, 6)))
+
+    def conv(value, out: int):
+        y = b.convolution(value, b.literal(random(out, value.shape.lens[1], 1, 1) / 4))
+        return b.add(y, b.broadcast(b.literal(random(out) / 4), axis=1, out_lens=y.shape.lens))
+
+    h = b.relu(b.add(conv(b.relu(conv(x, 16)), 24), conv(x, 24)))
+    h = b.relu(b.add(conv(b.relu(conv(h, 16)), 24), h))
+    main.add_return([conv(h, 4)])
+    return p
+
+
+def test_sums_are_quantized_where_they_are_named() -> None:
+    """Then a residual is what the products read, and nothing between them is float in memory."""
+    p = residual()
+    want = result(p, "ref", inputs := {"x": random(2, 8, 6, 6)})
+    calibration = [{"x": random(2, 8, 6, 6)} for _ in range(3)]
+    migraphx.quantize_int8(p, migraphx.get_target("ref"), calibration, ["convolution", "add"])
+    ref = result(p, "ref", inputs)
+    assert signal_to_noise(ref, want) > 28
+    assert relative_error(result(p, "cpu", inputs), ref) < QUANTIZED_ERROR
+    optimised = p.graph.clone()
+    run_passes(optimised, PASSES)
+    floats = [i for i in optimised.main if i.shape.type == "float" and i.name in ("pointwise", "group")]
+    assert len(floats) == 1  # the answer
+    assert "int32" not in {i.shape.type for i in optimised.main}
+
+
+def test_queries_keys_and_values_are_quantized_together() -> None:
+    """Products of one input are one before their weights become codes, and its weights have no batch."""
+    p = migraphx.program()
+    main = p.graph.main
+    b = Builder(main)
+    x = main.add_parameter("x", Shape("half", (2, 5, 16)))
+    weights = [b.literal(random(16, 16).astype(np.float16) / 4) for _ in range(3)]
+    q, k, v = (b.reshape(b.matmul(x, w), dims=(2, 5, 4, 4)) for w in weights)
+    main.add_return([b.dot(b.softmax(b.dot(q, b.transpose(k, permutation=(0, 1, 3, 2))), axis=3), v)])
+    want = result(p, "ref", inputs := {"x": random(2, 5, 16).astype(np.float16)})
+    migraphx.quantize_int8(p, migraphx.get_target("ref"), [inputs])
+    assert relative_error(result(p, "cpu", inputs), result(p, "ref", inputs)) < QUANTIZED_ERROR
+    assert signal_to_noise(result(p, "ref", inputs), want) > 28
+    optimised = p.graph.clone()
+    run_passes(optimised, PASSES)
+    (product,) = (
+        i for ins in optimised.main for m in (optimised.main, *ins.modules) for i in m if i.name == "quant_dot"
+    )
+    assert product.inputs[1].shape.element_space == 16 * 48
+
+
 def qdq(activation: str, zero: int) -> migraphx.program:
     """What ONNX's QDQ models look like: zero points, padding, weights transposed after they are dequantized."""
     p = migraphx.program()
@@ -125,7 +179,8 @@ def test_qdq_models(activation: str, zero: int) -> None:
     assert relative_error(result(p, "cpu", inputs), result(p, "ref", inputs)) < QUANTIZED_ERROR
 
 
-def test_int4_weights() -> None:
+@pytest.mark.parametrize("block", [32, 6])
+def test_int4_weights(block: int) -> None:
     p = migraphx.program()
     main = p.graph.main
     b = Builder(main)
@@ -138,14 +193,30 @@ def test_int4_weights() -> None:
         parts.append(b.dot(h, b.multibroadcast(b.literal(kept), out_lens=(1, 50, 7))))
     main.add_return([b.concat(*parts, axis=1)])
     want = result(p, "ref", inputs)
-    migraphx.quantize_int4_weights(p)
+    migraphx.quantize_int4_weights(p, block)
     ref = result(p, "ref", inputs)
     assert signal_to_noise(ref, want) > 17
     p.compile(migraphx.get_target("cpu"))
     assert relative_error(np.array(p.run(inputs)[0]), ref) < MODEL_ERROR
     executable: Any = p.executable
     held = sum(a.nbytes for a in executable.weights)
-    assert held < w.nbytes / 5 + 2 * kept.nbytes + 4096  # codes, scales, what is padded to whole panels
+    packed = w.size // 2 + w.nbytes // block
+    assert held < 1.3 * packed + 2 * kept.nbytes + 4096  # codes, scales, what is padded to whole panels
+
+
+@pytest.mark.parametrize("type", ["half", "bf16"])
+def test_int4_weights_of_narrow_floats(type: str) -> None:
+    p = migraphx.program()
+    main = p.graph.main
+    b = Builder(main)
+    x, w = main.add_parameter("x", shape := Shape(type, (3, 64))), random(5000, 64)
+    main.add_return([b.dot(x, b.transpose(b.literal(w.astype(shape.numpy_dtype)), permutation=(1, 0)))])
+    given = {"x": random(3, 64).astype(shape.numpy_dtype)}
+    want = given["x"].astype(np.float32) @ w.T
+    migraphx.quantize_int4_weights(p)
+    p.compile(migraphx.get_target("ref"))
+    assert "unpack_int4" in str(p) and p.get_output_shapes()[0].type_string() == f"{type}_type"
+    assert signal_to_noise(np.array(p.run(given)[0]).astype(np.float32), want) > 17
 
 
 def test_autocast() -> None:

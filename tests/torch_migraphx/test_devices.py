@@ -113,11 +113,8 @@ def test_a_run_is_in_the_stream_of_its_device(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_current_stream_is_asked_for_each_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[torch.device] = []
-
-    class Stream:
-        cuda_stream = 11
-
-    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: asked.append(device) or Stream)
-    assert Place(torch.device("cuda:1")).stream() == 11 and asked == [torch.device("cuda:1")]
+    asked: list[int] = []
+    name = "_cuda_getCurrentRawStream"  # which torch without CUDA does not have
+    monkeypatch.setattr(torch._C, name, lambda index: asked.append(index) or 11, raising=False)
+    assert Place(torch.device("cuda:1")).stream() == 11 and asked == [1]
     assert Place(torch.device("cpu")).stream() is None

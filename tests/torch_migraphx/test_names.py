@@ -17,11 +17,7 @@ from torch_migraphx.fx.mgx_module import MGXModule
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops, acc_utils
 from torch_migraphx.fx.tracer.acc_tracer.acc_shape_prop import AccShapeProp
 
-MISSING = {
-    "torch_migraphx.executorch", "torch_migraphx.fx.observer", "torch_migraphx.fx.lower_setting",
-    "torch_migraphx.dynamo.passes.const_fold", "torch_migraphx.dynamo.passes.pass_manager",
-    "torch_migraphx.dynamo.passes.promote_types", "torch_migraphx.dynamo.passes.remove_empty_slice",
-}  # fmt: skip
+MISSING = {"torch_migraphx.executorch", "torch_migraphx.fx.observer"}
 """Modules that this project does not have: SUPPORT.md says so."""
 
 

@@ -107,6 +107,18 @@ def test_what_only_torch_compile_takes(name: str) -> None:
         Options.of(offload_copy=True)
 
 
+@pytest.mark.parametrize("way", [through_lowering, through_compile])
+def test_weights_of_four_bits(way: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    target = type(migraphx.get_target("ref"))
+    compile_ = target.compile
+    monkeypatch.setattr(target, "compile", lambda self, p, o: seen.append(str(p)) or compile_(self, p, o))
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3)).eval()
+    with torch.no_grad():
+        way(model, int4_weights=True)
+    assert len(seen) == 1 and seen[0].count("unpack_int4") == 1  # a depth of 4 holds no whole block
+
+
 def test_the_options_of_torch_migraphx() -> None:
     """Its names are ours, or mean values of ours; its defaults too."""
     given = {"verbose": True, "fp16": True, "bf16": False, "save_mxr": True, "deallocate": True, "use_aot": True}

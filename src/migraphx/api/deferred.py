@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from migraphx.api.module import instruction_ref, module
 from migraphx.api.program import program
@@ -14,8 +13,8 @@ from migraphx.ir.operation import operation
 from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ops.dynamic import Converted
 
-Length = int | tuple[str, int, int]
-"""A length, or a symbol with its least and largest one."""
+Length = int | tuple[str, int, int] | tuple[str, int, int, Collection[int]]
+"""A length, or a symbol with its least and largest one, and perhaps those that are compiled ahead for."""
 Convert = Callable[[module, list[instruction_ref]], Sequence[instruction_ref]]
 
 
@@ -44,5 +43,8 @@ def deferred_program(
 
 
 def _shape(type: str, dims: Sequence[Length]) -> Shape:
-    ranges: list[Any] = [d if isinstance(d, int) else DynamicDimension(d[1], d[2], symbol=d[0]) for d in dims]
-    return Shape.of_dims(type, ranges)
+    return Shape.of_dims(type, [d if isinstance(d, int) else _range(*d) for d in dims])
+
+
+def _range(symbol: str, least: int, most: int, optimals: Collection[int] = ()) -> DynamicDimension:
+    return DynamicDimension(least, most, tuple(sorted(optimals)), symbol=symbol)

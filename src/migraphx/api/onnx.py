@@ -12,6 +12,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from migraphx.api.program import program, published
 from migraphx.api.shape import dynamic_dimension
+from migraphx.ir.operation import Unsupported
 from migraphx.ir.shape import DynamicDimension
 from migraphx.onnx.builder import Options
 from migraphx.onnx.deferred import import_dynamic
@@ -145,3 +146,17 @@ def _dim(dim: Dim) -> int | DynamicDimension:
     if int(dim) != dim or dim < 0:
         raise ValueError(f"a dimension must be a length, is {dim!r}")
     return int(dim)
+
+
+def parse_tf(
+    filename: str | os.PathLike[str],
+    is_nhwc: bool = True,
+    batch_size: int = 1,
+    map_input_dims: Mapping[str, Any] | None = None,
+    output_names: Sequence[str] = (),
+) -> program:
+    """Unsupported: upstream's reader of frozen TensorFlow graphs is not here; the message says which way there is."""
+    raise Unsupported(
+        f"parse_tf: TensorFlow graphs are not read; convert {os.fspath(filename)!r} to ONNX "
+        "(python -m tf2onnx.convert) and give that file to migraphx.parse_onnx"
+    )

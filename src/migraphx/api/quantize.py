@@ -47,8 +47,9 @@ def quantize_int8(
 
     The first operand's range is found by running the program on target `t` with each of the `calibration` inputs
     (arguments or arrays by name; where there are none, random ones). Constant weights have one scale an output
-    channel; products of two values that are no constants stay in floats. RuntimeError for a compiled program;
-    ValueError for dynamic shapes and for a name that no operator has.
+    channel; products of two values that are no constants stay in floats. Of "add", which is not among the default,
+    the operand that waits in memory for the other is quantized: residuals take a byte an element. RuntimeError for a
+    compiled program; ValueError for dynamic shapes and for a name that no operator has.
     """
     _calibrated(prog, t, calibration, _operators(prog, ins_names), "int8")
 

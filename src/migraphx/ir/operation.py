@@ -98,6 +98,7 @@ class Operation:
     pure: ClassVar[bool] = True  # equal inputs give equal outputs, and nothing else happens
     can_fail: ClassVar[bool] = False  # refuses some values of its inputs when it runs, such as indices out of range
     deferred: ClassVar[bool] = False  # stands for what it expands to: it must be expanded before a target compiles it
+    on_host: ClassVar[bool] = False  # no target has a kernel: NumPy runs it, between the parts that are compiled
     takes_dynamic: ClassVar[bool] = False  # `infer` is given dynamic shapes as they are
     view: ClassVar[bool] = False  # the output is the input's own memory, seen through other strides
     data_movement: ClassVar[bool] = False  # every element of the output is an element of an input, whatever its value

@@ -46,7 +46,8 @@ class Range:
 class Sizes:
     """The symbols of one compilation, the lengths that it is made at, and the guards noted so far.
 
-    Guards of one symbol narrow its range; `others` are relations {polynomial, name, answer}.
+    Guards of one symbol narrow its range; `others` are relations {polynomial, name, answer}. `wishes` are, too: where
+    one does not hold, the program is right, but another would be faster.
     """
 
     def __init__(self) -> None:
@@ -54,6 +55,7 @@ class Sizes:
         self.hints: list[int] = []
         self.ranges: dict[int, Range] = {}
         self.others: dict[tuple[Size, str], bool] = {}
+        self.wishes: dict[tuple[Size, str], bool] = {}
         self.all: list[Size] = []
         self.version = 0  # of the ranges
         self._known: dict[tuple[tuple[Monomial, int], ...], Size] = {}
@@ -106,6 +108,8 @@ class Sizes:
             return min(a, c), min(b, d)
         if factor.name == "max":
             return max(a, c), max(b, d)
+        if factor.name == "bits":
+            return a.bit_length() if a > 0 else 0, max(-a, b).bit_length()
         if c <= 0:
             return -(2**63), 2**63
         if factor.name == "mod":
@@ -300,6 +304,9 @@ class Size:
     def __rshift__(self, other: int) -> Any:
         return divided(self, 1 << other)
 
+    def bit_length(self) -> int:
+        return self.sizes.function("bits", _bits, self, 0)
+
     # ---- answers ----
 
     def __eq__(self, other: Any) -> Any:
@@ -413,6 +420,17 @@ def most_of(a: int, b: int) -> int:
     return _extreme("max", max, a, b)
 
 
+def likely_less(a: int, b: int) -> bool:
+    """a < b, for a choice between ways that are right at all lengths: noted as a wish."""
+    apart: Any = a - b
+    low, high = bounds_of(apart)
+    if high < 0 or low >= 0:
+        return high < 0
+    given = hint_of(apart) < 0
+    apart.sizes.wishes[apart, "negative"] = given
+    return given
+
+
 def _extreme(name: str, function: Callable[[Any, Any], Any], a: Any, b: Any) -> int:
     (least, most), (low, high) = bounds_of(a), bounds_of(b)
     if most <= low:
@@ -430,6 +448,10 @@ def _quotient(a: int, b: int) -> int:
 
 def _rest(a: int, b: int) -> int:
     return a % (b or 1)
+
+
+def _bits(a: int, _: int) -> int:
+    return a.bit_length()
 
 
 def divided(a: Any, b: Any) -> Any:
@@ -510,9 +532,9 @@ class Evaluation:
 
     def __init__(self, sizes: Sizes, wanted: Sequence[Size]) -> None:
         self._symbols = [sizes.ranges[n] for n in sorted(sizes.ranges)]
-        self._guards = [(size, question, given) for (size, question), given in sizes.others.items()]
+        self._guards, self._wishes = list(sizes.others.items()), list(sizes.wishes.items())
         needed: set[int] = set()
-        stack = [size for size, _, _ in self._guards] + list(wanted)
+        stack = [size for (size, _), _ in (*self._guards, *self._wishes)] + list(wanted)
         while stack:
             for number in {n for m in stack.pop().terms for n in m} - needed:
                 needed.add(number)
@@ -532,12 +554,13 @@ class Evaluation:
                 matrix[row, column[m]] = c
         return matrix
 
-    def values(self, lengths: Sequence[int]) -> np.ndarray | None:
-        """The sizes at these lengths of the symbols; None where a guard does not hold."""
+    def values(self, lengths: Sequence[int], wishes: bool = True) -> np.ndarray | None:
+        """The sizes at these lengths of the symbols; None where a guard does not hold, or a wish, if those count."""
         if not all(n in known for n, known in zip(lengths, self._symbols, strict=True)):
             return None
         factors = self._values(lengths)
-        if any(ask(size.at(factors), question) != given for size, question, given in self._guards):
+        asked = (*self._guards, *self._wishes) if wishes else self._guards
+        if any(ask(size.at(factors), question) != given for (size, question), given in asked):
             return None
         return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
 

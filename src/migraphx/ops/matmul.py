@@ -12,6 +12,7 @@ from migraphx.ir.operation import ModuleArgument, Operation
 from migraphx.ir.shape import Shape
 
 QUANTIZED = ("int8", "uint8")
+EIGHTS = frozenset(t for t in dtypes.FLOATS if t.startswith("fp8"))
 WIDE = 1 << 20  # elements of a second factor that are widened at a time
 MULTIPLIED = dtypes.FLOATS | dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
 
@@ -67,14 +68,19 @@ class Dot(Product, name="dot"):
 
 
 class QuantDot(Product, name="quant_dot"):
-    """Matrix product of 8-bit integers, summed in int32 (ONNX MatMulInteger without zero points)."""
+    """Product of 8-bit integers, summed in int32 (ONNX MatMulInteger without zero points), or of fp8, in float."""
 
     arity = 2
 
     def infer(self, *inputs: Shape) -> Shape:
-        self.require(all(s.type in QUANTIZED for s in inputs), inputs, "takes int8 or uint8")
-        return Shape("int32", product_lens(self, inputs))
+        a, b = inputs
+        eights = a.type == b.type and a.type in EIGHTS
+        whole = all(s.type in QUANTIZED for s in inputs)
+        self.require(whole or eights, inputs, "takes int8 or uint8, or two of one type of fp8")
+        return Shape("float" if eights else "int32", product_lens(self, inputs))
 
     def compute(self, *args: np.ndarray) -> np.ndarray:
         a, b = args
+        if a.dtype.kind not in "iu":
+            return product(a, b, np.float32)
         return product(a.astype(np.float64), b, np.int64).astype(np.int32)  # exact: sums are below 2^53

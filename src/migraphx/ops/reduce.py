@@ -14,6 +14,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.dtype import wide
 from migraphx.ir.operation import ModuleArgument, Operation, Value
 from migraphx.ir.shape import Shape, elementwise
+from migraphx.ir.size import most_of
 from migraphx.ops.movement import axes_of, axis_of, keep_layout
 
 ANY = dtypes.COMPUTED
@@ -295,7 +296,7 @@ class TopK(Operation, name="topk"):
 
     def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
         """Comparisons, of a heap of k elements."""
-        return inputs[0].elements * 2 * max(1, self.k.bit_length())
+        return inputs[0].elements * 2 * most_of(1, self.k.bit_length())
 
     def compute(self, *args: np.ndarray) -> Value:
         (x,) = args

@@ -105,7 +105,7 @@ class Grouping:
                 continue
             if not isinstance(ins.op, (Pointwise, Reduction)):
                 continue
-            group = self._with_reductions(ins) or Group(ins, *self._grow(ins, _unlike_pointwise))
+            group = self._with_reductions(ins) or Group(ins, *self._grow(ins, self._unlike_pointwise))
             inside = set(group.members)
             taken.update(m for m in group.members if m is ins or all(u in inside for u in m.users))
             yield group
@@ -142,6 +142,36 @@ class Grouping:
             return Refuse("it is the end of another reduction's kernel")
         return None
 
+    def _unlike_pointwise(self, ins: Instruction) -> str | None:
+        """As `_unfit`, for a kernel without reductions."""
+        if not isinstance(ins.op, Pointwise):
+            return ""
+        return Refuse("it is narrower than the product that waits for another") if self._waits(ins) else None
+
+    def _waits(self, ins: Instruction) -> bool:
+        """Whether it is the narrowest form of a product that lies in memory until a later product meets it."""
+        if ins not in self.epilogues or ins.name != "convert":
+            return False
+        above = list(self._above(ins))
+        if any(_bytes(i) < _bytes(ins) + i.op.takes_epilogue for i in above):
+            return False
+        last = max(self.position[i] for i in above if i.op.takes_epilogue)
+        below = ins
+        while len(below.users) == 1 and isinstance((user := next(iter(below.users))).op, Pointwise):
+            others = (i for i in user.inputs if i is not below and (i in self.epilogues or i.op.takes_epilogue))
+            if any(self.position[a] > last for i in others for a in (i, *self._above(i)) if a.op.takes_epilogue):
+                return True
+            below = user
+        return False
+
+    def _above(self, ins: Instruction) -> Iterator[Instruction]:
+        """The products of whose epilogue `ins` may be a part, and what is between."""
+        for i in ins.inputs:
+            if i.op.takes_epilogue or i in self.epilogues:
+                yield i
+            if i in self.epilogues:
+                yield from self._above(i)
+
     def _grow(
         self, root: Instruction, unfit: Callable[[Instruction], str | None]
     ) -> tuple[list[Instruction], dict[Instruction, str]]:
@@ -177,11 +207,6 @@ class Grouping:
         return sorted(inside, key=self.position.__getitem__), refused
 
 
-def _unlike_pointwise(ins: Instruction) -> str | None:
-    """As `_unfit`, for a kernel without reductions."""
-    return None if isinstance(ins.op, Pointwise) else ""
-
-
 def inner(ins: Instruction) -> bool:
     """Whether all users might be in one kernel with it."""
     return all(isinstance(u.op, (Pointwise, Reduction, Multibroadcast)) for u in ins.users)
@@ -189,7 +214,12 @@ def inner(ins: Instruction) -> bool:
 
 def widens(ins: Instruction) -> bool:
     """A convert to a larger type: cheaper to repeat in each user than to store."""
-    return ins.name == "convert" and ins.shape.numpy_dtype.itemsize > ins.inputs[0].shape.numpy_dtype.itemsize
+    return ins.name == "convert" and _bytes(ins) > _bytes(ins.inputs[0])
+
+
+def _bytes(ins: Instruction) -> int:
+    """Of an element."""
+    return ins.shape.numpy_dtype.itemsize
 
 
 def _repeated(ins: Instruction) -> bool:

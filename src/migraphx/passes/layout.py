@@ -5,7 +5,7 @@ from __future__ import annotations
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import Shape, permuted
-from migraphx.ops.movement import Concat
+from migraphx.ops.movement import Concat, Transpose
 from migraphx.ops.pointwise import Pointwise
 from migraphx.passes.rewrite import refresh
 from migraphx.passes.shapes import same_memory
@@ -28,7 +28,8 @@ def layout(module: Module) -> None:
 
     The operators between (pointwise, concat, pad, reductions) keep the layout that they get, so a chain of
     convolutions has one `layout` at its start; where such an operator meets a value in another order (a
-    residual from outside), that value is laid out likewise. Weights stay: the target packs them anyhow.
+    residual from outside), that value is laid out likewise. Behind a transpose (pixels become tokens) channels are in
+    another place, and nothing is laid out for their sake. Weights stay: the target packs them anyhow.
     Refuses ranks other than 3 to 5, and what is not float or integer data of one type.
 
     before:
@@ -63,7 +64,7 @@ def layout(module: Module) -> None:
         if ins.shape.ndim not in RANKS or not ins.inputs:
             continue
         wanted = ins.inputs[:1] if ins.op.spatial else _those_in_other_order(ins, flow)
-        if ins.op.spatial or any(i in flow for i in ins.inputs):
+        if ins.op.spatial or (any(i in flow for i in ins.inputs) and not isinstance(ins.op, Transpose)):
             flow.add(ins)
         if not any(_other_order(i) for i in wanted):
             continue

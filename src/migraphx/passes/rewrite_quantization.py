@@ -41,7 +41,8 @@ def quantized(b: Builder, ins: Instruction) -> Instruction:
     """saturate(nearbyint(x / scale) + zero_point); NaN gives 0 in integers. fp8 and fp4 keep fractions."""
     type, (source, step, *zero) = ins.shape.type, ins.inputs
     wide = "double" if source.shape.type == "double" else "float"
-    y = divided(b, b.cast(source, wide), b.cast(step, wide))
+    x = b.cast(source, wide)
+    y = divided(b, x, as_type(b, step, x))
     point = zero[0] if zero and not is_zero(zero[0]) else None
     low, high = dtypes.limits(type)
     if type in BYTES and (point is None or scalar_of(point) is not None):
@@ -76,17 +77,17 @@ def divided(b: Builder, x: Instruction, scale: Instruction) -> Instruction:
 def dequantized(b: Builder, ins: Instruction) -> Instruction:
     """(y - zero_point) * scale"""
     codes, step, *zero = ins.inputs
-    y, scale = (b.cast(i, compute_type({i.shape.type for i in ins.inputs})) for i in (codes, step))
+    y = b.cast(codes, compute_type({i.shape.type for i in ins.inputs}))
     if zero and not is_zero(zero[0]):
         y = b.sub(y, as_type(b, zero[0], y))
-    return b.cast(b.mul(y, scale), ins.shape.type)
+    return b.cast(b.mul(y, as_type(b, step, y)), ins.shape.type)
 
 
-def as_type(b: Builder, zero: Instruction, y: Instruction) -> Instruction:
-    """A zero point converted to y's type; a constant is converted here, since constants were folded before."""
-    if is_constant(zero):
-        return broadcast_literal(b, compact(zero).astype(y.shape.numpy_dtype), y.shape.lens)
-    return b.cast(zero, y.shape.type)
+def as_type(b: Builder, part: Instruction, y: Instruction) -> Instruction:
+    """A scale or zero point converted to y's type; a constant is converted here, since constants were folded before."""
+    if is_constant(part) and part.shape.type != y.shape.type:
+        return broadcast_literal(b, compact(part).astype(y.shape.numpy_dtype), y.shape.lens)
+    return b.cast(part, y.shape.type)
 
 
 def compute_type(types: set[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 
@@ -24,6 +25,8 @@ from migraphx.passes.integer_products import along, fits, integer_product
 from migraphx.passes.rewrite import Refusals
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
+BYTES = ("int8", "uint8")
+MULTIPLIED = ("float", "half", "bf16")
 
 
 @dataclass(frozen=True)
@@ -71,17 +74,17 @@ def simplify_qdq(module: Module) -> Refusals:
     for ins in module:
         if ins.name == "gather" and ins.inputs[0].name == "dequantizelinear":
             _gather_codes(module, ins)
-        if ins.name not in PRODUCTS or ins.shape.type != "float":
+        if ins.name not in PRODUCTS or ins.shape.type not in MULTIPLIED:
             continue
         if _shallow(ins):
             why = Refuse("its groups have fewer than four inputs, too few to gain")
             refusals.append(Refusal(ins, "simplify_qdq", why))
             continue
         weights = quantized_weights(ins.inputs[1], ins.name, ins.op.attributes().get("group", 1))
-        found = _activation(ins.inputs[0], ins.name) if isinstance(weights, Weights) else None
+        found = activation(ins.inputs[0], ins.name) if isinstance(weights, Weights) else None
         if isinstance(weights, Weights) and found is not None:
             b = Builder(module, before=ins, origin=ins.origin)
-            module.replace(ins, _product(b, ins, found, weights))
+            put(b, ins, _product(b, ins, found, weights))
         elif isinstance(weights, Weights):
             refusals.append(
                 Refusal(
@@ -130,13 +133,13 @@ def _first(b: Builder, i: Instruction) -> Instruction:
     return b.slice(i, axes=repeated, starts=(0,) * len(repeated), ends=(1,) * len(repeated)) if repeated else i
 
 
-def _activation(x: Instruction, product: str) -> Activation | None:
-    """The left side of a product of integers; None where it is none."""
+def activation(x: Instruction, product: str, types: Collection[str] = BYTES) -> Activation | None:
+    """The left side of a product of codes of these types; None where it is none."""
     moves: list[Instruction] = []
     while x.op.data_movement and len(x.inputs) == 1:
         moves.append(x)
         x = x.inputs[0]
-    if x.name != "dequantizelinear" or x.inputs[0].shape.type not in ("int8", "uint8"):
+    if x.name != "dequantizelinear" or x.inputs[0].shape.type not in types:
         return None
     if all(map(_one, x.inputs[1:])) or (
         product == "dot" and all(map(_by_row, (*x.inputs[1:],))) and all(map(_keeps_rows, moves))
@@ -165,8 +168,8 @@ def _keeps_rows(move: Instruction) -> bool:
     return np.array_equal(moved, np.broadcast_to(numbers.reshape(*out[:-1], 1), out))
 
 
-def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | Refuse:
-    """The weights of a product, where they are constant 8-bit integers seen through views and dequantized."""
+def quantized_weights(y: Instruction, product: str, groups: int, types: Collection[str] = BYTES) -> Weights | Refuse:
+    """The weights of a product, where they are constants of these types seen through views and dequantized."""
     views: list[Operation] = []
     while y.op.view and len(y.inputs) == 1:
         views.append(y.op)
@@ -174,13 +177,8 @@ def quantized_weights(y: Instruction, product: str, groups: int) -> Weights | Re
     if y.name != "dequantizelinear":
         return Refuse("its weights are not dequantized")
     codes, scale, *zeros = (computed(i) for i in y.inputs)
-    if (
-        codes is None
-        or scale is None
-        or dtypes.from_numpy(codes.dtype) not in ("int8", "uint8")
-        or (zeros and zeros[0] is None)
-    ):
-        return Refuse("its weights are not constant 8-bit integers")
+    if codes is None or scale is None or dtypes.from_numpy(codes.dtype) not in types or (zeros and zeros[0] is None):
+        return Refuse("its weights are not constants of 8 bits")
     point = np.zeros(1, codes.dtype) if not zeros or zeros[0] is None else zeros[0]
     parts = [codes, *(np.broadcast_to(part, codes.shape) for part in (point, scale))]
     for op in reversed(views):
@@ -201,9 +199,23 @@ def _product(b: Builder, ins: Instruction, found: Activation, weights: Weights) 
     sums = integer_product(
         b, name, codes, zero[0] if zero else 0, weights.codes, weights.zeros, weights.lens, **attributes
     )
+    return scaled(b, ins, sums, step, weights.scale)
+
+
+def put(b: Builder, ins: Instruction, y: Instruction) -> None:
+    """The float `y` in the place of the product `ins`; who made a float of it takes y without a rounding between."""
+    for user in list(ins.users):
+        if user.name == "convert" and user.shape.type == y.shape.type:
+            b.module.replace(user, y)
+    b.module.replace(ins, b.cast(y, ins.shape.type))
+
+
+def scaled(b: Builder, ins: Instruction, sums: Instruction, step: Instruction, scale: np.ndarray) -> Instruction:
+    """The sums of codes times both scales, in float, for the product `ins`."""
     lens, channel = sums.shape.lens, sums.shape.ndim - 1 if ins.name == "dot" else 1
-    factor, known = weights.scale.reshape(-1).astype(np.float32), scalar_of(step)
+    factor, known = scale.reshape(-1).astype(np.float32), scalar_of(step)
     if known is not None:
         return b.mul(b.cast(sums, "float"), along(b, np.float32(known) * factor, lens, channel))
+    step = b.cast(step, "float")
     one = b.reshape(step, dims=(1,) * len(lens)) if step.shape.elements == 1 else step
     return b.mul(b.mul(b.cast(sums, "float"), b.broadcast_to(one, lens)), along(b, factor, lens, channel))

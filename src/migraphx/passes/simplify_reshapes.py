@@ -403,6 +403,8 @@ def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
     if not views:
         return Mismatch("no input is a view")
     why = Refuse("others use the view too, or it is a reshape of what is not row-major")
+    if _widens(root) and not any(takes_epilogue(v.inputs[0]) for v in views):
+        return Refuse("what the view moves would be wider")
     for view in views:
         if view.name == "transpose" and len(view.users) > 1:
             continue
@@ -416,6 +418,11 @@ def pointwise_of_views(b: Builder, root: Instruction) -> Answer:
             return b.transpose(y, **view.op.attributes()) if moved else b.reshape(y, dims=root.shape.lens)
         why = next(i for i in inputs if isinstance(i, Refuse))
     return why
+
+
+def _widens(ins: Instruction) -> bool:
+    """Whether it only converts to a type of more bytes."""
+    return ins.name == "convert" and ins.shape.numpy_dtype.itemsize > ins.inputs[0].shape.numpy_dtype.itemsize
 
 
 def _from(x: Instruction, view: Instruction, levels: int = 8) -> bool:

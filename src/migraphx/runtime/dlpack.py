@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from sys import getrefcount
 from typing import Any
 
 from migraphx.ir.shape import ROW_MAJOR, Shape
@@ -29,11 +30,11 @@ CODES = {
 TYPES = {pair: name for name, pair in CODES.items()}
 DEFAULT_STREAMS = {CUDA: 1, ROCM: 0}  # as __dlpack__ is told of them
 NAME = b"dltensor"
+UNREFERENCED = 4  # counts of a capsule that only `_waiting` holds, looked at in a loop over a copy of it
 
 _api = ctypes.pythonapi
 _pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_IsValid", _api))
-_raw_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(("PyCapsule_GetPointer", _api))
 _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(("PyCapsule_New", _api))
 
 
@@ -79,31 +80,39 @@ def read(data: Any, stream: int | None = None) -> Argument | None:
 
 
 _exported: dict[int, tuple[Any, ...]] = {}  # by the address of its _Managed: what must stay alive
+_waiting: dict[int, Any] = {}  # the capsules that nobody had taken yet
 
 
 def write(argument: Argument) -> Any:
-    """A capsule over the memory of a type in CODES, which lives until the consumer is done with it."""
+    """A capsule over the memory of a type in CODES, which lives until the consumer is done with it.
+
+    It has no destructor: Python cannot run one where a consumer has raised, as NumPy does for these types. What nobody
+    took is given back when the next one is written.
+    """
+    alive()
     shape, device = argument.shape, argument.device
     code, bits = CODES[shape.type]
     lens, strides = ((ctypes.c_int64 * shape.ndim)(*v) for v in (shape.lens, shape.strides))
     tensor = _Tensor(argument.pointer, device.kind, device.index, shape.ndim, code, bits, 1, lens, strides, 0)
     managed = _Managed(tensor, None, ctypes.cast(_release, ctypes.c_void_p).value)
-    _exported[ctypes.addressof(managed)] = (managed, lens, strides, argument)
-    return _new(ctypes.addressof(managed), NAME, ctypes.cast(_drop, ctypes.c_void_p))
+    place = ctypes.addressof(managed)
+    _exported[place] = (managed, lens, strides, argument)
+    _waiting[place] = capsule = _new(place, NAME, None)
+    return capsule
+
+
+def alive() -> int:
+    """How many exported tensors somebody has, once those that nobody took are given back."""
+    for place, capsule in list(_waiting.items()):
+        taken = not _is_valid(id(capsule), NAME)  # consumers rename it
+        if taken or getrefcount(capsule) <= UNREFERENCED:
+            _waiting.pop(place, None)
+        if not taken and place not in _waiting:
+            _exported.pop(place, None)
+    return len(_exported)
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _release(managed: int) -> None:
     """The consumer is done."""
     _exported.pop(managed, None)
-
-
-@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _drop(capsule: int) -> None:
-    """Nobody took the capsule: a consumer would have renamed it."""
-    try:
-        unused = _is_valid(capsule, NAME)
-    except ctypes.ArgumentError:  # what the consumer raised was pending until this call, which could not begin
-        unused = _is_valid(capsule, NAME)
-    if unused:
-        _exported.pop(_raw_pointer_of(capsule, NAME), None)

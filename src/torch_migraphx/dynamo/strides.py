@@ -24,7 +24,8 @@ def with_strides(gm: fx.GraphModule, function: Callable[..., Any]) -> Callable[.
 
     def restrided(*args: Any) -> list[Any]:
         return [
-            x if w is None or x.stride() == w else _laid_out(x, w) for x, w in zip(function(*args), wanted, strict=True)
+            x if w is None or x is None or x.stride() == w else _laid_out(x, w)
+            for x, w in zip(function(*args), wanted, strict=True)
         ]
 
     return restrided

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
 
-import sympy
 import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._sympy.interp import sympy_interp
+from torch.utils._sympy.reference import PythonReferenceAnalysis
+from torch.utils._sympy.value_ranges import bound_sympy
 
 import migraphx
 from torch_migraphx.fx.border import not_held
@@ -20,23 +23,33 @@ from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied
+from torch_migraphx.fx.lower_graph import FAULTS, REFUSES
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
 UNBOUNDED = 2**63 - 1
-Length = int | tuple[str, int, int]
+Dimension = int | tuple[str, int, int, Collection[int]]
 Normalized = Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule]
+
+
+class Limits(NamedTuple):
+    """What a symbol may be, and the lengths for which the program is compiled ahead."""
+
+    least: int
+    most: int
+    optimals: Collection[int] = ()
 
 
 def for_any_size(
     gm: fx.GraphModule, samples: Sequence[Any], args: Sequence[Any], options: Options, constants: Collection[int],
-    normalized: Normalized,
-) -> Callable[..., Any] | None:  # fmt: skip
+    normalized: Normalized = lambda gm, _: gm, ranges: Mapping[str, Limits] | None = None,
+) -> AnySize | None:  # fmt: skip
     """A function that runs `gm` for tensors of any size that its symbols allow; None where it takes one a size.
 
-    `samples`: the inputs that it was traced with, whose sizes are symbols; `args`: those of the first call.
+    `samples`: the inputs that it was traced with, whose sizes are symbols; `args`: those of the first call. `ranges`:
+    of symbols, where a caller said them; its outputs are then new tensors or the inputs, whatever eager's share.
     """
     if not hasattr(migraphx, "deferred_program"):  # AMD's own
         return None
@@ -45,12 +58,17 @@ def for_any_size(
             graph = copied(normalized(gm, samples))
             graph.graph.eliminate_dead_code()
             decompose(graph)
-            made = AnySize(graph, args, options, constants)
+            made = AnySize(graph, args, options, constants, ranges)
         made(*args)
         count = sum(n.op.startswith("call_") for n in graph.graph.nodes)
         logger.info("all %d nodes of a compiled graph run in the engine, for all sizes", count)
-    except Exception as error:  # of torch, of converters, of the target: each size is tried by itself
+    except (*REFUSES, RuntimeError) as error:  # of converters and the target; what torch raises: its guards, above all
         logger.info("compiled for each size: %s", next(iter(str(error).splitlines()), type(error).__name__))
+        return None
+    except FAULTS:
+        if options.fallback == "error":
+            raise
+        logger.warning("a bug in the compilation for all sizes; each is compiled by itself", exc_info=True)
         return None
     return made
 
@@ -85,55 +103,61 @@ class AnySize:
     """Runs a graph of symbolic sizes as one program with dynamic dimensions."""
 
     def __init__(
-        self, graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int]
-    ) -> None:
+        self, graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int],
+        ranges: Mapping[str, Limits] | None,
+    ) -> None:  # fmt: skip
         options = options.beside(args)
         looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-        if options.target != "cpu" or PRECISIONS[options.lower_precision] or looks:
+        if options.target != "cpu" or PRECISIONS[options.lower_precision] or options.int4_weights or looks:
             raise UnsupportedError("its options ask for a program of one size")
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = {n.name: args[k] for k, n in enumerate(nodes) if k in constants}
         self.inputs = [k for k, n in enumerate(nodes) if isinstance(value_of(n), torch.Tensor) and k not in constants]
         self.names = [nodes[k].name for k in self.inputs]
-        parameters = {n.name: _parameter(n) for n in (nodes[k] for k in self.inputs)}
-        outputs = _outputs(graph)
+        parameters = {n.name: _parameter(n, ranges or {}) for n in (nodes[k] for k in self.inputs)}
+        outputs, self.results = _results(graph, nodes, taken=ranges is None)
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
             lengths = _lengths(parameters, given)
             with same_random_state(), torch.no_grad(), _no_new_guards(graph):
-                return _Converter(graph, main, dict(zip(self.names, given, strict=True)), lengths, fixed).values()
+                return _Converter(graph, main, dict(zip(self.names, given, strict=True)), lengths, fixed).values(
+                    outputs
+                )
 
         self.program = migraphx.deferred_program(parameters, convert, [_shape(n) for n in outputs])
         keywords = migraphx.CompileOptions.of(**options.module_keywords(), offload_copy=False).compile_keywords()
         self.program.compile(migraphx.get_target(options.target), **keywords)
 
-    def __call__(self, *args: Any) -> list[torch.Tensor]:
+    def __call__(self, *args: Any) -> list[Any]:
         given = {name: args[k].detach().resolve_neg() for name, k in zip(self.names, self.inputs, strict=True)}
-        return [torch.from_dlpack(a) for a in self.program.run(given)]
+        made = [torch.from_dlpack(a) for a in self.program.run(given)]
+        return made if self.results is None else [r.of(args, made) for r in self.results]
 
 
-def _parameter(n: fx.Node) -> tuple[str, list[Length]]:
+def _parameter(n: fx.Node, ranges: Mapping[str, Limits]) -> tuple[str, list[Dimension]]:
     value = value_of(n)
     assert isinstance(value, torch.Tensor)
     if why := not_held(value, ("cpu",)):
         raise UnsupportedError(f"%{n.name} {why}")
-    return type_name(value.dtype), [_length(s) for s in value.shape]
+    return type_name(value.dtype), [_dimension(s, ranges) for s in value.shape]
 
 
-def _length(size: Any) -> Length:
-    """A number, or a symbol with its range; UnsupportedError for what is computed of symbols."""
+def _dimension(size: Any, ranges: Mapping[str, Limits]) -> Dimension:
+    """A number, or a symbol with its range; what is computed of symbols is one of its own."""
     if _is_number(size):
         if size == 0:
             raise UnsupportedError("an input is empty")
         return int(size)
-    symbol, known = size.node.expr, size.node.shape_env.var_to_range
-    if not isinstance(symbol, sympy.Symbol):
-        raise UnsupportedError(f"an input has the size {symbol}")
-    least, most = known[symbol].lower, known[symbol].upper
-    return str(symbol), int(least), int(most) if most.is_Integer and most < UNBOUNDED else UNBOUNDED
+    expression, known = size.node.expr, size.node.shape_env.var_to_range
+    name = str(expression)
+    if name in ranges:
+        return name, *ranges[name]
+    limits = bound_sympy(expression, known)
+    most = int(limits.upper) if limits.upper.is_Integer and limits.upper < UNBOUNDED else UNBOUNDED
+    return name, max(int(limits.lower), 0), most, ()
 
 
-def _lengths(parameters: Mapping[str, tuple[str, Sequence[Length]]], given: Sequence[Value]) -> dict[str, int]:
+def _lengths(parameters: Mapping[str, tuple[str, Sequence[Dimension]]], given: Sequence[Value]) -> dict[str, int]:
     """What each symbol is in this conversion."""
     found: dict[str, int] = {}
     for (_, dims), x in zip(parameters.values(), given, strict=True):
@@ -141,19 +165,113 @@ def _lengths(parameters: Mapping[str, tuple[str, Sequence[Length]]], given: Sequ
     return found
 
 
-def _outputs(graph: fx.GraphModule) -> list[fx.Node]:
-    """The nodes that are returned: tensors of their own, row-major, as the engine's outputs are."""
-    output: Any = graph.graph.output_node().args[0]
+# ---- what is returned ----
+
+
+@dataclass(frozen=True)
+class Computed:
+    """An output of the program."""
+
+    number: int
+
+    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        return made[self.number]
+
+
+@dataclass(frozen=True)
+class Given:
+    """An input."""
+
+    number: int
+
+    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        return args[self.number]
+
+
+@dataclass(frozen=True)
+class Number:
+    """What is computed of the sizes of inputs: `symbols` says where each lies, in which input and dimension of it."""
+
+    expression: Any  # sympy's
+    symbols: Mapping[Any, tuple[int, int]]
+
+    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        lengths = {s: args[k].shape[d] for s, (k, d) in self.symbols.items()}
+        return sympy_interp(PythonReferenceAnalysis, lengths, self.expression)
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What is the same for all sizes."""
+
+    value: Any
+
+    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        return self.value
+
+
+Result = Computed | Given | Number | Constant
+
+
+def _results(
+    graph: fx.GraphModule, placeholders: Sequence[fx.Node], taken: bool
+) -> tuple[list[fx.Node], list[Result] | None]:
+    """The nodes that the program returns, and what becomes of them; None where that is all.
+
+    `taken`: who calls relies on which outputs share memory, and in which order they lie: then all tensors must be new
+    and row-major, as the engine's outputs are.
+    """
+    returned: Any = graph.graph.output_node().args[0]
+    outputs = list(dict.fromkeys(n for n in returned if isinstance(n, fx.Node) and _is_computed(n)))
+    if not outputs:
+        raise UnsupportedError("it computes no tensor")
+    if taken:
+        _check_own(graph, [n for n in returned if isinstance(n, fx.Node) and isinstance(value_of(n), torch.Tensor)])
+    results = [_result(n, outputs, placeholders) for n in returned]
+    return outputs, None if results == [Computed(k) for k in range(len(outputs))] else results
+
+
+def _result(n: Any, outputs: Sequence[fx.Node], placeholders: Sequence[fx.Node]) -> Result:
+    if not isinstance(n, fx.Node):
+        return Constant(n)
+    if n in outputs:
+        return Computed(outputs.index(n))
+    value = value_of(n)
+    if isinstance(value, torch.SymInt):
+        return _number(value, placeholders)
+    if n in placeholders and isinstance(value, torch.Tensor):
+        return Given(placeholders.index(n))
+    raise UnsupportedError(f"%{n.name} is returned, which the program does not compute")
+
+
+def _number(value: torch.SymInt, placeholders: Sequence[fx.Node]) -> Result:
+    """A size, of those of the inputs."""
+    expression: Any = value.node.expr
+    if expression.is_Integer:
+        return Constant(int(expression))
+    known: dict[Any, tuple[int, int]] = {}
+    for k, p in enumerate(placeholders):
+        x = value_of(p)
+        sizes = x.shape if isinstance(x, torch.Tensor) else ()
+        known |= {s.node.expr: (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
+    if not expression.free_symbols <= known.keys():
+        raise UnsupportedError(f"it returns {expression}, which no input's size tells")
+    return Number(expression, {s: known[s] for s in expression.free_symbols})
+
+
+def _is_computed(n: fx.Node) -> bool:
+    return n.op.startswith("call_") and isinstance(value_of(n), torch.Tensor)
+
+
+def _check_own(graph: fx.GraphModule, tensors: Sequence[fx.Node]) -> None:
+    """UnsupportedError unless these are tensors of their own, row-major."""
     taken = {StorageWeakRef(_tensor(n).untyped_storage()) for n in graph.graph.nodes if _is_given(n)}
-    for n in output:
-        if not isinstance(n, fx.Node) or not n.op.startswith("call_"):
-            raise UnsupportedError("an output that is no tensor of the graph's own")
+    for n in tensors:
         value = _tensor(n)
         memory = StorageWeakRef(value.untyped_storage())
         if memory in taken or not value.is_contiguous():
             raise UnsupportedError(f"%{n.name} is returned in memory that is shared, or in another order")
         taken.add(memory)
-    return list(output)
 
 
 def _is_given(n: fx.Node) -> bool:
@@ -191,11 +309,14 @@ class _Converter(MGXInterpreter):
         super().__init__(graph, [None] * len(graph.graph.find_nodes(op="placeholder")), constants=fixed, device="cpu")
         self.main, self.builder = main, Builder(main)
         self.given, self.lengths = given, lengths
-        self.found: list[Value] = []
 
-    def values(self) -> list[Value]:
+    def values(self, outputs: Sequence[fx.Node]) -> list[Value]:
+        """Those of these nodes."""
         fx.Interpreter.run(self, *self.inputs, enable_io_processing=False)
-        return self.found
+        found = [self.env[n] for n in outputs]
+        if not all(isinstance(v, Value) for v in found):
+            raise UnsupportedError("an output is no tensor of the engine")
+        return found
 
     def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
         name, value = self.node.name, value_of(self.node)
@@ -208,7 +329,4 @@ class _Converter(MGXInterpreter):
         return None
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
-        self.found = list(args[0])
-        if not all(isinstance(v, Value) for v in self.found):
-            raise UnsupportedError("an output is no tensor of the engine")
         return args[0]

@@ -14,11 +14,12 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_migraphx.fx.complex_pairs import complex_as_pairs
 from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
-from torch_migraphx.fx.graph_info import draws, refusal
+from torch_migraphx.fx.graph_info import copy_origin, draws, refusal
 from torch_migraphx.fx.graphs import attribute, copied
 from torch_migraphx.fx.leaf_modules import look_into_leaves
 from torch_migraphx.fx.one_node import GETITEM, constant_of, put_before, tensors_of, traced
 
+WITH_EFFECTS = torch.ops.higher_order.with_effects
 BERNOULLI, EMPTY = torch.ops.aten.bernoulli.p, torch.ops.aten.empty_strided.default
 
 
@@ -53,6 +54,8 @@ def decompose(gm: fx.GraphModule) -> None:
     """
     look_into_leaves(gm)
     for n in list(gm.graph.nodes):
+        if n.op == "call_function" and n.target is WITH_EFFECTS:
+            _without_token(n)
         if _is_constant(n):
             _make(gm, n)
     complex_as_pairs(gm, decompositions())
@@ -74,6 +77,21 @@ def decompose(gm: fx.GraphModule) -> None:
             name = f"_own_{n.name}"
             setattr(gm, name, own)
             n.target = name
+
+
+def _without_token(n: fx.Node) -> None:
+    """A check that AOTAutograd keeps in its place by a token, without it: the order of checks is that of the graph."""
+    token, op, *args = n.args
+    if op not in CONVERTERS or op._schema.returns:  # type: ignore[union-attr]
+        return
+    with n.graph.inserting_before(n):
+        call = n.graph.call_function(op, tuple(args), dict(n.kwargs))  # type: ignore[arg-type]
+    copy_origin(n, call)
+    call.meta["val"] = None
+    for user in list(n.users):  # it gives the next token alone
+        user.replace_all_uses_with(token)  # type: ignore[arg-type]
+        n.graph.erase_node(user)
+    n.graph.erase_node(n)
 
 
 def _is_constant(n: fx.Node) -> bool:

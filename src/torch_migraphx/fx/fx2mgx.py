@@ -10,7 +10,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_unflatten
 
 import migraphx
 import torch_migraphx.fx.converters  # noqa: F401  # fills CONVERTERS
@@ -24,6 +24,7 @@ from torch_migraphx.fx.graph_info import described, is_python, origin_of, refusa
 from torch_migraphx.fx.graphs import copied, take_outputs_apart, with_values
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
+from torch_migraphx.fx.tracer.structure import leaf_names
 from torch_migraphx.log import get_logger
 
 logger = get_logger(__name__)
@@ -52,8 +53,9 @@ def became(words: Sequence[str], result: Any) -> str:
 class MGXInterpreter(fx.Interpreter):
     """Runs a graph on instructions instead of tensors: the run builds `program`.
 
-    `inputs` are samples for the placeholders (tensors or fake tensors; numbers for symbolic sizes): their shapes and
-    types become the program's parameters. `constants` names placeholders whose tensors become literals instead.
+    `inputs` are samples for the placeholders (tensors or fake tensors; numbers for symbolic sizes; tuples, lists and
+    dicts of them): the shapes and types of the tensors become the program's parameters. `constants` names placeholders
+    whose tensors become literals instead.
     `device` is the type of torch's devices on which the program is to run (default: where the samples are).
     What has no converter is taken apart by torch's decompositions, where these can be converted; UnsupportedNodes lists
     the rest before conversion starts. Sizes that are symbols become the numbers that they are for the samples. A fake
@@ -136,6 +138,14 @@ class MGXInterpreter(fx.Interpreter):
 
     def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
         sample = super().placeholder(target, args, kwargs)
+        if isinstance(sample, tuple | list | dict):
+            found, spec = tree_flatten_with_path({str(target): sample})
+            parts = [self._input(name, x) for name, (_, x) in zip(leaf_names(found), found, strict=True)]
+            return tree_unflatten(parts, spec)[str(target)]
+        return self._input(str(target), sample)
+
+    def _input(self, name: str, sample: Any) -> Any:
+        """The parameter, or the literal, that stands for an input or for a leaf of one."""
         value = self.constants.get(self.node.name, sample)
         if not isinstance(value, torch.Tensor):
             return value
@@ -144,8 +154,8 @@ class MGXInterpreter(fx.Interpreter):
             return self.outside(value, why)
         if constant:
             return self.constant(value)
-        self._names.append(str(target))
-        return self.main.add_parameter(str(target), shape_of(sample, standard=True))
+        self._names.append(name)
+        return self.main.add_parameter(name, shape_of(sample, standard=True))
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = self.fetch_attr(target)

@@ -52,7 +52,7 @@ def _replaced(gm: fx.GraphModule, n: fx.Node, module: nn.Module) -> bool:
         return False
     args, kwargs = map_arg((n.args, n.kwargs), lambda x: x.meta["val"])
     try:
-        inner = acc_tracer.trace(module, tree_map(_plain, args), sample_kwargs=tree_map(_plain, dict(kwargs)))
+        inner = acc_tracer.trace_leaves(module, tree_map(_plain, args), sample_kwargs=tree_map(_plain, dict(kwargs)))
     except acc_tracer.AccTraceError as error:
         logger.info("%s stays whole: %s", described(n), str(error).replace("\n", " "))
         return False

@@ -280,6 +280,8 @@ def compiled(
     program: migraphx.program, inputs: Sequence[str], outputs: Sequence[str], options: Options, name: str
 ) -> MGXModule:
     """The module of a finished conversion, whose inputs and outputs have these names."""
+    if options.int4_weights:
+        migraphx.quantize_int4_weights(program)
     quantize = PRECISIONS[options.lower_precision]
     if quantize is not None:
         getattr(migraphx, quantize)(program)

@@ -218,7 +218,7 @@ class MGXModule(ForInference):
 
         TypeError for another number of inputs or another type of one, ValueError for another shape or device;
         RuntimeError for an input that needs a gradient, inside torch.jit.trace, and where the module is empty;
-        IndexError where an index inside is out of range.
+        IndexError where an index inside is out of range, torch.linalg.LinAlgError where a matrix is singular.
         """
         program = self.program
         if program is None:
@@ -237,7 +237,10 @@ class MGXModule(ForInference):
             addresses, alive = self._looked_at(inputs)
         results = self._results(inputs, addresses)
         stream = self._place.stream()
-        program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
+        try:
+            program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
+        except np.linalg.LinAlgError as error:
+            raise torch.linalg.LinAlgError(str(error)) from None
         del alive  # the run is over, or it is in a stream that comes before whatever takes their memory
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import fx
 from torch.fx.passes.shape_prop import TensorMetadata
+from torch.torch_version import TorchVersion
 
 import migraphx
 from torch_migraphx.fx.builder import DTYPES, TYPES, type_name
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class LowerPrecision(Enum):
@@ -48,6 +53,41 @@ def torch_dtype_to_mgx_enum(dtype: torch.dtype) -> Any:
 def mgx_type_str_to_enum(type_string: str) -> Any:
     """The member of `migraphx.shape.type_t` of this name."""
     return getattr(migraphx.shape.type_t, type_string)
+
+
+QTYPES = {torch.qint8: "int8_type", torch.quint8: "uint8_type", torch.qint32: "int32_type"}
+"""torch's quantized types, and the types of their codes."""
+
+
+def torch_qdtype_to_mgx(dtype: torch.dtype) -> str:
+    """MIGraphX's name of the type of a quantized type's codes; ValueError for other types."""
+    try:
+        return QTYPES[dtype]
+    except KeyError:
+        raise ValueError(f"{dtype} is no quantized type; these are {list(QTYPES)}") from None
+
+
+def torch_qdtype_from_mgx(type_string: str) -> torch.dtype:
+    """The quantized type whose codes have this type; ValueError where there is none."""
+    found = next((dtype for dtype, name in QTYPES.items() if name == type_string), None)
+    if found is None:
+        raise ValueError(f"torch has no quantized type for {type_string!r}")
+    return found
+
+
+def req_torch_version(min_torch_version: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator of functions that need this version of torch; called with an older one they raise RuntimeError."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            if torch.__version__ < TorchVersion(min_torch_version):
+                raise RuntimeError(f"{function.__name__} needs torch {min_torch_version}; this is {torch.__version__}")
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
 
 
 def mgx_argument_from_tensor(tensor: torch.Tensor) -> migraphx.argument:

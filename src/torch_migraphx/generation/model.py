@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -87,7 +88,7 @@ class CompiledForward:
         self._layers = int(model.config.get_text_config(decoder=True).num_hidden_layers)
         self._heads: list[tuple[int, int, int, torch.dtype]] = []
         self._places = _places(model)
-        self._programs: list[nn.Module] = []
+        self._programs: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # those that a runner still holds
         self._runners: dict[Hashable, Runner] = {}
         made: list[Any] = DynamicCache(config=model.config).layers
         self._sliding = [bool(x.is_sliding) for x in made] or [False] * self._layers
@@ -245,7 +246,7 @@ class CompiledForward:
         with torch.no_grad():
             made = lower(graph, args, self.options, fixed, dict(enumerate(caches, 1)))
         share_weights(made, self._programs)
-        self._programs.append(made)
+        self._programs.add(made)
         self.compiled += 1
         return made.forward
 

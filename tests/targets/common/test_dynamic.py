@@ -218,22 +218,108 @@ def test_sizes_that_depend_on_data(target):
         assert [s.kernel for s in executable(p).steps].count("host") == 4
         for count in range(8):
             p.run({"x": np.sign(count - np.arange(12, dtype=np.float32)).reshape(4, 3)})
-        (cut,) = executable(p).region.specialisations.values()
-        kept = [any(e.holds_memory for e in executables(stage)) for stage in cut.rest.specialisations.values()]
-        assert len(kept) >= 8 and sum(kept) <= 4 and any(e.holds_memory for e in executables(cut))
+        for region in regions(executable(p).region):
+            kept = {id(e.memory) for e in executables(region) if e.holds_memory}
+            assert len(kept) <= 4
+        assert any(e.holds_memory for r in regions(executable(p).region) for e in executables(r))
         executable(p).release()
-        assert not any(e.holds_memory for e in executables(cut))
+        assert not any(e.holds_memory for r in regions(executable(p).region) for e in executables(r))
 
 
-def executables(stage: Any) -> Iterator[Any]:
-    """What is compiled for one set of lengths, behind cuts too."""
-    if isinstance(stage, CompiledSpecialisation):
-        yield stage.executable
-        return
-    if stage.before:
-        yield stage.before.executable
-    for later in stage.rest.specialisations.values() if stage.rest else ():
-        yield from executables(later)
+def regions(region: Any) -> Iterator[Any]:
+    """A region, and those of its parts."""
+    yield region
+    for made in {id(v): v for v in region.specialisations.values()}.values():
+        for part in getattr(made, "regions", [getattr(made, "rest", None)]):
+            yield from regions(part) if part is not None else ()
+
+
+def executables(region: Any) -> Iterator[Any]:
+    """What is compiled for the lengths of a region, without those of its parts."""
+    for made in region.specialisations.values():
+        one = made if isinstance(made, CompiledSpecialisation) else getattr(made, "before", None)
+        if one is not None:
+            yield one.executable
+
+
+def images(batch) -> migraphx.program:
+    """Two convolutions whose way depends on how many tiles of pixels there are, and a mean of the pixels."""
+    rng, p = np.random.default_rng(1), migraphx.program()
+    m = p.get_main_module()
+    dims = [d if isinstance(d, dimension) else dimension(d, d) for d in (batch, 16, 8, 8)]
+    fixed = all(d.is_fixed() for d in dims)
+    s = migraphx.shape("float", [d.min for d in dims]) if fixed else migraphx.shape("float", dyn_dims=dims)
+    y = m.add_parameter("x", s)
+    for _ in range(2):
+        w = m.add_literal(rng.standard_normal((16, 16, 3, 3)).astype(np.float32))
+        y = m.add_instruction(migraphx.op("convolution", padding=[1, 1, 1, 1]), [y, w])
+    m.add_return([m.add_instruction(migraphx.op("reduce_mean", axes=[2, 3]), [y]), y])
+    return p
+
+
+@pytest.mark.parametrize("first", [2, 9])
+def test_a_program_for_other_lengths_serves_until_a_faster_one_is_compiled(first):
+    p = compiled(images(dimension(1, 4096)), "cpu")
+    forms = executable(p).region.forms
+    for n in (first, 2, 3, 9, 5, 40):  # four tiles an image; Winograd wants sixteen
+        x = RNG.standard_normal((n, 16, 8, 8)).astype(np.float32)
+        want = compiled(images(n), "ref").run({"x": x})
+        for _ in range(2):
+            for got, wanted in zip(p.run({"x": x}), want, strict=True):
+                assert_close(np.array(got), np.array(wanted), scale=144)
+            if forms.improving is not None:
+                forms.improving.join()
+    assert len(forms) == 2  # for few tiles, for many
+    assert executable(p).region.specialisations.values()[-1].form is forms._forms[first < 4]
+
+
+def test_what_follows_is_one_program_for_all_numbers_of_elements():
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", migraphx.shape("float", [4, 3]))
+    places = m.add_instruction(migraphx.op("nonzero_exact"), [x])
+    real = m.add_instruction(migraphx.op("convert", target_type=migraphx.shape.type_t.float_type), [places])
+    total = m.add_instruction(migraphx.op("reduce_sum", axes=[1]), [real])
+    m.add_return(
+        [m.add_instruction(migraphx.op("sub"), [real, m.add_instruction(migraphx.op("sqrt"), [real])]), total, places]
+    )
+    compiled(p, "cpu")
+    for count in (5, 7, 0, 12, 1, 3):
+        given = np.maximum(np.sign(count - RNG.permutation(12).astype(np.float32)), 0).reshape(4, 3)
+        less, total, found = map(np.array, p.run({"x": given}))
+        want = np.array(np.nonzero(given))
+        np.testing.assert_array_equal(found, want)
+        np.testing.assert_array_equal(total, want.sum(1, keepdims=True))
+        assert_close(less, want - np.sqrt(want))
+    rest = list(regions(executable(p).region))[-1]
+    assert len(rest.specialisations) == 6 and len(rest.forms) <= 4  # of none, one, few, more
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_programs_that_data_cuts_again_and_again(seed):
+    """Random chains of instructions whose sizes depend on data, for any number of rows: parts are for all lengths."""
+    rng, p = np.random.default_rng(seed), migraphx.program()
+    m = p.get_main_module()
+    x = m.add_parameter("x", migraphx.shape("float", dyn_dims=[dimension(1, 64), dimension(3, 3)]))
+
+    def op(name, *inputs, **attributes):
+        return m.add_instruction(migraphx.op(name, **attributes), list(inputs))
+
+    y, outputs = op("relu", x), []
+    for _ in range(3):
+        places = op("nonzero_exact", y)
+        names = op("get_tuple_elem", op("unique", op("abs", places)), index=int(rng.integers(2)) * 3)
+        outputs += [names, op("reduce_sum", places, axes=[1])] if rng.random() < 0.7 else [op("neg", y)]
+        y = op("convert", op("sub", places, op("mul", places, places)), target_type=migraphx.shape.type_t.float_type)
+    m.add_return([*outputs, y])
+    ours, theirs = (compiled(p.clone(), t) for t in ("cpu", "ref"))
+    for rows in (3, 7, 1, 30, 8):
+        given = {"x": rng.standard_normal((rows, 3)).astype(np.float32)}
+        for got, want in zip(ours.run(given), theirs.run(given), strict=True):
+            assert_close(np.array(got), np.array(want))
+    every = list(regions(executable(ours).region))
+    assert len(every) >= 7 and max(len(r.forms) for r in every if r.forms is not None) <= 3
+    assert all(type(v).__name__ != "SplitSpecialisation" for r in every if r.forms for v in r.specialisations.values())
 
 
 @pytest.mark.parametrize("target", ["cpu"])

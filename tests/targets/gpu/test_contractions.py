@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import migraphx
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
+from migraphx.targets.common.epilogue import Window
+from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import costs, facts
 from migraphx.targets.gpu.choices import Choices, Config, Problem
+from migraphx.targets.gpu.emit.spatial import Conv
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.tune import Tuner
@@ -136,6 +141,24 @@ def test_fp8(type: str, monkeypatch: pytest.MonkeyPatch) -> None:
         check(built(lambda b, x, y: b.dot(x, y), Shape(type, x.shape), Shape(type, y.shape)), {"x0": x, "x1": y})
 
 
+@pytest.mark.parametrize("type", ["fp8e4m3fn", "fp8e5m2"])
+def test_products_of_quantized_halves(type: str) -> None:
+    """Halves through fp8: one product of fp8 with its scales, the bias and the next quantization."""
+    w, bias, steps = weight(40, 24), weight(24), RNG.uniform(0.01, 0.02, 24).astype(np.float16)
+
+    def through(b: Builder, x: Instruction, scale: np.ndarray) -> Instruction:
+        scales = b.broadcast_to(b.literal(scale), x.shape.lens)
+        return b.dequantizelinear(b.quantizelinear(x, scales, out_type=type), scales)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        one = np.array([0.02], np.float16)
+        y = b.dot(through(b, x, one), b.broadcast_to(through(b, b.literal(w), steps), (2, 40, 24)))
+        return b.relu(b.add(*b.common(y, b.literal(bias))))
+
+    made = check(built(build, Shape("half", (2, 5, 40))))
+    assert [s.kernel.split()[0] for s in made.executable.steps] == ["convert", "quant_dot"]
+
+
 def test_requantized() -> None:
     """int8 in, int8 out: the scales, the bias and the next quantization are the epilogue."""
     w, bias = RNG.integers(-9, 9, (32, 24)).astype(np.int8), RNG.standard_normal(24).astype(np.float32)
@@ -220,6 +243,48 @@ def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
         check(built(lambda b, x, w=w, a=attributes: b.relu(b.convolution(x, b.literal(w), **a)), x), scale=4)
 
 
+def test_rows_of_windows_of_bytes(always: Callable[..., None]) -> None:
+    """Few 8-bit channels are multiplied as halves, which hold them and their sums exactly."""
+    always(Config("rows", 16, 16, 16))
+    for left, right in (("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")):
+        x, w = permuted(left, (2, 3, 7, 6), (0, 2, 3, 1)), Shape(right, (20, 3, 3, 4))
+        check(built(lambda b, x, w: b.quant_convolution(x, w, stride=(2, 1), padding=(1, 2)), x, w))
+
+
+def test_bytes_whose_sums_floats_do_not_hold() -> None:
+    """There, and where numbers have more bits, no such kernel is a candidate."""
+    x, w = (View(Buffer("input", 1 << 20), t, lens, strides) for t, lens, strides in (
+        ("int8", (1, 3, 64, 64), (12288, 1, 192, 3)), ("int8", (8, 3 * 400, 1), (1200, 1, 1)),
+    ))  # fmt: skip
+    window = Window.of((64, 64), (45, 45), (20, 20), (1, 1), (1, 1), (0, 0))
+    many = Conv(x, w, window, 1)
+    few = replace(many, window=Window.of((64, 64), (60, 60), (5, 5), (1, 1), (1, 1), (0, 0)))
+    assert (few.short, many.short, replace(few, x=replace(x, type="int16")).short) == (True, False, False)
+
+
+def test_floats_by_thirds(always: Callable[..., None]) -> None:
+    """Three products of TF32 are as exact as one of floats; NaN and infinities stay what they are."""
+    always(Config("product x3", 64, 32, 32))
+    x, w = weight(70, 100, type="float"), weight(33, 100, type="float")
+    check(built(lambda b, x: b.gelu(b.linear(x, b.literal(w))), Shape("float", x.shape)), {"x0": x})
+    x[3, 5], x[4, 7], x[5, :] = np.nan, np.inf, 1e30
+    check(built(lambda b, x: b.linear(x, b.literal(w)), Shape("float", x.shape)), {"x0": x})
+    always(Config("convolution x3", 64, 32, 32))
+    image, kernel = permuted("float", (2, 20, 9, 9), (0, 2, 3, 1)), weight(24, 20, 3, 3, type="float")
+    check(built(lambda b, x: b.convolution(x, b.literal(kernel), padding=(1, 1)), image), scale=4)
+    always(Config("attention x3", 64, 32, 16, 1, 4, 2))
+    heads = (Shape("float", (1, 2, 70, 16)),) * 3
+    check(built(lambda b, q, k, v: b.attention(q, k, v, causal=True), *heads), scale=4)
+
+
+def test_fast_math_alone_takes_thirds(gpu_target: str) -> None:
+    for fast_math in (True, False):
+        made = built(lambda b, x, y: b.dot(x, y), Shape("float", (512, 512)), Shape("float", (512, 512)))
+        made.compile(migraphx.get_target(gpu_target), fast_math=fast_math)
+        (kernel,) = made.executable.plan.kernels
+        assert ('"thirds", ' in kernel.source) is fast_math
+
+
 @pytest.mark.parametrize("constant", [True, False])
 def test_patches(constant: bool) -> None:
     """Windows side by side, with pixels left over: a product of rows."""
@@ -248,6 +313,34 @@ def test_transposed(group: int, constant: bool) -> None:
 
     x, given = permuted("float", (2, 6, 4, 5), (0, 2, 3, 1)), () if constant else (Shape("float", w.shape),)
     check(built(build, x, *given), scale=10)
+
+
+STRIDED = {"padding": (2, 1), "stride": (1, 3), "dilation": (2, 2)}
+STRIPS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], str, Config]] = {
+    # {N, C, spatial}, window, attributes, type, configuration
+    "wide": ((1, 24, 6, 10), (7, 7), {"padding": (3, 3)}, "half", Config("strips", 4, 32, 8)),
+    "ends": ((2, 40, 5, 9), (3, 3), {"padding": (1, 1)}, "float", Config("strips", 8, 32, 4)),
+    "strides": ((2, 16, 9, 11), (5, 3), {"padding": (2, 0), "stride": (2, 2)}, "bf16", Config("strips", 4, 16, 7)),
+    "dilation": ((1, 16, 9, 13), (3, 3), STRIDED, "half", Config("strips", 4, 16, 4)),
+    "a line": ((2, 16, 15), (3,), {"padding": (1,)}, "half", Config("strips", 2, 16, 8)),
+}
+
+
+@pytest.mark.parametrize("case", STRIPS)
+def test_strips(case: str, always: Callable[..., None]) -> None:
+    """Depthwise windows of pixels side by side share what they load: with ends of lines, gaps and an epilogue."""
+    lens, window, attributes, type, config = STRIPS[case]
+    axes, channels = len(window), lens[1]
+    how = {"padding": (0,) * axes, "stride": (1,) * axes, "dilation": (1,) * axes, "group": channels, **attributes}
+    w, bias = weight(channels, 1, *window, type=type), weight(channels, type=type)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        y = b.convolution(x, b.literal(w), **how)
+        return b.relu(b.add(y, b.broadcast(b.literal(bias), axis=1, out_lens=y.shape.lens)))
+
+    always(config)
+    x = permuted(type, lens, (0, *range(2, len(lens)), 1))
+    check(built(build, x), {"x0": weight(*lens, type=type)}, scale=4)
 
 
 def test_windows_as_rows() -> None:

@@ -11,7 +11,7 @@ import pytest
 from migraphx.ir.shape import Shape
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.gpu import tables
-from migraphx.targets.gpu.choices import LIBRARY, Choice, Choices, Config, Problem
+from migraphx.targets.gpu.choices import DNN, LIBRARIES, LIBRARY, Choice, Choices, Config, Problem
 from migraphx.targets.gpu.facts import KNOWN
 from migraphx.targets.gpu.tables import TABLES, shipped, table_text
 from migraphx.targets.gpu.target import GpuTarget
@@ -19,9 +19,9 @@ from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.side_by_side import built
 
 KERNELS = {
-    "product": {"product", "vector", "described", LIBRARY, "int4", "int4 vector"},
-    "convolution": {"convolution", "flat", "rows"},
-    "depthwise": {"depthwise"},
+    "product": {"product", "vector", "described", LIBRARY, DNN, "int4", "int4 vector"},
+    "convolution": {"convolution", "flat", "rows", DNN},
+    "depthwise": {"depthwise", "strips"},
     "attention": {"attention"},
 }
 
@@ -42,7 +42,7 @@ def test_what_comes_with_the_package(path: Path) -> None:
     for key, config in shipped(chip).items():
         family = key.split()[0]
         assert config.kernel in KERNELS[family], key
-        assert min(config.split, config.warps, config.group, config.tail) >= 1 or config.kernel == LIBRARY, key
+        assert min(config.split, config.warps, config.group, config.tail) >= 1 or config.kernel in LIBRARIES, key
 
 
 def test_what_was_chosen_is_told() -> None:
@@ -69,3 +69,12 @@ def test_what_is_known_is_used() -> None:
     assert made.pick(other, [own, best], lambda c: 1.0 if c == own else 2.0) == best
     assert made.pick(other, [own], lambda c: 1.0) == own
     assert [c.estimate for c in made.made] == [None, 1.0, None, 1.0]
+
+
+def test_what_was_measured_fits() -> None:
+    """A winner that was kept for an equal problem of another layout, which a library does not take, is not used."""
+    problem, own = Problem("convolution", (1, 2, 3, 4), ("half",)), Config("convolution", 16, 16, 16)
+    made = Choices(measure=lambda *given: Config(DNN, 0, 0, 0, group=2))
+    assert made.pick(problem, [own], lambda c: 1.0, lambda c: []) == own
+    other = Config(DNN, 0, 0, 0, group=0)
+    assert made.pick(problem, [own, other], lambda c: 1.0, lambda c: []) == other

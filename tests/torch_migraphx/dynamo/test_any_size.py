@@ -92,8 +92,8 @@ def test_weights_that_change(made: list[any_size.AnySize]) -> None:
         lambda x: torch.linalg.svdvals(x) + x.shape[1],
     ],
 )
-def test_what_is_compiled_for_each_size(function: Any, made: list[any_size.AnySize]) -> None:
-    """Outputs in other orders, that are inputs, share memory, are numbers; what torch computes."""
+def test_what_is_compiled_for_each_size(function: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Outputs in other orders, that are inputs, share memory; what torch computes. A number beside them is none."""
     fast = torch.compile(function, backend="migraphx", dynamic=True)
     with torch.no_grad():
         for n in (3, 4):
@@ -103,6 +103,24 @@ def test_what_is_compiled_for_each_size(function: Any, made: list[any_size.AnySi
                 assert (g == w) if isinstance(w, int) else g.stride() == w.stride()
                 if isinstance(w, Tensor):
                     assert_close(g.numpy(), w.numpy(), scale=16)
+    assert "a bug" not in caplog.text
+
+
+@pytest.mark.parametrize("fallback", ["torch", "error"])
+def test_a_fault_is_shown(fallback: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    def faulty(*args: Any) -> Any:
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setattr(any_size, "_lengths", faulty)
+    fast = torch.compile(F.relu, backend="migraphx", options={"fallback": fallback}, dynamic=True)
+    x = torch.randn(3, 5)
+    if fallback == "error":
+        with pytest.raises(KeyError, match="a fault of ours"):
+            fast(x)
+        return
+    with caplog.at_level("WARNING"):
+        assert torch.equal(fast(x), F.relu(x))
+    assert "a bug in the compilation for all sizes" in caplog.text and "a fault of ours" in caplog.text
 
 
 def test_without_the_engines_help(monkeypatch: pytest.MonkeyPatch, made: list[any_size.AnySize]) -> None:

@@ -12,8 +12,12 @@ from torch.fx.passes.shape_prop import ShapeProp, TensorMetadata
 
 from torch_migraphx.dynamo.lower_dynamo import lower_aten_to_mgx, lower_subgraph
 from torch_migraphx.dynamo.passes.alias_analysis import AliasSource, find_alias_to_inputs, infer_output_aliases
+from torch_migraphx.dynamo.passes.const_fold import const_fold
 from torch_migraphx.dynamo.passes.fix_tensor_meta import fix_tensor_meta
 from torch_migraphx.dynamo.passes.partition import get_partition_inputs, partition
+from torch_migraphx.dynamo.passes.pass_manager import MGXPassManager, post_partition_pass, pre_partition_pass
+from torch_migraphx.dynamo.passes.promote_types import promote_inputs
+from torch_migraphx.dynamo.passes.remove_empty_slice import remove_empty_slices
 from torch_migraphx.dynamo.passes.remove_lowered_constants import remove_lowered_constants
 from torch_migraphx.dynamo.passes.remove_ops import remove_clone_ops, remove_const_ops, remove_view_ops
 from torch_migraphx.dynamo.passes.rewrite_complex_ops import rewrite_complex_ops
@@ -198,3 +202,55 @@ def test_an_aten_graph_is_lowered() -> None:
     assert any(isinstance(m, MGXModule) for m in lowered.modules())
     one = lower_subgraph(graph_of(aten.sin.default, inputs=(X,)), [X], target="ref")
     torch.testing.assert_close(one(X), torch.sin(X))
+
+
+class Weighted(nn.Module):
+    """What is computed of weights alone, of types that differ, and of nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.scale = nn.Parameter(torch.randn(4)), nn.Buffer(torch.arange(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        scaled = x.double() * (self.weight.exp() + self.scale)
+        return torch.cat([scaled[:, 4:], scaled, x.double()[:, :0]], 1) + torch.zeros_like(scaled[:1, :1])
+
+
+def exported() -> fx.GraphModule:
+    return torch.export.export(Weighted().eval(), (X,)).module()
+
+
+def test_what_weights_alone_decide_is_folded() -> None:
+    gm = exported()
+    want = gm(X)
+    assert aten.exp.default in targets(gm)
+    assert aten.exp.default not in targets(const_fold(gm)) and torch.equal(gm(X), want)
+    drawn = graph_of(aten.bernoulli.default, inputs=(X.sigmoid(),))
+    assert targets(const_fold(drawn)) == [aten.bernoulli.default]
+
+
+def test_operands_get_the_type_that_torch_computes_in() -> None:
+    gm = exported()
+    want, before = gm(X), targets(gm)
+    promoted = promote_inputs(gm)
+    (product,) = [n for n in promoted.graph.nodes if n.target is aten.mul.Tensor]
+    assert {i.meta["val"].dtype for i in product.all_input_nodes} == {torch.float64}
+    assert len(targets(promoted)) == len(before) + 2 and torch.equal(promoted(X), want)
+
+
+def test_empty_slices_leave_concatenations() -> None:
+    gm = remove_empty_slices(exported())
+    (cat,) = [n for n in gm.graph.nodes if n.target is aten.cat.default]
+    assert len(cat.args[0]) == 1 and gm(X).shape == (3, 4)
+    wider = graph_of(lambda x: torch.cat([x, x]), inputs=(X,))
+    assert len(targets(remove_empty_slices(wider))) == 1
+
+
+def test_passes_in_a_row() -> None:
+    gm = exported()
+    want = gm(X)
+    made = post_partition_pass(partition(pre_partition_pass(gm), verbose=False))
+    assert torch.equal(made(X), want) and aten.exp.default not in targets(made)
+    manager = MGXPassManager([remove_clone_ops])
+    manager.add_pass(remove_view_ops)
+    assert targets(manager(graph_of(aten.view.default, [12], inputs=(X,)))) == [aten.reshape.default]

@@ -15,7 +15,9 @@ from torch.utils._sympy.value_ranges import ValueRanges
 
 import migraphx
 from migraphx.targets.cpu import toolchain
+from tests.tolerances import assert_close
 from torch_migraphx.fx import lower_to_mgx
+from torch_migraphx.fx.any_size import AnySize
 from torch_migraphx.fx.lowered import LoweredModule
 from torch_migraphx.fx.tracer.aten_tracer.aten_tracer import AtenTraceError
 
@@ -45,7 +47,7 @@ def check(lowered: nn.Module, model: nn.Module, *lengths: int) -> None:
 def compiled_for(lowered: LoweredModule) -> list[int]:
     """The batch sizes that programs exist for."""
     special: Any = lowered.specialised
-    return [key[0][0] for key, _ in special._forms.items()]
+    return [key[0][2] for key, _ in special._forms.items()]
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,52 @@ def test_other_lengths_are_no_error(shapes: Any, at_once: list[int]) -> None:
         lowered(X.double(), X)
 
 
+class Exact(nn.Module):
+    """Sizes in views, as numbers, and of another input: what is returned is new, an input, a number, or None."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> dict[str, Any]:
+        rows = x.shape[0]
+        made = self.linear(x).view(rows, 2, 2).transpose(0, 1).reshape(2, rows * 2)
+        return {"x": x, "y": [made, made * y.sum() + rows, None], "n": (rows, rows * 3 + 1, 7), "same": x.reshape(-1)}
+
+
+def test_one_program_for_all_lengths() -> None:
+    model = Exact().eval()
+    rows: Any = {"min": 1, "max": 16, "optimals": [4]}
+    lowered: Any = lower_to_mgx(model, [X, torch.randn(6)], dynamic_shapes=({0: rows}, {0: Dim.AUTO}), target="cpu")
+    for n, m in ((3, 6), (1, 2), (4, 9), (16, 5)):
+        x, y = torch.randn(n, 4), torch.randn(m)
+        with torch.no_grad():
+            got, want = lowered(x, y), model(x, y)
+        assert got["x"] is x and got["n"] == want["n"] and got["y"][2] is None
+        assert torch.equal(got["same"], x.reshape(-1))
+        for g, w in zip(got["y"][:2], want["y"][:2], strict=True):
+            assert_close(g.numpy(), w.numpy(), scale=16)
+    region = lowered.specialised._every.program.executable.region
+    assert len(region.forms) <= 3  # of any length, of one row
+    with torch.no_grad(), pytest.raises(ValueError, match="dimension 0 of input 'x' must be from 1 to 16; got 17"):
+        lowered(torch.randn(17, 4), y)
+    with pytest.raises(TypeError, match=r"input 'x' must be torch.float32; got torch.float64"):
+        lowered(X.double(), y)
+    with pytest.raises(RuntimeError, match="input 'y' requires a gradient"):
+        lowered(X, y.requires_grad_())
+    with pytest.raises(ValueError, match="input 'x' has the layout"):
+        lowered(X.to_sparse(), y.detach())
+
+
+def test_optimal_lengths_are_compiled_ahead_and_alone() -> None:
+    model = nn.Linear(4, 4).eval()
+    rows: Any = {"min": 1, "max": 16, "optimals": [1, 4]}
+    lowered: Any = lower_to_mgx(model, [X], dynamic_shapes=({0: rows},), target="cpu", suppress_accuracy_check=True)
+    region = lowered.specialised._every.program.executable.region
+    alone = [key for key, made in region.specialisations.items() if type(made).__name__ == "CompiledSpecialisation"]
+    assert [lens for (lens,), _ in alone] == [(1, 4), (4, 4)] and len(region.forms) == 1
+
+
 def test_a_dynamic_model_on_the_cpu_is_copied_and_saved() -> None:
     model = Model().eval()
     lowered = lower_to_mgx(model, [X, X], dynamic_shapes=({0: RANGE}, {0: RANGE}), target="cpu", max_specialisations=2)
@@ -83,7 +131,9 @@ def test_a_dynamic_model_on_the_cpu_is_copied_and_saved() -> None:
     file = io.BytesIO()
     torch.save(lowered, file)
     file.seek(0)
-    check(torch.load(file, weights_only=False), model, 5)
+    read = torch.load(file, weights_only=False)
+    check(read, model, 5, 6)
+    assert isinstance(read.specialised._every, AnySize)
 
 
 def test_lengths_that_the_model_fixes() -> None:

@@ -1,6 +1,7 @@
 """Language models whose steps run in the engine, on caches that grow in place, against what transformers answers."""
 
 import copy
+import gc
 import logging
 from typing import Any
 
@@ -125,6 +126,15 @@ def test_weights_that_change_are_seen():
                 m.model.layers[1].self_attn.v_proj.weight * 2
             )
     assert torch.equal(answers(own, given), answers(model, given))
+
+
+def test_programs_that_are_forgotten_are_let_go():
+    model, own = pair(llama, target="ref", max_specialisations=2)
+    for batch in (1, 2, 3):
+        assert torch.equal(answers(own, prompt(batch, 5)), answers(model, prompt(batch, 5)))
+    assert own.forward.compiled == 6
+    gc.collect()
+    assert len(own.forward._programs) == 2
 
 
 def test_what_a_step_does_not_compute_runs_in_torch(caplog):

@@ -28,7 +28,9 @@ GILES_OUTER = (
 )  # fmt: skip
 
 
-def _in_double(function: Callable[[Builder, Value], Value]) -> Callable[[Builder, Value], Value]:
+def in_double(function: Callable[[Builder, Value], Value]) -> Callable[[Builder, Value], Value]:
+    """The function of its input in double, as the input's type."""
+
     def wide(b: Builder, x: Value) -> Value:
         return b.cast(function(b, b.cast(x, "double")), x.shape.type)
 
@@ -49,7 +51,7 @@ def _reflected(b: Builder, x: Value) -> tuple[Value, Value, Value]:
 
 
 @composite
-@_in_double
+@in_double
 def lgamma(b: Builder, x: Value) -> Value:
     """log |gamma(x)| (aten::lgamma); inf at 0, -1, -2, ..."""
     left, z, away = _reflected(b, x)
@@ -64,7 +66,7 @@ def lgamma(b: Builder, x: Value) -> Value:
 
 
 @composite
-@_in_double
+@in_double
 def digamma(b: Builder, x: Value) -> Value:
     """The derivative of log gamma (aten::digamma): -inf at 0, inf at -0, NaN at -1, -2, ..."""
     left, z, away = _reflected(b, x)
@@ -82,7 +84,7 @@ def digamma(b: Builder, x: Value) -> Value:
 
 
 @composite
-@_in_double
+@in_double
 def erfinv(b: Builder, x: Value) -> Value:
     """The inverse of erf (aten::erfinv): Giles' approximation (GPU Computing Gems, 2011), two steps of Newton's."""
     w = b.neg(b.log(b.mul(b.sub(b.full(1, x), x), b.add(b.full(1, x), x))))
@@ -94,3 +96,48 @@ def erfinv(b: Builder, x: Value) -> Value:
         y = b.sub(y, b.div(b.sub(b.erf(y), x), slope))
     end = b.equal(b.abs(x), b.full(1, x))
     return b.where(end, b.mul(x, b.full(math.inf, x)), y)
+
+
+STEPS = 12
+BERNOULLI = (
+    1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330,
+)  # fmt: skip
+
+
+def _hurwitz(b: Builder, s: int, x: Value) -> Value:
+    """The sum of (x + k)^-s over k >= 0, for x >= 1/2: twelve terms, and Euler and Maclaurin's for the others."""
+    terms = [b.pow(b.add(x, b.full(float(k), x)), b.full(float(-s), x)) for k in range(STEPS)]
+    far = b.add(x, b.full(float(STEPS), x))
+    inverse = b.recip(far)
+    square = b.mul(inverse, inverse)
+    factors = [
+        bernoulli / math.factorial(2 * j) * math.prod(range(s, s + 2 * j - 1))
+        for j, bernoulli in enumerate(BERNOULLI, 1)
+    ]
+    series = b.mul(_polynomial(b, square, tuple(factors[::-1])), inverse)
+    rest = b.add(b.add(b.div(far, b.full(s - 1.0, x)), b.full(0.5, x)), series)
+    return b.add(reduce(b.add, terms), b.mul(rest, b.pow(far, b.full(float(-s), x))))
+
+
+def _cotangent_derivative(n: int) -> list[int]:
+    """The n-th derivative of cot as a polynomial of cot, the lowest power first."""
+    factors = [0, 1]
+    for _ in range(n):
+        slopes = [k * f for k, f in enumerate(factors)][1:]
+        factors = [-(a + c) for a, c in zip([*slopes, 0, 0], [0, 0, *slopes], strict=True)]
+    return factors
+
+
+@composite
+def polygamma(b: Builder, x: Value, n: int) -> Value:
+    """The n-th derivative of digamma, n > 0 (aten::polygamma); infinite at 0, -1, -2, ..."""
+    given, x = x, b.cast(x, "double")
+    left, z, away = _reflected(b, x)
+    sign = -1.0 if n % 2 == 0 else 1.0
+    right = b.mul(_hurwitz(b, n + 1, z), b.full(sign * math.factorial(n), x))
+    slope = _polynomial(b, b.recip(b.tan(away)), tuple(map(float, _cotangent_derivative(n)[::-1])))
+    mirrored = b.sub(b.mul(right, b.full(-sign, x)), b.mul(slope, b.full(math.pi ** (n + 1), x)))
+    pole = b.logical_and(b.less_or_equal(x, b.full(0, x)), b.equal(x, b.floor(x)))
+    answer = b.where(pole, b.full(sign * math.inf, x), b.where(left, mirrored, right))
+    answer = b.where(b.isinf(x), b.where(left, b.full(math.nan, x), b.full(0, x)), answer)
+    return b.cast(answer, given.shape.type)

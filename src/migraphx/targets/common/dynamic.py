@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter
+from migraphx.ir.module import Instruction
+from migraphx.ir.operation import Literal
 from migraphx.ir.program import Program
 from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
@@ -25,14 +25,15 @@ from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.common.forms import Form, FormCompiler, Forms, Lens, Memory
-from migraphx.targets.common.host import compute, lasting
+from migraphx.targets.common.parts import Part, parts_of
+from migraphx.targets.common.run_values import Arguments, RunValues
 from migraphx.targets.common.specialise import ProgramSplit, SpecialisedProgram, is_leaf, specialise, split, static_part
 
 log = logging.getLogger(__name__)
 Arrays = Mapping[str, np.ndarray]
-Arguments = Mapping[str, Argument]
 SMALL = 256  # bytes: larger values are told apart by their digest
 AHEAD = 16  # lengths that are compiled before the first run, at most
+SEQUENCE_BESIDE_OTHERS = "an output is a sequence whose length depends on data, beside others: give it alone"
 READY = 4  # lengths whose memory for runs is kept, at most: the last that ran
 
 
@@ -49,8 +50,8 @@ class DynamicExecutable:
     """Runs a program whose parameters, or whose values inside, have lengths known only at run time.
 
     `run` takes the specialisation for the lengths of its inputs (and for the values of those inputs on which shapes
-    depend), or compiles it. Lengths that depend on data cut the program: what lies before is compiled, the instruction
-    runs by its NumPy meaning, the rest is compiled for the length found. `threads`: of a run whose options do not say.
+    depend), or compiles it. Lengths that depend on data divide the program: what lies before, the instruction, which
+    runs by its NumPy meaning, and the rest, each for all lengths. `threads`: of a run whose options do not say.
     """
 
     def __init__(
@@ -88,7 +89,15 @@ class DynamicExecutable:
                 made.region.specialisation(lens, {}, ahead=True)
             except ValueError as error:  # optimal lengths of two dimensions that must be equal
                 log.info("not compiled ahead for %s: %s", lens, error)
+        if made.static:
+            only = made.region.specialisation({n: s.lens for n, s in parameters.items()}, {}, ahead=True)
+            made._ran = only.ahead()
         return made
+
+    @property
+    def static(self) -> bool:
+        """Whether no length is open: the program is in parts because NumPy computes some of it."""
+        return not any(s.dynamic for s in (*self.parameters.values(), *self.outputs))
 
     @property
     def steps(self) -> list[Step]:
@@ -143,17 +152,15 @@ class DynamicExecutable:
         return self.region.specialisation({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
-        specialisation = self._specialisation(dict(zip(self.parameters, inputs, strict=True)))
+        given = dict(zip(self.parameters, inputs, strict=True))
+        specialisation = (
+            None if self.static else self._specialisation(given)
+        )  # static: in parts with memory of their own
         if not isinstance(specialisation, CompiledSpecialisation):
             return {}
-        own = specialisation.executable
-        numbers = [list(self.parameters).index(n) for n in own.parameters]
-        return {
-            output: numbers[given]
-            for output, given in own.in_place(
-                specialisation.inputs(dict(zip(self.parameters, inputs, strict=True)))
-            ).items()
-        }
+        own, number = specialisation.executable, {n: k for k, n in enumerate(self.parameters)}
+        numbers = [number[n] for n in own.parameters]
+        return {output: numbers[k] for output, k in own.in_place(specialisation.inputs(given)).items()}
 
     def release(self) -> None:
         self.region.release()
@@ -168,7 +175,11 @@ class DynamicExecutable:
         stream: int | None = None,
         deadline: Deadline | None = None,
     ) -> None:
-        raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
+        if not self.static:
+            raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
+        given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
+        places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
+        self.run(given, places, stream, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps` for these inputs."""
@@ -256,9 +267,10 @@ class DynamicRegion:
         known: Mapping[str, str],
         forms: FormCompiler | None = None,
     ) -> None:
-        self.target, self.options, self.known = target, options, known
-        self.forms = Forms(forms, options) if forms is not None and not known else None
+        self.target, self.options, self.known, self.form_compiler = target, options, known, forms
+        self.forms = Forms(forms, options, self._look_again) if forms is not None and not known else None
         self._program = program
+        self._divided: DividedSpecialisation | None = None
         self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(
             options.max_specialisations, apart=True
         )
@@ -280,10 +292,17 @@ class DynamicRegion:
             self.specialisations.put(key, found)
 
         def make() -> Specialisation:
+            if self._divided is not None:
+                return self._divided
             form = None if forms is None else forms.made(self.program.main, lens)
             return self._compiled(lens, values) if form is None else FormSpecialisation(*form)
 
         return found or self.specialisations.get(key, make, deadline)
+
+    def _look_again(self) -> None:
+        """There is a better form for some lengths: take the best at their next run."""
+        made = {key for key, one in self.specialisations.items() if isinstance(one, FormSpecialisation)}
+        self.specialisations.forget(made.__contains__)
 
     def keep(self, lens: Lens, specialisation: Specialisation) -> None:
         self.specialisations.put(self._key(lens, {}), specialisation)
@@ -311,6 +330,10 @@ class DynamicRegion:
         types = {n: i.shape.type for n, i in self.program.main.parameters.items()}
         made = specialise(self.program.main, {n: Shape(types[n], lens[n]) for n in types}, values)
         cut = split(made)
+        parts = None if cut.whole or self.known else parts_of(self.program.main, made, cut)
+        if parts is not None:
+            self._divided = DividedSpecialisation(self, parts)
+            return self._divided
         specialisation = (
             CompiledSpecialisation(self.target.compile(made.program, self.options))
             if cut.whole
@@ -345,6 +368,10 @@ class CompiledSpecialisation:
         ran.append(self)
         return list(self.executable.run(self.inputs(given), None, stream, deadline))
 
+    def ahead(self) -> list[Specialisation]:
+        """Itself, as `run` notes it."""
+        return [self]
+
     def profile(self, given: Arguments, runs: int) -> list[float]:
         return self.executable.profile(self.inputs(given), runs)
 
@@ -368,41 +395,6 @@ class FormSpecialisation(CompiledSpecialisation):
         return self.form
 
 
-class RunValues:
-    """The values that one run has made so far: each where it was made, and where else it was asked for."""
-
-    def __init__(self, given: Arguments, device: Device, stream: int | None) -> None:
-        self.device, self.stream = device, stream
-        self._given = given
-        self._arguments: dict[Instruction, Argument] = {}
-        self._arrays: dict[Instruction, Any] = {}
-
-    def add(self, instructions: Iterable[Instruction], made: Iterable[Argument]) -> None:
-        self._arguments |= zip(instructions, made, strict=True)
-
-    def compute(self, ins: Instruction, deadline: Deadline | None) -> None:
-        """One instruction, by its NumPy meaning."""
-        self._arrays[ins] = compute(ins, [self.array(i) for i in ins.inputs], _no_modules, deadline)
-
-    def argument(self, ins: Instruction) -> Argument:
-        """The value on the device, row-major."""
-        if isinstance(ins.op, Parameter):
-            return self._given[ins.op.parameter]
-        if ins not in self._arguments:
-            array = np.asarray(self.array(ins), order="C")
-            own = array.flags.writeable  # not a constant, nor a view of one
-            self._arguments[ins] = Argument.of(array if own else array.copy()).to(self.device, self.stream)
-        return self._arguments[ins]
-
-    def array(self, ins: Instruction) -> Any:
-        """The value in main memory, which a run on another device waits for; a list where it is a sequence."""
-        if isinstance(ins.op, Literal):
-            return ins.op.value
-        if ins not in self._arrays:
-            self._arrays[ins] = lasting(self.argument(ins), self.stream)
-        return self._arrays[ins]
-
-
 class SplitSpecialisation:
     """A region for one set of lengths that data cuts: a compiled program, NumPy's instructions, and the region behind.
 
@@ -417,7 +409,7 @@ class SplitSpecialisation:
             self.before = CompiledSpecialisation(region.target.compile(static_part(main, cut.wanted), region.options))
         rest = cut.rest
         if rest is not None:
-            self.rest = DynamicRegion(region.target, lambda: rest, region.options, cut.known)
+            self.rest = DynamicRegion(region.target, lambda: rest, region.options, cut.known, region.form_compiler)
         names = names_of(main)
         self.host_steps = [Step(instruction_text(h, names), "host", h.origin, 0, 0) for h in cut.host]
         for step in self.host_steps:
@@ -446,6 +438,13 @@ class SplitSpecialisation:
             self.rest.keep_ready(specialisation)
         return self._gathered(values, late)
 
+    def ahead(self) -> list[Specialisation]:
+        """Compile what follows, where its lengths are known; what a run would note."""
+        feeds = {n: i.shape for n, i in self.cut.feeds.items()}
+        if self.rest is None or self.cut.known or any(s.dynamic for s in feeds.values()):
+            return [self]
+        return [self, *self.rest.specialisation({n: s.lens for n, s in feeds.items()}, {}, ahead=True).ahead()]
+
     def _next(
         self, rest: DynamicRegion, values: RunValues, deadline: Deadline | None = None
     ) -> tuple[Specialisation, Arguments]:
@@ -461,7 +460,7 @@ class SplitSpecialisation:
         if not known:
             return list(late)
         if len(late) != len(self.cut.outputs) - len(known):
-            raise ValueError("an output is a sequence whose length depends on data, beside others: give it alone")
+            raise ValueError(SEQUENCE_BESIDE_OTHERS)
         rest = iter(late)
         return [next(rest) if self._is_late(o) else values.argument(o) for o in self.cut.outputs]
 
@@ -499,8 +498,74 @@ class SplitSpecialisation:
                 part.release()
 
 
-Specialisation = CompiledSpecialisation | SplitSpecialisation
+class DividedSpecialisation:
+    """A region that data cuts, for all lengths: parts that are regions of their own, one after the other."""
+
+    steps: Sequence[Step] = ()  # those of its parts
+
+    def __init__(self, region: DynamicRegion, parts: Sequence[Part]) -> None:
+        self.device, self.outputs = region.target.device, list(region.program.main.outputs)
+        self.parts = list(parts)
+        self.regions = [
+            DynamicRegion(
+                region.target, lambda p=p: p.program, region.options, p.known, None if p.cuts else region.form_compiler
+            )
+            for p in parts
+        ]
+        for name, why in self.regions[-1].known.items():
+            log.info("what follows is compiled for each value of %s, on which a shape depends: %s", name, why)
+
+    def run(
+        self, given: Arguments, stream: int | None, ran: list[Specialisation], deadline: Deadline | None
+    ) -> list[Argument]:
+        values = RunValues(given, self.device, stream)
+        for part, region in zip(self.parts, self.regions, strict=True):
+            specialisation, feeds = self._at(part, region, values, deadline)
+            made = specialisation.run(feeds, stream, ran, deadline)
+            region.keep_ready(specialisation)
+            if part.results == self.outputs:
+                return made  # a sequence is several
+            if len(made) != len(part.results):
+                raise ValueError(SEQUENCE_BESIDE_OTHERS)
+            values.add(part.results, made)
+        return [values.argument(o) for o in self.outputs]
+
+    def _at(
+        self, part: Part, region: DynamicRegion, values: RunValues, deadline: Deadline | None = None
+    ) -> tuple[Specialisation, Arguments]:
+        """A part for what the ones before made, and what it is given of that."""
+        known = {n: np.array(values.array(part.feeds[n])) for n in region.known}
+        feeds = {n: values.argument(i) for n, i in part.feeds.items() if n not in known}
+        lens = {n: known[n].shape if n in known else feeds[n].shape.lens for n in part.feeds}
+        return region.specialisation(lens, known, deadline), feeds
+
+    def ahead(self) -> list[Specialisation]:
+        """Compile the parts whose lengths are known; what a run would note."""
+        made: list[Specialisation] = []
+        for part, region in zip(self.parts, self.regions, strict=True):
+            feeds = {n: i.shape for n, i in part.feeds.items()}
+            if region.known or any(s.dynamic for s in feeds.values()):
+                break
+            made += region.specialisation({n: s.lens for n, s in feeds.items()}, {}, ahead=True).ahead()
+        return made
+
+    def profile(self, given: Arguments, runs: int) -> list[float]:
+        values = RunValues(given, self.device, None)
+        seconds: list[float] = []
+        for part, region in zip(self.parts, self.regions, strict=True):
+            specialisation, feeds = self._at(part, region, values)
+            seconds += specialisation.profile(feeds, runs)
+            if part is not self.parts[-1]:
+                values.add(part.results, specialisation.run(feeds, None, [], None))
+        return seconds
+
+    @property
+    def memory(self) -> Memory:
+        return self
+
+    def release(self) -> None:
+        for region in self.regions:
+            region.release()
 
 
-def _no_modules(module: Module, args: Sequence[Any]) -> list[Any]:
-    raise ValueError(f"module {module.name!r} cannot run on the host: its sizes depend on data")
+Specialisation = CompiledSpecialisation | SplitSpecialisation | DividedSpecialisation

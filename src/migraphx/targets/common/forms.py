@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Hashable, Mapping, Sequence
-from threading import Lock
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from threading import Lock, Thread
 from typing import Protocol
 
 from migraphx.ir.module import Module
@@ -20,6 +20,8 @@ from migraphx.targets.common.specialise import specialise, split
 log = logging.getLogger(__name__)
 Lens = Mapping[str, tuple[int, ...]]
 MOST_FORMS = 64  # of one program: behind them it is compiled for each length
+REFUSES = (ValueError, NotImplementedError)
+"""What shape rules, importers and targets raise on purpose: of lengths that do not fit, or of what they cannot do."""
 
 
 class Memory(Protocol):
@@ -31,8 +33,11 @@ class Memory(Protocol):
 class Form(Memory, Protocol):
     """A program compiled for all lengths of which some guards hold."""
 
-    def executable(self, lengths: Sequence[int]) -> Executable | None:
-        """The program for these lengths of its symbols, in microseconds; None where a guard does not hold."""
+    def executable(self, lengths: Sequence[int], wishes: bool = True) -> Executable | None:
+        """The program for these lengths of its symbols, in microseconds; None where a guard does not hold.
+
+        `wishes`: None also where a program that was compiled at these lengths would go other ways, and be faster.
+        """
         ...
 
 
@@ -47,14 +52,22 @@ Found = tuple[Executable, Form]
 
 
 class Forms:
-    """What a region was compiled for so far: a form serves all lengths that its guards allow."""
+    """What a region was compiled for so far: a form serves all lengths that its guards allow.
 
-    def __init__(self, compiler: FormCompiler, options: CompileOptions) -> None:
-        self._compiler, self._options = compiler, options
+    Where its wishes do not hold, it serves until a better one has been compiled in a thread beside, and `improved` is
+    called.
+    """
+
+    def __init__(
+        self, compiler: FormCompiler, options: CompileOptions, improved: Callable[[], None] = lambda: None
+    ) -> None:
+        self._compiler, self._options, self._improved = compiler, options, improved
         self._forms: list[Form] = []
+        self.improving: Thread | None = None
         self._lock = Lock()  # of one compilation at a time: the next may find the form that it needs
         self._tries = 0
         self._open: list[tuple[Hashable, str, int]] = []
+        self._ranks: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._forms)
@@ -66,12 +79,29 @@ class Forms:
     def find(self, module: Module, lens: Lens) -> Found | None:
         """A form at these lengths, in microseconds; None where there is none yet."""
         lengths = self._lengths(module, lens) if self._forms else None
-        if lengths is not None:
+        if lengths is None:
+            return None
+        for wishes in (True, False):
             for form in self._forms:
-                found = form.executable(lengths)
+                found = form.executable(lengths, wishes)
                 if found is not None:
+                    if not wishes:
+                        self._improve(module, lens, lengths)
                     return found, form
         return None
+
+    def _improve(self, module: Module, lens: Lens, lengths: Sequence[int]) -> None:
+        """Compile a form at these lengths in a thread of its own, one at a time."""
+
+        def make() -> None:
+            with self._lock:
+                self._made(module, lens, lengths)
+            self._improved()
+
+        if self._tries < MOST_FORMS and (self.improving is None or not self.improving.is_alive()):
+            log.info("other ways are faster at lengths like %s: compiling beside", lengths)
+            self.improving = Thread(target=make, daemon=True)
+            self.improving.start()
 
     def made(self, module: Module, lens: Lens) -> Found | None:
         """A form at these lengths, compiled where there is none; None where the program must be compiled for them."""
@@ -85,9 +115,12 @@ class Forms:
         return found
 
     def _lengths(self, module: Module, lens: Lens) -> list[int] | None:
-        """The length of each symbol; None where two dimensions of one symbol differ."""
+        """The length of each symbol; None where two dimensions of one symbol differ, or there are more or fewer."""
         if not self._open:
             self._open = open_dimensions(module)
+            self._ranks = {n: i.shape.ndim for n, i in module.parameters.items()}
+        if any(len(lens[n]) != rank for n, rank in self._ranks.items()):
+            return None
         found: dict[Hashable, int] = {}
         for symbol, name, k in self._open:
             if found.setdefault(symbol, lens[name][k]) != lens[name][k]:
@@ -95,16 +128,16 @@ class Forms:
         return list(found.values())
 
     def _made(self, module: Module, lens: Lens, lengths: Sequence[int]) -> Found | None:
-        """A new form. None where something of the program needs plain numbers, or is wrong at these lengths.
+        """A new form. None where something refuses these lengths, or sizes in their place.
 
-        Whoever compiles the program for these lengths alone is told what is wrong.
+        Whoever compiles the program for these lengths alone is told what is wrong. What needs a plain number gets one.
         """
         start, sizes = time.perf_counter(), Sizes()
         self._tries += 1
         try:
             made = specialise(module, symbolic_shapes(module, lens, sizes), {})
             form = self._compiler.form(made.program, self._options, sizes) if split(made).whole else None
-        except Exception as error:
+        except REFUSES as error:
             log.info("not compiled for all lengths: %s", error)
             return None
         if form is None:

@@ -13,6 +13,7 @@ from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, OpenLiteral, Parameter, Return, operation
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import is_open
 from migraphx.ops.open_values import computed, is_open_array, open_values
 from migraphx.passes.dead_code import dead_code
 
@@ -20,6 +21,11 @@ from migraphx.passes.dead_code import dead_code
 def is_dynamic(program: Program) -> bool:
     """Whether some length of the program is known only at run time."""
     return any(ins.shape.dynamic or ins.op.deferred for m in reachable(program.main) for ins in m)
+
+
+def runs_in_parts(program: Program) -> bool:
+    """Whether the program must be specialised, or NumPy computes some of it, before a target compiles the rest."""
+    return is_dynamic(program) or any(ins.op.on_host for ins in program.main)
 
 
 def _is_sequence(value: Any) -> TypeGuard[Sequence[Any]]:
@@ -46,7 +52,8 @@ def flat(value: Any) -> Iterator[Any]:
 class SpecialisedProgram:
     """A program with static shapes, as far as they are known.
 
-    `needs`: the values that must be known to expand an instruction that is left; `refusals`: why it is left.
+    `needs`: the values that must be known to expand an instruction that is left; `refusals`: why it is left. `values`:
+    what each instruction of the module became; a sequence is a list of instructions, an empty optional None.
     """
 
     program: Program
@@ -54,6 +61,7 @@ class SpecialisedProgram:
         default_factory=dict[Instruction, tuple[Instruction, ...]]
     )
     refusals: dict[Instruction, str] = field(default_factory=dict[Instruction, str])
+    values: dict[Instruction, Any] = field(default_factory=dict[Instruction, Any])
 
 
 def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray]) -> SpecialisedProgram:
@@ -61,7 +69,7 @@ def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str,
     made = SpecialisedProgram(Program())
     main = made.program.main
     expansion = Expansion(made.program, main)
-    env: dict[Instruction, Any] = {}
+    env = made.values
     for ins in module:
         if isinstance(ins.op, Parameter):
             name = ins.op.parameter
@@ -96,6 +104,8 @@ def _instruction(made: SpecialisedProgram, expansion: Expansion, ins: Instructio
             if expanded is not NotImplemented:
                 return expanded
     operands = [packed(expansion, i) for i in inputs]
+    if ins.op.on_host and (known := constants(operands)) is not None:
+        return _literals(expansion, ins.op.compute(*known), ins.origin)
     modules = [_inner(made.program, m, operands, env) for m in ins.modules]
     folded = None if modules else _of_sizes(expansion, ins, operands)
     if folded is not None:
@@ -115,6 +125,27 @@ def _of_sizes(expansion: Expansion, ins: Instruction, operands: Sequence[Instruc
     if is_open_array(value):
         return expansion.module.add_open_literal(OpenLiteral(value, ins.shape.type), ins.origin)
     return expansion.module.add_literal(value, ins.origin)
+
+
+def constants(instructions: Sequence[Instruction]) -> list[np.ndarray] | None:
+    """The values of instructions that depend on literals alone, not on sizes or chance; None where one does not."""
+    values: list[np.ndarray] = []
+    for ins in instructions:
+        plain = ins.op.pure and not (ins.modules or ins.shape.sub_shapes or is_open(ins.shape.lens))
+        if isinstance(ins.op, (Parameter, OpenLiteral)) or not plain or is_deferred(ins):
+            return None
+        own = constants(ins.inputs)
+        if own is None:
+            return None
+        values.append(ins.op.compute(*own))
+    return values
+
+
+def _literals(expansion: Expansion, value: Any, origin: str) -> Any:
+    """A literal, or a tuple of some."""
+    if _is_tuple(value):
+        return tuple(_literals(expansion, v, origin) for v in value)
+    return expansion.module.add_literal(np.ascontiguousarray(value), origin)
 
 
 def packed(expansion: Expansion, value: Any) -> Instruction:
@@ -168,6 +199,7 @@ class ProgramSplit:
     feeds: dict[str, Instruction] = field(default_factory=dict[str, Instruction])
     known: dict[str, str] = field(default_factory=dict[str, str])  # and why
     outputs: list[Instruction] = field(default_factory=list[Instruction])
+    late: list[Instruction] = field(default_factory=list[Instruction])  # those of the rest
 
     @property
     def whole(self) -> bool:
@@ -194,9 +226,9 @@ def split(made: SpecialisedProgram) -> ProgramSplit:
             host[ins] = None
         elif any(i in late or i in host for i in inputs):
             late[ins] = None
-        elif is_deferred(ins):
+        elif is_deferred(ins) or ins.op.on_host:
             (late if ins.op.deferred or ins in made.needs else host)[ins] = None
-    cut = ProgramSplit([], list(host), outputs=list(main.outputs))
+    cut = ProgramSplit([], list(host), outputs=list(main.outputs), late=list(late))
     if late:
         _rest(cut, made, late)
     used = [*(i for h in host for i in h.inputs), *cut.feeds.values(), *cut.outputs]
@@ -211,17 +243,17 @@ def is_leaf(ins: Instruction) -> bool:
 def static_part(main: Module, wanted: Sequence[Instruction]) -> Program:
     """What `wanted` needs, as a program of its own that returns them."""
     program, env = Program(), dict[Instruction, Instruction]()
-    needed = _above(wanted)
+    needed = above(wanted)
     for ins in main:
         if ins in needed:
-            modules = _modules(program, ins, env)
+            modules = copied_modules(program, ins, env)
             copy = Instruction(ins.op, [env[i] for i in ins.inputs], ins.shape, modules, ins.origin)
             env[ins] = program.main.append(copy)
     program.main.add_return([env[w] for w in wanted])
     return program
 
 
-def _modules(program: Program, ins: Instruction, env: dict[Instruction, Instruction]) -> list[Module]:
+def copied_modules(program: Program, ins: Instruction, env: dict[Instruction, Instruction]) -> list[Module]:
     """Copies of the instruction's modules, which use the copies of what is around them."""
     modules = [m.clone(env) for m in ins.modules]
     for m in (inner for outer in modules for inner in reachable(outer)):
@@ -229,7 +261,7 @@ def _modules(program: Program, ins: Instruction, env: dict[Instruction, Instruct
     return modules
 
 
-def _above(roots: Iterable[Instruction]) -> set[Instruction]:
+def above(roots: Iterable[Instruction]) -> set[Instruction]:
     seen, stack = set(roots), list(roots)
     while stack:
         ins = stack.pop()
@@ -257,7 +289,7 @@ def _rest(cut: ProgramSplit, made: SpecialisedProgram, late: Mapping[Instruction
     for ins in late:
         for i in (*ins.inputs, *captured(ins)):
             enter(i)
-        inputs, modules = [env[i] for i in ins.inputs], _modules(rest, ins, env)
+        inputs, modules = [env[i] for i in ins.inputs], copied_modules(rest, ins, env)
         env[ins] = rest.main.add_instruction(ins.op, inputs, modules, origin=ins.origin)
         for needed in made.needs.get(ins, ()):
             name = next((n for n, i in cut.feeds.items() if i is needed), None)

@@ -22,11 +22,18 @@ def supported(
 ) -> Refusal[Instruction] | None:
     """Why no lowering takes an instruction, or what the passes make of it; None where all of it is taken.
 
-    A deferred instruction becomes other instructions, or runs on the host. `asked` keeps the answers.
+    A deferred instruction becomes other instructions, or runs on the host, as `on_host` ones do outside of modules.
+    `asked` keeps the answers.
     """
     if lowerings.find(ins) is not None and not ins.modules:
         return None
+    if ins.op.on_host:
+        return None
     for inner in (i for m in ins.modules if not ins.op.fused for i in _working(m)):
+        if inner.op.on_host:
+            return Refusal(
+                ins, f"target {lowerings.target}", f"{inner.name} in it: NumPy runs that, in no loop or branch"
+            )
         if (refusal := supported(inner, lowerings, passes, asked)) is not None:
             return Refusal(ins, refusal.rule, f"{inner.name} in it: {refusal.why}")
     if ins.name.startswith("@") or is_deferred(ins) or any(map(is_deferred, ins.inputs)):

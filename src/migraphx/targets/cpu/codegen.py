@@ -23,15 +23,8 @@ FEW_KERNELS, ENOUGH_PARTS = 5, 4  # a source of its own is worth it for so many,
 NO_KERNEL = -1
 ABI = "3"  # of objects and tables: counts on when what `mgx_run` takes or what a table holds changes
 
-MAIN = Template("""\
+MAIN = """\
 #include "program.hpp"
-
-namespace mgx {
-$declarations
-constexpr Kernel kernels[] = {
-    $kernels
-};
-}  // namespace mgx
 
 extern "C" {
 int64_t mgx_scratch(const int64_t* table) { return mgx::largest_scratch(mgx::kernels, table); }
@@ -41,6 +34,13 @@ void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t 
     mgx::run_program(program);
 }
 }
+"""
+
+LIST = Template("""\
+$declarations
+const Kernel kernels[] = {
+    $kernels
+};
 """)
 
 PART = Template("""\
@@ -127,20 +127,21 @@ def numbered(calls: Sequence[Call]) -> dict[Kernel, int]:
 
 
 def generate(kernels: dict[Kernel, int]) -> list[str]:
-    """The sources: main first, then what the kernels share with other programs, then the parts that hold them."""
+    """The sources: main, which is that of every program, then what the kernels share with others, then their parts."""
     names = {kernel: f"k{n}" for kernel, n in kernels.items()}
     shared = dict.fromkeys(k.instances for k in kernels if k.instances)
-    return [_main(names), *map(_instances, shared), *_parts(names)]
+    return [MAIN, *map(_instances, shared), *_parts(names)]
 
 
-def _main(names: dict[Kernel, str]) -> str:
+def _list(names: dict[Kernel, str]) -> str:
+    """The list of a program's kernels; of a program without any, one that is never called."""
     declarations, entries = [], []
     for kernel, name in names.items():
         declarations.append(f"void {name}(const Team&, char* const*, const int64_t*, char*);")
         if kernel.scratch:
             declarations.append(f"int64_t {name}_scratch(const int64_t*);")
         entries.append(f"{{{name}, {f'{name}_scratch' if kernel.scratch else 'nullptr'}}},")
-    return MAIN.substitute(declarations="\n".join(declarations), kernels="\n    ".join(entries) or "{nullptr, nullptr}")
+    return LIST.substitute(declarations="\n".join(declarations), kernels="\n    ".join(entries) or "{nullptr, nullptr}")
 
 
 @dataclass(frozen=True)
@@ -233,14 +234,18 @@ def _place_text(table: np.ndarray, names: Sequence[str], place: Place) -> str:
 
 
 def _parts(names: dict[Kernel, str]) -> list[str]:
-    """The kernels in parts of about equal cost; those that need a heavy header stay together while they are few."""
+    """The kernels in parts of about equal cost; those that need a heavy header stay together while they are few.
+
+    The list of all is in the last part, so that it costs no source of its own.
+    """
     heavy = [k for k in names if k.scratch]
     light = [k for k in names if not k.scratch]
     parts = []
     for kind in (heavy, light):
         count = max(-(-len(kind) // MOST_KERNELS), min(ENOUGH_PARTS, -(-len(kind) // FEW_KERNELS)))
-        parts += [_part(kind[k::count], names) for k in range(count)]
-    return parts
+        parts += [kind[k::count] for k in range(count)]
+    *others, last = parts or [[]]
+    return [*(_part(part, names) for part in others), _part(last, names, _list(names))]
 
 
 def _instances(shared: Instances) -> str:
@@ -249,7 +254,7 @@ def _instances(shared: Instances) -> str:
     )
 
 
-def _part(kernels: Sequence[Kernel], names: dict[Kernel, str]) -> str:
+def _part(kernels: Sequence[Kernel], names: dict[Kernel, str], *more: str) -> str:
     headers = dict.fromkeys(h for k in kernels for h in k.headers)
     elsewhere = dict.fromkeys(f for k in kernels if k.instances for f in k.instances.functions)
     return PART.substitute(
@@ -258,6 +263,7 @@ def _part(kernels: Sequence[Kernel], names: dict[Kernel, str]) -> str:
             [
                 *(f"extern template {function};" for function in elsewhere),
                 *(Template(k.text).substitute(name=names[k]) for k in kernels),
+                *more,
             ]
         ),
     )

@@ -61,9 +61,9 @@ class FormTable:
         self._evaluation = Evaluation(sizes, list(wanted))
         self._plans: dict[tuple[int, ...], MemoryPlan] = {}
 
-    def at(self, lengths: Sequence[int]) -> tuple[np.ndarray, Outline] | None:
-        """Table and outline for these lengths of the symbols; None where a guard does not hold."""
-        values = self._evaluation.values(lengths)
+    def at(self, lengths: Sequence[int], wishes: bool = True) -> tuple[np.ndarray, Outline] | None:
+        """Table and outline for these lengths of the symbols; None where a guard does not hold, or a wish."""
+        values = self._evaluation.values(lengths, wishes)
         if values is None:
             return None
         plan = self._plan(lengths, values)
@@ -138,9 +138,9 @@ class CpuForm:
         self.threads, self.isa = threads, isa
         self._shared = Shared(available())
 
-    def executable(self, lengths: Sequence[int]) -> CpuExecutable | None:
-        """The program for these lengths of its symbols; None where a guard does not hold."""
-        found = self.table.at(lengths)
+    def executable(self, lengths: Sequence[int], wishes: bool = True) -> CpuExecutable | None:
+        """The program for these lengths of its symbols; None where a guard does not hold, or a wish, if those count."""
+        found = self.table.at(lengths, wishes)
         return found and CpuExecutable(self.library, *found, self.weights, self.threads, self.isa, self._shared)
 
     def release(self) -> None:

@@ -27,7 +27,7 @@ from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
-from migraphx.targets.common.specialise import is_dynamic
+from migraphx.targets.common.specialise import runs_in_parts
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.cpu.choices import Choices
@@ -80,7 +80,7 @@ class CpuTarget:
         return [*found, *lower(program.main, CPU, emitter, options.fast_math).refusals]
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
-        if is_dynamic(program):
+        if runs_in_parts(program):
             target = CpuTarget(Constants(lasting=lambda: literals(program)), self.timer)
             return DynamicExecutable.of(target, program, options, available(), target)
         check_processor(options.isa)

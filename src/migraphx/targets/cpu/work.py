@@ -52,8 +52,9 @@ def threads_worth(table: np.ndarray, most: int) -> int:
     """How many threads, 1 to `most`, run the program of this table fastest."""
     steps = steps_words(table)
     times = np.ones(len(steps))
-    for n, (kernel, numbers, *_) in enumerate(steps):
-        if kernel < 0 and table[numbers] == FLOW["LOOP"]:
+    for n in np.flatnonzero(steps[:, 0] < 0):
+        numbers = steps[n, 1]
+        if table[numbers] == FLOW["LOOP"]:
             times[n + 1 : table[numbers + 2]] *= min(table[numbers + 3], TRIPS)
     divided = (steps[:, -1] - BARRIER * (steps[:, 0] >= 0)) @ times
     return min(most, max(1, int(divided / SHARE)))

@@ -9,6 +9,7 @@ from typing import Any
 from migraphx.targets.gpu.facts import H200, Facts
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.libraries.blas import Gemm
+from migraphx.targets.gpu.libraries.dnn import Plans
 from migraphx.targets.gpu.library import LibraryCall
 
 
@@ -53,8 +54,8 @@ class Config:
     tail: int = 1
 
     def __str__(self) -> str:
-        if self.kernel == LIBRARY:
-            return f"{LIBRARY}'s algorithm {self.group}"
+        if self.kernel in LIBRARIES:
+            return f"{self.kernel}'s algorithm {self.group}"
         parts = [f"{self.split} parts"] * (self.split > 1) + [f"{self.tail} parts of the last tiles"] * (self.tail > 1)
         tile = f"tiles {self.m}x{self.n}x{self.k}, {self.warps} warps, {self.stages} stages"
         return f"{self.kernel} ({', '.join([tile, *parts])})"
@@ -68,10 +69,24 @@ class Config:
 
 
 LIBRARY = "cublasLt"  # the kernel of configurations that a library computes; `group` counts its algorithms
+DNN = "cudnn"  # likewise, of convolutions
+LIBRARIES = {LIBRARY, DNN}
 WORTH_ASKING = 2e9  # operations; the answer takes a millisecond
 
 Build = Callable[[Config], Sequence[GpuCall | LibraryCall]]
 """The calls of a configuration."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a library has for a problem: configurations, the calls of one, and microseconds that any may take."""
+
+    configs: Sequence[Config]
+    build: Build
+    cost: float
+
+
+NOTHING = Offer((), lambda config: (), 0.0)
 
 
 @dataclass(frozen=True)
@@ -95,7 +110,7 @@ class Choices:
 
     `measure`, where there is one, times candidates: it takes the problem and candidates, best guess first, and what
     builds the calls of one, and gives the winner. `recall`: the winner of an earlier measurement, or None.
-    `algorithms`: cuBLASLt's ways to compute a product.
+    `algorithms`, `plans`: cuBLASLt's ways to compute a product, cuDNN's to compute a convolution.
     """
 
     facts: Facts = H200
@@ -103,6 +118,7 @@ class Choices:
     measure: Callable[[Problem, Sequence[Config], Build], Config] | None = None
     recall: Callable[[Problem], Config | None] | None = None
     algorithms: Callable[[Gemm], list[Gemm]] | None = None
+    plans: Plans | None = None
     made: list[Choice] = field(default_factory=list)
 
     def pick(
@@ -115,8 +131,8 @@ class Choices:
         guesses = [c for _, _, c in ranked]
         if self.measure is not None and build is not None:
             config = self.measure(problem, guesses, build)
-        elif config is not None and config not in guesses:  # another layout, or version of the library
-            config = next((c for c in guesses if c.kernel == config.kernel == LIBRARY), None)
+        if config is not None and config not in guesses:  # another layout, or version of the library
+            config = next((c for c in guesses if c.kernel == config.kernel and c.kernel in LIBRARIES), None)
         if config is None:
             estimate, _, config = ranked[0]
         self.made.append(Choice(problem, config, estimate, tuple((c, t) for t, _, c in ranked[:4] if c != config)))
@@ -127,9 +143,7 @@ class Choices:
         found = self.recall(problem) if self.recall else None
         return found or self.table.get(problem.key) or self.table.get(problem.bare)
 
-    def asks_library(self, problem: Problem, flops: float) -> bool:
-        """Whether a library is asked for its algorithms: to time them, where one has won, and for large problems."""
-        if self.algorithms is None:
-            return False
+    def asks_library(self, problem: Problem, flops: float, library: str = LIBRARY) -> bool:
+        """Whether a library is asked for its ways: to time them, where one has won, and for large problems."""
         known = self.known(problem)
-        return self.measure is not None or (flops >= WORTH_ASKING if known is None else known.kernel == LIBRARY)
+        return self.measure is not None or (flops >= WORTH_ASKING if known is None else known.kernel == library)

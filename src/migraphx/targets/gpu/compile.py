@@ -22,6 +22,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource, make_backend
 
 FIRST_PDL = 90  # compute capability from which on a kernel may start while the one before it ends
+FIRST_FP8 = 89  # from which on fp8e4m3fn is converted by one instruction
 HIDDEN = 2  # pointers that follow a kernel's arguments: global scratch, profile scratch
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
 
@@ -54,12 +55,14 @@ def waiting(source: str, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def loaded(path: Path, name: str) -> Any:
-    """The function `name` of a file."""
+def loaded(path: Path, name: str, native_fp8: bool) -> Any:
+    """The function `name` of a file, whose text is told what the chip has."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    if "NATIVE_FP8" in vars(module):
+        vars(module)["NATIVE_FP8"] = triton.language.constexpr(native_fp8)
     return getattr(module, name)
 
 
@@ -69,7 +72,7 @@ def compiled(job: dict[str, Any]) -> dict[str, Any]:
     pdl = target.backend == "cuda" and int(target.arch) >= FIRST_PDL
     path = Path(job["folder"]) / f"kernel_{job['key']}.py"
     path.write_text(waiting(job["source"], job["name"]) if pdl else job["source"])
-    function = loaded(path, job["name"])
+    function = loaded(path, job["name"], target.backend == "cuda" and int(target.arch) >= FIRST_FP8)
     constants = dict(job["constants"])
     given = iter(job["arguments"])
     signature = {n: "constexpr" if n in constants else next(given) for n in function.arg_names}

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import Protocol
 
+from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.facts import Facts
@@ -33,19 +34,24 @@ TILES = {  # rows, columns, depth, warps, stages
         (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 32, 64, 2, 4),
     ),
     "byte": (
-        (128, 256, 128, 8, 3), (128, 128, 128, 8, 3), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
-        (64, 64, 128, 4, 4), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4), (16, 32, 128, 4, 4),
+        (128, 128, 128, 8, 3), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
+        (64, 64, 128, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 4), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4),
+        (16, 32, 128, 4, 4),
     ),
     "float": (
         (128, 128, 16, 8, 3), (128, 64, 16, 8, 3), (64, 128, 16, 8, 3), (64, 64, 32, 4, 3), (64, 64, 16, 4, 4),
         (64, 32, 32, 4, 3), (32, 64, 32, 4, 3), (32, 32, 32, 4, 3), (16, 64, 32, 4, 3), (16, 32, 32, 2, 3),
+    ),
+    "thirds": (
+        (128, 128, 32, 8, 3), (128, 64, 32, 4, 3), (64, 128, 32, 4, 3), (64, 64, 32, 4, 3), (64, 64, 32, 8, 3),
+        (64, 32, 32, 4, 3),
     ),
     "double": ((64, 64, 16, 4, 3), (64, 32, 16, 4, 3), (32, 32, 16, 4, 3), (16, 32, 16, 2, 3)),
     "integer": ((16, 16, 16, 4, 1),),
 }  # fmt: skip
 DESCRIBED = (  # of half, by the hardware's own copies
     (128, 256, 64, 8, 3), (128, 256, 64, 8, 4), (256, 128, 64, 8, 3), (128, 128, 64, 4, 3), (128, 128, 64, 8, 4),
-    (64, 256, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4),
+    (64, 256, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (128, 128, 64, 4, 2),
 )  # fmt: skip
 ROWS = (
     (8, 512, 4),
@@ -61,6 +67,21 @@ LEAST_STEPS = 3  # of the depth in a part
 MOST_PARTS = 12  # of a tile of the last wave
 
 
+THIRDS = " x3"  # ends the names of kernels that multiply floats as three products of TF32
+
+
+def thirds(config: Config) -> bool:
+    """Whether floats are multiplied as the sum of three products of their leading and trailing halves."""
+    return config.kernel.endswith(THIRDS)
+
+
+def ways(kernel: str, type: str, facts: Facts) -> list[tuple[str, tuple[int, ...]]]:
+    """The kernels for products of a type, each with a tile."""
+    found = [(kernel, tile) for tile in tiles_of(type)]
+    by_thirds = TILES["thirds"] if type == "float" and facts.third_flops else ()
+    return [*found, *((kernel + THIRDS, tile) for tile in by_thirds)]
+
+
 def tiles_of(type: str) -> tuple[tuple[int, ...], ...]:
     """The tiles for products of a type."""
     if type in ("int8", "uint8") or type.startswith("fp8"):
@@ -74,9 +95,9 @@ def products(
     """Candidates for a product of batch, rows, columns, depth. `along_depth`: the weights' depth is contiguous."""
     batch, m, n, k = shape
     found = []
-    for tm, tn, tk, warps, stages in tiles_of(type):
+    for kernel, (tm, tn, tk, warps, stages) in ways("product", type, facts):
         too_large = (tm > 16 and tm >= 2 * m) or (tn > 32 and tn >= 2 * n)
-        config = Config("product", tm, tn, tk, 1, warps, stages)
+        config = Config(kernel, tm, tn, tk, 1, warps, stages)
         if too_large or config.shared(itemsize) > facts.shared:
             continue
         tiles = batch * -(-m // tm) * -(-n // tn)
@@ -150,7 +171,7 @@ def product_cost(
         together = -(-tiles // facts.processors)
     steps = max(1, math.ceil(k / config.split / config.k))
     busy = together  # blocks that share a processor's units
-    rate = facts.flops(type) / facts.processors * shape_rate(config, facts)
+    rate = facts.flops("thirds" if thirds(config) else type) / facts.processors * shape_rate(config, facts)
     arithmetic = 0.0 if config.kernel == "vector" else 2 * config.m * config.n * config.k * busy / rate
     loads = (config.m + config.n) * config.k * itemsize * busy / facts.cache_rate
     step = max(arithmetic, loads, LATENCY * 1e-6 / max(config.stages - 1, 1) / 2)
@@ -226,7 +247,13 @@ class Convolution(Protocol):
     def line(self) -> int: ...
 
     @property
+    def short(self) -> bool: ...
+
+    @property
     def group(self) -> int: ...
+
+    @property
+    def window(self) -> Window: ...
 
     def steps(self, config: Config) -> int: ...
 
@@ -235,17 +262,20 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
     """Candidates for a convolution that is no product."""
     found, type, itemsize = [], conv.x.type, conv.x.itemsize
     kernel = "flat" if conv.channels < FEW_CHANNELS else "convolution"
-    for tm, tn, tk, warps, stages in dict.fromkeys((*tiles_of(type), *shallow(type))):
+    tiles_of_kernels = [*ways(kernel, type, facts), *((kernel, t) for t in shallow(type))]
+    if kernel == "flat":
+        tiles_of_kernels = [(name, t) for name, t in tiles_of_kernels if name == kernel]
+    for name, (tm, tn, tk, warps, stages) in dict.fromkeys(tiles_of_kernels):
         too_large = (tm > 32 and tm >= 2 * conv.rows) or (tn > 16 and tn >= 2 * conv.columns)
         too_deep = kernel == "convolution" and tk > 32 and tk >= 2 * conv.channels
-        config = Config(kernel, tm, tn, tk, 1, warps, stages)
+        config = Config(name, tm, tn, tk, 1, warps, stages)
         if too_large or too_deep or config.shared(itemsize) > facts.shared:
             continue
         tiles, steps = conv.group * -(-conv.rows // tm) * -(-conv.columns // tn), conv.steps(config)
         for split in SPLITS:
             if split == 1 or (tiles * split <= 2 * facts.processors and steps >= split * LEAST_STEPS):
                 found.append(replace(config, split=split))
-    if kernel == "flat" and conv.line and type in ("half", "bf16", "float"):
+    if kernel == "flat" and conv.line and (type in ("half", "bf16", "float") or conv.short):
         depth = max(16, 1 << (conv.line - 1).bit_length())
         found += [
             Config("rows", tm, tn, depth, 1, warps, stages)
@@ -257,6 +287,8 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
 
 def shallow(type: str) -> tuple[tuple[int, ...], ...]:
     """Tiles of half the depth, for convolutions of few channels."""
+    if type in ("int8", "uint8"):
+        return ((128, 32, 64, 4, 4), (64, 32, 64, 4, 4), (128, 64, 32, 4, 4), (64, 64, 32, 4, 4), (64, 32, 32, 4, 4))
     if type not in ("half", "bf16"):
         return ()
     return ((128, 64, 32, 4, 4), (64, 64, 32, 4, 4), (128, 32, 32, 4, 4), (64, 32, 32, 4, 4), (64, 16, 32, 4, 4))
@@ -273,22 +305,54 @@ def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) 
     return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH
 
 
-def depthwises(rows: int, channels: int) -> list[Config]:
-    """Candidates for a depthwise convolution: pixels, channels, warps."""
-    found = []
+def library_conv_cost(conv: Convolution, facts: Facts, result: int, fused: bool) -> float:
+    """Microseconds of a library's convolution, and of the kernel that finishes what it cannot."""
+    depth = conv.taps * conv.channels
+    wide = replace(facts, bandwidth=facts.bandwidth * conv.taps)  # a pixel is a row of so many windows
+    shape = (conv.group, conv.rows, conv.columns, depth)
+    steps = depth / 64 * LATENCY / 16  # what little work waits for
+    return library_cost(shape, conv.x.type, conv.x.itemsize, wide, result, fused) + steps
+
+
+WIDTHS = (4, 7, 8)  # pixels of a strip
+STRIPS = (
+    (8, 64, 4),
+    (8, 64, 2),
+    (16, 32, 2),
+    (16, 64, 4),
+    (4, 64, 2),
+    (8, 32, 2),
+    (2, 64, 1),
+)  # of which, channels, warps
+
+
+def depthwises(conv: Convolution) -> list[Config]:
+    """Candidates for a depthwise convolution: pixels, or strips of `k` pixels, channels, warps."""
+    found, channels, window = [], conv.x.lens[1], conv.window
     for m, n, warps in ((16, 64, 4), (32, 64, 4), (8, 128, 4), (32, 32, 4), (16, 128, 4), (4, 256, 4), (64, 16, 4)):
         if n <= 16 or n < 2 * channels:
             found.append(Config("depthwise", m, n, 1, 1, warps, 1))
+    flat = window.size[0] == window.out[0] == window.kernel[0] == 1 and window.kernel[2] > 1
+    if flat and conv.x.type in ("half", "bf16", "float"):
+        for width in WIDTHS:
+            if width <= max(4, window.out[2]):
+                found += [Config("strips", m, n, width, 1, w, 1) for m, n, w in STRIPS if n <= 32 or n < 2 * channels]
     return found
 
 
 def depthwise_cost(config: Config, conv: Convolution, facts: Facts) -> float:
-    """Microseconds: waves of tiles, each as long as its loads from the first cache."""
-    blocks = -(-conv.rows // config.m) * -(-conv.x.lens[1] // config.n)
+    """Microseconds: waves of tiles, each as long as its loads from the first cache, or its arithmetic."""
+    window, channels = conv.window, conv.x.lens[1]
+    wide = config.k if config.kernel == "strips" else 1
+    lines = conv.rows // window.out[2] * -(-window.out[2] // wide)
+    blocks = -(-lines // config.m) * -(-channels // config.n)
     waves = -(-blocks // (4 * facts.processors))
-    loads = config.m * config.n * conv.taps * conv.x.itemsize / 100e9  # that a processor's first cache serves
+    columns = conv.taps + conv.taps // window.kernel[2] * (wide - 1) * window.stride[2] if wide > 1 else conv.taps
+    weights = conv.taps if wide > 1 else 0
+    loads = config.m * config.n * (columns + weights) * conv.x.itemsize / 100e9  # that a first cache serves
+    arithmetic = config.m * config.n * wide * conv.taps / 80e9
     traffic = 2 * conv.x.elements * conv.x.itemsize / facts.bandwidth
-    work = waves * min(4, max(1, blocks / facts.processors)) * loads
+    work = waves * min(4, max(1, blocks / facts.processors)) * max(loads, arithmetic)
     return LAUNCH + LATENCY + max(work, traffic) * 1e6
 
 
@@ -311,6 +375,11 @@ WIDE_QUERIES = {  # of float and double
     64: ((64, 32, 8, 2), (32, 32, 4, 2), (16, 32, 4, 2)),
     128: ((32, 32, 8, 2), (16, 32, 4, 2)),
     1 << 30: ((16, 16, 8, 1),),
+}
+THIRD_QUERIES = {  # of float by three products of TF32
+    64: ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (128, 32, 8, 2)),
+    128: ((64, 32, 4, 2), (64, 64, 8, 2)),
+    1 << 30: (),
 }
 KEY_SPLITS = (1, 2, 4, 8, 16, 32)
 
@@ -347,9 +416,15 @@ def attentions(a: Attended, facts: Facts) -> list[Config]:
     size, itemsize = head_size(a), a.q.itemsize
     tables = QUERIES if a.q.type in ("half", "bf16") else WIDE_QUERIES
     tiles = next(t for most, t in tables.items() if size <= most)
+    by_thirds = next(t for most, t in THIRD_QUERIES.items() if size <= most)
+    if a.q.type != "float" or not facts.third_flops:
+        by_thirds = ()
     found = []
-    for m, n, warps, stages in tiles:
-        config = Config("attention", m, n, size, 1, warps, stages)
+    for kernel, (m, n, warps, stages) in (
+        *(("attention", t) for t in tiles),
+        *(("attention x3", t) for t in by_thirds),
+    ):
+        config = Config(kernel, m, n, size, 1, warps, stages)
         too_large = (m > 16 and m >= 2 * a.rows) or (n > 32 and n >= 2 * a.keys)
         if too_large or (m + 2 * n * stages) * size * itemsize > facts.shared:
             continue
@@ -373,7 +448,8 @@ def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
         together = -(-blocks // facts.processors)
     keys = a.keys / config.split * (0.5 if a.causal and a.rows > config.m else 1.0)
     steps = max(1, math.ceil(keys / config.n))
-    rate = facts.flops(a.q.type) / facts.processors * (0.75 if config.m >= 64 else 0.35)
+    type = "thirds" if thirds(config) else a.q.type
+    rate = facts.flops(type) / facts.processors * (0.75 if config.m >= 64 else 0.35)
     arithmetic = 4 * config.m * config.n * size * together / rate
     exponentials = config.m * config.n * together / 3.2e11  # a processor's, with what goes with each
     loads = 2 * config.n * size * itemsize * together / facts.cache_rate

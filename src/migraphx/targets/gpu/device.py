@@ -6,7 +6,7 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from ctypes import byref
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,7 @@ from migraphx.targets.gpu.binaries import Binary, binaries
 from migraphx.targets.gpu.driver import Driver, DriverError, LaunchAttribute, LaunchConfig, NodeParameters, cuda_driver
 from migraphx.targets.gpu.kernel import Grid, Kernel
 
+CURRENT = nullcontext()  # the context is this thread's already
 STATIC_SHARED = 48 << 10  # bytes: a kernel that needs more must be told so
 KEPT = 256 << 20  # bytes of given-back memory that the driver keeps for the next run
 STAGE = 8 << 20  # bytes of pinned memory for each half of a large copy to the device
@@ -105,11 +106,11 @@ class CudaDevice:
 
     # ---- contexts and streams ----
 
+    def current(self) -> AbstractContextManager[Any]:
+        return CURRENT if self.driver.handle("context") == self._context else self._pushed()
+
     @contextmanager
-    def current(self) -> Iterator[None]:
-        if self.driver.handle("context") == self._context:
-            yield
-            return
+    def _pushed(self) -> Iterator[None]:
         self.driver.context_push(self._context)
         try:
             yield

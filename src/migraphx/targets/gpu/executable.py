@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -117,20 +116,25 @@ class GpuExecutable:
             if self.accelerator.capturing(stream):
                 self._record(given, stream)
                 return
-            with self._state(given, stream) as (state, slot):
-                with self._placed(state, given, stream):
-                    self._follow(state, stream, deadline)
+            state, slot = self._enter(given, stream)
+            try:
+                self._bring(state, given, stream)
+                self._follow(state, stream, deadline)
+                self._hand_over(state, stream)
                 slot.left(stream)
                 state.whole = True
+            finally:
+                self._leave(state, slot)
 
-    @contextmanager
-    def _placed(self, state: State, given: tuple[int, ...], stream: int) -> Iterator[None]:
+    def _bring(self, state: State, given: tuple[int, ...], stream: int) -> None:
         """Let the state work on the caller's blocks, which lie at the addresses `given`: inputs, then outputs."""
         state.meet(self._blocks, given)
         for block, base in state.moved.items():
             if block[0] == "input":
                 self.accelerator.copy(state.place(block), base, self._program.sizes[block], stream)
-        yield
+
+    def _hand_over(self, state: State, stream: int) -> None:
+        """Copy those outputs to the caller that the state has in memory of its own."""
         for block, base in state.moved.items():
             if block[0] == "output":
                 self.accelerator.copy(base, state.place(block), self._program.sizes[block], stream)
@@ -145,7 +149,8 @@ class GpuExecutable:
                 "the program was compiled with offload_copy=True: a run waits for its copies, which a CUDA graph "
                 "cannot record; compile with offload_copy=False"
             )
-        with self._state(None, stream) as (state, slot):
+        state, slot = self._enter(None, stream)
+        try:
             for block, source in zip(self._blocks, inputs, strict=False):
                 device.write(state.bases[block], source, self._program.sizes[block], stream)
             self._follow(state, stream, deadline)
@@ -155,6 +160,8 @@ class GpuExecutable:
             for block, to in zip(self._blocks[len(inputs) :], outputs, strict=True):
                 device.read(to, state.bases[block], self._program.sizes[block], stream)
             self._raise_found([state])
+        finally:
+            self._leave(state, slot)
 
     def _record(self, given: tuple[int, ...], stream: int) -> None:
         """Launch the kernels into a graph of the caller's, whose own a state becomes."""
@@ -162,32 +169,36 @@ class GpuExecutable:
             raise RuntimeError("the program has control flow that the host follows: a CUDA graph cannot record it")
         state = State(self._program, Block(self.accelerator, self._program.arena_bytes), self._bases(given))
         self._captured.append(state)
-        with self._placed(state, given, stream):
-            for work in state.works.values():
-                work.launch(stream)
+        self._bring(state, given, stream)
+        for work in state.works.values():
+            work.launch(stream)
+        self._hand_over(state, stream)
 
     def _bases(self, given: tuple[int, ...]) -> dict[Buffers, int]:
         """Where the caller's blocks lie."""
         return dict(zip(self._blocks, given, strict=True))
 
-    @contextmanager
-    def _state(self, given: tuple[int, ...] | None, stream: int) -> Iterator[tuple[State, Slot]]:
-        """A state that nobody else uses, and its slot; a new one gets these blocks. One left half-way is dropped."""
+    def _enter(self, given: tuple[int, ...] | None, stream: int) -> tuple[State, Slot]:
+        """A state that nobody else uses, and its slot, until `_leave`; a new one gets these blocks."""
         slot = self._slots.take(stream)
-        state = None
         try:
             arena = self._slots.arena(slot, self._program.arena_bytes)
             state = self._states.get(slot)
             if state is None:
                 bases = None if given is None else self._bases(given)
                 state = self._states[slot] = State(self._program, arena, bases)
-            yield state, slot
-        finally:
-            if state is not None and state.whole:
-                self._slots.give(slot)
-            else:
-                self._states.pop(slot, None)
-                self._slots.drop()
+        except BaseException:
+            self._slots.drop()
+            raise
+        return state, slot
+
+    def _leave(self, state: State, slot: Slot) -> None:
+        """Whoever comes next may have the state; one left half-way is dropped."""
+        if state.whole:
+            self._slots.give(slot)
+        else:
+            self._states.pop(slot, None)
+            self._slots.drop()
 
     def _follow(self, state: State, stream: int, deadline: Deadline | None) -> None:
         """Append the plan to the stream."""
@@ -260,10 +271,10 @@ class GpuExecutable:
             places = tuple(a.pointer for a in (*given, *made))
             state = State(self._program, Block(self.accelerator, self._program.arena_bytes), self._bases(places))
             self.accelerator.synchronise()
-            with self._placed(state, places, stream):
-                for k in range(runs + 1):
-                    seconds = self._timed(state, stream)
-                    spent += seconds if k else 0
+            self._bring(state, places, stream)
+            for k in range(runs + 1):
+                seconds = self._timed(state, stream)
+                spent += seconds if k else 0
         return [float(s) / runs for s in spent]
 
     def _timed(self, state: State, stream: int) -> np.ndarray:

@@ -38,6 +38,25 @@ class Library(Protocol):
 
 LibraryCall = Call[Library]
 
+
+class Versioned(Protocol):
+    """A library that is loaded."""
+
+    version: int
+
+
+F = TypeVar("F", bound=Versioned)
+
+
+def needed(found: F | None, name: str, version: int, package: str) -> F:
+    """The library that a program was compiled for; Unusable where it is not here, or another version."""
+    if found is None:
+        raise Unusable(f"the program was compiled for {name}, which is not installed: pip install {package}")
+    if found.version != version:
+        raise Unusable(f"the program was compiled for {name} {version}, here is {found.version}")
+    return found
+
+
 L = TypeVar("L", bound=type)
 _declared: dict[str, type] = {}
 

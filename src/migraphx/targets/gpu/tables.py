@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from migraphx.ir import dtype as dtypes
-from migraphx.targets.gpu.choices import LIBRARY, Config
+from migraphx.targets.gpu.choices import LIBRARIES, Config
 
 WORDS = {*dtypes.NUMPY_TYPES, "rows", "none"}  # that problems have among their types
 TABLES = Path(__file__).with_name("tables")
@@ -19,7 +19,7 @@ TABLES = Path(__file__).with_name("tables")
 def shipped(chip: str) -> Mapping[str, Config]:
     """The winners for a chip, by `Problem.key` and, those of libraries apart, by `Problem.bare`."""
     winners = read(chip)
-    return {bare(key): c for key, c in winners.items() if c.kernel != LIBRARY} | winners
+    return {bare(key): c for key, c in winners.items() if c.kernel not in LIBRARIES} | winners
 
 
 def read(chip: str) -> dict[str, Config]:

@@ -15,11 +15,16 @@ from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.passes.broadcast_first import broadcast_first
+from migraphx.passes.fold_norms import fold_norms
+from migraphx.passes.fuse_attention import fuse_attention
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.narrow_products import narrow_products
 from migraphx.passes.pipeline import optimize
 from migraphx.passes.rotate_halves import rotate_halves
+from migraphx.passes.simplify_algebra import simplify_algebra
+from migraphx.passes.widen_late import widen_late
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
@@ -29,7 +34,7 @@ from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
-from migraphx.targets.common.specialise import is_dynamic
+from migraphx.targets.common.specialise import runs_in_parts
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
@@ -39,6 +44,7 @@ from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
 from migraphx.targets.gpu.facts import facts_of
 from migraphx.targets.gpu.libraries.blas import algorithms_on
+from migraphx.targets.gpu.libraries.dnn import plans_on
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
@@ -49,9 +55,14 @@ from migraphx.targets.target import Target
 
 log = logging.getLogger(__name__)
 
-FUSING = optimize.index(fuse_reduce)
+SIMPLE, FUSING = optimize.index(fuse_attention), optimize.index(fuse_reduce)
 PASSES: list[Pass] = [
-    *optimize[:FUSING],
+    narrow_products,  # before constants are folded into floats
+    *optimize[:SIMPLE],
+    fold_norms,  # of narrow floats, into weights that libraries take
+    simplify_algebra,  # the biases of both sides of an addition meet
+    *optimize[SIMPLE:FUSING],
+    widen_late,  # a norm reads half what a product would store
     rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again
     *optimize[FUSING:],
@@ -96,7 +107,7 @@ class GpuTarget(Target):
         return CHECKS
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
-        if is_dynamic(program):
+        if runs_in_parts(program):
             target = self._dynamic(Constants(lasting=lambda: literals(program)), options)
             return dynamic.DynamicExecutable.of(target, program, options, 1)
         stages = Stages()
@@ -120,8 +131,11 @@ class GpuTarget(Target):
         """The calls of an optimised program, with the kernels that suit the device."""
         device = self.accelerator
         tuner = Tuner(device)
-        choices = Choices(facts_of(device.chip, device.identity()), shipped(device.chip), recall=tuner.recall)
-        choices.algorithms = algorithms_on(device)
+        facts = facts_of(device.chip, device.identity())
+        if not options.fast_math:  # floats are multiplied as they are
+            facts = replace(facts, third_flops=0)
+        choices = Choices(facts, shipped(device.chip), recall=tuner.recall)
+        choices.algorithms, choices.plans = algorithms_on(device), plans_on(device)
         if options.exhaustive_tune:
             choices.measure = tuner.want
             lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)

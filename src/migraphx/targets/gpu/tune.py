@@ -25,7 +25,7 @@ from migraphx.targets.gpu.library import LibraryCall, LibraryWork
 COLD = 384 << 20  # bytes that launches go through in turn: more than the caches hold
 LAUNCHES = 24  # in a graph
 ROUNDS = 5
-FORMAT, SUFFIX = "winner 2", ".winner"  # of the cache's entries
+FORMAT, SUFFIX = "winner 3", ".winner"  # of the cache's entries
 PATTERN = 1 << 20  # random elements, repeated through the memory
 
 AnyCall = GpuCall | LibraryCall

@@ -107,7 +107,7 @@ def _check_plain(graph: fx.Graph) -> None:
 def _traced_again(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     """The acc tracer takes apart what one node cannot become (multi-head attention)."""
     try:
-        return acc_tracer.trace(gm, inputs)
+        return acc_tracer.trace_leaves(gm, inputs)
     except acc_tracer.AccTraceError as error:
         raise NeedsAot(str(error)) from error
 

@@ -48,21 +48,6 @@ def pool(
     )  # fmt: skip
 
 
-def _max_pool(n: int) -> Callable[..., Value]:
-    def max_pool(
-        b: Builder,
-        input: Value,
-        kernel_size: Ints,
-        stride: Ints | None = None,
-        padding: Ints = 0,
-        dilation: Ints = 1,
-        ceil_mode: bool = False,
-    ) -> Value:
-        return pool(b, input, n, "max", kernel_size, stride, padding, dilation, ceil_mode)
-
-    return max_pool
-
-
 def _avg_pool(n: int) -> Callable[..., Value]:
     def avg_pool(
         b: Builder,
@@ -86,9 +71,6 @@ def _avg_pool(n: int) -> Callable[..., Value]:
     return avg_pool
 
 
-converter(acc_ops.max_pool1d, aten.max_pool1d.default)(_max_pool(1))
-converter(acc_ops.max_pool2d, aten.max_pool2d.default)(_max_pool(2))
-converter(acc_ops.max_pool3d, aten.max_pool3d.default)(_max_pool(3))
 converter(acc_ops.avg_pool1d, aten.avg_pool1d.default)(_avg_pool(1))
 converter(acc_ops.avg_pool2d, aten.avg_pool2d.default)(_avg_pool(2))
 converter(acc_ops.avg_pool3d, aten.avg_pool3d.default)(_avg_pool(3))
@@ -116,6 +98,31 @@ def _max_pool_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
         return y, _indices(b, input, taps)
 
     return max_pool_with_indices
+
+
+def _max_pool(n: int) -> Callable[..., Any]:
+    with_indices = _max_pool_with_indices(n)
+
+    def max_pool(
+        b: Builder,
+        input: Value,
+        kernel_size: Ints,
+        stride: Ints | None = None,
+        padding: Ints = 0,
+        dilation: Ints = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Any:
+        if return_indices:
+            return with_indices(b, input, kernel_size, stride, padding, dilation, ceil_mode)
+        return pool(b, input, n, "max", kernel_size, stride, padding, dilation, ceil_mode)
+
+    return max_pool
+
+
+converter(acc_ops.max_pool1d, aten.max_pool1d.default)(_max_pool(1))
+converter(acc_ops.max_pool2d, aten.max_pool2d.default)(_max_pool(2))
+converter(acc_ops.max_pool3d, aten.max_pool3d.default)(_max_pool(3))
 
 
 def _indices(b: Builder, x: Value, taps: Sequence[torch.Tensor]) -> Value:
@@ -197,9 +204,6 @@ converter(
 converter(
     *(acc_ops.adaptive_avg_pool3d, aten.adaptive_avg_pool3d.default, aten._adaptive_avg_pool3d.default)
 )(_adaptive_pool(3, "average"))  # fmt: skip
-converter(acc_ops.adaptive_max_pool1d)(_adaptive_pool(1, "max"))
-converter(acc_ops.adaptive_max_pool2d)(_adaptive_pool(2, "max"))
-converter(acc_ops.adaptive_max_pool3d)(_adaptive_pool(3, "max"))
 
 
 def _adaptive_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
@@ -215,6 +219,18 @@ def _adaptive_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
     return adaptive_max_pool_with_indices
 
 
+def _adaptive_max_pool(n: int) -> Callable[..., Any]:
+    alone, with_indices = _adaptive_pool(n, "max"), _adaptive_with_indices(n)
+
+    def adaptive_max_pool(b: Builder, input: Value, output_size: Any, return_indices: bool = False) -> Any:
+        return (with_indices if return_indices else alone)(b, input, output_size)
+
+    return adaptive_max_pool
+
+
+converter(acc_ops.adaptive_max_pool1d)(_adaptive_max_pool(1))
+converter(acc_ops.adaptive_max_pool2d)(_adaptive_max_pool(2))
+converter(acc_ops.adaptive_max_pool3d)(_adaptive_max_pool(3))
 converter(aten.adaptive_max_pool2d.default)(_adaptive_with_indices(2))
 converter(aten.adaptive_max_pool3d.default)(_adaptive_with_indices(3))
 

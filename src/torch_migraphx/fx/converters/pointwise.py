@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -417,5 +418,6 @@ def addcdiv(b: Builder, input: Value, tensor1: Value, tensor2: Value, value: flo
 
 
 @converter(acc_ops.to_dtype, aten._to_copy.default, named(prims.convert_element_type.default, a="input"))
-def to_dtype(b: Builder, input: Value, dtype: torch.dtype | None = None) -> Value:
+def to_dtype(b: Builder, input: Value, dtype: torch.dtype | None = None, acc_out_ty: Any = None) -> Value:
+    dtype = acc_out_ty.dtype if dtype is None and acc_out_ty is not None else dtype
     return input if dtype is None else b.cast(input, dtype)

@@ -159,16 +159,29 @@ def as_strided(
         raise UnsupportedError("as_strided of a tensor that has gaps in memory, or whose strides are not known")
     flat = b.view(b.permute(input, order), [math.prod(lens(input))])
     first = 0 if storage_offset is None else storage_offset - int(traced.storage_offset())
+    return _by_places(b, flat, size, stride, first)
+
+
+@converter(acc_ops.as_strided)
+def row_major_strided(
+    b: Builder, input: Value, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Value:
+    return _by_places(b, b.view(input, [math.prod(lens(input))]), size, stride, storage_offset or 0)
+
+
+def _by_places(b: Builder, flat: Value, size: Sequence[int], stride: Sequence[int], first: int) -> Value:
+    """Element (i, j, ...) is that at place first + i * stride[0] + j * stride[1] + ..."""
+    (total,) = lens(flat)
     if 0 in size:
-        return b.full(0, dtype_of(input), size)
+        return b.full(0, dtype_of(flat), size)
     wanted = dense_order(size, stride)
-    if wanted is not None and first == 0 and math.prod(size) == traced.numel():
+    if wanted is not None and first == 0 and math.prod(size) == total:
         back = sorted(range(len(size)), key=wanted.__getitem__)
         return b.permute(b.view(flat, [size[d] for d in wanted]), back)
     indices = torch.full(tuple(size), first)
     for d, (n, step) in enumerate(zip(size, stride, strict=True)):
         indices += (torch.arange(n) * step).reshape(n, *(1,) * (len(size) - 1 - d))
-    if indices.min() < 0 or indices.max() >= traced.numel():
+    if indices.min() < 0 or indices.max() >= total:
         raise UnsupportedError("as_strided reads memory outside its input")
     return b.gather(flat, b.literal(indices), axis=0)
 
@@ -176,12 +189,22 @@ def as_strided(
 # ---- sizes, as numbers ----
 
 
+@converter(acc_ops.size)
+def size(b: Builder, input: Value) -> tuple[int, ...]:
+    return lens(input)
+
+
+@converter(acc_ops.dtype)
+def dtype(b: Builder, input: Value) -> torch.dtype:
+    return dtype_of(input)
+
+
 @converter(aten.sym_size.int)
 def sym_size(b: Builder, input: Value, dim: int) -> int:
     return lens(input)[axis(dim, rank(input))]
 
 
-@converter(aten.sym_numel.default)
+@converter(acc_ops.numel, aten.sym_numel.default)
 def sym_numel(b: Builder, input: Value) -> int:
     return math.prod(lens(input))
 
@@ -335,6 +358,11 @@ def tensor_split(b: Builder, input: Value, indices_or_sections: int | Sequence[i
     cuts = zip([0, *ends[:-1]], ends, strict=True)
     d = axis(dim, rank(input))
     return tuple(b.cut(input, d, start, max(start, end)) for start, end in cuts)
+
+
+@converter(acc_ops.tuple_construct)
+def tuple_construct(b: Builder, tensors: Sequence[Value]) -> tuple[Value, ...]:
+    return tuple(tensors)
 
 
 @converter(acc_ops.unbind, aten.unbind.int)

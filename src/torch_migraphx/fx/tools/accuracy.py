@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 LIMITS = {torch.float64: 1e-9, torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 1e-1}
-LOWERED = {"fp16": 3e-2, "bf16": 1e-1, "int8": 1e-1}
+LOWERED = {"fp16": 3e-2, "bf16": 1e-1, "int8": 1e-1, "int4": 0.5}
 
 
 class AccuracyError(RuntimeError):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from torch.utils._pytree import (
+    KeyPath,
     MappingKey,
     TreeSpec,
+    keystr,
     register_pytree_node,
     tree_flatten,
     tree_map,
@@ -90,3 +94,14 @@ def plain(value: Any) -> Any:
         return (list if isinstance(value, list) else tuple)(plain(v) for v in value)
     children, spec = tree_flatten(value, is_leaf=lambda x: x is not value)
     return value if spec.is_leaf() else tuple(plain(v) for v in children)
+
+
+def leaf_names(leaves: Sequence[tuple[KeyPath, Any]]) -> list[str]:
+    """A name for each leaf of a dict of inputs: `x`, or `x_0` and `x_key` for what is inside `x`."""
+    names: list[str] = []
+    for path, _ in leaves:
+        name = re.sub(r"\W+", "_", keystr(path)).strip("_")
+        while name in names:
+            name += "_"
+        names.append(name)
+    return names

@@ -63,6 +63,23 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+int64_t k0_scratch(const int64_t*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+int64_t k2_scratch(const int64_t*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+int64_t k3_scratch(const int64_t*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+const Kernel kernels[] = {
+    {k0, k0_scratch},
+    {k1, k1_scratch},
+    {k2, k2_scratch},
+    {k3, k3_scratch},
+    {k4, nullptr},
+};
+
 }  // namespace mgx
 
 // bytes: arena 18432, status 64, input 0 2304, input 1 1408, input 2 2816, input 3 3168, input 4 22, output 0 4608, output 1 4608, output 2 4608, output 3 4608

@@ -31,6 +31,14 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+int64_t k0_scratch(const int64_t*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+const Kernel kernels[] = {
+    {k0, k0_scratch},
+    {k1, nullptr},
+};
+
 }  // namespace mgx
 
 // bytes: arena 1152, status 64, input 0 1152, input 1 1408, output 0 1152

@@ -93,6 +93,21 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+int64_t k4_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, k1_scratch},
+    {k2, nullptr},
+    {k3, nullptr},
+    {k4, k4_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 25344, status 64, input 0 3456, input 1 2688, input 2 800, input 3 11520, input 4 9072, input 5 1280, output 0 9072, output 1 1152, output 2 864, output 3 1440, weight 0 84, weight 1 9216, weight 2 9216, weight 3 3072

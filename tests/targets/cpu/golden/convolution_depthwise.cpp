@@ -66,6 +66,20 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+int64_t k2_scratch(const int64_t*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+int64_t k3_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, k1_scratch},
+    {k2, k2_scratch},
+    {k3, k3_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 49664, status 64, input 0 14652, input 1 1332, output 0 14652, output 1 4440, output 2 5180, output 3 9324, weight 0 1332, weight 1 1332, weight 2 3700

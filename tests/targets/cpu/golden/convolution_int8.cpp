@@ -95,6 +95,21 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+int64_t k2_scratch(const int64_t*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+int64_t k3_scratch(const int64_t*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, nullptr},
+    {k2, k2_scratch},
+    {k3, k3_scratch},
+    {k4, nullptr},
+};
+
 }  // namespace mgx
 
 // bytes: arena 5312, status 64, input 0 420, output 0 3360, output 1 1440, weight 0 4224, weight 1 1728

@@ -119,6 +119,25 @@ void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+int64_t k3_scratch(const int64_t*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+void k5(const Team&, char* const*, const int64_t*, char*);
+void k6(const Team&, char* const*, const int64_t*, char*);
+int64_t k6_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, nullptr},
+    {k2, nullptr},
+    {k3, k3_scratch},
+    {k4, nullptr},
+    {k5, nullptr},
+    {k6, k6_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 6592, status 64, input 0 1134, input 1 1296, output 0 1944, output 1 1944, weight 0 6272, weight 1 1024

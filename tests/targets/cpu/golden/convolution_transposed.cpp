@@ -101,6 +101,23 @@ void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+int64_t k2_scratch(const int64_t*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+void k5(const Team&, char* const*, const int64_t*, char*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, k1_scratch},
+    {k2, k2_scratch},
+    {k3, nullptr},
+    {k4, nullptr},
+    {k5, nullptr},
+};
+
 }  // namespace mgx
 
 // bytes: arena 16960, status 64, input 0 960, input 1 160, input 2 960, input 3 1152, output 0 1980, output 1 180, output 2 1512, weight 0 1024, weight 1 2048, weight 2 2048, weight 3 4096, weight 4 1024

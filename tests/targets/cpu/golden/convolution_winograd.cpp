@@ -48,6 +48,14 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, k1_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 43904, status 64, input 0 25088, output 0 18816, weight 0 147456

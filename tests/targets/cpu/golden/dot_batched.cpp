@@ -30,6 +30,12 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 int64_t k0_scratch(const int64_t* a) { return dot_scratch(BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, 4, 4); }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+int64_t k0_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, k0_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 0, status 64, input 0 6336, input 1 4032, input 2 1848, output 0 1848

@@ -31,6 +31,12 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 int64_t k0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+int64_t k0_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, k0_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 0, status 64, input 0 1120, output 0 672, weight 0 96, weight 1 5120

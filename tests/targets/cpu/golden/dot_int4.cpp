@@ -45,6 +45,15 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 int64_t k1_scratch(const int64_t* a) { return int4_scratch(a[2]); }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+int64_t k0_scratch(const int64_t*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, k0_scratch},
+    {k1, k1_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 0, status 64, input 0 1792, input 1 1792, output 0 1120, output 1 1120, weight 0 2048, weight 1 512, weight 2 128

@@ -49,6 +49,15 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 int64_t k1_scratch(const int64_t* a) { return dot_scratch(BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, 1, 1); }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+int64_t k0_scratch(const int64_t*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, k0_scratch},
+    {k1, k1_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 0, status 64, input 0 168, input 1 45, input 2 63, output 0 1120, output 1 140, weight 0 4352

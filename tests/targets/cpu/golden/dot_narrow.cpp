@@ -116,6 +116,24 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+int64_t k0_scratch(const int64_t*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+int64_t k2_scratch(const int64_t*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+void k5(const Team&, char* const*, const int64_t*, char*);
+int64_t k5_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, k0_scratch},
+    {k1, nullptr},
+    {k2, k2_scratch},
+    {k3, nullptr},
+    {k4, nullptr},
+    {k5, k5_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 4800, status 64, input 0 144, input 1 2400, input 2 350, output 0 240, output 1 4000, output 2 126, weight 0 3072, weight 1 6144, weight 2 2176

@@ -51,6 +51,19 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     one_hot(t, a[0], a[1], a[2], p0, p1, p2);
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, nullptr},
+    {k2, nullptr},
+    {k3, nullptr},
+    {k4, nullptr},
+};
+
 }  // namespace mgx
 
 // bytes: arena 256, status 64, input 0 288, input 1 16, input 2 320, input 3 144, input 4 96, input 5 8, output 0 192, output 1 160, output 2 288, output 3 240

@@ -79,6 +79,24 @@ void k6(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+int64_t k0_scratch(const int64_t*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+void k5(const Team&, char* const*, const int64_t*, char*);
+void k6(const Team&, char* const*, const int64_t*, char*);
+const Kernel kernels[] = {
+    {k0, k0_scratch},
+    {k1, nullptr},
+    {k2, nullptr},
+    {k3, nullptr},
+    {k4, nullptr},
+    {k5, nullptr},
+    {k6, nullptr},
+};
+
 }  // namespace mgx
 
 // bytes: arena 768, status 64, input 0 1800, output 0 240, output 1 480, output 2 120, output 3 720, output 4 1800, output 5 10800

@@ -46,6 +46,19 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     multinomial(t, a[0], a[1], a[2], p0, p1, p2);
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, nullptr},
+    {k2, nullptr},
+    {k3, nullptr},
+    {k4, nullptr},
+};
+
 }  // namespace mgx
 
 // bytes: arena 3648, status 64, input 0 1200, input 1 8, output 0 1200, output 1 1200

@@ -76,6 +76,23 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+void k5(const Team&, char* const*, const int64_t*, char*);
+int64_t k5_scratch(const int64_t*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, k1_scratch},
+    {k2, nullptr},
+    {k3, nullptr},
+    {k4, nullptr},
+    {k5, k5_scratch},
+};
+
 }  // namespace mgx
 
 // bytes: arena 1344, status 64, input 0 1512, input 1 96, input 2 48, input 3 1280, input 4 960, input 5 672, input 6 360, input 7 384, output 0 432, output 1 5760, output 2 3168, output 3 24, weight 0 8, weight 1 4, weight 2 4

@@ -99,6 +99,26 @@ void k6(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     resample<1>(t, Resample{a[0], a[1], a[2], a[3]}, p0, a + 4, p1, p2);
 }
 
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+int64_t k2_scratch(const int64_t*);
+void k3(const Team&, char* const*, const int64_t*, char*);
+int64_t k3_scratch(const int64_t*);
+void k4(const Team&, char* const*, const int64_t*, char*);
+void k5(const Team&, char* const*, const int64_t*, char*);
+void k6(const Team&, char* const*, const int64_t*, char*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, k1_scratch},
+    {k2, k2_scratch},
+    {k3, k3_scratch},
+    {k4, nullptr},
+    {k5, nullptr},
+    {k6, nullptr},
+};
+
 }  // namespace mgx
 
 // bytes: arena 87104, status 64, input 0 6840, input 1 192, output 0 26752, output 1 26752, output 2 26752, output 3 560, output 4 336, weight 0 44, weight 1 64, weight 2 88, weight 3 128, weight 4 176, weight 5 256, weight 6 80, weight 7 112, weight 8 56

@@ -91,7 +91,7 @@ def test_dot(library, type):
     needs(library, type)
     rng = np.random.default_rng(0)
     for m, n, k in ((1, 5, 4), (7, 33, 12), (40, 70, 64), (33, 100, 260), (130, 31, 4000), (65, 64, 128), (3, 1, 3600),
-                    (80, 5, 0)):  # fmt: skip
+                    (9, 40, 8200), (80, 5, 0)):  # fmt: skip
         a, b = aligned(random(rng, type, m, k)), random(rng, "bf16" if type == "bf16" else "int8", k, n)
         if type != "bf16":
             a[0], b[:, 0] = np.iinfo(type).max, -128  # the largest sums
@@ -112,7 +112,8 @@ def test_convolution(library, type):
     rng = np.random.default_rng(1)
     for n, ic, oc, groups, size, kernel, stride, pad in (
         (1, 4, 40, 1, 17, 7, 2, 3), (2, 8, 20, 1, 9, 3, 1, 1), (1, 64, 33, 1, 8, 1, 1, 0),
-        (2, 16, 24, 2, 7, 3, 2, 1), (1, 200, 64, 1, 6, 3, 1, 1), (1, 64, 128, 1, 9, 1, 2, 0),
+        (2, 16, 24, 2, 7, 3, 2, 1), (1, 24, 80, 2, 5, 3, 1, 1),
+        (1, 200, 64, 1, 6, 3, 1, 1), (1, 64, 128, 1, 9, 1, 2, 0),
     ):  # fmt: skip
         weights = "bf16" if type == "bf16" else "int8"
         x, w = random(rng, type, n, size, size, ic), random(rng, weights, oc, ic // groups, kernel, kernel)

@@ -120,7 +120,7 @@ BY_TARGET: dict[str, list[Sample]] = {  # converters that are made in a loop, by
     **each(["fmax", "fmin"], [*PAIRS, {"input": NAN, "other": NAN.flip(0)}]),
     **each(["bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "__xor__"], INT_PAIRS),
     **each(["logical_and", "logical_or", "logical_xor"], [*BOOL_PAIRS, {"input": f(3, 4), "other": i(4)}]),
-    **{f"max_pool{n}d": s for n, s in POOL.items()},
+    **{f"max_pool{n}d": [*s, s[0] | {"return_indices": True}] for n, s in POOL.items()},
     "avg_pool1d": [*POOL[1], POOL[1][0] | {"count_include_pad": False}],
     **{
         f"avg_pool{n}d": [

@@ -89,7 +89,13 @@ CORE: dict[str, list[Sample]] = {
     ],
     "pointwise._neg_view": [{"input": f(3)}],
     "shape.sym_size": [SIZES | {"dim": -1}],
-    **each(["shape.sym_numel", "shape.sym_storage_offset"], [SIZES]),
+    **each(["shape.sym_numel", "shape.sym_storage_offset", "shape.size", "shape.dtype"], [SIZES]),
+    "image.adaptive_max_pool": [
+        {"input": f(2, 3, 7), "output_size": 4},
+        {"input": f(2, 3, 7, 6), "output_size": [3, 4], "return_indices": True},
+        {"input": f(3, 7, 6, 5), "output_size": [7, 2, 3]},
+    ],
+    "shape.tuple_construct": [{"tensors": [f(3), f(2, 4)]}],
     "shape.sym_stride": [{"input": f(4, 3).t(), "dim": 0}],
     "shape.sym_is_contiguous": [SIZES, {"input": f(4, 3).t()}],
 }  # fmt: skip

@@ -14,7 +14,9 @@ from tests.tolerances import assert_close
 from tests.torch_migraphx.fx.converters.samples import BY_TARGET
 from tests.torch_migraphx.fx.converters.samples_by_converter import BY_CONVERTER
 from tests.torch_migraphx.fx.converters.samples_core import CORE, PRIMS, UNARY
+from tests.torch_migraphx.fx.converters.samples_linalg import LINALG
 from tests.torch_migraphx.fx.converters.samples_quantized import QUANTIZED
+from tests.torch_migraphx.fx.converters.samples_special import SPECIAL
 from torch_migraphx.fx import converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.fx.builder import to_numpy
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter, target_name
@@ -23,8 +25,8 @@ from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 from torch_migraphx.options import Options
 
 REF = Options(target="ref")
-UNCOMPARED = {"_scaled_dot_product_attention_math": 1, "mkldnn_rnn_layer": 3}
-"""How many results are compared: those behind are for a backward and are not computed."""
+UNCOMPARED = {"_scaled_dot_product_attention_math": 1, "mkldnn_rnn_layer": 3, "_linalg_eigh": 1}
+"""How many results are compared: those behind are for a backward and are not computed, or have signs of their own."""
 UNINITIALISED = {
     "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
 }  # fmt: skip
@@ -42,7 +44,7 @@ def samples(target: Any) -> list[dict[str, Any]]:
     file, name = function.__module__.rpartition(".")[2], target_name(target).split(".")[1]
     if target_name(target).startswith("prims."):
         return PRIMS.get(name, UNARY)
-    own = BY_CONVERTER | QUANTIZED | CORE
+    own = BY_CONVERTER | QUANTIZED | CORE | LINALG | SPECIAL
     return own.get(f"{file}.{function.__name__}") or own.get(f"{file}.{name}") or BY_TARGET.get(name, [])
 
 
@@ -93,8 +95,9 @@ ON_GPUS = {
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
 }
 """torch has no kernels for them on the CPU: see tests/torch_migraphx/fx/test_interpreter.py."""
+NOTHING = {torch.ops.aten._linalg_check_errors.default}  # is what they give
 # Those of higher order take graphs.
-OPERATORS = [t for t in CONVERTERS if t not in ON_GPUS and not isinstance(t, torch._ops.HigherOrderOperator)]
+OPERATORS = [t for t in CONVERTERS if t not in ON_GPUS | NOTHING and not isinstance(t, torch._ops.HigherOrderOperator)]
 
 
 @pytest.mark.parametrize("target", OPERATORS, ids=target_name)

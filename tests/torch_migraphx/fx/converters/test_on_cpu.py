@@ -20,6 +20,7 @@ from torch_migraphx.fx import converters
 from torch_migraphx.fx.builder import to_numpy
 from torch_migraphx.fx.converter_registry import CONVERTERS, target_name
 from torch_migraphx.fx.lower_graph import lower
+from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.options import Options
 
 
@@ -27,7 +28,7 @@ def targets(family: str) -> list[Any]:
     """One target of each converter of a family."""
     found: dict[Any, Any] = {}
     for target, made in CONVERTERS.items():
-        numbers = target_name(target).startswith("aten.sym_")
+        numbers = target_name(target).startswith("aten.sym_") or target in (acc_ops.dtype, acc_ops.numel, acc_ops.size)
         if (
             made.function.__module__.endswith(f".{family}")
             and not numbers

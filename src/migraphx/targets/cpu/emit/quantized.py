@@ -9,7 +9,7 @@ from migraphx.targets.cpu.emit.contract import accumulator, contract, conv_of, e
 from migraphx.targets.cpu.emit.kernel import Instances
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES
-from migraphx.targets.cpu.emit.structs import Gemm, Int4Gemm
+from migraphx.targets.cpu.emit.structs import Gemm, Int4Gemm, PickedGemm
 
 
 def vnni_operand(a: View) -> str:
@@ -30,6 +30,23 @@ def vnni_gemm_call(
     numbers, views = Numbers(), (a, packed)
     head = f"gemm<{accumulator(a.type)}>(t, {Gemm(*sizes).cpp(numbers)}, {vnni_operand(a)}, p1, epi, scratch);"
     return contract(head, "GEMM_SCRATCH", "quant.hpp", views, numbers, epilogue, label, origin, vnni_engine(a.type))
+
+
+def picked_gemm_call(
+    a: View, packed: View, picks: View, sizes: tuple[int, ...], epilogue: Epilogue, words: bool, fast: bool,
+    origin: str = "",
+) -> Call:  # fmt: skip
+    """`a` {T, M, K} times T matrices packed ahead, which `picks` names.
+
+    `sizes`: T, m, n, k, elements between rows and between batches of `a`, of a packed matrix; with `words`, all along
+    the depth in 32-bit lanes.
+    """
+    numbers, views = Numbers(), (a, packed, picks)
+    fill, rows = PickedGemm(*sizes).cpp(numbers), vnni_operand(a) if words else "p0"
+    how = "" if words else f", {numbers.one(fast)}"
+    head = f"picked_gemm<{accumulator(a.type)}>(t, {fill}, {rows}, p1, p2, epi, scratch{how});"
+    header, own = ("quant.hpp", vnni_engine(a.type)) if words else ("gemm.hpp", engine(a, packed))
+    return contract(head, "GEMM_SCRATCH", header, views, numbers, epilogue, "picked dot", origin, own)
 
 
 def vnni_conv_call(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from migraphx.ir.size import likely_less
 from migraphx.targets.cpu.emit.params import (
     ConstBool,
     ConstDouble,
@@ -25,6 +26,17 @@ class Gemm(Params, header="gemm.hpp"):
     n: int
     k: int
     lda: int
+
+
+@dataclass(frozen=True)
+class PickedGemm(Params, header="gemm.hpp"):
+    batches: int
+    m: int
+    n: int
+    k: int
+    lda: int
+    step: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -83,7 +95,7 @@ class Conv(Params, header="conv.hpp"):
         14x14, and loses at 7x7, where four times as many weights serve four tiles only.
         """
         tiles = self.n * self.out[0] * -(-self.out[1] // 4) * -(-self.out[2] // 4)
-        return self.fits_winograd and tiles >= 16 and self.ic >= 16 and self.oc >= 16
+        return self.fits_winograd and self.ic >= 16 and self.oc >= 16 and not likely_less(tiles, 16)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,9 @@ inline constexpr int64_t fma_scratch(int64_t segs) {
     return round64(ROW_BLOCK * 2 * NR * 8) + round64(ROW_BLOCK * segs * 8);
 }
 
+// Where bytes are widened to pairs (quant.hpp): a block of rows, at least PAIRS_ROWS, and a panel of PAIRS_DEPTH words.
+inline constexpr int64_t PAIRS_ROWS = 8, PAIRS_DEPTH = 2048, PAIRS_A = 16 * PAIRS_DEPTH * 8, PAIRS_B = PAIRS_DEPTH * NR * 8;
+
 // ---- micro-kernel -------------------------------------------------------------------------------
 
 template <class T, class TA, class TB> struct Micro {

@@ -15,6 +15,12 @@
 //       Both operands as they lie, any strides; epilogue row = batch * m + row (batch flattened over its
 //       four axes). scratch: dot_scratch(d, sizeof(TA), sizeof(TB)) bytes per thread, 64-byte aligned.
 //
+//   template <class T, class TA, class TB, class Epi>
+//   void picked_gemm(const Team&, const PickedGemm&, const TA* a, const TB* packed_b, const int64_t* picks,
+//                    const Epi&, char* scratch, bool fast = false);
+//       A dot for each batch of A, `step` elements apart, with the matrix picks[batch] of B, of `size` elements packed;
+//       epilogue row = batch * m + row. For a layer of experts, of which a few are read.
+//
 //   T is the type of the accumulator and of the epilogue's vectors: float (TA, TB in float, half, bf16),
 //   double (double) or int32_t (TA, TB in int8_t, uint8_t, int32_t). The epilogue gets vec<T, LANES>. T is
 //   the first template argument, the others are deduced: gemm<float>(team, {m, n, k, lda}, a, b, epi, s).
@@ -39,6 +45,8 @@ namespace mgx {
 inline constexpr int64_t engine_scratch(int64_t segs) {
 #if defined(MGX_AMX)
     return fma_scratch(segs) + AMX_SCRATCH;
+#elif defined(MGX_PAIRS)
+    return fma_scratch(segs) + PAIRS_A + PAIRS_B;
 #else
     return fma_scratch(segs);
 #endif
@@ -93,6 +101,30 @@ inline void gemm(
         g.m, g.n, 1, 1, g.k, 0, row_pointers<TA>, &source, b, NR, panel, finish<T, Epi>, &epi, strips<T, TA, TB, Epi>(), fast,
         0, 0, block};
     run_engine(team, e, scratch);
+}
+
+// ---- dots with packed matrices that are picked --------------------------------------------------
+
+struct PickedGemm {
+    int64_t batches, m, n, k, lda, step, size;
+};
+
+// The epilogue of a dot whose rows begin at this one.
+template <class Epi> struct Below {
+    const Epi& epi;
+    int64_t row;
+    template <class V, class... N> MGX_INLINE void operator()(int64_t r, int64_t c, V acc, N... n) const {
+        epi(row + r, c, acc, n...);
+    }
+};
+
+template <class T, class TA, class TB, class Epi>
+inline void picked_gemm(
+    const Team& team, const PickedGemm& g, const TA* a, const TB* b, const int64_t* picks, const Epi& epi,
+    char* scratch, bool fast = false) {
+    const Gemm one{g.m, g.n, g.k, g.lda};
+    for (int64_t i = 0; i < g.batches && !team.stopped(); ++i)
+        gemm<T>(team, one, a + i * g.step, b + picks[i] * g.size, Below<Epi>{epi, i * g.m}, scratch, fast);
 }
 
 // ---- batched dot, both operands as they lie -----------------------------------------------------

@@ -44,8 +44,17 @@ struct CodePair {
     vec<float> left, right;
 };
 MGX_INLINE CodePair read_codes(const uint8_t* p) {
-    const auto both = load<LANES>(p);
-    return {cast<float>(cast<int32_t>(both & uint8_t(15))), cast<float>(cast<int32_t>(both >> 4))};
+    const vec<int32_t> both = widen(load<LANES>(p));
+#if defined(__AVX512F__)
+    const auto look_up = [digits = iota<float>()](vec<int32_t> v) {  // by the lowest four bits
+        vec<float> r;
+        asm("vpermps %2, %1, %0" : "=v"(r) : "v"(v), "v"(digits));
+        return r;
+    };
+    return {look_up(both), look_up(both >> 4)};
+#else
+    return {cast<float>(both & 15), cast<float>(both >> 4)};
+#endif
 }
 
 // The codes that stand for zero in a block; the blocks' follow each other.
@@ -56,36 +65,47 @@ MGX_INLINE CodePair read_zeros(const int8_t*& p) {
     return z;
 }
 
+inline float total_of(const float* p, int64_t n) {
+    vec<float> sum{};
+    for (; n >= LANES; n -= LANES, p += LANES) sum += load(p);
+    return hsum(n ? sum + load_n(p, int(n)) : sum);
+}
+
 // ROWS x NR elements of C: sums of a * code over each block, less those of a * zero, times the block's scale.
+// totals[ROWS][k / block]: the sums of a over each block. Several sums a column hide the latency of an addition.
 template <int ROWS>
-MGX_NOINLINE void int4_rows(const float* a, const Int4Gemm& g, Int4Weights w, float* tile) {
+MGX_NOINLINE void int4_rows(const float* a, const Int4Gemm& g, Int4Weights w, const float* totals, float* tile) {
+    constexpr int SETS = ROWS == 1 ? 4 : ROWS == 2 ? 2 : 1, TILE = ROWS * 2;
     auto [codes, scales, zeros] = w;
-    vec<float> sums[ROWS * 2];
-    unroll<ROWS * 2>([&](auto i) { sums[i] = vec<float>{}; });
-    for (int64_t k = 0; k < g.k; scales += NR) {
-        vec<float> acc[ROWS * 2];
-        float total[ROWS];
-        unroll<ROWS>([&](auto r) { total[r] = 0; });
-        unroll<ROWS * 2>([&](auto i) { acc[i] = vec<float>{}; });
-#pragma GCC unroll 4
-        for (const int64_t end = k + g.block; k < end; ++k, codes += LANES) {
-            __builtin_prefetch(codes + 2048, 0, 2);
-            const CodePair b = read_codes(codes);
+    vec<float> sums[TILE];
+    unroll<TILE>([&](auto i) { sums[i] = vec<float>{}; });
+    for (int64_t k = 0, blocks = g.k / g.block; k < g.k; scales += NR, ++totals) {
+        vec<float> acc[SETS * TILE];
+        unroll<SETS * TILE>([&](auto i) { acc[i] = vec<float>{}; });
+        const auto add = [&](auto set) {
+            const CodePair b = read_codes(codes + set * LANES);
             unroll<ROWS>([&](auto r) {
-                const float x = a[r * g.lda + k];
-                total[r] += x;
-                acc[r * 2] += splat<float>(x) * b.left;
-                acc[r * 2 + 1] += splat<float>(x) * b.right;
+                const vec<float> x = splat<float>(a[r * g.lda + k + set]);
+                acc[set * TILE + r * 2] += x * b.left;
+                acc[set * TILE + r * 2 + 1] += x * b.right;
             });
+        };
+        const int64_t end = k + g.block;
+        for (; k + SETS <= end; k += SETS, codes += SETS * LANES) {
+            __builtin_prefetch(codes + 2048, 0, 2);
+            unroll<SETS>(add);
         }
+        for (; k < end; ++k, codes += LANES) add(Int<0>{});
         const vec<float> left = load(scales), right = load(scales + LANES);
         const CodePair zero = read_zeros(zeros);
+        unroll<(SETS - 1) * TILE>([&](auto i) { acc[i % TILE] += acc[TILE + i]; });
         unroll<ROWS>([&](auto r) {
-            sums[r * 2] += (acc[r * 2] - total[r] * zero.left) * left;
-            sums[r * 2 + 1] += (acc[r * 2 + 1] - total[r] * zero.right) * right;
+            const float total = totals[r * blocks];
+            sums[r * 2] += (acc[r * 2] - total * zero.left) * left;
+            sums[r * 2 + 1] += (acc[r * 2 + 1] - total * zero.right) * right;
         });
     }
-    unroll<ROWS * 2>([&](auto i) { store(tile + i * LANES, sums[i]); });
+    unroll<TILE>([&](auto i) { store(tile + i * LANES, sums[i]); });
 }
 
 // One panel as floats, [k][NR].
@@ -112,10 +132,13 @@ MGX_NOINLINE void int4_gemm(
         return Int4Weights{codes + p * code_step, scales + p * scale_step, zeros ? zeros + p * scale_step : nullptr};
     };
     if (g.m <= FEW_ROWS) {
-        float* tile = reinterpret_cast<float*>(scratch);
+        float *tile = reinterpret_cast<float*>(scratch), *totals = reinterpret_cast<float*>(scratch + engine_scratch(1));
+        const int64_t blocks = g.k / g.block;
+        for (int64_t i = 0; i < g.m * blocks; ++i)
+            totals[i] = total_of(a + i / blocks * g.lda + i % blocks * g.block, g.block);
         const auto run = g.m == 1 ? int4_rows<1> : g.m == 2 ? int4_rows<2> : g.m == 3 ? int4_rows<3> : int4_rows<4>;
         for (int64_t p = mine.begin; p < mine.end && g.m > 0; ++p) {
-            run(a, g, panel(p), tile);
+            run(a, g, panel(p), totals, tile);
             finish<float, Epi>(&epi, 0, p * NR, int(g.m), int(least(NR, g.n - p * NR)), NR, tile);
         }
         return;

@@ -17,7 +17,8 @@ template <class F> MGX_INLINE void for_lanes(int64_t begin, int64_t end, const F
 }
 
 // Call f(begin, end) for pieces of what is not divided otherwise, such as one long row. Sums that begin anew in each piece
-// stay exact to a few of their last bits, however long the row; the rest is left undone where the run is to end.
+// are right to about 1e-5 of the sum of the absolute values, however long the row. The rest is left undone where the run is
+// to end.
 template <class F> MGX_INLINE void for_pieces(const Team& t, int64_t length, const F& f) {
     constexpr int64_t PIECE = 1 << 14, LOOK = 1 << 20;
     for (int64_t begin = 0, end;; begin = end) {

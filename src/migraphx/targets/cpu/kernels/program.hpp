@@ -35,12 +35,6 @@ struct Step {
     int64_t kernel, numbers, places, count, work;
 };
 
-// p points to a call's views, a to its numbers.
-struct Kernel {
-    void (*run)(const Team&, char* const* p, const int64_t* a, char* scratch);
-    int64_t (*scratch)(const int64_t* a);  // bytes per thread; null where the kernel needs none
-};
-
 // Addresses in the runtime that the process already has (torch's, or the system's); null: one thread.
 struct OpenMP {
     void (*parallel)(void (*fn)(void*), void* data, unsigned threads, unsigned flags);

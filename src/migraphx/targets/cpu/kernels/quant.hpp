@@ -19,12 +19,17 @@
 //
 // ---- how it works -------------------------------------------------------------------------------
 // VNNI multiplies unsigned by signed bytes. Signed A is read with 128 added, and the accumulators start at the
-// panel's first row, which takes that away again. Without VNNI two multiplications of 16-bit pairs do the same.
-// AMX takes A of either sign: rows are copied to tiles, weights are read where they lie. Products of bf16 are exact in
-// float; both VDPBF16PS and TDPBF16PS count denormal operands and sums as zero.
+// panel's first row, which takes that away again. AMX takes A of either sign: rows are copied to tiles, weights are read
+// where they lie. Products of bf16 are exact in float; both VDPBF16PS and TDPBF16PS count denormal operands and sums as zero.
+//
+// Without VNNI bytes become pairs of 16 bits, which are multiplied and summed exactly in 32 (the multiplication that takes
+// bytes saturates): a word's first and third byte are a pair, and its second and fourth. A block of rows is widened once,
+// a panel once for the block, and the products are those of a matrix of pairs of twice the depth in words. Where rows are
+// few, or columns of a group, bytes are widened in registers.
 #pragma once
 
 #include "conv.hpp"
+#include "loops.hpp"
 
 namespace mgx {
 
@@ -45,6 +50,36 @@ inline constexpr int64_t word_panel(int64_t words) {
 
 // ---- vector registers ---------------------------------------------------------------------------
 
+#if defined(MGX_PAIRS)
+
+// The sums of the products of two 16-bit pairs, for each lane.
+template <class V> MGX_INLINE V multiply_pairs(V x, V y) {
+#if defined(__AVX__)
+    V sum;
+    asm("vpmaddwd %2, %1, %0" : "=v"(sum) : "v"(x), "v"(y));
+    return sum;
+#else
+    asm("pmaddwd %1, %0" : "+x"(x) : "x"(y));
+    return x;
+#endif
+}
+
+// The bytes of words as 16-bit pairs of their sign: the first and the third, the second and the fourth.
+template <class V> struct Pairs {
+    V even, odd;
+};
+template <class S, class V> MGX_INLINE Pairs<V> pairs_of(V words) {
+    using Wide = vec<int16_t, 2 * lanes_v<V>>;
+    if constexpr (same_v<S, uint8_t>) {
+        using Unsigned = vec<uint16_t, 2 * lanes_v<V>>;
+        return {words & 0x00ff00ff, bit_cast<V>(bit_cast<Unsigned>(words) >> 8)};
+    } else {
+        const Wide wide = bit_cast<Wide>(words);
+        return {bit_cast<V>((wide << 8) >> 8), bit_cast<V>(wide >> 8)};
+    }
+}
+#endif
+
 // acc + the products of four unsigned bytes with four signed ones, for each lane.
 template <class V> MGX_INLINE V add_quads(V acc, V a, V b) {
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
@@ -54,16 +89,9 @@ template <class V> MGX_INLINE V add_quads(V acc, V a, V b) {
     asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(acc) : "x"(a), "x"(b));
 #endif
     return acc;
-#elif defined(__AVX512BW__) || (defined(__AVX2__) && !defined(__AVX512F__))
-    using Pairs = vec<int16_t, 2 * lanes_v<V>>;
-    const auto sum = [](V x, V y) {  // of the products of two pairs
-        V r;
-        asm("vpmaddwd %2, %1, %0" : "=v"(r) : "v"(x), "v"(y));
-        return r;
-    };
-    const Pairs pairs = bit_cast<Pairs>(b);
-    acc += sum(a & 0x00ff00ff, bit_cast<V>((pairs << 8) >> 8));
-    return acc + sum((a >> 8) & 0x00ff00ff, bit_cast<V>(pairs >> 8));
+#elif defined(MGX_PAIRS)
+    const auto of_a = pairs_of<uint8_t>(a), of_b = pairs_of<int8_t>(b);
+    return acc + (multiply_pairs(of_a.even, of_b.even) + multiply_pairs(of_a.odd, of_b.odd));
 #else
     for (int i = 0; i < 4; ++i) acc += ((a >> 8 * i) & 0xff) * ((b << (24 - 8 * i)) >> 24);
     return acc;
@@ -80,6 +108,17 @@ template <class S> struct Products<int32_t, Word<S>> {
     }
     template <class V> static MGX_INLINE V add(V acc, V x, V b) { return add_quads(acc, x, b); }
 };
+
+#if defined(MGX_PAIRS)
+struct Pair {
+    int16_t at[2];
+};
+template <> struct Products<int32_t, Pair> {
+    template <int N> static MGX_INLINE vec<int32_t, N> first(const int32_t*) { return vec<int32_t, N>{}; }
+    template <int N> static MGX_INLINE vec<int32_t, N> all(Pair x) { return splat<int32_t, N>(bit_cast<int32_t>(x)); }
+    template <class V> static MGX_INLINE V add(V acc, V x, V b) { return acc + multiply_pairs(x, b); }
+};
+#endif
 
 #if MGX_BF16_WORDS
 template <> struct Products<float, Word<bf16>> {
@@ -198,6 +237,67 @@ template <class S> MGX_NOINLINE void amx_words(const Grid& grid, const WordEngin
 
 #endif
 
+// ---- pairs --------------------------------------------------------------------------------------
+
+#if defined(MGX_PAIRS)
+
+// Rows of A, their segments one behind the other: the even pairs of all words, then the odd ones. Whole vectors are stored
+// where what comes next is written later: masked stores are slow on many processors.
+template <class S>
+void widen_rows(const WordEngine<S>& e, Range rows, int64_t group, const Word<S>** table, Pair* to) {
+    const int64_t n = rows.size(), depth = e.segs * e.kc;
+    e.pointers(e.source, rows.begin, {1, n, 0}, table);
+    for (int64_t i = 0; i < n; ++i, to += 2 * depth)
+        for (int64_t s = 0; s < e.segs; ++s) {
+            const auto* x = reinterpret_cast<const int32_t*>(table[s * n + i] + group * e.group_step);
+            auto* even = reinterpret_cast<int32_t*>(to + s * e.kc);
+            for_lanes(0, e.kc, [&](int64_t k, auto count) {
+                const auto pairs = pairs_of<S>(fetch(x + k, count));
+                put(even + depth + k, pairs.odd, Full{});
+                if (s * e.kc + k + LANES <= depth)
+                    put(even + k, pairs.even, Full{});
+                else
+                    put(even + k, pairs.even, count);
+            });
+        }
+}
+
+// A panel of weights: the even pairs of all its rows, then the odd ones.
+inline MGX_NOINLINE void widen_panel(const int32_t* b, int64_t depth, int32_t* to) {
+    for (int64_t i = 0; i < depth * NR; i += LANES) {
+        const auto pairs = pairs_of<int8_t>(load<LANES>(b + i));
+        store(to + i, pairs.even);
+        store(to + depth * NR + i, pairs.odd);
+    }
+}
+
+template <class S> MGX_NOINLINE void multiply_as_pairs(const Grid& grid, const WordEngine<S>& e, char* scratch) {
+    auto* tiles = reinterpret_cast<int32_t*>(scratch);
+    char* const table = scratch + round64(ROW_BLOCK * 2 * NR * 8);
+    auto* a = reinterpret_cast<Pair*>(scratch + fma_scratch(e.segs));
+    auto* b = reinterpret_cast<int32_t*>(scratch + fma_scratch(e.segs) + PAIRS_A);
+    const int64_t depth = e.segs * e.kc, per_group = ceil_div(e.cols, NR);
+    const int64_t most = least(ROW_BLOCK, PAIRS_A / (depth * 8));
+    const int64_t total = grid.rows.size(), blocks = ceil_div(total, most);
+    const RowSource<Pair> source{a, 2 * depth};
+    for (int64_t i = 0; i < blocks; ++i) {
+        const int64_t from = grid.rows.begin;
+        const Range rows{from + total * i / blocks, from + total * (i + 1) / blocks};
+        for (int64_t p = grid.panels.begin; p < grid.panels.end && !grid.team.stopped(); ++p) {
+            const int64_t group = p / per_group, col = p % per_group * NR;
+            if (p == grid.panels.begin || (col == 0 && e.groups > 1))
+                widen_rows(e, rows, group, reinterpret_cast<const Word<S>**>(table), a);
+            widen_panel(e.b + p * e.panel, depth, b);
+            const Engine<int32_t, Pair, int32_t> pairs{
+                rows.size(), least(NR, e.cols - col), 1, 1, 2 * depth, 0, row_pointers<Pair>, &source, b, NR, 0, e.finish,
+                e.epi, {}, false, e.row0 + rows.begin, e.col0 + group * e.cols + col};
+            run_block(pairs, {{0, rows.size()}, {0, 1}, grid.team}, tiles, reinterpret_cast<const Pair**>(table));
+        }
+    }
+}
+
+#endif
+
 template <class S>
 MGX_NOINLINE void run_engine(const Team& team, WordEngine<S> e, char* scratch) {
     const int64_t words = e.segs * e.kc;
@@ -208,6 +308,9 @@ MGX_NOINLINE void run_engine(const Team& team, WordEngine<S> e, char* scratch) {
     const bool fits = words > 0 && ceil_div(words, TILE_WORDS) * WORD_TILE <= WORD_A;
     if (fits && grid.rows.size() > 0 && grid.panels.size() > 0 && e.rows >= 8 && amx_ready())
         return amx_words(grid, e, scratch);
+#elif defined(MGX_PAIRS)
+    const bool fits = words > 0 && words <= PAIRS_DEPTH;
+    if (fits && grid.rows.size() >= PAIRS_ROWS && e.cols > NR) return multiply_as_pairs(grid, e, scratch);
 #endif
     run_grid(grid, e, scratch);
 }

@@ -46,4 +46,13 @@ struct Team {
     bool stopped_at(int64_t turn) const { return (turn & 0xffff) == 0xffff && stopped(); }
 };
 
+// p points to a call's views, a to its numbers.
+struct Kernel {
+    void (*run)(const Team&, char* const* p, const int64_t* a, char* scratch);
+    int64_t (*scratch)(const int64_t* a);  // bytes per thread; null where the kernel needs none
+};
+
+// A program's kernels, by their numbers. What runs programs reads them, and is the same object in all of them.
+extern const Kernel kernels[] __attribute__((visibility("hidden")));
+
 }  // namespace mgx

@@ -45,6 +45,10 @@ inline constexpr int LANES = MGX_LANES;  // a macro too: whoever packs weights a
     (defined(__AMX_BF16__) || defined(__AMXBF16__))
 #define MGX_AMX 1
 #endif
+#if !defined(__AVX512VNNI__) && !defined(__AVXVNNI__) && \
+    (defined(__AVX512BW__) || (defined(__SSE2__) && !defined(__AVX512F__)))
+#define MGX_PAIRS 1  // products of bytes are those of 16-bit pairs: quant.hpp
+#endif
 
 using half = _Float16;
 struct bf16 {

@@ -14,7 +14,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
-from migraphx.ir.size import is_open
+from migraphx.ir.size import is_open, likely_less
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
@@ -32,6 +32,7 @@ from migraphx.targets.cpu.emit.contract import (
 from migraphx.targets.cpu.emit.reduce import reduce_call
 from migraphx.targets.cpu.emit.structs import Conv
 from migraphx.targets.cpu.headers import constant
+from migraphx.targets.cpu.lower.picked import picked, picked_dot
 from migraphx.targets.cpu.lower.registry import CPU, features_of, pick
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
@@ -71,7 +72,7 @@ def _in_two_steps(
     across = min((s for d, s in enumerate(view.strides) if d not in axes and view.lens[d] > 1), default=0)
     outer = max(long, key=lambda a: view.strides[a], default=0)
     suits = len(operators) == 1 and len(long) > 1 and across == 1 < along and view.type in ("float", "double")
-    if not (suits and view.elements >= STEP_ELEMENTS and view.lens[outer] >= STEP_LINES):
+    if not suits or likely_less(view.elements, STEP_ELEMENTS) or view.lens[outer] < STEP_LINES:
         yield module, reads, write, axes
         return
     name, inner = operators[0].name, tuple(a for a in axes if a != outer)
@@ -91,6 +92,9 @@ def _reduction(name: str, view: View, axes: Sequence[int]) -> Module:
 
 @CPU.of_contraction("dot")
 def dot(ctx: LoweringContext, c: Contraction) -> None:
+    if (of := picked(ctx, c.operands[1])) is not None:
+        picked_dot(ctx, c, of)
+        return
     rank, origin = len(c.write.lens), c.origin
     epilogue = c.epilogue(range(rank - 1), rank - 1)
     a, constant = ctx.view(c.operands[0]), ctx.constant(c.operands[1])

@@ -9,11 +9,15 @@ from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.indexing import around, simple_call
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.structs import ArgExtreme, Gather, Scan, TopK
+from migraphx.targets.cpu.lower.picked import is_picked, stand_in
 from migraphx.targets.cpu.lower.registry import CPU
 
 
 @CPU.of("gather", "gather_elements")
 def gather(ctx: LoweringContext, ins: Instruction) -> None:
+    if is_picked(ctx, ins):
+        ctx.views[ins] = stand_in(ctx, ins)
+        return
     data, indices = (ctx.standard(v, ins.origin) for v in ctx.reads(ins))
     axis = ins.op.attributes()["axis"] % len(data.lens)
     outer, length, inner = around(data.lens, axis)

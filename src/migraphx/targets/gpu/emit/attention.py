@@ -6,10 +6,12 @@ from dataclasses import dataclass
 
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
+from migraphx.targets.gpu.costs import thirds
+from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, store_text
 from migraphx.targets.gpu.emit.contract import INSIDE
 from migraphx.targets.gpu.emit.shell import Shell
-from migraphx.targets.gpu.emit.tiles import power_of_two
+from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
 
 LEAST = 16  # of a dimension that tensor cores sum over
@@ -56,11 +58,13 @@ class Attention:
         return self.v.lens[3]
 
 
-def attention_calls(a: Attention, config: Config, parts: tuple[View, View] | None, origin: str) -> list[GpuCall]:
+def attention_calls(
+    a: Attention, config: Config, parts: tuple[View, View] | None, origin: str, also: Also | None = None
+) -> list[GpuCall]:
     """The attention.
 
     Where keys are divided, `parts` are the values {split, rows, Dv} and the maxima and sums {split, rows, 2} of all
-    heads' rows, which a second call puts together.
+    heads' rows, which a second call puts together. `also`: what the call stores as well where they are not.
     """
     shell = Shell()
     q, k, v = (shell.pointer(view) for view in (a.q, a.k, a.v))
@@ -85,7 +89,9 @@ def attention_calls(a: Attention, config: Config, parts: tuple[View, View] | Non
         first, last = "first", "last"
     q_strides = [shell.stride(s, a.q) for s in a.q.strides[1:]]
     k_strides, v_strides = ([shell.stride(s, view) for s in view.strides[2:]] for view in (a.k, a.v))
-    m_strides = [shell.stride(s, a.mask) for s in a.mask.strides[1:]] if a.mask else ["0"] * 3
+    m_strides = ["0"] * 3
+    if a.mask is not None:  # whose strides are lengths
+        m_strides = [str(s) if s in (0, 1) else shell.size(s, span(a.mask) > WIDE) for s in a.mask.strides[1:]]
     strides = ", ".join((*q_strides, *k_strides, *v_strides, *m_strides))
     kind = a.mask.type if a.mask else "none"
     fold = a.scale > 0 and kind in ("none", "bool")
@@ -93,7 +99,7 @@ def attention_calls(a: Attention, config: Config, parts: tuple[View, View] | Non
     sizes = f"{d}, {dv}, {power_of_two(max(d, LEAST))}, {power_of_two(max(dv, LEAST))}"
     shell.lines.append(
         f"top, total, acc = attention_sums({q}, {k}, {v}, {mask}, row, {rows}, {keys}, {first}, {last}, {strides}, "
-        f'{a.scale!r}, {a.group}, {sizes}, BN, "{kind}", {a.causal}, {fold})'
+        f'{a.scale!r}, {a.group}, {sizes}, BN, "{kind}", {a.causal}, {fold}, {thirds(config)})'
     )
     shell.lines += [
         f"col = tl.arange(0, {power_of_two(max(dv, LEAST))})",
@@ -106,8 +112,8 @@ def attention_calls(a: Attention, config: Config, parts: tuple[View, View] | Non
         _store_part(shell, a, parts)
         call = shell.call("attention_part", grid, constants, config.warps, config.stages, "attention", origin, writes=2)
         return [call, _combine_call(a, parts, origin)]
-    _store(shell, a)
-    return [shell.call("attention", grid, constants, config.warps, config.stages, "attention", origin)]
+    writes = _store(shell, a, also)
+    return [shell.call("attention", grid, constants, config.warps, config.stages, "attention", origin, writes)]
 
 
 def part_keys(keys: int, config: Config) -> int:
@@ -115,15 +121,19 @@ def part_keys(keys: int, config: Config) -> int:
     return -(-keys // (config.split * config.n)) * config.n
 
 
-def _store(shell: Shell, a: Attention) -> None:
-    """Divide `acc` by `total` and store it at rows `row` of `head` of `batch`."""
+def _store(shell: Shell, a: Attention, also: Also | None = None) -> int:
+    """Divide `acc` by `total` and store it at rows `row` of `head` of `batch`; how many views are written."""
     b, h, r, c = a.out.strides
     index = ("batch", "head", f"row // {a.group}", f"row % {a.group}")
     at = shell.at(index, (b, h * a.group, r, h if a.group > 1 else 0), a.out)
     shell.lines.append(f"acc = attention_result(total, acc, {a.zero_rows})")
     shell.lines.append(f"acc = acc.to({compute_type(a.out.type)})")
     text = f"({at})[:, None] + ({shell.at(['col'], [c or 1], a.out)})[None, :]"
-    shell.lines.append(store_text(shell.pointer(a.out), a.out.type, text, "acc", INSIDE))
+    if not also or not also.alone:
+        shell.lines.append(store_text(shell.pointer(a.out), a.out.type, text, "acc", INSIDE))
+    if also:
+        shell.lines += also.lines("acc", a.out.type, shell.pointer(also.write), text, INSIDE)
+    return len(also.writes(a.out)) if also else 1
 
 
 def _store_part(shell: Shell, a: Attention, parts: tuple[View, View]) -> None:

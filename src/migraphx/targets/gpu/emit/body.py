@@ -9,10 +9,13 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.scalar import JUMPS
+from migraphx.targets.common.body import Scope
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.scalar import (
+    APPROXIMATE,
     COMPUTE_TYPES,
     NARROW,
+    SIXTEEN,
     STORAGE_TYPES,
     TritonScalar,
     constant_text,
@@ -43,15 +46,22 @@ class TritonReading:
 
 TRITON = TritonReading()
 
-SIXTEEN = frozenset({"half", "bf16"})
-
 
 def reading_of(module: Module) -> TritonReading:
-    """Approximate where all floats of a body are rounded to 16 bits and no operator jumps."""
-    inside = [i for i in module if not i.name.startswith("@")]
-    floats = {s.type for i in inside for s in (i.shape, *(x.shape for x in i.inputs)) if s.type in dtypes.FLOATS}
-    smooth = not any(isinstance(i.op, Pointwise) and i.op.words & JUMPS for i in inside)
+    """Approximate where what is computed so is rounded to 16 bits and no operator jumps.
+
+    Floats between are no matter: scales of a product, and what is quantized to fp8.
+    """
+    words = {i: i.op.words for i in module if isinstance(i.op, Pointwise)}
+    inexact = [i for i, own in words.items() if own & APPROXIMATE.keys()]
+    floats = {s.type for i in inexact for s in (i.shape, *(x.shape for x in i.inputs)) if s.type in dtypes.FLOATS}
+    smooth = not any(own & JUMPS for i, own in words.items() if not _rounds(i))
     return TritonReading(approximate=smooth and floats <= SIXTEEN)
+
+
+def _rounds(ins: Instruction) -> bool:
+    """Whether it converts to floats: a little before is a little behind."""
+    return ins.name == "convert" and ins.shape.type in dtypes.FLOATS
 
 
 def pointer_type(type: str, written: bool = False) -> str:
@@ -75,6 +85,15 @@ def load_text(pointer: str, type: str, at: str, mask: str = "", other: str = "")
     rest = "".join(f", {m}" for m in (mask, other) if m)
     text = f"tl.load({pointer} + {at}{rest})"
     return f'widen({text}, "{type}")' if type in NARROW else text
+
+
+def unrounded(scope: Scope, value: str, type: str) -> str:
+    """The value before its last statement rounded it to `type`, a narrow float: storing it does so, too."""
+    begin, end = f"{value} = convert(", f', "{type}")'
+    last = scope.lines[-1] if scope.lines else ""
+    if type not in dtypes.NARROW_FLOATS or not (last.startswith(begin) and last.endswith(end)):
+        return value
+    return f"{scope.lines.pop()[len(begin) : -len(end)]}.to(tl.float32)"
 
 
 def store_text(pointer: str, type: str, at: str, value: str, mask: str = "") -> str:

@@ -10,7 +10,8 @@ from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text
+from migraphx.targets.gpu.costs import thirds
+from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text, unrounded
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.kernel import GpuCall
 
@@ -27,8 +28,10 @@ def function_name(label: str) -> str:
     return "_".join(label.split())[:80]
 
 
-def kind_of(a: str, b: str) -> str:
+def kind_of(a: str, b: str, by_thirds: bool = False) -> str:
     """How products of these types are summed, as kernels/product.py calls it."""
+    if by_thirds:
+        return "thirds"
     if a in BYTES and b in BYTES:
         return "bytes"
     if a in dtypes.INTEGERS:
@@ -68,6 +71,7 @@ def finish(shell: Shell, epilogue: Epilogue, sums: str) -> None:
         value = scope.bind(_converted("acc", sums, epilogue.write.type))
     else:
         value = pointwise_body(epilogue.module, dict(zip(epilogue.module.parameters, names, strict=True)), scope)
+        value = unrounded(scope, value, epilogue.write.type)
     at, _ = _place(shell, epilogue.write, digits, next(steps), epilogue.col_dim, whole=True)
     shell.lines += scope.lines
     shell.lines.append(store_text(shell.pointer(epilogue.write), epilogue.write.type, at, value, INSIDE))
@@ -155,8 +159,9 @@ def product_calls(
     sums, shell = sums_type(o.a.type), Shell()
     a, b = shell.pointer(o.a), shell.pointer(o.b)
     a_strides, b_strides = o.a.strides[-2:], o.b.strides[-2:]
-    m, n = shell.size(o.m, loose=a_strides[0] != 1), shell.size(o.n, loose=b_strides[1] != 1 and o.n % 16 != 0)
-    k = shell.size(o.k)
+    m = shell.size(o.m, loose=a_strides[0] != 1)
+    n = shell.size(o.n, loose=b_strides[1] != 1 and o.n % 8 != 0, fine=True)
+    k = shell.size(o.k, fine=True)
     begin, end = "0", k
     if config.split > 1:
         each = shell.size(part_depth(o.k, config))
@@ -180,7 +185,7 @@ def product_calls(
     else:
         rows.append(
             f"acc = product_sums({a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col, "
-            f'"{kind_of(o.a.type, o.b.type)}", {a_strides[1] == 1}, {b_rows}, {even}, BK)'
+            f'"{kind_of(o.a.type, o.b.type, thirds(config))}", {a_strides[1] == 1}, {b_rows}, {even}, BK)'
         )
     rows += [f"cols_in = col < {n}", f"rows_in = row < {m}"]
     if o.batch:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from migraphx.targets.common.views import Buffer
 from migraphx.targets.gpu.choices import Choices
+from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.indexing import gather_call
 from migraphx.targets.gpu.emit.pointwise import copy_call, pointwise_call
 
 
 @dataclass(frozen=True)
 class TritonEmitter:
-    """The Emitter of target gpu. `choices`: what its products know of the device."""
+    """The Emitter of target gpu.
+
+    `choices`: what its products know of the device. `finished`: calls that can store more, by what they write.
+    """
 
     choices: Choices = field(default_factory=Choices)
+    finished: dict[Buffer, Finished] = field(default_factory=dict[Buffer, Finished])
 
     copy = staticmethod(copy_call)
     pointwise = staticmethod(pointwise_call)

@@ -8,7 +8,15 @@ from dataclasses import replace
 from migraphx.ir.module import Module
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.emit.body import TRITON, TritonReading, load_text, pointer_type, reading_of, store_text
+from migraphx.targets.gpu.emit.body import (
+    TRITON,
+    TritonReading,
+    load_text,
+    pointer_type,
+    reading_of,
+    store_text,
+    unrounded,
+)
 from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import Numbers, Tiles, is_wide, pointer_marks, tiles
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
@@ -23,7 +31,8 @@ def pointwise_call(module: Module, reads: Sequence[View], write: View, origin: s
     """One pass over `write.lens`, computing the module's body."""
 
     def body(names: Sequence[str], scope: Scope) -> str:
-        return pointwise_body(module, dict(zip(module.parameters, names, strict=True)), scope)
+        value = pointwise_body(module, dict(zip(module.parameters, names, strict=True)), scope)
+        return unrounded(scope, value, write.type)
 
     names = [i.name for i in module if not i.name.startswith("@")]
     return _call(body, reads, write, reading_of(module), " ".join(names), origin)

@@ -25,6 +25,7 @@ from migraphx.ops.reduce import (
 from migraphx.targets.common.body import Scope, apply
 from migraphx.targets.common.stages import FusedReduction, Stage
 from migraphx.targets.common.views import Loops, View
+from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, load_text, pointer_type, reading_of, store_text
 from migraphx.targets.gpu.emit.scalar import constant_text
 from migraphx.targets.gpu.emit.source import complete
@@ -141,8 +142,12 @@ def reduce_calls(
     write: View,
     temporary: Callable[[Shape], View],
     origin: str = "",
+    also: Also | None = None,
 ) -> list[GpuCall]:
-    """The body of a `fused_reduce` over `axes`: one kernel, or one for each stage and one that finishes."""
+    """The body of a `fused_reduce` over `axes`: one kernel, or one for each stage and one that finishes.
+
+    `also`: what one kernel that computes every element stores as well.
+    """
     found = FusedReduction.of(module, axes, reads, write)
     rows, length = prod(found.kept.lens), prod(found.reduced.lens)
     held = zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)
@@ -152,7 +157,7 @@ def reduce_calls(
     names = [i.name for i in module if not i.name.startswith("@")]
     label = " ".join(w for w in names if w != "multibroadcast")
     if chosen.parts == 1:
-        return [_Kernel(found, chosen, {}).call(found.stages, reads, write, label, origin)]
+        return [_Kernel(found, chosen, {}, also).call(found.stages, reads, write, label, origin)]
     calls, given = [], dict[Instruction, View]()
     for stage in found.stages:
         if stage.reductions:
@@ -173,6 +178,7 @@ class _Kernel:
     fused: FusedReduction
     plan: Plan
     given: Mapping[Instruction, View]
+    also: Also | None = None
     names: dict[Instruction, str] = field(default_factory=dict)  # of values, as far as they are known
 
     def __post_init__(self) -> None:
@@ -188,7 +194,8 @@ class _Kernel:
 
     def call(self, stages: Sequence[Stage], reads: Sequence[View], write: View, label: str, origin: str) -> GpuCall:
         """All stages that are left, and the output."""
-        self._begin(len(reads) + len(self.given) + 1)
+        writes = self.also.writes(write) if self.also else [write]
+        self._begin(len(reads) + len(self.given) + len(writes))
         for stage in stages:
             if stage.reductions:
                 self._reduce(stage)
@@ -199,7 +206,7 @@ class _Kernel:
             where, mask = f"({self._offset(self.fused.out)} + 0 * r)", self._mask(True, False)
             self.row.lines.append(store_text("out", self.fused.views[-1].type, where, value, mask))
         parts = self.plan.parts if any(not s.reductions for s in stages) else 1
-        return self._made(reads, [write], parts, label, origin)
+        return self._made(reads, writes, parts, label, origin)
 
     def part(self, stage: Stage, reads: Sequence[View], parts: Sequence[View], label: str, origin: str) -> GpuCall:
         """One stage on parts of the rows, each row's results at {part, row}."""
@@ -393,7 +400,11 @@ class _Kernel:
         value = self._value(self.fused.module.outputs[0], inner, {})
         out = self.fused.out
         where, mask = f"({self._offset(out)})", self._mask(True, True)
-        inner.lines.append(store_text("out", self.fused.views[-1].type, where, value, mask))
+        type = self.fused.views[-1].type
+        if not self.also or not self.also.alone:
+            inner.lines.append(store_text("out", type, where, value, mask))
+        if self.also:
+            inner.lines += self.also.lines(value, type, "out" if self.also.alone else "out1", where, mask)
         if self.plan.loop:
             self._loop([], inner.lines)
 

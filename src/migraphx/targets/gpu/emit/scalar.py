@@ -59,6 +59,8 @@ TEMPLATES = {
 }
 """Each word that Triton has as it is meant, or the function of kernels/scalar.py."""
 
+SIXTEEN = frozenset({"half", "bf16"})
+
 APPROXIMATE = {
     "div": "fast_div({}, {})",
     "recip": "(1.0 / {})",
@@ -115,4 +117,6 @@ class TritonScalar:
 
     def cast(self, a: str, type: str) -> str:
         triton_type(COMPUTE_TYPES, type)
+        if self.approximate and type in SIXTEEN:
+            return self.bind(f"{a}.to(tl.float32)")  # as other words of these types, which round nothing on the way
         return self.bind(f'convert({a}, "{type}")')

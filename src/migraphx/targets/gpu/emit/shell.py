@@ -27,8 +27,14 @@ class Shell:
         self.views.append(view)
         return f"p{len(self.views) - 1}"
 
-    def size(self, value: int, wide: bool = False, loose: bool = False) -> str:
-        """The name of a number that differs among calls. `loose`: no load gets wider where 16 divides it."""
+    def size(self, value: int, wide: bool = False, loose: bool = False, fine: bool = False) -> str:
+        """The name of a number that differs among calls. `loose`: no load gets wider where 16 divides it.
+
+        `fine`: it is one of the model's, not of its inputs' lengths: that 8 divides it is worth a kernel of its own,
+        whose loads of halves are whole vectors then.
+        """
+        if fine and value % 16 and value % 8 == 0 and not loose:
+            return f"({self.size(value // 8, wide, loose=True)} * 8)"
         if loose:
             self.loose.add(len(self.numbers))
         self.numbers.append(value)
@@ -37,7 +43,7 @@ class Shell:
 
     def stride(self, value: int, view: View) -> str:
         """The name of a stride of `view`; 0 and 1 are the compiler's to know. Wide where offsets exceed 32 bits."""
-        return str(value) if value in (0, 1) else self.size(value, span(view) > WIDE)
+        return str(value) if value in (0, 1) else self.size(value, span(view) > WIDE, fine=True)
 
     def at(self, index: Sequence[str], strides: Sequence[int], view: View) -> str:
         """The offset in `view` of an index, a text a dimension."""

@@ -8,12 +8,23 @@ from math import prod
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.emit.contract import add_parts_call, finish, function_name, kind_of, sums_type, to_part
+from migraphx.targets.gpu.costs import thirds
+from migraphx.targets.gpu.emit.body import compute_type
+from migraphx.targets.gpu.emit.contract import (
+    BYTES,
+    add_parts_call,
+    finish,
+    function_name,
+    kind_of,
+    sums_type,
+    to_part,
+)
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall
 
 UNROLLED_TAPS = 49  # of a depthwise window, at most, that become straight code
+EXACT = 1 << 24  # up to which float has all whole numbers
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,13 @@ class Conv:
         follow = self.group == 1 and self.pixel == self.channels and self.window.dilation[2] == 1
         return self.window.kernel[2] * self.channels if follow else 0
 
+    @property
+    def short(self) -> bool:
+        """Whether sums are of 8-bit integers, and so few that floats hold them exactly."""
+        bytes_ = [v.type for v in (self.x, self.w) if v.type in BYTES]
+        most = prod(128 if type == "int8" else 255 for type in bytes_)
+        return len(bytes_) == 2 and self.taps * self.channels * most <= EXACT
+
     def steps(self, config: Config) -> int:
         """Of the depth: a tile's each."""
         if config.kernel == "rows":
@@ -78,30 +96,28 @@ def conv_calls(
     """The convolution with its epilogue, whose rows are pixels; `parts` {split, rows, OC} as for products."""
     shell, sums = Shell(), sums_type(conv.x.type)
     x, w = shell.pointer(conv.x), shell.pointer(conv.w)
-    rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns)
-    steps, count = (
-        "0",
-        str(conv.steps(config)) if config.kernel == "flat" else shell.size(conv.steps(config), loose=True),
-    )
-    begin, end = steps, count
+    rows, cols = shell.size(conv.rows, loose=True), shell.size(conv.columns, fine=True)
+    count = str(conv.steps(config)) if config.kernel == "flat" else shell.size(conv.steps(config), loose=True)
+    begin, end = "0", count
     shell.lines += [f"tiles_m, tiles_n = tl.cdiv({rows}, BM), tl.cdiv({cols}, BN)"]
     if config.split > 1:
         each = shell.size(-(-conv.steps(config) // config.split), loose=True)
         shell.lines += [f"begin = tl.program_id(1) * {each}", f"end = tl.minimum(begin + {each}, {count})"]
         begin, end = "begin", "end"
     at = "tl.program_id(0)"
-    w_col = shell.size(conv.w.strides[0], span(conv.w) > WIDE)
+    w_col = shell.size(conv.w.strides[0], span(conv.w) > WIDE, fine=True)
     if conv.group > 1:
         shell.lines += [f"group = {at} // (tiles_m * tiles_n)", f"at = {at} % (tiles_m * tiles_n)"]
-        shell.lines += [f"{x} += group * {shell.size(conv.channels)}", f"{w} += group * {cols} * {w_col}"]
+        shell.lines += [f"{x} += group * {shell.size(conv.channels, fine=True)}", f"{w} += group * {cols} * {w_col}"]
         at = "at"
     shell.lines += [
         f"tile_m, tile_n = tile_of({at}, tiles_m, tiles_n, GROUP)",
         "row = tile_m * BM + tl.arange(0, BM)",
         "col = tile_n * BN + tl.arange(0, BN)",
     ]
-    pixel = shell.size(conv.pixel, span(conv.x) > WIDE)
-    kernel, kind = conv.window.kernel, kind_of(conv.x.type, conv.w.type)
+    pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
+    short = config.kernel == "rows" and conv.short
+    kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
@@ -109,10 +125,11 @@ def conv_calls(
         consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
         shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:
-        first += f", {shell.size(conv.channels)}, {shell.size(conv.w.strides[1])}"
+        first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
         numbers = window_text(shell, conv.window, conv.x)
         consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
+    shell.lines += ["acc = acc.to(tl.int32)"] * short
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
     if conv.group > 1:
         shell.lines.append(f"col += group * {cols}")
@@ -136,12 +153,12 @@ def depthwise_call(conv: Conv, epilogue: Epilogue, config: Config, label: str, o
     shell = Shell()
     x, w = shell.pointer(conv.x), shell.pointer(conv.w)
     channels = conv.x.lens[1]
-    rows, cols = shell.size(conv.rows, loose=True), shell.size(channels)
+    rows, cols = shell.size(conv.rows, loose=True), shell.size(channels, fine=True)
     kernel, kind = (
         conv.window.kernel,
         "integer" if kind_of(conv.x.type, conv.w.type) == "bytes" else kind_of(conv.x.type, conv.w.type),
     )
-    pixel, tap = shell.size(conv.pixel, span(conv.x) > WIDE), shell.size(conv.w.strides[0])
+    pixel, tap = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True), shell.size(conv.w.strides[0], fine=True)
     first = f"{x}, {w}, row, col, {rows}, {cols}, {pixel}, {tap}"
     consts = f'{kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}", {conv.taps <= UNROLLED_TAPS}'
     shell.lines += [
@@ -155,3 +172,61 @@ def depthwise_call(conv: Conv, epilogue: Epilogue, config: Config, label: str, o
     grid = (-(-conv.rows // config.m) * -(-channels // config.n), 1, 1)
     constants = {"BM": config.m, "BN": config.n}
     return shell.call(function_name(label), grid, constants, config.warps, config.stages, label, origin)
+
+
+def strip_call(conv: Conv, epilogue: Epilogue, config: Config, label: str, origin: str) -> GpuCall:
+    """The same for strips of `config.k` pixels that lie side by side: what windows share is loaded once."""
+    shell, width, window = Shell(), config.k, conv.window
+    sums = sums_type(conv.x.type)
+    x, w, channels = shell.pointer(conv.x), shell.pointer(conv.w), conv.x.lens[1]
+    size1, size2, out1, out2 = (shell.size(n, loose=True) for n in (*window.size[1:], *window.out[1:]))
+    cols, tap = shell.size(channels, fine=True), shell.size(conv.w.strides[0], fine=True)
+    pixel = shell.size(conv.pixel, span(conv.x) > WIDE, fine=True)
+    stride1, stride2, pad1, pad2, dilation1 = (
+        shell.size(n, loose=True) for n in (*window.stride[1:], *window.pad[1:], window.dilation[1])
+    )
+    each = -(-window.out[2] // width)
+    strips = conv.rows // window.out[2] * each
+    per_line, count = shell.size(each, loose=True), shell.size(strips, loose=True)
+    of = compute_type(sums)
+    shell.lines += [
+        f"tiles_n = tl.cdiv({cols}, BN)",
+        "strip = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)",
+        "col = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)",
+        f"line, first = strip // {per_line}, strip % {per_line} * {width}",
+        f"at1, at2 = line % {out1} * {stride1} - {pad1}, first * {stride2} - {pad2}",
+        f"image, there, cols_in = line // {out1} * {size1}, strip < {count}, col < {cols}",
+        f"pw = {w} + strip[:, None] * 0 + col[None, :]",
+        *(f"acc{j} = tl.zeros((BM, BN), {of})" for j in range(width)),
+        f"for k1 in range({window.kernel[1]}):",
+        f"    i1 = at1 + k1 * {dilation1}",
+        f"    inside = there & (i1 >= 0) & (i1 < {size1})",
+        f"    px = {x} + (((image + i1) * {size2} + at2) * {pixel})[:, None] + col[None, :]",
+        *_strip_lines(window, width, size2, pixel, tap, of),
+    ]
+    head, shell.lines = shell.lines, []
+    finish(shell, epilogue, sums)
+    body, shell.lines = shell.lines, head
+    for j in range(width):
+        shell.lines += [
+            f"acc, row, rows_in = acc{j}, line * {out2} + first + {j}, there & (first + {j} < {out2})", *body,
+        ]  # fmt: skip
+    grid = (-(-strips // config.m) * -(-channels // config.n), 1, 1)
+    constants = {"BM": config.m, "BN": config.n}
+    return shell.call(function_name(label), grid, constants, config.warps, config.stages, label, origin)
+
+
+def _strip_lines(window: Window, width: int, size2: str, pixel: str, tap: str, of: str) -> list[str]:
+    """A row of a window for all pixels of a strip: each column of the input goes to those that have it."""
+    taps, stride, dilation = window.kernel[2], window.stride[2], window.dilation[2]
+    lines = [f"w{k} = tl.load(pw + (k1 * {taps} + {k}) * {tap}, cols_in[None, :], 0).to({of})" for k in range(taps)]
+    users: dict[int, list[tuple[int, int]]] = {}
+    for j in range(width):
+        for k in range(taps):
+            users.setdefault(j * stride + k * dilation, []).append((j, k))
+    for column, pairs in sorted(users.items()):
+        i2 = f"(at2 + {column})"
+        mask = f"(inside & ({i2} >= 0) & ({i2} < {size2}))[:, None] & cols_in[None, :]"
+        lines.append(f"v = tl.load(px + {column} * {pixel}, {mask}, 0).to({of})")
+        lines += [f"acc{j} += v * w{k}" for j, k in pairs]
+    return [f"    {line}" for line in lines]

@@ -11,9 +11,11 @@ from migraphx.targets.gpu.kernels.narrow import widen
 
 
 @triton.jit
-def add_product(x, y, acc):
-    """acc + x y in the precision of x, whose sums are float, or double."""
-    if x.dtype == tl.float32 or x.dtype == tl.float64:
+def add_product(x, y, acc, THIRDS: tl.constexpr):
+    """acc + x y in the precision of x, whose sums are float, or double. THIRDS: floats as kernels/product.py has it."""
+    if THIRDS:
+        return tl.dot(x, y, acc, input_precision="tf32x3")
+    elif x.dtype == tl.float32 or x.dtype == tl.float64:
         return tl.dot(x, y, acc, input_precision="ieee", out_dtype=acc.dtype)
     else:
         return tl.dot(x, y, acc)
@@ -23,7 +25,7 @@ def add_product(x, y, acc):
 def attend(
     query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, d, dv,
     SCALE: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr,
-    FOLD: tl.constexpr, EDGE: tl.constexpr, BN: tl.constexpr,
+    FOLD: tl.constexpr, THIRDS: tl.constexpr, EDGE: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The block of keys from `start` on; EDGE: some may not exist, or come after a query."""
     key = start + tl.arange(0, BN)
@@ -35,7 +37,7 @@ def attend(
         k = tl.load(keys_at + start * k_row, deep, 0)
     else:
         k = tl.load(keys_at + start * k_row)
-    s = add_product(query, k, tl.zeros((query.shape[0], BN), acc.dtype))
+    s = add_product(query, k, tl.zeros((query.shape[0], BN), acc.dtype), THIRDS)
     if not FOLD:
         s *= SCALE * 1.4426950408889634  # log2(e)
     if MASK == "bool":
@@ -58,7 +60,7 @@ def attend(
         v = tl.load(values_at + start * v_row, wide, 0)
     else:
         v = tl.load(values_at + start * v_row)
-    acc = add_product(e.to(v.dtype), v, acc * fade[:, None])
+    acc = add_product(e.to(v.dtype), v, acc * fade[:, None], THIRDS)
     return new, total, acc
 
 
@@ -67,7 +69,7 @@ def attention_sums(
     q, k, v, mask, row, rows, keys, first, last,
     q_head, q_row, q_d, k_row, k_d, v_row, v_d, m_head, m_row, m_key,
     SCALE: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
-    BN: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
+    BN: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr, THIRDS: tl.constexpr,
 ):  # fmt: skip
     """Of the keys from `first` (a multiple of BN) to `last`: each row's maximum, sum of exponentials, weighted values.
 
@@ -96,12 +98,12 @@ def attention_sums(
     for start in range(first, whole, BN):
         top, total, acc = attend(
             query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
-            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, False, BN,
+            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, False, BN,
         )  # fmt: skip
     for start in range(whole, end, BN):
         top, total, acc = attend(
             query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
-            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, True, BN,
+            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, True, BN,
         )  # fmt: skip
     return top, total, acc
 

@@ -3,11 +3,13 @@
 TYPE is MIGraphX's name. half, bf16, fp8 of all kinds and fp4 become float; 4-bit and 2-bit integers, one a byte, become
 int8 or uint8; bool is a byte. Rounding is to nearest, ties to even (fp8e8m0fnu: ties up): what is too large becomes
 infinity in fp8e5m2, the largest number in fp4e2m1fn, NaN in the others. Codes of 8 bits and fewer are taken apart by
-hand: not every chip converts every type, and none has these rules.
+hand: not every chip converts every type, and none has these rules. fp8e4m3fn is converted by chips that do.
 """
 
 import triton
 import triton.language as tl
+
+NATIVE_FP8: tl.constexpr = tl.constexpr(False)  # whether the chip converts fp8e4m3fn: compile.py knows
 
 
 @triton.jit
@@ -76,6 +78,23 @@ def write_code(x, E: tl.constexpr, M: tl.constexpr, BIAS: tl.constexpr, NOT: tl.
 
 
 @triton.jit
+def read_e4m3(raw):
+    if NATIVE_FP8:
+        return raw.to(tl.float8e4nv, bitcast=True).to(tl.float32)
+    else:
+        return read_code(raw, 4, 3, 7, "ones")
+
+
+@triton.jit
+def write_e4m3(x):
+    """The chip saturates what rounds to more than the largest number."""
+    if NATIVE_FP8:
+        return tl.where(tl.abs(x) > 464.0, float("nan"), x).to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+    else:
+        return write_code(x, 4, 3, 7, "ones")
+
+
+@triton.jit
 def read_exponent(raw):
     """fp8e8m0fnu: powers of two; the smallest is a denormal float, 255 is NaN."""
     u = raw.to(tl.uint32)
@@ -99,7 +118,7 @@ def widen(raw, TYPE: tl.constexpr):
     elif TYPE == "bool":
         return raw != 0
     elif TYPE == "fp8e4m3fn":
-        return read_code(raw, 4, 3, 7, "ones")
+        return read_e4m3(raw)
     elif TYPE == "fp8e4m3fnuz":
         return read_code(raw, 4, 3, 8, "zero")
     elif TYPE == "fp8e5m2":
@@ -132,7 +151,7 @@ def narrow(value, TYPE: tl.constexpr):
     elif TYPE == "bool":
         return value.to(tl.uint8)
     elif TYPE == "fp8e4m3fn":
-        return write_code(value, 4, 3, 7, "ones")
+        return write_e4m3(value)
     elif TYPE == "fp8e4m3fnuz":
         return write_code(value, 4, 3, 8, "zero")
     elif TYPE == "fp8e5m2":

@@ -66,16 +66,21 @@ def accumulate(acc, x, y, deep, KIND: tl.constexpr):
     """acc + x y, where tiles hold zeros outside the depth `deep`.
 
     KIND: `dot` on tensor cores (of fp8, which comes as bytes, its name), `exact` in the operands' own precision,
-    `bytes`, or `integer` by multiplications that wrap.
+    `thirds` of floats, each the sum of two TF32: all products but that of the trailing parts,
+    `bytes`, `short` of so few bytes that halves and sums in float are exact, or `integer` by multiplications that wrap.
     """
     if KIND == "dot":
         acc = tl.dot(x, y, acc)
     elif KIND == "exact":
         acc = tl.dot(x, y, acc, input_precision="ieee", out_dtype=acc.dtype)
+    elif KIND == "thirds":
+        acc = tl.dot(x, y, acc, input_precision="tf32x3")
     elif KIND == "fp8e4m3fn":
         acc = tl.dot(x.to(tl.float8e4nv, bitcast=True), y.to(tl.float8e4nv, bitcast=True), acc)
     elif KIND == "fp8e5m2":
         acc = tl.dot(x.to(tl.float8e5, bitcast=True), y.to(tl.float8e5, bitcast=True), acc)
+    elif KIND == "short":
+        acc = tl.dot(x.to(tl.float16), y.to(tl.float16), acc)
     elif KIND == "bytes":
         acc = dot_bytes(acc, x, y, deep)
     else:

@@ -16,7 +16,7 @@ from typing import Any
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.libraries.find import load
-from migraphx.targets.gpu.library import Append, Unusable, declare
+from migraphx.targets.gpu.library import Append, declare, needed
 
 TYPES = {"half": 2, "bf16": 14, "float": 0}  # cudaDataType_t
 COMPUTE_FLOAT = 68  # cublasComputeType_t: sums in float, never TF32
@@ -69,14 +69,7 @@ class Gemm:
 
     def prepare(self, device: Accelerator) -> Append:
         with device.current():
-            library = blas(device.index)
-            if library is None:
-                raise Unusable(
-                    "the program was compiled for cuBLASLt, which is not installed: pip install nvidia-cublas"
-                )
-            if library.version != self.version:
-                raise Unusable(f"the program was compiled for cuBLASLt {self.version}, here is {library.version}")
-            return library.append(self)
+            return needed(blas(device.index), "cuBLASLt", self.version, "nvidia-cublas").append(self)
 
     def matrices(self) -> tuple[tuple[Matrix, bool], tuple[Matrix, bool], Matrix, Matrix]:
         """The library's first operand (b) and its second (a), each with whether it is transposed; addend; result."""

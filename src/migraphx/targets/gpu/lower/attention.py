@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem
 from migraphx.targets.gpu.costs import attention_cost, attentions
+from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.attention import Attention, attention_calls
+from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.contractions import call_best, choices_of
 from migraphx.targets.gpu.lower.registry import GPU
@@ -28,13 +32,18 @@ def attention(ctx: LoweringContext, ins: Instruction) -> None:
         q, k, v = (_as_float(ctx, view, ins.origin) for view in (q, k, v))
         out = ctx.temporary(permuted("float", write.lens, (0, 2, 1, 3)))
     scale, causal, zero_rows = (attributes[name] for name in ("scale", "causal", "zero_rows"))
-    lower_attention(ctx, Attention(q, k, v, masks[0] if masks else None, out, scale, causal, zero_rows), ins.origin)
+    a = Attention(q, k, v, masks[0] if masks else None, out, scale, causal, zero_rows)
+    config = lower_attention(ctx, a, ins.origin)
     if out is not write:
         ctx.convert(out, write, ins.origin)
+    elif config.split == 1:
+        assert isinstance(ctx.emit, TritonEmitter)
+        again = partial(attention_calls, a, config, None, ins.origin)
+        ctx.emit.finished[write.buffer] = Finished(ins, write, len(ctx.calls) - 1, lambda also: again(also)[0])
 
 
-def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> None:
-    """With the best configuration."""
+def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> Config:
+    """With the best configuration, which is returned."""
     choices = choices_of(ctx)
     mask = a.mask.type if a.mask else "none"
     shape = (a.heads, a.group, a.q.lens[2], a.keys, a.q.lens[3], a.width)
@@ -51,7 +60,7 @@ def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> None:
         return attention_calls(a, config, parts, origin)
 
     facts = choices.facts
-    call_best(ctx, problem, attentions(a, facts), lambda c: attention_cost(c, a, facts), build)
+    return call_best(ctx, problem, attentions(a, facts), lambda c: attention_cost(c, a, facts), build)
 
 
 def _as_float(ctx: LoweringContext, view: View, origin: str) -> View:

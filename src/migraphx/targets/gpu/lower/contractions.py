@@ -14,12 +14,13 @@ from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import LIBRARY, Build, Choices, Config, Problem
+from migraphx.targets.gpu.choices import NOTHING, Build, Choices, Config, Offer, Problem
 from migraphx.targets.gpu.costs import described_products, library_cost, product_cost, products
 from migraphx.targets.gpu.emit.contract import FP8, Operands, label_of, product_calls, sums_type
 from migraphx.targets.gpu.emit.described import describable, described_call
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.library import LibraryCall
 from migraphx.targets.gpu.lower.library import library_products
 from migraphx.targets.gpu.lower.registry import GPU
 
@@ -50,8 +51,14 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
 quant_dot = GPU.of_contraction("quant_dot")(dot)
 
 
-def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, name: str, origin: str) -> None:
-    """a {.., M, K} times b {.., K, N}, both of types that kernels multiply, with the best configuration."""
+def lower_product(
+    ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, name: str, origin: str,
+    offered: Callable[[Problem], Offer] = lambda problem: NOTHING,
+) -> None:  # fmt: skip
+    """a {.., M, K} times b {.., K, N}, both of types that kernels multiply, with the best configuration.
+
+    `offered`: what a library has for it beside products.
+    """
     if not epilogue.write.elements:
         return
     operands, label = Operands.of(a, b), label_of(name, epilogue)
@@ -75,32 +82,41 @@ def lower_product(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, na
         return product_calls(operands, epilogue, config, parts, label, origin)
 
     flops = 2.0 * operands.batches * operands.m * operands.n * operands.k
-    algorithms = choices.algorithms if choices.asks_library(problem, flops) else None
+    algorithms = choices.algorithms if choices.algorithms and choices.asks_library(problem, flops) else None
     more, build_library, fused = library_products(ctx, operands, epilogue, algorithms, label, origin)
+    guess = library_cost(shape, a.type, a.itemsize, choices.facts, result, fused)
+    offers = Offer(more, build_library, guess), offered(problem)
 
     def cost(config: Config) -> float:
-        if config.kernel == LIBRARY:
-            return library_cost(shape, a.type, a.itemsize, choices.facts, result, fused)
         return product_cost(config, shape, a.type, a.itemsize, choices.facts, result)
 
-    candidates = [*products(shape, a.type, a.itemsize, choices.facts, along_depth), *more]
+    candidates = products(shape, a.type, a.itemsize, choices.facts, along_depth)
     if describable(operands):
         candidates += described_products(shape, a.type, a.itemsize, choices.facts, epilogue.write.itemsize)
-    call_best(ctx, problem, candidates, cost, lambda c: build_library(c) if c.kernel == LIBRARY else build(c))
+    call_best(ctx, problem, candidates, cost, build, *offers)
 
 
 def call_best(
-    ctx: LoweringContext, problem: Problem, candidates: Sequence[Config], cost: Callable[[Config], float],
-    build: Build,
-) -> None:  # fmt: skip
-    """Append the calls of the configuration that is chosen."""
-    choices = choices_of(ctx)
-    for call in build(choices.pick(problem, candidates, cost, build)):
+    ctx: LoweringContext, problem: Problem, own: Sequence[Config], own_cost: Callable[[Config], float],
+    build_own: Build, *offers: Offer,
+) -> Config:  # fmt: skip
+    """Append the calls of the configuration that is chosen, of our own kernels or of libraries' offers; return it."""
+    choices, by_config = choices_of(ctx), {c: offer for offer in offers for c in offer.configs}
+
+    def cost(config: Config) -> float:
+        return by_config[config].cost if config in by_config else own_cost(config)
+
+    def build(config: Config) -> Sequence[GpuCall | LibraryCall]:
+        return by_config[config].build(config) if config in by_config else build_own(config)
+
+    config = choices.pick(problem, [*own, *by_config], cost, build)
+    for call in build(config):
         ctx.call(call)
     assert ctx.instruction is not None
     for chosen in choices.made[-1:]:
         for other, estimate in chosen.others:
             ctx.refuse(ctx.instruction, problem.family, Refuse(chosen.against(other, estimate)))
+    return config
 
 
 def matrix_type(matrix: np.ndarray) -> str:

@@ -18,10 +18,10 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import Config, Problem
+from migraphx.targets.gpu.choices import Config, Offer, Problem
 from migraphx.targets.gpu.costs import FEW_CHANNELS, conv_cost, convolutions, depthwise_cost, depthwises
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
-from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call
+from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, strip_call
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.contractions import (
     ALIGNED,
@@ -31,6 +31,7 @@ from migraphx.targets.gpu.lower.contractions import (
     lower_product,
     multiplied,
 )
+from migraphx.targets.gpu.lower.library import library_convolutions
 from migraphx.targets.gpu.lower.registry import GPU
 
 
@@ -62,16 +63,20 @@ def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, or
     shape = (*sizes, *window.dilation, *window.pad, conv.group)
     if is_depthwise(conv, epilogue):
         problem = Problem("depthwise", shape, types, label)
-        candidates = depthwises(conv.rows, x.lens[1])
+        candidates = depthwises(conv)
         call_best(
             ctx, problem, candidates, lambda c: depthwise_cost(c, conv, facts),
-            lambda c: [depthwise_call(conv, epilogue, c, label, origin)],
+            lambda c: [(strip_call if c.kernel == "strips" else depthwise_call)(conv, epilogue, c, label, origin)],
         )  # fmt: skip
         return
+
+    def offered(problem: Problem) -> Offer:
+        return library_convolutions(ctx, conv, epilogue, choices, problem, label, origin)
+
     if is_product(conv):
         a = View(x.buffer, x.type, (conv.rows, x.lens[1]), (conv.pixel, 1), x.offset, x.moves)
         b = replace(w, lens=(x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
-        lower_product(ctx, a, b, epilogue, name, origin)
+        lower_product(ctx, a, b, epilogue, name, origin, offered)
         return
     if is_patches(conv):
         taps, channels = conv.taps, x.lens[1]
@@ -88,7 +93,8 @@ def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, or
 
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     problem = Problem("convolution", shape, types, label)
-    call_best(ctx, problem, convolutions(conv, facts), lambda c: conv_cost(c, conv, facts, result), build)
+    cost: Callable[[Config], float] = lambda c: conv_cost(c, conv, facts, result)  # noqa: E731
+    call_best(ctx, problem, convolutions(conv, facts), cost, build, offered(problem))
 
 
 def is_depthwise(conv: Conv, epilogue: Epilogue) -> bool:

@@ -1,19 +1,22 @@
-"""Products that a library may compute: candidates beside our own kernels."""
+"""Products and convolutions that a library may compute: candidates beside our own kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migraphx.ir.shape import Shape
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.gpu.choices import LIBRARY, Config
+from migraphx.targets.gpu.choices import DNN, LIBRARY, NOTHING, Choices, Config, Offer, Problem
+from migraphx.targets.gpu.costs import library_conv_cost
 from migraphx.targets.gpu.emit.contract import Operands
+from migraphx.targets.gpu.emit.spatial import Conv
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.libraries.blas import WORKSPACE, Gemm, fits
+from migraphx.targets.gpu.libraries.dnn import ALIGNED, TYPES, WANTED, ConvGraph, Plans
 from migraphx.targets.gpu.library import Library, LibraryCall
 
 LEAST_ROWS, LEAST_FLOPS = 64, 5e8  # below, our kernels are as quick, and fused
@@ -44,7 +47,8 @@ def library_products(
 ) -> tuple[list[Config], Build, bool]:  # fmt: skip
     """Candidates, what builds the calls of one, and whether the library computes the epilogue too."""
     fused = fused_epilogue(epilogue, o.a.type)
-    gemm = None if algorithms is None else _gemm(o, epilogue, fused)
+    lost = fused is None and epilogue.module is None  # a result of another type, and nothing that converts it
+    gemm = None if algorithms is None or lost else _gemm(o, epilogue, fused)
     if algorithms is None or gemm is None:
         return [], lambda config: [], False
     found = algorithms(gemm)
@@ -144,3 +148,84 @@ def _matrix_steps(o: Operands, view: View, epilogue: Epilogue) -> tuple[int, int
     if nest.rank > 2 or (nest.rank == 2 and nest.lens != (o.batches, o.m)):
         return None
     return steps[-1], steps[0] if nest.rank == 2 else steps[0] * o.m
+
+
+# ---- convolutions ---------------------------------------------------------------------------------------------------
+
+
+def library_convolutions(
+    ctx: LoweringContext, conv: Conv, epilogue: Epilogue, choices: Choices, problem: Problem, label: str, origin: str
+) -> Offer:
+    """What cuDNN has for a convolution, with its epilogue where that is just the library's."""
+    flops = 2.0 * conv.group * conv.rows * conv.columns * conv.taps * conv.channels
+    if choices.plans is None or not choices.asks_library(problem, flops, DNN):
+        return NOTHING
+    known, whole = choices.known(problem), fused_epilogue(epilogue, conv.x.type)
+    most = WANTED if choices.measure else known.group + 1 if known else 1
+    fused, found = whole, _planned(choices.plans, conv_graph(conv, epilogue, whole), most)
+    if whole is not None and not found and epilogue.module is not None:  # as into a part of a concatenation
+        fused, found = None, _planned(choices.plans, conv_graph(conv, epilogue, None), most)
+    if fused is None and epilogue.module is None:
+        return NOTHING
+
+    def build(config: Config) -> list[GpuCall | LibraryCall]:
+        chosen = found[config.group]
+        workspace = ctx.temporary(Shape("uint8", (max(1, chosen.workspace),)))
+        reads = (conv.x, conv.w)
+        if fused is not None:
+            return [_call(chosen, (*reads, *fused.views), (workspace, epilogue.write), f"cudnn {label}", origin)]
+        assert epilogue.module is not None
+        made = ctx.temporary(_by_rows(epilogue, conv.x.type))
+        sums = _call(chosen, reads, (workspace, made), "cudnn convolution", origin)
+        more = [made if v is None else v for v in epilogue.reads]
+        return [sums, ctx.emit.pointwise(epilogue.module, more, epilogue.write, origin)]
+
+    result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
+    configs = [Config(DNN, 0, 0, 0, group=n) for n in range(len(found))]
+    return Offer(configs, build, library_conv_cost(conv, choices.facts, result, fused is not None))
+
+
+def _planned(plans: Plans, graph: ConvGraph | None, most: int) -> list[ConvGraph]:
+    return plans(graph, most) if graph is not None else []
+
+
+def conv_graph(conv: Conv, epilogue: Epilogue, fused: Fused | None) -> ConvGraph | None:
+    """The convolution as cuDNN takes it, without a plan; None where it does not: pixels must begin on whole lines."""
+    x, window, axes = conv.x, conv.window, max(2, len(conv.x.lens) - 2)
+    if fused is None:
+        strides = _by_rows(epilogue, x.type).strides
+        y, residual = replace(epilogue.write, type=x.type, strides=strides, offset=0, moves=()), None
+    else:
+        y, residual = epilogue.write, fused.residual
+    images = [_images(v, axes) for v in (x, y, *([residual] if residual else []))]
+    lines = (conv.channels * x.itemsize, conv.columns * x.itemsize)
+    lines += tuple(s * x.itemsize for _, strides in images for d, s in enumerate(strides) if d != 1)
+    plain = x.type == conv.w.type == y.type and x.type in TYPES and epilogue.col_dim == 1
+    apart = all(strides[1] == 1 and min(strides) > 0 for _, strides in images)
+    begin = all(v.byte_offset % ALIGNED == 0 and not v.moves for v in (x, conv.w, y))
+    if not (plain and apart and begin) or min(window.pad) < 0 or any(n % ALIGNED for n in lines):
+        return None
+    kernel, stride, dilation, before = (n[-axes:] for n in (window.kernel, window.stride, window.dilation, window.pad))
+    size, out = window.size[-axes:], window.out[-axes:]
+    ends = ((o - 1) * s + d * (k - 1) + 1 for o, s, d, k in zip(out, stride, dilation, kernel, strict=True))
+    after = tuple(max(0, e - n - b) for e, n, b in zip(ends, size, before, strict=True))
+    steps = [conv.w.strides[1]]
+    for k in kernel[:0:-1]:
+        steps.insert(0, steps[0] * k)
+    w_lens, w_strides = (conv.w.lens[0], conv.channels, *kernel), (conv.w.strides[0], 1, *steps)
+    biased, relu = fused is not None and fused.bias is not None, fused is not None and fused.relu
+    return ConvGraph(
+        x.type, *images[0], w_lens, w_strides, *images[1], stride, dilation, before, after, biased,
+        images[2][1] if residual else (), relu,
+    )  # fmt: skip
+
+
+def _images(view: View, axes: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Lens and strides of channels-last images with so many axes; what has length 1 has the stride of packed ones."""
+    lead = axes + 2 - len(view.lens)
+    lens = (*view.lens[:2], *(1,) * lead, *view.lens[2:])
+    strides, packed = [*view.strides[:2], *(0,) * lead, *view.strides[2:]], 1
+    for d in (1, *range(axes + 1, 1, -1), 0):
+        strides[d] = packed if lens[d] == 1 else strides[d]
+        packed = strides[d] * lens[d]
+    return lens, tuple(strides)

@@ -38,13 +38,15 @@ class Mapping:
     """How one torch target becomes acc operators.
 
     `signature` binds torch's arguments; `rename` maps torch's keyword names to the names in it. Exactly one
-    of `acc_op` (one node, same arguments) and `mapper` (any number of nodes) is set.
+    of `acc_op` (one node, same arguments), `mapper` (any number of nodes) and `of_node` (a mapper that takes the node
+    and the module) is set.
     """
 
     signature: inspect.Signature
     rename: dict[str, str]
     acc_op: Callable[..., Any] | None = None
     mapper: Callable[..., Any] | None = None
+    of_node: Callable[..., Any] | None = None
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> inspect.BoundArguments:
         """The arguments by name, in the signature's order, without the defaults.
@@ -122,38 +124,52 @@ def _register(op_and_target: OpAndTarget, mapping: Mapping) -> None:
 
 
 def register_acc_op_mapping(
-    op_and_target: OpAndTarget, arg_replacement_tuples: Iterable[tuple[str, str]] = ()
+    op_and_target: OpAndTarget, arg_replacement_tuples: Iterable[tuple[Any, ...]] = ()
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Map a torch target one-to-one to the decorated acc operator.
 
-    `arg_replacement_tuples` holds (torch's keyword, acc keyword) where the two differ. Raises ValueError when
+    `arg_replacement_tuples` holds (torch's keyword, acc keyword) where the two differ; further entries, which say
+    whether torch's argument may be left out, are what the operator's defaults say here. Raises ValueError when
     the target is mapped already.
     """
+    rows = list(arg_replacement_tuples)
 
     def decorate(acc_op: Callable[..., Any]) -> Callable[..., Any]:
         if not is_acc_op(acc_op):
             raise ValueError(f"{acc_op.__name__} is not a registered acc op")
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         signature = inspect.Signature([p.replace(kind=kind) for p in inspect.signature(acc_op).parameters.values()])
-        _register(op_and_target, Mapping(signature, dict(arg_replacement_tuples), acc_op=acc_op))
+        _register(op_and_target, Mapping(signature, {row[0]: row[1] for row in rows}, acc_op=acc_op))
         return acc_op
 
     return decorate
 
 
 def register_custom_acc_mapper_fn(
-    op_and_target: OpAndTarget, arg_replacement_tuples: Iterable[tuple[str, str]] = ()
+    op_and_target: OpAndTarget,
+    arg_replacement_tuples: Iterable[tuple[Any, ...]] = (),
+    needs_shapes_for_normalization: bool = False,
+    allow_normalize_from_torch_package: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Map a torch target to several acc operators through the decorated function.
+    """Map a torch target to acc operators through the decorated function, as Torch-MIGraphX has it.
 
-    The function is called as `mapper(b, *args, **kwargs)` with a `NodeBuilder` and torch's own arguments; it
-    returns what replaces the node, or raises Unmappable. Raises ValueError when the target is mapped already.
+    `arg_replacement_tuples` are torch's arguments in order: (torch's name, name in the mapper), and a third entry that
+    is true where the argument may be left out; "*" is torch's `*args`. The function is called as `mapper(node, mod)`
+    with the node that is replaced, whose arguments are keyword arguments of these names, and returns the node that
+    replaces it, or raises Unmappable. Shapes are always known (`node.meta["tensor_meta"]`), so that the other two
+    arguments change nothing. Raises ValueError when the target is mapped already.
     """
+    rows = [(*row, False)[:3] for row in arg_replacement_tuples]
+    optional, parameters = False, []
+    for theirs, name, may_miss in rows:
+        optional = optional or may_miss
+        kind = inspect.Parameter.VAR_POSITIONAL if theirs == "*" else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        default = None if optional and theirs != "*" else inspect.Parameter.empty
+        parameters.append(inspect.Parameter(name, kind, default=default))
+    signature = inspect.Signature(parameters)
 
     def decorate(mapper: Callable[..., Any]) -> Callable[..., Any]:
-        parameters = list(inspect.signature(mapper).parameters.values())[1:]
-        signature = inspect.Signature(parameters)
-        _register(op_and_target, Mapping(signature, dict(arg_replacement_tuples), mapper=mapper))
+        _register(op_and_target, Mapping(signature, {theirs: name for theirs, name, _ in rows}, of_node=mapper))
         return mapper
 
     return decorate
@@ -244,11 +260,16 @@ def narrower(op: Callable[..., Any], text: str, *targets: Callable[..., Any] | s
 
 
 def acc_mapper(*targets: Callable[..., Any] | str, **rename: str) -> Callable[..., Any]:
-    """Map all `targets` (functions, or methods by name) through the decorated custom mapper."""
+    """Map all `targets` (functions, or methods by name) through the decorated function.
+
+    It is called as `mapper(b, *args, **kwargs)` with a `NodeBuilder` and torch's own arguments; it returns what
+    replaces the node, or raises Unmappable.
+    """
 
     def decorate(fn: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.Signature(list(inspect.signature(fn).parameters.values())[1:])
         for target in dict.fromkeys(targets):
-            register_custom_acc_mapper_fn(_op_and_target(target), rename.items())(fn)
+            _register(_op_and_target(target), Mapping(signature, dict(rename), mapper=fn))
         return fn
 
     return decorate
@@ -300,7 +321,23 @@ class NodeBuilder:
         return self.value(x).dtype
 
 
-def _replacement(node: fx.Node, mapping: Mapping, fake_mode: AbstractContextManager[Any]) -> Any:
+def _by_users_mapper(node: fx.Node, of_node: Callable[..., Any], bound: inspect.BoundArguments, root: Any) -> Any:
+    """What a user's mapper makes of a node, whose arguments are by name meanwhile."""
+    given = node.args, node.kwargs
+    several = {n for n, p in bound.signature.parameters.items() if p.kind is p.VAR_POSITIONAL}
+    named = {n: v[0] if n in several and len(v) == 1 and not _is_node(v[0]) else v for n, v in bound.arguments.items()}
+    node.args, node.kwargs = (), named
+    try:
+        return of_node(node, root)
+    finally:
+        node.args, node.kwargs = given
+
+
+def _is_node(x: Any) -> bool:
+    return isinstance(x, fx.Node)
+
+
+def _replacement(node: fx.Node, mapping: Mapping, fake_mode: AbstractContextManager[Any], root: Any) -> Any:
     """The node, new or older, that replaces `node`. Raises Unmappable, TypeError."""
     bound = mapping.bind(node.args, node.kwargs)
     b, was = NodeBuilder(node, fake_mode), node.meta.get("val")
@@ -308,6 +345,8 @@ def _replacement(node: fx.Node, mapping: Mapping, fake_mode: AbstractContextMana
         if "inplace" in bound.arguments:
             bound.arguments["inplace"] = False  # acc graphs are functional
         new = b(mapping.acc_op, known=None if node.meta.get("mutates") else node.meta, **bound.arguments)
+    elif mapping.of_node is not None:
+        new = _by_users_mapper(node, mapping.of_node, bound, root)
     else:
         assert mapping.mapper is not None
         new = mapping.mapper(b, *bound.args, **bound.kwargs)
@@ -324,10 +363,12 @@ def normalize(
     fake_mode: AbstractContextManager[Any],
     allowlist: Collection[OpAndTarget] | None = None,
     blocked: Collection[OpAndTarget] = (),
+    root: Any = None,
 ) -> None:
     """Rewrite every mapped function and method node of `graph` into acc operators, in place.
 
-    A node that has no mapping, is not in `allowlist` or in `blocked`, stays; `meta["acc_unmapped"]` says why.
+    A node that has no mapping, is not in `allowlist` or in `blocked`, stays; `meta["acc_unmapped"]` says why. Users'
+    mappers are given the module `root`.
     """
     for node in list(graph.nodes):
         if node.op not in ("call_function", "call_method") or is_acc_op(node.target):
@@ -339,7 +380,7 @@ def normalize(
             continue
         before = node.prev
         try:
-            new = _replacement(node, mapping, fake_mode)
+            new = _replacement(node, mapping, fake_mode, root)
         except (Unmappable, TypeError) as error:
             note_unmapped(node, f"{called(node)}: {error}")
             while node.prev is not before:  # what a mapper built before it gave up

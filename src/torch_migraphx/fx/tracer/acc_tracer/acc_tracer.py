@@ -7,9 +7,10 @@ tensors, which cost no compute and no memory.
 from __future__ import annotations
 
 import inspect
-import re
+import operator
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from types import FrameType
 from typing import Any
 
 import torch
@@ -23,8 +24,6 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.node import map_arg
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import (
-    KeyPath,
-    keystr,
     tree_flatten_with_path,
     tree_leaves,
     tree_map,
@@ -36,12 +35,13 @@ from torch_migraphx.fx.border import fake_of
 from torch_migraphx.fx.graph_info import set_value
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
 from torch_migraphx.fx.tracer.origin import current_origin, error_origin
-from torch_migraphx.fx.tracer.structure import Structure, known, plain
+from torch_migraphx.fx.tracer.structure import Structure, known, leaf_names, plain
 from torch_migraphx.log import get_logger
 
 # The operators register themselves when their module is imported.
 from . import acc_ops
 from .acc_normalizer import OpAndTarget, normalize
+from .checks import ConditionalExceptionWrapper, check_of, remove
 from .decompositions import DECOMPOSITIONS, helpers_that_take_proxies
 from .functionalize import functionalize, mutated_by, tensor_versions
 from .proxies import AccProxy, AccTraceError
@@ -56,8 +56,12 @@ from .quantized import (
 )
 from .quantized_recurrent import QUANTIZED_RECURRENT
 from .root_hooks import RootHooks, hooked, is_traced, with_hooks
+from .upstream_form import nest_inputs, with_upstreams_operators
 
-__all__ = ["AccRewritingTracer", "AccTraceError", "acc_ops", "is_observer", "rewriter_base_trace", "trace"]
+__all__ = [
+    "AccRewritingTracer", "AccTraceError", "ConditionalExceptionWrapper", "acc_ops", "is_observer",
+    "rewriter_base_trace", "trace", "trace_leaves",
+]  # fmt: skip
 
 logger = get_logger(__name__)
 
@@ -82,7 +86,8 @@ class AccRewritingTracer(fx.Tracer):
     """Traces into every module, apart from leaf modules and modules with hooks, with concrete shapes.
 
     `sample_inputs` stand for the leading arguments of forward, `sample_kwargs` for those of their names; the others
-    take their defaults.
+    take their defaults. Assertions and conditional raises that depend on data are left out, unless they are kept;
+    `asked` are the nodes whose truth they would ask for.
     """
 
     proxy_buffer_attributes = True
@@ -92,8 +97,14 @@ class AccRewritingTracer(fx.Tracer):
         sample_inputs: Sequence[Any] = (),
         leaf_modules: Collection[type] = (),
         sample_kwargs: Mapping[str, Any] | None = None,
+        keep_assertions: bool = False,
+        keep_exceptions: bool = False,
     ) -> None:
         super().__init__()
+        self.keep_assertions, self.keep_exceptions = keep_assertions, keep_exceptions
+        self.asked: list[fx.Node] = []
+        self._unchecked: set[str] = set()
+        self.samples: dict[str, Any] = {}
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.structure: Structure | None = None
         self._paused = False
@@ -164,6 +175,7 @@ class AccRewritingTracer(fx.Tracer):
         forward = getattr(self.root, "forward", root_fn)  # the module's own, which may be an instance's
         positional = input_names(forward, graph, len(self._samples), self._kwargs)
         samples = dict(zip([*positional, *self._kwargs], [*self._samples, *self._kwargs.values()], strict=True))
+        self.samples = samples
         found, _ = tree_flatten_with_path(samples)
         inputs = [self._input(name, leaf) for name, (_, leaf) in zip(leaf_names(found), found, strict=True)]
         spec = tree_structure((self._samples, self._kwargs))
@@ -210,6 +222,11 @@ class AccRewritingTracer(fx.Tracer):
         """The tensor of the model that a node stands for; None of others."""
         return next((tensor for tensor, _, own in self._constants.values() if own is node), None)
 
+    def _as_numbers(self, x: Any) -> Any:
+        """A tensor of the model, which decides shapes, as the numbers that it holds."""
+        known = x if isinstance(x, torch.Tensor) else self.constant_of(x.node) if isinstance(x, fx.Proxy) else None
+        return x if known is None else known.tolist()
+
     def _describe(self, node: fx.Node, x: torch.Tensor, alone: bool) -> None:
         """Give `node` a fake value for `x`, of memory of its own where it stands `alone`."""
         set_value(node, fake_of(x, self.fake_mode) if alone else self.fake_mode.from_tensor(x))
@@ -226,6 +243,36 @@ class AccRewritingTracer(fx.Tracer):
         """The proxy of a node, which knows its shape."""
         return AccProxy(node, self)
 
+    def truth(self, node: fx.Node, frame: FrameType) -> bool | None:
+        """The truth of a value that a check of the model asks for in `frame`; None where data decides anything else.
+
+        The check is left out of the graph, or kept as torch._assert or a ConditionalExceptionWrapper.
+        """
+        check = None if self._idle else check_of(frame)
+        if check is None:
+            return None
+        keep = self.keep_assertions if check.raised is None else self.keep_exceptions
+        where = f"{frame.f_code.co_filename}:{check.statement.lineno}"
+        if not keep:
+            self.asked.append(node)
+            if where not in self._unchecked:  # a layer's is met in every layer
+                logger.warning("a check of the data is not compiled: %s", where)
+            self._unchecked.add(where)
+            return check.holds
+        if not check.alone:
+            raise AccTraceError(f"one part of a condition cannot be kept as a check of its own: {where}")
+        wanted, unwanted = node, node
+        if check.holds != (check.raised is None):
+            wanted = unwanted = self.create_node("call_function", operator.not_, (node,), {})
+        if check.raised is None:
+            self.create_node("call_function", torch._assert, (wanted, check.message(frame)), {})
+            return check.holds
+        exc, message = check.exception(frame)
+        name = f"_conditional_exception_wrapper_{exc.__name__}"
+        self.root.add_module(name, ConditionalExceptionWrapper(exc))
+        self.create_node("call_module", name, (unwanted, message), {})
+        return check.holds
+
     def iter(self, obj: fx.Proxy) -> Any:
         """Iteration over what has no known length."""
         raise AccTraceError(f"{obj} is iterated over, and its length depends on data")
@@ -236,10 +283,12 @@ class AccRewritingTracer(fx.Tracer):
         """Record an operation; what depends on shapes and types only is answered and not recorded."""
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             raise AccTraceError("a symbolic trace does not keep autocast regions; use torch.compile")
-        if target in ("as_strided", torch.as_strided):
+        if target in ("as_strided", torch.as_strided) and not _is_row_major([*args, *kwargs.values()][0]):
             raise AccTraceError("as_strided: acc operators say nothing of memory; use the ATen tracer or torch.compile")
         if target in (torch.autograd.grad, torch.autograd.backward, "backward"):
             raise AccTraceError("forward computes gradients; use torch.compile")
+        if target in ("tensor_split", torch.tensor_split):
+            args, kwargs = tree_map(self._as_numbers, (args, kwargs))
         if kind in ("call_function", "call_method"):
             decomposition = TRACED_AS.get(target)
             if decomposition is not None:
@@ -326,8 +375,18 @@ def _taken_apart(value: Any) -> Any:
     """A proxy of several tensors as a container of proxies, of the class that eager gives."""
     if not isinstance(value, AccProxy) or not isinstance(value.value, tuple | list):
         return value
-    parts = [_taken_apart(value[k]) for k in range(len(value.value))]  # type: ignore[index]
+    own: list[Any] = [value[k] for k in range(len(value.value))]  # type: ignore[index]
+    for proxy in own:
+        if isinstance(proxy, AccProxy):
+            proxy.node.meta["taken_apart"] = True
+    parts = [_taken_apart(x) for x in own]
     return tree_unflatten(parts, tree_structure(value.value, is_leaf=lambda x: x is not value.value))
+
+
+def _is_row_major(x: Any) -> bool:
+    """Whether a tensor lies in memory in the order of its elements, from the start of the memory on."""
+    value = x.value if isinstance(x, AccProxy) else x
+    return isinstance(value, torch.Tensor) and value.is_contiguous() and not value.storage_offset()
 
 
 def _is_plain(value: Any) -> bool:
@@ -370,20 +429,62 @@ def input_names(
     return names
 
 
-def leaf_names(leaves: Sequence[tuple[KeyPath, Any]]) -> list[str]:
-    """A name for each leaf of a dict of inputs: `x`, or `x_0` and `x_key` for what is inside `x`."""
-    names: list[str] = []
-    for path, _ in leaves:
-        name = re.sub(r"\W+", "_", keystr(path)).strip("_")
-        while name in names:
-            name += "_"
-        names.append(name)
-    return names
-
-
 def trace(
     mod: nn.Module,
     sample_inputs: Sequence[Any],
+    remove_assertions: bool = True,
+    remove_exceptions: bool = True,
+    use_acc_normalization: bool = True,
+    ast_rewriter_allow_list: Collection[type] | None = None,
+    leaf_module_list: Collection[type] | None = None,
+    acc_normalization_block_list: Collection[OpAndTarget] | None = None,
+    **options: Any,
+) -> fx.GraphModule:
+    """Trace `mod` to acc operators in the form that Torch-MIGraphX's tracer gives; `mod` itself is left as it is.
+
+    As `trace_leaves`, which documents the arguments and `options`, with these differences. The result is called as
+    `mod` is: a list, tuple or dict among the inputs is one placeholder. Operators that Torch-MIGraphX has in parts are
+    these parts (`addmm`, `hardswish`, `log1p`, `square`, `stack`; `split` by several sizes and `tensor_split` as slices
+    and `tuple_construct`). What returns all of an operator's results returns the node. `ast_rewriter_allow_list` is
+    taken for upstream's sake: checks are found in any code.
+    """
+    gm, tracer = _trace_leaves(
+        mod, sample_inputs, not remove_assertions, not remove_exceptions,
+        use_acc_normalization=use_acc_normalization, leaf_module_list=leaf_module_list,
+        acc_normalization_block_list=acc_normalization_block_list or (), **options,
+    )  # fmt: skip
+    with torch.inference_mode(False), torch.no_grad(), _disable_current_modes():
+        if use_acc_normalization:
+            with_upstreams_operators(gm.graph, tracer.fake_mode)
+        nest_inputs(gm.graph, tracer.samples, acc_ops.getitem if use_acc_normalization else None)
+    gm.recompile()
+    return gm
+
+
+def trace_leaves(mod: nn.Module, sample_inputs: Sequence[Any], **options: Any) -> fx.GraphModule:
+    """Trace `mod` to acc operators, in inference form; `mod` itself is left as it is.
+
+    The result takes the leaves (see torch.utils._pytree) of `sample_inputs` and `sample_kwargs` in order, and gives
+    what `mod` gives in plain tuples, lists and dicts; `meta["structure"]` is the structure of `mod`'s own answer. Its
+    nodes are placeholder, get_attr, call_function on acc operators with keyword arguments, and output; what has no acc
+    operator stays a torch function or method, and leaf modules (`leaf_modules`, `leaf_module_list`, modules with
+    hooks, the hooks of `mod` itself) stay call_module. Each node carries `meta["val"]` (fake tensor),
+    `meta["tensor_meta"]` and `stack_trace`. Weights are shared. An assertion or a conditional raise that depends on
+    data is left out, which the log says.
+
+    `tracer_base_cls` may add leaf modules of its own; `acc_normalization_allowlist` limits normalization to
+    these (op, target) pairs, `acc_normalization_block_list` keeps these out of it; with `use_acc_normalization=False`
+    nothing is normalized. Raises AccTraceError, which names the line of the model, where control flow depends on data
+    or an operation can't be made functional; TypeError for what is no module or no list of inputs.
+    """
+    return _trace_leaves(mod, sample_inputs, **options)[0]
+
+
+def _trace_leaves(
+    mod: nn.Module,
+    sample_inputs: Sequence[Any],
+    keep_assertions: bool = False,
+    keep_exceptions: bool = False,
     *,
     use_acc_normalization: bool = True,
     leaf_module_list: Collection[type] | None = None,
@@ -392,21 +493,8 @@ def trace(
     acc_normalization_allowlist: Collection[OpAndTarget] | None = None,
     acc_normalization_block_list: Collection[OpAndTarget] = (),
     sample_kwargs: Mapping[str, Any] | None = None,
-) -> fx.GraphModule:
-    """Trace `mod` to acc operators, in inference form; `mod` itself is left as it is.
-
-    The result takes the leaves (see torch.utils._pytree) of `sample_inputs` and `sample_kwargs` in order, and gives
-    what `mod` gives in plain tuples, lists and dicts; `meta["structure"]` is the structure of `mod`'s own answer. Its
-    nodes are placeholder, get_attr, call_function on acc operators with keyword arguments, and output; what has no acc
-    operator stays a torch function or method, and leaf modules (`leaf_modules`, `leaf_module_list`, modules with
-    hooks, the hooks of `mod` itself) stay call_module. Each node carries `meta["val"]` (fake tensor),
-    `meta["tensor_meta"]` and `stack_trace`. Weights are shared.
-
-    `tracer_base_cls` may add leaf modules of its own; `acc_normalization_allowlist` limits normalization to
-    these (op, target) pairs, `acc_normalization_block_list` keeps these out of it. Raises AccTraceError, which names
-    the line of the model, where control flow depends on data or an operation can't be made functional; TypeError for
-    what is no module or no list of inputs.
-    """
+) -> tuple[fx.GraphModule, AccRewritingTracer]:
+    """What `trace_leaves` gives, and the tracer."""
     if not isinstance(mod, nn.Module):
         raise TypeError(f"trace takes a module, not a {type(mod).__name__}: call it in the forward of one")
     if not isinstance(sample_inputs, tuple | list):
@@ -415,16 +503,18 @@ def trace(
     tracer_cls = AccRewritingTracer
     if tracer_base_cls is not fx.Tracer:
         tracer_cls = _with_leaf_rule_of(tracer_base_cls)
-    tracer = tracer_cls(sample_inputs, (*(leaf_module_list or ()), *(leaf_modules or ())), sample_kwargs)
+    leaves = (*(leaf_module_list or ()), *(leaf_modules or ()))
+    tracer = tracer_cls(sample_inputs, leaves, sample_kwargs, keep_assertions, keep_exceptions)
     try:
         with (  # a fake mode may be on
             _trace_lock, torch.inference_mode(False), torch.no_grad(), _disable_current_modes(),
             helpers_that_take_proxies(),
         ):  # fmt: skip
             graph = tracer.trace(root)
+            remove(graph, tracer.asked, asserts=not keep_assertions)
             functionalize(graph)
             if use_acc_normalization:
-                normalize(graph, tracer.fake_mode, acc_normalization_allowlist, acc_normalization_block_list)
+                normalize(graph, tracer.fake_mode, acc_normalization_allowlist, acc_normalization_block_list, root)
     except Exception as error:  # the model's own code ran: whatever it raised is raised again, with its line
         raise _explained(mod, error) from error
     for node in reversed(graph.nodes):
@@ -434,7 +524,7 @@ def trace(
     plain.output(plain.graph_copy(graph, {}))
     gm = fx.GraphModule(root, plain, class_name=type(mod).__name__)
     gm.meta["structure"] = tracer.structure
-    return gm
+    return gm, tracer
 
 
 def rewriter_base_trace(

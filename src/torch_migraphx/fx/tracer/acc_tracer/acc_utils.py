@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,11 @@ def build_raw_tensor_meta(
     return TensorMetadata(*known)
 
 
+def get_field_from_acc_out_ty(acc_out_ty: TensorMetadata | dict[str, Any], field: str) -> Any:
+    """A field of a TensorMetadata, or of a dict of its fields."""
+    return acc_out_ty[field] if isinstance(acc_out_ty, dict) else getattr(acc_out_ty, field)
+
+
 def map_tensor_metadata(a: Any, fn: Callable[[TensorMetadata], Any]) -> Any:
     """`fn` of each TensorMetadata in nested tuples, lists and dicts; numbers and None become 1."""
     if isinstance(a, TensorMetadata):  # a tuple itself
@@ -51,6 +57,16 @@ def map_tensor_metadata(a: Any, fn: Callable[[TensorMetadata], Any]) -> Any:
     if isinstance(a, tuple | list):
         return (list if isinstance(a, list) else tuple)(map_tensor_metadata(value, fn) for value in a)
     raise TypeError(f"a {type(a).__name__} holds no TensorMetadata")
+
+
+def get_unique_attr_name_in_module(mod_traced: fx.GraphModule, name: str) -> str:
+    """`name` as an identifier that `mod_traced` has no attribute of yet; a number is appended where it has."""
+    name = re.sub(r"\W+", "_", name)
+    name = f"_{name}" if name[:1].isdigit() else name
+    while hasattr(mod_traced, name):
+        stem, _, number = name.rpartition("_")
+        name = f"{stem}_{int(number) + 1}" if stem and number.isdecimal() else f"{name}_1"
+    return name
 
 
 def get_tensor_meta(node: fx.Node) -> TensorMetadata:

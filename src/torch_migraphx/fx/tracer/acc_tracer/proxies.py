@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -68,7 +69,10 @@ class AccProxy(Proxy):
     def __bool__(self) -> bool:
         if isinstance(self.value, tuple | list):
             return bool(self.value)
-        _data_dependent("control flow")
+        truth = self.tracer.truth(self.node, sys._getframe(1)) if hasattr(self.tracer, "truth") else None
+        if truth is None:
+            _data_dependent("control flow")
+        return truth
 
     def __int__(self) -> int:
         return int(self._one_number("an int"))

@@ -56,6 +56,6 @@ def _copy(x: Any) -> Any:
 
 def traced_names(model: nn.Module, inputs: Sequence[Any]) -> list[str]:
     """Trace `model` in eval mode, check the answer, return the names of its acc operators."""
-    gm = acc_tracer.trace(model.eval(), inputs)
+    gm = acc_tracer.trace_leaves(model.eval(), inputs)
     same_answer(gm, model, inputs)
     return acc_names(gm)

@@ -14,7 +14,8 @@ from torch import fx, nn
 
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import Call, acc_names, same_answer, traced_names
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
-from torch_migraphx.fx.tracer.acc_tracer.acc_tracer import AccTraceError, trace
+from torch_migraphx.fx.tracer.acc_tracer.acc_tracer import AccTraceError
+from torch_migraphx.fx.tracer.acc_tracer.acc_tracer import trace_leaves as trace
 from torch_migraphx.fx.tracer.structure import Structure
 
 

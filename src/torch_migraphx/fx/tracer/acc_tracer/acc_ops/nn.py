@@ -133,4 +133,9 @@ def embedding_mapper(
     return b(embedding, input=input, weight=weight)
 
 
+declare(
+    "embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, scale_grad_by_freq=False, mode='mean', "
+    "sparse=False, per_sample_weights=None, include_last_offset=False, padding_idx=None)",
+    F.embedding_bag,
+)
 declare("one_hot(input, num_classes=-1)", F.one_hot)

@@ -162,6 +162,12 @@ def flip_mapper(b: NodeBuilder, input: Any, *dims: Any, **named: Any) -> Any:
     return b(flip, input=input, dims=_spread_or_list((*dims, *named.values())))
 
 
+@acc_op(torch.as_strided, "as_strided")
+def as_strided(*, input: Any, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None) -> Any:
+    """Elements by their places in the row-major order of `input`."""
+    return input.contiguous().as_strided(size, stride, storage_offset or 0)
+
+
 # ---- repeated elements
 
 
@@ -246,11 +252,35 @@ declare("getitem(input, idx)", operator.getitem, "__getitem__")
 
 
 @acc_op()
+def tuple_construct(*, tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Several values as one."""
+    return tuple(tensors)
+
+
+@acc_op()
 def slice_tensor(*, input: Any, dim: int, start: int, stop: int, step: int) -> Any:
     """Elements start, start + step, ... before stop, along `dim`."""
     index = [slice(None)] * input.dim()
     index[dim] = slice(start, stop, step)
     return input[tuple(index)]
+
+
+@acc_op()
+def size(*, input: Any) -> torch.Size:
+    """The lens of `input`; a trace has them as numbers, so only graphs that others made ask."""
+    return input.size()
+
+
+@acc_op()
+def numel(*, input: Any) -> int:
+    """The number of elements of `input`; as `size`."""
+    return input.numel()
+
+
+@acc_op()
+def dtype(*, input: Any) -> torch.dtype:
+    """The element type of `input`; as `size`."""
+    return input.dtype
 
 
 @acc_mapper(torch.narrow, "narrow")
@@ -281,9 +311,9 @@ declare("scatter_add(input, dim, index, src)", torch.scatter_add, "scatter_add",
 
 
 @acc_op()
-def to_dtype(*, input: Any, dtype: torch.dtype) -> Any:
-    """The values in another element type."""
-    return input.to(dtype)
+def to_dtype(*, input: Any, dtype: torch.dtype | None = None, acc_out_ty: Any = None, device: Any = None) -> Any:
+    """The values in another element type: `dtype`, or that of `acc_out_ty`, which is torch.fx's TensorMetadata."""
+    return input.to(dtype=acc_out_ty.dtype if dtype is None else dtype, device=device)
 
 
 _CASTS = {

@@ -1,0 +1,79 @@
+"""Batch norms of narrow floats, which are computed in float, folded into the convolution before them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from migraphx.ir import dtype as dtypes
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction, Module
+from migraphx.ir.refusal import Mismatch, Refuse
+from migraphx.passes.constants import broadcast_literal, compact
+from migraphx.passes.rewrite import Refusals, rewrite, rewrites
+
+NARROW = {"half", "bf16"}
+
+
+@rewrites(
+    lambda b, x, w, a, c: b.convert(
+        b.add(
+            b.once(b.mul(b.once(b.convert(b.once(b.convolution(x, b.constant("w"))))), b.constant("a"))),
+            b.constant("c"),
+        )
+    )
+)
+def norm_of_convolution(
+    b: Builder, x: Instruction, w: Instruction, a: Instruction, c: Instruction, root: Instruction
+) -> Instruction | Refuse:
+    """narrow(wide(convolution(x, w)) * a + c) -> convolution(x, narrow(w * a)) + narrow(c)"""
+    type = root.shape.type
+    if type not in NARROW or x.shape.type != type or a.shape.type != "float":
+        return Mismatch("not a norm of a narrow convolution")
+    convolution = next(u for u in w.users if u.name == "convolution")
+    if len(w.users) > 1 or w.inputs:
+        return Refuse("the weights are shared")
+    scale, offset = compact(a), compact(c)
+    if not all(v.size == v.shape[1] for v in (scale, offset)):
+        return Refuse("the norm is not one for each channel")
+    of = dtypes.to_numpy(type)
+    with np.errstate(over="ignore"):
+        weights = (compact(w).astype(np.float32) * scale.reshape(-1, *(1,) * (scale.ndim - 1))).astype(of)
+        narrow = offset.astype(of)
+    if not all(np.isfinite(v.astype(np.float32)).all() for v in (weights, narrow)):
+        return Refuse("the scaled weights or the offset overflow")
+    largest = np.abs(weights.astype(np.float32)).max(tuple(range(1, weights.ndim)))
+    if ((largest < 2 * dtypes.smallest_normal(type)) & (scale.reshape(-1) != 0)).any():
+        return Refuse("the scaled weights underflow")
+    folded = b.convolution(x, broadcast_literal(b, weights, w.shape.lens), **convolution.op.attributes())
+    return b.add(folded, broadcast_literal(b, narrow, root.shape.lens))
+
+
+def fold_norms(module: Module) -> Refusals:
+    """A norm of constants goes into the weights and a bias, both rounded once; the product is not rounded before it.
+
+    Libraries add biases to their products, but have no scales; kernels read half as much.
+
+    before:
+        x = @param:x -> half_type, {1, 1, 2, 2}, {4, 4, 2, 1}
+        @1 = @literal{1, 2} -> half_type, {2, 1, 1, 1}, {1, 1, 1, 1}
+        @2 = @literal{3, 5} -> float_type, {2, 1, 1}, {1, 1, 1}
+        @3 = @literal{7, 9} -> float_type, {2, 1, 1}, {1, 1, 1}
+        @4 = convolution[padding={0, 0},stride={1, 1},dilation={1, 1},group=1,padding_mode=0](x,@1)
+        @5 = convert[target_type=float](@4)
+        @6 = multibroadcast[out_lens={1, 2, 2, 2},out_dyn_dims={}](@2)
+        @7 = mul(@5,@6)
+        @8 = multibroadcast[out_lens={1, 2, 2, 2},out_dyn_dims={}](@3)
+        @9 = add(@7,@8)
+        @10 = convert[target_type=half](@9)
+        @11 = @return(@10)
+
+    after:
+        @0 = @literal{7, 9} -> half_type, {2, 1, 1}, {1, 1, 1}
+        @1 = @literal{3, 10} -> half_type, {2, 1, 1, 1}, {1, 1, 1, 1}
+        x = @param:x -> half_type, {1, 1, 2, 2}, {4, 4, 2, 1}
+        @3 = convolution[padding={0, 0},stride={1, 1},dilation={1, 1},group=1,padding_mode=0](x,@1)
+        @4 = multibroadcast[out_lens={1, 2, 2, 2},out_dyn_dims={}](@0)
+        @5 = add(@3,@4)
+        @6 = @return(@5)
+    """
+    return rewrite(module, [norm_of_convolution])

@@ -1,0 +1,333 @@
+"""cuDNN: convolutions, with a residual, a bias and ReLU where these are just what our epilogue says.
+
+By the backend API: a graph of operations on tensors, the library's engines for it with their knobs, a plan that runs
+one of them. The plan is chosen once, when the program is compiled, and kept as the engine's number and its knobs, which
+mean the same to the same version of the library only. Source: cudnn_graph.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from ctypes import byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
+from dataclasses import dataclass, replace
+from functools import cache
+from threading import Lock
+from typing import Any
+
+from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.libraries.find import load
+from migraphx.targets.gpu.library import Append, Unusable, declare, needed
+
+TYPES = {"half": 2, "bf16": 9, "float": 0}  # cudnnDataType_t
+FLOAT = 0  # the type of sums and of what lies between operations
+CROSS_CORRELATION = 1  # cudnnConvolutionMode_t
+ADD, RELU = 0, 100  # cudnnPointwiseMode_t
+RANKED, SAFE = (
+    3,
+    2,
+)  # cudnnBackendHeurMode_t: A, by a model of the device; FALLBACK, which knows more than TF32 for float
+TENSOR_CORE = 0  # cudnnBackendNumericalNote_t: for operands of float it means TF32
+INEXACT = {1, 2, 3, 4, 5, 6, 7, 8}  # operands or sums made narrower, FFT, another answer each time, Winograd
+COMPILED_AT_RUN_TIME = 0  # cudnnBackendBehaviorNote_t: takes seconds, and another library
+NOTES = 16  # of a kind, at most
+
+# cudnnBackendAttributeType_t
+HANDLE, DATA_TYPE, BOOLEAN, INT64, SINGLE, POINTER = 0, 1, 2, 3, 4, 6
+CONV_MODE, HEURISTIC, KNOB, NUMERICAL, POINTWISE, DESCRIPTOR, BEHAVIOUR = 7, 8, 9, 11, 14, 15, 19
+ELEMENTS: dict[int, Any] = {
+    HANDLE: c_void_p, BOOLEAN: c_bool, INT64: c_int64, SINGLE: c_float, POINTER: c_void_p, DESCRIPTOR: c_void_p,
+}  # fmt: skip
+
+X, W, Y, BIAS, RESIDUAL, SUMS, ADDED, BIASED = range(1, 9)  # our tensors; the last three lie in registers
+ALIGNED = 16  # bytes: where tensors begin
+WORKSPACE = 64 << 20  # bytes: plans that need more are not taken
+WANTED, ASKED = 6, 24  # plans of a convolution; engines that are looked at for them
+KEPT = 512  # plans that programs may still ask for
+
+
+@declare
+@dataclass(frozen=True)
+class ConvGraph:
+    """y = relu(convolution of x and w + residual + bias), each but the convolution where it says so; sums in float.
+
+    Pointers: x, w, the bias {channels} and the residual if there are any, the workspace, y. Lens are {N, C, spatial..}
+    of x and y, {K, C / group, spatial..} of w; strides are in elements, those of a residual empty where there is none.
+    `plan` is an engine's number and its knobs.
+    """
+
+    type: str
+    x_lens: tuple[int, ...]
+    x_strides: tuple[int, ...]
+    w_lens: tuple[int, ...]
+    w_strides: tuple[int, ...]
+    y_lens: tuple[int, ...]
+    y_strides: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    bias: bool = False
+    residual: tuple[int, ...] = ()
+    relu: bool = False
+    plan: str = ""
+    workspace: int = 0
+    version: int = 0
+
+    @property
+    def tensors(self) -> list[int]:
+        """Whose addresses a launch is given, but for the workspace."""
+        return [X, W, *([BIAS] * self.bias), *([RESIDUAL] * bool(self.residual)), Y]
+
+    def prepare(self, device: Accelerator) -> Append:
+        with device.current():
+            return needed(dnn(device.index), "cuDNN", self.version, "nvidia-cudnn-cu13").append(self)
+
+
+Plans = Callable[[ConvGraph, int], list[ConvGraph]]
+"""plans(graph, most): the library's ways to compute a graph without a plan, the best guess first."""
+
+
+def plans_on(device: Accelerator) -> Plans | None:
+    """The library's plans on a device: none where it is not installed."""
+    if not device.chip.startswith("cuda:"):
+        return None
+
+    def plans(graph: ConvGraph, most: int) -> list[ConvGraph]:
+        with device.current():  # the library is loaded when it is first asked
+            library = dnn(device.index)
+            return library.plans(graph, most) if library else []
+
+    return plans
+
+
+@cache
+def dnn(index: int) -> Dnn | None:
+    """The library on the device of this number, whose context is current; None where it is not installed."""
+    found = load("cudnn") if load("cublasLt") else None  # which ends the process where it does not find that
+    try:
+        return Dnn(found) if found else None
+    except (RuntimeError, AttributeError):
+        return None
+
+
+class Descriptor:
+    """An object of the library's, which lives as long as what refers to it."""
+
+    def __init__(self, library: ctypes.CDLL, kind: int, parts: Sequence[Descriptor] = ()) -> None:
+        made = c_void_p()
+        _check(library, "BackendCreateDescriptor", c_int(kind), byref(made))
+        self.handle, self.parts = made, tuple(parts)
+        weakref.finalize(self, library.cudnnBackendDestroyDescriptor, made).atexit = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A way to compute a graph that is ready to run; `text` says which, `workspace` what memory it needs."""
+
+    descriptor: Descriptor
+    text: str
+    workspace: int
+
+
+Attribute = tuple[int, int, Sequence[Any]]
+"""Its number, the type of its elements, these."""
+
+
+class DnnError(RuntimeError):
+    """A call of the library failed: says which, its status and the library's own words."""
+
+
+def _check(library: ctypes.CDLL, name: str, *arguments: Any) -> None:
+    status = getattr(library, f"cudnn{name}")(*arguments)
+    if status:
+        text = ctypes.create_string_buffer(512)
+        library.cudnnGetLastErrorString(text, c_size_t(len(text)))
+        raise DnnError(f"cudnn{name} failed with status {status}: {text.value.decode(errors='replace').strip()}")
+
+
+class Dnn:
+    """The dozen functions that we call. Methods stand inside a device's context."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library, self._lock = library, Lock()
+        library.cudnnGetVersion.restype = c_size_t
+        self.version: int = library.cudnnGetVersion()
+        self.handle = c_void_p()
+        self._known: dict[ConvGraph, Plan] = {}
+        self._open()
+
+    def _open(self) -> None:
+        """What graphs and plans are bound to: a handle on the current device."""
+        self._call("Create", byref(self.handle))
+
+    def _bound(self, attribute: int) -> list[Attribute]:
+        return [(attribute, HANDLE, [self.handle])]
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        _check(self.library, name, *arguments)
+
+    # ---- descriptors ----
+
+    def _made(self, kind: int, *attributes: Attribute) -> Descriptor:
+        """A descriptor with these attributes, finished."""
+        parts = [v for _, type, values in attributes if type == DESCRIPTOR for v in values]
+        made = Descriptor(self.library, kind, parts)
+        for number, type, values in attributes:
+            plain = [v.handle if isinstance(v, Descriptor) else v for v in values]
+            array = (ELEMENTS.get(type, c_int) * len(plain))(*plain)
+            self._call("BackendSetAttribute", made.handle, c_int(number), c_int(type), c_int64(len(plain)), array)
+        self._call("BackendFinalize", made.handle)
+        return made
+
+    def _read(self, of: Descriptor, attribute: int, type: int, most: int, into: Sequence[Descriptor] = ()) -> list[Any]:
+        """An attribute's elements; descriptors are written into those that are given."""
+        count, element = c_int64(), ELEMENTS.get(type, c_int)
+        array = (element * most)(*(d.handle for d in into)) if into else (element * most)()
+        self._call(
+            "BackendGetAttribute", of.handle, c_int(attribute), c_int(type), c_int64(most), byref(count), array
+        )  # fmt: skip
+        return list(into[: count.value]) if into else list(array[: count.value])
+
+    def _tensor(self, number: int, type: int, lens: Sequence[int], strides: Sequence[int], virtual: bool) -> Descriptor:
+        return self._made(
+            17, (901, DATA_TYPE, [type]), (902, INT64, lens), (903, INT64, strides), (906, INT64, [number]),
+            (900, INT64, [ALIGNED]), (907, BOOLEAN, [virtual]),
+        )  # fmt: skip
+
+    def _convolution(self, graph: ConvGraph) -> Descriptor:
+        axes = len(graph.stride)
+        return self._made(
+            1, (100, DATA_TYPE, [FLOAT]), (101, CONV_MODE, [CROSS_CORRELATION]), (102, INT64, graph.dilation),
+            (103, INT64, graph.stride), (104, INT64, graph.after), (105, INT64, graph.before), (106, INT64, [axes]),
+        )  # fmt: skip
+
+    def _graph(self, graph: ConvGraph) -> Descriptor:
+        """The operations; a residual comes before the bias, as the library's own fused kernels have it."""
+        type, lens, strides = TYPES[graph.type], graph.y_lens, graph.y_strides
+        steps: list[tuple[int, int, Descriptor | None]] = []  # the sum's number, the mode, what is added
+        if graph.residual:
+            steps.append((ADDED, ADD, self._tensor(RESIDUAL, type, lens, graph.residual, False)))
+        if graph.bias:
+            channels, ones = lens[1], [1] * (len(lens) - 2)
+            one_each = self._tensor(BIAS, type, [1, channels, *ones], [channels, 1, *(channels for _ in ones)], False)
+            steps.append((BIASED, ADD, one_each))
+        if graph.relu:
+            steps.append((Y, RELU, None))
+        last = len(steps)
+
+        def between(number: int, at: int) -> Descriptor:
+            return self._tensor(Y if at == last else number, type if at == last else FLOAT, lens, strides, at < last)
+
+        value = between(SUMS, 0)
+        x = self._tensor(X, type, graph.x_lens, graph.x_strides, False)
+        w = self._tensor(W, type, graph.w_lens, graph.w_strides, False)
+        operations = [
+            self._made(
+                10, (700, SINGLE, [1.0]), (701, SINGLE, [0.0]), (702, DESCRIPTOR, [self._convolution(graph)]),
+                (703, DESCRIPTOR, [w]), (704, DESCRIPTOR, [x]), (705, DESCRIPTOR, [value]),
+            )
+        ]  # fmt: skip
+        for at, (number, mode, added) in enumerate(steps, 1):
+            result = between(number, at)
+            how = self._made(0, (0, POINTWISE, [mode]), (1, DATA_TYPE, [FLOAT]))
+            ends: list[Attribute] = [(750, DESCRIPTOR, [how]), (751, DESCRIPTOR, [value]), (753, DESCRIPTOR, [result])]
+            operations.append(self._made(13, *ends, *([(752, DESCRIPTOR, [added])] if added else [])))
+            value = result
+        return self._made(15, (801, DESCRIPTOR, operations), *self._bound(800))
+
+    # ---- plans ----
+
+    def plans(self, graph: ConvGraph, most: int = WANTED) -> list[ConvGraph]:
+        """What the library proposes and can run, the best guess first; none where it has nothing for the graph."""
+        found: list[ConvGraph] = []
+        try:
+            operations = self._graph(graph)
+            for config in self._configs(operations, SAFE if graph.type == "float" else RANKED):
+                if len(found) == most:
+                    break
+                try:
+                    plan = self._plan(config, self._text(config, graph.type))
+                except DnnError:
+                    continue  # this one cannot
+                if plan is not None and plan.workspace <= WORKSPACE:
+                    one = replace(graph, plan=plan.text, workspace=plan.workspace, version=self.version)
+                    self._keep(one, plan)
+                    found.append(one)
+        except DnnError:
+            return []
+        return found
+
+    def _configs(self, operations: Descriptor, mode: int) -> Iterator[Descriptor]:
+        """Engines with their knobs, as the library ranks them."""
+        asked: list[Attribute] = [(201, DESCRIPTOR, [operations]), (200, HEURISTIC, [mode])]
+        ranked = self._made(4, *asked, *self._bound_heuristic())
+        into = [Descriptor(self.library, 3, [ranked]) for _ in range(ASKED)]
+        yield from self._read(ranked, 202, DESCRIPTOR, ASKED, into)
+
+    def _bound_heuristic(self) -> list[Attribute]:
+        return []
+
+    def _text(self, config: Descriptor, type: str) -> str | None:
+        """An engine's number and knobs; None for one whose answers are not exact, or that is compiled first."""
+        (engine,) = self._read(config, 300, DESCRIPTOR, 1, [Descriptor(self.library, 2)])
+        notes = set(self._read(engine, 1303, NUMERICAL, NOTES))
+        behaviour = self._read(engine, 1305, BEHAVIOUR, NOTES)
+        if notes & INEXACT or (type == "float" and TENSOR_CORE in notes) or COMPILED_AT_RUN_TIME in behaviour:
+            return None
+        (number,) = self._read(engine, 1301, INT64, 1)
+        knobs = self._read(config, 302, DESCRIPTOR, 64, [Descriptor(self.library, 7) for _ in range(64)])
+        values = [(self._read(k, 600, KNOB, 1)[0], self._read(k, 601, INT64, 1)[0]) for k in knobs]
+        return " ".join([str(number), *(f"{k}={v}" for k, v in sorted(values))])
+
+    def _plan(self, config: Descriptor, text: str | None) -> Plan | None:
+        if text is None:
+            return None
+        made = self._made(5, (401, DESCRIPTOR, [config]), *self._bound(400))
+        (workspace,) = self._read(made, 402, INT64, 1)
+        return Plan(made, text, workspace)
+
+    def _keep(self, graph: ConvGraph, plan: Plan) -> None:
+        while len(self._known) >= KEPT:
+            self._known.pop(next(iter(self._known)))
+        self._known[graph] = plan
+
+    def _planned(self, graph: ConvGraph) -> Plan:
+        """The plan that a graph names."""
+        if graph not in self._known:
+            number, *knobs = graph.plan.split()
+            pairs = [tuple(map(int, k.split("="))) for k in knobs]
+            operations = self._graph(graph)
+            engine = self._made(
+                2, (1300, DESCRIPTOR, [operations]), (1301, INT64, [int(number)]), *self._bound_engine()
+            )
+            chosen = [self._made(7, (600, KNOB, [kind]), (601, INT64, [value])) for kind, value in pairs]
+            attributes: list[Attribute] = [(300, DESCRIPTOR, [engine])]
+            config = self._made(3, *attributes, *([(302, DESCRIPTOR, chosen)] if chosen else []))
+            plan = self._plan(config, graph.plan)
+            assert plan is not None
+            self._keep(graph, plan)
+        return self._known[graph]
+
+    def _bound_engine(self) -> list[Attribute]:
+        return []
+
+    def append(self, graph: ConvGraph) -> Append:
+        """What appends the convolution to a stream."""
+        plan, numbers = self._planned(graph), graph.tensors
+        if plan.workspace > graph.workspace:
+            raise Unusable(
+                f"the program has {graph.workspace:,} bytes for cuDNN's plan, which takes {plan.workspace:,}"
+            )
+
+        def append(pointers: Sequence[int], stream: int) -> None:
+            *reads, workspace, y = pointers
+            pack = self._made(
+                16, (1000, INT64, numbers), (1001, POINTER, [*reads, y]), (1003, POINTER, [workspace])
+            )  # fmt: skip
+            with self._lock:  # a handle has one stream
+                self._call("SetStream", self.handle, c_void_p(stream))
+                self._call("BackendExecute", self.handle, plan.descriptor.handle, pack.handle)
+
+        return append

@@ -1,0 +1,178 @@
+"""Assertions and raised errors of the model that depend on data: a trace goes on as if they did not fail.
+
+Where the truth of a tensor is asked for, the statement that asks is looked up in the model's source. What only decides
+whether an error is raised is answered with the truth that raises none; such a statement is a check.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import linecache
+from dataclasses import dataclass, replace
+from dis import opname
+from functools import lru_cache
+from itertools import islice
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+ASSERTS = (torch._assert, torch._assert_async)
+Span = tuple[tuple[int, int], tuple[int, int]]
+TRUTHS = ("bool", "any", "all")
+"""Functions of Python that are true of more where their arguments are."""
+
+
+class ConditionalExceptionWrapper(nn.Module):
+    """Raises `exc(msg)`, or `exc` itself where the message is None, if it is called with a condition that is true."""
+
+    _is_impure = True  # so that torch.fx removes no call of it
+
+    def __init__(self, exc: type[BaseException]) -> None:
+        super().__init__()
+        self.exc = exc
+
+    def forward(self, cond: Any, msg: str | None = None) -> None:
+        """Raise, or do nothing."""
+        if cond:
+            raise self.exc if msg is None else self.exc(msg)
+
+
+@dataclass(frozen=True)
+class Check:
+    """A statement that raises unless a value has the truth `holds`.
+
+    `alone` says whether any other truth raises, whatever else the condition holds.
+    """
+
+    statement: ast.Assert | ast.If
+    raised: ast.Raise | None
+    holds: bool
+    alone: bool
+    before: tuple[ast.stmt, ...] = ()
+    """What prepares the raise."""
+
+    def exception(self, frame: FrameType) -> tuple[type[BaseException], str | None]:
+        """What is raised, as the names in the frame have it: its class and its message."""
+        if self.raised is None or self.raised.exc is None:
+            return AssertionError, None
+        made = _evaluated(self.raised.exc, frame, self.before)
+        if isinstance(made, type):
+            return made, None
+        return type(made), str(made)
+
+    def message(self, frame: FrameType) -> str:
+        """The message of an assertion; its condition where there is none."""
+        assert isinstance(self.statement, ast.Assert)
+        said = self.statement.msg
+        return ast.unparse(self.statement.test) if said is None else str(_evaluated(said, frame))
+
+
+def check_of(frame: FrameType) -> Check | None:
+    """The check for which the code that a frame is at asks for a truth; None where the truth decides anything else."""
+    asked = _asked_by(frame)
+    text = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
+    if asked is None or not text:
+        return None
+    found = [s for s in _statements(text) if _within(asked, s)]
+    statement = max(found, key=lambda s: (s.lineno, s.col_offset), default=None)
+    if statement is None:
+        return None
+    if isinstance(statement, ast.Assert):
+        return _check(statement, None, asked, wanted=True)
+    for body, wanted in ((statement.body, False), (statement.orelse, True)):
+        if body and isinstance(body[-1], ast.Raise) and not any(map(_leaves, body[:-1])):
+            check = _check(statement, body[-1], asked, wanted)
+            return check and replace(check, before=tuple(body[:-1]))
+    return None
+
+
+def _asked_by(frame: FrameType) -> Span | None:
+    """Where the expression stands whose truth is asked for: what the instruction calls, or what made its operand."""
+    codes, at = frame.f_code.co_code, frame.f_lasti // 2
+    name = opname[codes[frame.f_lasti]]
+    if "JUMP" in name or name in ("TO_BOOL", "UNARY_NOT"):  # they may stand for all of the statement
+        at -= 1
+        while at and opname[codes[2 * at]] == "EXTENDED_ARG":
+            at -= 1
+    line, end_line, column, end_column = next(islice(frame.f_code.co_positions(), at, None), (None,) * 4)
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    return (line, column), (end_line, end_column)
+
+
+def _evaluated(expression: ast.expr, frame: FrameType, before: tuple[ast.stmt, ...] = ()) -> Any:
+    names = {**vars(builtins), **frame.f_globals, **frame.f_locals}
+    file = frame.f_code.co_filename
+    exec(compile(ast.Module(list(before), []), file, "exec"), names)
+    return eval(compile(ast.Expression(expression), file, "eval"), names)
+
+
+def _span(node: ast.stmt | ast.expr) -> Span:
+    return (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
+
+
+def _within(asked: Span, node: ast.stmt | ast.expr) -> bool:
+    """Whether the asking code lies in the condition of a statement, or in an expression, or is all of it."""
+    tested = node.test if isinstance(node, ast.Assert | ast.If) else node
+    spans = [_span(tested), _span(node)] if isinstance(node, ast.Assert) else [_span(tested)]
+    return any(start <= asked[0] and asked[1] <= end for start, end in spans)
+
+
+@lru_cache(maxsize=64)
+def _statements(text: str) -> list[ast.Assert | ast.If]:
+    """What may be a check in a source file; nothing where it is no Python of this version."""
+    try:
+        return [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Assert | ast.If)]
+    except SyntaxError:
+        return []
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    """Whether a statement before the raise may do anything else than prepare it."""
+    return not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr)
+
+
+def _check(statement: ast.Assert | ast.If, raised: ast.Raise | None, asked: Span, wanted: bool) -> Check | None:
+    """The check of a statement whose condition is `wanted`; None where one value's truth does not lead there."""
+    part, alone = statement.test, True
+    if isinstance(statement, ast.Assert) and asked == _span(statement):
+        alone = not any(isinstance(n, ast.BoolOp) for n in ast.walk(part))
+        return Check(statement, raised, wanted, alone)  # code that a test runner put there
+    while _span(part) != asked:
+        if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
+            if not _within(asked, part.operand):
+                break
+            part, wanted = part.operand, not wanted
+        elif isinstance(part, ast.BoolOp):
+            inner = next((v for v in part.values if _within(asked, v)), None)
+            if inner is None:
+                break
+            alone = alone and isinstance(part.op, ast.And) == wanted
+            part = inner
+        elif _is_truth(part) and any(_within(asked, a) for a in part.args):
+            part = next(a for a in part.args if _within(asked, a))
+        else:
+            return None
+    several = _is_truth(part) and part.func.id != "bool"
+    chain = isinstance(part, ast.Compare) and len(part.ops) > 1 and not wanted
+    return Check(statement, raised, wanted, alone and not several and not chain)
+
+
+def _is_truth(part: Any) -> bool:
+    """Whether an expression is `bool(x)`, `any(x)` or `all(x)`."""
+    return isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in TRUTHS
+
+
+def remove(graph: fx.Graph, asked: list[fx.Node], asserts: bool) -> None:
+    """Erase what was computed for checks alone: the nodes `asked` for, torch's assertions, and what they read."""
+    erased = [n for n in graph.nodes if asserts and n.op == "call_function" and n.target in ASSERTS]
+    waiting = [*erased, *asked]
+    while waiting:
+        n = waiting.pop()
+        if n.users or n.op in ("placeholder", "get_attr") or n.meta.get("mutates") or n._erased:
+            continue
+        waiting += n.all_input_nodes
+        graph.erase_node(n)
