@@ -33,6 +33,15 @@ def test_lengths_are_known_when_they_come(target: str) -> None:
         assert np.array(count).tolist() == [rows, 4]
     executable: Any = made.executable
     assert target == "ref" or len(executable.region.forms) == 1
+    x = np.random.default_rng(1).standard_normal((12, 4)).astype(np.float32)
+    half, count = np.empty((6, 4), np.float32), np.empty(2, np.int64)
+    run = made.at({"x": x.shape})
+    assert (run is None) == (target == "ref")
+    if run is None:
+        return
+    run([x.ctypes.data], [half.ctypes.data, count.ctypes.data])
+    np.testing.assert_array_equal(half, np.maximum(x[:6], 0))
+    assert count.tolist() == [12, 4] and executable.steps
 
 
 def test_it_cannot_be_saved(tmp_path) -> None:

@@ -109,10 +109,15 @@ def test_what_only_torch_compile_takes(name: str) -> None:
 
 @pytest.mark.parametrize("way", [through_lowering, through_compile])
 def test_weights_of_four_bits(way: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[str] = []
+    seen: list[list[str]] = []
     target = type(migraphx.get_target("ref"))
     compile_ = target.compile
-    monkeypatch.setattr(target, "compile", lambda self, p, o: seen.append(str(p)) or compile_(self, p, o))
+
+    def compile(self: Any, p: Any, o: migraphx.CompileOptions) -> Any:
+        seen.append([i.name for i in p.main])
+        return compile_(self, p, o)
+
+    monkeypatch.setattr(target, "compile", compile)
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 3)).eval()
     with torch.no_grad():
         way(model, int4_weights=True)

@@ -238,6 +238,15 @@ class program:
         """
         self.executable.run_at(inputs, outputs, stream, None if timeout is None else Deadline(timeout))
 
+    def at(self, lens: Mapping[str, Sequence[int]]) -> Callable[[Sequence[int], Sequence[int]], None] | None:
+        """`run_at` of a program with dynamic shapes, for parameters of these lens; it takes inputs and outputs.
+
+        None where it is not one program for them, has no dynamic shapes, or the target is `ref`. RuntimeError where it
+        is not compiled.
+        """
+        found = getattr(self.executable, "at", None)
+        return None if found is None else found({name: tuple(own) for name, own in lens.items()})
+
     def run_async(
         self, params: Mapping[str, Any], stream: int | None = None, stream_type: str = "", timeout: float | None = None
     ) -> list[argument]:

@@ -99,6 +99,12 @@ def _guards_refused(known: ShapeEnv) -> Iterator[None]:
         del known._check_frozen
 
 
+def takes(options: Options) -> bool:
+    """Whether AnySize takes these options, which name a target."""
+    looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
+    return options.target == "cpu" and not (PRECISIONS[options.lower_precision] or options.int4_weights or looks)
+
+
 class AnySize:
     """Runs a graph of symbolic sizes as one program with dynamic dimensions."""
 
@@ -107,8 +113,7 @@ class AnySize:
         ranges: Mapping[str, Limits] | None,
     ) -> None:  # fmt: skip
         options = options.beside(args)
-        looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-        if options.target != "cpu" or PRECISIONS[options.lower_precision] or options.int4_weights or looks:
+        if not takes(options):
             raise UnsupportedError("its options ask for a program of one size")
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = {n.name: args[k] for k, n in enumerate(nodes) if k in constants}
@@ -151,7 +156,8 @@ def _dimension(size: Any, ranges: Mapping[str, Limits]) -> Dimension:
     expression, known = size.node.expr, size.node.shape_env.var_to_range
     name = str(expression)
     if name in ranges:
-        return name, *ranges[name]
+        least, most, optimals = ranges[name]
+        return name, least, most, optimals
     limits = bound_sympy(expression, known)
     most = int(limits.upper) if limits.upper.is_Integer and limits.upper < UNBOUNDED else UNBOUNDED
     return name, max(int(limits.lower), 0), most, ()
@@ -252,7 +258,7 @@ def _number(value: torch.SymInt, placeholders: Sequence[fx.Node]) -> Result:
     known: dict[Any, tuple[int, int]] = {}
     for k, p in enumerate(placeholders):
         x = value_of(p)
-        sizes = x.shape if isinstance(x, torch.Tensor) else ()
+        sizes: Sequence[Any] = x.shape if isinstance(x, torch.Tensor) else ()
         known |= {s.node.expr: (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
     if not expression.free_symbols <= known.keys():
         raise UnsupportedError(f"it returns {expression}, which no input's size tells")
@@ -264,9 +270,9 @@ def _is_computed(n: fx.Node) -> bool:
 
 
 def _check_own(graph: fx.GraphModule, tensors: Sequence[fx.Node]) -> None:
-    """UnsupportedError unless these are tensors of their own, row-major."""
+    """UnsupportedError unless these are tensors of their own, row-major; one may be returned several times."""
     taken = {StorageWeakRef(_tensor(n).untyped_storage()) for n in graph.graph.nodes if _is_given(n)}
-    for n in tensors:
+    for n in dict.fromkeys(tensors):
         value = _tensor(n)
         memory = StorageWeakRef(value.untyped_storage())
         if memory in taken or not value.is_contiguous():

@@ -180,7 +180,7 @@ class Builder:
 
     def expand(self, x: Value, sizes: Sequence[int]) -> Value:
         """`x` broadcast to `sizes`; nothing is added where it has them."""
-        return x if lens(x) == tuple(sizes) else self.multibroadcast(x, out_lens=list(sizes))
+        return x if same_lens(lens(x), sizes) else self.multibroadcast(x, out_lens=list(sizes))
 
     def broadcast_all(self, *operands: Operand, dtype: torch.dtype) -> list[Value]:
         """All operands as `dtype` and of their common lens."""
@@ -201,7 +201,7 @@ class Builder:
 
     def view(self, x: Value, sizes: Sequence[int]) -> Value:
         """`x` reshaped; nothing is added where it has these lens."""
-        return x if lens(x) == tuple(sizes) else self.reshape(x, dims=list(sizes))
+        return x if same_lens(lens(x), sizes) else self.reshape(x, dims=list(sizes))
 
     def permute(self, x: Value, order: Sequence[int]) -> Value:
         """`x` with its dimensions in another order; nothing is added where it is the present one."""
@@ -213,6 +213,11 @@ class Builder:
         if (start, end) == (0, lens(x)[dim]):
             return x
         return self.slice(x, axes=[dim % rank(x)], starts=[start], ends=[end])
+
+
+def same_lens(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether they are equal, ranks first: every comparison of a length that differs from run to run is noted."""
+    return len(a) == len(b) and tuple(a) == tuple(b)
 
 
 def broadcast_sizes(*sizes: Sequence[int]) -> tuple[int, ...]:

@@ -150,12 +150,18 @@ def _rows_by_group(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor, bias: t
     """Rows of x {rows, K}, of which those up to offs[g] are group g's, times y[g] {K, N}.
 
     The rows are cut into tiles of one group each: as long as an average group, so that at most two copies of y are
-    read, whatever the groups' lengths. A tile that has too few rows computes some in vain.
+    read, whatever the groups' lengths. A tile that has too few rows computes some in vain. Where the tiles are single
+    rows, as in a step of decoding, each reads its own matrix.
     """
     rows, groups = x.shape[0], y.shape[0]
     size = 1 << max(rows // groups - 1, 0).bit_length()
     most = rows // size + min(groups, rows)
     ends = offs.long()
+    row = torch.arange(rows)
+    own = torch.searchsorted(ends, row, right=True).clamp(max=groups - 1)
+    if size == 1:
+        made = torch.bmm(x[:, None], y[own])[:, 0]
+        return made if bias is None else made + bias[own]
     starts = F.pad(ends, (1, 0))[:-1]
     tiles = (ends - starts + size - 1) // size
     last_tile = tiles.cumsum(0)
@@ -166,10 +172,26 @@ def _rows_by_group(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor, bias: t
     read = (first[:, None] + torch.arange(size)).clamp(0, rows - 1)
     made = torch.bmm(x[read], y[group])
     made = made if bias is None else made + bias[group][:, None]
-    row = torch.arange(rows)
-    own = torch.searchsorted(ends, row, right=True).clamp(max=groups - 1)
     place = first_tile[own] * size + row - starts[own]
     return made.reshape(most * size, y.shape[2])[place.clamp(0, most * size - 1)]
+
+
+# ---- losses ----
+
+
+@decomposition(aten.multilabel_margin_loss_forward.default)
+def multilabel_margin_loss(input: torch.Tensor, target: torch.Tensor, reduction: int) -> tuple[torch.Tensor, ...]:
+    """(The loss of each row's labels up to the first -1, which numbers are labels): torch's own counts those behind."""
+    rows, labels = torch.atleast_2d(input), torch.atleast_2d(target)
+    counted = (labels == -1).long().cumsum(1) == 0
+    named = labels.masked_fill(~counted, 0)
+    chosen = ((torch.arange(rows.shape[1]) == named[:, :, None]) & counted[:, :, None]).any(1)
+    margins = (1 - rows.gather(1, named)[:, :, None] + rows[:, None, :]).clamp(min=0)
+    kept = counted[:, :, None] & ~chosen[:, None, :]
+    losses = margins.masked_fill(~kept, 0).sum((1, 2)) / rows.shape[1]
+    own = losses if input.dim() == 2 else losses[0]
+    made = (own, losses.mean(), losses.sum())[reduction]
+    return made, chosen.to(input.dtype).reshape(target.shape)
 
 
 # ---- the kernels of torch.nn.TransformerEncoderLayer ----

@@ -7,20 +7,24 @@ import inspect
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
-from torch.utils._pytree import tree_map
+from torch import fx, nn
+from torch.utils._pytree import tree_leaves, tree_map
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+import migraphx
 from torch_migraphx.dynamo.backends import share_weights
 from torch_migraphx.dynamo.runner import Runner
+from torch_migraphx.fx.any_size import takes
+from torch_migraphx.fx.any_size_in_place import AnySizeInPlace
+from torch_migraphx.fx.builder import UnsupportedError
+from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.lower_graph import FallbackError, lower
 from torch_migraphx.generation.caches import GrowingLayer, capacity, grow_in_place
-from torch_migraphx.generation.step import Inputs, trace
+from torch_migraphx.generation.step import Inputs, only_for_some, symbolic, trace
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import Options
 
@@ -41,11 +45,11 @@ def compile_generation(model: nn.Module, **options: Any) -> nn.Module:
 
     `model` is a decoder of transformers whose `forward` takes `input_ids`, `attention_mask`, `position_ids`,
     `past_key_values` and `logits_to_keep`; its `forward` is replaced. A dynamic or static cache that arrives gets
-    layers that grow in place (`GrowingLayer`). There is one program for one token and one for a chunk of a prompt for
-    each number of sequences; lengths are numbers of a run. Calls without a cache, with embeddings, for attentions or
-    hidden states, with gradients or in training run in torch, which the log says; with `fallback="error"` they raise
-    FallbackError. The options are those of torch.compile's backend. TypeError for a model whose `forward` lacks one of
-    these arguments.
+    layers that grow in place (`GrowingLayer`). There is one program for any numbers of tokens and sequences, where the
+    target has such; else one for a token and one for a chunk of a prompt for each number of sequences. Calls without a
+    cache, with embeddings, for attentions or hidden states, with gradients or in training run in torch, which the log
+    says; with `fallback="error"` they raise FallbackError. The options are those of torch.compile's backend. TypeError
+    for a model whose `forward` lacks one of these arguments.
     """
     chosen = Options.of(**options)
     forward: Any = model.forward
@@ -75,7 +79,7 @@ class Call:
 
 
 class CompiledForward:
-    """Replaces `model.forward`: compiles a step for each size that it meets."""
+    """Replaces `model.forward`: compiles a step for all sizes, or for each that it meets."""
 
     def __init__(self, model: Any, original: Callable[..., Any], options: Options) -> None:
         functools.update_wrapper(self, original)
@@ -224,31 +228,64 @@ class CompiledForward:
 
     def _runner(self, inputs: Inputs) -> Runner:
         """What runs steps whose inputs are nested and typed so."""
-        key = inputs.kind()
+        key = inputs.kind(), [m.dim() for m in tree_leaves(inputs.mask)].count(4)
         if key not in self._runners:
             names = [*self._places, *(f"input {k}" for k in range(len(inputs.flat())))]
-            self._runners[key] = Runner(
-                partial(self._build, inputs.like()), names, range(len(self._places)), True, frozen=self.options.frozen,
-                max_specialisations=self.options.max_specialisations,
+            like = inputs.like()
+            runner = Runner(
+                lambda args, fixed: self._build(like, runner, args, fixed), names, range(len(self._places)), True,
+                frozen=self.options.frozen, max_specialisations=self.options.max_specialisations,
             )  # fmt: skip
+            self._runners[key] = runner
         return self._runners[key]
 
-    def _build(self, nested: Inputs, args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
-        """Compile a step for tensors of these sizes."""
+    def _build(self, nested: Inputs, runner: Runner, args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
+        """Compile a step: for any numbers of sequences and tokens where that can be, else for these."""
         names = list(self._places)
-        weights, given = args[: len(names)], args[len(names) :]
+        weights, given = args[: len(names)], nested.with_tensors(args[len(names) :])
+        caches = range(len(args) - 2 * len(self._sliding), len(args))
+        written = dict(enumerate(caches, 1))
+        if runner.any_size is not False:
+            made = self._for_any_size(weights, given, args, fixed, written)
+            runner.any_size = made is not None
+            if made is not None:
+                return made
+        graph = self._traced(weights, given)
+        with torch.no_grad():
+            lowered = lower(graph, args, self.options, fixed, written)
+        share_weights(lowered, self._programs)
+        self._programs.add(lowered)
+        self.compiled += 1
+        return lowered.forward
+
+    def _traced(self, weights: Sequence[torch.Tensor], given: Inputs) -> fx.GraphModule:
         try:
-            graph = trace(self.model, self.original, names, weights, nested.with_tensors(given), self._sliding)
+            return trace(self.model, self.original, list(self._places), weights, given, self._sliding)
         except Exception as error:  # a model may raise whatever it likes where its Python asks for a value
             why = next(iter(str(error).strip().splitlines()), "") or type(error).__name__
             raise NotTaken(f"it cannot be traced: {why}") from error
-        caches = range(len(args) - 2 * len(self._sliding), len(args))
-        with torch.no_grad():
-            made = lower(graph, args, self.options, fixed, dict(enumerate(caches, 1)))
-        share_weights(made, self._programs)
-        self._programs.add(made)
+
+    def _for_any_size(
+        self, weights: Sequence[torch.Tensor], given: Inputs, args: Sequence[Any], fixed: frozenset[int],
+        written: Mapping[int, int],
+    ) -> Callable[..., Any] | None:  # fmt: skip
+        """One program for all numbers of sequences, tokens and logits, its weights once; None: none."""
+        options = self.options.beside(args)
+        if not (hasattr(migraphx, "deferred_program") and takes(options)):
+            return None
+        try:
+            with torch.no_grad():
+                graph = self._traced(*symbolic(weights, given))
+                if why := only_for_some(graph, self._traced(weights, given.of_one_token())):
+                    raise UnsupportedError(why)
+                decompose(graph)
+                made = AnySizeInPlace(graph, args, options, fixed, written)
+                made(*args)  # what cannot be, is known after a run; another one writes the same
+        except Exception as error:  # of torch, of converters, of the target: each size is tried by itself
+            logger.info("compiled for each size: %s", next(iter(str(error).splitlines()), type(error).__name__))
+            return None
         self.compiled += 1
-        return made.forward
+        return made
 
 
 def _rows(mask: torch.Tensor, first: int, last: int, size: int) -> torch.Tensor:

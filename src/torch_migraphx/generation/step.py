@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn.utils.stateless import _reparametrize_module
-from torch.utils._pytree import tree_leaves, tree_structure, tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_map, tree_structure, tree_unflatten
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
@@ -83,6 +85,37 @@ class Inputs:
         """The same without data, which may be kept."""
         return self.with_tensors([torch.empty(0, dtype=x.dtype) for x in self.flat()])
 
+    def of_one_token(self) -> Inputs:
+        """These for the first token of the first sequence."""
+        mask = tree_map(lambda m: m[:1] if m.dim() == 2 else m[:1, :, :1], self.mask)
+        return Inputs(
+            self.ids[:1, :1], self.positions[:1, :1], mask, self.start, self.keep[:1], [c[:1] for c in self.caches]
+        )
+
+
+SAMPLE = {"batch": 3, "tokens": 5, "kept": 7, "room": 11}
+"""Lengths that stand for any: different ones, so that the trace takes none for another."""
+
+
+def symbolic(weights: Sequence[torch.Tensor], inputs: Inputs) -> tuple[list[torch.Tensor], Inputs]:
+    """Stand-ins without data for weights and inputs whose sequences, tokens, logits and positions are any many."""
+    mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+
+    def stand_in(x: torch.Tensor, *names: str | None) -> torch.Tensor:
+        names = (*names, *(None for _ in range(x.dim() - len(names))))
+        sizes = [n if k is None else SAMPLE[k] for n, k in zip(x.shape, names, strict=True)]
+        known = [DimDynamic.STATIC if k is None else DimDynamic.DUCK for k in names]
+        of = x if not any(names) else torch.empty(sizes, dtype=x.dtype)
+        return mode.from_tensor(of, symbolic_context=StatelessSymbolicContext(dynamic_sizes=known))
+
+    def of_mask(x: torch.Tensor) -> torch.Tensor:
+        return stand_in(x, "batch", *(None, "tokens")[: x.dim() - 2], "room")
+
+    ids, positions = (stand_in(x, "batch", "tokens") for x in (inputs.ids, inputs.positions))
+    caches = [stand_in(x, "batch", None, "room") for x in inputs.caches]
+    start, keep, mask = stand_in(inputs.start), stand_in(inputs.keep, "kept"), tree_map(of_mask, inputs.mask)
+    return [stand_in(w) for w in weights], Inputs(ids, positions, mask, start, keep, caches)
+
 
 def trace(
     model: nn.Module,
@@ -94,6 +127,7 @@ def trace(
 ) -> fx.GraphModule:
     """The graph of a step for inputs of these sizes: weights and `inputs.flat()` to logits and the new caches.
 
+    Sizes may be symbols, as `symbolic` makes them.
     `names` are those of the weights in `model`, whose call is `forward`; `sliding`: which layers have a window. What
     torch or the model raises where it cannot be traced is passed on.
     """
@@ -116,14 +150,40 @@ def trace(
 
     def traced(function: Callable[..., Any]) -> fx.GraphModule:
         """Products of experts are taken apart here: torch knows the shapes of those of bf16 only."""
-        return make_fx(function, DECOMPOSITIONS, "fake", _allow_non_fake_inputs=True)(*weights, *inputs.flat())
+        kind = "symbolic" if isinstance(inputs.ids, FakeTensor) else "fake"
+        return make_fx(function, DECOMPOSITIONS, kind, _allow_non_fake_inputs=True)(*weights, *inputs.flat())
 
     with torch.no_grad():
         made = traced(step)
         if any(map(_writes, made.graph.nodes)):  # of the graph, whose Python asks nothing of tensors
             made = traced(torch.func.functionalize(made, remove="mutations"))
+        made.graph.eliminate_dead_code()
     return made
 
 
 def _writes(n: fx.Node) -> bool:
     return isinstance(n.target, torch._ops.OpOverload) and n.target._schema.is_mutable
+
+
+def only_for_some(graph: fx.GraphModule, of_one: fx.GraphModule) -> str:
+    """Why a graph of symbolic sizes does not stand for all sizes, as far as the model's Python told; else nothing.
+
+    A comparison of sizes there is a guard of the trace, or was decided, where torch takes no symbol for a 1: then the
+    graph of one token computes something else.
+    """
+    env = next(s.node.shape_env for n in graph.graph.nodes for s in _symbols(n))
+    if env.guards:
+        return f"the model compares its sizes: {env.guards[0].expr}"
+    ways = [[n.target for n in g.graph.nodes if _computes(n)] for g in (graph, of_one)]
+    return "" if ways[0] == ways[1] else "the model computes one token in its own way"
+
+
+def _computes(n: fx.Node) -> bool:
+    """Whether a node gives a tensor of other elements than it takes."""
+    moves = n.op != "call_function" or n.target in (torch.ops.aten.clone.default, torch.ops.aten._unsafe_view.default)
+    is_view = isinstance(n.target, torch._ops.OpOverload) and n.target.is_view
+    return isinstance(n.meta.get("val"), torch.Tensor) and not (moves or is_view)
+
+
+def _symbols(n: fx.Node) -> list[torch.SymInt]:
+    return [s for s in getattr(n.meta.get("val"), "shape", ()) if isinstance(s, torch.SymInt)]

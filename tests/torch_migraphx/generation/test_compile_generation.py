@@ -3,16 +3,19 @@
 import copy
 import gc
 import logging
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from benchmarks.models import import_transformers
+from torch_migraphx.fx import any_size
 
 pytest.importorskip("transformers")
 library = import_transformers()
 generation = pytest.importorskip("torch_migraphx.generation")
+step = pytest.importorskip("torch_migraphx.generation.step")
 
 SMALL = {
     "vocab_size": 50, "hidden_size": 32, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -22,6 +25,11 @@ SMALL = {
 
 def llama() -> Any:
     return library.LlamaForCausalLM(library.LlamaConfig(**SMALL))
+
+
+def qwen() -> Any:
+    """Queries and keys are normed; the table of tokens is the matrix of logits too."""
+    return library.Qwen3ForCausalLM(library.Qwen3Config(**SMALL, head_dim=8, tie_word_embeddings=True))
 
 
 def gpt2() -> Any:
@@ -63,7 +71,7 @@ def answers(model: Any, given: dict[str, torch.Tensor], **arguments: Any) -> tor
     return model.generate(**given, **{"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0, **arguments})
 
 
-@pytest.mark.parametrize("make", [llama, gpt2, sliding])
+@pytest.mark.parametrize("make", [qwen, gpt2, sliding])
 def test_tokens_are_those_of_eager(make):
     model, own = pair(make, target="ref")
     for given in (prompt(1, 5), prompt(2, 9)):
@@ -80,15 +88,53 @@ def test_a_mixture_of_experts():
     assert own.forward.compiled == 2
 
 
-def test_lengths_are_numbers_of_a_run():
-    """On cpu: prompts of any length, several chunks of them too, are two programs; a beam search moves sequences."""
+def test_lengths_are_numbers_of_a_run(monkeypatch):
+    """On cpu: prompts of any length, several chunks of them too, and any number of sequences are one program.
+
+    It is compiled for one sequence and for several; a beam search moves them.
+    """
+    programs = []
+    make = any_size.AnySize.__init__
+    monkeypatch.setattr(
+        any_size.AnySize, "__init__", lambda self, *a, **k: programs.append(self) or make(self, *a, **k)
+    )
     model, own = pair(llama)
     for tokens in (3, 20, 70, 150):
         given = prompt(1, tokens)
         assert torch.equal(answers(own, given), answers(model, given))
-    assert own.forward.compiled == 2
-    given = prompt(2, 10)
-    assert torch.equal(answers(own, given, num_beams=2), answers(model, given, num_beams=2))
+    (one,) = programs
+    assert forms(one) == 2  # a token, a chunk
+    assert torch.equal(answers(own, prompt(2, 10), num_beams=2), answers(model, prompt(2, 10), num_beams=2))
+    assert forms(one) == 4
+    for sequences, tokens in ((2, 7), (3, 70), (7, 5)):
+        given = prompt(sequences, tokens)
+        assert torch.equal(answers(own, given), answers(model, given))
+    assert forms(one) == 4 and own.forward.compiled == len(programs) == 1
+
+
+def forms(one: any_size.AnySize) -> int:
+    """How many sets of lengths the engine compiled a program for."""
+    executable: Any = one.program.executable
+    return len(executable.region.forms)
+
+
+@pytest.mark.parametrize(
+    ("most", "why"), [(0, ""), (1, "the model computes one token in its own way"), (4, "the model compares its sizes")]
+)
+def test_models_that_ask_for_sizes_are_compiled_for_each(most, why):
+    """A trace with symbols decides a comparison for good."""
+
+    def forward(input_ids: torch.Tensor, **_: Any) -> Any:
+        many = most and input_ids.shape[1] > most
+        return SimpleNamespace(logits=input_ids * 2 if many else input_ids + 1)
+
+    ids = torch.ones(1, 1, dtype=torch.long)
+    inputs = step.Inputs(ids, ids, torch.ones(1, 8, dtype=torch.bool), torch.tensor(0), torch.tensor([0]), [])
+    weights, symbols = step.symbolic([], inputs)
+    graphs = [step.trace(torch.nn.Module(), forward, [], [], i, []) for i in (symbols, inputs.of_one_token())]
+    assert (
+        not weights and step.only_for_some(*graphs).startswith(why) and bool(step.only_for_some(*graphs)) == bool(why)
+    )
 
 
 def test_a_cache_that_is_full_grows(monkeypatch):
@@ -171,7 +217,8 @@ def test_growing_layers_keep_what_they_hold():
     assert layer.get_seq_length() == 0 and layer.keys.shape == (1, 1, 0, 4)
 
 
-def test_caches_that_cannot_grow_in_place_say_why():
+def test_caches_that_cannot_grow_in_place_say_why(monkeypatch):
+    monkeypatch.setattr(torch, "Stream", object)  # torch's builds for GPUs make none where there is no GPU
     assert "offloaded" in generation.grow_in_place(library.DynamicCache(offloading=True), 2)
     window = sliding()
     cache = library.DynamicCache(config=window.config)

@@ -152,10 +152,10 @@ class DynamicExecutable:
         return self.region.specialisation({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        if self.static:  # and in parts, each with memory of its own
+            return {}
         given = dict(zip(self.parameters, inputs, strict=True))
-        specialisation = (
-            None if self.static else self._specialisation(given)
-        )  # static: in parts with memory of their own
+        specialisation = self._specialisation(given)
         if not isinstance(specialisation, CompiledSpecialisation):
             return {}
         own, number = specialisation.executable, {n: k for k, n in enumerate(self.parameters)}
@@ -180,6 +180,21 @@ class DynamicExecutable:
         given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
         places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
         self.run(given, places, stream, deadline)
+
+    def at(self, lens: Lens) -> Callable[[Sequence[int], Sequence[int]], None] | None:
+        """What runs it on inputs and outputs at addresses, for these lens; None where that is not one program."""
+        specialisation = self.region.specialisation(lens, {})
+        if not isinstance(specialisation, CompiledSpecialisation):
+            return None
+        own, region, ran = specialisation.executable, self.region, [specialisation]
+        numbers = [list(self.parameters).index(n) for n in own.parameters]
+
+        def run(inputs: Sequence[int], outputs: Sequence[int]) -> None:
+            self._ran = [*ran]
+            own.run_at([inputs[n] for n in numbers], outputs)
+            region.keep_ready(specialisation)
+
+        return run
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps` for these inputs."""

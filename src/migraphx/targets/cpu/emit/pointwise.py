@@ -40,11 +40,10 @@ def copy_call(read: View, write: View, origin: str = "") -> Call:
 def _three_planes(read: View, write: View) -> bool:
     """Whether this is an image of three planes that becomes one of pixels, as interleave.hpp has it."""
     nest = loops((read, write), lead=0)
-    planes, pixels = nest.lens[-2:] if nest.rank > 1 else (0, 0)
-    return (
-        planes == 3 and nest.rank <= 3 and pixels >= SHORT_ROW and read.itemsize == 4
-        and nest.strides[0][-1] == 1 and nest.strides[1][-2:] == (1, 3)
-    )  # fmt: skip
+    if nest.rank not in (2, 3) or read.itemsize != 4:
+        return False
+    strides = nest.strides[1][-1] == 3 and nest.strides[0][-1] == 1 and nest.strides[1][-2] == 1
+    return strides and nest.lens[-2] == 3 and nest.lens[-1] >= SHORT_ROW  # strides first, which seldom are open
 
 
 def _interleave_call(read: View, write: View, origin: str) -> Call:

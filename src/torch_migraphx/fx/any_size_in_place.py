@@ -1,0 +1,76 @@
+"""Graphs of symbolic sizes as one program, of which outputs are written to the memory of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+import migraphx
+from torch_migraphx.fx.any_size import UNBOUNDED, AnySize, Limits
+from torch_migraphx.fx.graph_info import value_of
+from torch_migraphx.log import get_logger
+from torch_migraphx.options import Options
+
+logger = get_logger(__name__)
+OUTPUT = "main:#output_"
+
+
+class AnySizeInPlace(AnySize):
+    """Runs a graph that returns tensors of its own; `written`: which of them lie in which inputs' memory, by number.
+
+    A call returns these inputs. Every symbol may be 1 or more.
+    """
+
+    def __init__(
+        self, graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int],
+        written: Mapping[int, int],
+    ) -> None:  # fmt: skip
+        nodes = graph.graph.find_nodes(op="placeholder")
+        self.symbols = {
+            str(size.node.expr): (k, d)
+            for k, n in enumerate(nodes)
+            for d, size in enumerate(getattr(value_of(n), "shape", ()))
+            if isinstance(size, torch.SymInt)
+        }
+        super().__init__(graph, args, options, constants, dict.fromkeys(self.symbols, Limits(1, UNBOUNDED)))
+        self.written = dict(written)
+        returned: Any = graph.graph.output_node().args[0]
+        self.outputs = [(self._sizes(value_of(n)), value_of(n).dtype) for n in returned]
+        self.order = [self.names.index(n) for n in self.program.get_parameter_names() if n in self.names]
+        self._at = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)
+
+    def _sizes(self, value: torch.Tensor) -> list[int | tuple[int, int]]:
+        """Numbers, and where the others lie: in which argument and dimension of it."""
+        return [self.symbols[str(s.node.expr)] if isinstance(s, torch.SymInt) else s for s in value.shape]
+
+    def __call__(self, *args: Any) -> list[torch.Tensor]:
+        """The first run of some lengths checks all; the next ones take addresses."""
+        made, given = self._made(args), [args[k] for k in self.inputs]
+        lens = tuple([x.shape for x in given])
+        run = self._at.find(lens)
+        if run is not None and all(map(torch.Tensor.is_contiguous, given)):
+            run([given[k].data_ptr() for k in self.order], [x.data_ptr() for x in made])
+            return made
+        bound = {f"{OUTPUT}{k}": x for k, x in enumerate(made)}
+        try:
+            self.program.run({**dict(zip(self.names, given, strict=True)), **bound})
+        except ValueError as error:  # at these lengths an input is read after it would be written
+            logger.info("not in place: %s", error)
+            return super().__call__(*args)
+        self._at.put(lens, self.program.at(dict(zip(self.names, lens, strict=True))))
+        return made
+
+    def _made(self, args: Sequence[Any]) -> list[torch.Tensor]:
+        """Memory for the outputs: an input's, or new."""
+        made: list[torch.Tensor] = []
+        for k, (sizes, dtype) in enumerate(self.outputs):
+            if k in self.written:
+                made.append(args[self.written[k]])
+            else:
+                made.append(
+                    torch.empty([s if isinstance(s, int) else args[s[0]].shape[s[1]] for s in sizes], dtype=dtype)
+                )
+        return made
