@@ -353,7 +353,8 @@ def depthwise_cost(config: Config, conv: Convolution, facts: Facts) -> float:
     arithmetic = config.m * config.n * wide * conv.taps / 80e9
     traffic = 2 * conv.x.elements * conv.x.itemsize / facts.bandwidth
     work = waves * min(4, max(1, blocks / facts.processors)) * max(loads, arithmetic)
-    return LAUNCH + LATENCY + max(work, traffic) * 1e6
+    rounds = window.kernel[1] if wide > 1 else 1  # of loads that wait for one another
+    return LAUNCH + LATENCY * rounds + max(work, traffic) * 1e6
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
