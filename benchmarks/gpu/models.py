@@ -160,7 +160,7 @@ def quantized_module(
     if type == "int8":
         model, inputs = model.float(), tuple(x.float() if x.is_floating_point() else x for x in inputs)
     try:
-        traced = acc_tracer.trace(model, list(inputs))
+        traced = acc_tracer.trace_leaves(model, list(inputs))
     except acc_tracer.AccTraceError:
         traced = aten_tracer.trace(model, list(inputs))
     interpreter = fx.MGXInterpreter(traced, list(inputs))

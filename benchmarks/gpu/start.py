@@ -50,7 +50,7 @@ def save(case: str, folder: Path) -> None:
     from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 
     model, inputs = made(case)
-    interpreter = MGXInterpreter(acc_tracer.trace(model, list(inputs)), list(inputs))
+    interpreter = MGXInterpreter(acc_tracer.trace_leaves(model, list(inputs)), list(inputs))
     program = interpreter.run()
     program.compile(migraphx.get_target("gpu"))
     arrays = {n: x.cpu().numpy() for n, x in zip(interpreter.get_input_names(), inputs, strict=True)}

@@ -115,3 +115,11 @@ def test_types():
     assert dtypes.accumulator("bf16") == dtypes.accumulator("fp8e5m2") == np.float32
     assert dtypes.accumulator("double") == np.float64 and dtypes.accumulator("int8") == np.int8
     assert dtypes.from_numpy(ml_dtypes.bfloat16) == "bf16"
+
+
+def test_strides_of_length_1_have_no_say_in_an_elementwise_layout():
+    """A value that every image of one shares lies as the image does."""
+    image, shared = Shape("float", (1, 4, 6), (24, 1, 4)), Shape("float", (1, 4, 6), (0, 1, 4))
+    for inputs in ((image, shared), (shared, image)):
+        assert elementwise("float", inputs) == image
+    assert elementwise("float", (image, Shape("float", (1, 4, 6)))).standard

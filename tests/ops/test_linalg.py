@@ -144,3 +144,14 @@ def test_vectors_of_other_signs_are_no_error() -> None:
         x = torch.randn(5, 5, generator=torch.Generator().manual_seed(seed))
         lowered = lower_to_mgx(lambda x: torch.linalg.eigh(x + x.mT), [x], target="ref", fallback="error")
         assert_close(lowered(x)[1].abs().numpy(), torch.linalg.eigh(x + x.mT)[1].abs().numpy(), scale=64)
+
+
+def test_it_is_explained_and_verified() -> None:
+    p = migraphx.program()
+    m = p.get_main_module()
+    x = m.add_instruction(migraphx.op("exp"), [m.add_parameter("x", migraphx.shape("float", [3, 5, 5]))])
+    made = m.add_instruction(migraphx.op("matrix_exp"), [m.add_instruction(migraphx.op("matrix_exp"), [x])])
+    m.add_return([m.add_instruction(migraphx.op("relu"), [made])])
+    told = str(migraphx.explain(p, "cpu", why=True))
+    assert told.count("matrix_exp(") == 2 and "relu" in told
+    assert migraphx.verify_program(p, "cpu", {"x": 0.01 * SQUARE}).passed

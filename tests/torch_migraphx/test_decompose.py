@@ -98,6 +98,10 @@ OURS: dict[str, tuple[Any, list[torch.Tensor]]] = {
         lambda q, k: flex_attention(q, k, k, block_mask=CAUSAL, enable_gqa=True, scale=0.3),
         [torch.randn(2, 4, 16, 8), torch.randn(2, 2, 16, 8)],
     ),
+    "labels up to the first -1": (
+        lambda x, t: F.multilabel_margin_loss(x, t, reduction="none"), [torch.randn(9, 5), torch.randint(-1, 5, (9, 5))]
+    ),
+    "labels of one row": (F.multilabel_margin_loss, [torch.randn(5), torch.tensor([2, 0, -1, 1, 3])]),
     "shifts": (lambda x: (x << 2) + (x >> 1), [torch.randint(-9, 9, (5,))]),
 }  # fmt: skip
 

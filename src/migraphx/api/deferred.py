@@ -13,7 +13,8 @@ from migraphx.ir.operation import operation
 from migraphx.ir.shape import DynamicDimension, Shape
 from migraphx.ops.dynamic import Converted
 
-Length = int | tuple[str, int, int] | tuple[str, int, int, Collection[int]]
+Symbol = tuple[str, int, int] | tuple[str, int, int, Collection[int]]
+Length = int | Symbol
 """A length, or a symbol with its least and largest one, and perhaps those that are compiled ahead for."""
 Convert = Callable[[module, list[instruction_ref]], Sequence[instruction_ref]]
 
@@ -43,8 +44,9 @@ def deferred_program(
 
 
 def _shape(type: str, dims: Sequence[Length]) -> Shape:
-    return Shape.of_dims(type, [d if isinstance(d, int) else _range(*d) for d in dims])
+    return Shape.of_dims(type, [d if isinstance(d, int) else _range(d) for d in dims])
 
 
-def _range(symbol: str, least: int, most: int, optimals: Collection[int] = ()) -> DynamicDimension:
-    return DynamicDimension(least, most, tuple(sorted(optimals)), symbol=symbol)
+def _range(d: Symbol) -> DynamicDimension:
+    symbol, least, most = d[:3]
+    return DynamicDimension(least, most, tuple(sorted(d[3])) if len(d) == 4 else (), symbol=symbol)

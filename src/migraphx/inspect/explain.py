@@ -12,7 +12,7 @@ from migraphx.ir.refusal import Mismatch, Refusal
 from migraphx.ir.text import instruction_text, names_of, operation_text
 from migraphx.passes.manager import run_passes
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.common.specialise import is_dynamic
+from migraphx.targets.common.specialise import compiled_parts, is_dynamic
 from migraphx.targets.registry import get_target
 
 
@@ -97,9 +97,12 @@ def explain(
     instructions = tuple(Part(instruction_text(i, read), i.origin) for i in program.main)
     optimised, target = program.clone(), get_target(target_name)
     refusals: Sequence[Refusal[Instruction]] = ()
-    if why:
+    in_parts = any(i.op.on_host for i in optimised.main)
+    if why and in_parts:
+        refusals = [r for part in compiled_parts(program) for r in target.refusals(part, options)]
+    elif why:
         refusals = target.refusals(optimised, options)
-    else:
+    if in_parts or not why:
         run_passes(optimised, target.passes)
     main = optimised.main
     names = names_of(main)

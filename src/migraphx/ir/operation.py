@@ -114,7 +114,7 @@ class Operation:
         super().__init_subclass__(**kwargs)
         if get_annotations(cls) or len(cls.__bases__) > 1:  # else it has the attributes of its base
             _attributes_of(cls)
-            cls._defaults = {f.name: f.default for f in fields(cls)}
+            cls._defaults = {f.name: f.default for f in fields(cls)}  # type: ignore[arg-type]
         if name is None:
             return  # an abstract base
         known = OPERATIONS.get(name, cls)

@@ -239,8 +239,9 @@ def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:
     """
     lens = inputs[0].lens
     packed = [s for s in inputs if s.packed]
-    if packed and all(s.strides == packed[0].strides for s in packed):
-        return Shape(type, lens, packed[0].strides)
+    steps = {tuple(step for n, step in zip(lens, s.strides, strict=True) if n != 1) for s in packed}
+    if len(steps) == 1:  # those of dimensions of length 1 do not matter
+        return Shape(type, lens, max(s.strides for s in packed))
     return Shape(type, lens)
 
 

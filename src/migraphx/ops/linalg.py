@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar, NoReturn
 
 import numpy as np
@@ -113,10 +114,11 @@ def _info(shape: Shape) -> Shape:
 
 def _first_zero(lu: np.ndarray) -> np.ndarray:
     """The first diagonal element that is 0, from 1; 0 where none is."""
-    zero = np.diagonal(lu, axis1=-2, axis2=-1) == 0
+    zero: np.ndarray = np.diagonal(lu, axis1=-2, axis2=-1) == 0
     if not zero.shape[-1]:
         return np.zeros(zero.shape[:-1], np.int32)
-    return np.where(zero.any(-1), zero.argmax(-1) + 1, 0).astype(np.int32)
+    first = np.argmax(zero, -1) + 1
+    return np.where(np.any(zero, -1), first, 0).astype(np.int32)
 
 
 def lu_factors(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -219,7 +221,7 @@ class Cholesky(Informed, name="cholesky"):
         try:
             made = np.linalg.cholesky(x, upper=self.upper)
         except np.linalg.LinAlgError:
-            made = self.each(lambda a: np.linalg.cholesky(a, upper=self.upper), args, x)
+            made = self.each(partial(np.linalg.cholesky, upper=self.upper), args, x)
         if np.isnan(made).any():  # of NaN, too
             low = x.swapaxes(-1, -2) if self.upper else x
             for place in np.ndindex(info.shape):
@@ -309,21 +311,6 @@ class Qr(OfMatrices, name="qr"):
 
     def compute(self, *args: np.ndarray) -> Value:
         return tuple(np.linalg.qr(args[0], "complete" if self.complete else "reduced"))
-
-
-class Geqrf(OfMatrices, name="geqrf"):
-    """(R above the reflections that make Q, their factors) of {..., m, n} (aten::geqrf, LAPACK)."""
-
-    arity = 1
-
-    def infer(self, *inputs: Shape) -> Shape:
-        (x,) = inputs
-        self.check_matrices(inputs)
-        return Shape.tuple_of([x.as_standard(), Shape(x.type, (*x.lens[:-2], min(x.lens[-2:])))])
-
-    def compute(self, *args: np.ndarray) -> Value:
-        raw, factors = np.linalg.qr(args[0], "raw")
-        return raw.swapaxes(-1, -2).copy(), factors
 
 
 class HouseholderProduct(OfMatrices, name="householder_product"):

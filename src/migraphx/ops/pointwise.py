@@ -104,9 +104,11 @@ def pointwise(
     `traits` are those of Operation (commutative, idempotent).
     """
 
-    def declare(body: FunctionType) -> type[Pointwise]:
+    def declare(body: Callable[..., Any]) -> type[Pointwise]:
+        assert isinstance(body, FunctionType)
         positional = body.__code__.co_argcount  # inspect.signature would slow the import
         attributes = body.__code__.co_varnames[positional:][: body.__code__.co_kwonlyargcount]
+        defaults: dict[str, Any] = body.__kwdefaults__ or {}
         inherited: set[str] = set(getattr(base, "__dataclass_fields__", ()))
         members: dict[str, Any] = {
             "__doc__": body.__doc__,
@@ -122,8 +124,8 @@ def pointwise(
         for attribute in attributes:
             if attribute not in inherited:
                 members["__annotations__"][attribute] = body.__annotations__[attribute]
-                if attribute in (body.__kwdefaults__ or {}):
-                    members[attribute] = body.__kwdefaults__[attribute]
+                if attribute in defaults:
+                    members[attribute] = defaults[attribute]
         name = body.__name__.rstrip("_")
         return new_class(body.__name__, (base,), {"name": name}, lambda space: space.update(members))
 

@@ -49,7 +49,7 @@ def read_linear(dot: Instruction) -> Linear | Refuse:
 def fuse_dots(module: Module) -> Refusals:
     """dot(x, w1), dot(x, w2), ... of constant weights become slices of dot(x, {w1, w2, ...}).
 
-    Their biases likewise, where every one has one: queries, keys and values of an attention are one product.
+    Their biases likewise, -0 where one has none: queries, keys and values of an attention are one product.
     Refuses weights that are shared with others, and results that something other than views and attention
     uses: there an epilogue in each dot saves more than the wider dot does.
 
@@ -110,18 +110,22 @@ def _fuse(module: Module, x: Instruction, linears: list[Linear]) -> None:
     b = Builder(module, before=first, origin=first.origin)
     weights = _side_by_side([each.weights for each in linears])
     wide = b.dot(x, b.broadcast_to(b.literal(weights), (*x.shape.lens[:-2], *weights.shape)))
-    biases = [each.bias for each in linears if each.bias is not None]
-    biased = len(biases) == len(linears)
-    if biased:
-        wide = b.add(wide, b.broadcast_to(b.literal(np.concatenate(biases)), wide.shape.lens))
+    if any(each.bias is not None for each in linears):
+        wide = b.add(wide, b.broadcast_to(b.literal(np.concatenate(list(map(_bias, linears)))), wide.shape.lens))
     ends = np.cumsum([each.weights.shape[1] for each in linears])
     starts = [0, *ends[:-1]]
     last = wide.shape.ndim - 1
     parts = [b.slice(wide, axes=[last], starts=[s], ends=[e]) for s, e in zip(starts, ends, strict=True)]
     for each, part in zip(linears, parts, strict=True):
-        old = each.result if biased else each.dot
-        substitute(old, part)
-        remove_unused(module, [old])
+        substitute(each.result, part)
+        remove_unused(module, [each.result])
+
+
+def _bias(linear: Linear) -> np.ndarray:
+    """The bias, or what changes no number that it is added to."""
+    if linear.bias is not None:
+        return linear.bias
+    return np.broadcast_to(np.array(-0.0, linear.weights.dtype), linear.weights.shape[1:])
 
 
 def _side_by_side(weights: list[np.ndarray]) -> np.ndarray:

@@ -13,6 +13,8 @@ from migraphx.passes.rewrite import Refusals, rewrite, rewrites
 @rewrites(lambda b, x: b.softmax(x))
 def softmax_as_reductions(b: Builder, x: Instruction, root: Instruction) -> Instruction | Refuse:
     """softmax(x) -> e * (1 / sum(e)), e = exp(x - max(x)); narrow floats in float"""
+    if not x.shape.elements:
+        return x  # as empty as the answer
     e, total = _exponentials(b, b.cast(x, _wide(x)), root)
     return b.cast(b.mul(e, b.multibroadcast(b.recip(total), out_lens=x.shape.lens)), x.shape.type)
 
@@ -20,6 +22,8 @@ def softmax_as_reductions(b: Builder, x: Instruction, root: Instruction) -> Inst
 @rewrites(lambda b, x: b.logsoftmax(x))
 def logsoftmax_as_reductions(b: Builder, x: Instruction, root: Instruction) -> Instruction | Refuse:
     """logsoftmax(x) -> d - log(sum(exp(d))), d = x - max(x)"""
+    if not x.shape.elements:
+        return x
     e, total = _exponentials(b, b.cast(x, _wide(x)), root)
     return b.cast(b.sub(e.inputs[0], b.multibroadcast(b.log(total), out_lens=x.shape.lens)), x.shape.type)
 

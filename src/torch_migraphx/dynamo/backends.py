@@ -28,7 +28,7 @@ from torch_migraphx.dynamo.recurrent import traces_recurrent_layers
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
 from torch_migraphx.dynamo.stages import ends_at, stages_of
-from torch_migraphx.dynamo.strides import in_memory_order, shared_memory, turned_back, with_strides
+from torch_migraphx.dynamo.strides import in_memory_order, permuted_back, shared_memory, with_strides
 from torch_migraphx.fx.any_size import for_any_size
 from torch_migraphx.fx.border import not_held, opaque
 from torch_migraphx.fx.concrete import concrete, is_symbolic
@@ -156,7 +156,7 @@ def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Call
         return _runner(gm, inputs, options, _static_inputs(gm), to_acc)
     graph, orders = in_memory_order(gm)
     runner = _runner(to_acc(graph, inputs), inputs, options, _static_inputs(gm))
-    return with_strides(gm, turned_back(runner, orders))
+    return with_strides(gm, permuted_back(runner, orders))
 
 
 def _runner(
@@ -183,7 +183,7 @@ def _runner(
             lowered = lower(normalized(graph, args), args, options, fixed, written)
             share_weights(lowered, made)
             made.add(lowered)
-            return with_strides(known, turned_back(lowered.forward, orders))
+            return with_strides(known, permuted_back(lowered.forward, orders))
 
         with _disable_current_modes(), torch.no_grad():
             if not symbolic:

@@ -1,7 +1,9 @@
 """Recurrent layers in a graph of Dynamo's, which leaves them to eager torch unless `config.allow_rnn` is set.
 
 It is set for as long as Dynamo compiles for a backend of ours; what others compile, and the user's own configuration,
-stay as they are.
+stay as they are. torch documents one place for this, a backend's attribute `backend_ctx_ctor`, but torch.compile does
+not read it (2.11 to 2.15); so Dynamo's callbacks at the start and end of a compilation are used. Where they no longer
+say who compiles, recurrent layers stay in eager torch, and the log says so.
 """
 
 from __future__ import annotations

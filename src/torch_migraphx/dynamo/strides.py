@@ -89,7 +89,7 @@ def _permuted(graph: fx.Graph, n: Any, order: list[int] | None) -> Any:
     return permuted
 
 
-def turned_back(function: Callable[..., Any], orders: list[list[int] | None]) -> Callable[..., Any]:
+def permuted_back(function: Callable[..., Any], orders: list[list[int] | None]) -> Callable[..., Any]:
     """`function` of a graph in memory order, its outputs with their dimensions as they were."""
     backs = [o and [o.index(d) for d in range(len(o))] for o in orders]
     if not any(backs):

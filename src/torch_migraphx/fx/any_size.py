@@ -156,7 +156,8 @@ def _dimension(size: Any, ranges: Mapping[str, Limits]) -> Dimension:
     expression, known = size.node.expr, size.node.shape_env.var_to_range
     name = str(expression)
     if name in ranges:
-        return name, *ranges[name]
+        least, most, optimals = ranges[name]
+        return name, least, most, optimals
     limits = bound_sympy(expression, known)
     most = int(limits.upper) if limits.upper.is_Integer and limits.upper < UNBOUNDED else UNBOUNDED
     return name, max(int(limits.lower), 0), most, ()
@@ -257,7 +258,7 @@ def _number(value: torch.SymInt, placeholders: Sequence[fx.Node]) -> Result:
     known: dict[Any, tuple[int, int]] = {}
     for k, p in enumerate(placeholders):
         x = value_of(p)
-        sizes = x.shape if isinstance(x, torch.Tensor) else ()
+        sizes: Sequence[Any] = x.shape if isinstance(x, torch.Tensor) else ()
         known |= {s.node.expr: (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
     if not expression.free_symbols <= known.keys():
         raise UnsupportedError(f"it returns {expression}, which no input's size tells")

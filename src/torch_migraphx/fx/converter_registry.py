@@ -159,6 +159,13 @@ def converter_of(node: fx.Node) -> Converter | None:
     return CONVERTERS.get(node.target) if node.op == "call_function" else None
 
 
+def existing(name: str) -> tuple[torch._ops.OpOverload, ...]:
+    """The overload `aten.cholesky.default`, where this version of torch has it: later ones drop some."""
+    namespace, operator, overload = name.split(".")
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    return (getattr(packet, overload),) if packet else ()
+
+
 def converter(*targets: Callable[..., Any] | RenamedTarget) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function `f(b, *, name=...)` for targets of any dialect.
 

@@ -176,6 +176,24 @@ def _rows_by_group(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor, bias: t
     return made.reshape(most * size, y.shape[2])[place.clamp(0, most * size - 1)]
 
 
+# ---- losses ----
+
+
+@decomposition(aten.multilabel_margin_loss_forward.default)
+def multilabel_margin_loss(input: torch.Tensor, target: torch.Tensor, reduction: int) -> tuple[torch.Tensor, ...]:
+    """(The loss of each row's labels up to the first -1, which numbers are labels): torch's own counts those behind."""
+    rows, labels = torch.atleast_2d(input), torch.atleast_2d(target)
+    counted = (labels == -1).long().cumsum(1) == 0
+    named = labels.masked_fill(~counted, 0)
+    chosen = ((torch.arange(rows.shape[1]) == named[:, :, None]) & counted[:, :, None]).any(1)
+    margins = (1 - rows.gather(1, named)[:, :, None] + rows[:, None, :]).clamp(min=0)
+    kept = counted[:, :, None] & ~chosen[:, None, :]
+    losses = margins.masked_fill(~kept, 0).sum((1, 2)) / rows.shape[1]
+    own = losses if input.dim() == 2 else losses[0]
+    made = (own, losses.mean(), losses.sum())[reduction]
+    return made, chosen.to(input.dtype).reshape(target.shape)
+
+
 # ---- the kernels of torch.nn.TransformerEncoderLayer ----
 
 

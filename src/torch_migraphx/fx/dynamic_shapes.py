@@ -79,7 +79,7 @@ def for_export(dynamic_shapes: Any) -> tuple[Any, dict[tuple[Any, ...], Range]]:
     return converted(dynamic_shapes, ()), ranges
 
 
-class Specialised(ForInference):
+class ModuleBySizes(ForInference):
     """Runs a graph whose sizes are symbols: takes its leaves, and gives a tuple of leaves.
 
     It is one program, where that can be. Else each set of lengths is lowered when it is met first; of more than
@@ -191,7 +191,7 @@ class Specialised(ForInference):
         self.__dict__.update(state)
         self._restart()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Specialised:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ModuleBySizes:
         """The copy shares what is compiled, which nothing changes."""
         return self
 
@@ -203,7 +203,7 @@ def dynamic_form(
     given: Mapping[tuple[int, int], Range],
     options: Options,
 ) -> fx.GraphModule:
-    """A graph that calls a Specialised of `gm`, whose inputs have symbols of these `ranges`; nested as `gm` is.
+    """A graph that calls a ModuleBySizes of `gm`, whose inputs have symbols of these `ranges`; nested as `gm` is.
 
     `inputs` are samples of its leaves; `given` are the caller's own ranges by (number of the input, dimension), whose
     optimal lengths are compiled now. ValueError where the graph fixes one of these dimensions.
@@ -228,7 +228,7 @@ def dynamic_form(
     output.args = (tuple(results),)
     whole.recompile()
     root, graph = nn.Module(), fx.Graph()
-    special = Specialised(whole, lengths, limits, options.beside(inputs), inputs)
+    special = ModuleBySizes(whole, lengths, limits, options.beside(inputs), inputs)
     root.add_module("specialised", special)
     call = graph.call_module("specialised", tuple(graph.placeholder(str(n.target)) for n in placeholders))
     graph.output(tree_unflatten([graph.call_function(getitem, (call, k)) for k in range(len(results))], spec))

@@ -28,12 +28,12 @@ Table = Mapping[Any, Callable[..., Any]]
 def traced(n: fx.Node, table: Table) -> fx.GraphModule | None:
     """What `n` does, as a graph of ATen operators taken apart by `table`; its inputs are those of `n` in order.
 
-    Graphs among them are constants. None where an input is no tensor (lists, sizes that depend on data), or torch
-    cannot trace it.
+    Graphs among them are constants. None where an input is no strided tensor (lists, sizes that depend on data, other
+    layouts: parts of what reads these would read something else), or torch cannot trace it.
     """
     inputs = tensors_of(n)
     values = [i.meta.get("val") for i in inputs]
-    if not all(isinstance(x, torch.Tensor) for x in values):
+    if not all(isinstance(x, torch.Tensor) and x.layout is torch.strided for x in values):
         return None
     graphs = {i: attribute(n.graph.owning_module, i) for i in n.all_input_nodes if i not in inputs}
 

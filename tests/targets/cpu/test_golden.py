@@ -115,6 +115,19 @@ def test_vectors_change_no_source() -> None:
         assert wide.sources == narrow.sources
 
 
+@pytest.mark.parametrize(("pairs", "stride", "by_winograd"), [(True, 1, True), (True, 2, False), (False, 1, False)])
+def test_bytes_go_by_winograd_where_they_are_multiplied_as_pairs(pairs: bool, stride: int, by_winograd: bool) -> None:
+    """The kernel itself is tested in kernels/test_quant.py."""
+    x = Inputs()
+    b = Builder(x.main)
+    kernel = b.literal(weight(32, 32, 3, 3, type="int8"))
+    x.main.add_return(
+        [b.quant_convolution(x(1, 32, 9, 9, type="int8"), kernel, padding=(1, 1), stride=(stride, stride))]
+    )
+    made = translated(x.program, Features(lanes=8, bf16_words=False, amx=False, pairs=pairs))
+    assert any("winograd_words(t, " in text for text in made.sources) == by_winograd
+
+
 if __name__ == "__main__":
     for name, text in texts().items():
         (FOLDER / f"{name}.cpp").write_text(text)

@@ -174,6 +174,8 @@ def test_values_that_wait_in_the_output(target: str = "cpu") -> None:
 
 def test_empty(target: str = "cpu") -> None:
     cases = [
+        Case("softmax", lambda b, x: b.softmax(b.relu(x), axis=1), (shape(3, 0),)),
+        Case("logsoftmax", lambda b, x: b.logsoftmax(x, axis=0), (shape(0, 3, type="half"),)),
         Case("add", lambda b, x, y: b.add(x, y), (shape(0, 4), shape(0, 4))),
         Case("sum", lambda b, x: b.reduce_sum(x, axes=(1,)), (shape(3, 0),)),
         Case("concat", lambda b, x, y: b.concat(x, y, axis=0), (shape(0, 4), shape(3, 4))),

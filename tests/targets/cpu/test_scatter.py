@@ -133,6 +133,9 @@ def test_quantized() -> None:
         Case("special", lambda b, x, s: b.quantizelinear(x, positive(b, s), out_type="int8"), (x, one), special=True),
         Case("double", lambda b, x, s: b.quantizelinear(x, positive(b, s)), (shape(9, type="double"),) * 2),
         Case("dot", lambda b, x, y: b.quant_dot(x, y), (shape(5, 24, type="int8"), shape(24, 40, type="int8"))),
+        Case(
+            "dot_fp8", lambda b, x, y: b.quant_dot(x, y), (shape(5, 24, type="fp8e5m2"), shape(24, 3, type="fp8e5m2"))
+        ),
         Case("dot_mixed", lambda b, x, y: b.quant_dot(x, y), (shape(5, 24, type="uint8"), shape(24, 3, type="int8"))),
         Case(
             "dot_weights",

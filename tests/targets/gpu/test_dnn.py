@@ -42,7 +42,8 @@ class NumpyDnn:
 
     def plans(self, graph: ConvGraph, most: int) -> list[ConvGraph]:
         self.asked.append(graph)
-        packed = prod(graph.y_lens[1:])
+        packed, window = prod(graph.y_lens[1:]), graph.w_lens[1:]
+        assert graph.w_strides[0] == prod(window), "the library's kernels take no gaps"
         if graph.residual and {graph.residual[0], graph.y_strides[0]} != {packed}:
             return []  # as the library's own kernels
         return [replace(graph, plan=f"{n} 2=1", workspace=n, version=self.version) for n in range(most)]
@@ -168,9 +169,11 @@ FORMS: dict[str, tuple[Callable[..., Instruction], tuple[Shape, ...], tuple[bool
         lambda b, x, z: b.concat(b.add(conv(b, x, 24, 16, 3, 3, padding=(1, 1)), z), x, axis=1),
         (X, Z), (False, False, False),
     ),
-    "few channels, by our kernel": (
-        lambda b, x: conv(b, x, 24, 3, 3, 3), (channels_last(2, 3, 5, 7),), None,
+    "few channels": (lambda b, x: conv(b, x, 24, 3, 3, 3), (channels_last(2, 3, 5, 7),), (True, False, False)),
+    "channels with gaps behind them": (
+        lambda b, x: conv(b, x, 24, 20, 3, 1), (channels_last(2, 20, 5, 7),), (True, False, False),
     ),
+    "odd results, by our kernel": (lambda b, x: conv(b, x, 20, 16, 3, 3), (X,), None),
     "depthwise, by our kernel": (lambda b, x: conv(b, x, 16, 1, 3, 3, group=16), (X,), None),
 }  # fmt: skip
 

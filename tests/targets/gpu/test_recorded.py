@@ -13,13 +13,18 @@ import pytest
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.call import AGAIN, IF, LOOP, Call
 from migraphx.targets.common.views import View
+from migraphx.targets.gpu.accelerator import Function
+from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.executable import GpuExecutable
-from migraphx.targets.gpu.kernel import Launch
+from migraphx.targets.gpu.kernel import Kernel, Launch
 from migraphx.targets.gpu.library import Append, declare
 from migraphx.targets.gpu.saved import plan_data, read_plan
 from migraphx.targets.gpu.slots import MOST, Slots
+from migraphx.targets.gpu.target import GpuTarget
+from tests.targets.common.test_dynamic import dimension, network
 from tests.targets.gpu.recorder import DEFAULT, Recorder
 from tests.targets.gpu.test_executable import axpy, executable, vector
 
@@ -55,6 +60,22 @@ def test_what_a_run_copies_and_that_it_makes_nothing_later() -> None:
         assert kinds(device.taken()) == ["write", "launch", "read"]
     (stream,) = {entry[-1] for entry in first if entry[0] in ("write", "read")}
     assert stream == DEFAULT
+
+
+def test_sizes_are_arguments_so_that_another_length_needs_no_other_kernels() -> None:
+    loaded: list[set[Kernel]] = []
+
+    class Loads(Recorder):
+        def load(self, kernels: Sequence[Kernel], codes: Sequence[Binary] = ()) -> Sequence[Function]:
+            loaded.append(set(kernels))
+            return super().load(kernels, codes)
+
+    program = network(dimension(1, 8), dimension(1, 64)).graph
+    made: Any = GpuTarget(Loads()).compile(program, CompileOptions())
+    for batch, length in ((2, 9), (3, 11), (5, 21)):  # of no powers of two, of which kernels may know
+        made.region.specialisation({"x": (batch, length, 6)}, {})
+    first, *others = loaded
+    assert first and len(others) == 2 and all(other == first for other in others)
 
 
 def test_only_nodes_that_touch_what_moved_are_updated() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from migraphx.targets.gpu.emit import source
+from migraphx.targets.gpu.emit.shell import Shell
 
 
 def functions(text: str) -> list[str]:
@@ -37,3 +38,10 @@ def test_two_functions_of_one_name_are_refused(tmp_path: Path, monkeypatch: pyte
             source.definitions()
     finally:
         source.definitions.cache_clear()
+
+
+def test_what_8_divides_is_known_to_the_compiler() -> None:
+    """Eight halves are a vector: heads of 40 are read by whole ones. Lengths of inputs make no kernels of their own."""
+    shell = Shell()
+    texts = [shell.size(40, fine=True), shell.size(48, fine=True), shell.size(44, fine=True), shell.size(40)]
+    assert texts == ["(n0 * 8)", "n1", "n2", "n3"] and shell.numbers == [5, 48, 44, 40]

@@ -15,6 +15,7 @@ from migraphx.targets.gpu.choices import DNN, LIBRARIES, LIBRARY, Choice, Choice
 from migraphx.targets.gpu.facts import KNOWN
 from migraphx.targets.gpu.tables import TABLES, shipped, table_text
 from migraphx.targets.gpu.target import GpuTarget
+from migraphx.targets.gpu.tune import Timing, Tuner
 from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.side_by_side import built
 
@@ -78,3 +79,13 @@ def test_what_was_measured_fits() -> None:
     assert made.pick(problem, [own], lambda c: 1.0, lambda c: []) == own
     other = Config(DNN, 0, 0, 0, group=0)
     assert made.pick(problem, [own, other], lambda c: 1.0, lambda c: []) == other
+
+
+def test_a_library_wins_by_a_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It must be loaded, so that it be a little faster does not pay."""
+    own, other = Config("product", 16, 16, 16), Config(LIBRARY, 0, 0, 0)
+    tuner = Tuner(InterpretedDevice())
+    for theirs, winner in ((9.9, own), (9.0, other)):
+        times = [Timing(own, 10.0), Timing(other, theirs)]
+        monkeypatch.setattr(tuner, "_timed", lambda configs, programs, times=times: times)
+        assert tuner.measure(Problem("product", (1,), ("half",)), [own, other], lambda config: []) == winner

@@ -398,13 +398,13 @@ def test_outputs_of_every_kind():
 
 def test_what_the_engine_cannot_take_runs_in_torch(caplog):
     def fn(x):
-        y = torch.linalg.svdvals(x @ x.t())
+        y = torch.special.airy_ai(x @ x.t())
         return torch.relu(x) @ x.t() + y
 
     x = torch.randn(3, 4)
     with caplog.at_level(logging.WARNING):
         same(compiled(fn)(x), fn(x), scale=100)
-    assert "runs in torch" in caplog.text and "svd" in caplog.text and "test_backends.py" in caplog.text
+    assert "runs in torch" in caplog.text and "airy_ai" in caplog.text and "test_backends.py" in caplog.text
 
 
 def test_what_is_traced_again_keeps_its_lines(caplog):

@@ -295,7 +295,7 @@ def test_what_runs_in_the_engine_is_saved_as_data():
 
 
 def test_code_is_loaded_only_where_the_caller_trusts_it():
-    fast = lower_to_mgx(Call(torch.linalg.svdvals), [X], target="ref")
+    fast = lower_to_mgx(Call(torch.special.airy_ai), [X], target="ref")
     with pytest.raises(Exception, match="Weights only load failed"):
         saved(fast)
     same(saved(fast, weights_only=False)(X), fast(X))

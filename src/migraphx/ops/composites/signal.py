@@ -77,7 +77,7 @@ def _in_steps(b: Builder, x: Value, axis: int, size: int, inverse: bool, oneside
     q = size // p
     y = dft(b, b.reshape(rows, dims=(math.prod(outer), p, q, rows.shape.lens[-1])), axis=1, inverse=inverse)
     angles = (2 if inverse else -2) * np.pi * np.outer(np.arange(p), np.arange(q)) / size
-    y = dft(b, _turned(b, y, angles), axis=2, inverse=inverse)
+    y = dft(b, _rotated(b, y, angles), axis=2, inverse=inverse)
     y = b.reshape(b.transpose(y, permutation=(0, 2, 1, 3)), dims=(*outer, size, 2))
     if back:
         y = b.slice(y, axes=(last,), starts=(0,), ends=(1,))
@@ -87,8 +87,8 @@ def _in_steps(b: Builder, x: Value, axis: int, size: int, inverse: bool, oneside
     return b.transpose(y, permutation=tuple(order))
 
 
-def _turned(b: Builder, x: Value, angles: np.ndarray) -> Value:
-    """The complex numbers x {..., p, q, 2}, turned by angles {p, q} in radians."""
+def _rotated(b: Builder, x: Value, angles: np.ndarray) -> Value:
+    """The complex numbers x {..., p, q, 2}, rotated by angles {p, q} in radians."""
     lens = (*x.shape.lens[:-1], 1)
     last = len(lens) - 1
     re, im = (b.slice(x, axes=(last,), starts=(k,), ends=(k + 1,)) for k in (0, 1))

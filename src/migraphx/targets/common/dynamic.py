@@ -152,10 +152,10 @@ class DynamicExecutable:
         return self.region.specialisation({n: a.shape.lens for n, a in given.items()}, {}, deadline)
 
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
+        if self.static:  # and in parts, each with memory of its own
+            return {}
         given = dict(zip(self.parameters, inputs, strict=True))
-        specialisation = (
-            None if self.static else self._specialisation(given)
-        )  # static: in parts with memory of their own
+        specialisation = self._specialisation(given)
         if not isinstance(specialisation, CompiledSpecialisation):
             return {}
         own, number = specialisation.executable, {n: k for k, n in enumerate(self.parameters)}

@@ -6,10 +6,18 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from migraphx.ir.module import Instruction, Module, captured
-from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.ir.operation import Literal, Return
 from migraphx.ir.program import Program
 from migraphx.ir.shape import UNBOUNDED, DynamicDimension, Shape
-from migraphx.targets.common.specialise import ProgramSplit, SpecialisedProgram, above, copied_modules, flat, is_leaf
+from migraphx.targets.common.specialise import (
+    ProgramSplit,
+    SpecialisedProgram,
+    above,
+    copied_modules,
+    feed_name,
+    flat,
+    is_leaf,
+)
 
 
 @dataclass
@@ -99,7 +107,7 @@ def _part(
         if isinstance(ins.op, Literal):
             env[ins] = main.add_literal(ins.op.value, ins.origin)
         else:
-            name = ins.op.parameter if isinstance(ins.op, Parameter) else f"@{len(part.feeds)}"
+            name = feed_name(ins, module, part.feeds)
             part.feeds[name] = ins
             env[ins] = main.add_parameter(name, shapes[ins] if ins in shapes else _any_length(ins.shape, ins.shape))
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -236,6 +237,18 @@ def split(made: SpecialisedProgram) -> ProgramSplit:
     return cut
 
 
+def compiled_parts(program: Program) -> Iterator[Program]:
+    """The programs that a target compiles of one of static shapes: all of it, or what lies between NumPy's parts."""
+    made = specialise(program.main, {n: i.shape for n, i in program.main.parameters.items()}, {})
+    cut = split(made)
+    if cut.whole:
+        yield made.program
+    elif cut.wanted:
+        yield static_part(made.program.main, cut.wanted)
+    if cut.rest is not None:
+        yield from compiled_parts(cut.rest)
+
+
 def is_leaf(ins: Instruction) -> bool:
     return isinstance(ins.op, (Parameter, Literal))
 
@@ -271,6 +284,13 @@ def above(roots: Iterable[Instruction]) -> set[Instruction]:
     return seen
 
 
+def feed_name(ins: Instruction, module: Module, feeds: Collection[str]) -> str:
+    """What a value of the module is called as a parameter of a part of it, beside these."""
+    if isinstance(ins.op, Parameter):
+        return ins.op.parameter
+    return next(n for k in count(len(feeds)) if (n := f"@{k}") not in feeds and n not in module.parameters)
+
+
 def _rest(cut: ProgramSplit, made: SpecialisedProgram, late: Mapping[Instruction, None]) -> None:
     """Fill in the program of the late instructions; what they use of the others becomes its parameters."""
     cut.rest = rest = Program()
@@ -282,7 +302,7 @@ def _rest(cut: ProgramSplit, made: SpecialisedProgram, late: Mapping[Instruction
         if isinstance(ins.op, Literal):
             env[ins] = rest.main.add_literal(ins.op.value, ins.origin)
             return
-        name = ins.op.parameter if isinstance(ins.op, Parameter) else f"@{len(cut.feeds)}"
+        name = feed_name(ins, made.program.main, cut.feeds)
         cut.feeds[name] = ins
         env[ins] = rest.main.add_parameter(name, ins.shape.as_standard())
 

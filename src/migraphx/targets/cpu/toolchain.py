@@ -79,6 +79,7 @@ class Features:
     lanes: int  # floats of a vector: MGX_LANES
     bf16_words: bool  # kernels multiply pairs of bf16 as they are: MGX_BF16_WORDS
     amx: bool  # kernels are compiled for AMX: MGX_AMX
+    pairs: bool = False  # kernels multiply bytes as pairs of 16 bits: MGX_PAIRS
 
     @property
     def panel(self) -> int:
@@ -89,7 +90,7 @@ class Features:
 def features(isa: str = NATIVE) -> Features:
     """The features of the instruction set that programs are compiled for here, as the compiler sees it."""
     macros = _macros(find_compiler(), isa, extra_flags())
-    return Features(macros["LANES"], bool(macros["BF16_WORDS"]), "AMX" in macros)
+    return Features(macros["LANES"], bool(macros["BF16_WORDS"]), "AMX" in macros, "PAIRS" in macros)
 
 
 @cache

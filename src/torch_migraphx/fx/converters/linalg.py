@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, broadcast_sizes, dtype_of, lens, rank
-from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.converter_registry import converter, existing, named
 from torch_migraphx.fx.graph_info import value_of
 
 aten = torch.ops.aten
@@ -100,7 +100,7 @@ def cholesky_ex(b: Builder, input: Value, upper: bool = False, check_errors: boo
     return made, info
 
 
-@converter(aten.cholesky.default)
+@converter(*existing("aten.cholesky.default"))
 def cholesky(b: Builder, input: Value, upper: bool = False) -> Value:
     made, info = cholesky_ex(b, input, upper)
     b.linalg_check(info, api="cholesky")
@@ -275,13 +275,6 @@ def slogdet_whole(b: Builder, input: Value) -> tuple[Value, Value, Value, Value]
 def householder_product(b: Builder, input: Value, factors: Value) -> Value:
     _matrices(input, factors)
     return b.householder_product(input, factors)
-
-
-@converter(named(aten.geqrf.default, self="input"))
-def geqrf(b: Builder, input: Value) -> tuple[Value, Value]:
-    _matrices(input)
-    made, factors = _parts(b, b.geqrf(input), 2)
-    return made, factors
 
 
 @converter(named(aten.ormqr.default, input2="factors", input3="other"))

@@ -72,6 +72,7 @@ def erfc(b: Builder, input: Value) -> Value:
 
 @converter(acc_ops.square)
 def square(b: Builder, input: Value) -> Value:
+    input = b.cast(input, torch.int64) if dtype_of(input) == torch.bool else input
     return b.mul(input, input)
 
 

@@ -23,7 +23,7 @@ from torch.ao.quantization.backend_config._common_operator_config_utils import (
 ACTIVATIONS = (torch.qint8, torch.quint8)
 
 
-class Kept:
+class ReferenceOnly:
     """A reference module that `convert_fx` does not lower to torch's own kernels, which take no int8 activations.
 
     It is computed on dequantized values, in torch as in the engine, which makes a product of integers of it.
@@ -37,7 +37,7 @@ class Kept:
 
 
 REFERENCES: dict[type, type] = {
-    kind: type(kind.__name__, (Kept, kind), {"__module__": __name__, "__doc__": Kept.__doc__})
+    kind: type(kind.__name__, (ReferenceOnly, kind), {"__module__": __name__, "__doc__": ReferenceOnly.__doc__})
     for kind in (
         reference.Linear, reference.Conv1d, reference.Conv2d, reference.Conv3d, reference.ConvTranspose1d,
         reference.ConvTranspose2d, reference.ConvTranspose3d,

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from migraphx.targets.cpu.pack.vnni import pack_vnni, pack_vnni_conv
+from migraphx.targets.cpu.pack.winograd import pack_winograd_words
 from tests.targets.cpu.kernels.harness import ISAS, Guarded, aligned, compile_snippet, pointer
 from tests.tolerances import assert_close
 
 SOURCE = r"""
-#include "quant.hpp"
+#include "winograd_words.hpp"
 #include <cstdlib>
 #include <omp.h>
 using namespace mgx;
@@ -40,13 +41,33 @@ template <class S, class T = sum_t<S>> void convolve(const Conv* v, const void* 
         conv<T>(t, *v, static_cast<const Word<S>*>(x), w, Put<T>{c, v->oc}, s);
     });
 }
+#if defined(MGX_PAIRS)
+template <class S> void winograd(const Conv* v, const void* x, const int32_t* u, int32_t* c, int threads) {
+    parallel(threads, winograd_words_scratch(*v), [&](const Team& t, char* s) {
+        winograd_words(t, *v, static_cast<const Word<S>*>(x), u, Put<int32_t>{c, v->oc}, s);
+    });
+}
+#endif
 extern "C" {
+int pairs() {
+#if defined(MGX_PAIRS)
+    return 1;
+#else
+    return 0;
+#endif
+}
 void dot_int8(const Gemm* g, const void* a, const int32_t* b, int32_t* c, int64_t l, int n)
 { dot<int8_t>(g, a, b, c, l, n); }
 void dot_uint8(const Gemm* g, const void* a, const int32_t* b, int32_t* c, int64_t l, int n)
 { dot<uint8_t>(g, a, b, c, l, n); }
 void conv_int8(const Conv* v, const void* x, const int32_t* w, int32_t* c, int n) { convolve<int8_t>(v, x, w, c, n); }
 void conv_uint8(const Conv* v, const void* x, const int32_t* w, int32_t* c, int n) { convolve<uint8_t>(v, x, w, c, n); }
+#if defined(MGX_PAIRS)
+void winograd_int8(const Conv* v, const void* x, const int32_t* u, int32_t* c, int n)
+{ winograd<int8_t>(v, x, u, c, n); }
+void winograd_uint8(const Conv* v, const void* x, const int32_t* u, int32_t* c, int n)
+{ winograd<uint8_t>(v, x, u, c, n); }
+#endif
 int bf16_words() { return MGX_BF16_WORDS; }
 #if MGX_BF16_WORDS
 void dot_bf16(const Gemm* g, const void* a, const float* b, float* c, int64_t l, int n) { dot<bf16>(g, a, b, c, l, n); }
@@ -133,4 +154,29 @@ def test_convolution(library, type):
             run = getattr(library, f"conv_{type}")
             run((ctypes.c_int64 * 23)(*numbers), pointer(x), pointer(packed), pointer(got.array), threads)
             assert_close(got.array, want)
+            got.check()
+
+
+@pytest.mark.parametrize("type", ["int8", "uint8"])
+def test_winograd(library, type):
+    """Exactly, of the largest numbers too; sums of more than WINOGRAD_WORDS words might not fit."""
+    if not library.pairs():
+        pytest.skip("bytes are multiplied as they are here")
+    rng = np.random.default_rng(2)
+    for n, ic, oc, size, pad in ((1, 8, 20, 5, 1), (2, 64, 33, 9, 1), (1, 36, 70, 8, 0), (1, 1824, 5, 3, 2)):
+        x, w = random(rng, type, n, size, size, ic), random(rng, "int8", oc, ic, 3, 3)
+        x[0], w[0] = np.iinfo(type).max, -128
+        out = size + 2 * pad - 2
+        padded = np.pad(x.astype(np.float64), ((0, 0), (pad, pad), (pad, pad), (0, 0)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (1, 2))
+        want = np.einsum("nhwcij,ocij->nhwo", windows, w.astype(np.float64), optimize=True)
+        packed = aligned(pack_winograd_words(w, library.columns()))
+        got = Guarded((n, out, out, oc), np.dtype(np.int32))
+        window = ((1, size, size), (1, out, out), (1, 3, 3), (1, 1, 1), (1, 1, 1), (0, pad, pad))
+        numbers = (n, ic // 4, oc, 1, ic // 4, *(v for three in window for v in three))
+        x = aligned(x)
+        for threads in (1, 3):
+            run = getattr(library, f"winograd_{type}")
+            run((ctypes.c_int64 * 23)(*numbers), pointer(x), pointer(packed), pointer(got.array), threads)
+            np.testing.assert_array_equal(got.array, want)
             got.check()

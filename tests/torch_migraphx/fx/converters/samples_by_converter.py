@@ -367,7 +367,7 @@ BY_CONVERTER: dict[str, list[Sample]] = {
     "pointwise.round": [*ANY_UNARY, {"input": f(3, 4), "decimals": 2}, {"input": f(3, high=900), "decimals": -2}],
     **each(["pointwise.erfc", "one_to_one.exp2", "pointwise.deg2rad", "pointwise.rad2deg"], UNARY),
     "pointwise.frac": UNARY,
-    "pointwise.square": [*UNARY, {"input": i(3)}],
+    "pointwise.square": [*UNARY, {"input": i(3)}, {"input": m(3)}],
     "one_to_one.log10": POSITIVE,
     **each(["pointwise.isnan", "pointwise.isinf", "pointwise.isfinite"], [{"input": NAN}, {"input": i(3)}]),
     "pointwise.logical_not": [{"input": m(4)}, {"input": NAN}, {"input": i(4)}],

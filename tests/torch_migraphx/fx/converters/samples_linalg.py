@@ -70,7 +70,6 @@ LINALG: dict[str, list[Sample]] = {
         {"input": REFLECTIONS, "factors": FACTORS},
         {"input": REFLECTIONS[0], "factors": FACTORS[0, :2]},
     ],
-    "linalg.geqrf": [{"input": TALL}, {"input": WIDE}],
     "linalg.ormqr": [
         {"input": REFLECTIONS, "factors": FACTORS, "other": f(2, 5, 2)},
         {"input": REFLECTIONS, "factors": FACTORS, "other": f(2, 2, 5), "left": False, "transpose": True},

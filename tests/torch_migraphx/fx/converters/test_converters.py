@@ -19,7 +19,7 @@ from tests.torch_migraphx.fx.converters.samples_quantized import QUANTIZED
 from tests.torch_migraphx.fx.converters.samples_special import SPECIAL
 from torch_migraphx.fx import converters  # noqa: F401  # fills CONVERTERS
 from torch_migraphx.fx.builder import to_numpy
-from torch_migraphx.fx.converter_registry import CONVERTERS, converter, target_name
+from torch_migraphx.fx.converter_registry import CONVERTERS, converter, existing, target_name
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 from torch_migraphx.options import Options
@@ -157,6 +157,11 @@ def test_arguments_of_an_operator_of_higher_order_have_names(kind: Any, monkeypa
     monkeypatch.delitem(CONVERTERS, target)
     converter(target)(convert)
     assert CONVERTERS[target].bind((len, 2), {}) == {"f": len, "xs": 2}
+
+
+def test_operators_that_only_some_versions_have() -> None:
+    relu = torch.ops.aten.relu.default
+    assert existing("aten.relu.default") == (relu,) and existing("aten.no_such_operator.default") == ()
 
 
 def test_every_dialect_is_served():

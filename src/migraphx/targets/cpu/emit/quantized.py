@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from migraphx.targets.common.call import Call
-from migraphx.targets.common.epilogue import Epilogue, Window
+from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import accumulator, contract, conv_of, engine
+from migraphx.targets.cpu.emit.contract import accumulator, contract, engine
 from migraphx.targets.cpu.emit.kernel import Instances
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES
-from migraphx.targets.cpu.emit.structs import Gemm, Int4Gemm, PickedGemm
+from migraphx.targets.cpu.emit.structs import Conv, Gemm, Int4Gemm, PickedGemm
 
 
 def vnni_operand(a: View) -> str:
@@ -49,15 +49,24 @@ def picked_gemm_call(
     return contract(head, "GEMM_SCRATCH", header, views, numbers, epilogue, "picked dot", origin, own)
 
 
-def vnni_conv_call(
-    x: View, packed: View, window: Window, group: int, epilogue: Epilogue, label: str, origin: str = ""
-) -> Call:
+def vnni_conv_call(x: View, packed: View, params: Conv, epilogue: Epilogue, label: str, origin: str = "") -> Call:
     """`x` {N, C, spatial...} in channels-last memory, channels and pixels fill 32-bit lanes; weights packed ahead."""
     numbers = Numbers()
-    fill = conv_of(x, window, group, epilogue, 4 // x.itemsize).cpp(numbers)
+    fill = params.cpp(numbers)
     head = f"conv<{accumulator(x.type)}>(t, {fill}, {vnni_operand(x)}, p1, epi, scratch);"
     scratch = f"conv_scratch({fill}, 4)"
     return contract(head, scratch, "quant.hpp", (x, packed), numbers, epilogue, label, origin, vnni_engine(x.type))
+
+
+def vnni_winograd_call(x: View, packed: View, params: Conv, epilogue: Epilogue, label: str, origin: str = "") -> Call:
+    """A 3x3 convolution of stride 1 of bytes by Winograd's F(2x2, 3x3); weights transformed and packed ahead."""
+    numbers = Numbers()
+    fill = params.cpp(numbers)
+    head = f"winograd_words(t, {fill}, {vnni_operand(x)}, p1, epi, scratch);"
+    micro = "int32_t, Pair, int32_t"
+    engine = Instances("quant.hpp", (f"void run_micro<{micro}>(int, int, const Micro<{micro}>&)",))
+    scratch, views = f"winograd_words_scratch({fill})", (x, packed)
+    return contract(head, scratch, "winograd_words.hpp", views, numbers, epilogue, label, origin, engine)
 
 
 def int4_gemm_call(

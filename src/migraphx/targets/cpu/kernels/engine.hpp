@@ -27,6 +27,7 @@ template <class T> inline constexpr int MR1 = sizeof(T) == 8 ? 6 : 8;  // where 
 template <class T> inline constexpr int MR = sizeof(T) == 8 ? 3 : 6;  // 16 registers: 6 x 2, or 3 x 4
 template <class T> inline constexpr int MR1 = MR<T>;
 #endif
+template <class T> inline constexpr int MR3 = LANES == 8 && same_v<T, float> ? 4 : 0;  // rows of three vectors on AVX2
 
 inline constexpr int64_t round64(int64_t bytes) { return (bytes + 63) & ~int64_t(63); }
 inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -134,6 +135,9 @@ template <class T, class TA, class TB, int ROWS> inline void run_micro(int vecs,
     if constexpr (ROWS <= MR1<T>) {
         if (vecs == 1) return micro<T, TA, TB, ROWS, 1>(u);
         if (vecs == 2) return micro<T, TA, TB, ROWS, 2>(u);
+    }
+    if constexpr (ROWS <= MR3<T>) {
+        if (vecs == 3) return micro<T, TA, TB, ROWS, 3>(u);
     }
     if constexpr (ROWS <= MR<T> && NP<T> == 2) {
         if (vecs == 3) return micro<T, TA, TB, ROWS, 3>(u);
@@ -310,13 +314,18 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
     const Range rows = grid.rows, panels = grid.panels;
     const int64_t often = rows.size() * e.segs * e.kc < 1 << 16 ? 64 : 1;  // pairs of panels from look to look
     const int64_t per_group = ceil_div(e.cols, NR);
-    const Tiles parts = tiles_of(rows.size(), per_group == 1 ? MR1<T> : MR<T>);
-    e.pointers(e.source, rows.begin, parts, table);
+    const Tiles all = tiles_of(rows.size(), per_group == 1 ? MR1<T> : MR<T>);
+    e.pointers(e.source, rows.begin, all, table);
     const Passes plan = passes(e.segs, e.kc);
     for (int64_t p = panels.begin, np, turn = 1; p < panels.end; p += np, ++turn) {
         if (turn % often == 0 && grid.team.stopped()) return;
         const int64_t group = p / per_group, first = p % per_group, col0 = e.col0 + group * e.cols;
         np = least(NP<T>, least(panels.end - p, per_group - first));
+        // The last vector of columns alone would wait for its own sums. Of one segment rows make any tiles.
+        const bool three = MR3<T> > 0 && e.segs == 1 && p + 2 <= panels.end && first + 2 == per_group &&
+            e.cols - first * NR <= 3 * LANES;
+        if (three) np = 2;
+        const Tiles parts = three ? tiles_of(rows.size(), MR3<T>) : all;
         const int64_t col = first * NR, cols = least(np * NR, e.cols - col);
         const int64_t vecs = ceil_div(cols, LANES), width = vecs * LANES;
         for (int64_t pass = 0; pass < plan.count; ++pass) {

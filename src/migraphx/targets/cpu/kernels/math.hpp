@@ -362,8 +362,16 @@ template <class V> MGX_INLINE V erf(V x) {
     }
 }
 template <class V> MGX_INLINE V gelu_erf(V x) {
-    const V h = x * lane_t<V>(0.5);
-    return h * (fill<V>(1) + erf(x * lane_t<V>(0.70710678118654752440)));
+    const V h = x * lane_t<V>(0.5), one = fill<V>(1), z = x * lane_t<V>(0.70710678118654752440);
+    if constexpr (!is_f32<V>) {
+        return h * (one + erf(z));
+    } else {  // erf to an absolute 1e-7, which is all that 1 + erf(z) keeps of it
+        const V t = abs(z), end = fill<V>(3.95f), u = (t > end) ? end : t;
+        const V s = u * u, p = poly(u, 1.2838025e-01f, 6.3659775e-01f) + s * poly(u, 1.0291962e-01f, -1.9583959e-02f);
+        const V more = poly(u, 5.3693232e-04f, 1.0324023e-03f) + s * poly(u, -3.0880235e-04f, 3.1440184e-05f);
+        const V q = (p + (s * s) * more) * u + u;  // pairs of terms do not wait for each other
+        return h * (one + copysign(one - exp_normal(-q), z));
+    }
 }
 
 // ---- logarithms in float ----------------------------------------------------------------------------------

@@ -13,9 +13,11 @@ from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last, fill, image
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View, loops
-from migraphx.targets.cpu.emit.quantized import vnni_conv_call, vnni_gemm_call
+from migraphx.targets.cpu.emit.contract import conv_of
+from migraphx.targets.cpu.emit.quantized import vnni_conv_call, vnni_gemm_call, vnni_winograd_call
 from migraphx.targets.cpu.lower.registry import features_of
 from migraphx.targets.cpu.pack.vnni import pack_vnni, pack_vnni_conv
+from migraphx.targets.cpu.pack.winograd import pack_winograd_words
 
 
 def vnni_dot(ctx: LoweringContext, a: View, weights: np.ndarray, epilogue: Epilogue, label: str, origin: str) -> None:
@@ -60,10 +62,13 @@ def vnni_convolution(
         source = wide
     steps = (attributes["stride"], attributes["dilation"], attributes["padding"])
     window = Window.of(spatial, epilogue.write.lens[2:], weights.shape[2:], *steps)
-    packed = ctx.packed(
-        (*key, "word convolution", group), lambda: pack_vnni_conv(weights, group, features_of(ctx).panel)
-    )
-    ctx.call(vnni_conv_call(source, packed, window, group, epilogue, label, origin))
+    params, features = conv_of(source, window, group, epilogue, each), features_of(ctx)
+    if features.pairs and source.itemsize == 1 and params.suits_winograd_of_words:
+        packed = ctx.packed((*key, "word winograd"), lambda: pack_winograd_words(weights, features.panel))
+        ctx.call(vnni_winograd_call(source, packed, params, epilogue, label, origin))
+        return
+    packed = ctx.packed((*key, "word convolution", group), lambda: pack_vnni_conv(weights, group, features.panel))
+    ctx.call(vnni_conv_call(source, packed, params, epilogue, label, origin))
 
 
 def groups_fill_lanes(weights: np.ndarray, group: int) -> bool:

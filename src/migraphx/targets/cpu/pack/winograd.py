@@ -38,3 +38,25 @@ def pack_winograd(w: np.ndarray, nr: int) -> np.ndarray:
     packed = zeros((36, panels, ic, nr), np.float32)
     np.matmul(transform, taps, out=packed.reshape(36, -1))
     return packed
+
+
+WORDS_G = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]], np.int16)  # 2 G of winograd_words.hpp
+
+
+def pack_winograd_words(w: np.ndarray, nr: int) -> np.ndarray:
+    """int8 {OC, IC, 3, 3} -> lanes of int32 {16, ceil(OC / NR), IC / 2, NR}: 4 G w G^T, two channels of int16 a lane.
+
+    IC is padded to whole words, of four.
+    """
+    oc, ic, *_ = w.shape
+    panels, words = -(-oc // nr), -(-ic // 4)
+    packed = zeros((16, panels, 2 * words, nr), np.int32)
+    parts = packed.view(np.int16).reshape(16, panels, 2 * words, nr, 2)
+    transform = np.kron(WORDS_G, WORDS_G)
+    for p in range(panels):
+        taps = w[p * nr : (p + 1) * nr].reshape(-1, 9).T.astype(np.int16)
+        places = np.matmul(transform, taps).reshape(16, -1, ic)
+        for first in (0, 1):
+            part = places[:, :, first::2].transpose(0, 2, 1)
+            parts[:, p, : part.shape[1], : part.shape[2], first] = part
+    return packed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -29,12 +30,16 @@ EXACT = 1 << 24  # up to which float has all whole numbers
 
 @dataclass(frozen=True)
 class Conv:
-    """A convolution of `x` {N, C, spatial...}, channels last, with weights {OC, taps, w_tap}, w_tap >= C / group."""
+    """A convolution of `x` {N, C, spatial...}, channels last, with weights {OC, taps, w_tap}, w_tap >= C / group.
+
+    `tight` makes the same weights without gaps, as libraries take them, where `w` has some.
+    """
 
     x: View
     w: View
     window: Window
     group: int
+    tight: Callable[[], View] | None = None
 
     @property
     def taps(self) -> int:

@@ -100,7 +100,7 @@ def call_best(
     ctx: LoweringContext, problem: Problem, own: Sequence[Config], own_cost: Callable[[Config], float],
     build_own: Build, *offers: Offer,
 ) -> Config:  # fmt: skip
-    """Append the calls of the configuration that is chosen, of our own kernels or of libraries' offers; return it."""
+    """Append the calls of the configuration that is chosen, ours or a library's, and return it."""
     choices, by_config = choices_of(ctx), {c: offer for offer in offers for c in offer.configs}
 
     def cost(config: Config) -> float:

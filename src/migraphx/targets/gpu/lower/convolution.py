@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -46,7 +47,8 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     window = Window.of(source.lens[2:], c.write.lens[2:], weights[2:], *steps)
     depthwise = group == source.lens[1] == c.write.lens[1]
     packed = packed_weights(ctx, c.operands[1], depthwise, origin)
-    convolve(ctx, Conv(source, packed, window, group), epilogue, c.anchor.name, origin)
+    tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
+    convolve(ctx, Conv(source, packed, window, group, tight), epilogue, c.anchor.name, origin)
 
 
 quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
@@ -128,13 +130,21 @@ def patches(ctx: LoweringContext, conv: Conv, origin: str) -> View:
     return replace(rows, lens=(conv.rows, depth), strides=(depth, 1))
 
 
-def packed_weights(ctx: LoweringContext, ins: Instruction, depthwise: bool, origin: str) -> View:
-    """{OC, taps, channels} of weights {OC, channels, kernel...}, or {taps, C} of those of depthwise ones."""
+def has_gaps(packed: View) -> bool:
+    """Whether channels that are no multiple of ALIGNED are followed by some, or rows of few channels are."""
+    return len(packed.lens) == 3 and packed.strides[0] > packed.lens[1] * packed.lens[2]
+
+
+def packed_weights(ctx: LoweringContext, ins: Instruction, depthwise: bool, origin: str, tight: bool = False) -> View:
+    """{OC, taps, channels} of weights {OC, channels, kernel...}, or {taps, C} of those of depthwise ones.
+
+    `tight`: each row, and each tap, begins where the one before ends.
+    """
     constant = ctx.constant(ins)
     if constant is not None:
         value, key = constant
         type = multiplied(ctx, dtypes.from_numpy(value.dtype))
-        return constant_weights(ctx, value.shape, lambda: value, (*key, "convolution"), type, depthwise)
+        return constant_weights(ctx, value.shape, lambda: value, (*key, "convolution"), type, depthwise, tight)
     return weights_at_run_time(ctx, as_multiplied(ctx, ctx.view(ins), origin), depthwise, origin)
 
 
@@ -145,14 +155,15 @@ def constant_weights(
     key: Hashable,
     type: str,
     depthwise: bool,
+    tight: bool = False,
 ) -> View:
     """The weights that `value` makes of these lens, packed; `key` tells them from others."""
     oc, channels, *kernel = lens
     taps = prod(kernel)
     inner = oc if depthwise else channels
-    few = inner < ALIGNED and not depthwise
-    step = taps * channels if few else -(-inner // ALIGNED) * ALIGNED  # of a tap; few channels: of all taps
-    row = -(-taps * channels // ALIGNED) * ALIGNED if few else taps * step
+    few, whole = inner < ALIGNED and not depthwise, 1 if tight else ALIGNED
+    step = taps * channels if few else -(-inner // whole) * whole  # of a tap; few channels: of all taps
+    row = -(-taps * channels // whole) * whole if few else taps * step
 
     def make() -> np.ndarray:
         of = dtypes.to_numpy(type)
@@ -168,7 +179,7 @@ def constant_weights(
             packed[:, :, :channels] = by_tap
         return packed
 
-    view = ctx.packed((key, depthwise, type), make)
+    view = ctx.packed((key, depthwise, type, tight), make)
     if depthwise:
         return replace(view, lens=(taps, oc))
     return replace(view, lens=(oc, taps, channels), strides=(row, channels if few else step, 1))

@@ -171,7 +171,7 @@ def library_convolutions(
     def build(config: Config) -> list[GpuCall | LibraryCall]:
         chosen = found[config.group]
         workspace = ctx.temporary(Shape("uint8", (max(1, chosen.workspace),)))
-        reads = (conv.x, conv.w)
+        reads = (conv.x, conv.tight() if conv.tight else conv.w)
         if fused is not None:
             return [_call(chosen, (*reads, *fused.views), (workspace, epilogue.write), f"cudnn {label}", origin)]
         assert epilogue.module is not None
@@ -190,7 +190,7 @@ def _planned(plans: Plans, graph: ConvGraph | None, most: int) -> list[ConvGraph
 
 
 def conv_graph(conv: Conv, epilogue: Epilogue, fused: Fused | None) -> ConvGraph | None:
-    """The convolution as cuDNN takes it, without a plan; None where it does not: pixels must begin on whole lines."""
+    """The convolution as cuDNN takes it, without a plan; None where it does not: results must begin on whole lines."""
     x, window, axes = conv.x, conv.window, max(2, len(conv.x.lens) - 2)
     if fused is None:
         strides = _by_rows(epilogue, x.type).strides
@@ -198,8 +198,8 @@ def conv_graph(conv: Conv, epilogue: Epilogue, fused: Fused | None) -> ConvGraph
     else:
         y, residual = epilogue.write, fused.residual
     images = [_images(v, axes) for v in (x, y, *([residual] if residual else []))]
-    lines = (conv.channels * x.itemsize, conv.columns * x.itemsize)
-    lines += tuple(s * x.itemsize for _, strides in images for d, s in enumerate(strides) if d != 1)
+    lines = [conv.columns * x.itemsize]
+    lines += [s * x.itemsize for _, strides in images[1:] for d, s in enumerate(strides) if d != 1]
     plain = x.type == conv.w.type == y.type and x.type in TYPES and epilogue.col_dim == 1
     apart = all(strides[1] == 1 and min(strides) > 0 for _, strides in images)
     begin = all(v.byte_offset % ALIGNED == 0 and not v.moves for v in (x, conv.w, y))
@@ -209,10 +209,11 @@ def conv_graph(conv: Conv, epilogue: Epilogue, fused: Fused | None) -> ConvGraph
     size, out = window.size[-axes:], window.out[-axes:]
     ends = ((o - 1) * s + d * (k - 1) + 1 for o, s, d, k in zip(out, stride, dilation, kernel, strict=True))
     after = tuple(max(0, e - n - b) for e, n, b in zip(ends, size, before, strict=True))
-    steps = [conv.w.strides[1]]
+    steps = [conv.channels if conv.tight else conv.w.strides[1]]
     for k in kernel[:0:-1]:
         steps.insert(0, steps[0] * k)
-    w_lens, w_strides = (conv.w.lens[0], conv.channels, *kernel), (conv.w.strides[0], 1, *steps)
+    row = conv.taps * conv.channels if conv.tight else conv.w.strides[0]
+    w_lens, w_strides = (conv.w.lens[0], conv.channels, *kernel), (row, 1, *steps)
     biased, relu = fused is not None and fused.bias is not None, fused is not None and fused.relu
     return ConvGraph(
         x.type, *images[0], w_lens, w_strides, *images[1], stride, dilation, before, after, biased,

@@ -104,6 +104,7 @@ class AccRewritingTracer(fx.Tracer):
         self.keep_assertions, self.keep_exceptions = keep_assertions, keep_exceptions
         self.asked: list[fx.Node] = []
         self._unchecked: set[str] = set()
+        self._decided = False
         self.samples: dict[str, Any] = {}
         self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.structure: Structure | None = None
@@ -127,6 +128,8 @@ class AccRewritingTracer(fx.Tracer):
         graph = super().trace(root, concrete_args)
         if not torch.equal(random_state, torch.random.get_rng_state()):
             raise AccTraceError("forward draws random numbers that do not depend on its inputs; use torch.compile")
+        if self._decided:
+            raise AccTraceError("control flow depends on data, and the model catches the error; use torch.compile")
         for constant, version, node in self._constants.values():
             if not constant.is_inference() and constant._version != version:
                 raise AccTraceError(f"forward changes {node.target} in place after it was read; use torch.compile")
@@ -250,6 +253,7 @@ class AccRewritingTracer(fx.Tracer):
         """
         check = None if self._idle else check_of(frame)
         if check is None:
+            self._decided = True
             return None
         keep = self.keep_assertions if check.raised is None else self.keep_exceptions
         where = f"{frame.f_code.co_filename}:{check.statement.lineno}"
@@ -318,10 +322,11 @@ class AccRewritingTracer(fx.Tracer):
 
         Libraries wrap what a trace without shapes can't follow; with shapes most of it can be followed.
         """
-        last = next(iter(reversed(self.graph.nodes)), None)
+        last, decided = next(iter(reversed(self.graph.nodes)), None), self._decided
         try:
             return function(*args, **kwargs)
         except Exception:  # whatever it is, it is raised again
+            self._decided = decided
             for node in reversed(self.graph.nodes):
                 if node is last:
                     break

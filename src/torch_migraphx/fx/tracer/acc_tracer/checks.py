@@ -123,11 +123,17 @@ def _within(asked: Span, node: ast.stmt | ast.expr) -> bool:
 
 @lru_cache(maxsize=64)
 def _statements(text: str) -> list[ast.Assert | ast.If]:
-    """What may be a check in a source file; nothing where it is no Python of this version."""
+    """What may be a check in a source file; nothing where it is no Python of this version.
+
+    Where an error is caught beside it, raising decides what is computed.
+    """
     try:
-        return [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Assert | ast.If)]
+        tree = ast.parse(text)
     except SyntaxError:
         return []
+    tried = [part for n in ast.walk(tree) if isinstance(n, ast.Try) and n.handlers for part in n.body]
+    caught = {id(n) for part in tried for n in ast.walk(part)}
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Assert | ast.If) and id(n) not in caught]
 
 
 def _leaves(statement: ast.stmt) -> bool:
@@ -143,13 +149,11 @@ def _check(statement: ast.Assert | ast.If, raised: ast.Raise | None, asked: Span
         return Check(statement, raised, wanted, alone)  # code that a test runner put there
     while _span(part) != asked:
         if isinstance(part, ast.UnaryOp) and isinstance(part.op, ast.Not):
-            if not _within(asked, part.operand):
-                break
             part, wanted = part.operand, not wanted
         elif isinstance(part, ast.BoolOp):
             inner = next((v for v in part.values if _within(asked, v)), None)
             if inner is None:
-                break
+                return None
             alone = alone and isinstance(part.op, ast.And) == wanted
             part = inner
         elif _is_truth(part) and any(_within(asked, a) for a in part.args):

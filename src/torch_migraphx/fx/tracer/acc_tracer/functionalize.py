@@ -11,8 +11,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.fx.border import foreign
+from torch_migraphx.fx.graph_info import draws
 from torch_migraphx.log import get_logger
 
+from .acc_normalizer import find_mapping
 from .proxies import AccTraceError
 
 logger = get_logger(__name__)
@@ -67,15 +69,33 @@ def functionalize(graph: fx.Graph) -> None:
         aliases = dict.fromkeys(n for memory in storages(target) for n in owners[memory] if n < node)
         for alias in aliases:
             _redirect(alias, target, node)
-        if isinstance(node.target, torch._ops.OpOverload):
-            node.target = _functional(node.target)
+        node.target = _functional(node)
 
 
-def _functional(target: torch._ops.OpOverload) -> torch._ops.OpOverload:
-    """The ATen operator that gives what one in place writes (`relu` for `relu_`); itself where there is none."""
-    name = target._schema.name.partition("::")[2]
-    packet = getattr(getattr(torch.ops, target.namespace), name.removesuffix("_"), None)
-    return getattr(packet, target._overloadname, target)
+def _functional(node: fx.Node) -> Any:
+    """What gives the value that a call in place writes: `relu` for `relu_`; the same target where nothing does.
+
+    Operators that have a mapping stay as well. Drawn random numbers would be others, and a view is no new value.
+    """
+    target: Any = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        name = target._schema.name.partition("::")[2]
+        packet = getattr(getattr(torch.ops, target.namespace), name.removesuffix("_"), None)
+        return getattr(packet, target._overloadname, target)
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if not name.endswith("_") or name.endswith("__") or find_mapping(node.op, target) is not None:
+        return target
+    packet = getattr(torch.ops.aten, name[:-1], None)
+    found = getattr(torch.Tensor if isinstance(target, str) else torch, name[:-1], None)
+    overloads = [getattr(packet, o) for o in packet.overloads()] if packet is not None else []
+    if found is None or not overloads or any(draws(o) or _is_view(o) for o in overloads):
+        return target
+    return name[:-1] if isinstance(target, str) else found
+
+
+def _is_view(overload: torch._ops.OpOverload) -> bool:
+    """Whether it gives the memory of an input, which it does not write to."""
+    return any(r.alias_info is not None and not r.alias_info.is_write for r in overload._schema.returns)
 
 
 def _owners(graph: fx.Graph) -> dict[StorageWeakRef, list[fx.Node]]:

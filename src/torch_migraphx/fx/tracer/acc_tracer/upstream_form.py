@@ -45,8 +45,8 @@ def log1p(b: NodeBuilder, input: Any) -> Any:
 
 
 def square(b: NodeBuilder, input: Any) -> Any:
-    """input * input"""
-    return b(acc_ops.mul, input=input, other=input)
+    """input * input, but of bool, whose square is a number."""
+    return None if b.dtype(input) == torch.bool else b(acc_ops.mul, input=input, other=input)
 
 
 def stack(b: NodeBuilder, tensors: Sequence[Any], dim: int = 0) -> Any:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from tests.torch_migraphx.fx.tracer.acc_tracer.graphs import Call, acc_names, same_answer, traced_names
+from torch_migraphx.fx import lower_to_mgx
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 from torch_migraphx.fx.tracer.acc_tracer.acc_tracer import AccTraceError
 from torch_migraphx.fx.tracer.acc_tracer.acc_tracer import trace_leaves as trace
@@ -365,6 +366,40 @@ def assigned_parts(x):
 @pytest.mark.parametrize("forward", [later_reader, assigned_parts])
 def test_changes_in_place_reach_later_readers(forward: Any) -> None:
     traced_names(Call(forward), [torch.randn(2, 5)])
+
+
+ROWS = torch.tensor([0, 2])
+IN_PLACE: dict[str, Any] = {
+    "cumsum_": lambda x: x.cumsum_(1),
+    "index_fill_": lambda x: x.index_fill_(0, ROWS, 2.0),
+    "index_add_": lambda x: x.index_add_(0, ROWS, x[:2] * 2, alpha=3),
+    "index_copy_": lambda x: x.index_copy_(0, ROWS, x[:2] * 2),
+    "index_put_": lambda x: x.index_put_((ROWS,), x[0] * 2),
+    "scatter_reduce_": lambda x: x.scatter_reduce_(0, torch.tensor([[0, 1, 1]]), x * 2, "sum"),
+    "masked_scatter_": lambda x: x.masked_scatter_(x > 0.5, x * 2),
+    "addbmm_": lambda x: x.addbmm_(x[None] * 2, x[None] * 3, beta=2),
+    "hypot_": lambda x: x.hypot_(x * 2),
+    "a function": lambda x: torch.clamp_min_(x, 0.5),
+    "exp_": lambda x: torch.exp_(torch.fill_(x, 2)),
+    "zero_": lambda x: torch.zero_(x),
+}
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_what_writes_in_place_runs_in_the_engine(name: str) -> None:
+    def forward(x):
+        y = x.clone()
+        IN_PLACE[name](y)
+        return y + 1
+
+    x = torch.rand(3, 3)
+    torch.testing.assert_close(lower_to_mgx(forward, [x], target="ref", fallback="error")(x), forward(x))
+
+
+def test_draws_and_other_shapes_in_place_stay_in_torch() -> None:
+    draws = trace(Call(lambda x: x.clone().bernoulli_()), [torch.rand(3, 3)])
+    views = trace(Call(lambda x: x.clone().t_()), [torch.rand(3, 2)])
+    assert [n.target for gm in (draws, views) for n in gm.graph.nodes if n.op == "call_method"] == ["bernoulli_", "t_"]
 
 
 def test_in_place_activations_are_functional_in_the_graph() -> None:

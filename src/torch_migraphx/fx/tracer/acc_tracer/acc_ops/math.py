@@ -17,7 +17,8 @@ def _spelled(names: str) -> list[Callable[..., Any] | str]:
     """All that torch calls an operation: functions, methods, methods that write to their tensor."""
     found: list[Callable[..., Any] | str] = []
     for name in names.split():
-        found += [getattr(module, name) for module in (torch, torch.special) if hasattr(module, name)]
+        spellings = [(torch, name), (torch.special, name), (torch, name + "_")]
+        found += [getattr(module, spelling) for module, spelling in spellings if hasattr(module, spelling)]
         found += [method for method in (name, name + "_") if hasattr(torch.Tensor, method)]
     return found
 

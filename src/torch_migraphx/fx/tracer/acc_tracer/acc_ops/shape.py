@@ -415,13 +415,13 @@ def new_full_mapper(
     return _full(b, input, size, fill_value, dtype, device)
 
 
-@acc_mapper("fill_")
+@acc_mapper(torch.fill_, "fill_")
 def fill_mapper(b: NodeBuilder, input: Any, value: Any) -> Any:
     """The shape and type of input, one value."""
     return _full(b, input, b.shape(input), value, None, None)
 
 
-@acc_mapper("zero_")
+@acc_mapper(torch.zero_, "zero_")
 def zero_mapper(b: NodeBuilder, input: Any) -> Any:
     """The shape and type of input, all 0."""
     return _full(b, input, b.shape(input), 0, None, None)
