@@ -194,7 +194,8 @@ def main() -> None:
     parser.add_argument("--worker", nargs=2, metavar=("ENGINE", "MODEL"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        print("\n" + json.dumps(worker(*given.worker, given.prompt, given.tokens, given.repeats)))
+        engine, model = given.worker
+        print("\n" + json.dumps(worker(engine, model, given.prompt, given.tokens, given.repeats)))
         return
     answers: dict[str, list[dict[str, Any]]] = {e: [] for e in ENGINES}
     with tempfile.TemporaryDirectory() as folder:
