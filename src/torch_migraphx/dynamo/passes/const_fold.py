@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
 from torch_migraphx.fx.graph_info import draws
 from torch_migraphx.fx.graphs import attribute
@@ -19,7 +20,7 @@ def const_fold(gm: fx.GraphModule) -> fx.GraphModule:
         inputs = n.all_input_nodes
         if n.op != "call_function" or not inputs or any(i not in constants for i in inputs) or not _is_pure(n):
             continue
-        args, kwargs = fx.node.map_arg((n.args, dict(n.kwargs)), constants.__getitem__)
+        args, kwargs = map_arg((n.args, dict(n.kwargs)), constants.__getitem__)
         with torch.no_grad():
             value = n.target(*args, **kwargs)
         if not isinstance(value, torch.Tensor):

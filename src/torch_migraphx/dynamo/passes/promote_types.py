@@ -23,7 +23,7 @@ def promote_inputs(gm: fx.GraphModule) -> fx.GraphModule:
         names = [a.name for a in n.target._schema.arguments]
         given = {**dict(zip(names, n.args, strict=False)), **n.kwargs}
         pair = [(name, given.get(name)) for name in ("self", "other")]
-        known = [value_of(x) if isinstance(x, fx.Node) else None for _, x in pair]
+        known: list[Any] = [value_of(x) if isinstance(x, fx.Node) else None for _, x in pair]
         if not all(isinstance(x, torch.Tensor) for x in known) or known[0].dtype == known[1].dtype:
             continue
         dtype = torch.result_type(*known)

@@ -159,7 +159,7 @@ def register_custom_acc_mapper_fn(
     replaces it, or raises Unmappable. Shapes are always known (`node.meta["tensor_meta"]`), so that the other two
     arguments change nothing. Raises ValueError when the target is mapped already.
     """
-    rows = [(*row, False)[:3] for row in arg_replacement_tuples]
+    rows: list[tuple[Any, ...]] = [(*row, False)[:3] for row in arg_replacement_tuples]
     optional, parameters = False, []
     for theirs, name, may_miss in rows:
         optional = optional or may_miss

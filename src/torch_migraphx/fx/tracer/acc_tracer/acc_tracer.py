@@ -287,11 +287,12 @@ class AccRewritingTracer(fx.Tracer):
         """Record an operation; what depends on shapes and types only is answered and not recorded."""
         if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
             raise AccTraceError("a symbolic trace does not keep autocast regions; use torch.compile")
-        if target in ("as_strided", torch.as_strided) and not _is_row_major([*args, *kwargs.values()][0]):
+        function: Any = target
+        if function in ("as_strided", torch.as_strided) and not _is_row_major([*args, *kwargs.values()][0]):
             raise AccTraceError("as_strided: acc operators say nothing of memory; use the ATen tracer or torch.compile")
         if target in (torch.autograd.grad, torch.autograd.backward, "backward"):
             raise AccTraceError("forward computes gradients; use torch.compile")
-        if target in ("tensor_split", torch.tensor_split):
+        if function in ("tensor_split", torch.tensor_split):
             args, kwargs = tree_map(self._as_numbers, (args, kwargs))
         if kind in ("call_function", "call_method"):
             decomposition = TRACED_AS.get(target)

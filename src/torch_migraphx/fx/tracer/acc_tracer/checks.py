@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-ASSERTS = (torch._assert, torch._assert_async)
+ASSERTS = (torch._assert, vars(torch)["_assert_async"])
 Span = tuple[tuple[int, int], tuple[int, int]]
 TRUTHS = ("bool", "any", "all")
 """Functions of Python that are true of more where their arguments are."""
@@ -143,7 +143,8 @@ def _leaves(statement: ast.stmt) -> bool:
 
 def _check(statement: ast.Assert | ast.If, raised: ast.Raise | None, asked: Span, wanted: bool) -> Check | None:
     """The check of a statement whose condition is `wanted`; None where one value's truth does not lead there."""
-    part, alone = statement.test, True
+    part: Any = statement.test
+    alone = True
     if isinstance(statement, ast.Assert) and asked == _span(statement):
         alone = not any(isinstance(n, ast.BoolOp) for n in ast.walk(part))
         return Check(statement, raised, wanted, alone)  # code that a test runner put there
@@ -156,18 +157,19 @@ def _check(statement: ast.Assert | ast.If, raised: ast.Raise | None, asked: Span
                 return None
             alone = alone and isinstance(part.op, ast.And) == wanted
             part = inner
-        elif _is_truth(part) and any(_within(asked, a) for a in part.args):
-            part = next(a for a in part.args if _within(asked, a))
+        elif inside := [a for a in _arguments(part) if _within(asked, a)]:
+            part = inside[0]
         else:
             return None
-    several = _is_truth(part) and part.func.id != "bool"
+    several = bool(_arguments(part)) and part.func.id != "bool"
     chain = isinstance(part, ast.Compare) and len(part.ops) > 1 and not wanted
     return Check(statement, raised, wanted, alone and not several and not chain)
 
 
-def _is_truth(part: Any) -> bool:
-    """Whether an expression is `bool(x)`, `any(x)` or `all(x)`."""
-    return isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in TRUTHS
+def _arguments(part: Any) -> list[ast.expr]:
+    """The arguments of `bool(x)`, `any(x)` and `all(x)`; none of other expressions."""
+    called = isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id in TRUTHS
+    return part.args if called else []
 
 
 def remove(graph: fx.Graph, asked: list[fx.Node], asserts: bool) -> None:

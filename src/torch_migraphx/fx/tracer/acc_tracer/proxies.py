@@ -69,7 +69,8 @@ class AccProxy(Proxy):
     def __bool__(self) -> bool:
         if isinstance(self.value, tuple | list):
             return bool(self.value)
-        truth = self.tracer.truth(self.node, sys._getframe(1)) if hasattr(self.tracer, "truth") else None
+        tracer: Any = self.tracer
+        truth = tracer.truth(self.node, sys._getframe(1)) if hasattr(tracer, "truth") else None
         if truth is None:
             _data_dependent("control flow")
         return truth

@@ -132,7 +132,8 @@ def nest_inputs(graph: fx.Graph, samples: Mapping[str, Any], item: Callable[...,
     leaves = graph.find_nodes(op="placeholder")
     paths: dict[str, list[tuple[fx.Node, list[Any]]]] = {name: [] for name in samples}
     for leaf, (path, _) in zip(leaves, found, strict=True):
-        paths[path[0].key].append((leaf, _places(samples[path[0].key], path[1:])))
+        (name,) = _places(samples, path[:1])
+        paths[name].append((leaf, _places(samples[name], path[1:])))
     first = next(iter(graph.nodes))
     for name, parts in paths.items():
         if any(None in keys for _, keys in parts):  # a class of the user's own
