@@ -1,6 +1,7 @@
 """GroupQueryAttention step by step on caches that stay where they are, against ONNX Runtime."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -14,7 +15,7 @@ from tests.tolerances import assert_close
 ROOM = 8  # positions of the caches
 
 
-def model(batch: int, length: int | str, **attributes: int) -> bytes:
+def model(batch: int, length: int | str, **attributes: Any) -> bytes:
     """4 heads on 2 of keys, 16 numbers each; how many keys there are is an input."""
 
     def info(name: str, dims: Sequence[int | str], type: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:
@@ -52,7 +53,8 @@ def test_steps_are_one_program(batch: int, window: int) -> None:
         text = model(batch, length, local_window_size=window)
         given = {**step(batch, length, seqlens[:batch], rng), **angles}
         session = onnxruntime.InferenceSession(text, providers=["CPUExecutionProvider"])
-        want, theirs["past_k"], theirs["past_v"] = session.run(None, {**given, **theirs})
+        made: Any = session.run(None, {**given, **theirs})
+        want, theirs["past_k"], theirs["past_v"] = made
         if length not in programs:
             programs[length] = migraphx.parse_onnx_buffer(text)
             programs[length].compile(migraphx.get_target("cpu"), offload_copy=False)

@@ -101,13 +101,14 @@ def test_numpy_runs_it_between_what_is_compiled(lowered: torch.nn.Module) -> Non
 
 @pytest.mark.parametrize("road", ["lowered", "compiled"])
 def test_errors_are_torchs(lowered: torch.nn.Module, road: str) -> None:
+    error: type[Exception] = vars(torch.linalg)["LinAlgError"]
     model = Whitened().eval()
     made = lowered if road == "lowered" else torch.compile(model, backend="migraphx", options={"fallback": "error"})
     bad = torch.zeros(9, 4)
     bad[0, 0] = float("nan")
-    with torch.no_grad(), pytest.raises(torch.linalg.LinAlgError) as theirs:
+    with torch.no_grad(), pytest.raises(error) as theirs:
         model(bad)
-    with torch.no_grad(), pytest.raises(torch.linalg.LinAlgError) as ours:
+    with torch.no_grad(), pytest.raises(error) as ours:
         made(bad)
     assert str(ours.value) == str(theirs.value)
 

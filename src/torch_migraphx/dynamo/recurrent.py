@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, cast
 
 from torch._dynamo import config, disable
 from torch._dynamo.callback import CallbackArgs, callback_handler
@@ -59,5 +59,5 @@ class _Lasting(list[Callback]):
         del self[1:]
 
 
-callback_handler.start_callbacks = _Lasting([_start, *callback_handler.start_callbacks])
-callback_handler.end_callbacks = _Lasting([_end, *callback_handler.end_callbacks])
+callback_handler.start_callbacks = _Lasting([cast(Callback, _start), *callback_handler.start_callbacks])
+callback_handler.end_callbacks = _Lasting([cast(Callback, _end), *callback_handler.end_callbacks])

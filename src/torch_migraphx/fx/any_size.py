@@ -250,16 +250,21 @@ def _result(n: Any, outputs: Sequence[fx.Node], placeholders: Sequence[fx.Node])
     raise UnsupportedError(f"%{n.name} is returned, which the program does not compute")
 
 
+def _expression(size: Any) -> Any:
+    """What torch's symbols make a size of."""
+    return size.node.expr
+
+
 def _number(value: torch.SymInt, placeholders: Sequence[fx.Node]) -> Result:
     """A size, of those of the inputs."""
-    expression: Any = value.node.expr
+    expression = _expression(value)
     if expression.is_Integer:
         return Constant(int(expression))
     known: dict[Any, tuple[int, int]] = {}
     for k, p in enumerate(placeholders):
         x = value_of(p)
-        sizes: Sequence[Any] = x.shape if isinstance(x, torch.Tensor) else ()
-        known |= {s.node.expr: (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
+        sizes = x.shape if isinstance(x, torch.Tensor) else ()
+        known |= {_expression(s): (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
     if not expression.free_symbols <= known.keys():
         raise UnsupportedError(f"it returns {expression}, which no input's size tells")
     return Number(expression, {s: known[s] for s in expression.free_symbols})

@@ -240,7 +240,7 @@ class MGXModule(ForInference):
         try:
             program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
         except np.linalg.LinAlgError as error:
-            raise torch.linalg.LinAlgError(str(error)) from None
+            raise torch.linalg.LinAlgError(str(error)) from None  # pyright: ignore[reportPrivateImportUsage]
         del alive  # the run is over, or it is in a stream that comes before whatever takes their memory
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -281,7 +281,8 @@ def test_fast_math_alone_takes_thirds(gpu_target: str) -> None:
     for fast_math in (True, False):
         made = built(lambda b, x, y: b.dot(x, y), Shape("float", (512, 512)), Shape("float", (512, 512)))
         made.compile(migraphx.get_target(gpu_target), fast_math=fast_math)
-        (kernel,) = made.executable.plan.kernels
+        executable: Any = made.executable
+        (kernel,) = executable.plan.kernels
         assert ('"thirds", ' in kernel.source) is fast_math
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 import pytest
@@ -246,9 +247,10 @@ def test_saved(asked: list[ConvGraph]) -> None:
     build, shapes, _ = FORMS["residual"]
     made, target = built(build, *shapes), GpuTarget(InterpretedDevice())
     made.compile(target)
-    data, tensors = made.executable.sections()
-    restored = target.restore(data, tensors, True, lambda: made.graph, made._options)
-    assert restored is not None and restored.plan == made.executable.plan
+    executable: Any = made.executable
+    data, tensors = executable.sections()
+    restored: Any = target.restore(data, tensors, True, lambda: made.graph, made._options)
+    assert restored is not None and restored.plan == executable.plan
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +259,8 @@ def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dnn, "load", lambda name: None)
     device = InterpretedDevice()
     plans = dnn.plans_on(device)
-    graph = ConvGraph("half", *((1, 8, 1, 1), (8, 1, 8, 8)) * 3, (1, 1), (1, 1), (0, 0), (0, 0))
+    pixel = (1, 8, 1, 1), (8, 1, 8, 8)
+    graph = ConvGraph("half", *pixel, *pixel, *pixel, (1, 1), (1, 1), (0, 0), (0, 0))
     assert plans is not None and plans(graph, 1) == []
     with pytest.raises(RuntimeError, match="pip install nvidia-cudnn-cu13"):
         graph.prepare(device)
