@@ -239,8 +239,8 @@ def elementwise(type: str, inputs: Sequence[Shape]) -> Shape:
     """
     lens = inputs[0].lens
     packed = [s for s in inputs if s.packed]
-    steps = {tuple(step for n, step in zip(lens, s.strides, strict=True) if n != 1) for s in packed}
-    if len(steps) == 1:  # those of dimensions of length 1 do not matter
+    same = all(a == b or n == 1 for s in packed for n, a, b in zip(lens, s.strides, packed[0].strides, strict=True))
+    if packed and same:  # strides of dimensions of length 1 do not matter
         return Shape(type, lens, max(s.strides for s in packed))
     return Shape(type, lens)
 
