@@ -262,12 +262,9 @@ class Dnn:
     def _configs(self, operations: Descriptor, mode: int) -> Iterator[Descriptor]:
         """Engines with their knobs, as the library ranks them."""
         asked: list[Attribute] = [(201, DESCRIPTOR, [operations]), (200, HEURISTIC, [mode])]
-        ranked = self._made(4, *asked, *self._bound_heuristic())
+        ranked = self._made(4, *asked)
         into = [Descriptor(self.library, 3, [ranked]) for _ in range(ASKED)]
         yield from self._read(ranked, 202, DESCRIPTOR, ASKED, into)
-
-    def _bound_heuristic(self) -> list[Attribute]:
-        return []
 
     def _text(self, config: Descriptor, type: str) -> str | None:
         """An engine's number and knobs; None for one whose answers are not exact, or that is compiled first."""
@@ -299,9 +296,7 @@ class Dnn:
             number, *knobs = graph.plan.split()
             pairs = [tuple(map(int, k.split("="))) for k in knobs]
             operations = self._graph(graph)
-            engine = self._made(
-                2, (1300, DESCRIPTOR, [operations]), (1301, INT64, [int(number)]), *self._bound_engine()
-            )
+            engine = self._made(2, (1300, DESCRIPTOR, [operations]), (1301, INT64, [int(number)]))
             chosen = [self._made(7, (600, KNOB, [kind]), (601, INT64, [value])) for kind, value in pairs]
             attributes: list[Attribute] = [(300, DESCRIPTOR, [engine])]
             config = self._made(3, *attributes, *([(302, DESCRIPTOR, chosen)] if chosen else []))
@@ -309,9 +304,6 @@ class Dnn:
             assert plan is not None
             self._keep(graph, plan)
         return self._known[graph]
-
-    def _bound_engine(self) -> list[Attribute]:
-        return []
 
     def append(self, graph: ConvGraph) -> Append:
         """What appends the convolution to a stream."""
