@@ -21,7 +21,8 @@ OUTPUT = "main:#output_"
 class AnySizeInPlace(AnySize):
     """Runs a graph that returns tensors of its own; `written`: which of them lie in which inputs' memory, by number.
 
-    A call returns these inputs. Every symbol may be 1 or more.
+    A call returns these inputs, or new tensors at lengths at which the program cannot write in place. Every symbol may
+    be 1 or more.
     """
 
     def __init__(

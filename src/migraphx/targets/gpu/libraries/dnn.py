@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -39,6 +40,24 @@ CONV_MODE, HEURISTIC, KNOB, NUMERICAL, POINTWISE, DESCRIPTOR, BEHAVIOUR = 7, 8, 
 ELEMENTS: dict[int, Any] = {
     HANDLE: c_void_p, BOOLEAN: c_bool, INT64: c_int64, SINGLE: c_float, POINTER: c_void_p, DESCRIPTOR: c_void_p,
 }  # fmt: skip
+
+
+class Kind(IntEnum):
+    """What a descriptor describes: cudnnBackendDescriptorType_t."""
+
+    POINTWISE = 0
+    CONVOLUTION = 1
+    ENGINE = 2
+    ENGINE_CONFIG = 3
+    HEURISTIC = 4
+    EXECUTION_PLAN = 5
+    KNOB_CHOICE = 7
+    OPERATION_CONVOLUTION_FORWARD = 10
+    OPERATION_POINTWISE = 13
+    OPERATION_GRAPH = 15
+    VARIANT_PACK = 16
+    TENSOR = 17
+
 
 X, W, Y, BIAS, RESIDUAL, SUMS, ADDED, BIASED = range(1, 9)  # our tensors; the last three lie in registers
 ALIGNED = 16  # bytes: where tensors begin
@@ -115,7 +134,7 @@ def dnn(index: int) -> Dnn | None:
 class Descriptor:
     """An object of the library's, which lives as long as what refers to it."""
 
-    def __init__(self, library: ctypes.CDLL, kind: int, parts: Sequence[Descriptor] = ()) -> None:
+    def __init__(self, library: ctypes.CDLL, kind: Kind, parts: Sequence[Descriptor] = ()) -> None:
         made = c_void_p()
         _check(library, "BackendCreateDescriptor", c_int(kind), byref(made))
         self.handle, self.parts = made, tuple(parts)
@@ -170,7 +189,7 @@ class Dnn:
 
     # ---- descriptors ----
 
-    def _made(self, kind: int, *attributes: Attribute) -> Descriptor:
+    def _made(self, kind: Kind, *attributes: Attribute) -> Descriptor:
         """A descriptor with these attributes, finished."""
         parts = [v for _, type, values in attributes if type == DESCRIPTOR for v in values]
         made = Descriptor(self.library, kind, parts)
@@ -192,15 +211,16 @@ class Dnn:
 
     def _tensor(self, number: int, type: int, lens: Sequence[int], strides: Sequence[int], virtual: bool) -> Descriptor:
         return self._made(
-            17, (901, DATA_TYPE, [type]), (902, INT64, lens), (903, INT64, strides), (906, INT64, [number]),
+            Kind.TENSOR, (901, DATA_TYPE, [type]), (902, INT64, lens), (903, INT64, strides), (906, INT64, [number]),
             (900, INT64, [ALIGNED]), (907, BOOLEAN, [virtual]),
         )  # fmt: skip
 
     def _convolution(self, graph: ConvGraph) -> Descriptor:
         axes = len(graph.stride)
         return self._made(
-            1, (100, DATA_TYPE, [FLOAT]), (101, CONV_MODE, [CROSS_CORRELATION]), (102, INT64, graph.dilation),
-            (103, INT64, graph.stride), (104, INT64, graph.after), (105, INT64, graph.before), (106, INT64, [axes]),
+            Kind.CONVOLUTION, (100, DATA_TYPE, [FLOAT]), (101, CONV_MODE, [CROSS_CORRELATION]),
+            (102, INT64, graph.dilation), (103, INT64, graph.stride), (104, INT64, graph.after),
+            (105, INT64, graph.before), (106, INT64, [axes]),
         )  # fmt: skip
 
     def _graph(self, graph: ConvGraph) -> Descriptor:
@@ -225,17 +245,20 @@ class Dnn:
         w = self._tensor(W, type, graph.w_lens, graph.w_strides, False)
         operations = [
             self._made(
-                10, (700, SINGLE, [1.0]), (701, SINGLE, [0.0]), (702, DESCRIPTOR, [self._convolution(graph)]),
+                Kind.OPERATION_CONVOLUTION_FORWARD, (700, SINGLE, [1.0]), (701, SINGLE, [0.0]),
+                (702, DESCRIPTOR, [self._convolution(graph)]),
                 (703, DESCRIPTOR, [w]), (704, DESCRIPTOR, [x]), (705, DESCRIPTOR, [value]),
             )
         ]  # fmt: skip
         for at, (number, mode, added) in enumerate(steps, 1):
             result = between(number, at)
-            how = self._made(0, (0, POINTWISE, [mode]), (1, DATA_TYPE, [FLOAT]))
+            how = self._made(Kind.POINTWISE, (0, POINTWISE, [mode]), (1, DATA_TYPE, [FLOAT]))
             ends: list[Attribute] = [(750, DESCRIPTOR, [how]), (751, DESCRIPTOR, [value]), (753, DESCRIPTOR, [result])]
-            operations.append(self._made(13, *ends, *([(752, DESCRIPTOR, [added])] if added else [])))
+            operations.append(
+                self._made(Kind.OPERATION_POINTWISE, *ends, *([(752, DESCRIPTOR, [added])] if added else []))
+            )
             value = result
-        return self._made(15, (801, DESCRIPTOR, operations), *self._bound(800))
+        return self._made(Kind.OPERATION_GRAPH, (801, DESCRIPTOR, operations), *self._bound(800))
 
     # ---- plans ----
 
@@ -262,26 +285,26 @@ class Dnn:
     def _configs(self, operations: Descriptor, mode: int) -> Iterator[Descriptor]:
         """Engines with their knobs, as the library ranks them."""
         asked: list[Attribute] = [(201, DESCRIPTOR, [operations]), (200, HEURISTIC, [mode])]
-        ranked = self._made(4, *asked)
-        into = [Descriptor(self.library, 3, [ranked]) for _ in range(ASKED)]
+        ranked = self._made(Kind.HEURISTIC, *asked)
+        into = [Descriptor(self.library, Kind.ENGINE_CONFIG, [ranked]) for _ in range(ASKED)]
         yield from self._read(ranked, 202, DESCRIPTOR, ASKED, into)
 
     def _text(self, config: Descriptor, type: str) -> str | None:
         """An engine's number and knobs; None for one whose answers are not exact, or that is compiled first."""
-        (engine,) = self._read(config, 300, DESCRIPTOR, 1, [Descriptor(self.library, 2)])
+        (engine,) = self._read(config, 300, DESCRIPTOR, 1, [Descriptor(self.library, Kind.ENGINE)])
         notes = set(self._read(engine, 1303, NUMERICAL, NOTES))
         behaviour = self._read(engine, 1305, BEHAVIOUR, NOTES)
         if notes & INEXACT or (type == "float" and TENSOR_CORE in notes) or COMPILED_AT_RUN_TIME in behaviour:
             return None
         (number,) = self._read(engine, 1301, INT64, 1)
-        knobs = self._read(config, 302, DESCRIPTOR, 64, [Descriptor(self.library, 7) for _ in range(64)])
+        knobs = self._read(config, 302, DESCRIPTOR, 64, [Descriptor(self.library, Kind.KNOB_CHOICE) for _ in range(64)])
         values = [(self._read(k, 600, KNOB, 1)[0], self._read(k, 601, INT64, 1)[0]) for k in knobs]
         return " ".join([str(number), *(f"{k}={v}" for k, v in sorted(values))])
 
     def _plan(self, config: Descriptor, text: str | None) -> Plan | None:
         if text is None:
             return None
-        made = self._made(5, (401, DESCRIPTOR, [config]), *self._bound(400))
+        made = self._made(Kind.EXECUTION_PLAN, (401, DESCRIPTOR, [config]), *self._bound(400))
         (workspace,) = self._read(made, 402, INT64, 1)
         return Plan(made, text, workspace)
 
@@ -296,10 +319,10 @@ class Dnn:
             number, *knobs = graph.plan.split()
             pairs = [tuple(map(int, k.split("="))) for k in knobs]
             operations = self._graph(graph)
-            engine = self._made(2, (1300, DESCRIPTOR, [operations]), (1301, INT64, [int(number)]))
-            chosen = [self._made(7, (600, KNOB, [kind]), (601, INT64, [value])) for kind, value in pairs]
+            engine = self._made(Kind.ENGINE, (1300, DESCRIPTOR, [operations]), (1301, INT64, [int(number)]))
+            chosen = [self._made(Kind.KNOB_CHOICE, (600, KNOB, [kind]), (601, INT64, [value])) for kind, value in pairs]
             attributes: list[Attribute] = [(300, DESCRIPTOR, [engine])]
-            config = self._made(3, *attributes, *([(302, DESCRIPTOR, chosen)] if chosen else []))
+            config = self._made(Kind.ENGINE_CONFIG, *attributes, *([(302, DESCRIPTOR, chosen)] if chosen else []))
             plan = self._plan(config, graph.plan)
             assert plan is not None
             self._keep(graph, plan)
@@ -316,7 +339,7 @@ class Dnn:
         def append(pointers: Sequence[int], stream: int) -> None:
             *reads, workspace, y = pointers
             pack = self._made(
-                16, (1000, INT64, numbers), (1001, POINTER, [*reads, y]), (1003, POINTER, [workspace])
+                Kind.VARIANT_PACK, (1000, INT64, numbers), (1001, POINTER, [*reads, y]), (1003, POINTER, [workspace])
             )  # fmt: skip
             with self._lock:  # a handle has one stream
                 self._call("SetStream", self.handle, c_void_p(stream))
