@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.size import bounds_of
 from migraphx.ops.pooling import Pooling
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue, Window
@@ -17,7 +18,10 @@ from migraphx.targets.cpu.emit.indexing import simple_call
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, cpp_type
 from migraphx.targets.cpu.emit.structs import Attention, Strides
+from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower.registry import CPU
+
+FEW = constant("FEW", "attention.hpp")
 
 
 @CPU.of("attention")
@@ -68,7 +72,9 @@ def _attention_call(
         mask, last = "reinterpret_cast<const uint8_t*>(p3)", 4
     else:
         mask, last = "p3", 4
-    head = f"attention(t, {fill}, p0, p1, p2, {mask}, p{last}, scratch);"
+    low, high = bounds_of(heads // kv_heads * queries)
+    group = "few" if high <= FEW else "many" if low > FEW else "any"
+    head = f"attention<Group::{group}>(t, {fill}, p0, p1, p2, {mask}, p{last}, scratch);"
     reads = (q, k, v, *masks)
     return simple_call(
         head, reads, (out,), numbers, "attention", origin, "attention.hpp", f"attention_scratch<{type}>({fill})"
