@@ -46,6 +46,7 @@ from migraphx.targets.gpu.executable import GpuExecutable, restored
 from migraphx.targets.gpu.facts import facts_of
 from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.libraries.dnn import plans_on
+from migraphx.targets.gpu.libraries.find import versions
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
@@ -135,7 +136,7 @@ class GpuTarget(Target):
         facts = facts_of(device.chip, device.identity())
         if not options.fast_math:  # floats are multiplied as they are
             facts = replace(facts, third_flops=0)
-        choices = Choices(facts, shipped(device.chip), recall=tuner.recall)
+        choices = Choices(facts, shipped(device.chip, versions()), recall=tuner.recall)
         choices.algorithms, choices.plans = algorithms_on(device), plans_on(device)
         if options.exhaustive_tune:
             choices.measure = tuner.want
