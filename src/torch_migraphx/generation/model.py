@@ -271,7 +271,7 @@ class CompiledForward:
     ) -> Callable[..., Any] | None:  # fmt: skip
         """One program for all numbers of sequences, tokens and logits, its weights once; None: none."""
         options = self.options.beside(args)
-        if not (hasattr(migraphx, "deferred_program") and takes(options)):
+        if not (hasattr(migraphx, "deferred_program") and options.target == "cpu" and takes(options)):
             return None
 
         @torch.no_grad()

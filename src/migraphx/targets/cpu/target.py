@@ -24,6 +24,7 @@ from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
+from migraphx.targets.common.form_table import FormTable
 from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
@@ -36,7 +37,7 @@ from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, tabl
 from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
-from migraphx.targets.cpu.forms import CpuForm, FormTable, with_plain_kernels
+from migraphx.targets.cpu.forms import CpuForm, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
@@ -210,7 +211,8 @@ def translate_form(
     lowered = _lowered(program, options, features, constants, stages)
     lowered.calls = with_plain_kernels(lowered.calls, sizes)
     outline, _, table, sources = _written(parameters, lowered, 0, stages)
-    return FormTable(sizes, table, outline, lifetimes(lowered.calls)), sources, lowered.weights
+    made = FormTable(sizes, table.entries, table.placed, outline, lifetimes(lowered.calls))
+    return made, sources, lowered.weights
 
 
 def _lowered(
