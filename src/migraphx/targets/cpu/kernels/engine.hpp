@@ -31,7 +31,6 @@ template <class T> inline constexpr int MR3 = LANES == 8 && same_v<T, float> ? 4
 
 inline constexpr int64_t round64(int64_t bytes) { return (bytes + 63) & ~int64_t(63); }
 inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline constexpr int64_t packed_size(int64_t n, int64_t k) { return ceil_div(n, NR) * k * NR; }
 
 // Bytes of the tile buffer and the pointer table, for a filter of `segs` segments.
 inline constexpr int64_t fma_scratch(int64_t segs) {
