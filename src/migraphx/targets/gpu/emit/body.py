@@ -32,8 +32,8 @@ class TritonReading:
 
     approximate: bool = False
 
-    def scalar(self, bind) -> TritonScalar:
-        return TritonScalar(bind, self.approximate)
+    def scalar(self, scope: Scope) -> TritonScalar:
+        return TritonScalar(scope.bind, self.approximate)
 
     def assign(self, name: str, text: str) -> str:
         return f"{name} = {text}"
