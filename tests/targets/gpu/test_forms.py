@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import migraphx
-from migraphx.api.module import instruction_ref
-from migraphx.api.program import program
+from migraphx.api.program import program, published
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
-from migraphx.ir.shape import Shape
+from migraphx.ir.operation import operation
+from migraphx.ir.program import Program
+from migraphx.ir.shape import DynamicDimension, Shape
+from migraphx.ops.dynamic import Converted
 from migraphx.targets.common.dynamic import DynamicExecutable, FormSpecialisation
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.target import GpuTarget
@@ -80,12 +82,19 @@ def deferred(name: str) -> program:
     """The case for lengths that come."""
     build, parameters, count = CASES[name]
 
-    def convert(main: Any, given: Sequence[Any]) -> list[Any]:
-        made = build(Builder(main._impl), *(x._impl for x in given))
-        return [instruction_ref(i) for i in made]
+    def expand(context: Any, given: Sequence[Instruction]) -> tuple[Instruction, ...]:
+        return tuple(build(Builder(context.module), *given))
 
-    several = [migraphx.shape.dynamic_dimension(1, 1024)] * 3
-    return migraphx.deferred_program(parameters, convert, [migraphx.shape(type="float", dyn_dims=several)] * count)
+    def dimension(d: int | Symbol) -> int | DynamicDimension:
+        return d if isinstance(d, int) else DynamicDimension(d[1], d[2], symbol=d[0])
+
+    made = Program()
+    inputs = [made.main.add_parameter(n, Shape.of_dims(t, list(map(dimension, d)))) for n, (t, d) in parameters.items()]
+    any_lens = Shape.of_dims("float", [DynamicDimension(1, 1024)] * 3)
+    whole = made.main.add_instruction(Converted(expand, (any_lens,) * count), inputs)
+    parts = [made.main.add_instruction(operation("get_tuple_elem", index=k), [whole]) for k in range(count)]
+    made.main.add_return(parts)
+    return published(made)
 
 
 def compiled(name: str, device: Any, **options: bool) -> program:
