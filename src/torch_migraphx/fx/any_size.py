@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 from torch import fx
@@ -33,6 +33,7 @@ logger = get_logger(__name__)
 UNBOUNDED = 2**63 - 1
 ONCE = ("cpu", "gpu")  # targets that compile a program once for many lengths
 Dimension = int | tuple[str, int, int, Collection[int]]
+Made = TypeVar("Made")
 Normalized = Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule]
 
 
@@ -55,7 +56,8 @@ def for_any_size(
     """
     if not hasattr(migraphx, "deferred_program"):  # AMD's own
         return None
-    try:
+
+    def make() -> AnySize:
         with _disable_current_modes(), torch.no_grad(), _no_new_guards(gm):
             graph = copied(normalized(gm, samples))
             graph.graph.eliminate_dead_code()
@@ -64,15 +66,25 @@ def for_any_size(
         made(*args)
         count = sum(n.op.startswith("call_") for n in graph.graph.nodes)
         logger.info("all %d nodes of a compiled graph run in the engine, for all sizes", count)
+        return made
+
+    return or_each_size(make, options)
+
+
+def or_each_size(make: Callable[[], Made], options: Options) -> Made | None:
+    """What `make` compiles for all sizes; None where each must be compiled by itself, and the log says why.
+
+    What refuses on purpose, or torch's guards, is information; a fault is a warning, or raised with `fallback="error"`.
+    """
+    try:
+        return make()
     except (*REFUSES, RuntimeError) as error:  # of converters and the target; what torch raises: its guards, above all
         logger.info("compiled for each size: %s", next(iter(str(error).splitlines()), type(error).__name__))
-        return None
     except FAULTS:
         if options.fallback == "error":
             raise
         logger.warning("a bug in the compilation for all sizes; each is compiled by itself", exc_info=True)
-        return None
-    return made
+    return None
 
 
 def _no_new_guards(gm: fx.GraphModule) -> Any:

@@ -16,7 +16,8 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
 from migraphx.passes.fuse_attention import fuse_attention_but_of
 from migraphx.passes.fuse_epilogue import fuse_epilogue
-from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.interface import Pass
+from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import optimize_with
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
@@ -41,7 +42,7 @@ from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.peaks import measure_peaks
-from migraphx.targets.cpu.threads import available, runtime
+from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.tune import Timer, Tuner, seconds
 from migraphx.targets.cpu.work import nanoseconds
@@ -117,12 +118,6 @@ class CpuTarget:
 
     def peaks(self, threads: int) -> Peaks:
         return measure_peaks(threads)
-
-    def concurrency(self) -> int:
-        return available()
-
-    def share(self, runs: int) -> None:
-        runtime().set_threads(max(1, available() // runs))
 
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         return CHECKS

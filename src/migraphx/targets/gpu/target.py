@@ -20,7 +20,8 @@ from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.fuse_reduce import fuse_reduce
-from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.interface import Pass
+from migraphx.passes.manager import run_passes
 from migraphx.passes.narrow_products import narrow_products
 from migraphx.passes.pipeline import optimize
 from migraphx.passes.rotate_halves import rotate_halves
