@@ -88,6 +88,12 @@ def on_device_of(samples: Iterable[Any] | Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
+def refuse_elsewhere(target: str, groups: Sequence[Mapping[str, torch.Tensor]]) -> None:
+    """NotImplementedError for named tensors on several GPUs, and where all of a group are where a target is not."""
+    with on_device_of({name: x for group in groups for name, x in group.items()}):
+        Place.of(target).refuse_others(target, groups)
+
+
 def _listed(places: Sequence[str]) -> str:
     more = f" and {len(places) - MOST_NAMED} more" if len(places) > MOST_NAMED else ""
     return ", ".join(places[:MOST_NAMED]) + more
