@@ -99,7 +99,7 @@ def attention_calls(
     sizes = f"{d}, {dv}, {power_of_two(max(d, LEAST))}, {power_of_two(max(dv, LEAST))}"
     shell.lines.append(
         f"top, total, acc = attention_sums({q}, {k}, {v}, {mask}, row, {rows}, {keys}, {first}, {last}, {strides}, "
-        f'{a.scale!r}, {a.group}, {sizes}, BN, "{kind}", {a.causal}, {fold}, {thirds(config)})'
+        f'{a.scale!r}, {a.group}, {sizes}, BN, {rest_of(a, config)}, "{kind}", {a.causal}, {fold}, {thirds(config)})'
     )
     shell.lines += [
         f"col = tl.arange(0, {power_of_two(max(dv, LEAST))})",
@@ -114,6 +114,12 @@ def attention_calls(
         return [call, _combine_call(a, parts, origin)]
     writes = _store(shell, a, also)
     return [shell.call("attention", grid, constants, config.warps, config.stages, "attention", origin, writes)]
+
+
+def rest_of(a: Attention, config: Config) -> int:
+    """How many keys at a time come behind the whole blocks."""
+    rest = a.keys % config.n
+    return max(LEAST, power_of_two(rest)) if rest and not a.causal and config.split == 1 else config.n
 
 
 def part_keys(keys: int, config: Config) -> int:

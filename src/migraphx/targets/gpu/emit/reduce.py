@@ -28,6 +28,7 @@ from migraphx.targets.common.views import Loops, View
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, load_text, pointer_type, reading_of, store_text
 from migraphx.targets.gpu.emit.scalar import constant_text
+from migraphx.targets.gpu.emit.shell import WAITS
 from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import PROGRAMS, Numbers, blocks, is_wide, pointer_marks, power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
@@ -196,6 +197,8 @@ class _Kernel:
         """All stages that are left, and the output."""
         writes = self.also.writes(write) if self.also else [write]
         self._begin(len(reads) + len(self.given) + len(writes))
+        if not self.plan.loop and blocks(self.rows, self.plan.height) < PROGRAMS:
+            self._ask_ahead()
         for stage in stages:
             if stage.reductions:
                 self._reduce(stage)
@@ -207,6 +210,13 @@ class _Kernel:
             self.row.lines.append(store_text("out", self.fused.views[-1].type, where, value, mask))
         parts = self.plan.parts if any(not s.reductions for s in stages) else 1
         return self._made(reads, writes, parts, label, origin)
+
+    def _ask_ahead(self) -> None:
+        """Where few programs wait for memory more than they share it: weights before all else."""
+        for ins, k in self.fused.number.items():
+            if self.fused.views[k].buffer.kind == "weight":
+                self._value(ins, self.row, {})
+        self.row.lines.append(WAITS)
 
     def part(self, stage: Stage, reads: Sequence[View], parts: Sequence[View], label: str, origin: str) -> GpuCall:
         """One stage on parts of the rows, each row's results at {part, row}."""

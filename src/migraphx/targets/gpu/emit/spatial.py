@@ -13,7 +13,10 @@ from migraphx.targets.gpu.costs import thirds
 from migraphx.targets.gpu.emit.body import compute_type
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
+    LINES,
+    SMALL,
     add_parts_call,
+    ask_ahead,
     finish,
     function_name,
     kind_of,
@@ -124,6 +127,13 @@ def conv_calls(
     short = config.kernel == "rows" and conv.short
     kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
+    shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
+    fetched = None
+    if config.m * config.n <= SMALL and conv.group == 1:
+        depth = f"{begin} * BK, {end} * BK" if conv.w.strides[1] % config.k == 0 else f"0, {w_col}"
+        line = f"prefetch_columns({w}, {cols}, {depth}, {w_col}, col, {128 // conv.w.itemsize}, {LINES})"
+        constant = conv.w.buffer.kind == "weight"
+        fetched = ask_ahead(shell, epilogue if config.split == 1 else None, line if constant else "")
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
         numbers = window_text(shell, conv.window, conv.x)
@@ -135,14 +145,13 @@ def conv_calls(
         consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
     shell.lines += ["acc = acc.to(tl.int32)"] * short
-    shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
     if conv.group > 1:
         shell.lines.append(f"col += group * {cols}")
     target = epilogue
     if config.split > 1:
         assert parts is not None
         target = to_part(shell, parts)
-    finish(shell, target, sums)
+    finish(shell, target, sums, fetched)
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
     tiles = conv.group * -(-conv.rows // config.m) * -(-conv.columns // config.n)
     name = function_name(label if config.split == 1 else "convolution part")

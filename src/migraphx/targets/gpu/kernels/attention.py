@@ -69,11 +69,13 @@ def attention_sums(
     q, k, v, mask, row, rows, keys, first, last,
     q_head, q_row, q_d, k_row, k_d, v_row, v_d, m_head, m_row, m_key,
     SCALE: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
-    BN: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr, THIRDS: tl.constexpr,
+    BN: tl.constexpr, REST: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
+    THIRDS: tl.constexpr,
 ):  # fmt: skip
     """Of the keys from `first` (a multiple of BN) to `last`: each row's maximum, sum of exponentials, weighted values.
 
-    MASK: the type of the mask, or `none`. FOLD: the scale is positive and no float is added to scores.
+    What is no whole block of BN goes by blocks of REST. MASK: the type of the mask, or `none`. FOLD: the scale is
+    positive and no float is added to scores.
     """
     wide: tl.constexpr = tl.float64 if q.dtype.element_ty == tl.float64 else tl.float32
     place, head = row // GROUP, row % GROUP
@@ -81,11 +83,12 @@ def attention_sums(
     there = (row < rows)[:, None]
     at = (place * q_row + head * q_head)[:, None] + (d * q_d)[None, :]
     query = tl.load(q + at, there & (d < D)[None, :], 0)
-    key = tl.arange(0, BN)
-    keys_at = k + (key * k_row)[None, :] + (d * k_d)[:, None]
-    values_at = v + (key * v_row)[:, None] + (dv * v_d)[None, :]
     known = tl.minimum(place, (rows - 1) // GROUP)
-    mask_at = mask + (known * m_row + head * m_head)[:, None] + (key * m_key)[None, :]
+    keys_of, values_of = k + (d * k_d)[:, None], v + (dv * v_d)[None, :]
+    mask_of = mask + (known * m_row + head * m_head)[:, None]
+    key = tl.arange(0, BN)
+    keys_at, values_at = keys_of + (key * k_row)[None, :], values_of + (key * v_row)[:, None]
+    mask_at = mask_of + (key * m_key)[None, :]
     top = tl.full((row.shape[0],), float("-inf"), wide)
     total = tl.zeros((row.shape[0],), wide)
     acc = tl.zeros((row.shape[0], BDV), wide)
@@ -100,10 +103,13 @@ def attention_sums(
             query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
             d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, False, BN,
         )  # fmt: skip
-    for start in range(whole, end, BN):
+    rest = tl.arange(0, REST)
+    keys_at, values_at = keys_of + (rest * k_row)[None, :], values_of + (rest * v_row)[:, None]
+    mask_at = mask_of + (rest * m_key)[None, :]
+    for start in range(whole, end, REST):
         top, total, acc = attend(
             query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
-            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, True, BN,
+            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, True, REST,
         )  # fmt: skip
     return top, total, acc
 
