@@ -243,6 +243,26 @@ def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
         check(built(lambda b, x, w=w, a=attributes: b.relu(b.convolution(x, b.literal(w), **a)), x), scale=4)
 
 
+@pytest.mark.parametrize("type", ["half", "int8"])
+def test_windows_lined_up(type: str, always: Callable[..., None]) -> None:
+    """Few channels: a copy with zeros round the image, whose windows' rows are vectors. NaN stays in its windows."""
+    always(Config("lined", 16, 16, 32))
+    x, w = (
+        (weight(*s, type="float") * (1 if type == "half" else 40)).astype(dtypes.to_numpy(type))
+        for s in ((2, 3, 9, 13), (20, 3, 3, 5))
+    )
+    if type == "half":
+        x[0, 1, 4, 6] = np.nan
+    for stride, padding in (((2, 2), (1, 3, 2, 0)), ((1, 3), (0, 0)), ((1, 1), (2, 2))):
+        operator = "convolution" if type == "half" else "quant_convolution"
+        for shape in (Shape(type, x.shape), permuted(type, x.shape, (0, 2, 3, 1))):
+            made = built(
+                lambda b, x, o=operator, s=stride, p=padding: getattr(b, o)(x, b.literal(w), stride=s, padding=p), shape
+            )
+            made = check(made, {"x0": x}, scale=4)
+            assert "pad" in {s.kernel for s in made.executable.steps}
+
+
 def test_rows_of_windows_of_bytes(always: Callable[..., None]) -> None:
     """Few 8-bit channels are multiplied as halves, which hold them and their sums exactly."""
     always(Config("rows", 16, 16, 16))

@@ -50,7 +50,9 @@ class NumpyBlas:
             if gemm.scaled:
                 lengths = (first.columns, second.columns)  # transposed and not, as it takes fp8 only
                 assert (first_turned, second_turned) == (True, False)
-                factors = [_array(p, Matrix(n, 1, n, 0), np.dtype(np.float32), 0) for p, n in zip(more, lengths, strict=False)]
+                factors = [
+                    _array(p, Matrix(n, 1, n, 0), np.dtype(np.float32), 0) for p, n in zip(more, lengths, strict=False)
+                ]
                 del more[:2]
             for k in range(gemm.sizes[0]):
                 x, y = (_array(p, m, dtypes.to_numpy(gemm.type), k) for p, m in ((b, first), (a, second)))
@@ -146,8 +148,6 @@ def pixels(b: Builder, x: Instruction) -> Instruction:
     """A convolution that is a product: its columns are not the last dimension."""
     y = b.convolution(x, b.literal(weight(24, 16, 1, 1)), padding=(0, 0), stride=(1, 1), dilation=(1, 1))
     return b.add(y, b.broadcast(b.literal(weight(24)), axis=1, out_lens=y.shape.lens))
-
-
 
 
 def narrow(b: Builder, x: Instruction, y: Instruction | None = None) -> Instruction:

@@ -107,17 +107,8 @@ def finish(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None 
     shell.lines.append(store_text(shell.pointer(epilogue.write), epilogue.write.type, at, value, INSIDE))
 
 
-SMALL = 4096  # elements of a tile up to which what its epilogue reads is loaded before its sums
-LINES = 8  # of the cache, of each column's weights, that are asked for ahead
-
-
-def ask_ahead(shell: Shell, epilogue: Epilogue | None, weights: str = "") -> Fetched | None:
-    """Lines of a small tile's kernel before its sums: weights, by the lines `weights` and the epilogue's; all else."""
-    shell.lines += [weights] * bool(weights)
-    if epilogue is not None:
-        return fetch(shell, epilogue, early=True)
-    shell.lines.append(WAITS)
-    return None
+SMALL = 4096  # elements of a tile up to which kernels ask for weights ahead: such programs are few, and wait
+LINES = 8  # of the cache, of each column's weights
 
 
 INSIDE = "rows_in[:, None] & cols_in[None, :]"
@@ -222,23 +213,23 @@ def product_calls(
         ]  # fmt: skip
     even, b_rows, rows = o.k % config.k == 0, b_strides[0] == 1, shell.lines
     rows += [f"cols_in = col < {n}", f"rows_in = row < {m}"]
-    small, fetched = config.m * config.n <= SMALL and not o.batch and config.tail == 1, None
-    constant = o.b.buffer.kind == "weight"
+    ahead = config.m * config.n <= SMALL and not o.batch and config.tail == 1 and o.b.buffer.kind == "weight"
+    fetched = None
     if config.kernel == "vector":
         full = even and (config.split - 1) * part_depth(o.k, config) < o.k
-        first = f"first = vector_weights({b}, {n}, {begin}, {end}, {b_k}, {b_n}, col, {b_rows}, {full}, BK)"
-        if small and constant:
-            fetched = ask_ahead(shell, epilogue if config.split == 1 else None, first)
-        else:
-            rows.append(first)
+        rows.append(f"first = vector_weights({b}, {n}, {begin}, {end}, {b_k}, {b_n}, col, {b_rows}, {full}, BK)")
+        if ahead and config.split == 1:
+            fetched = fetch(shell, epilogue, early=True)
+        elif ahead:
+            rows.append(WAITS)
         rows.append(
             f"acc = vector_sums({a}, {b}, first, {n}, {begin}, {end}, {a_k}, {b_k}, {b_n}, col, {b_rows}, {even}, BK)"
             "[None, :]"
         )
     else:
-        if small:
-            line = f"prefetch_columns({b}, {n}, {begin}, {end}, {b_n}, col, {128 // o.b.itemsize}, {LINES})"
-            fetched = ask_ahead(shell, epilogue if config.split == 1 else None, line if b_rows and constant else "")
+        if ahead and b_rows:
+            lines = f"{128 // o.b.itemsize}, {LINES}"
+            rows += [f"prefetch_columns({b}, {n}, {begin}, {end}, {b_n}, col, {lines})", WAITS]
         rows.append(
             f"acc = product_sums({a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col, "
             f'"{kind_of(o.a.type, o.b.type, thirds(config))}", {a_strides[1] == 1}, {b_rows}, {even}, BK)'

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs import thirds
+from migraphx.targets.gpu.costs import LINED, thirds
 from migraphx.targets.gpu.emit.body import compute_type
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
     LINES,
     SMALL,
     add_parts_call,
-    ask_ahead,
     finish,
     function_name,
     kind_of,
     sums_type,
     to_part,
 )
-from migraphx.targets.gpu.emit.shell import Shell
+from migraphx.targets.gpu.emit.shell import WAITS, Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall
 
 UNROLLED_TAPS = 49  # of a depthwise window, at most, that become straight code
+PADDED = 512  # pixels of a program that copies them
 EXACT = 1 << 24  # up to which float has all whole numbers
 
 
@@ -82,7 +82,7 @@ class Conv:
 
     def steps(self, config: Config) -> int:
         """Of the depth: a tile's each."""
-        if config.kernel == "rows":
+        if config.kernel == "rows" or (config.kernel == LINED and self.window.kernel[2] > 1):
             return self.window.kernel[0] * self.window.kernel[1]
         if config.kernel == "flat":
             return -(-self.taps * self.channels // config.k)
@@ -128,19 +128,18 @@ def conv_calls(
     kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
-    fetched = None
-    if config.m * config.n <= SMALL and conv.group == 1:
+    if config.m * config.n <= SMALL and conv.group == 1 and conv.w.buffer.kind == "weight":
         depth = f"{begin} * BK, {end} * BK" if conv.w.strides[1] % config.k == 0 else f"0, {w_col}"
-        line = f"prefetch_columns({w}, {cols}, {depth}, {w_col}, col, {128 // conv.w.itemsize}, {LINES})"
-        constant = conv.w.buffer.kind == "weight"
-        fetched = ask_ahead(shell, epilogue if config.split == 1 else None, line if constant else "")
+        lines = f"{128 // conv.w.itemsize}, {LINES}"
+        shell.lines += [f"prefetch_columns({w}, {cols}, {depth}, {w_col}, col, {lines})", WAITS]
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
         numbers = window_text(shell, conv.window, conv.x)
         consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
         shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:
-        first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
+        channels = str(conv.channels) if config.kernel == LINED else shell.size(conv.channels, fine=True)
+        first += f", {channels}, {shell.size(conv.w.strides[1], fine=True)}"
         numbers = window_text(shell, conv.window, conv.x)
         consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
@@ -151,7 +150,7 @@ def conv_calls(
     if config.split > 1:
         assert parts is not None
         target = to_part(shell, parts)
-    finish(shell, target, sums, fetched)
+    finish(shell, target, sums)
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
     tiles = conv.group * -(-conv.rows // config.m) * -(-conv.columns // config.n)
     name = function_name(label if config.split == 1 else "convolution part")
@@ -160,6 +159,26 @@ def conv_calls(
         return [call]
     assert parts is not None
     return [call, add_parts_call(parts, epilogue, sums, label, origin)]
+
+
+def pad_call(x: View, image: View, before: Sequence[int], origin: str) -> GpuCall:
+    """`x` {N, C, H, W} into `image` {N, high, across, channels}, `before` pixels from its edges, zeros elsewhere."""
+    shell, (n, high, across, channels) = Shell(), image.lens
+    p, (_, c, *size) = shell.pointer(x), x.lens
+    total, h, w = (shell.size(v, loose=True) for v in (n * high * across, high, across))
+    tops = [shell.size(v, loose=True) for v in (*before, *size)]
+    shell.lines += [
+        "pixel, channel = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)",
+        f"line, at2 = pixel // {w}, pixel % {w} - {tops[1]}",
+        f"image, at1 = line // {h}, line % {h} - {tops[0]}",
+        f"inside = (at1 >= 0) & (at1 < {tops[2]}) & (at2 >= 0) & (at2 < {tops[3]}) & (pixel < {total})",
+        f"at = ({shell.at(('image', 'at1', 'at2'), (x.strides[0], *x.strides[2:]), x)})[:, None]",
+        f"at += {shell.at(('channel[None, :]',), (x.strides[1],), x)}",
+        f"v = tl.load({p} + at, inside[:, None] & (channel < {c})[None, :], 0)",
+        f"tl.store({shell.pointer(image)} + pixel[:, None] * BN + channel[None, :], v, (pixel < {total})[:, None])",
+    ]
+    constants, grid = {"BM": PADDED, "BN": channels}, (-(-n * high * across // PADDED), 1, 1)
+    return shell.call("pad", grid, constants, 4, 1, "pad", origin)
 
 
 def depthwise_call(conv: Conv, epilogue: Epilogue, config: Config, label: str, origin: str) -> GpuCall:

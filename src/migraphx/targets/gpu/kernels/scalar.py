@@ -464,6 +464,12 @@ def scalar_nearbyint(a):
 
 
 @triton.jit
+def nearest(a):
+    """The whole number nearest to a float below 2^22, ties to even, as int32: the last bits of a + 1.5 * 2^23."""
+    return (a + 12582912.0).to(tl.int32, bitcast=True) - 0x4B400000
+
+
+@triton.jit
 def as_bool(a):
     """Whether a is other than 0; NaN is."""
     if a.dtype == tl.int1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import lcm, prod
 
 import numpy as np
 
@@ -20,9 +20,18 @@ from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Offer, Problem
-from migraphx.targets.gpu.costs import FEW_CHANNELS, conv_cost, convolutions, depthwise_cost, depthwises
+from migraphx.targets.gpu.costs import (
+    FEW_CHANNELS,
+    LINED,
+    conv_cost,
+    convolutions,
+    depthwise_cost,
+    depthwises,
+    lined_up_convolutions,
+)
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
-from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, strip_call
+from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, pad_call, strip_call
+from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.contractions import (
     ALIGNED,
@@ -48,14 +57,19 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     depthwise = group == source.lens[1] == c.write.lens[1]
     packed = packed_weights(ctx, c.operands[1], depthwise, origin)
     tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
-    convolve(ctx, Conv(source, packed, window, group, tight), epilogue, c.anchor.name, origin)
+    conv, constant = Conv(source, packed, window, group, tight), ctx.constant(c.operands[1])
+    lined = partial(lined_up, ctx, conv, *constant, origin) if constant and can_be_lined_up(conv) else None
+    convolve(ctx, conv, epilogue, c.anchor.name, origin, lined)
 
 
 quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
 
 
-def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, origin: str) -> None:
-    """The convolution, or the product that it is, with the best configuration."""
+def convolve(
+    ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, origin: str,
+    lined: Callable[[], tuple[GpuCall, Conv]] | None = None,
+) -> None:  # fmt: skip
+    """The convolution, or the product that it is, with the best configuration. `lined`: as `lined_up` makes it."""
     if not epilogue.write.elements:
         return
     label, choices = label_of(name, epilogue), choices_of(ctx)
@@ -91,12 +105,56 @@ def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, or
         if config.split > 1:
             rows = conv.rows
             parts = ctx.temporary(Shape(sums_type(x.type), (config.split, rows, epilogue.write.lens[1])))
+        if config.kernel == LINED:
+            assert lined is not None
+            copy, same = lined()
+            return [copy, *conv_calls(same, epilogue, config, parts, label, origin)]
         return conv_calls(conv, epilogue, config, parts, label, origin)
 
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     problem = Problem("convolution", shape, types, label)
     cost: Callable[[Config], float] = lambda c: conv_cost(c, conv, facts, result)  # noqa: E731
-    call_best(ctx, problem, convolutions(conv, facts), cost, build, offered(problem))
+    candidates = [*convolutions(conv, facts), *(lined_up_convolutions(conv) if lined else ())]
+    call_best(ctx, problem, candidates, cost, build, offered(problem))
+
+
+MOST_LINED = 1 << 27  # elements whose copy 32 bits count
+# ---- few channels ---------------------------------------------------------------------------------------------------
+
+
+def can_be_lined_up(conv: Conv) -> bool:
+    """Whether `lined_up` gains: images of few channels, windows of several pixels in a row."""
+    window, few = conv.window, conv.x.lens[1] < FEW_CHANNELS and conv.x.elements < MOST_LINED
+    plain = conv.group == 1 and set(window.dilation) == {1} and len(conv.x.lens) == 4 and min(window.pad) >= 0
+    return few and plain and window.kernel[2] > 1 and conv.x.type in ("half", "bf16", "int8") and not is_patches(conv)
+
+
+def lined_up(
+    ctx: LoweringContext, conv: Conv, weights: np.ndarray, key: tuple[Hashable, ...], origin: str
+) -> tuple[GpuCall, Conv]:
+    """The same convolution of windows one pixel wide, whose channels are all of a window's row; and what it reads.
+
+    That is a copy of the images with zeros round them, a power of two of channels a pixel: a row of a window is a few
+    vectors of memory, none of which leaves the image.
+    """
+    window, (n, c, *_) = conv.window, conv.x.lens
+    (_, k1, k2), (_, s1, s2), (_, out1, out2) = window.kernel, window.stride, window.out
+    wide, line = power_of_two(c), 32
+    depth = -(-k2 * wide // line) * line  # of a row, with zeros among the weights
+    step = lcm(s2, max(1, 16 // wide))
+    high, across = (out1 - 1) * s1 + k1, -(-((out2 - 1) * s2 + depth // wide) // step) * step
+    image = ctx.temporary(Shape(conv.x.type, (n, high, across, wide)))
+
+    def make() -> np.ndarray:
+        packed = np.zeros((weights.shape[0], k1, depth // wide, wide), weights.dtype)
+        packed[:, :, :k2, :c] = np.moveaxis(weights, 1, -1)
+        return packed.reshape(-1, k1, depth)
+
+    used = depth if conv.x.type == "int8" else k2 * wide  # what lies behind may be NaN, which no zero takes away
+    w = replace(ctx.packed((*key, "lines", s2), make), lens=(weights.shape[0], k1, used))
+    x = replace(image, lens=(n, used, high, across // s2), strides=(high * across * wide, 1, across * wide, s2 * wide))
+    narrow = Window((1, high, across // s2), (1, out1, out2), (1, k1, 1), (1, s1, 1), (1, 1, 1), (0, 0, 0))
+    return pad_call(conv.x, image, window.pad[1:], origin), Conv(x, w, narrow, 1)
 
 
 def is_depthwise(conv: Conv, epilogue: Epilogue) -> bool:
