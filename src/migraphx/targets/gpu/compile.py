@@ -59,14 +59,14 @@ def waiting(source: str, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def loaded(path: Path, name: str, known: dict[str, bool]) -> Any:
+def loaded(path: Path, name: str, native_fp8: bool) -> Any:
     """The function `name` of a file, whose text is told what the chip has."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    for fact in known.keys() & vars(module).keys():
-        vars(module)[fact] = triton.language.constexpr(known[fact])
+    if "NATIVE_FP8" in vars(module):
+        vars(module)["NATIVE_FP8"] = triton.language.constexpr(native_fp8)
     return getattr(module, name)
 
 
@@ -76,8 +76,7 @@ def compiled(job: dict[str, Any]) -> dict[str, Any]:
     pdl = target.backend == "cuda" and int(target.arch) >= FIRST_PDL
     path = Path(job["folder"]) / f"kernel_{job['key']}.py"
     path.write_text(waiting(job["source"], job["name"]) if pdl else job["source"])
-    fp8 = target.backend == "cuda" and int(target.arch) >= FIRST_FP8
-    function = loaded(path, job["name"], {"NATIVE_FP8": fp8, "PREFETCHES": pdl})
+    function = loaded(path, job["name"], target.backend == "cuda" and int(target.arch) >= FIRST_FP8)
     constants = dict(job["constants"])
     given = iter(job["arguments"])
     signature = {n: "constexpr" if n in constants else next(given) for n in function.arg_names}

@@ -46,6 +46,7 @@ from migraphx.targets.gpu.facts import facts_of
 from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.libraries.dnn import plans_on
 from migraphx.targets.gpu.lower import GPU
+from migraphx.targets.gpu.lower.reduce import drop_unread_rows
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
 from migraphx.targets.gpu.slots import Slots
@@ -142,7 +143,9 @@ class GpuTarget(Target):
             tuner.compile()
             choices.made.clear()
             choices.measure = tuner.winner
-        return lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
+        lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
+        drop_unread_rows(lowered)
+        return lowered
 
     def restore(
         self,

@@ -107,10 +107,6 @@ def finish(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None 
     shell.lines.append(store_text(shell.pointer(epilogue.write), epilogue.write.type, at, value, INSIDE))
 
 
-SMALL = 4096  # elements of a tile up to which kernels ask for weights ahead: such programs are few, and wait
-LINES = 8  # of the cache, of each column's weights
-
-
 INSIDE = "rows_in[:, None] & cols_in[None, :]"
 
 
@@ -213,9 +209,9 @@ def product_calls(
         ]  # fmt: skip
     even, b_rows, rows = o.k % config.k == 0, b_strides[0] == 1, shell.lines
     rows += [f"cols_in = col < {n}", f"rows_in = row < {m}"]
-    ahead = config.m * config.n <= SMALL and not o.batch and config.tail == 1 and o.b.buffer.kind == "weight"
     fetched = None
     if config.kernel == "vector":
+        ahead = not o.batch and o.b.buffer.kind == "weight"
         full = even and (config.split - 1) * part_depth(o.k, config) < o.k
         rows.append(f"first = vector_weights({b}, {n}, {begin}, {end}, {b_k}, {b_n}, col, {b_rows}, {full}, BK)")
         if ahead and config.split == 1:
@@ -227,9 +223,6 @@ def product_calls(
             "[None, :]"
         )
     else:
-        if ahead and b_rows:
-            lines = f"{128 // o.b.itemsize}, {LINES}"
-            rows += [f"prefetch_columns({b}, {n}, {begin}, {end}, {b_n}, col, {lines})", WAITS]
         rows.append(
             f"acc = product_sums({a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col, "
             f'"{kind_of(o.a.type, o.b.type, thirds(config))}", {a_strides[1] == 1}, {b_rows}, {even}, BK)'

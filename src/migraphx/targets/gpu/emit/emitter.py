@@ -9,6 +9,8 @@ from migraphx.targets.gpu.choices import Choices
 from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.indexing import gather_call
 from migraphx.targets.gpu.emit.pointwise import copy_call, pointwise_call
+from migraphx.targets.gpu.emit.reduce import Row
+from migraphx.targets.gpu.kernel import GpuCall
 
 
 @dataclass(frozen=True)
@@ -16,10 +18,13 @@ class TritonEmitter:
     """The Emitter of target gpu.
 
     `choices`: what its products know of the device. `finished`: calls that can store more, by what they write.
+    `rows`: norms of one row, which products compute for themselves, and their calls, by what those write.
     """
 
     choices: Choices = field(default_factory=Choices)
     finished: dict[Buffer, Finished] = field(default_factory=dict[Buffer, Finished])
+
+    rows: dict[Buffer, tuple[Row, GpuCall]] = field(default_factory=dict[Buffer, "tuple[Row, GpuCall]"])
 
     copy = staticmethod(copy_call)
     pointwise = staticmethod(pointwise_call)

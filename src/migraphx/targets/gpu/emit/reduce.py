@@ -172,6 +172,29 @@ def reduce_calls(
     return calls
 
 
+@dataclass(frozen=True)
+class Row:
+    """A function `row_of` of views, numbers, and a tile of {1, COLS}: the only row of a reduction's output, else 0."""
+
+    text: str
+    reads: tuple[View, ...]
+    numbers: tuple[int, ...]
+    wide: bool
+    length: int
+
+
+def row_of(module: Module, axes: Sequence[int], reads: Sequence[View], write: View) -> Row | None:
+    """The body of a `fused_reduce` as a function for other kernels; None where its output is no single, whole row."""
+    found = FusedReduction.of(module, axes, reads, write)
+    length = prod(found.reduced.lens)
+    if prod(found.kept.lens) > 1 or not found.full_output or length > MOST_ROW or not found.rowwise:
+        return None
+    return _Kernel(found, Plan(1, power_of_two(length), 4), {}).row_text(reads)
+
+
+MOST_ROW = 4096  # elements of a row that many programs compute for themselves
+
+
 @dataclass
 class _Kernel:
     """The text of one kernel. `given`: reductions whose parts are in memory, {parts, rows}."""
@@ -210,6 +233,23 @@ class _Kernel:
             self.row.lines.append(store_text("out", self.fused.views[-1].type, where, value, mask))
         parts = self.plan.parts if any(not s.reductions for s in stages) else 1
         return self._made(reads, writes, parts, label, origin)
+
+    def row_text(self, reads: Sequence[View]) -> Row:
+        """A function of the tile that returns the output."""
+        self._begin(len(reads))
+        for ins in self.fused.number:  # all loads at once
+            self._value(ins, self.row, {})
+        for stage in self.fused.stages:
+            if stage.reductions:
+                self._reduce(stage)
+        value = self._value(self.fused.module.outputs[0], self.row, {})
+        if not self.even:
+            value = f"tl.where(inside_c, {value}, 0)"
+        names = [*(f"p{k}" for k in range(len(reads))), *(f"n{k}" for k in range(len(self.numbers.values)))]
+        head = ", ".join([*names, "ROWS: tl.constexpr", "COLS: tl.constexpr"])
+        lines = [line.replace("tl.program_id(0)", "0") for line in self.row.lines]
+        text = f"@triton.jit\ndef row_of({head}):\n" + "".join(f"    {line}\n" for line in [*lines, f"return {value}"])
+        return Row(text, tuple(reads), tuple(self.numbers.values), self.numbers.wide, self.length)
 
     def _ask_ahead(self) -> None:
         """Where few programs wait for memory more than they share it: weights before all else."""

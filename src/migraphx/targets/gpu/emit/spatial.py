@@ -13,8 +13,6 @@ from migraphx.targets.gpu.costs import LINED, thirds
 from migraphx.targets.gpu.emit.body import compute_type
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
-    LINES,
-    SMALL,
     add_parts_call,
     finish,
     function_name,
@@ -22,7 +20,7 @@ from migraphx.targets.gpu.emit.contract import (
     sums_type,
     to_part,
 )
-from migraphx.targets.gpu.emit.shell import WAITS, Shell
+from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall
 
@@ -128,18 +126,13 @@ def conv_calls(
     kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
-    if config.m * config.n <= SMALL and conv.group == 1 and conv.w.buffer.kind == "weight":
-        depth = f"{begin} * BK, {end} * BK" if conv.w.strides[1] % config.k == 0 else f"0, {w_col}"
-        lines = f"{128 // conv.w.itemsize}, {LINES}"
-        shell.lines += [f"prefetch_columns({w}, {cols}, {depth}, {w_col}, col, {lines})", WAITS]
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
         numbers = window_text(shell, conv.window, conv.x)
         consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
         shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:
-        channels = str(conv.channels) if config.kernel == LINED else shell.size(conv.channels, fine=True)
-        first += f", {channels}, {shell.size(conv.w.strides[1], fine=True)}"
+        first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
         numbers = window_text(shell, conv.window, conv.x)
         consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")

@@ -126,7 +126,8 @@ def can_be_lined_up(conv: Conv) -> bool:
     """Whether `lined_up` gains: images of few channels, windows of several pixels in a row."""
     window, few = conv.window, conv.x.lens[1] < FEW_CHANNELS and conv.x.elements < MOST_LINED
     plain = conv.group == 1 and set(window.dilation) == {1} and len(conv.x.lens) == 4 and min(window.pad) >= 0
-    return few and plain and window.kernel[2] > 1 and conv.x.type in ("half", "bf16", "int8") and not is_patches(conv)
+    bytes_ = conv.x.type == "int8"  # of others single elements load as fast, and what follows a window may be NaN
+    return few and plain and bytes_ and window.kernel[2] > 1 and not is_patches(conv)
 
 
 def lined_up(
@@ -150,9 +151,8 @@ def lined_up(
         packed[:, :, :k2, :c] = np.moveaxis(weights, 1, -1)
         return packed.reshape(-1, k1, depth)
 
-    used = depth if conv.x.type == "int8" else k2 * wide  # what lies behind may be NaN, which no zero takes away
-    w = replace(ctx.packed((*key, "lines", s2), make), lens=(weights.shape[0], k1, used))
-    x = replace(image, lens=(n, used, high, across // s2), strides=(high * across * wide, 1, across * wide, s2 * wide))
+    w = ctx.packed((*key, "lines", s2), make)
+    x = replace(image, lens=(n, depth, high, across // s2), strides=(high * across * wide, 1, across * wide, s2 * wide))
     narrow = Window((1, high, across // s2), (1, out1, out2), (1, k1, 1), (1, s1, 1), (1, 1, 1), (0, 0, 0))
     return pad_call(conv.x, image, window.pad[1:], origin), Conv(x, w, narrow, 1)
 
