@@ -226,6 +226,21 @@ def test_products_of_one_row_compute_its_norm(rows: int, shown: bool, left: list
         assert [n for n in names if n != "dot"] == ["convert"] * len(left)
 
 
+@pytest.mark.parametrize(("queries", "heads"), [(1, 4), (1, 3), (2, 4)])
+def test_the_product_behind_puts_parts_of_attention_together(queries: int, heads: int) -> None:
+    """Where keys are many they are divided; of one query the product that reads the result adds the parts up itself."""
+    width = 16
+
+    def build(b: Builder, q: Instruction, k: Instruction, v: Instruction) -> Instruction:
+        made = b.transpose(b.attention(q, k, v, scale=0.25), permutation=(0, 2, 1, 3))
+        return b.linear(b.reshape(made, dims=(1, queries, heads * width)), b.literal(weight(24, heads * width)))
+
+    shapes = (Shape("half", (1, heads, n, width)) for n in (queries, 1500, 1500))
+    made = check(built(build, *shapes), scale=4)
+    names = [s.kernel.split()[0] for s in made.executable.steps]
+    assert names == ["attention", *(["attention"] if queries > 1 else []), "dot"]
+
+
 # ---- convolutions ---------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migraphx.targets.common.views import View
@@ -10,6 +11,7 @@ from migraphx.targets.gpu.costs import thirds
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, store_text
 from migraphx.targets.gpu.emit.contract import INSIDE
+from migraphx.targets.gpu.emit.reduce import MOST_ROW, Row
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
@@ -125,6 +127,17 @@ def rest_of(a: Attention, config: Config) -> int:
 def part_keys(keys: int, config: Config) -> int:
     """How many keys a part has: whole blocks."""
     return -(-keys // (config.split * config.n)) * config.n
+
+
+def combined_row(a: Attention, parts: Sequence[View]) -> Row | None:
+    """What the second call makes of `parts`, as a function for other kernels; None where it is no single row."""
+    rows, (batch, _, queries, width) = a.heads * a.rows, a.out.lens
+    one = batch == queries == 1 and a.out.strides[1] == width and a.out.strides[3] == 1 and not a.out.moves
+    if not one or width != power_of_two(width) or rows * width > MOST_ROW:
+        return None
+    body = f"return combined_row(p0, p1, {parts[0].lens[0]}, n0, {width}, {a.zero_rows}, COLS)"
+    text = f"@triton.jit\ndef row_of(p0, p1, n0, ROWS: tl.constexpr, COLS: tl.constexpr):\n    {body}\n"
+    return Row(text, tuple(parts), (rows,), False, rows * width)
 
 
 def _store(shell: Shell, a: Attention, also: Also | None = None) -> int:

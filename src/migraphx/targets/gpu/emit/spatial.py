@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from migraphx.ir.module import Module
+from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs import LINED, thirds
-from migraphx.targets.gpu.emit.body import compute_type
+from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
     add_parts_call,
@@ -154,22 +156,32 @@ def conv_calls(
     return [call, add_parts_call(parts, epilogue, sums, label, origin)]
 
 
-def pad_call(x: View, image: View, before: Sequence[int], origin: str) -> GpuCall:
-    """`x` {N, C, H, W} into `image` {N, high, across, channels}, `before` pixels from its edges, zeros elsewhere."""
+def pad_call(x: View, image: View, before: Sequence[int], module: Module | None, origin: str) -> GpuCall:
+    """`x` {N, C, H, W} into `image` {N, high, across, channels}, `before` pixels from its edges, zeros elsewhere.
+
+    `module`: the pointwise body that makes elements of the image of those of `x`.
+    """
     shell, (n, high, across, channels) = Shell(), image.lens
     p, (_, c, *size) = shell.pointer(x), x.lens
     total, h, w = (shell.size(v, loose=True) for v in (n * high * across, high, across))
     tops = [shell.size(v, loose=True) for v in (*before, *size)]
+    scope = Scope(reading_of(module) if module else TRITON)
     shell.lines += [
         "pixel, channel = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)",
         f"line, at2 = pixel // {w}, pixel % {w} - {tops[1]}",
         f"image, at1 = line // {h}, line % {h} - {tops[0]}",
         f"inside = (at1 >= 0) & (at1 < {tops[2]}) & (at2 >= 0) & (at2 < {tops[3]}) & (pixel < {total})",
+        f"there = inside[:, None] & (channel < {c})[None, :]",
         f"at = ({shell.at(('image', 'at1', 'at2'), (x.strides[0], *x.strides[2:]), x)})[:, None]",
         f"at += {shell.at(('channel[None, :]',), (x.strides[1],), x)}",
-        f"v = tl.load({p} + at, inside[:, None] & (channel < {c})[None, :], 0)",
-        f"tl.store({shell.pointer(image)} + pixel[:, None] * BN + channel[None, :], v, (pixel < {total})[:, None])",
     ]
+    value = scope.bind(load_text(p, x.type, "at", "there", "0"))
+    if module is not None:
+        value = pointwise_body(module, dict.fromkeys(module.parameters, value), scope)
+    shell.lines += [*scope.lines, f"value = tl.where(there, {value}, 0)"]
+    where = "pixel[:, None] * BN + channel[None, :]"
+    stored = store_text(shell.pointer(image), image.type, where, "value", f"(pixel < {total})[:, None]")
+    shell.lines.append(stored)
     constants, grid = {"BM": PADDED, "BN": channels}, (-(-n * high * across // PADDED), 1, 1)
     return shell.call("pad", grid, constants, 4, 1, "pad", origin)
 

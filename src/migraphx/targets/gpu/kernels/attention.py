@@ -139,3 +139,16 @@ def combine_parts(sums, tops, at, row, inside, there, count, rows, width):
         total += fade * tl.load(tops + (part * rows + row) * 2 + 1, there, 0)
         acc += fade[:, None] * tl.load(sums + part * rows * width + at, inside, 0)
     return total, acc
+
+
+@triton.jit
+def combined_row(
+    sums, tops, COUNT: tl.constexpr, rows, WIDTH: tl.constexpr, ZERO_ROWS: tl.constexpr, COLS: tl.constexpr
+):
+    """The results of `rows` rows of WIDTH numbers, a power of two, one after another: {1, COLS}, 0 behind them."""
+    row, col = tl.arange(0, COLS // WIDTH), tl.arange(0, WIDTH)
+    there = row < rows
+    inside = there[:, None] & (col < WIDTH)[None, :]
+    at = row[:, None] * WIDTH + col[None, :]
+    total, acc = combine_parts(sums, tops, at, row, inside, there, COUNT, rows, WIDTH)
+    return tl.reshape(tl.where(inside, attention_result(total, acc, ZERO_ROWS), 0.0), (1, COLS))

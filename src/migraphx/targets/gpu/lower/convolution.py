@@ -30,6 +30,7 @@ from migraphx.targets.gpu.costs import (
     lined_up_convolutions,
 )
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
+from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, pad_call, strip_call
 from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall
@@ -154,7 +155,13 @@ def lined_up(
     w = ctx.packed((*key, "lines", s2), make)
     x = replace(image, lens=(n, depth, high, across // s2), strides=(high * across * wide, 1, across * wide, s2 * wide))
     narrow = Window((1, high, across // s2), (1, out1, out2), (1, k1, 1), (1, s1, 1), (1, 1, 1), (0, 0, 0))
-    return pad_call(conv.x, image, window.pad[1:], origin), Conv(x, w, narrow, 1)
+    assert isinstance(ctx.emit, TritonEmitter)
+    source, (module, call) = conv.x, ctx.emit.bodies.get(conv.x.buffer, (None, None))
+    if call is not None and call.writes[0] == source and call.reads[0].lens == source.lens:  # as where it is quantized
+        source = call.reads[0]
+    else:
+        module = None
+    return pad_call(source, image, window.pad[1:], module, origin), Conv(x, w, narrow, 1)
 
 
 def is_depthwise(conv: Conv, epilogue: Epilogue) -> bool:

@@ -30,12 +30,13 @@ def fused_reduce(ctx: LoweringContext, ins: Instruction) -> None:
         ctx.emit.finished[write.buffer] = Finished(ins, write, len(ctx.calls) - 1, lambda also: make(also)[0])
 
 
-def drop_unread_rows(ctx: LoweringContext) -> None:
-    """Forget norms that all who read them compute for themselves."""
+def drop_unread(ctx: LoweringContext) -> None:
+    """Forget norms and bodies that all who read them compute for themselves."""
     assert isinstance(ctx.emit, TritonEmitter)
-    read = {v.buffer for call in ctx.calls for v in call.reads}
-    unread = [call for buffer, (_, call) in ctx.emit.rows.items() if buffer not in read]
     if any(call.flow is not None for call in ctx.calls):  # steps are counted there
         return
-    kept = [n for n, call in enumerate(ctx.calls) if not any(call is other for other in unread)]
+    read = {v.buffer for call in ctx.calls for v in call.reads}
+    made = {**ctx.emit.rows, **ctx.emit.bodies}
+    unread = {id(call) for buffer, (_, call) in made.items() if buffer not in read}
+    kept = [n for n, call in enumerate(ctx.calls) if id(call) not in unread]
     ctx.calls, ctx.sources = [ctx.calls[n] for n in kept], [ctx.sources[n] for n in kept]
