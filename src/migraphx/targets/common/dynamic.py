@@ -158,9 +158,14 @@ class DynamicExecutable:
         specialisation = self._specialisation(given)
         if not isinstance(specialisation, CompiledSpecialisation):
             return {}
-        own, number = specialisation.executable, {n: k for k, n in enumerate(self.parameters)}
-        numbers = [number[n] for n in own.parameters]
+        own = specialisation.executable
+        numbers = self._numbers(own)
         return {output: numbers[k] for output, k in own.in_place(specialisation.inputs(given)).items()}
+
+    def _numbers(self, own: Executable) -> list[int]:
+        """Where the parameters of a specialisation stand among those of the program."""
+        number = {n: k for k, n in enumerate(self.parameters)}
+        return [number[n] for n in own.parameters]
 
     def release(self) -> None:
         self.region.release()
@@ -187,7 +192,7 @@ class DynamicExecutable:
         if not isinstance(specialisation, CompiledSpecialisation):
             return None
         own, region, ran = specialisation.executable, self.region, [specialisation]
-        numbers = [list(self.parameters).index(n) for n in own.parameters]
+        numbers = self._numbers(own)
 
         def run(inputs: Sequence[int], outputs: Sequence[int]) -> None:
             self._ran = [*ran]

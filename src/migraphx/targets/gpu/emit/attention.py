@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from migraphx.ir.size import hint_of, is_open
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs import thirds
@@ -58,6 +59,12 @@ class Attention:
     @property
     def width(self) -> int:
         return self.v.lens[3]
+
+    @property
+    def at_hand(self) -> Attention:
+        """The same with the lengths at hand for those that are open."""
+        q, k, v, out = (view.at_hand for view in (self.q, self.k, self.v, self.out))
+        return replace(self, q=q, k=k, v=v, out=out, mask=self.mask and self.mask.at_hand)
 
 
 def attention_calls(
@@ -120,7 +127,7 @@ def attention_calls(
 
 def rest_of(a: Attention, config: Config) -> int:
     """How many keys at a time come behind the whole blocks."""
-    rest = a.keys % config.n
+    rest = hint_of(a.keys) % config.n
     return max(LEAST, power_of_two(rest)) if rest and not a.causal and config.split == 1 else config.n
 
 
@@ -132,6 +139,8 @@ def part_keys(keys: int, config: Config) -> int:
 def combined_row(a: Attention, parts: Sequence[View]) -> Row | None:
     """What the second call makes of `parts`, as a function for other kernels; None where it is no single row."""
     rows, (batch, _, queries, width) = a.heads * a.rows, a.out.lens
+    if is_open((rows, batch, queries, width)):
+        return None
     one = batch == queries == 1 and a.out.strides[1] == width and a.out.strides[3] == 1 and not a.out.moves
     if not one or width != power_of_two(width) or rows * width > MOST_ROW:
         return None
@@ -171,7 +180,7 @@ def _combine_call(a: Attention, parts: tuple[View, View], origin: str) -> GpuCal
     shell, wide = Shell(), power_of_two(a.width)
     sums, tops = shell.pointer(parts[0]), shell.pointer(parts[1])
     rows, heads = shell.size(a.rows, loose=True), shell.size(a.kv_heads, loose=True)
-    total, count = shell.size(a.heads * a.rows, loose=True), shell.size(parts[0].lens[0], loose=True)
+    total, count = shell.size(a.heads * a.rows, loose=True), parts[0].lens[0]
     shell.lines += [
         "number = tl.program_id(0) * BM + tl.arange(0, BM)",
         f"col = tl.arange(0, {wide})",

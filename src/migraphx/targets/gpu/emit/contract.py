@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.size import divides, hint_of
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View, loops
@@ -190,7 +191,7 @@ def product_calls(
     a, b = shell.pointer(o.a), shell.pointer(o.b)
     a_strides, b_strides = o.a.strides[-2:], o.b.strides[-2:]
     m = shell.size(o.m, loose=a_strides[0] != 1)
-    n = shell.size(o.n, loose=b_strides[1] != 1 and o.n % 8 != 0, fine=True)
+    n = shell.size(o.n, loose=b_strides[1] != 1 and not divides(8, o.n), fine=True)
     k = shell.size(o.k, fine=True)
     begin, end = "0", k
     if config.split > 1:
@@ -207,28 +208,19 @@ def product_calls(
         shell.lines += [
             f"{a} += {shell.at(digits, o.a_batch, o.a)}", f"{b} += {shell.at(digits, o.b_batch, o.b)}",
         ]  # fmt: skip
-    even, b_rows, rows = o.k % config.k == 0, b_strides[0] == 1, shell.lines
-    rows += [f"cols_in = col < {n}", f"rows_in = row < {m}"]
-    fetched = None
+    shell.lines.append(f"cols_in, rows_in = col < {n}, row < {m}")
     if config.kernel == "vector":
-        ahead = not o.batch and o.b.buffer.kind == "weight"
-        full = even and (config.split - 1) * part_depth(o.k, config) < o.k
-        rows.append(f"first = vector_weights({b}, {n}, {begin}, {end}, {b_k}, {b_n}, col, {b_rows}, {full}, BK)")
-        if ahead and config.split == 1:
-            fetched = fetch(shell, epilogue, early=True)
-        elif ahead:
-            rows.append(WAITS)
-        rows.append(
-            f"acc = vector_sums({a}, {b}, first, {n}, {begin}, {end}, {a_k}, {b_k}, {b_n}, col, {b_rows}, {even}, BK)"
-            "[None, :]"
-        )
+        given = f"{a}, {b}, first, {n}, {begin}, {end}, {a_k}, {b_k}, {b_n}, col"
+        first = f"{b}, {n}, {begin}, {end}, {b_k}, {b_n}, col"
+        fetched = _vector_lines(shell, o, epilogue, config, first, given)
     else:
-        rows.append(
-            f"acc = product_sums({a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col, "
-            f'"{kind_of(o.a.type, o.b.type, thirds(config))}", {a_strides[1] == 1}, {b_rows}, {even}, BK)'
-        )
+        given = f"{a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col"
+        kind = kind_of(o.a.type, o.b.type, thirds(config))
+        rows = f"{a_strides[1] == 1}, {b_strides[0] == 1}, {divides(config.k, o.k)}"
+        shell.lines.append(f'acc = product_sums({given}, "{kind}", {rows}, BK)')
+        fetched = None
     if o.batch:
-        rows.append(f"row += batch * {m}")
+        shell.lines.append(f"row += batch * {m}")
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
     tiles = o.batches * -(-o.m // config.m) * -(-o.n // config.n)
     first = epilogue
@@ -247,6 +239,23 @@ def product_calls(
         return [call]
     assert parts is not None
     return [call, add_parts_call(parts, epilogue, sums, label, origin)]
+
+
+def _vector_lines(
+    shell: Shell, o: Operands, epilogue: Epilogue, config: Config, first: str, given: str
+) -> Fetched | None:
+    """Lines that multiply one row, the first weights before WAITS; what the epilogue reads, if it is loaded too."""
+    rows, even = o.b.strides[-2] == 1, divides(config.k, o.k)
+    full = even and (config.split == 1 or (config.split - 1) * part_depth(o.k, config) < o.k)
+    shell.lines.append(f"first = vector_weights({first}, {rows}, {full}, BK)")
+    fetched = None
+    if o.b.buffer.kind == "weight" and not o.batch:
+        if config.split == 1:
+            fetched = fetch(shell, epilogue, early=True)
+        else:
+            shell.lines.append(WAITS)
+    shell.lines.append(f"acc = vector_sums({given}, {rows}, {even}, BK)[None, :]")
+    return fetched
 
 
 def part_depth(depth: int, config: Config) -> int:
@@ -338,8 +347,8 @@ def to_part(shell: Shell, parts: View) -> Epilogue:
 def add_parts_call(parts: View, epilogue: Epilogue, sums: str, label: str, origin: str) -> GpuCall:
     """The second pass of a split depth: `parts` {split, rows, N}, added in order, then the epilogue."""
     split, rows, n = parts.lens
-    bn = min(256, max(16, 1 << (n - 1).bit_length()))
-    bm = max(1, min(512 // bn, rows))
+    bn = min(256, max(16, 1 << (hint_of(n) - 1).bit_length()))
+    bm = max(1, min(512 // bn, hint_of(rows)))
     bm = 1 << (bm.bit_length() - 1)
     shell = Shell()
     p, m_text, n_text = shell.pointer(parts), shell.size(rows, loose=True), shell.size(n)
@@ -353,7 +362,7 @@ def add_parts_call(parts: View, epilogue: Epilogue, sums: str, label: str, origi
         f"at = row[:, None] * {n_text} + col[None, :]",
     ]
     fetched = fetch(shell, epilogue, early=True)
-    shell.lines.append(f"acc = add_parts({p}, {shell.size(split, loose=True)}, {part}, at, {INSIDE})")
+    shell.lines.append(f"acc = add_parts({p}, {split}, {part}, at, {INSIDE})")
     finish(shell, epilogue, sums, fetched)
     name = function_name(label + " sum")
     grid = (-(-rows // bm) * -(-n // bn), 1, 1)

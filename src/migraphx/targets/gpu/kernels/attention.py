@@ -123,18 +123,18 @@ def attention_result(total, acc, ZERO_ROWS: tl.constexpr):
 
 
 @triton.jit
-def combine_parts(sums, tops, at, row, inside, there, count, rows, width):
-    """Sum of exponentials and weighted values of rows whose keys were divided among `count` programs, in their order.
+def combine_parts(sums, tops, at, row, inside, there, COUNT: tl.constexpr, rows, width):
+    """Sum of exponentials and weighted values of rows whose keys were divided among COUNT programs, in their order.
 
     `sums` {count, rows, width}: unscaled values; `tops` {count, rows, 2}: each part's maximum and sum.
     """
     top = tl.full((row.shape[0],), float("-inf"), tops.dtype.element_ty)
-    for part in range(count):
+    for part in tl.static_range(COUNT):
         top = tl.maximum(top, tl.load(tops + (part * rows + row) * 2, there, float("-inf")))
     base = tl.where(top == float("-inf"), 0.0, top)
     total = tl.zeros((row.shape[0],), tops.dtype.element_ty)
     acc = tl.zeros((row.shape[0], at.shape[1]), tops.dtype.element_ty)
-    for part in range(count):
+    for part in tl.static_range(COUNT):
         fade = tl.exp2(tl.load(tops + (part * rows + row) * 2, there, float("-inf")) - base)
         total += fade * tl.load(tops + (part * rows + row) * 2 + 1, there, 0)
         acc += fade[:, None] * tl.load(sums + part * rows * width + at, inside, 0)

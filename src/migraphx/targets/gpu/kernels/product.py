@@ -177,9 +177,12 @@ def vector_sums(a, b, y, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr
 
 
 @triton.jit
-def add_parts(parts, count, part, at, inside):
-    """The sums at `at` of `count` parts, `part` elements from one to the next, always in the same order."""
+def add_parts(parts, COUNT: tl.constexpr, part, at, inside):
+    """The sums at `at` of COUNT parts, `part` elements from one to the next, always in the same order.
+
+    COUNT is known, so that all loads are under way at once.
+    """
     acc = tl.load(parts + at, inside, 0)
-    for k in range(1, count):
+    for k in tl.static_range(1, COUNT):
         acc += tl.load(parts + k * part + at, inside, 0)
     return acc

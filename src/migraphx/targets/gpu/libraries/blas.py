@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from migraphx.ir.size import divides
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.libraries.find import load
-from migraphx.targets.gpu.library import Append, declare, needed
+from migraphx.targets.gpu.library import Append, Unusable, declare, needed
 
 TYPES = {"half": 2, "bf16": 14, "float": 0, "fp8e4m3fn": 28}  # cudaDataType_t
 SCALED = "fp8e4m3fn"  # whose products are scaled
@@ -32,6 +33,7 @@ MOST_WORKSPACE, ALIGNMENT_A = 1, 5  # cublasLtMatmulPreferenceAttributes_t; thos
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "bias relu": 6}
 WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper
 WANTED = 6  # algorithms of a product
+KEPT = 4096  # guesses
 
 
 class _Found(ctypes.Structure):
@@ -61,7 +63,8 @@ class Gemm:
     Pointers: a, b, of fp8 the factors of columns and of rows (floats), the bias and the residual if there are any, the
     workspace, c. `sizes`: batch, M, N, K; `a`, `b`: elements between rows, between columns, between matrices of the
     batch; `c`, `residual`: between rows and between matrices, the latter empty where there is none. `algorithm` is the
-    library's own text for how it computes. `result`: the type of all but a and b, where it is not theirs.
+    library's own text for how it computes; without it the library is asked when the program is loaded, as for a program
+    that is for many lengths. `result`: the type of all but a and b, where it is not theirs.
     """
 
     type: str
@@ -81,7 +84,8 @@ class Gemm:
 
     def prepare(self, device: Accelerator) -> Append:
         with device.current():
-            return needed(blas(device.index), "cuBLASLt", self.version, "nvidia-cublas").append(self)
+            library = needed(blas(device.index), "cuBLASLt", self.version, "nvidia-cublas")
+            return library.append(self if self.algorithm else library.guess(self))
 
     def matrices(self) -> tuple[tuple[Matrix, bool], tuple[Matrix, bool], Matrix, Matrix]:
         """The library's first operand (b) and its second (a), each with whether it is transposed; addend; result."""
@@ -99,11 +103,11 @@ def fits(a: View, b: View, c: View) -> bool:
     """
     wide = all(max(v.strides[-2:]) >= min_length(v) and 1 in v.strides[-2:] for v in (a, b))
     if a.type == SCALED:
-        along = a.strides[-1] == b.strides[-2] == 1 and a.lens[-1] % 16 == 0 and c.lens[-1] % 16 == 0
+        along = a.strides[-1] == b.strides[-2] == 1 and divides(16, a.lens[-1]) and divides(16, c.lens[-1])
         same = a.type == b.type and c.type in ("half", "bf16") and along
     else:
         same = a.type == b.type == c.type and a.type in TYPES
-    aligned = all(v.byte_offset % 16 == 0 and not v.moves for v in (a, b, c))
+    aligned = all(divides(16, v.byte_offset) and not v.moves for v in (a, b, c))
     return same and aligned and wide and c.strides[-1] == 1 and c.strides[-2] >= c.lens[-1]
 
 
@@ -143,6 +147,7 @@ class Blas:
         library.cublasLtGetVersion.restype = c_size_t
         self.version: int = library.cublasLtGetVersion()
         self.handle = c_void_p()
+        self._guesses: dict[Gemm, Gemm] = {}
         self._call("Create", byref(self.handle))
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -198,6 +203,17 @@ class Blas:
             return []
         texts = [bytes(f.algorithm).hex() for f in found[: count.value] if f.state == 0]
         return [replace(gemm, algorithm=text, version=self.version) for text in texts]
+
+    def guess(self, gemm: Gemm) -> Gemm:
+        """With the algorithm that the library likes best; Unusable where it has none."""
+        if gemm not in self._guesses:
+            found = self.algorithms(gemm)
+            if not found:
+                raise Unusable(f"cuBLASLt has no algorithm for a product of {gemm.sizes}")
+            while len(self._guesses) >= KEPT:
+                self._guesses.pop(next(iter(self._guesses)))
+            self._guesses[gemm] = found[0]
+        return self._guesses[gemm]
 
     def append(self, gemm: Gemm) -> Append:
         """What appends the product to a stream."""

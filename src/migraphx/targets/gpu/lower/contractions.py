@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import hint_of, is_open, note_class
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
@@ -30,10 +32,15 @@ ALIGNED = 16  # elements: rows of packed weights begin at multiples of these
 MULTIPLIED = {"half", "bf16", "float", "double"} | dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
 
 
+def emitter_of(ctx: LoweringContext) -> TritonEmitter:
+    """What this target's lowerings know of one another."""
+    assert isinstance(ctx.emit, TritonEmitter)
+    return ctx.emit
+
+
 def choices_of(ctx: LoweringContext) -> Choices:
     """The device's facts and what has been measured on it."""
-    assert isinstance(ctx.emit, TritonEmitter)
-    return ctx.emit.choices
+    return emitter_of(ctx).choices
 
 
 @GPU.of_contraction("dot")
@@ -65,7 +72,10 @@ def lower_product(
         return
     operands, label = Operands.of(a, b), label_of(name, epilogue)
     choices = choices_of(ctx)
-    shape = (operands.batches, operands.m, operands.n, operands.k)
+    sizes = (operands.batches, operands.m, operands.n, operands.k)
+    shape = tuple(map(hint_of, sizes))  # of the lengths at hand, whose configuration is right at all
+    for n in sizes:
+        note_class(n)
     along_depth = b.strides[-2] == 1
     types = (a.type, b.type, epilogue.write.type, *(() if along_depth else ("rows",)))
     problem = Problem("product", shape, types, label)
@@ -89,7 +99,7 @@ def lower_product(
             parts = ctx.temporary(Shape(sums_type(a.type), (left, config.tail, config.m, config.n)))
         return product_calls(operands, epilogue, config, parts, label, origin)
 
-    flops = 2.0 * operands.batches * operands.m * operands.n * operands.k
+    flops = 2.0 * prod(shape)
     algorithms = choices.algorithms if choices.algorithms and choices.asks_library(problem, flops) else None
     more, build_library, fused = library_products(ctx, operands, epilogue, algorithms, label, origin)
     guess = library_cost(shape, a.type, a.itemsize, choices.facts, result, fused)
@@ -101,13 +111,14 @@ def lower_product(
     candidates = products(shape, a.type, a.itemsize, choices.facts, along_depth)
     if describable(operands):
         candidates += described_products(shape, a.type, a.itemsize, choices.facts, epilogue.write.itemsize)
+    if is_open(sizes):  # how many tiles there are, or parts of the depth
+        candidates = [c for c in candidates if c.tail == 1 and (c.split == 1 or not is_open(operands.k))]
     call_best(ctx, problem, candidates, cost, build, *offers)
 
 
 def norm_of(ctx: LoweringContext, o: Operands) -> Row | None:
     """The norm whose only row is the left side."""
-    assert isinstance(ctx.emit, TritonEmitter)
-    row, call = ctx.emit.rows.get(o.a.buffer, (None, None))
+    row, call = emitter_of(ctx).rows.get(o.a.buffer, (None, None))
     whole = call is not None and o.a.offset == call.writes[-1].offset and o.a.type == call.writes[-1].type
     return row if whole and o.m == 1 and o.a.strides[-1] == 1 and not o.a.moves else None
 

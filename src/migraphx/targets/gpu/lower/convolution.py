@@ -12,14 +12,16 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import is_open
 from migraphx.ops.convolution import ConvolutionBackwards, both_sides
+from migraphx.ops.movement import Contiguous, Layout
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import Config, Offer, Problem
+from migraphx.targets.gpu.choices import Config, ForEachLength, Offer, Problem
 from migraphx.targets.gpu.costs import (
     FEW_CHANNELS,
     LINED,
@@ -30,7 +32,6 @@ from migraphx.targets.gpu.costs import (
     lined_up_convolutions,
 )
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
-from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, pad_call, strip_call
 from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall
@@ -39,6 +40,7 @@ from migraphx.targets.gpu.lower.contractions import (
     as_multiplied,
     call_best,
     choices_of,
+    emitter_of,
     lower_product,
     multiplied,
 )
@@ -59,7 +61,8 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     packed = packed_weights(ctx, c.operands[1], depthwise, origin)
     tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
     conv, constant = Conv(source, packed, window, group, tight), ctx.constant(c.operands[1])
-    lined = partial(lined_up, ctx, conv, *constant, origin) if constant and can_be_lined_up(conv) else None
+    can = constant and not is_open(source.lens) and can_be_lined_up(conv)
+    lined = partial(lined_up, ctx, conv, as_it_came(ctx, c.operands[0], source), *constant, origin) if can else None
     convolve(ctx, conv, epilogue, c.anchor.name, origin, lined)
 
 
@@ -71,6 +74,8 @@ def convolve(
     lined: Callable[[], tuple[GpuCall, Conv]] | None = None,
 ) -> None:  # fmt: skip
     """The convolution, or the product that it is, with the best configuration. `lined`: as `lined_up` makes it."""
+    if is_open(epilogue.write.lens) or is_open(conv.x.lens):
+        raise ForEachLength(f"{name}: convolutions are compiled for each length")
     if not epilogue.write.elements:
         return
     label, choices = label_of(name, epilogue), choices_of(ctx)
@@ -119,8 +124,9 @@ def convolve(
     call_best(ctx, problem, candidates, cost, build, offered(problem))
 
 
-MOST_LINED = 1 << 27  # elements whose copy 32 bits count
 # ---- few channels ---------------------------------------------------------------------------------------------------
+
+MOST_LINED = 1 << 27  # elements whose copy 32 bits count
 
 
 def can_be_lined_up(conv: Conv) -> bool:
@@ -131,13 +137,24 @@ def can_be_lined_up(conv: Conv) -> bool:
     return few and plain and bytes_ and window.kernel[2] > 1 and not is_patches(conv)
 
 
+def as_it_came(ctx: LoweringContext, ins: Instruction, source: View) -> View:
+    """What `source`, the images in the kernels' order, was copied from; the copy is no longer needed for this."""
+    moved = isinstance(ins.op, (Layout, Contiguous)) and ctx.view(ins) == source
+    given = ctx.view(ins.inputs[0] if moved else ins)
+    copy = next((call for call in reversed(ctx.calls) if source.buffer in {v.buffer for v in call.writes}), None)
+    if copy is None or given.buffer is source.buffer or (given.type, given.lens) != (source.type, source.lens):
+        return source
+    emitter_of(ctx).bodies[source.buffer] = None, copy
+    return given
+
+
 def lined_up(
-    ctx: LoweringContext, conv: Conv, weights: np.ndarray, key: tuple[Hashable, ...], origin: str
+    ctx: LoweringContext, conv: Conv, given: View, weights: np.ndarray, key: tuple[Hashable, ...], origin: str
 ) -> tuple[GpuCall, Conv]:
     """The same convolution of windows one pixel wide, whose channels are all of a window's row; and what it reads.
 
-    That is a copy of the images with zeros round them, a power of two of channels a pixel: a row of a window is a few
-    vectors of memory, none of which leaves the image.
+    `given`: the images as they came. What is read is a copy of them with zeros round each, a power of two of channels a
+    pixel: a row of a window is a few vectors of memory, none of which leaves the image.
     """
     window, (n, c, *_) = conv.window, conv.x.lens
     (_, k1, k2), (_, s1, s2), (_, out1, out2) = window.kernel, window.stride, window.out
@@ -155,13 +172,11 @@ def lined_up(
     w = ctx.packed((*key, "lines", s2), make)
     x = replace(image, lens=(n, depth, high, across // s2), strides=(high * across * wide, 1, across * wide, s2 * wide))
     narrow = Window((1, high, across // s2), (1, out1, out2), (1, k1, 1), (1, s1, 1), (1, 1, 1), (0, 0, 0))
-    assert isinstance(ctx.emit, TritonEmitter)
-    source, (module, call) = conv.x, ctx.emit.bodies.get(conv.x.buffer, (None, None))
-    if call is not None and call.writes[0] == source and call.reads[0].lens == source.lens:  # as where it is quantized
-        source = call.reads[0]
-    else:
-        module = None
-    return pad_call(source, image, window.pad[1:], module, origin), Conv(x, w, narrow, 1)
+    module, call = emitter_of(ctx).bodies.get(given.buffer, (None, None))
+    quantized = module and call and call.writes[0] == given and call.reads[0].lens == given.lens
+    if call and quantized:
+        return pad_call(call.reads[0], image, window.pad[1:], module, origin), Conv(x, w, narrow, 1)
+    return pad_call(given, image, window.pad[1:], None, origin), Conv(x, w, narrow, 1)
 
 
 def is_depthwise(conv: Conv, epilogue: Epilogue) -> bool:

@@ -6,6 +6,7 @@ from functools import partial
 
 from migraphx.ir.module import Instruction
 from migraphx.targets.common.lowering import LoweringContext
+from migraphx.targets.common.views import Buffer
 from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.emit.reduce import reduce_calls, row_of
@@ -35,8 +36,11 @@ def drop_unread(ctx: LoweringContext) -> None:
     assert isinstance(ctx.emit, TritonEmitter)
     if any(call.flow is not None for call in ctx.calls):  # steps are counted there
         return
-    read = {v.buffer for call in ctx.calls for v in call.reads}
-    made = {**ctx.emit.rows, **ctx.emit.bodies}
-    unread = {id(call) for buffer, (_, call) in made.items() if buffer not in read}
-    kept = [n for n, call in enumerate(ctx.calls) if id(call) not in unread]
+    made = {id(call): buffer for buffer, (_, call) in {**ctx.emit.rows, **ctx.emit.bodies}.items()}
+    read, kept = set[Buffer](), list[int]()
+    for n, call in reversed([*enumerate(ctx.calls)]):  # readers come first
+        if id(call) not in made or made[id(call)] in read:
+            kept.append(n)
+            read |= {v.buffer for v in call.reads}
+    kept.reverse()
     ctx.calls, ctx.sources = [ctx.calls[n] for n in kept], [ctx.sources[n] for n in kept]
