@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
 from difflib import get_close_matches
 
 log = logging.getLogger(__name__)
@@ -28,14 +27,14 @@ LOGGERS = {"MIGRAPHX_TIME_PASSES": "migraphx.passes.manager", "MIGRAPHX_TRACE_MA
 ON = frozenset({"1", "enable", "enabled", "yes", "true"})  # as upstream reads them
 
 
-def loggers_asked_for(environment: Mapping[str, str] = os.environ) -> list[str]:
+def loggers_asked_for() -> list[str]:
     """The loggers whose debug messages a variable asks for."""
-    return [logger for name, logger in LOGGERS.items() if environment.get(name, "").lower() in ON]
+    return [logger for name, logger in LOGGERS.items() if os.environ.get(name, "").lower() in ON]
 
 
-def warn_of_unknown(environment: Mapping[str, str] = os.environ) -> None:
+def warn_of_unknown() -> None:
     """One warning a variable that begins with MIGRAPHX_ and that nothing here reads."""
-    for name in sorted(environment):
+    for name in sorted(os.environ):
         if name.startswith("MIGRAPHX_") and name not in VARIABLES:
             near = get_close_matches(name, VARIABLES, 1, 0.8)
             log.warning("%s has no effect in OpenMGX%s", name, f"; did you mean {near[0]}?" if near else "")

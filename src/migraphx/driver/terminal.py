@@ -30,13 +30,13 @@ def note(text: str) -> None:
 
 
 class Progress:
-    """A bar on standard error; `advance(n)` after n more of `total` steps."""
+    """A bar on standard error; `advance()` after each of `total` steps."""
 
     def __init__(self, what: str, total: int) -> None:
         self.what, self.total, self.done, self._drawn = what, total, 0, 0.0
 
-    def advance(self, steps: int = 1) -> None:
-        self.done += steps
+    def advance(self) -> None:
+        self.done += 1
         now = time.monotonic()
         if now - self._drawn >= REDRAW_SECONDS or self.done >= self.total:
             self._drawn = now
@@ -46,8 +46,8 @@ class Progress:
 
 
 class _Silent(Progress):
-    def advance(self, steps: int = 1) -> None:
-        self.done += steps
+    def advance(self) -> None:
+        self.done += 1
 
 
 @contextmanager

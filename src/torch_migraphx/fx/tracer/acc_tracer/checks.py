@@ -54,6 +54,13 @@ class Check:
     before: tuple[ast.stmt, ...] = ()
     """What prepares the raise."""
 
+    def raises(self, frame: FrameType) -> type[BaseException] | None:
+        """The class of what is raised; None where it is not named beside the raise."""
+        if self.raised is None:
+            return AssertionError
+        exc = self.raised.exc.func if isinstance(self.raised.exc, ast.Call) else self.raised.exc
+        return _class_named(exc, frame)
+
     def exception(self, frame: FrameType) -> tuple[type[BaseException], str | None]:
         """What is raised, as the names in the frame have it: its class and its message."""
         if self.raised is None or self.raised.exc is None:
@@ -72,8 +79,14 @@ class Check:
 
 def check_of(frame: FrameType) -> Check | None:
     """The check for which the code that a frame is at asks for a truth; None where the truth decides anything else."""
+    check = _check_at(frame)
+    return None if check is None or _is_caught(frame, check.raises(frame)) else check
+
+
+def _check_at(frame: FrameType) -> Check | None:
+    """As `check_of`, whoever catches what it raises."""
     asked = _asked_by(frame)
-    if asked is None or _is_caught(frame):
+    if asked is None:
         return None
     found = [s for s in _source(frame).statements if _within(asked, s)]
     statement = max(found, key=lambda s: (s.lineno, s.col_offset), default=None)
@@ -121,10 +134,10 @@ def _within(asked: Span, node: ast.stmt | ast.expr) -> bool:
 
 
 class Source(NamedTuple):
-    """What may be a check in a source file, and the lines where an error is caught: raising decides what follows."""
+    """What may be a check in a source file, and its lines where errors are caught, with what is caught."""
 
     statements: list[ast.Assert | ast.If]
-    tried: list[range]
+    tried: list[tuple[range, list[ast.expr | None]]]
 
 
 def _source(frame: FrameType) -> Source:
@@ -138,19 +151,38 @@ def _parsed(text: str) -> Source:
         nodes = list(ast.walk(ast.parse(text)))
     except SyntaxError:
         return Source([], [])
-    tries = [n.body for n in nodes if isinstance(n, ast.Try) and n.handlers]
-    tried = [range(body[0].lineno, (body[-1].end_lineno or 0) + 1) for body in tries]
+    tries = [n for n in nodes if isinstance(n, ast.Try) and n.handlers]
+    spans = [range(n.body[0].lineno, (n.body[-1].end_lineno or 0) + 1) for n in tries]
+    tried = [(span, [h.type for h in n.handlers]) for span, n in zip(spans, tries, strict=True)]
     return Source([n for n in nodes if isinstance(n, ast.Assert | ast.If)], tried)
 
 
-def _is_caught(frame: FrameType | None) -> bool:
-    """Whether the model catches what is raised here, in this function or in one that called it."""
+def _is_caught(frame: FrameType | None, raised: type[BaseException] | None) -> bool:
+    """Whether the model catches what is raised here, in this function or in one that called it: it then decides."""
     while frame is not None and frame.f_code is not fx.Tracer.trace.__code__:
         ours = frame.f_globals.get("__name__", "").partition(".")[0] in ("torch", "torch_migraphx")
-        if not ours and any(frame.f_lineno in lines for lines in _source(frame).tried):
-            return True
+        for lines, kinds in () if ours else _source(frame).tried:
+            if frame.f_lineno in lines and any(_catches(kind, raised, frame) for kind in kinds):
+                return True
         frame = frame.f_back
     return False
+
+
+def _catches(kind: ast.expr | None, raised: type[BaseException] | None, frame: FrameType) -> bool:
+    """Of what cannot be told, yes."""
+    named = [_class_named(k, frame) for k in (kind.elts if isinstance(kind, ast.Tuple) else [kind])]
+    return raised is None or any(k is None or issubclass(raised, k) for k in named)
+
+
+def _class_named(expression: ast.expr | None, frame: FrameType) -> type[BaseException] | None:
+    """The class of a name, or of an attribute of one; None for anything else."""
+    if not isinstance(expression, ast.Name | ast.Attribute):
+        return None
+    try:
+        found = _evaluated(expression, frame)
+    except (NameError, AttributeError):
+        return None
+    return found if isinstance(found, type) else None
 
 
 def _leaves(statement: ast.stmt) -> bool:

@@ -107,6 +107,17 @@ def caught_outside(x: torch.Tensor) -> torch.Tensor:
         return x + 1
 
 
+def meant_for_another(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return raises(-x.abs())
+    except (KeyError, TypeError):
+        return x + 1
+
+
+def test_an_error_that_nobody_catches_is_a_check() -> None:
+    same_answer(acc_tracer.trace(Call(meant_for_another), [X]), Call(meant_for_another), [X])
+
+
 def test_other_decisions_on_data_are_none() -> None:
     def chosen(x):
         if x.sum() > 0:
