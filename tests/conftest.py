@@ -6,8 +6,8 @@ that way. Answers do not depend on it. NumPy and OpenMP read these when they are
 The tests of targets compile kernels as users do. The others ask what programs mean, and ask for less optimisation: the
 C++ compiler is most of what they cost.
 
-What exists when all tests are known stays until the end: the garbage collector, which would walk through torch's and the
-tests' million objects again and again (a quarter of the processor's time), leaves it alone.
+What exists when all tests are known stays until the end: the garbage collector, which would walk through torch's and
+the tests' million objects again and again (a quarter of the processor's time), leaves it alone.
 """
 
 import gc
