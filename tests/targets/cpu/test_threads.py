@@ -78,10 +78,9 @@ again()
 
 
 def test_torch_says_how_many_threads() -> None:
-    first = "import torch; torch.set_num_threads({}); before = len(os.listdir('/proc/self/task'))"
-    for count in (1, 2):
-        made = run("print(tasks() - before)", first.format(count), threads=0, OMP_NUM_THREADS="2")
-        assert int(made) == count - 1
+    first = "import torch; torch.set_num_threads(1); before = len(os.listdir('/proc/self/task'))"
+    body = "print(tasks() - before)\ntorch.set_num_threads(2)\nagain()\nprint(tasks() - before)"
+    assert run(body, first, threads=0, OMP_NUM_THREADS="2").split() == ["0", "1"]
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")

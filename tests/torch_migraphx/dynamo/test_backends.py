@@ -65,14 +65,22 @@ def test_inference(backend, caplog):
     assert not caplog.records
 
 
-def test_found_without_an_import():
+def test_a_process_that_imports_torch_alone():
+    """The backend is found, with no torchao, whose absence has one message; the log says once whose the backward is."""
     code = (
+        "import sys; sys.modules['torchao'] = None\n"
         "import torch; m = torch.nn.Linear(4, 5); x = torch.ones(2, 4)\n"
         "c = torch.compile(m, backend='migraphx', options={'target': 'ref'})\n"
         "with torch.no_grad(): assert torch.allclose(c(x), m(x))\n"
-        "assert 'migraphx_aot' in torch._dynamo.list_backends()"
+        "assert 'migraphx_aot' in torch._dynamo.list_backends()\n"
+        "c(x).sum().backward(); c(torch.ones(3, 4)).sum().backward()\n"
+        "import torch_migraphx.fx\n"
+        "try:\n    import torch_migraphx.dynamo.quantization\n"
+        "except ModuleNotFoundError as error:\n    print(error)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stderr.count("gradients are computed by torch") == 1, done.stderr
+    assert "openmgx[quantization]" in done.stdout
 
 
 def test_unknown_option_names_the_nearest():
@@ -121,16 +129,6 @@ def test_gradient_of_the_input():
     compiled(model)(x).sum().backward()
     model(y).sum().backward()
     same(x.grad, y.grad)
-
-
-def test_the_log_says_that_the_backward_is_torchs(caplog):
-    code = (
-        "import torch; m = torch.nn.Linear(4, 5)\n"
-        "c = torch.compile(m, backend='migraphx', options={'target': 'ref'})\n"
-        "c(torch.ones(2, 4)).sum().backward(); c(torch.ones(3, 4)).sum().backward()"
-    )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stderr.count("gradients are computed by torch") == 1, done.stderr
 
 
 def test_changed_weights_are_seen(caplog):

@@ -1,5 +1,6 @@
 """DTensors: a model whose weights are split between two processes gives eager's numbers."""
 
+import multiprocessing
 import os
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import torch
 from torch import distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
-from torch.multiprocessing.spawn import spawn
+from torch.multiprocessing.spawn import start_processes
 
 import torch_migraphx  # noqa: F401  # registers the backends
 
@@ -45,4 +46,5 @@ def process(rank: int, folder: str) -> None:
 def test_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(os.environ, "OMP_NUM_THREADS", "1")
     monkeypatch.setitem(os.environ, "GLOO_SOCKET_IFNAME", "lo")
-    spawn(process, (str(tmp_path),), nprocs=2)
+    multiprocessing.set_forkserver_preload(["torch_migraphx", parallelize_module.__module__])  # once for both
+    start_processes(process, (str(tmp_path),), nprocs=2, start_method="forkserver")
