@@ -36,8 +36,8 @@ class TritonReading:
     approximate: bool = False
     codes: bool = False
 
-    def scalar(self, bind) -> TritonScalar:
-        return TritonScalar(bind, self.approximate, self.codes)
+    def scalar(self, scope: Scope) -> TritonScalar:
+        return TritonScalar(scope.bind, self.approximate, self.codes)
 
     def assign(self, name: str, text: str) -> str:
         return f"{name} = {text}"

@@ -12,6 +12,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import hint_of, is_open, note_class
+from migraphx.targets.common.constants import shared_matrix
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
@@ -148,13 +149,6 @@ def call_best(
 
 def matrix_type(matrix: np.ndarray) -> str:
     return dtypes.from_numpy(matrix.dtype)
-
-
-def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
-    """The matrix {K, N} that all batches of a dot have of weights {.., K, N}; None where they differ or are none."""
-    batches = weights.shape[:-2]
-    shared = all(n == 1 or (n and s == 0) for n, s in zip(batches, weights.strides[:-2], strict=True))
-    return weights[(0,) * len(batches)] if shared else None
 
 
 def packed_weights(ctx: LoweringContext, matrix: np.ndarray, type: str) -> View:
