@@ -188,13 +188,13 @@ class Blas:
 
     def algorithms(self, gemm: Gemm) -> list[Gemm]:
         """What the library proposes, the best guess first; not to be asked for while a stream is captured."""
-        description, (first, second, addend, result) = self._described(gemm)
         preference, count, found = c_void_p(), c_int(), (_Found * WANTED)()
-        self._call("MatmulPreferenceCreate", byref(preference))
-        self._set("MatmulPreference", preference, MOST_WORKSPACE, c_uint64(WORKSPACE))
-        for k in range(4):
-            self._set("MatmulPreference", preference, ALIGNMENT_A + k, c_uint32(16))
-        try:
+        try:  # versions before 12.9 do not know vectors of factors
+            description, (first, second, addend, result) = self._described(gemm)
+            self._call("MatmulPreferenceCreate", byref(preference))
+            self._set("MatmulPreference", preference, MOST_WORKSPACE, c_uint64(WORKSPACE))
+            for k in range(4):
+                self._set("MatmulPreference", preference, ALIGNMENT_A + k, c_uint32(16))
             self._call(
                 "MatmulAlgoGetHeuristic", self.handle, description, first, second, addend, result, preference,
                 c_int(WANTED), found, byref(count),
