@@ -9,8 +9,9 @@ from typing import TypeVar, overload
 
 import numpy as np
 
+from migraphx.ir.evaluation import Evaluation
 from migraphx.ir.shape import Shape
-from migraphx.ir.size import Evaluation, Size, Sizes, filled, hint_of
+from migraphx.ir.size import Size, Sizes, filled, hint_of
 from migraphx.runtime.executable import Step
 from migraphx.targets.common.plan_memory import ALIGNMENT, Lifetime, plan_memory
 from migraphx.targets.common.sections import Outline

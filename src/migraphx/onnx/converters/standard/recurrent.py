@@ -7,7 +7,7 @@ from typing import Any
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import declaration
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter, register
 from migraphx.ops.recurrent import Recurrent
@@ -25,11 +25,12 @@ NAMES = {
 def layer(b: OnnxBuilder, name: str, inputs: tuple[Value | None, ...], given: dict[str, Any]) -> tuple[Value, ...]:
     """(all hidden states {T, D, N, H}, then each state after the last step {D, N, H}); of layout 1 batches first."""
     x, w, r, bias, lens, *states = inputs
-    assert x is not None
-    hidden = given.get("hidden_size")
-    if hidden is None:
-        raise OnnxError("attribute 'hidden_size' is missing")
+    assert x is not None and r is not None
+    expect(r, "R", None, None, None)
+    hidden = given.get("hidden_size", r.shape.lens[2])
     turn, layout = (1, 0, 2), given.get("layout", 0)
+    if layout not in (0, 1):
+        raise OnnxError(f"layout {layout} is neither 0 nor 1")
     if layout:
         x = b.transpose(x, permutation=turn)
         states = [v if v is None else b.transpose(v, permutation=turn) for v in states[:2]] + states[2:]
