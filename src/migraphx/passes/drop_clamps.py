@@ -24,9 +24,9 @@ def drop_clamps(module: Module) -> Refusals:
         @9 = @return(@8)
 
     after:
-        @0 = @literal{2} -> float_type, {1}, {1}
         x = @param:x -> float_type, {2, 3}, {3, 1}
-        @2 = multibroadcast[out_lens={2, 3},out_dyn_dims={}](@0) -> float_type, {2, 3}, {0, 0}
+        @1 = @literal{2} -> float_type, {1}, {1}
+        @2 = multibroadcast[out_lens={2, 3},out_dyn_dims={}](@1) -> float_type, {2, 3}, {0, 0}
         @3 = relu(x) -> float_type, {2, 3}, {3, 1}
         @4 = mul(@3,@2) -> float_type, {2, 3}, {3, 1}
         @5 = nearbyint(@4) -> float_type, {2, 3}, {3, 1}
