@@ -112,6 +112,12 @@ def compile_options(args: Namespace) -> CompileOptions:
     return CompileOptions.of(**{f.name: getattr(args, f.name) for f in fields(CompileOptions)})
 
 
+def add_model(parser: ArgumentParser) -> None:
+    """What verbs take that compile a model: the model, its inputs, the options."""
+    for add in (add_input, add_data, add_compile):
+        add(parser)
+
+
 def add_iterations(parser: ArgumentParser) -> None:
     parser.add_argument("--iterations", "-n", type=positive, default=100, metavar="N", help="runs (default: 100)")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.passes.constants import scalar_of
-from migraphx.passes.rewrite import Refusals, remove_unused, substitute
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import remove_unused, substitute
 
 
 def drop_clamps(module: Module) -> Refusals:

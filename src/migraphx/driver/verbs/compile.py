@@ -5,15 +5,13 @@ from functools import partial
 
 from migraphx.driver.data import generate
 from migraphx.driver.model import compiled, optimized, read_model
-from migraphx.driver.options import add_compile, add_data, add_format, add_input
+from migraphx.driver.options import add_format, add_model
 from migraphx.driver.output import default_form, program_result
 from migraphx.driver.result import Result
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_input(parser)
-    add_data(parser)
-    add_compile(parser)
+    add_model(parser)
     add_format(parser)
 
 

@@ -8,15 +8,13 @@ from typing import Any
 import migraphx
 from migraphx.driver.data import generate
 from migraphx.driver.model import at_lengths, compiled, read_model
-from migraphx.driver.options import add_compile, add_data, add_input, compile_options
+from migraphx.driver.options import add_model, compile_options
 from migraphx.driver.result import Result
 from migraphx.driver.terminal import coloured, milliseconds, note, quantity
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_input(parser)
-    add_data(parser)
-    add_compile(parser)
+    add_model(parser)
     parser.add_argument("--why", action="store_true", help="say what was not fused or not taken, and the reasons")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import migraphx
 from migraphx.driver.data import generate
 from migraphx.driver.model import compiled, read_model
-from migraphx.driver.options import add_compile, add_data, add_input, add_iterations, positive
+from migraphx.driver.options import add_iterations, add_model, positive
 from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.statistics import described, summary_lines
@@ -29,9 +29,7 @@ PROCESSES = 5
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_input(parser)
-    add_data(parser)
-    add_compile(parser)
+    add_model(parser)
     add_iterations(parser)
     parser.add_argument("--detailed", "-d", action="store_true", help="show where each instruction came from")
     parser.add_argument("--trace", metavar="FILE", help="write one run as a chrome trace")

@@ -9,7 +9,7 @@ import numpy as np
 from migraphx.api.argument import publish
 from migraphx.driver.data import generate
 from migraphx.driver.model import compiled, optimized, read_model
-from migraphx.driver.options import add_compile, add_data, add_format, add_input
+from migraphx.driver.options import add_format, add_model
 from migraphx.driver.output import program_result
 from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault, prepared
@@ -20,9 +20,7 @@ SHOWN = 20  # elements of an output, all of them
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_input(parser)
-    add_data(parser)
-    add_compile(parser)
+    add_model(parser)
     add_format(parser)
 
 

@@ -5,16 +5,14 @@ from functools import partial
 
 from migraphx.driver.data import generate
 from migraphx.driver.model import compiled, read_model
-from migraphx.driver.options import add_compile, add_data, add_input, add_iterations
+from migraphx.driver.options import add_iterations, add_model
 from migraphx.driver.result import Result
 from migraphx.driver.running import data_at_fault, prepared, timed
 from migraphx.driver.statistics import described, summary_lines
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_input(parser)
-    add_data(parser)
-    add_compile(parser)
+    add_model(parser)
     add_iterations(parser)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import migraphx
 from migraphx.driver.data import generate
 from migraphx.driver.model import quantized, read_model, target_of
-from migraphx.driver.options import add_compile, add_data, add_input, compile_options, from_zero
+from migraphx.driver.options import add_model, compile_options, from_zero
 from migraphx.driver.result import Exit, Result
 from migraphx.driver.running import data_at_fault
 from migraphx.driver.terminal import coloured, note, spinner
@@ -17,9 +17,7 @@ from migraphx.inspect import Check, tolerance_of
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    add_input(parser)
-    add_data(parser)
-    add_compile(parser)
+    add_model(parser)
     group = parser.add_argument_group("comparison (with --fp16 ..., both run the program in that precision)")
     group.add_argument("--rms-tol", type=from_zero, help="root mean square (default: 0.001; 0.08 of narrow floats)")
     group.add_argument("--atol", type=from_zero, help="absolute difference (default: 0.001; 0.04 of narrow floats)")
