@@ -119,7 +119,7 @@ template <class V> MGX_INLINE vec<lane_t<V>, 2 * lanes_v<V>> join(V low, V high)
 // pass of the compiler on, which a loop that is unrolled later does not achieve.
 template <int... I> struct Ints {};
 #if defined(__clang__)
-template <class, int... I> using IntsOf = Ints<I...>;
+template <class T, T... I> using IntsOf = Ints<I...>;
 template <int N> using UpTo = __make_integer_seq<IntsOf, int, N>;
 #else
 template <int N> using UpTo = Ints<__integer_pack(N)...>;
