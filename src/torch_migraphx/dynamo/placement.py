@@ -13,6 +13,7 @@ they do not (another torch, another C library), tensors are asked one by one.
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,6 +23,9 @@ import numpy as np
 import torch
 from torch import nn
 from torch._C._dynamo.guards import TensorGuards
+from torch.utils._python_dispatch import _disable_current_modes
+
+logger = logging.getLogger(__name__)
 
 FEW = 32  # tensors: fewer are asked one by one
 WORD = 8  # bytes
@@ -97,12 +101,18 @@ def unchanged(tensors: Sequence[torch.Tensor]) -> Callable[[], bool]:
 
 @cache
 def _layout() -> _Layout | None:
-    """Found in a tensor; None where it is not found, or does not tell changes."""
+    """Found in a tensor, whatever mode the caller is in; None where it is not found, or does not tell changes."""
     try:
-        usable = ctypes.CDLL(None).malloc_usable_size
-    except (OSError, AttributeError):  # then nobody says how large an object of torch's is
+        usable = ctypes.CDLL(None).malloc_usable_size  # says how large an object of torch's is
+        usable.argtypes, usable.restype = [ctypes.c_void_p], ctypes.c_size_t
+        with _disable_current_modes(), torch.device("cpu"), torch.inference_mode(False), torch.no_grad():
+            return _found(usable)
+    except (OSError, AttributeError, TypeError, RuntimeError) as error:
+        logger.info("tensors' words are not read: %s", error)
         return None
-    usable.argtypes, usable.restype = [ctypes.c_void_p], ctypes.c_size_t
+
+
+def _found(usable: Callable[[int], int]) -> _Layout | None:
     t = torch.empty(3, 4)
     memory = t.untyped_storage()
     impl, storage = t._cdata, memory._cdata
