@@ -22,9 +22,11 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from torch._C._dynamo.guards import TensorGuards, dict_version
+from torch._C._dynamo.guards import dict_version
 from torch._dynamo import source as sources
 from torch._guards import ChainedSource, Guard, Source, TracingContext
+
+from torch_migraphx.dynamo.placement import unchanged
 
 logger = logging.getLogger(__name__)
 
@@ -211,25 +213,24 @@ class State:
         self.module = weakref.ref(module, gone)
         self._dicts: list[dict[Any, Any]] = []
         self._modules: list[nn.Module] = []
-        self._tensors: list[torch.Tensor] = []
-        self._collect(module, tree)
+        tensors: list[torch.Tensor] = []
+        self._collect(module, tree, tensors)
         self._modules.pop(0)
         self._type, self._types = type(module), list(map(type, self._modules))
         self._versions = list(map(dict_version, self._dicts))
-        fixed: dict[str, Any] = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
-        self._alike = TensorGuards(*self._tensors, **fixed).check if self._tensors else lambda: True
+        self._unchanged = unchanged(tensors)
 
-    def _collect(self, value: Any, tree: Tree) -> None:
+    def _collect(self, value: Any, tree: Tree, tensors: list[torch.Tensor]) -> None:
         is_module = isinstance(value, nn.Module)
         if is_module:
             self._modules.append(value)
         elif isinstance(value, torch.Tensor):
-            self._tensors.append(value)
+            tensors.append(value)
         if is_module or type(value) is dict:
             held = value.__dict__ if is_module else value
             self._dicts.append(held)
             for key, rest in tree.items():
-                self._collect(held[key], rest)
+                self._collect(held[key], rest, tensors)
 
     def lasts(self) -> bool:
         """Whether nothing was written since."""
@@ -237,5 +238,5 @@ class State:
             list(map(dict_version, self._dicts)) == self._versions
             and list(map(type, self._modules)) == self._types
             and type(self.module()) is self._type
-            and self._alike(*self._tensors)
+            and self._unchanged()
         )
