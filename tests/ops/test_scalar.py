@@ -257,6 +257,23 @@ def test_bind_names_every_intermediate():
         s.cast("x0", "tuple")
 
 
+@pytest.mark.parametrize(
+    ("word", "one", "fused"), [("erf", 1, True), ("tanh", 1, True), ("erf", 2, False), ("exp", 1, False)]
+)
+def test_one_plus_erf_is_one_word(word: str, one: int, fused: bool):
+    texts: list[str] = []
+
+    def bind(text: str) -> str:
+        texts.append(text)
+        return f"v{len(texts) - 1}"
+
+    s = CppScalar(bind, lambda name: texts[int(name[1:])] if name[0] == "v" else name)
+    value, constant = getattr(s, word)("x0"), s.const("x0", float(one))
+    for pair in ((value, constant), (constant, value)):
+        name = s.add(*pair)
+        assert (texts[int(name[1:])] == f"mgx::one_plus_{word}(x0)") == fused
+
+
 def test_every_word_says_what_special_values_do():
     for word, (_, meaning) in VOCABULARY.items():
         assert inspect.cleandoc(meaning).endswith("."), word
