@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from migraphx.ir.evaluation import Evaluation
 from migraphx.ir.shape import Shape, broadcast_lens
-from migraphx.ir.size import Evaluation, Size, Sizes, filled, is_open, least_of, likely_less, most_of
+from migraphx.ir.size import Size, Sizes, filled, is_open, least_of, likely_less, most_of
 
 OPERATIONS: list[Callable[[Any, Any], Any]] = [
     lambda a, b: a + b,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -304,6 +303,9 @@ class Size:
     def __rshift__(self, other: int) -> Any:
         return divided(self, 1 << other)
 
+    def __rlshift__(self, other: int) -> int:
+        return other << int(self)
+
     def bit_length(self) -> int:
         return self.sizes.function("bits", _bits, self, 0)
 
@@ -410,6 +412,11 @@ def bounds_of(value: Any) -> tuple[int, int]:
     return value.bounds if isinstance(value, Size) else (value, value)
 
 
+def divides(by: int, value: int) -> bool:
+    """Whether `value` is a multiple at all lengths, as far as is certain: no guard."""
+    return not any(c % by for c in value.terms.values()) if isinstance(value, Size) else value % by == 0
+
+
 def least_of(a: int, b: int) -> int:
     """min(a, b), without a guard."""
     return _extreme("min", min, a, b)
@@ -429,6 +436,14 @@ def likely_less(a: int, b: int) -> bool:
     given = hint_of(apart) < 0
     apart.sizes.wishes[apart, "negative"] = given
     return given
+
+
+def note_class(value: int) -> None:
+    """Wish for lengths that are alike: between the same powers of 4."""
+    if is_open(value):
+        least = 4 ** ((max(hint_of(value), 1).bit_length() - 1) // 2)
+        likely_less(value, least)
+        likely_less(value, 4 * least)
 
 
 def _extreme(name: str, function: Callable[[Any, Any], Any], a: Any, b: Any) -> int:
@@ -522,67 +537,6 @@ def first_where(holds: Callable[[int], bool], least: int, most: int) -> int | No
         middle = (least + most) // 2
         least, most = (least, middle) if holds(middle) else (middle + 1, most)
     return least
-
-
-class Evaluation:
-    """Some sizes of a finished compilation as numbers, for any lengths: whether its guards hold, and the values.
-
-    Factors are computed one by one, the sizes from their monomials by one product with a matrix.
-    """
-
-    def __init__(self, sizes: Sizes, wanted: Sequence[Size]) -> None:
-        self._symbols = [sizes.ranges[n] for n in sorted(sizes.ranges)]
-        self._guards, self._wishes = list(sizes.others.items()), list(sizes.wishes.items())
-        needed: set[int] = set()
-        stack = [size for (size, _), _ in (*self._guards, *self._wishes)] + list(wanted)
-        while stack:
-            for number in {n for m in stack.pop().terms for n in m} - needed:
-                needed.add(number)
-                stack += [x for x in sizes.factors[number].arguments if isinstance(x, Size)]
-        self._factors = [(n, sizes.factors[n]) for n in sorted(needed) if sizes.factors[n].function]
-        self._inputs = sorted(sizes.ranges)
-        self._count = len(sizes.factors)
-        self._monomials = list(dict.fromkeys(m for size in wanted for m in size.terms))
-        self._wanted = list(wanted)
-
-    @cached_property
-    def _matrix(self) -> np.ndarray:
-        matrix = np.zeros((len(self._wanted), len(self._monomials)), np.int64)
-        column = {m: k for k, m in enumerate(self._monomials)}
-        for row, size in enumerate(self._wanted):
-            for m, c in size.terms.items():
-                matrix[row, column[m]] = c
-        return matrix
-
-    def values(self, lengths: Sequence[int], wishes: bool = True) -> np.ndarray | None:
-        """The sizes at these lengths of the symbols; None where a guard does not hold, or a wish, if those count."""
-        if not all(n in known for n, known in zip(lengths, self._symbols, strict=True)):
-            return None
-        factors = self._values(lengths)
-        asked = (*self._guards, *self._wishes) if wishes else self._guards
-        if any(ask(size.at(factors), question) != given for (size, question), given in asked):
-            return None
-        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
-
-    def unguarded(self, lengths: Sequence[int]) -> np.ndarray:
-        """The sizes at any lengths, whatever the guards say."""
-        factors = self._values(lengths)
-        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
-
-    def exactly(self, lengths: Sequence[int]) -> list[int]:
-        """As `unguarded`, also where a number is too large for NumPy."""
-        factors = self._values(lengths)
-        return [size.at(factors) for size in self._wanted]
-
-    def _values(self, lengths: Sequence[int]) -> list[int]:
-        factors = [0] * self._count
-        for number, length in zip(self._inputs, lengths, strict=True):
-            factors[number] = length
-        for number, factor in self._factors:
-            a, b = (x.at(factors) if isinstance(x, Size) else x for x in factor.arguments)
-            assert factor.function is not None
-            factors[number] = factor.function(a, b)
-        return factors
 
 
 def product(factors: Sequence[int], monomial: Monomial) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from itertools import islice, product
 from typing import Any, Protocol
@@ -46,7 +46,7 @@ class Compiler(Protocol):
     def compile(self, program: Program, options: CompileOptions) -> Executable: ...
 
 
-class DynamicExecutable:
+class DynamicExecutable(Executable):
     """Runs a program whose parameters, or whose values inside, have lengths known only at run time.
 
     `run` takes the specialisation for the lengths of its inputs (and for the values of those inputs on which shapes
@@ -158,15 +158,17 @@ class DynamicExecutable:
         specialisation = self._specialisation(given)
         if not isinstance(specialisation, CompiledSpecialisation):
             return {}
-        own, number = specialisation.executable, {n: k for k, n in enumerate(self.parameters)}
-        numbers = [number[n] for n in own.parameters]
+        own = specialisation.executable
+        numbers = self._numbers(own)
         return {output: numbers[k] for output, k in own.in_place(specialisation.inputs(given)).items()}
+
+    def _numbers(self, own: Executable) -> list[int]:
+        """Where the parameters of a specialisation stand among those of the program."""
+        number = {n: k for k, n in enumerate(self.parameters)}
+        return [number[n] for n in own.parameters]
 
     def release(self) -> None:
         self.region.release()
-
-    def share_weights(self, others: Iterable[Executable]) -> None:
-        """Those of its lengths are shared already; those of others are packed for other programs."""
 
     def run_at(
         self,
@@ -177,9 +179,7 @@ class DynamicExecutable:
     ) -> None:
         if not self.static:
             raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
-        given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
-        places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
-        self.run(given, places, stream, deadline)
+        super().run_at(inputs, outputs, stream, deadline)
 
     def at(self, lens: Lens) -> Callable[[Sequence[int], Sequence[int]], None] | None:
         """What runs it on inputs and outputs at addresses, for these lens; None where that is not one program."""
@@ -187,7 +187,7 @@ class DynamicExecutable:
         if not isinstance(specialisation, CompiledSpecialisation):
             return None
         own, region, ran = specialisation.executable, self.region, [specialisation]
-        numbers = [list(self.parameters).index(n) for n in own.parameters]
+        numbers = self._numbers(own)
 
         def run(inputs: Sequence[int], outputs: Sequence[int]) -> None:
             self._ran = [*ran]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import declaration
 from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.graph import OnnxError
-from migraphx.onnx.registry import converter
+from migraphx.onnx.registry import converter, register
 from migraphx.ops.recurrent import Recurrent
 
 Value = Instruction
@@ -75,34 +76,18 @@ def functions(b: OnnxBuilder, name: str, given: Any, direction: str) -> tuple[st
     return tuple(NAMES.get(n, n) for n in lower)[:count]
 
 
-@converter("RNN")
-def rnn(
-    b: OnnxBuilder,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    lens: Value | None = None,
-    h: Value | None = None,
-    **given: Any,
-) -> tuple[Value, ...]:
-    """h = f(x w + h r + biases)"""
-    return layer(b, "rnn", (x, w, r, bias, lens, h), given)
+def of_one_state(name: str) -> Callable[..., tuple[Value, ...]]:
+    def convert(
+        b: OnnxBuilder, x: Value, w: Value, r: Value, bias: Value | None = None, lens: Value | None = None,
+        h: Value | None = None, **given: Any,
+    ) -> tuple[Value, ...]:  # fmt: skip
+        return layer(b, name, (x, w, r, bias, lens, h), given)
+
+    return convert
 
 
-@converter("GRU")
-def gru(
-    b: OnnxBuilder,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    lens: Value | None = None,
-    h: Value | None = None,
-    **given: Any,
-) -> tuple[Value, ...]:
-    """h = (1 - z) g(x + reset * h) + z h"""
-    return layer(b, "gru", (x, w, r, bias, lens, h), given)
+register("RNN", of_one_state("rnn"))
+register("GRU", of_one_state("gru"))
 
 
 @converter("LSTM")

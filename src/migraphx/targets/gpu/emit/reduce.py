@@ -13,6 +13,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Operation
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import divides, hint_of, is_open, likely_less, note_class
 from migraphx.ops.reduce import (
     ReduceAll,
     ReduceAny,
@@ -28,6 +29,7 @@ from migraphx.targets.common.views import Loops, View
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, load_text, pointer_type, reading_of, store_text
 from migraphx.targets.gpu.emit.scalar import constant_text
+from migraphx.targets.gpu.emit.shell import WAITS
 from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import PROGRAMS, Numbers, blocks, is_wide, pointer_marks, power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
@@ -122,6 +124,18 @@ def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> 
     return Plan(1, 8192, 32, True)
 
 
+def _plan_at(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> Plan:
+    """The plan of these numbers, which is for others as well where they are open: rows that a program holds fit."""
+    chosen = plan(hint_of(rows), hint_of(length), varying, itemsize, rowwise)
+    if chosen.loop or not is_open(length):
+        note_class(length)
+        return chosen
+    if length > chosen.width:  # a guard
+        raise AssertionError(f"{chosen.width} elements do not hold a row of {length}")
+    likely_less(4 * length, chosen.width)  # a narrower one would be faster
+    return chosen
+
+
 def _parts(programs: int, length: int, least: int, most: int) -> int:
     """Into how many parts rows are divided so that all programs have work: a power of two."""
     parts = 1
@@ -153,7 +167,7 @@ def reduce_calls(
     held = zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)
     varying = sum(any(kept) and any(reduced) for kept, reduced in held)
     itemsize = max(v.itemsize for v in (*reads, write))
-    chosen = plan(rows, length, varying, itemsize, found.rowwise)
+    chosen = _plan_at(rows, length, varying, itemsize, found.rowwise)
     names = [i.name for i in module if not i.name.startswith("@")]
     label = " ".join(w for w in names if w != "multibroadcast")
     if chosen.parts == 1:
@@ -166,9 +180,38 @@ def reduce_calls(
             calls.append(kernel.part(stage, reads, parts, label, origin))
             given |= zip(stage.reductions, parts, strict=True)
     last = [s for s in found.stages if not s.reductions]
-    finish = chosen if last else Plan(min(max(4096 // chosen.parts, 1), 64, power_of_two(rows)), 1, 4)
+    finish = chosen if last else Plan(min(max(4096 // chosen.parts, 1), 64, power_of_two(hint_of(rows))), 1, 4)
     calls.append(_Kernel(found, finish, given).call(last, reads, write, label, origin))
     return calls
+
+
+@dataclass(frozen=True)
+class Row:
+    """A function `row_of` of views, numbers, and a tile of {1, COLS}: the only row of a reduction's output, else 0."""
+
+    text: str
+    reads: tuple[View, ...]
+    numbers: tuple[int, ...]
+    wide: bool
+    length: int
+
+
+def row_of(module: Module, axes: Sequence[int], reads: Sequence[View], write: View) -> Row | None:
+    """The body of a `fused_reduce` as a function for other kernels; None where its output is no single, whole row."""
+    found = FusedReduction.of(module, axes, reads, write)
+    length = prod(found.reduced.lens)
+    if (
+        is_open((*found.kept.lens, length))
+        or prod(found.kept.lens) > 1
+        or not found.full_output
+        or length > MOST_ROW
+        or not found.rowwise
+    ):
+        return None
+    return _Kernel(found, Plan(1, power_of_two(length), 4), {}).row_text(reads)
+
+
+MOST_ROW = 4096  # elements of a row that many programs compute for themselves
 
 
 @dataclass
@@ -185,10 +228,12 @@ class _Kernel:
         self.reading = reading_of(self.fused.module)
         self.row = Scope(self.reading)
         self.rows, self.length = prod(self.fused.kept.lens), prod(self.fused.reduced.lens)
-        self.whole_rows = self.rows % self.plan.height == 0
+        self.whole_rows = divides(self.plan.height, self.rows)
         share = blocks(self.length, self.plan.parts)
         self.share = blocks(share, self.plan.width) * self.plan.width if self.plan.loop else share  # of a part
-        self.even = self.length == (self.share * self.plan.parts if self.plan.loop else self.plan.width)
+        self.even = not is_open(self.length) and self.length == (
+            self.share * self.plan.parts if self.plan.loop else self.plan.width
+        )
 
     # ---- calls ----
 
@@ -196,6 +241,8 @@ class _Kernel:
         """All stages that are left, and the output."""
         writes = self.also.writes(write) if self.also else [write]
         self._begin(len(reads) + len(self.given) + len(writes))
+        if not self.plan.loop and blocks(self.rows, self.plan.height) < PROGRAMS:
+            self._ask_ahead()
         for stage in stages:
             if stage.reductions:
                 self._reduce(stage)
@@ -207,6 +254,30 @@ class _Kernel:
             self.row.lines.append(store_text("out", self.fused.views[-1].type, where, value, mask))
         parts = self.plan.parts if any(not s.reductions for s in stages) else 1
         return self._made(reads, writes, parts, label, origin)
+
+    def row_text(self, reads: Sequence[View]) -> Row:
+        """A function of the tile that returns the output."""
+        self._begin(len(reads))
+        for ins in self.fused.number:  # all loads at once
+            self._value(ins, self.row, {})
+        for stage in self.fused.stages:
+            if stage.reductions:
+                self._reduce(stage)
+        value = self._value(self.fused.module.outputs[0], self.row, {})
+        if not self.even:
+            value = f"tl.where(inside_c, {value}, 0)"
+        names = [*(f"p{k}" for k in range(len(reads))), *(f"n{k}" for k in range(len(self.numbers.values)))]
+        head = ", ".join([*names, "ROWS: tl.constexpr", "COLS: tl.constexpr"])
+        lines = [line.replace("tl.program_id(0)", "0") for line in self.row.lines]
+        text = f"@triton.jit\ndef row_of({head}):\n" + "".join(f"    {line}\n" for line in [*lines, f"return {value}"])
+        return Row(text, tuple(reads), tuple(self.numbers.values), self.numbers.wide, self.length)
+
+    def _ask_ahead(self) -> None:
+        """Where few programs wait for memory more than they share it: weights before all else."""
+        for ins, k in self.fused.number.items():
+            if self.fused.views[k].buffer.kind == "weight":
+                self._value(ins, self.row, {})
+        self.row.lines.append(WAITS)
 
     def part(self, stage: Stage, reads: Sequence[View], parts: Sequence[View], label: str, origin: str) -> GpuCall:
         """One stage on parts of the rows, each row's results at {part, row}."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from migraphx.ir.size import divides
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.body import aligned, pointer_type
 from migraphx.targets.gpu.emit.kernel import Constant
@@ -12,16 +13,20 @@ from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall, Grid, Kernel, Launch
 
+WAITS = "# now what others wrote"
+"""A line of a kernel's text: only weights are read before it (compile.py)."""
+
 
 @dataclass
 class Shell:
-    """Arguments in order: a pointer a view, then numbers, then constants; and the lines of the body."""
+    """Arguments in order: a pointer a view, then numbers, then constants; the lines of the body; what it calls."""
 
     views: list[View] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     loose: set[int] = field(default_factory=set)  # numbers of which it does not matter what divides them
+    functions: list[str] = field(default_factory=list)  # texts that are not in kernels/
 
     def pointer(self, view: View) -> str:
         self.views.append(view)
@@ -33,7 +38,7 @@ class Shell:
         `fine`: it is one of the model's, not of its inputs' lengths: that 8 divides it is worth a kernel of its own,
         whose loads of halves are whole vectors then.
         """
-        if fine and value % 16 and value % 8 == 0 and not loose:
+        if fine and not divides(16, value) and divides(8, value) and not loose:
             return f"({self.size(value // 8, wide, loose=True)} * 8)"
         if loose:
             self.loose.add(len(self.numbers))
@@ -77,9 +82,9 @@ class Shell:
         names = [*(f"p{k}" for k in range(len(self.views))), *(f"n{k}" for k in range(len(self.numbers)))]
         head = ", ".join([*names, *(f"{c}: tl.constexpr" for c in constants)])
         body = "\n    ".join(self.lines)
-        text = complete(f"@triton.jit\ndef {name}({head}):\n    {body}\n")
+        text = complete("\n\n\n".join([*self.functions, f"@triton.jit\ndef {name}({head}):\n    {body}\n"]))
         divisible = [k for k, v in enumerate(self.views) if aligned(v)]
-        divisible += [len(self.views) + k for k, n in enumerate(self.numbers) if n % 16 == 0 and k not in self.loose]
+        divisible += [len(self.views) + k for k, n in enumerate(self.numbers) if divides(16, n) and k not in self.loose]
         kernel = Kernel(name, text, arguments, tuple(constants.items()), tuple(divisible), warps, stages)
         first = len(self.views) - writes
         reads, written = tuple(self.views[:first]), tuple(self.views[first:])

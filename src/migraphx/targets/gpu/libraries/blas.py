@@ -1,5 +1,7 @@
 """cuBLASLt: matrix products, with a bias, a residual and ReLU where these are just what our epilogue says.
 
+Of fp8 each row and each column of the sums is multiplied by a number of its own before that.
+
 Its matrices are column-major: c {M, N} = a {M, K} b {K, N} is c^T = b^T a^T there. The algorithm is asked for once,
 when the program is compiled, and kept: its 64 bytes mean the same to the same version of the library only.
 """
@@ -8,24 +10,30 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
+from ctypes import byref, c_float, c_int, c_int8, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from migraphx.ir.size import divides
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.libraries.find import load
-from migraphx.targets.gpu.library import Append, declare, needed
+from migraphx.targets.gpu.library import Append, Unusable, declare, needed
 
-TYPES = {"half": 2, "bf16": 14, "float": 0}  # cudaDataType_t
+TYPES = {"half": 2, "bf16": 14, "float": 0, "fp8e4m3fn": 28}  # cudaDataType_t
+SCALED = "fp8e4m3fn"  # whose products are scaled
 COMPUTE_FLOAT = 68  # cublasComputeType_t: sums in float, never TF32
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS, BIAS_TYPE = 3, 4, 7, 8, 26  # cublasLtMatmulDescAttributes_t
+SCALE_A, SCALE_B, FAST_SUMS, SCALE_MODE_A, SCALE_MODE_B = 17, 18, 25, 31, 32
+OUTER_VECTORS = 3  # cublasLtMatmulMatrixScale_t: a number a row, and one a column
+SOMEWHERE = 1 << 20  # an address that stands for those of a run, without which the library proposes nothing
 BATCH_COUNT, BATCH_STEP = 5, 6  # cublasLtMatrixLayoutAttribute_t
 MOST_WORKSPACE, ALIGNMENT_A = 1, 5  # cublasLtMatmulPreferenceAttributes_t; those of B, C and D follow
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "bias relu": 6}
 WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper
 WANTED = 6  # algorithms of a product
+KEPT = 4096  # guesses
 
 
 class _Found(ctypes.Structure):
@@ -52,9 +60,11 @@ class Matrix:
 class Gemm:
     """c = epilogue(a b + residual) of row-major matrices.
 
-    Pointers: a, b, the bias and the residual if there are any, the workspace, c. `sizes`: batch, M, N, K; `a`, `b`:
-    elements between rows, between columns, between matrices of the batch; `c`, `residual`: between rows and between
-    matrices, the latter empty where there is none. `algorithm` is the library's own text for how it computes.
+    Pointers: a, b, of fp8 the factors of columns and of rows (floats), the bias and the residual if there are any, the
+    workspace, c. `sizes`: batch, M, N, K; `a`, `b`: elements between rows, between columns, between matrices of the
+    batch; `c`, `residual`: between rows and between matrices, the latter empty where there is none. `algorithm` is the
+    library's own text for how it computes; without it the library is asked when the program is loaded, as for a program
+    that is for many lengths. `result`: the type of all but a and b, where it is not theirs.
     """
 
     type: str
@@ -66,10 +76,16 @@ class Gemm:
     residual: tuple[int, ...] = ()
     algorithm: str = ""
     version: int = 0
+    result: str = ""
+
+    @property
+    def scaled(self) -> bool:
+        return self.type == SCALED
 
     def prepare(self, device: Accelerator) -> Append:
         with device.current():
-            return needed(blas(device.index), "cuBLASLt", self.version, "nvidia-cublas").append(self)
+            library = needed(blas(device.index), "cuBLASLt", self.version, "nvidia-cublas")
+            return library.append(self if self.algorithm else library.guess(self))
 
     def matrices(self) -> tuple[tuple[Matrix, bool], tuple[Matrix, bool], Matrix, Matrix]:
         """The library's first operand (b) and its second (a), each with whether it is transposed; addend; result."""
@@ -81,10 +97,17 @@ class Gemm:
 
 
 def fits(a: View, b: View, c: View) -> bool:
-    """Whether the library takes these matrices {.., M, K}, {.., K, N}, {.., M, N}: a contiguous side, no overlaps."""
+    """Whether the library takes these matrices {.., M, K}, {.., K, N}, {.., M, N}: a contiguous side, no overlaps.
+
+    That side is the depth for fp8, of whole lines.
+    """
     wide = all(max(v.strides[-2:]) >= min_length(v) and 1 in v.strides[-2:] for v in (a, b))
-    same = a.type == b.type == c.type and a.type in TYPES
-    aligned = all(v.byte_offset % 16 == 0 and not v.moves for v in (a, b, c))
+    if a.type == SCALED:
+        along = a.strides[-1] == b.strides[-2] == 1 and divides(16, a.lens[-1]) and divides(16, c.lens[-1])
+        same = a.type == b.type and c.type in ("half", "bf16") and along
+    else:
+        same = a.type == b.type == c.type and a.type in TYPES
+    aligned = all(divides(16, v.byte_offset) and not v.moves for v in (a, b, c))
     return same and aligned and wide and c.strides[-1] == 1 and c.strides[-2] >= c.lens[-1]
 
 
@@ -124,6 +147,7 @@ class Blas:
         library.cublasLtGetVersion.restype = c_size_t
         self.version: int = library.cublasLtGetVersion()
         self.handle = c_void_p()
+        self._guesses: dict[Gemm, Gemm] = {}
         self._call("Create", byref(self.handle))
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -150,9 +174,16 @@ class Blas:
         self._set("MatmulDesc", description, TRANSPOSE_A, c_int32(first_turned))
         self._set("MatmulDesc", description, TRANSPOSE_B, c_int32(second_turned))
         self._set("MatmulDesc", description, EPILOGUE, c_uint32(EPILOGUES[gemm.epilogue]))
+        outer = gemm.result or gemm.type
         if "bias" in gemm.epilogue:
-            self._set("MatmulDesc", description, BIAS_TYPE, c_int32(TYPES[gemm.type]))
-        layouts = [self._layout(m, gemm.type, gemm.sizes[0]) for m in (first, second, addend, result)]
+            self._set("MatmulDesc", description, BIAS_TYPE, c_int32(TYPES[outer]))
+        if gemm.scaled:
+            self._set("MatmulDesc", description, FAST_SUMS, c_int8(1))
+            for mode, place in ((SCALE_MODE_A, SCALE_A), (SCALE_MODE_B, SCALE_B)):
+                self._set("MatmulDesc", description, mode, c_int32(OUTER_VECTORS))
+                self._set("MatmulDesc", description, place, c_uint64(SOMEWHERE))
+        matrices = ((first, gemm.type), (second, gemm.type), (addend, outer), (result, outer))
+        layouts = [self._layout(m, type, gemm.sizes[0]) for m, type in matrices]
         return description, (layouts[0], layouts[1], layouts[2], layouts[3])
 
     def algorithms(self, gemm: Gemm) -> list[Gemm]:
@@ -173,6 +204,17 @@ class Blas:
         texts = [bytes(f.algorithm).hex() for f in found[: count.value] if f.state == 0]
         return [replace(gemm, algorithm=text, version=self.version) for text in texts]
 
+    def guess(self, gemm: Gemm) -> Gemm:
+        """With the algorithm that the library likes best; Unusable where it has none."""
+        if gemm not in self._guesses:
+            found = self.algorithms(gemm)
+            if not found:
+                raise Unusable(f"cuBLASLt has no algorithm for a product of {gemm.sizes}")
+            while len(self._guesses) >= KEPT:
+                self._guesses.pop(next(iter(self._guesses)))
+            self._guesses[gemm] = found[0]
+        return self._guesses[gemm]
+
     def append(self, gemm: Gemm) -> Append:
         """What appends the product to a stream."""
         description, (first, second, addend, result) = self._described(gemm)
@@ -183,6 +225,10 @@ class Blas:
 
         def append(pointers: Sequence[int], stream: int) -> None:
             a, b, *more, workspace, c = pointers
+            if gemm.scaled:
+                for place, address in zip((SCALE_A, SCALE_B), more[:2], strict=True):
+                    self._set("MatmulDesc", description, place, c_uint64(address))
+                del more[:2]
             if biased:
                 self._set("MatmulDesc", description, BIAS, c_uint64(more[0]))
             added = more[-1] if gemm.residual else c

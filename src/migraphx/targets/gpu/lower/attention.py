@@ -6,12 +6,13 @@ from functools import partial
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
+from migraphx.ir.size import is_open, note_class
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem
 from migraphx.targets.gpu.costs import attention_cost, attentions
 from migraphx.targets.gpu.emit.also import Finished
-from migraphx.targets.gpu.emit.attention import Attention, attention_calls
+from migraphx.targets.gpu.emit.attention import Attention, attention_calls, combined_row
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.contractions import call_best, choices_of
@@ -36,8 +37,13 @@ def attention(ctx: LoweringContext, ins: Instruction) -> None:
     config = lower_attention(ctx, a, ins.origin)
     if out is not write:
         ctx.convert(out, write, ins.origin)
-    elif config.split == 1:
-        assert isinstance(ctx.emit, TritonEmitter)
+        return
+    assert isinstance(ctx.emit, TritonEmitter)
+    if config.split > 1:
+        row = combined_row(a, ctx.calls[-1].reads)
+        if row and write.buffer.kind == "arena":
+            ctx.emit.rows[write.buffer] = row, ctx.calls[-1]
+    else:
         again = partial(attention_calls, a, config, None, ins.origin)
         ctx.emit.finished[write.buffer] = Finished(ins, write, len(ctx.calls) - 1, lambda also: again(also)[0])
 
@@ -46,7 +52,10 @@ def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> Config:
     """With the best configuration, which is returned."""
     choices = choices_of(ctx)
     mask = a.mask.type if a.mask else "none"
-    shape = (a.heads, a.group, a.q.lens[2], a.keys, a.q.lens[3], a.width)
+    near = a.at_hand
+    shape = (near.heads, near.group, near.q.lens[2], near.keys, near.q.lens[3], near.width)
+    for n in (a.heads, a.rows, a.keys):
+        note_class(n)
     problem = Problem("attention", shape, (a.q.type, mask), "causal" if a.causal else "")
 
     def build(config: Config) -> list[GpuCall]:
@@ -60,7 +69,9 @@ def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> Config:
         return attention_calls(a, config, parts, origin)
 
     facts = choices.facts
-    return call_best(ctx, problem, attentions(a, facts), lambda c: attention_cost(c, a, facts), build)
+    # parts must not be empty, however few keys there are
+    found = [c for c in attentions(near, facts) if c.split == 1 or not is_open(a.keys)]
+    return call_best(ctx, problem, found, lambda c: attention_cost(c, near, facts), build)
 
 
 def _as_float(ctx: LoweringContext, view: View, origin: str) -> View:
