@@ -1,6 +1,7 @@
 """What has no converter is taken apart by torch, in either tracer's graph."""
 
 import logging
+import math
 from typing import Any
 
 import pytest
@@ -44,6 +45,8 @@ def test_what_no_part_of_can_be_converted_stays_one_node(caplog: Any) -> None:
 W, ROWS, OFFSETS = torch.randn(5, 3), torch.tensor([0, 1, 2, 3, 4, 1, 1]), torch.tensor([0, 2, 2, 5])
 MASK = torch.tensor([True, False, True])
 BIAS = torch.randn(4)
+ODD_NUMBERS = torch.tensor([0.0, -0.0, 1, -1.5, 3e-41, -1e-45, 1.2e-38, 3.4e38, math.inf, -math.inf, math.nan])
+SPELT = torch.tensor([[1, 1, 2], [3, 2, 3]])
 CAUSAL = create_block_mask(lambda b, h, i, j: i >= j, None, None, 16, 16, device="cpu")
 ENCODER = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
 PADDING = torch.tensor([[False, False, True], [False, False, False]])
@@ -55,6 +58,11 @@ def bag(mode: str, **how: Any) -> Any:
 
 def grouped(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
     return torch.ops.aten._grouped_mm(x, y, offs)
+
+
+def both(pair: Any) -> torch.Tensor:
+    """Two answers as one."""
+    return torch.cat([pair[0], pair[1].to(pair[0].dtype)])
 
 
 def groups(*ends: int) -> torch.Tensor:
@@ -102,6 +110,40 @@ OURS: dict[str, tuple[Any, list[torch.Tensor]]] = {
         lambda x, t: F.multilabel_margin_loss(x, t, reduction="none"), [torch.randn(9, 5), torch.randint(-1, 5, (9, 5))]
     ),
     "labels of one row": (F.multilabel_margin_loss, [torch.randn(5), torch.tensor([2, 0, -1, 1, 3])]),
+    "next numbers": (torch.nextafter, [ODD_NUMBERS[:, None], ODD_NUMBERS]),
+    "next doubles": (torch.nextafter, [ODD_NUMBERS.double()[:, None], ODD_NUMBERS.double()]),
+    "mantissas": (lambda x: both(torch.frexp(x)), [ODD_NUMBERS]),
+    "mantissas of halves": (lambda x: both(torch.frexp(x)), [ODD_NUMBERS.half()]),
+    "first places that are not 0": (lambda x: torch.nonzero_static(x, size=4), [torch.randint(0, 2, (3, 2))]),
+    "few places that are not 0": (lambda x: torch.nonzero_static(x, size=9, fill_value=7), [torch.eye(3)[:, None]]),
+    "most frequent": (lambda x: both(torch.mode(x, 1)), [torch.randint(-2, 3, (4, 7, 2))]),
+    "slices by index": (
+        lambda x, i, s: x.index_reduce(-1, i, s, "mean", include_self=False),
+        [torch.randn(3, 4), torch.tensor([2, 0, 2]), torch.randn(3, 3)],
+    ),
+    "histogram of weights": (
+        lambda x, w: both(torch.histogram(x, 5, range=(-1.0, 1.0), weight=w, density=True)),
+        [torch.tensor([-1.0, -2, 1, 0.2, 0.6, -0.2, 3]), torch.rand(7)],
+    ),
+    "ctc": (lambda x, t: F.ctc_loss(x.log_softmax(-1), t, (8, 6), (3, 0)), [torch.randn(8, 2, 5), SPELT]),
+    "ctc, nothing fits": (
+        lambda x, t: F.ctc_loss(x.log_softmax(-1), t, (8, 2), (3, 3), 4, "none", zero_infinity=True),
+        [torch.randn(8, 2, 5), SPELT],
+    ),
+    "ctc, one behind the other": (
+        lambda x, t, i, n: F.ctc_loss(x.log_softmax(-1), t, i, n, reduction="sum"),
+        [torch.randn(6, 2, 5), torch.tensor([1, 2, 2, 3, 1]), torch.tensor([5, 6]), torch.tensor([2, 3])],
+    ),
+    "covariances": (torch.cov, [torch.randn(3, 8)]),
+    "weighted covariances": (
+        lambda x, n, w: torch.cov(x, correction=0, fweights=n, aweights=w),
+        [torch.randn(3, 8), torch.randint(1, 4, (8,)), torch.rand(8)],
+    ),
+    "correlations": (torch.corrcoef, [torch.randn(3, 8)]),
+    "gaussian loss": (
+        lambda x, y, v: F.gaussian_nll_loss(x, y, v, full=True, reduction="sum"),
+        [torch.randn(3, 4), torch.randn(3, 4), torch.rand(3)],
+    ),
     "shifts": (lambda x: (x << 2) + (x >> 1), [torch.randint(-9, 9, (5,))]),
 }  # fmt: skip
 
@@ -133,3 +175,12 @@ def test_torch_draws_the_random_numbers(caplog: Any) -> None:
     got = lowered(x)
     torch.manual_seed(1)
     assert_close(got.numpy(), function(x).numpy(), scale=4)
+
+
+def test_experts_of_transformers(caplog: Any) -> None:
+    """Products of groups of rows in float go to an operator of that library, which torch cannot take apart."""
+    moe = pytest.importorskip("transformers.integrations.moe", exc_type=(ImportError, RuntimeError))  # type: ignore[arg-type]
+    x, y, ends = torch.randn(7, 3), torch.randn(4, 3, 5), groups(2, 2, 5, 6)
+    lowered = lower_to_mgx(torch.ops.transformers.grouped_mm_fallback, [x, y, ends], target="ref")
+    assert "runs in torch" not in caplog.text, caplog.text
+    assert_close(lowered(x, y, ends).numpy(), moe._grouped_mm_fallback(x, y, ends).numpy(), scale=4)

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch_migraphx.fx.complex_pairs import complex_as_pairs
 from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
-from torch_migraphx.fx.graph_info import copy_origin, draws, refusal
+from torch_migraphx.fx.graph_info import STATIC_CHECKS, copy_origin, draws, refusal
 from torch_migraphx.fx.graphs import attribute, copied
 from torch_migraphx.fx.leaf_modules import look_into_leaves
 from torch_migraphx.fx.one_node import GETITEM, constant_of, put_before, tensors_of, traced
@@ -56,7 +56,9 @@ def decompose(gm: fx.GraphModule) -> None:
     for n in list(gm.graph.nodes):
         if n.op == "call_function" and n.target is WITH_EFFECTS:
             _without_token(n)
-        if _is_constant(n):
+        elif n.target in STATIC_CHECKS and not n.users:
+            gm.graph.erase_node(n)
+        elif _is_constant(n):
             _make(gm, n)
     complex_as_pairs(gm, decompositions())
     for n in list(gm.graph.nodes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -337,10 +337,232 @@ def istft(
     return made.reshape(*input.shape[:-2], -1)
 
 
+# ---- numbers' bits ----
+
+INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""The integers of as many bytes."""
+
+
+@decomposition(aten.nextafter.default)
+def nextafter(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """The next number after input towards other: its bits, one more or less."""
+    type = torch.result_type(input, other)
+    x, y = torch.broadcast_tensors(input.to(type), other.to(type))
+    kind = INTEGERS[type.itemsize]
+    away = (y > x) == (x > 0)
+    moved = (x.view(kind) + torch.where(away, 1, -1).to(kind)).view(type)
+    least = torch.ones_like(x, dtype=kind).view(type)
+    moved = torch.where(x == 0, torch.copysign(least, y), moved)
+    return torch.where(x == y, y, torch.where(x.isnan() | y.isnan(), x + y, moved))
+
+
+@decomposition(aten.frexp.Tensor)
+def frexp(self: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """(m, e) with self = m 2^e and |m| in [0.5, 1); (self, 0) for 0, infinities and NaN."""
+    info, kind = torch.finfo(self.dtype), INTEGERS[self.dtype.itemsize]
+    fraction = -round(math.log2(info.eps))
+    below, most = info.bits - 1 - fraction, (1 << (info.bits - 1 - fraction)) - 1
+    small = self.abs() < info.tiny
+    shift = fraction + 2
+    bits = torch.where(small, self * 2.0**shift, self).view(kind)
+    half = (1 << (below - 1)) - 2
+    exponent = ((bits >> fraction) & most) - half - torch.where(small, shift, 0).to(kind)
+    mantissa = ((bits & ~(most << fraction)) | (half << fraction)).view(self.dtype)
+    plain = (self == 0) | ~self.isfinite()
+    return torch.where(plain, self, mantissa), torch.where(plain, 0, exponent.to(torch.int32))
+
+
+# ---- counting ----
+
+
+@decomposition(aten.nonzero_static.default)
+def nonzero_static(self: torch.Tensor, *, size: int, fill_value: int = -1) -> torch.Tensor:
+    """The places {size, dims} of the first elements that are not 0, row by row; rows of `fill_value` behind them."""
+    found = (self != 0).reshape(-1)
+    place = found.long().cumsum(0) - 1
+    place = torch.where(found & (place < size), place, size)
+    flat = torch.full((size + 1,), -1).scatter(0, place, torch.arange(found.shape[0]))[:size]
+    steps = [math.prod(self.shape[d + 1 :]) for d in range(self.dim())]
+    columns = [torch.div(flat, s, rounding_mode="floor") % n for s, n in zip(steps, self.shape, strict=True)]
+    made = torch.stack(columns, 1) if columns else flat[:, None][:, :0]
+    return torch.where((flat >= 0)[:, None], made, fill_value)
+
+
+@decomposition(aten.mode.default)
+def mode(self: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """(The least of the values that occur most often, the last place where it stands)."""
+    if self.dim() == 0 or self.shape[dim] == 0 or self.is_floating_point():  # NaN among them, whose order differs
+        return NotImplemented
+    x = self.movedim(dim, -1)
+    counts = (x[..., :, None] == x[..., None, :]).sum(-1)
+    often = counts == counts.amax(-1, keepdim=True)
+    value = torch.where(often, x, torch.iinfo(x.dtype).max).amin(-1, keepdim=True)
+    place = torch.where(x == value, torch.arange(x.shape[-1]), -1).amax(-1, keepdim=True)
+    if not keepdim:
+        return value.squeeze(-1), place.squeeze(-1)
+    return value.movedim(-1, dim), place.movedim(-1, dim)
+
+
+@decomposition(aten.index_reduce.default)
+def index_reduce(
+    self: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, reduce: str, *, include_self: bool = True
+) -> torch.Tensor:
+    """scatter_reduce of whole slices."""
+    lens = [-1 if d == dim % self.dim() else 1 for d in range(self.dim())]
+    place = index.long().reshape(lens).expand(source.shape)
+    return torch.scatter_reduce(self, dim, place, source, reduce, include_self=include_self)
+
+
+@decomposition(aten.histogram.bin_ct)
+def histogram(
+    self: torch.Tensor,
+    bins: int = 100,
+    *,
+    range: Sequence[float] | None = None,
+    weight: torch.Tensor | None = None,
+    density: bool = False,
+) -> Any:
+    """(How many elements, or their weights, lie in equal bins; the bins' edges). The last bin has both of its edges."""
+    if range is None:
+        return NotImplemented
+    edges, x = torch.linspace(range[0], range[1], bins + 1, dtype=self.dtype), self.reshape(-1)
+    place = torch.searchsorted(edges, x, right=True) - 1
+    place = torch.where(x == edges[-1], bins - 1, place)
+    counted = torch.ones_like(x) if weight is None else weight.reshape(-1)
+    counted = torch.where((place >= 0) & (place < bins), counted, 0)
+    made = torch.zeros(bins, dtype=self.dtype).index_add(0, place.clamp(0, bins - 1), counted)
+    return made / (made.sum() * edges.diff()) if density else made, edges
+
+
+# ---- connectionist temporal classification ----
+
+
+@decomposition(aten._ctc_loss.default, aten._ctc_loss.Tensor)
+def ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    zero_infinity: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(-log of the probability of each target {N}, the log of that of each beginning {N, T, 2 S + 1}).
+
+    `log_probs` is {T, N, C}; targets are {N, S}, or one behind the other. The longest text with blanks round its
+    letters has 2 S + 1 places; a step stays, goes on by one, or by two over a blank between two different letters.
+    Source: Graves et al., Connectionist Temporal Classification, ICML 2006, section 4.1.
+    """
+    if log_probs.dim() == 2:
+        return NotImplemented
+    inputs, lengths = (torch.as_tensor(x).long() for x in (input_lengths, target_lengths))
+    if targets.dim() == 1:
+        starts = F.pad(lengths.cumsum(0), (1, 0))[:-1, None]
+        longest = targets.shape[0] if isinstance(target_lengths, torch.Tensor) else max(target_lengths)
+        targets = targets[(starts + torch.arange(longest)).clamp(max=max(targets.shape[0] - 1, 0))]
+    steps, batch, _ = log_probs.shape
+    letters = F.pad(torch.stack([torch.full_like(targets, blank), targets], 2).reshape(batch, -1), (0, 1), value=blank)
+    places = letters.shape[1]
+    skips = (letters != blank) & (letters != F.pad(letters, (2, 0), value=blank)[:, :places])
+    heard = log_probs.gather(2, letters.long().expand(steps, -1, -1))
+    now = torch.where(torch.arange(places) < 2, heard[0], -math.inf)
+    rows = [now]
+    for t in range(1, steps):
+        before = F.pad(now, (2, 0), value=-math.inf)
+        ways = torch.stack([now, before[:, 1:-1], before[:, :-2].masked_fill(~skips, -math.inf)])
+        now = ways.logsumexp(0) + heard[t]
+        rows.append(now)
+    alpha = torch.stack(rows, 1)
+    last = alpha.gather(1, (inputs - 1)[:, None, None].expand(-1, 1, places))[:, 0]
+    ends = (2 * lengths[:, None] - torch.arange(2)).clamp(min=0)
+    both = last.gather(1, ends)
+    both = torch.where((lengths == 0)[:, None] & (torch.arange(2) == 1), -math.inf, both)
+    loss = -both.logsumexp(1)
+    return torch.where(loss == math.inf, 0, loss) if zero_infinity else loss, alpha
+
+
+def reduced_ctc_loss(
+    log_probs: torch.Tensor,
+    targets: torch.Tensor,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> torch.Tensor:
+    """torch's own looks at the lengths as numbers; a mean is of the losses for each letter."""
+    if log_probs.dim() == 2:
+        raise NotImplementedError("one item without a batch")
+    loss, _ = ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, zero_infinity)
+    if reduction == "mean":
+        return (loss / torch.as_tensor(target_lengths).clamp(min=1)).mean()
+    return loss.sum() if reduction == "sum" else loss
+
+
+# ---- statistics ----
+
+
+def cov(
+    input: torch.Tensor,
+    *,
+    correction: int = 1,
+    fweights: torch.Tensor | None = None,
+    aweights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Covariances of the rows; unchecked: weights may be negative."""
+    x = input.reshape(1, -1) if input.dim() < 2 else input
+    given = [w for w in (fweights, aweights) if w is not None]
+    if not given:
+        count: Any = x.shape[1]
+        d = x - x.mean(1, keepdim=True)
+        return (d @ d.conj().T / max(count - correction, 0)).squeeze()
+    w = math.prod(given[1:], start=given[0])
+    total = w.sum()
+    d = x - (x * w).sum(1, keepdim=True) / total
+    spent = correction if aweights is None else correction * (w * aweights).sum() / total
+    return ((d * w) @ d.conj().T / (total - spent).clamp(min=0)).squeeze()
+
+
+def corrcoef(input: torch.Tensor) -> torch.Tensor:
+    """Correlations of the rows, in [-1, 1]."""
+    c = cov(input)
+    if c.dim() == 0:
+        return c / c
+    deviation = c.diagonal().sqrt()
+    return (c / deviation[:, None] / deviation).clamp(-1, 1)
+
+
+def gaussian_nll_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    var: torch.Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Half of log(var) + (input - target)^2 / var; unchecked: var may be negative."""
+    var = var * torch.ones_like(input) if isinstance(var, float) else var
+    var = var.unsqueeze(-1) if var.dim() == input.dim() - 1 and var.shape == input.shape[:-1] else var
+    var = var.clamp(min=eps)
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
+def rows_by_group(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """transformers' own products of groups of rows, behind the last of which are zeros."""
+    made = _rows_by_group(input, weight, offs, None)
+    return torch.where((torch.arange(input.shape[0]) < offs[-1])[:, None], made, 0)
+
+
 COMPOSITES: dict[Any, Callable[..., Any]] = {
+    "transformers.grouped_mm_fallback": rows_by_group,
+    **dict.fromkeys((torch.cov, "cov", aten.cov.default), cov),
+    **dict.fromkeys((torch.corrcoef, "corrcoef", aten.corrcoef.default), corrcoef),
+    F.ctc_loss: reduced_ctc_loss,
+    F.gaussian_nll_loss: gaussian_nll_loss,
     torch.istft: istft,
     "istft": istft,
     aten.istft.default: istft,
     flex_attention: math_attention,
 }
-"""By function, method or overload: what torch takes apart in a way that looks at data, or not at all."""
+"""By function, method, overload or operator's name: what torch takes apart by looking at data, or not at all."""

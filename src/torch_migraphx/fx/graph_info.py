@@ -18,6 +18,8 @@ from torch_migraphx.fx.converter_registry import converter_of, target_name
 
 BORDER = "migraphx_border"
 """The key in `meta` of a node that only puts together, or takes apart, what the engine cannot hold."""
+STATIC_CHECKS = frozenset({torch.ops.aten._assert_tensor_metadata.default})
+"""Checks that the trace itself has made: types and devices of a graph are fixed."""
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in (\S+)')
 
 

@@ -40,8 +40,9 @@ def traced(n: fx.Node, table: Table) -> fx.GraphModule | None:
     def call(*tensors: torch.Tensor) -> object:
         known = graphs | dict(zip(inputs, tensors, strict=True))
         args, kwargs = map_arg((n.args, n.kwargs), known.__getitem__)
-        if n.target in COMPOSITES:
-            return COMPOSITES[n.target](*args, **kwargs)
+        own = COMPOSITES.get(n.target) or COMPOSITES.get(str(n.target).removesuffix(".default"))
+        if own is not None:
+            return own(*args, **kwargs)
         if n.op == "call_method":
             return getattr(args[0], str(n.target))(*args[1:], **kwargs)
         return n.target(*args, **kwargs)  # type: ignore[operator]

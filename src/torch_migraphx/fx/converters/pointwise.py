@@ -18,6 +18,7 @@ from torch_migraphx.fx.builder import (
     dtype_of,
     float_dtype,
     lens,
+    type_name,
 )
 from torch_migraphx.fx.converter_registry import converter, named
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
@@ -422,3 +423,12 @@ def addcdiv(b: Builder, input: Value, tensor1: Value, tensor2: Value, value: flo
 def to_dtype(b: Builder, input: Value, dtype: torch.dtype | None = None, acc_out_ty: Any = None) -> Value:
     dtype = acc_out_ty.dtype if dtype is None and acc_out_ty is not None else dtype
     return input if dtype is None else b.cast(input, dtype)
+
+
+@converter(aten.view.dtype)
+def view_dtype(b: Builder, input: Value, dtype: torch.dtype) -> Value:
+    """The same bits as another type of the same width."""
+    old = dtype_of(input)
+    if dtype != old and (dtype.itemsize != old.itemsize or torch.bool in (dtype, old)):
+        raise UnsupportedError(f"the bits of {old} as {dtype}")
+    return input if dtype == old else b.bit_cast(input, target_type=type_name(dtype))

@@ -449,6 +449,7 @@ BY_CONVERTER: dict[str, list[Sample]] = {
             {"input": f(3), "tensor1": f(3), "tensor2": f(3, low=0.5), "value": 0.3},
         ],
     ),
+    "pointwise.view_dtype": [{"input": f(3, 4), "dtype": d} for d in (torch.int32, torch.float32)],
     "pointwise.to_dtype": [
         {"input": f(3, 4, low=-9, high=9), "dtype": d}
         for d in (torch.int32, torch.float64, torch.bool, torch.float16, torch.bfloat16)

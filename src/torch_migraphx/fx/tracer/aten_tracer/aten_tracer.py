@@ -20,16 +20,13 @@ from torch.fx.experimental.symbolic_shapes import free_symbols
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map, tree_unflatten
 
-from torch_migraphx.fx.graph_info import copy_origin, set_value
+from torch_migraphx.fx.graph_info import STATIC_CHECKS, copy_origin, set_value
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
 from torch_migraphx.fx.tracer.origin import error_origin
 from torch_migraphx.fx.tracer.structure import Structure, plain
 from torch_migraphx.log import get_logger
 
 logger = get_logger(__name__)
-
-# Checked once, by the trace itself: shapes, types and devices of the graph are fixed.
-_STATIC_CHECKS = {torch.ops.aten._assert_tensor_metadata.default}
 
 
 class AtenTraceError(RuntimeError):
@@ -122,7 +119,7 @@ class _Unlift:
         for node, spec in zip(placeholders, self._exported.graph_signature.input_specs, strict=True):
             self._input(node, spec)
         for node in old_nodes:
-            if node.op not in ("placeholder", "output") and node.target not in _STATIC_CHECKS:
+            if node.op not in ("placeholder", "output") and node.target not in STATIC_CHECKS:
                 self._copy(node)
         structure = self._output(old_nodes[-1])
         self._graph.eliminate_dead_code()
