@@ -79,7 +79,8 @@ def on_device_of(samples: Iterable[Any] | Mapping[str, Any]) -> Iterator[None]:
     named = samples if isinstance(samples, Mapping) else {f"input {k}": x for k, x in enumerate(samples)}
     found = {n: x.device for n, x in named.items() if isinstance(x, torch.Tensor) and x.device.type == "cuda"}
     if len({*found.values()}) > 1:
-        where = _listed([f"{name} on {device}" for name, device in found.items()])
+        places = {d: _listed([n for n, own in found.items() if own == d]) for d in found.values()}
+        where = "; ".join(f"{names} on {device}" for device, names in places.items())
         raise NotImplementedError(f"a program runs on one device; there are {where}. Move them to one")
     if not found or not torch.cuda.is_initialized():  # tensors that are imagined
         yield

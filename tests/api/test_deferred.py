@@ -42,6 +42,10 @@ def test_lengths_are_known_when_they_come(target: str) -> None:
     run([x.ctypes.data], [half.ctypes.data, count.ctypes.data])
     np.testing.assert_array_equal(half, np.maximum(x[:6], 0))
     assert count.tolist() == [12, 4] and executable.steps
+    known: Any = run
+    assert known.current() and [o.lens for o in known.outputs] == [(6, 4), (2,)]
+    executable.region.specialisations.forget(lambda key: True)  # as where a better one was compiled
+    assert not known.current()
 
 
 @pytest.mark.parametrize("target", ["ref", "cpu"])

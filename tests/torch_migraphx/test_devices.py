@@ -77,7 +77,7 @@ def test_what_is_elsewhere_is_named() -> None:
     with FakeTensorMode():
         fakes.append(torch.empty(2, device="cuda:1"))
     several = on_device_of(fakes)
-    with pytest.raises(NotImplementedError, match=r"one device; there are input 0 on cuda:0, input 2 on cuda:1\."):
+    with pytest.raises(NotImplementedError, match=r"one device; there are input 0 on cuda:0; input 2 on cuda:1\."):
         several.__enter__()
     module = MGXModule(negated(), ["x"])
     with pytest.raises(ValueError, match=r"input 0 \('x'\) must be torch.float32 \[2, 3\] on the CPU, .*on meta"):

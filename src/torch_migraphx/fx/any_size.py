@@ -149,10 +149,29 @@ class AnySize:
         keywords = migraphx.CompileOptions.of(**options.module_keywords(), offload_copy=False).compile_keywords()
         self.program.compile(migraphx.get_target(options.target), **keywords)
 
+        self.types = [value_of(n).dtype for n in outputs]
+        self.order = [self.names.index(n) for n in self.program.get_parameter_names() if n in self.names]
+        self.known = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, by addresses
+
     def __call__(self, *args: Any) -> list[Any]:
-        given = {name: args[k].detach().resolve_neg() for name, k in zip(self.names, self.inputs, strict=True)}
-        made = [self.place.taken(a) for a in self.program.run_async(given, self.place.stream())]
+        """The first run of some lengths checks all; the next ones take addresses."""
+        given = [args[k].detach().resolve_neg() for k in self.inputs]
+        lens = tuple([x.shape for x in given])
+        run = self.known.find(lens)
+        if run is not None and run.current() and all(map(self._plain, given)):
+            kinds = zip(run.outputs, self.types, strict=True)
+            made = [torch.empty(s.lens, dtype=dtype, device=self.place.device) for s, dtype in kinds]
+            places = [x.data_ptr() for x in made]
+            run([given[k].data_ptr() for k in self.order], places, self.place.stream())
+        else:
+            named = dict(zip(self.names, given, strict=True))
+            made = [self.place.taken(a) for a in self.program.run_async(named, self.place.stream())]
+            if (found := self.program.at(dict(zip(self.names, lens, strict=True)))) is not None:
+                self.known.put(lens, found)
         return made if self.results is None else [r.of(args, made) for r in self.results]
+
+    def _plain(self, x: torch.Tensor) -> bool:
+        return x.is_contiguous() and self.place.holds(x)
 
 
 def _parameter(n: fx.Node, ranges: Mapping[str, Limits], device: str) -> tuple[str, list[Dimension]]:

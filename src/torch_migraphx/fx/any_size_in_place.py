@@ -40,8 +40,7 @@ class AnySizeInPlace(AnySize):
         self.written = dict(written)
         returned: Any = graph.graph.output_node().args[0]
         self.outputs = [(self._sizes(value_of(n)), value_of(n).dtype) for n in returned]
-        self.order = [self.names.index(n) for n in self.program.get_parameter_names() if n in self.names]
-        self._at = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)
+        self._at = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, in place
 
     def _sizes(self, value: torch.Tensor) -> list[int | tuple[int, int]]:
         """Numbers, and where the others lie: in which argument and dimension of it."""
@@ -52,7 +51,7 @@ class AnySizeInPlace(AnySize):
         made, given = self._made(args), [args[k] for k in self.inputs]
         lens = tuple([x.shape for x in given])
         run = self._at.find(lens)
-        if run is not None and all(map(torch.Tensor.is_contiguous, given)):
+        if run is not None and run.current() and all(map(torch.Tensor.is_contiguous, given)):
             run([given[k].data_ptr() for k in self.order], [x.data_ptr() for x in made])
             return made
         bound = {f"{OUTPUT}{k}": x for k, x in enumerate(made)}

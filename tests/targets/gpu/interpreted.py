@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -119,6 +119,9 @@ class InterpretedDevice:
 
     def event(self, timed: bool = False) -> Event:
         return InterpretedEvent()
+
+    def ahead(self) -> nullcontext[Callable[[Kernel], None]]:
+        return nullcontext(lambda kernel: None)
 
     def load(self, kernels: Sequence[Kernel], codes: Sequence[Binary] = ()) -> list[Function]:
         return [load(k) for k in kernels]

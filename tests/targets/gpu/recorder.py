@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -79,6 +79,9 @@ class Recorder:
 
     def event(self, timed: bool = False) -> RecordedEvent:
         return RecordedEvent(self)
+
+    def ahead(self) -> nullcontext[Callable[[Kernel], None]]:
+        return nullcontext(lambda kernel: None)
 
     def load(self, kernels: Sequence[Kernel], codes: Sequence[Binary] = ()) -> Sequence[Function]:
         self.log.append(("load", len(kernels)))

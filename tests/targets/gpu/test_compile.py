@@ -11,7 +11,7 @@ import pytest
 
 from migraphx.targets.common import cache
 from migraphx.targets.gpu import binaries as module
-from migraphx.targets.gpu.binaries import Binary, CompilerError, binaries, key_of
+from migraphx.targets.gpu.binaries import Ahead, Binary, CompilerError, Compilers, binaries, key_of
 from migraphx.targets.gpu.compile import waiting
 from migraphx.targets.gpu.kernel import Kernel
 from tests.targets.gpu.test_executable import TEXT
@@ -44,6 +44,33 @@ print(found.threads, len(found.code), "triton" in sys.modules, "torch" in sys.mo
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["128", str(len(first.code)), "False", "False"]
+
+
+def test_code_is_made_while_a_program_is_lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, and what nobody asks for in the end is no matter, wrong or not; nobody compiles what the cache has."""
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
+    made: list[str] = []
+
+    def compile(self: Compilers, kernel: Kernel, key: str, chip: str) -> Binary:
+        made.append(kernel.name)
+        if kernel.name == "wrong":
+            raise CompilerError("kernel wrong does not compile")
+        return Binary(b"code", kernel.name, 0, 128, 1, 0, 2, True, "3")
+
+    monkeypatch.setattr(Compilers, "compile", compile)
+    second, wrong = replace(AXPY, name="second"), replace(AXPY, name="wrong")
+    with Ahead("cuda:90") as ahead:
+        for kernel in (AXPY, wrong, AXPY):
+            ahead.want(kernel)
+        found = binaries([AXPY, second], "cuda:90", ahead)
+        assert [found[k].name for k in (AXPY, second)] == ["axpy", "second"]
+        with pytest.raises(CompilerError, match="wrong does not compile"):
+            binaries([wrong], "cuda:90", ahead)
+    assert sorted({*made}) == ["axpy", "second", "wrong"] and made.count("axpy") == 1
+    with Ahead("cuda:90") as ahead:
+        ahead.want(AXPY)
+        assert binaries([AXPY], "cuda:90", ahead)[AXPY].code == b"code"
+    assert made.count("axpy") == 1
 
 
 def test_what_makes_a_key(monkeypatch: pytest.MonkeyPatch) -> None:

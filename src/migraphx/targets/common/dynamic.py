@@ -24,6 +24,7 @@ from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable, Step
 from migraphx.runtime.options import CompileOptions
 from migraphx.runtime.single_flight import SingleFlightLRU
+from migraphx.targets.common.at_lens import AtLens
 from migraphx.targets.common.forms import Form, FormCompiler, Forms, Lens, Memory
 from migraphx.targets.common.parts import Part, parts_of
 from migraphx.targets.common.run_values import Arguments, RunValues
@@ -181,20 +182,18 @@ class DynamicExecutable(Executable):
             raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
         super().run_at(inputs, outputs, stream, deadline)
 
-    def at(self, lens: Lens) -> Callable[[Sequence[int], Sequence[int]], None] | None:
+    def at(self, lens: Lens) -> AtLens | None:
         """What runs it on inputs and outputs at addresses, for these lens; None where that is not one program."""
         specialisation = self.region.specialisation(lens, {})
         if not isinstance(specialisation, CompiledSpecialisation):
             return None
-        own, region, ran = specialisation.executable, self.region, [specialisation]
-        numbers = self._numbers(own)
 
-        def run(inputs: Sequence[int], outputs: Sequence[int]) -> None:
-            self._ran = [*ran]
-            own.run_at([inputs[n] for n in numbers], outputs)
-            region.keep_ready(specialisation)
+        def ran() -> None:
+            self._ran = [specialisation]
+            self.region.keep_ready(specialisation)
 
-        return run
+        own, region = specialisation.executable, self.region
+        return AtLens(own, self._numbers(own), ran, lambda: region.keeps(lens, specialisation))
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps` for these inputs."""
@@ -321,6 +320,10 @@ class DynamicRegion:
 
     def keep(self, lens: Lens, specialisation: Specialisation) -> None:
         self.specialisations.put(self._key(lens, {}), specialisation)
+
+    def keeps(self, lens: Lens, specialisation: Specialisation) -> bool:
+        """Whether these lens are still run by it."""
+        return self.specialisations.find(self._key(lens, {})) is specialisation
 
     def keep_ready(self, specialisation: Specialisation) -> None:
         """Keep the memory of the specialisations that ran last; the others, perhaps hundreds, give theirs back."""

@@ -66,6 +66,8 @@ class LoweringContext:
     counters: dict[Instruction, Counter] = field(default_factory=dict[Instruction, Counter])
     """Parameters that are the number of a loop's trip."""
     status: View = field(default_factory=lambda: View(Buffer("status", 64), "int64", (8,), (1,)))
+    watch: Callable[[Call[Any]], None] | None = None
+    """Is told of each call at once; one may be replaced later."""
     _packed: dict[Hashable, View] = field(default_factory=dict[Hashable, View])
     _identities: dict[Hashable, Hashable] = field(default_factory=dict[Hashable, Hashable])  # by the literals' keys
 
@@ -182,6 +184,8 @@ class LoweringContext:
         """Append a call; one that computes no element is dropped."""
         if all(v.elements for v in call.writes):
             self.calls.append(call)
+            if self.watch is not None:
+                self.watch(call)
 
     def refuse(self, ins: Instruction, rule: str, why: str) -> None:
         """Note that an instruction does not get the kernel, or the place, that others of its kind get."""
@@ -206,11 +210,12 @@ class LoweringContext:
 
 
 def lower(
-    module: Module, lowerings: Lowerings, emit: Emitter, fast_math: bool = True, constants: Constants | None = None
-) -> LoweringContext:
+    module: Module, lowerings: Lowerings, emit: Emitter, fast_math: bool = True, constants: Constants | None = None,
+    watch: Callable[[Call[Any]], None] | None = None,
+) -> LoweringContext:  # fmt: skip
     """Every instruction of an optimised main module as calls; UnsupportedOperator lists what has no lowering."""
     check(module, lowerings)
-    ctx = LoweringContext(module, lowerings, emit, fast_math, constants)
+    ctx = LoweringContext(module, lowerings, emit, fast_math, constants, watch=watch)
     for ins in module.parameters.values():
         buffer = Buffer("input", ins.shape.bytes, len(ctx.inputs))
         ctx.inputs.append(buffer)

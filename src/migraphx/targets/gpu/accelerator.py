@@ -86,6 +86,10 @@ class Accelerator(Device, Protocol):
         """While it lasts, this thread's calls of the driver mean this device. All calls below stand inside one."""
         ...
 
+    def ahead(self) -> AbstractContextManager[Callable[[Kernel], None]]:
+        """Meanwhile kernels that are named are compiled beside, for a `load` in this thread before it ends."""
+        ...
+
     def load(self, kernels: Sequence[Kernel], codes: Sequence[Binary] = ()) -> Sequence[Function]:
         """Load kernels. Their code is compiled, or taken from the cache, unless it is given. Equal ones are one."""
         ...

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.progress import progress
@@ -23,6 +23,7 @@ from migraphx.targets.common.scratch import scratch
 from migraphx.targets.gpu.kernel import Kernel
 from migraphx.targets.target import CompilerError
 
+T = TypeVar("T")
 FORMAT = "gpu 1"  # of the entries
 SUFFIX = ".gpu"
 COMPILER = Path(__file__).with_name("compile.py")
@@ -81,8 +82,45 @@ def _identity(path: str) -> str:
     return f"{path} {found.stat().st_mtime_ns} {found.stat().st_size}" if found.exists() else path
 
 
-def binaries(kernels: Sequence[Kernel], chip: str) -> dict[Kernel, Binary]:
+class Ahead:
+    """Compiles kernels while the program that has them is still being lowered: the first one starts the compilers."""
+
+    def __init__(self, chip: str) -> None:
+        self._chip = chip
+        self._compilers: Compilers | None = None
+        self._begun: dict[Kernel, Future[Path] | None] = {}  # None: the cache has it
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._compilers is not None:
+            self._compilers.__exit__()
+
+    def want(self, kernel: Kernel) -> None:
+        """It will be asked for, probably."""
+        if kernel in self._begun:
+            return
+        key, self._begun[kernel] = key_of(kernel, self._chip), None
+        if lookup(key, SUFFIX) is None:
+            if self._compilers is None:
+                self._compilers = Compilers(_processes())
+            self._begun[kernel] = self._compilers.submit(_obtained, kernel, key, self._chip, self._compilers)
+
+    def wait(self, kernels: Iterable[Kernel]) -> None:
+        """Until those of these kernels that were begun are in the cache; the others are given up."""
+        needed = [f for f in map(self._begun.get, kernels) if f is not None]
+        for future in {*filter(None, self._begun.values())} - {*needed}:
+            future.cancel()
+        for future in needed:
+            if not future.cancelled():  # by an earlier call, which did not need it
+                future.result()
+
+
+def binaries(kernels: Sequence[Kernel], chip: str, ahead: Ahead | None = None) -> dict[Kernel, Binary]:
     """The code of each kernel for a chip; those that the cache does not hold are compiled side by side."""
+    if ahead is not None:
+        ahead.wait(kernels)
     keys = {kernel: key_of(kernel, chip) for kernel in kernels}
     found = {kernel: path for kernel, key in keys.items() if (path := lookup(key, SUFFIX))}
     missing = sorted(keys.keys() - found.keys(), key=lambda kernel: -len(kernel.source))
@@ -129,6 +167,9 @@ class Compilers:
             process.terminate()
             process.communicate()
         self._folder.cleanup()
+
+    def submit(self, function: Callable[..., T], *arguments: Any) -> Future[T]:
+        return self._pool.submit(function, *arguments)
 
     def map(self, function: Any, items: Iterable[Any]) -> list[Any]:
         """All results in order; the first error where there is one."""

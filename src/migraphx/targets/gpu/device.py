@@ -15,7 +15,7 @@ from migraphx.ir.operation import Unsupported
 from migraphx.runtime.device import CUDA, device_of
 from migraphx.targets.gpu import driver as names
 from migraphx.targets.gpu.accelerator import Findings
-from migraphx.targets.gpu.binaries import Binary, binaries
+from migraphx.targets.gpu.binaries import Ahead, Binary, binaries
 from migraphx.targets.gpu.driver import Driver, DriverError, LaunchAttribute, LaunchConfig, NodeParameters, cuda_driver
 from migraphx.targets.gpu.kernel import Grid, Kernel
 
@@ -220,11 +220,26 @@ class CudaDevice:
 
     # ---- kernels and graphs ----
 
+    @contextmanager
+    def ahead(self) -> Iterator[Callable[[Kernel], None]]:
+        def want(kernel: Kernel) -> None:
+            if kernel not in self._functions:
+                begun.want(kernel)
+
+        with Ahead(self.chip) as begun:
+            before, self._own.ahead = getattr(self._own, "ahead", None), begun
+            try:
+                yield want
+            finally:
+                self._own.ahead = before
+
     def load(self, kernels: Sequence[Kernel], codes: Sequence[Binary] = ()) -> list[CudaFunction]:
         with self._lock:
             missing = [k for k in dict.fromkeys(kernels) if k not in self._functions]
         given = dict(zip(kernels, codes, strict=True)) if codes else {}
-        made = {k: given[k] for k in missing} if codes else binaries(missing, self.chip)
+        made = (
+            {k: given[k] for k in missing} if codes else binaries(missing, self.chip, getattr(self._own, "ahead", None))
+        )
         with self._lock, self._beside_captures():
             for kernel, binary in made.items():
                 if kernel not in self._functions:

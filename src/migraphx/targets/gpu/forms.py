@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from migraphx.ir.size import Size, Sizes
+from migraphx.ir.size import OPEN, Size, Sizes
 from migraphx.targets.common.call import Flow
 from migraphx.targets.common.form_table import FormTable
 from migraphx.targets.common.sections import Outline
@@ -23,6 +23,11 @@ from migraphx.targets.gpu.plan import Control, Delegated, Launched, Operand, Pla
 from migraphx.targets.gpu.slots import Slots
 
 AnyCall = GpuCall | LibraryCall
+
+
+def has_sizes(kernel: Kernel) -> bool:
+    """Whether its text or its constants are made of sizes: then it is for the same ones only."""
+    return OPEN in kernel.source or any(isinstance(v, Size) for _, v in kernel.constants)
 
 
 class OpenPlan:
@@ -53,7 +58,7 @@ class OpenPlan:
         return self.kernels.setdefault(kernel, len(self.kernels))
 
     def _add(self, call: AnyCall) -> None:
-        """The numbers of a call, in the order in which `_Reader` reads them."""
+        """The numbers of a call, in the order in which `_task` reads them."""
         add = self.entries.append
         if isinstance(call.kernel, Launch):
             self.entries += [*call.kernel.grid, *call.numbers]

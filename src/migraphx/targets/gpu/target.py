@@ -32,6 +32,7 @@ from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common import dynamic
+from migraphx.targets.common.call import Call
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
@@ -46,7 +47,8 @@ from migraphx.targets.gpu.diagnose import CHECKS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
 from migraphx.targets.gpu.facts import facts_of
-from migraphx.targets.gpu.forms import GpuForm
+from migraphx.targets.gpu.forms import GpuForm, has_sizes
+from migraphx.targets.gpu.kernel import Kernel, Launch
 from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.libraries.dnn import plans_on
 from migraphx.targets.gpu.libraries.find import versions
@@ -121,16 +123,17 @@ class GpuTarget(Target):
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         with stages("passes"):
             run_passes(program, PASSES)
-        with stages("lowering"):
-            lowered = self._lowered(program, options)
-            arena = plan_memory(lifetimes(lowered.calls), ALIGNMENT)
-            plan = Plan.of(lowered.calls, arena, lowered.slots)
-        outputs = [s.as_standard() for s in program.main.output_shapes]
-        with stages("compiler or cache, and weights"):
-            outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, arena)
-            copies, slots = options.offload_copy, self._slots
-            keep = self.constants is not None
-            made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, copies, (), slots, keep)
+        with self.accelerator.ahead() as want:
+            with stages("lowering"):
+                lowered = self._lowered(program, options, want)
+                arena = plan_memory(lifetimes(lowered.calls), ALIGNMENT)
+                plan = Plan.of(lowered.calls, arena, lowered.slots)
+            outputs = [s.as_standard() for s in program.main.output_shapes]
+            with stages("compiler or cache, and weights"):
+                outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, arena)
+                copies, slots = options.offload_copy, self._slots
+                keep = self.constants is not None
+                made = GpuExecutable(self.accelerator, plan, outline, lowered.weights, copies, (), slots, keep)
         log.info("compiled in %s", stages)
         return made
 
@@ -145,22 +148,31 @@ class GpuTarget(Target):
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         with stages("passes"):
             run_passes(program, PASSES)
-        try:
-            with stages("lowering"):
-                lowered = self._lowered(program, options)
-        except ForEachLength as error:
-            log.info("not compiled for all lengths: %s", error)
-            return None
-        outputs = [s.as_standard() for s in program.main.output_shapes]
-        with stages("compiler or cache"):
-            outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, 0)
-            copies, calls = options.offload_copy, lowered.calls
-            made = GpuForm(self.accelerator, sizes, calls, lowered.slots, outline, lowered.weights, copies, self._slots)
+        device = self.accelerator
+        with device.ahead() as want:
+            try:
+                with stages("lowering"):
+                    lowered = self._lowered(program, options, want)
+            except ForEachLength as error:
+                log.info("not compiled for all lengths: %s", error)
+                return None
+            outputs = [s.as_standard() for s in program.main.output_shapes]
+            with stages("compiler or cache"):
+                outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, 0)
+                copies, calls = options.offload_copy, lowered.calls
+                made = GpuForm(device, sizes, calls, lowered.slots, outline, lowered.weights, copies, self._slots)
         log.info("compiled in %s", stages)
         return made
 
-    def _lowered(self, program: Program, options: CompileOptions) -> LoweringContext:
-        """The calls of an optimised program, with the kernels that suit the device."""
+    def _lowered(
+        self, program: Program, options: CompileOptions, want: Callable[[Kernel], None] = lambda _: None
+    ) -> LoweringContext:
+        """The calls of an optimised program, with the kernels that suit the device; `want` is told of these early."""
+
+        def watch(call: Call[Any]) -> None:
+            if isinstance(call.kernel, Launch) and not has_sizes(call.kernel.kernel):
+                want(call.kernel.kernel)
+
         device = self.accelerator
         tuner = Tuner(device)
         facts = facts_of(device.chip, device.identity())
@@ -174,7 +186,7 @@ class GpuTarget(Target):
             tuner.compile()
             choices.made.clear()
             choices.measure = tuner.winner
-        lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
+        lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants, watch)
         drop_unread(lowered)
         return lowered
 

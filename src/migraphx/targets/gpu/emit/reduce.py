@@ -241,7 +241,7 @@ class _Kernel:
         """All stages that are left, and the output."""
         writes = self.also.writes(write) if self.also else [write]
         self._begin(len(reads) + len(self.given) + len(writes))
-        if not self.plan.loop and blocks(self.rows, self.plan.height) < PROGRAMS:
+        if not self.plan.loop and hint_of(blocks(self.rows, self.plan.height)) < PROGRAMS:
             self._ask_ahead()
         for stage in stages:
             if stage.reductions:

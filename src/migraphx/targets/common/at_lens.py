@@ -1,0 +1,31 @@
+"""A program with dynamic shapes at some lens of its parameters, run by addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from migraphx.ir.shape import Shape
+from migraphx.runtime.executable import Executable
+
+
+@dataclass(frozen=True)
+class AtLens:
+    """Runs it on inputs and outputs at addresses, in the order of the parameters and of the outputs.
+
+    `order`: the numbers of the parameters that the executable reads; `ran` is told of each run; `current`: whether the
+    program would take this executable again, and not one that was compiled meanwhile.
+    """
+
+    executable: Executable
+    order: Sequence[int]
+    ran: Callable[[], None]
+    current: Callable[[], bool]
+
+    def __call__(self, inputs: Sequence[int], outputs: Sequence[int], stream: int | None = None) -> None:
+        self.executable.run_at([inputs[n] for n in self.order], outputs, stream)
+        self.ran()
+
+    @property
+    def outputs(self) -> Sequence[Shape]:
+        return self.executable.outputs
