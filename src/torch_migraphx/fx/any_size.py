@@ -165,7 +165,8 @@ class AnySize:
             run([given[k].data_ptr() for k in self.order], places, self.place.stream())
         else:
             named = dict(zip(self.names, given, strict=True))
-            made = [self.place.taken(a) for a in self.program.run_async(named, self.place.stream())]
+            with on_device_of(given):  # torch exports no tensors of another GPU than the current one
+                made = [self.place.taken(a) for a in self.program.run_async(named, self.place.stream())]
             if (found := self.program.at(dict(zip(self.names, lens, strict=True)))) is not None:
                 self.known.put(lens, found)
         return made if self.results is None else [r.of(args, made) for r in self.results]
