@@ -16,17 +16,15 @@ import logging
 import types
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import nn
-from torch._C._dynamo.guards import dict_version
+from torch._C._dynamo.guards import TensorGuards, dict_version
 from torch._dynamo import source as sources
 from torch._guards import ChainedSource, Guard, Source, TracingContext
-
-from torch_migraphx.dynamo.placement import unchanged
 
 logger = logging.getLogger(__name__)
 
@@ -71,29 +69,40 @@ def _root(source: Source) -> Source:
 
 def _create(guards: Sequence[Guard], builder: Any, guard: Guard) -> None:
     """Called by Dynamo where it builds guards: build those that have to be asked each time, and one for the others."""
-    root = guard.originating_source
-    local, name = isinstance(root, sources.LocalSource), cast(Any, root)
-    name = name.local_name if local else name.global_name
+    root = cast(Any, guard.originating_source)
+    local = isinstance(root, sources.LocalSource)
+    name = root.local_name if local else root.global_name
     module = builder.scope["L" if local else "G"].get(name)
     paths: dict[Source, Path | None] = {}
     known = [(g, _path(g, module, paths)) for g in sorted(guards)] if isinstance(module, nn.Module) else []
     covered = {g: path for g, path in known if path is not None}
+    asked = _apart(covered, builder) if covered else None
     for other in sorted(guards):
-        if other not in covered:
+        if asked is None or other not in covered:
             other.create(builder)
-    if covered:
-        kept = builder.guard_manager, builder._cached_guard_managers
-        try:
-            builder.guard_manager, builder._cached_guard_managers = type(kept[0])(), {}
-            for own in covered:
-                own.create(builder)
-            asked = builder.guard_manager.root
-        finally:
-            builder.guard_manager, builder._cached_guard_managers = kept
+    if asked is not None:
         same = ModuleGuard(asked, name, covered.values())
         builder.get_guard_manager(guard).add_lambda_guard(
             same, [f"{guard.name} is as it was when its {len(covered)} guards held"], guard.user_stack
         )
+
+
+def _apart(guards: Iterable[Guard], builder: Any) -> Any:
+    """What asks these guards alone; None where torch's builder has other parts than those that are replaced here."""
+    try:
+        kept = builder.guard_manager, builder._cached_guard_managers
+        alone = type(kept[0])()
+        root = alone.root
+    except (AttributeError, TypeError) as error:
+        logger.info("Dynamo's guards on modules stay as they are: %s", error)
+        return None
+    try:
+        builder.guard_manager, builder._cached_guard_managers = alone, {}
+        for guard in guards:
+            guard.create(builder)
+    finally:
+        builder.guard_manager, builder._cached_guard_managers = kept
+    return root
 
 
 def _path(guard: Guard, root: nn.Module, paths: dict[Source, Path | None]) -> Path | None:
@@ -213,24 +222,25 @@ class State:
         self.module = weakref.ref(module, gone)
         self._dicts: list[dict[Any, Any]] = []
         self._modules: list[nn.Module] = []
-        tensors: list[torch.Tensor] = []
-        self._collect(module, tree, tensors)
+        self._tensors: list[torch.Tensor] = []
+        self._collect(module, tree)
         self._modules.pop(0)
         self._type, self._types = type(module), list(map(type, self._modules))
         self._versions = list(map(dict_version, self._dicts))
-        self._unchanged = unchanged(tensors)
+        fixed: dict[str, Any] = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
+        self._alike = TensorGuards(*self._tensors, **fixed).check if self._tensors else lambda: True
 
-    def _collect(self, value: Any, tree: Tree, tensors: list[torch.Tensor]) -> None:
+    def _collect(self, value: Any, tree: Tree) -> None:
         is_module = isinstance(value, nn.Module)
         if is_module:
             self._modules.append(value)
         elif isinstance(value, torch.Tensor):
-            tensors.append(value)
+            self._tensors.append(value)
         if is_module or type(value) is dict:
             held = value.__dict__ if is_module else value
             self._dicts.append(held)
             for key, rest in tree.items():
-                self._collect(held[key], rest, tensors)
+                self._collect(held[key], rest)
 
     def lasts(self) -> bool:
         """Whether nothing was written since."""
@@ -238,5 +248,5 @@ class State:
             list(map(dict_version, self._dicts)) == self._versions
             and list(map(type, self._modules)) == self._types
             and type(self.module()) is self._type
-            and self._unchanged()
+            and self._alike(*self._tensors)
         )

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 import migraphx
-from torch_migraphx.dynamo.placement import FEW, Placement, placement
 from torch_migraphx.dynamo.write_tracking import Watch, is_plain
 from torch_migraphx.log import get_logger
 
@@ -81,34 +80,15 @@ class Runner:
         self._at = at
         pick = itemgetter(*at) if len(at) > 1 else lambda args: tuple(args[k] for k in at)
         self._pick: Callable[[Sequence[Any]], tuple[Any, ...]] = pick
-        self._last: tuple[list[int], Weights | None, Placement | bool | None] = [], None, None  # of the last call
 
     def __call__(self, *args: Any) -> Any:
         if self._weights:  # else it is not known yet whether they have addresses
-            known = self._known(self._pick(args))
+            known = self._weights.get(tuple(map(self._identity, self._pick(args))))
             if known is not None:
                 form = self._forms.find((known, self._sizes(args)))
                 if form is not None and known.clean():
                     return form(*args)
         return self.prepare(args)(*args)
-
-    def _known(self, tensors: tuple[Any, ...]) -> Weights | None:
-        """Which weights these are, if they are compiled in."""
-        if self._frozen or len(tensors) < FEW:
-            return self._weights.get(tuple(map(self._identity, tensors)))
-        ids, weights, placed = self._last
-        now = list(map(id, tensors))
-        if now != ids or weights not in self._weights.values():
-            placed = None
-        elif isinstance(placed, Placement):
-            if placed.same():
-                return weights
-            placed = None
-        elif placed is None:  # for the second time; first it is noted where they are, then asked
-            placed = placement(tensors) or False
-        known = self._weights.get(tuple(map(torch.Tensor.data_ptr, tensors)))
-        self._last = now, known, placed
-        return known
 
     def _sizes(self, args: Sequence[Any]) -> Any:
         if not self._symbolic or self.any_size:
