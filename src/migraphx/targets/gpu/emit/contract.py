@@ -213,20 +213,18 @@ def product_calls(
         given = f"{a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col"
         kind = kind_of(o.a.type, o.b.type, thirds(config))
         rows = f"{a_strides[1] == 1}, {b_strides[0] == 1}, {divides(config.k, o.k)}"
+        whole = config.split == config.tail == 1 and not o.batch
+        fetched = fetch(shell, epilogue) if kind == "bytes" and whole else None  # which are few, and slow to come
         shell.lines.append(f'acc = product_sums({given}, "{kind}", {rows}, BK)')
-        fetched = None
     if o.batch:
         shell.lines.append(f"row += batch * {m}")
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
     tiles = o.batches * -(-o.m // config.m) * -(-o.n // config.n)
-    first = epilogue
-    if config.split > 1:
-        assert parts is not None
-        first = to_part(shell, parts)
+    target = to_part(shell, parts) if config.split > 1 and parts is not None else epilogue
     if config.tail > 1:
         assert parts is not None
         return _tail_calls(shell, o, epilogue, config, parts, label, origin)
-    finish(shell, first, sums, fetched)
+    finish(shell, target, sums, fetched)
     call = shell.call(
         function_name(label if config.split == 1 else label.split()[0] + " part"), (tiles, config.split, 1),
         constants, config.warps, config.stages, label, origin,
