@@ -170,3 +170,13 @@ def test_rotary_positions_are_one_kernel(turned: bool) -> None:
     steps = check(built(rotated, *shapes)).executable.steps
     assert [s.kernel.count("neg") for s in steps] == [1, 0]
     check(built(lambda b, *x: rotated(b, *x, right=False), *shapes))
+
+
+@pytest.mark.parametrize("type", ["int8", "uint8"])
+def test_numbers_are_rounded_as_they_become_codes(type: str) -> None:
+    """Ties go to even numbers, and what is too large, or infinite, to the nearest code."""
+    near = [n + f for n in (-130, -129, -3, -2, -1, 0, 1, 2, 126, 127, 254, 255) for f in (0, 0.25, 0.5, 0.75)]
+    x = np.array([*near, 4e6 + 0.5, 1e9, -1e9, 3e38, np.inf, -np.inf, -0.0, 1e-30], np.float32)
+    made = built(lambda b, x: b.quantizelinear(x, b.full(1.0, x), out_type=type), Shape("float", x.shape))
+    made = check(made, {"x0": x})
+    assert any("nearest(" in k.source for k in made.executable.plan.kernels)

@@ -17,6 +17,7 @@ from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
 
+MOST_AGAIN = 16 << 10  # bytes of parts that each program of a product reads
 LEAST = 16  # of a dimension that tensor cores sum over
 
 
@@ -137,12 +138,16 @@ def part_keys(keys: int, config: Config) -> int:
 
 
 def combined_row(a: Attention, parts: Sequence[View]) -> Row | None:
-    """What the second call makes of `parts`, as a function for other kernels; None where it is no single row."""
+    """What the second call makes of `parts`, as a function for other kernels; None where it is no single row.
+
+    Nor where each program would read more than MOST_AGAIN: on an H200 GPT-2's 12 KiB are faster so, Llama's 32 are not.
+    """
     rows, (batch, _, queries, width) = a.heads * a.rows, a.out.lens
     if is_open((rows, batch, queries, width)):
         return None
     one = batch == queries == 1 and a.out.strides[1] == width and a.out.strides[3] == 1 and not a.out.moves
-    if not one or width != power_of_two(width) or rows * width > MOST_ROW:
+    again = 4 * parts[0].lens[0] * rows * width
+    if not one or width != power_of_two(width) or rows * width > MOST_ROW or again > MOST_AGAIN:
         return None
     body = f"return combined_row(p0, p1, {parts[0].lens[0]}, n0, {width}, {a.zero_rows}, COLS)"
     text = f"@triton.jit\ndef row_of(p0, p1, n0, ROWS: tl.constexpr, COLS: tl.constexpr):\n    {body}\n"

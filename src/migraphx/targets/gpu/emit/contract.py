@@ -13,7 +13,7 @@ from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs import thirds
 from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text, unrounded
-from migraphx.targets.gpu.emit.shell import WAITS, Shell
+from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.kernel import GpuCall
 
 BYTES = ("int8", "uint8")
@@ -59,8 +59,8 @@ class Fetched:
     digits: list[str]
 
 
-def fetch(shell: Shell, epilogue: Epilogue, early: bool = False) -> Fetched:
-    """Lines that load what the epilogue reads at rows `row` and columns `col`; of `early` ones weights before WAITS.
+def fetch(shell: Shell, epilogue: Epilogue) -> Fetched:
+    """Lines that load what the epilogue reads at rows `row` and columns `col`.
 
     The shell has `row` and `col`, one-dimensional, and `rows_in` and `cols_in`, which say which of them exist. Views
     are added to the shell.
@@ -75,12 +75,8 @@ def fetch(shell: Shell, epilogue: Epilogue, early: bool = False) -> Fetched:
         for position, view in enumerate(epilogue.reads)
         if view is not None
     }
-    for weights in (True, False):
-        for position, (view, place, pointer) in places.items():
-            if (view.buffer.kind == "weight") == weights:
-                fetched.names[position] = fetched.scope.bind(load_text(pointer, view.type, *place))
-        if early and weights:
-            fetched.scope.lines.append(WAITS)
+    for position, (view, place, pointer) in places.items():
+        fetched.names[position] = fetched.scope.bind(load_text(pointer, view.type, *place))
     shell.lines += fetched.scope.lines
     fetched.scope.lines.clear()
     return fetched
@@ -217,20 +213,18 @@ def product_calls(
         given = f"{a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col"
         kind = kind_of(o.a.type, o.b.type, thirds(config))
         rows = f"{a_strides[1] == 1}, {b_strides[0] == 1}, {divides(config.k, o.k)}"
+        whole = config.split == config.tail == 1 and not o.batch
+        fetched = fetch(shell, epilogue) if kind == "bytes" and whole else None  # which are few, and slow to come
         shell.lines.append(f'acc = product_sums({given}, "{kind}", {rows}, BK)')
-        fetched = None
     if o.batch:
         shell.lines.append(f"row += batch * {m}")
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
     tiles = o.batches * -(-o.m // config.m) * -(-o.n // config.n)
-    first = epilogue
-    if config.split > 1:
-        assert parts is not None
-        first = to_part(shell, parts)
+    target = to_part(shell, parts) if config.split > 1 and parts is not None else epilogue
     if config.tail > 1:
         assert parts is not None
         return _tail_calls(shell, o, epilogue, config, parts, label, origin)
-    finish(shell, first, sums, fetched)
+    finish(shell, target, sums, fetched)
     call = shell.call(
         function_name(label if config.split == 1 else label.split()[0] + " part"), (tiles, config.split, 1),
         constants, config.warps, config.stages, label, origin,
@@ -244,16 +238,11 @@ def product_calls(
 def _vector_lines(
     shell: Shell, o: Operands, epilogue: Epilogue, config: Config, first: str, given: str
 ) -> Fetched | None:
-    """Lines that multiply one row, the first weights before WAITS; what the epilogue reads, if it is loaded too."""
+    """Lines that multiply one row; what the epilogue reads, where that is loaded before."""
     rows, even = o.b.strides[-2] == 1, divides(config.k, o.k)
     full = even and (config.split == 1 or (config.split - 1) * part_depth(o.k, config) < o.k)
     shell.lines.append(f"first = vector_weights({first}, {rows}, {full}, BK)")
-    fetched = None
-    if o.b.buffer.kind == "weight" and not o.batch:
-        if config.split == 1:
-            fetched = fetch(shell, epilogue, early=True)
-        else:
-            shell.lines.append(WAITS)
+    fetched = fetch(shell, epilogue) if config.split == 1 and not o.batch else None
     shell.lines.append(f"acc = vector_sums({given}, {rows}, {even}, BK)[None, :]")
     return fetched
 
@@ -361,7 +350,7 @@ def add_parts_call(parts: View, epilogue: Epilogue, sums: str, label: str, origi
         f"cols_in = col < {n_text}",
         f"at = row[:, None] * {n_text} + col[None, :]",
     ]
-    fetched = fetch(shell, epilogue, early=True)
+    fetched = fetch(shell, epilogue)
     shell.lines.append(f"acc = add_parts({p}, {split}, {part}, at, {INSIDE})")
     finish(shell, epilogue, sums, fetched)
     name = function_name(label + " sum")

@@ -31,7 +31,7 @@ def row_product_call(
         f"rows_in, cols_in = row < 1, col < {n}",
         f"first = vector_weights({b}, {n}, 0, {k}, 1, {step}, col, True, {o.k == width}, BK)",
     ]
-    fetched = fetch(shell, epilogue, early=True)
+    fetched = fetch(shell, epilogue)
     given = [*(shell.pointer(v) for v in row.reads), *(shell.size(v, row.wide) for v in row.numbers)]
     shell.lines += [
         f"x = row_of({', '.join(given)}, 1, BK)",

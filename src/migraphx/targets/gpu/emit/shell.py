@@ -13,9 +13,6 @@ from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall, Grid, Kernel, Launch
 
-WAITS = "# now what others wrote"
-"""A line of a kernel's text: only weights are read before it (compile.py)."""
-
 
 @dataclass
 class Shell:

@@ -16,6 +16,7 @@ from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, read
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
     add_parts_call,
+    fetch,
     finish,
     function_name,
     kind_of,
@@ -128,6 +129,7 @@ def conv_calls(
     kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
+    fetched = fetch(shell, epilogue) if kind == "bytes" and config.split == conv.group == 1 else None
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
         numbers = window_text(shell, conv.window, conv.x)
@@ -145,7 +147,7 @@ def conv_calls(
     if config.split > 1:
         assert parts is not None
         target = to_part(shell, parts)
-    finish(shell, target, sums)
+    finish(shell, target, sums, fetched)
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
     tiles = conv.group * -(-conv.rows // config.m) * -(-conv.columns // config.n)
     name = function_name(label if config.split == 1 else "convolution part")
