@@ -452,9 +452,8 @@ BY_CONVERTER: dict[str, list[Sample]] = {
     "pointwise.view_dtype": [{"input": f(3, 4), "dtype": d} for d in (torch.int32, torch.float32)],
     "pointwise.to_dtype": [
         {"input": f(3, 4, low=-9, high=9), "dtype": d}
-        for d in (torch.int32, torch.float64, torch.bool, torch.float16, torch.bfloat16)
-    ]
-    + [{"input": i(3), "dtype": torch.float32}],
+        for d in (torch.int32, torch.float64, torch.bool, torch.float16, torch.bfloat16, torch.float32)
+    ],
     **each(
         ["reduction.sum", "reduction.any", "reduction.all", "reduction.prod"],
         [*REDUCE, {"input": m(2, 3, 4), "dim": 1}, {"input": i(3, 4, low=0, high=2, dtype=torch.uint8), "dim": 1}],
