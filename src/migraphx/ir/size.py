@@ -8,9 +8,10 @@ for other lengths of which all guards hold, every answer, and with them the comp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -41,6 +42,22 @@ class Range:
 
     def __contains__(self, value: int) -> bool:
         return self.least <= value <= self.most and value not in self.excluded
+
+
+_ones_matter: ContextVar[bool] = ContextVar("ones_matter", default=False)
+
+
+@contextmanager
+def ones_matter(matter: bool = True) -> Iterator[None]:
+    """Meanwhile a length of 1 may mean something else than others do, to who asks: a model's nodes and its values."""
+    if _ones_matter.get() == matter:
+        yield
+        return
+    token = _ones_matter.set(matter)
+    try:
+        yield
+    finally:
+        _ones_matter.reset(token)
 
 
 class Sizes:
@@ -119,6 +136,8 @@ class Sizes:
 
     def answer(self, size: Size, question: str) -> bool:
         """Whether the size is 0 (`zero`) or less (`negative`), noted as a guard where it is not certain."""
+        if not _ones_matter.get() and (long := self._as_long(size, question)) is not None:
+            return long
         known = self._answers.get((size.number, question))
         if known is None:
             known = self._answers[size.number, question] = self._answer(size, question)
@@ -142,6 +161,20 @@ class Sizes:
         if len(symbols) != 1 or not self._narrow(size, question, given, *symbols):
             self.others[size, question] = given
         return given
+
+    def _as_long(self, size: Size, question: str) -> bool | None:
+        """The answer where the question is whether lengths that may be 1, and are not now, are 1: no; else None.
+
+        No guard is noted: layouts, loops and shape rules that hold for other lengths hold for 1 as well.
+        """
+        symbols, c = next(((m, c) for m, c in size.terms.items() if m), (CONSTANT, 0))
+        constant = size.terms.get(CONSTANT, 0)
+        asks = constant == -c if question == "zero" or c < 0 else constant == -2 * c
+        if len(size.terms) != 2 or not asks or not all(n in self.ranges for n in symbols):
+            return None
+        if math.prod(self.ranges[n].least for n in symbols) != 1 or math.prod(self.hints[n] for n in symbols) == 1:
+            return None
+        return question == "negative" and c < 0
 
     def _primitive(self, size: Size) -> Any:
         """The size without factors that are certainly positive."""
@@ -522,67 +555,6 @@ def first_where(holds: Callable[[int], bool], least: int, most: int) -> int | No
         middle = (least + most) // 2
         least, most = (least, middle) if holds(middle) else (middle + 1, most)
     return least
-
-
-class Evaluation:
-    """Some sizes of a finished compilation as numbers, for any lengths: whether its guards hold, and the values.
-
-    Factors are computed one by one, the sizes from their monomials by one product with a matrix.
-    """
-
-    def __init__(self, sizes: Sizes, wanted: Sequence[Size]) -> None:
-        self._symbols = [sizes.ranges[n] for n in sorted(sizes.ranges)]
-        self._guards, self._wishes = list(sizes.others.items()), list(sizes.wishes.items())
-        needed: set[int] = set()
-        stack = [size for (size, _), _ in (*self._guards, *self._wishes)] + list(wanted)
-        while stack:
-            for number in {n for m in stack.pop().terms for n in m} - needed:
-                needed.add(number)
-                stack += [x for x in sizes.factors[number].arguments if isinstance(x, Size)]
-        self._factors = [(n, sizes.factors[n]) for n in sorted(needed) if sizes.factors[n].function]
-        self._inputs = sorted(sizes.ranges)
-        self._count = len(sizes.factors)
-        self._monomials = list(dict.fromkeys(m for size in wanted for m in size.terms))
-        self._wanted = list(wanted)
-
-    @cached_property
-    def _matrix(self) -> np.ndarray:
-        matrix = np.zeros((len(self._wanted), len(self._monomials)), np.int64)
-        column = {m: k for k, m in enumerate(self._monomials)}
-        for row, size in enumerate(self._wanted):
-            for m, c in size.terms.items():
-                matrix[row, column[m]] = c
-        return matrix
-
-    def values(self, lengths: Sequence[int], wishes: bool = True) -> np.ndarray | None:
-        """The sizes at these lengths of the symbols; None where a guard does not hold, or a wish, if those count."""
-        if not all(n in known for n, known in zip(lengths, self._symbols, strict=True)):
-            return None
-        factors = self._values(lengths)
-        asked = (*self._guards, *self._wishes) if wishes else self._guards
-        if any(ask(size.at(factors), question) != given for (size, question), given in asked):
-            return None
-        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
-
-    def unguarded(self, lengths: Sequence[int]) -> np.ndarray:
-        """The sizes at any lengths, whatever the guards say."""
-        factors = self._values(lengths)
-        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
-
-    def exactly(self, lengths: Sequence[int]) -> list[int]:
-        """As `unguarded`, also where a number is too large for NumPy."""
-        factors = self._values(lengths)
-        return [size.at(factors) for size in self._wanted]
-
-    def _values(self, lengths: Sequence[int]) -> list[int]:
-        factors = [0] * self._count
-        for number, length in zip(self._inputs, lengths, strict=True):
-            factors[number] = length
-        for number, factor in self._factors:
-            a, b = (x.at(factors) if isinstance(x, Size) else x for x in factor.arguments)
-            assert factor.function is not None
-            factors[number] = factor.function(a, b)
-        return factors
 
 
 def product(factors: Sequence[int], monomial: Monomial) -> int:

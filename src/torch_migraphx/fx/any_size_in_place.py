@@ -52,8 +52,8 @@ class AnySizeInPlace(AnySize):
         made, given = self._made(args), [args[k] for k in self.inputs]
         lens = tuple([x.shape for x in given])
         run = self._at.find(lens)
-        if run is not None and all(map(torch.Tensor.is_contiguous, given)):
-            run([given[k].data_ptr() for k in self.order], [x.data_ptr() for x in made])
+        plain = run is not None and all(map(torch.Tensor.is_contiguous, given))
+        if plain and run([given[k].data_ptr() for k in self.order], [x.data_ptr() for x in made]):
             return made
         bound = {f"{OUTPUT}{k}": x for k, x in enumerate(made)}
         try:

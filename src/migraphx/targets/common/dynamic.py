@@ -181,18 +181,24 @@ class DynamicExecutable:
         places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
         self.run(given, places, stream, deadline)
 
-    def at(self, lens: Lens) -> Callable[[Sequence[int], Sequence[int]], None] | None:
-        """What runs it on inputs and outputs at addresses, for these lens; None where that is not one program."""
+    def at(self, lens: Lens) -> Callable[[Sequence[int], Sequence[int]], bool] | None:
+        """What runs it on inputs and outputs at addresses, for these lens; None where that is not one program.
+
+        False where it was not run: meanwhile there is a faster program for these lens.
+        """
         specialisation = self.region.specialisation(lens, {})
         if not isinstance(specialisation, CompiledSpecialisation):
             return None
-        own, region, ran = specialisation.executable, self.region, [specialisation]
+        own, region, key = specialisation.executable, self.region, self.region.key(lens, {})
         numbers = [list(self.parameters).index(n) for n in own.parameters]
 
-        def run(inputs: Sequence[int], outputs: Sequence[int]) -> None:
-            self._ran = [*ran]
+        def run(inputs: Sequence[int], outputs: Sequence[int]) -> bool:
+            if region.specialisations.find(key) is not specialisation:
+                return False
+            self._ran = [specialisation]
             own.run_at([inputs[n] for n in numbers], outputs)
             region.keep_ready(specialisation)
+            return True
 
         return run
 
@@ -300,7 +306,7 @@ class DynamicRegion:
         self, lens: Lens, values: Arrays, deadline: Deadline | None = None, ahead: bool = False
     ) -> Specialisation:
         """`ahead`: for these lengths alone, which is quicker to run where sizes decide how."""
-        key, forms = self._key(lens, values), None if ahead else self.forms
+        key, forms = self.key(lens, values), None if ahead else self.forms
         found = self.specialisations.find(key)
         if found is None and forms is not None and (form := forms.find(self.program.main, lens)):
             found = FormSpecialisation(*form)
@@ -320,7 +326,7 @@ class DynamicRegion:
         self.specialisations.forget(made.__contains__)
 
     def keep(self, lens: Lens, specialisation: Specialisation) -> None:
-        self.specialisations.put(self._key(lens, {}), specialisation)
+        self.specialisations.put(self.key(lens, {}), specialisation)
 
     def keep_ready(self, specialisation: Specialisation) -> None:
         """Keep the memory of the specialisations that ran last; the others, perhaps hundreds, give theirs back."""
@@ -337,7 +343,8 @@ class DynamicRegion:
         if self.forms is not None:
             self.forms.release()
 
-    def _key(self, lens: Lens, values: Arrays) -> Hashable:
+    def key(self, lens: Lens, values: Arrays) -> Hashable:
+        """That of `specialisations`."""
         return tuple(lens.values()), tuple(fingerprint(values[n]) for n in self.known)
 
     def _compiled(self, lens: Lens, values: Arrays) -> Specialisation:
@@ -407,7 +414,7 @@ class FormSpecialisation(CompiledSpecialisation):
 
     @property
     def memory(self) -> Memory:
-        return self.form
+        return self.form.memory
 
 
 class SplitSpecialisation:

@@ -15,6 +15,7 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.beside import beside_runs
 from migraphx.targets.common.specialise import specialise, split
 
 log = logging.getLogger(__name__)
@@ -30,8 +31,11 @@ class Memory(Protocol):
     def release(self) -> None: ...
 
 
-class Form(Memory, Protocol):
-    """A program compiled for all lengths of which some guards hold."""
+class Form(Protocol):
+    """A program compiled for all lengths of which some guards hold; `memory` is for runs of it and of others."""
+
+    @property
+    def memory(self) -> Memory: ...
 
     def executable(self, lengths: Sequence[int], wishes: bool = True) -> Executable | None:
         """The program for these lengths of its symbols, in microseconds; None where a guard does not hold.
@@ -68,34 +72,39 @@ class Forms:
         self._tries = 0
         self._open: list[tuple[Hashable, str, int]] = []
         self._ranks: dict[str, int] = {}
+        self._longest: list[int] = []  # of each symbol so far
+        self.waited = 0
+        """Runs that waited for a compilation."""
 
     def __len__(self) -> int:
         return len(self._forms)
 
     def release(self) -> None:
         for form in list(self._forms):
-            form.release()
+            form.memory.release()
 
     def find(self, module: Module, lens: Lens) -> Found | None:
         """A form at these lengths, in microseconds; None where there is none yet."""
         lengths = self._lengths(module, lens) if self._forms else None
         if lengths is None:
             return None
-        for wishes in (True, False):
-            for form in self._forms:
-                found = form.executable(lengths, wishes)
-                if found is not None:
-                    if not wishes:
-                        self._improve(module, lens, lengths)
-                    return found, form
-        return None
+        found = self._at(lengths, wishes=True)
+        if found is None:
+            found = self._at(lengths, wishes=False)
+            if found is not None:
+                self._improve(module, lengths)
+        return found
 
-    def _improve(self, module: Module, lens: Lens, lengths: Sequence[int]) -> None:
-        """Compile a form at these lengths in a thread of its own, one at a time."""
+    def _at(self, lengths: Sequence[int], wishes: bool) -> Found | None:
+        made = ((form.executable(lengths, wishes), form) for form in self._forms)
+        return next(((found, form) for found, form in made if found is not None), None)
+
+    def _improve(self, module: Module, lengths: Sequence[int]) -> None:
+        """Compile a form at these lengths in a thread of its own, one at a time, while others run."""
 
         def make() -> None:
-            with self._lock:
-                self._made(module, lens, lengths)
+            with beside_runs(), self._lock:
+                self._make(module, lengths, wishes=True)
             self._improved()
 
         if self._tries < MOST_FORMS and (self.improving is None or not self.improving.is_alive()):
@@ -111,7 +120,9 @@ class Forms:
         with self._lock:
             found = self.find(module, lens)
             if found is None and self._tries < MOST_FORMS:
-                found = self._made(module, lens, lengths)
+                self.waited += 1
+                self._make(module, lengths, wishes=False)
+                found = self.find(module, lens)
         return found
 
     def _lengths(self, module: Module, lens: Lens) -> list[int] | None:
@@ -127,25 +138,39 @@ class Forms:
                 return None
         return list(found.values())
 
-    def _made(self, module: Module, lens: Lens, lengths: Sequence[int]) -> Found | None:
-        """A new form. None where something refuses these lengths, or sizes in their place.
+    def _make(self, module: Module, lengths: Sequence[int], wishes: bool) -> None:
+        """Compile a form that serves these lengths, and where its wishes count, one whose wishes hold.
+
+        A length of 1 is one of many (a batch) until it was another: what is compiled at 2 serves 1, too, unless the
+        program computes 1 in its own way.
+        """
+        self._longest = [max(pair) for pair in zip(lengths, self._longest or lengths, strict=True)]
+        most = {s: ranges(module.parameters[n].shape)[k].max for s, n, k in self._open}
+        pairs = zip(lengths, self._longest, most.values(), strict=True)
+        general = [2 if longest == 1 < end else n for n, longest, end in pairs]
+        for hints in (general, lengths) if general != lengths else (lengths,):
+            self._add(module, hints)
+            if self._tries >= MOST_FORMS or self._at(lengths, wishes):
+                return
+
+    def _add(self, module: Module, lengths: Sequence[int]) -> None:
+        """A new form, compiled at these lengths; none where something refuses them, or sizes in their place.
 
         Whoever compiles the program for these lengths alone is told what is wrong. What needs a plain number gets one.
         """
         start, sizes = time.perf_counter(), Sizes()
         self._tries += 1
         try:
-            made = specialise(module, symbolic_shapes(module, lens, sizes), {})
+            made = specialise(module, symbolic_shapes(module, lengths, sizes), {})
             form = self._compiler.form(made.program, self._options, sizes) if split(made).whole else None
         except REFUSES as error:
             log.info("not compiled for all lengths: %s", error)
-            return None
+            return
         if form is None:
             self._tries = MOST_FORMS
-            return None
+            return
         self._forms.append(form)
         log.info("compiled for lengths like %s in %.2f s", lengths, time.perf_counter() - start)
-        return self.find(module, lens)
 
 
 def open_dimensions(module: Module) -> list[tuple[Hashable, str, int]]:
@@ -154,13 +179,13 @@ def open_dimensions(module: Module) -> list[tuple[Hashable, str, int]]:
     return [(d.symbol or (n, k), n, k) for n, k, d in every if not d.is_fixed]
 
 
-def symbolic_shapes(module: Module, lens: Lens, sizes: Sizes) -> dict[str, Shape]:
-    """The parameters' shapes, made of a size for each symbol of `open_dimensions`, in order, at these lens."""
+def symbolic_shapes(module: Module, lengths: Sequence[int], sizes: Sizes) -> dict[str, Shape]:
+    """The parameters' shapes, made of a size for each symbol of `open_dimensions`, in order, at these lengths."""
     symbols: dict[Hashable, int] = {}
-    made = {name: list(own) for name, own in lens.items()}
+    made = {n: [d.min for d in ranges(i.shape)] for n, i in module.parameters.items()}
     for symbol, name, k in open_dimensions(module):
         if symbol not in symbols:
             d = ranges(module.parameters[name].shape)[k]
-            symbols[symbol] = sizes.symbol(str(symbol), lens[name][k], d.min, d.max)
+            symbols[symbol] = sizes.symbol(str(symbol), lengths[len(symbols)], d.min, d.max)
         made[name][k] = symbols[symbol]
     return {n: Shape(i.shape.type, tuple(made[n])) for n, i in module.parameters.items()}

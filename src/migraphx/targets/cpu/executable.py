@@ -52,36 +52,51 @@ _loaded = lru_cache(1024)(_Object)
 class _State:
     """The memory of one run: an arena, scratch for every thread, a table of pointers. Concurrent runs have one each.
 
-    Programs that differ in their lengths only take turns with it.
+    Programs of equal parts, or that differ in their lengths only, take turns with it: each kind has a table of its own.
     """
 
     def __init__(self, executable: CpuExecutable) -> None:
         self.arena = aligned_bytes(executable.arena_bytes)
         self.scratch = aligned_bytes(executable.scratch_stride * executable.threads)
-        self.table = (ctypes.c_void_p * executable.layout.size)()
+        self.tables: dict[Shared | None, Any] = {}
         self.scratch_pointer = address(self.scratch)
         self.status = np.zeros(8, np.int64)
         self.stop = Stop()
         self.stop_pointer = ctypes.addressof(self.stop)
-        self.table[0] = address(self.arena)
-        self.table[1] = address(self.status)
-        for k, w in enumerate(executable.weights):
-            self.table[executable.layout.first_weight + k] = address(w)
+        self.serve(executable)
+
+    def serve(self, executable: CpuExecutable) -> None:
+        """Take the table of this program, and of those that share weights with it."""
+        self.shared = executable.shared
+        if self.shared not in self.tables:
+            table = self.tables[self.shared] = (ctypes.c_void_p * executable.layout.size)()
+            table[0], table[1] = address(self.arena), address(self.status)
+            for k, w in enumerate(executable.weights):
+                table[executable.layout.first_weight + k] = address(w)
+        self.table = self.tables[self.shared]
 
     def fits(self, executable: CpuExecutable) -> bool:
         scratch = executable.scratch_stride * executable.threads
         return self.arena.nbytes >= executable.arena_bytes and self.scratch.nbytes >= scratch
 
 
-@dataclass
-class Shared:
-    """What programs that differ in their lengths only have in common.
+class Idle(list[_State]):
+    """Memory that waits for runs of some programs."""
 
-    `available`: the threads that there were when they were compiled; `idle`: memory that waits for runs of any of them.
+    def release(self) -> None:
+        self.clear()
+
+
+@dataclass(eq=False)
+class Shared:
+    """What programs that differ in their lengths only have in common, beside their weights.
+
+    `available`: the threads that there were when they were compiled; `idle`: memory, of others that never run beside
+    them, too.
     """
 
     available: int
-    idle: list[_State] = field(default_factory=list[_State])
+    idle: Idle = field(default_factory=Idle)
 
 
 class CpuExecutable:
@@ -123,7 +138,7 @@ class CpuExecutable:
         self._openmp = _OpenMP(found.parallel, found.thread_num)
         self._openmp_pointer = ctypes.addressof(self._openmp)
         self._allowed = found.max_threads
-        self.memory: list[_State] = shared.idle if shared else []
+        self.shared, self.memory = shared, shared.idle if shared else Idle()
 
     def _check_sizes(self) -> None:
         """The buffers are as large as the table believes: a file may have brought them."""
@@ -194,6 +209,8 @@ class CpuExecutable:
             state = _State(self)
         if not state.fits(self):
             state = _State(self)
+        elif state.shared is not self.shared:
+            state.serve(self)
         state.table[2 : 2 + len(addresses)] = addresses
         if threads > 1 and pool_is_lost():
             call_with_pool(self._call_native, state, nanoseconds, threads, deadline, stop=state.stop.ask)

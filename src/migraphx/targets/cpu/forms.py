@@ -10,8 +10,9 @@ from typing import TypeVar, overload
 
 import numpy as np
 
+from migraphx.ir.evaluation import Evaluation
 from migraphx.ir.shape import Shape
-from migraphx.ir.size import OPEN, Evaluation, Size, Sizes, filled, hint_of
+from migraphx.ir.size import OPEN, Size, Sizes, filled, hint_of
 from migraphx.runtime.executable import Step
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
@@ -19,7 +20,7 @@ from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.views import Buffer
 from migraphx.targets.cpu.codegen import HEAD, Table
 from migraphx.targets.cpu.emit.kernel import Kernel
-from migraphx.targets.cpu.executable import CpuExecutable, Shared
+from migraphx.targets.cpu.executable import CpuExecutable, Idle, Shared
 from migraphx.targets.cpu.threads import available
 
 ARENA_ENTRY = HEAD  # of a table: the first of the buffers' sizes
@@ -131,21 +132,20 @@ class FormTable:
 
 
 class CpuForm:
-    """A compiled program for all lengths that its table is for; one memory serves the runs of all of them."""
+    """A compiled program for all lengths that its table is for; `memory` serves the runs of all of them."""
 
-    def __init__(self, library: Path, table: FormTable, weights: Sequence[np.ndarray], threads: int, isa: str) -> None:
+    def __init__(
+        self, library: Path, table: FormTable, weights: Sequence[np.ndarray], threads: int, isa: str, memory: Idle
+    ) -> None:
         self.library, self.table, self.weights = library, table, weights
         self.threads, self.isa = threads, isa
-        self._shared = Shared(available())
+        self.memory = memory
+        self._shared = Shared(available(), memory)
 
     def executable(self, lengths: Sequence[int], wishes: bool = True) -> CpuExecutable | None:
         """The program for these lengths of its symbols; None where a guard does not hold, or a wish, if those count."""
         found = self.table.at(lengths, wishes)
         return found and CpuExecutable(self.library, *found, self.weights, self.threads, self.isa, self._shared)
-
-    def release(self) -> None:
-        """Give back the memory that waits for runs."""
-        self._shared.idle.clear()
 
 
 class Late(Sequence[T]):

@@ -34,7 +34,7 @@ from migraphx.targets.cpu.choices import Choices
 from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, table_of
 from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
-from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
+from migraphx.targets.cpu.executable import CpuExecutable, Idle, restore, table_bytes
 from migraphx.targets.cpu.forms import CpuForm, FormTable, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.isa import check_processor
@@ -68,6 +68,7 @@ class CpuTarget:
         """`timer` times the ways of `exhaustive_tune`."""
         self.constants, self.timer = constants, timer
         self._asked: Asked = {}
+        self._memory = Idle()  # of all forms of a program: they run one after the other
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
         return supported(ins, CPU, PASSES, self._asked)
@@ -112,7 +113,7 @@ class CpuTarget:
         with stages("compiler or cache"):
             library = build(sources, "program", options.isa)
         log.info("compiled in %s", stages)
-        return CpuForm(library, table, weights, options.num_threads, options.isa)
+        return CpuForm(library, table, weights, options.num_threads, options.isa, self._memory)
 
     def peaks(self, threads: int) -> Peaks:
         return measure_peaks(threads)

@@ -1,0 +1,71 @@
+"""Sizes of a finished compilation as numbers, for other lengths than its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from migraphx.ir.size import Size, Sizes, ask, product
+
+
+class Evaluation:
+    """Some sizes of a finished compilation as numbers, for any lengths: whether its guards hold, and the values.
+
+    Factors are computed one by one, the sizes from their monomials by one product with a matrix.
+    """
+
+    def __init__(self, sizes: Sizes, wanted: Sequence[Size]) -> None:
+        self._symbols = [sizes.ranges[n] for n in sorted(sizes.ranges)]
+        self._guards, self._wishes = list(sizes.others.items()), list(sizes.wishes.items())
+        needed: set[int] = set()
+        stack = [size for (size, _), _ in (*self._guards, *self._wishes)] + list(wanted)
+        while stack:
+            for number in {n for m in stack.pop().terms for n in m} - needed:
+                needed.add(number)
+                stack += [x for x in sizes.factors[number].arguments if isinstance(x, Size)]
+        self._factors = [(n, sizes.factors[n]) for n in sorted(needed) if sizes.factors[n].function]
+        self._inputs = sorted(sizes.ranges)
+        self._count = len(sizes.factors)
+        self._monomials = list(dict.fromkeys(m for size in wanted for m in size.terms))
+        self._wanted = list(wanted)
+
+    @cached_property
+    def _matrix(self) -> np.ndarray:
+        matrix = np.zeros((len(self._wanted), len(self._monomials)), np.int64)
+        column = {m: k for k, m in enumerate(self._monomials)}
+        for row, size in enumerate(self._wanted):
+            for m, c in size.terms.items():
+                matrix[row, column[m]] = c
+        return matrix
+
+    def values(self, lengths: Sequence[int], wishes: bool = True) -> np.ndarray | None:
+        """The sizes at these lengths of the symbols; None where a guard does not hold, or a wish, if those count."""
+        if not all(n in known for n, known in zip(lengths, self._symbols, strict=True)):
+            return None
+        factors = self._values(lengths)
+        asked = (*self._guards, *self._wishes) if wishes else self._guards
+        if any(ask(size.at(factors), question) != given for (size, question), given in asked):
+            return None
+        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
+
+    def unguarded(self, lengths: Sequence[int]) -> np.ndarray:
+        """The sizes at any lengths, whatever the guards say."""
+        factors = self._values(lengths)
+        return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
+
+    def exactly(self, lengths: Sequence[int]) -> list[int]:
+        """As `unguarded`, also where a number is too large for NumPy."""
+        factors = self._values(lengths)
+        return [size.at(factors) for size in self._wanted]
+
+    def _values(self, lengths: Sequence[int]) -> list[int]:
+        factors = [0] * self._count
+        for number, length in zip(self._inputs, lengths, strict=True):
+            factors[number] = length
+        for number, factor in self._factors:
+            a, b = (x.at(factors) if isinstance(x, Size) else x for x in factor.arguments)
+            assert factor.function is not None
+            factors[number] = factor.function(a, b)
+        return factors
