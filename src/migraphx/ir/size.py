@@ -8,7 +8,7 @@ for other lengths of which all guards hold, every answer, and with them the comp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -99,8 +99,9 @@ class Sizes:
             self.all.append(known)
         return known  # type: ignore[return-value]  # an int for all who compute with it
 
-    def function(self, name: str, function: Callable[[Any, Any], Any], a: Any, b: Any) -> int:
-        """What is no polynomial of `a` and `b`, as one factor."""
+    def function(self, name: str, a: Any, b: Any) -> int:
+        """What is no polynomial of `a` and `b`, as one factor; `name`: of FUNCTIONS."""
+        function = FUNCTIONS[name]
         factor = Factor(name, function, (a, b))
         number = self._numbers.get(factor)
         if number is None:
@@ -121,15 +122,15 @@ class Sizes:
             return self.ranges[number].least, self.ranges[number].most
         factor = self.factors[number]
         (a, b), (c, d) = (bounds_of(x) for x in factor.arguments)
-        if factor.name == "min":
+        if factor.name == "least":
             return min(a, c), min(b, d)
-        if factor.name == "max":
+        if factor.name == "most":
             return max(a, c), max(b, d)
         if factor.name == "bits":
             return a.bit_length() if a > 0 else 0, max(-a, b).bit_length()
         if c <= 0:
             return -(2**63), 2**63
-        if factor.name == "mod":
+        if factor.name == "rest":
             return 0, d - 1
         ends = [n // m for n in (a, b) for m in (c, d)]
         return min(ends), max(ends)
@@ -338,7 +339,7 @@ class Size:
         return divided(self, 1 << other)
 
     def bit_length(self) -> int:
-        return self.sizes.function("bits", _bits, self, 0)
+        return self.sizes.function("bits", self, 0)
 
     # ---- answers ----
 
@@ -445,12 +446,12 @@ def bounds_of(value: Any) -> tuple[int, int]:
 
 def least_of(a: int, b: int) -> int:
     """min(a, b), without a guard."""
-    return _extreme("min", min, a, b)
+    return _extreme("least", a, b)
 
 
 def most_of(a: int, b: int) -> int:
     """max(a, b), without a guard."""
-    return _extreme("max", max, a, b)
+    return _extreme("most", a, b)
 
 
 def likely_less(a: int, b: int) -> bool:
@@ -464,14 +465,14 @@ def likely_less(a: int, b: int) -> bool:
     return given
 
 
-def _extreme(name: str, function: Callable[[Any, Any], Any], a: Any, b: Any) -> int:
+def _extreme(name: str, a: Any, b: Any) -> int:
     (least, most), (low, high) = bounds_of(a), bounds_of(b)
     if most <= low:
-        return a if name == "min" else b
+        return a if name == "least" else b
     if high <= least:
-        return b if name == "min" else a
+        return b if name == "least" else a
     owner = a if isinstance(a, Size) else b
-    return owner.sizes.function(name, function, a, b)
+    return owner.sizes.function(name, a, b)
 
 
 def _quotient(a: int, b: int) -> int:
@@ -487,6 +488,11 @@ def _bits(a: int, _: int) -> int:
     return a.bit_length()
 
 
+FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "least": min, "most": max, "quotient": _quotient, "rest": _rest, "bits": _bits
+}  # fmt: skip
+
+
 def divided(a: Any, b: Any) -> Any:
     """a // b"""
     exact = _exact_quotient(a, b)
@@ -495,7 +501,7 @@ def divided(a: Any, b: Any) -> Any:
     owner = a if isinstance(a, Size) else b
     if not isinstance(owner, Size) or not b:
         return int(a) // int(b)
-    return owner.sizes.function("div", _quotient, a, b)
+    return owner.sizes.function("quotient", a, b)
 
 
 def remainder(a: Any, b: Any) -> Any:
@@ -508,7 +514,7 @@ def remainder(a: Any, b: Any) -> Any:
     low, high = bounds_of(a)
     if low >= 0 and high < bounds_of(b)[0]:
         return a
-    return owner.sizes.function("mod", _rest, a, b)
+    return owner.sizes.function("rest", a, b)
 
 
 def _exact_quotient(a: Any, b: Any) -> Any:

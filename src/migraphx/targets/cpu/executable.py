@@ -239,7 +239,7 @@ class CpuExecutable:
         key = table_key(self.library_path.stem, entries)
         obtain(key, ".table", lambda path: path.write_bytes(entries))
         data, tensors = sections.write(self.outline, self.weights)
-        data |= {"object": self.library_path.stem, "table": key, "machine": _machine(self.isa)}
+        data |= {"object": self.library_path.stem, "table": key, "machine": machine(self.isa)}
         return data, tensors | {"code": np.fromfile(self.library_path, np.uint8), "table.code": self.table}
 
 
@@ -251,11 +251,9 @@ def restore(
     An object of the cache is code that was compiled here, a table one that was made here; the file only names them,
     and the table says how large the buffers must be.
     """
-    if data["machine"] != _machine(options.isa):
+    if data["machine"] != machine(options.isa):
         return None
-    library, table = lookup(data["object"], ".so"), _kept_table(data["table"], data["object"])
-    if trust_code and library is None:
-        library = obtain(digest(tensors["code"].tobytes()), ".so", lambda p: p.write_bytes(tensors["code"].tobytes()))
+    library, table = library_of(data, tensors, trust_code), _kept_table(data["table"], data["object"])
     if trust_code and table is None:
         table = np.ascontiguousarray(tensors["table.code"], np.int64)
     if library is None or table is None:
@@ -263,7 +261,15 @@ def restore(
     return CpuExecutable(library, table, *sections.read(data, tensors), options.num_threads, options.isa)
 
 
-def _machine(isa: str) -> str:
+def library_of(data: Mapping[str, Any], tensors: Mapping[str, np.ndarray], trust_code: bool) -> Path | None:
+    """The object that sections name: of the cache, or of the file where it is trusted."""
+    library = lookup(data["object"], ".so")
+    if trust_code and library is None:
+        library = obtain(digest(tensors["code"].tobytes()), ".so", lambda p: p.write_bytes(tensors["code"].tobytes()))
+    return library
+
+
+def machine(isa: str) -> str:
     """What code must have been made for to be run here."""
     return digest(made_for(isa), ABI, sections.FORMAT)
 

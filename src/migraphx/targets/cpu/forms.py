@@ -6,21 +6,23 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from migraphx.ir.evaluation import Evaluation
+from migraphx.ir.evaluation import Evaluation, read, written
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import OPEN, Size, Sizes, filled, hint_of
 from migraphx.runtime.executable import Step
+from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.cache import lookup, obtain
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.plan_memory import Lifetime, plan_memory
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.views import Buffer
-from migraphx.targets.cpu.codegen import HEAD, Table
+from migraphx.targets.cpu.codegen import HEAD, Table, sizes_in
 from migraphx.targets.cpu.emit.kernel import Kernel
-from migraphx.targets.cpu.executable import CpuExecutable, Idle, Shared
+from migraphx.targets.cpu.executable import CpuExecutable, Idle, Shared, library_of, machine, table_key
 from migraphx.targets.cpu.threads import available
 
 ARENA_ENTRY = HEAD  # of a table: the first of the buffers' sizes
@@ -43,7 +45,7 @@ class FormTable:
     """
 
     def __init__(self, sizes: Sizes, table: Table, outline: Outline, lifetimes: Sequence[Lifetime]) -> None:
-        self.outline = outline
+        self.outline, self._table = outline, table
         self._sizes, self.lifetimes = sizes, list(lifetimes)
         self._entries = np.array([hint_of(e) for e in table.entries], np.int64)
         numbers = {life.buffer: k for k, life in enumerate(lifetimes)}
@@ -86,6 +88,34 @@ class FormTable:
             self.outline.in_place,
         )
         return table, outline
+
+    # ---- as text ----
+
+    def text(self) -> str:
+        """All of it, from which `read` makes the same again."""
+        o, numbers = self.outline, {life.buffer: k for k, life in enumerate(self.lifetimes)}
+        shapes = [[[s.type, s.lens] for s in own] for own in (o.parameters.values(), o.outputs)]
+        steps = [[s.text, s.kernel, s.origin, s.bytes, s.flops] for s in o.steps]
+        lives = [[life.buffer.nbytes, life.first, life.last] for life in self.lifetimes]
+        placed = [[entry, numbers[buffer]] for entry, buffer in self._table.placed]
+        parts = [self._table.entries, placed, lives, list(o.parameters), shapes, steps, list(o.checks)]
+        return written(self._sizes, [*parts, list(o.in_place.items())])
+
+    @classmethod
+    def read(cls, text: str) -> FormTable:
+        sizes, (entries, placed, lives, names, (given, made), steps, checks, in_place) = read(text)
+        shapes, outputs = ([Shape(type, tuple(lens)) for type, lens in own] for own in (given, made))
+        lifetimes = [Lifetime(Buffer("arena", n, k), first, last) for k, (n, first, last) in enumerate(lives)]
+        table = Table(entries, [(entry, lifetimes[k].buffer) for entry, k in placed])
+        parameters = dict(zip(names, shapes, strict=True))
+        outline = Outline(parameters, outputs, [Step(*s) for s in steps], checks, 0, dict(in_place))
+        return cls(sizes, table, outline, lifetimes)
+
+    def check_weights(self, have: Sequence[int], name: str) -> None:
+        """ValueError where they have fewer bytes than the table says."""
+        need = sizes_in(self._entries)[2 + len(self.outline.parameters) + len(self.outline.outputs) :]
+        if len(have) != len(need) or any(h < n for h, n in zip(have, need, strict=True)):
+            raise ValueError(f"{name} was compiled for weights of other sizes than this program's")
 
     # ---- memory ----
 
@@ -139,13 +169,49 @@ class CpuForm:
     ) -> None:
         self.library, self.table, self.weights = library, table, weights
         self.threads, self.isa = threads, isa
-        self.memory = memory
+        self.memory, self.parameters = memory, table.outline.parameters
         self._shared = Shared(available(), memory)
 
     def executable(self, lengths: Sequence[int], wishes: bool = True) -> CpuExecutable | None:
         """The program for these lengths of its symbols; None where a guard does not hold, or a wish, if those count."""
         found = self.table.at(lengths, wishes)
         return found and CpuExecutable(self.library, *found, self.weights, self.threads, self.isa, self._shared)
+
+    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+        """As CpuExecutable's: the table of a form is as powerful as code, too."""
+        text = self.table.text().encode()
+        key = table_key(self.library.stem, text)
+        obtain(key, ".form", lambda path: path.write_bytes(text))
+        data = {"object": self.library.stem, "form": key, "machine": machine(self.isa), "weights": len(self.weights)}
+        tensors = {f"weight.{k}": w for k, w in enumerate(self.weights)}
+        codes = {"code": np.fromfile(self.library, np.uint8), "form.code": np.frombuffer(text, np.uint8)}
+        return data, tensors | codes
+
+
+def restore_form(
+    data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool, options: CompileOptions, memory: Idle
+) -> CpuForm | None:
+    """What `CpuForm.sections` described, or None where its code is neither in the local cache nor trusted.
+
+    ValueError where the weights are smaller than its table says: a file may have brought them.
+    """
+    if data["machine"] != machine(options.isa):
+        return None
+    library, text = library_of(data, tensors, trust_code), _kept_text(data["form"], data["object"])
+    if trust_code and text is None:
+        text = tensors["form.code"].tobytes()
+    if library is None or text is None:
+        return None
+    table, weights = FormTable.read(text.decode()), [tensors[f"weight.{k}"] for k in range(data["weights"])]
+    table.check_weights([Shape.of(w).bytes for w in weights], library.name)
+    return CpuForm(library, table, weights, options.num_threads, options.isa, memory)
+
+
+def _kept_text(key: str, object: str) -> bytes | None:
+    """The text of a form from the cache, where it is one for this object."""
+    path = lookup(key, ".form")
+    text = None if path is None else path.read_bytes()
+    return text if text is not None and table_key(object, text) == key else None
 
 
 class Late(Sequence[T]):

@@ -35,7 +35,7 @@ from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, tabl
 from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, Idle, restore, table_bytes
-from migraphx.targets.cpu.forms import CpuForm, FormTable, with_plain_kernels
+from migraphx.targets.cpu.forms import CpuForm, FormTable, restore_form, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
@@ -152,7 +152,14 @@ class CpuTarget:
             options,
             available(),
             target,
+            lambda one, own: target.restore_form(one, own, trust_code, options),
         )
+
+    def restore_form(
+        self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool, options: CompileOptions
+    ) -> CpuForm | None:
+        """What `CpuForm.sections` described; None where its code is neither in the cache nor trusted."""
+        return restore_form(data, tensors, trust_code, options, self._memory)
 
 
 def _check_limits(lowered: LoweringContext) -> None:
