@@ -1,29 +1,29 @@
 """MIGraphX's Python API: the graph inference engine of OpenMGX."""
 
+import copyreg
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import migraphx.ops  # noqa: F401  # registers every operator
 from migraphx.api.argument import argument, argument_from_pointer, create_argument, fill_argument, generate_argument
 from migraphx.api.custom import custom_op
-from migraphx.api.deferred import deferred_program
-from migraphx.api.files import load, load_buffer, save, save_buffer
 from migraphx.api.functions import get_target
-from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
 from migraphx.api.module import instruction_ref, macro, module, op
-from migraphx.api.parts import extract, refit, supports
 from migraphx.api.program import compile_modes, program
 from migraphx.api.shape import shape
 from migraphx.ir.operation import OperatorError, declare_late
 from migraphx.ir.refusal import Refusal
 from migraphx.runtime.options import CompileOptions
-from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.target import Target as target
 from migraphx.targets.target import UnsupportedOperator
 
 if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.async_queue import AsyncQueue
+    from migraphx.api.deferred import deferred_program
+    from migraphx.api.files import load, load_buffer, save, save_buffer
+    from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
     from migraphx.api.onnx import describe_onnx_operator, get_onnx_operators, parse_onnx, parse_onnx_buffer, parse_tf
+    from migraphx.api.parts import extract, refit, supports
     from migraphx.api.quantize import (
         autocast_fp8,
         quantize_bf16,
@@ -48,12 +48,17 @@ if TYPE_CHECKING:  # the names of LATE
         verify_program,
     )
     from migraphx.api.version import __version__
+    from migraphx.runtime.single_flight import SingleFlightLRU
 
 LATE = {
     "migraphx.api.async_queue": {"AsyncQueue"},
+    "migraphx.api.deferred": {"deferred_program"},
+    "migraphx.api.files": {"load", "load_buffer", "save", "save_buffer"},
+    "migraphx.api.gpu": {"allocate_gpu", "from_gpu", "gpu_sync", "to_gpu"},
     "migraphx.api.onnx": {
         "describe_onnx_operator", "get_onnx_operators", "parse_onnx", "parse_onnx_buffer", "parse_tf",
     },
+    "migraphx.api.parts": {"extract", "refit", "supports"},
     "migraphx.api.quantize": {
         "autocast_fp8", "quantize_bf16", "quantize_fp8", "quantize_fp16", "quantize_int4_weights", "quantize_int8",
     },
@@ -62,8 +67,9 @@ LATE = {
         "share_weights", "to_cpp", "to_graphviz", "to_json", "to_netron", "verify_instructions", "verify_program",
     },
     "migraphx.api.version": {"__version__"},
+    "migraphx.runtime.single_flight": {"SingleFlightLRU"},
 }  # fmt: skip
-"""What running a saved program does not need is imported when it is first asked for: half of the import's time."""
+"""What building and running a program does not need is imported when it is first asked for."""
 
 declare_late("onnx", "migraphx.onnx.deferred")
 declare_late("unknown", "migraphx.onnx.unknown")
@@ -136,6 +142,14 @@ def __getattr__(name: str) -> Any:
             globals()[name] = value = getattr(import_module(place), name)
             return value
     raise AttributeError(f"module 'migraphx' has no attribute {name!r}")
+
+
+def _copied(p: program) -> tuple[Any, ...]:
+    """How `copy.deepcopy` and `pickle` see a program: as what a file of it would hold."""
+    return __getattr__("load_buffer"), (__getattr__("save_buffer")(p),)
+
+
+copyreg.pickle(program, _copied)
 
 
 def __dir__() -> list[str]:

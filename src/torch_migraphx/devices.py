@@ -53,6 +53,10 @@ class Place:
         """What makes a new tensor there, its elements whatever they are."""
         return partial(torch.empty_strided, size, strides, dtype=dtype, device=self.device)
 
+    def taken(self, made: migraphx.argument) -> torch.Tensor:
+        """A result of a run as a tensor, which is for the stream of the run."""
+        return torch.from_dlpack(made if self.device.type == "cpu" else made.__dlpack__(stream=-1))
+
     def refuse_others(self, target: str, groups: Iterable[Mapping[str, torch.Tensor]]) -> None:
         """NotImplementedError where all tensors of a group are elsewhere: names them, and says where they must be."""
         for group in groups:

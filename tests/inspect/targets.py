@@ -12,7 +12,8 @@ from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.passes.common_subexpressions import common_subexpressions
 from migraphx.passes.dead_code import dead_code
-from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.interface import Pass
+from migraphx.passes.manager import run_passes
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.ref.target import RefExecutable, RefTarget

@@ -9,7 +9,8 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
-from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.interface import Pass
+from migraphx.passes.manager import run_passes
 from migraphx.targets.ref.evaluate import evaluate
 from tests.tolerances import assert_close
 

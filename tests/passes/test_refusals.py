@@ -23,7 +23,8 @@ from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.fuse_int4 import fuse_int4
 from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.fuse_reduce import fuse_reduce
-from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.interface import Pass
+from migraphx.passes.manager import run_passes
 from migraphx.passes.narrow_products import narrow_products
 from migraphx.passes.simplify_algebra import simplify_algebra
 from migraphx.passes.simplify_qdq import simplify_qdq

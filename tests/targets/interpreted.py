@@ -16,7 +16,8 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Value
 from migraphx.ir.program import Program
-from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.interface import Pass
+from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import optimize
 from migraphx.runtime.argument import Argument, Memory
 from migraphx.runtime.deadline import Deadline

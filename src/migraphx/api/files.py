@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import copyreg
 import json
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -55,14 +53,6 @@ def save_buffer(p: program, format: str = "mxr", *, code: bool = False) -> bytes
     return to_json(p.graph).encode() if format == "json" else pack(to_upstream(p.graph))
 
 
-def _copied(p: program) -> tuple[Any, ...]:
-    """How `copy.deepcopy` and `pickle` see a program: as what a file of it would hold."""
-    return load_buffer, (save_buffer(p),)
-
-
-copyreg.pickle(program, _copied)
-
-
 def load(filename: str | os.PathLike[str], format: str = "mxr", *, trust_code: bool = False) -> program:
     """Read a `.mxr` file; weights stay in the mapped file. AMD's uncompiled msgpack and JSON files are read too.
 
@@ -73,9 +63,9 @@ def load(filename: str | os.PathLike[str], format: str = "mxr", *, trust_code: b
     _check_format(format)
     with open(filename, "rb") as file:
         head = file.read(64)
-    if not is_upstream(head):
-        return _assemble(*container.read(filename), trust_code, str(filename))
-    return _from_upstream(Path(filename).read_bytes(), str(filename))
+        if is_upstream(head):
+            return _from_upstream(head + file.read(), str(filename))
+    return _assemble(*container.read(filename), trust_code, str(filename))
 
 
 def load_buffer(data: bytes, format: str = "mxr", *, trust_code: bool = False) -> program:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
+from importlib import import_module
 from itertools import pairwise
 from typing import Any, Unpack
 
@@ -26,8 +27,6 @@ from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions, MoreKeywords
 from migraphx.targets.target import Target
-from migraphx.writers.netron import to_netron
-from migraphx.writers.python import to_python
 
 OUTPUT_PREFIX = "main:#output_"
 STREAM_TYPES = ("", "ihipStream_t", "hipStream_t", "CUstream_st", "cudaStream_t")
@@ -272,11 +271,11 @@ class program:
 
     def write_netron_output(self, filename: str | os.PathLike[str]) -> None:
         """Write the JSON of `migraphx.to_netron`, which Netron opens; OSError where the file cannot be written."""
-        replace_file(filename, [to_netron(self.graph).encode()])
+        replace_file(filename, [_writer("netron").to_netron(self.graph).encode()])
 
     def to_py(self) -> str:
         """Python code that builds this program through the public API."""
-        return to_python(self.graph)
+        return _writer("python").to_python(self.graph)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, program) and program_text(self.graph) == program_text(other.graph)
@@ -295,6 +294,11 @@ def published(graph: Program | Callable[[], Program]) -> program:
     else:
         made._read = graph
     return made
+
+
+def _writer(name: str) -> Any:
+    """A module of `writers`, which running a program does not need."""
+    return import_module(f"migraphx.writers.{name}")
 
 
 def _same(a: Shape, b: Shape) -> bool:

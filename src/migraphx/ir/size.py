@@ -338,6 +338,9 @@ class Size:
     def __rshift__(self, other: int) -> Any:
         return divided(self, 1 << other)
 
+    def __rlshift__(self, other: int) -> int:
+        return other << int(self)
+
     def bit_length(self) -> int:
         return self.sizes.function("bits", self, 0)
 
@@ -444,6 +447,11 @@ def bounds_of(value: Any) -> tuple[int, int]:
     return value.bounds if isinstance(value, Size) else (value, value)
 
 
+def divides(by: int, value: int) -> bool:
+    """Whether `value` is a multiple at all lengths, as far as is certain: no guard."""
+    return not any(c % by for c in value.terms.values()) if isinstance(value, Size) else value % by == 0
+
+
 def least_of(a: int, b: int) -> int:
     """min(a, b), without a guard."""
     return _extreme("least", a, b)
@@ -463,6 +471,14 @@ def likely_less(a: int, b: int) -> bool:
     given = hint_of(apart) < 0
     apart.sizes.wishes[apart, "negative"] = given
     return given
+
+
+def note_class(value: int) -> None:
+    """Wish for lengths that are alike: between the same powers of 4."""
+    if is_open(value):
+        least = 4 ** ((max(hint_of(value), 1).bit_length() - 1) // 2)
+        likely_less(value, least)
+        likely_less(value, 4 * least)
 
 
 def _extreme(name: str, a: Any, b: Any) -> int:

@@ -12,8 +12,8 @@ import mmap
 import os
 import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -91,21 +91,21 @@ def replace_file(path: str | os.PathLike[str], parts: Iterable[bytes | memoryvie
     mode; pipes and devices are written directly. OSError names the file.
     """
     try:
-        _replace_file(Path(path), parts)
+        _replace_file(os.fspath(path), parts)
     except OSError as error:
         raise OSError(error.errno or errno.EIO, error.strerror or str(error), os.fspath(path)) from error
 
 
-def _replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
-    old = path.stat() if path.exists() else None
+def _replace_file(path: str, parts: Iterable[bytes | memoryview]) -> None:
+    old = os.stat(path) if os.path.exists(path) else None
     if old and not stat.S_ISREG(old.st_mode):
         with open(path, "wb") as out:
             out.writelines(parts)
         return
     if old and not os.access(path, os.W_OK):  # renaming would ask the folder alone
         raise PermissionError(errno.EACCES, "must not be written to")
-    target = Path(os.path.realpath(path))
-    fresh = target.with_name(f".{os.urandom(8).hex()}.openmgx")
+    target = os.path.realpath(path)
+    fresh = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.openmgx")
     try:
         with open(fresh, "xb") as out:
             if old:
@@ -115,7 +115,8 @@ def _replace_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
             os.fsync(out.fileno())
         os.replace(fresh, target)
     finally:
-        fresh.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # it was renamed, or never made
+            os.unlink(fresh)
 
 
 def to_bytes(tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> bytes:

@@ -8,7 +8,8 @@ from migraphx.ops.movement import Reshaping
 from migraphx.ops.pointwise import Pointwise
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of
 from migraphx.passes.grouping import Grouping
-from migraphx.passes.rewrite import Refusals, remove_unused, substitute
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import remove_unused, substitute
 
 MOST = 16  # operators that are repeated for one input of an epilogue
 FEWER = 16  # times: what is repeated has so few elements

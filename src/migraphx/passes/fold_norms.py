@@ -9,7 +9,8 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Mismatch, Refuse
 from migraphx.passes.constants import broadcast_literal, compact
-from migraphx.passes.rewrite import Refusals, rewrite, rewrites
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import rewrite, rewrites
 
 NARROW = {"half", "bf16"}
 

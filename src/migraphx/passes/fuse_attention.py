@@ -15,8 +15,8 @@ from migraphx.ir.refusal import Mismatch, Refuse
 from migraphx.ops.movement import Broadcasting, Reshaping
 from migraphx.passes.constants import compact, is_constant, scalar_of
 from migraphx.passes.grouping import axes_of
-from migraphx.passes.manager import Pass
-from migraphx.passes.rewrite import Refusals, rewrite, rewrites
+from migraphx.passes.interface import Pass, Refusals
+from migraphx.passes.rewrite import rewrite, rewrites
 
 VERY_NEGATIVE = -1e4  # a score this low has weight 0 beside any other
 LEVELLING = -1e30  # added to scores it makes all equal, as those are that a finite `low` has replaced

@@ -12,7 +12,8 @@ from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.ops.fused import Attention
 from migraphx.ops.movement import Reshaping
 from migraphx.passes.constants import compact, is_constant
-from migraphx.passes.rewrite import Refusals, remove_unused, substitute
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import remove_unused, substitute
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Return, operation
 from migraphx.ir.refusal import Refusal, Refuse
-from migraphx.passes.rewrite import Refusals
+from migraphx.passes.interface import Refusals
 
 
 def fuse_epilogue(module: Module) -> Refusals:

@@ -11,7 +11,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.ops.quantize import PackInt4
 from migraphx.passes.constants import computed, is_constant, without_repeats
-from migraphx.passes.rewrite import Refusals
+from migraphx.passes.interface import Refusals
 
 
 def fuse_int4(module: Module) -> Refusals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refusal
 from migraphx.passes.grouping import Grouping, body_names, body_of, put
-from migraphx.passes.rewrite import Refusals
+from migraphx.passes.interface import Refusals
 
 
 def fuse_pointwise(module: Module) -> Refusals:

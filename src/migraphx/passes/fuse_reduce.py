@@ -7,7 +7,8 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.grouping import Grouping, body_names, body_of, put
-from migraphx.passes.rewrite import Refusals, rewrite, rewrites
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import rewrite, rewrites
 
 
 @rewrites(lambda b, x: b.softmax(x))

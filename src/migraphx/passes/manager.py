@@ -14,12 +14,11 @@ from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ir.verify import VerifyError, verify
 from migraphx.passes.dead_code import dead_code
-from migraphx.passes.rewrite import Refusals, remove_unused
+from migraphx.passes.interface import Pass, Refusals
+from migraphx.passes.rewrite import remove_unused
 from migraphx.passes.shapes import same_memory
 
 log = logging.getLogger(__name__)
-Pass = Callable[[Module], Refusals | None]
-"""Changes a module, and says what it did not do, where it knows: `explain` asks."""
 Trace = Callable[[str, Program], None]
 
 

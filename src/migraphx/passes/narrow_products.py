@@ -7,7 +7,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.constants import broadcast_literal, is_zero
-from migraphx.passes.rewrite import Refusals
+from migraphx.passes.interface import Refusals
 from migraphx.passes.simplify_qdq import MULTIPLIED, Weights, activation, put, quantized_weights, scaled
 
 FP8 = ("fp8e4m3fn", "fp8e5m2")  # that tensor cores multiply

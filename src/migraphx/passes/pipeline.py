@@ -10,8 +10,8 @@ from migraphx.passes.fuse_dots import fuse_dots
 from migraphx.passes.fuse_int4 import fuse_int4
 from migraphx.passes.fuse_pointwise import fuse_pointwise
 from migraphx.passes.fuse_reduce import fuse_reduce
+from migraphx.passes.interface import Pass
 from migraphx.passes.layout import layout
-from migraphx.passes.manager import Pass
 from migraphx.passes.rewrite_memory import rewrite_memory
 from migraphx.passes.rewrite_quantization import rewrite_quantization
 from migraphx.passes.rewrite_rnn import rewrite_rnn

@@ -23,13 +23,10 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Parameter, Return
 from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.constants import is_constant
+from migraphx.passes.interface import Refusals
 
 log = logging.getLogger(__name__)
 STEPS_AN_INSTRUCTION = 100  # more rewrites than this for each instruction means that two rules fight
-
-
-Refusals = Sequence[Refusal[Instruction]]
-"""What a pass returns: why it left instructions as they are."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ops.control import pick
-from migraphx.passes.rewrite import Refusals, remove_unused, rewrite, rewrites, substitute
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import remove_unused, rewrite, rewrites, substitute
 
 
 @rewrites(lambda b, x: b.fixed_pad(x))

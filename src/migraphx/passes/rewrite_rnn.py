@@ -7,7 +7,8 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ops.recurrent import Recurrent
-from migraphx.passes.rewrite import Refusals, remove_unused, rewrite, rewrites, substitute
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import remove_unused, rewrite, rewrites, substitute
 
 
 def _given(ins: Instruction) -> Instruction | None:

@@ -9,7 +9,8 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ops.movement import Concat, Multibroadcast, Slice
 from migraphx.ops.pointwise import Pointwise
 from migraphx.passes.constants import broadcast_literal, compact, scalar_of
-from migraphx.passes.rewrite import Refusals, remove_unused, substitute
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import remove_unused, substitute
 
 DEPTH = 6  # operators behind and beside the rotation that go with it
 

@@ -15,7 +15,8 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import operation, operators
 from migraphx.ir.refusal import Mismatch, Refuse
 from migraphx.passes.constants import broadcast_literal, compact, folded, scalar_of
-from migraphx.passes.rewrite import Refusals, Rule, rewrite, rewrites
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import Rule, rewrite, rewrites
 
 Answer = Instruction | Refuse
 WIDE = frozenset({"float", "double"})

@@ -22,7 +22,7 @@ from migraphx.passes.constants import (
     without_repeats,
 )
 from migraphx.passes.integer_products import along, fits, integer_product
-from migraphx.passes.rewrite import Refusals
+from migraphx.passes.interface import Refusals
 
 PRODUCTS = {"dot": "quant_dot", "convolution": "quant_convolution"}
 BYTES = ("int8", "uint8")

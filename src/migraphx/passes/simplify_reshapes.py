@@ -21,7 +21,8 @@ from migraphx.ops.movement import Broadcasting, Reshaping, Slice, Span, Transpos
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.constants import broadcast_literal, compact, is_constant, scalar_of, value_of
-from migraphx.passes.rewrite import Refusals, Rule, rewrite, rewrites
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import Rule, rewrite, rewrites
 from migraphx.passes.shapes import same_memory
 
 Answer = Instruction | Refuse

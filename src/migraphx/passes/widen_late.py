@@ -7,7 +7,8 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ops.movement import Reshaping, Transpose
 from migraphx.ops.reduce import Reduction
 from migraphx.passes.grouping import inner, widens
-from migraphx.passes.rewrite import Refusals, remove_unused, substitute
+from migraphx.passes.interface import Refusals
+from migraphx.passes.rewrite import remove_unused, substitute
 
 
 def widen_late(module: Module) -> Refusals:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from migraphx.ir.operation import Unsupported
-from migraphx.passes.manager import Pass
+from migraphx.passes.interface import Pass
 from migraphx.runtime.device import CUDA, Device, provide
 from migraphx.targets.target import Target
 
@@ -19,7 +19,7 @@ def _later(module: str, name: str) -> Callable[[], Target]:
 
 TARGETS: dict[str, Callable[[], Target]] = {
     "ref": _later("migraphx.targets.ref.target", "RefTarget"),
-    "cpu": _later("migraphx.targets.cpu.target", "CpuTarget"),
+    "cpu": _later("migraphx.targets.cpu.entry", "CpuEntry"),
     "gpu": _later("migraphx.targets.gpu.entry", "gpu_target"),
 }
 

@@ -11,7 +11,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Unsupported
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
-from migraphx.passes.manager import Pass
+from migraphx.passes.interface import Pass
 from migraphx.runtime.device import Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions

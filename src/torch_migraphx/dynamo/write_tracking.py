@@ -1,7 +1,7 @@
 """Sees every write to the memory of weights: by torch, `.data`, NumPy, other threads, other processes.
 
-Pages that lie wholly in weights are tracked by the kernel where it can (`written_pages.py`). What is left is compared
-with a copy: small weights, the ends of large ones, memory that other processes can write, everything where the
+Pages that hold weights are tracked by the kernel where it can (`written_pages.py`). What is left is compared with a
+copy: a few small weights, pages where others write too, memory that other processes can write, everything where the
 kernel can't help.
 """
 
@@ -14,10 +14,11 @@ import threading
 import weakref
 import zlib
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -30,7 +31,9 @@ from torch_migraphx.dynamo.written_pages import PAGE, Range, WrittenPages
 
 logger = logging.getLogger(__name__)
 
-SMALL = 4 * PAGE  # bytes: less is compared sooner than the kernel is asked about it
+SMALL = PAGE // 4  # bytes: less is compared sooner than the kernel is asked about it
+GAP = 1 << 20  # bytes: one question is about ranges that lie so close
+ALARMS = 2  # times that a page was written in which others' data are, too, before its weights are compared
 LARGE = 1 << 16  # bytes: less is compared in one go with others
 MOST_RANGES = 8192  # a range costs two of the 65,530 mappings that Linux allows a process
 
@@ -127,8 +130,8 @@ class Tracker:
         if pages is None:
             return
         self._release_gone()
-        others = self._used()
-        for begin, end in list(ranges)[: max(0, MOST_RANGES - len(others))]:
+        others, ranges = self.used(), list(ranges)
+        for begin, end in ranges[: max(0, MOST_RANGES - len(others))]:
             watch.ranges.append((begin, end))
             try:
                 for part in _without(begin, end, others):
@@ -138,9 +141,18 @@ class Tracker:
                 logger.debug("pages %#x to %#x can't be tracked: %s", begin, end, error)
                 watch.ranges.pop()
         weakref.finalize(watch, self._gone.append, watch.ranges).atexit = False
+        for other in self.watches:
+            if other is not watch and any(_overlaps(other.gaps, *r) for r in watch.ranges):
+                other.ask_anew()
 
-    def _used(self) -> list[Range]:
-        return _united(r for w in self.watches for r in w.ranges)
+    def used(self, but: Watch | None = None) -> list[Range]:
+        """The ranges of all watches `but` one."""
+        return _united(r for w in self.watches if w is not but for r in w.ranges)
+
+    def give_up(self, watch: Watch, ranges: Iterable[Range]) -> None:
+        """`watch` no longer asks about these of its ranges."""
+        watch.ranges[:] = [p for r in watch.ranges for p in _without(*r, list(ranges))]
+        self._release(ranges)
 
     def sweep(self, ranges: Iterable[Range]) -> None:
         """Tell all watches which pages of the ranges were written, then protect these pages.
@@ -158,11 +170,14 @@ class Tracker:
     def _release_gone(self) -> None:
         """Unregister what only watches had that are gone."""
         while self._gone:
-            ranges, used = self._gone.popleft(), self._used()
-            for part in (p for r in ranges for p in _without(*r, used)):
-                with suppress(OSError):  # the memory is gone too
-                    if self.pages is not None:
-                        self.pages.unregister(*part)
+            self._release(self._gone.popleft())
+
+    def _release(self, ranges: Iterable[Range]) -> None:
+        used = self.used()
+        for part in (p for r in ranges for p in _without(*r, used)):
+            with suppress(OSError):  # the memory is gone too
+                if self.pages is not None:
+                    self.pages.unregister(*part)
 
     def forked(self) -> None:
         """In the child of a fork nothing is registered, and locks may be held by threads that are no more."""
@@ -171,6 +186,12 @@ class Tracker:
         self._gone.clear()
         for watch in self.watches:
             watch.lost, watch.ranges = True, []
+
+
+def _within(ranges: Sequence[Range], begin: int, end: int) -> Sequence[Range]:
+    """Those of the sorted ranges that have a byte of [begin, end)."""
+    first = bisect_left(ranges, begin, key=lambda r: r[1])
+    return ranges[first : bisect_left(ranges, (end,))]
 
 
 def _without(begin: int, end: int, used: Sequence[Range]) -> Iterator[Range]:
@@ -191,6 +212,31 @@ def tracker() -> Tracker:
     return made
 
 
+def _pages_of(begin: int, end: int) -> Range:
+    """From the first page that has a byte of the range to the last."""
+    return begin // PAGE * PAGE, -(-end // PAGE) * PAGE
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a question reads: pages that the kernel tracks, and pieces of memory beside what they held."""
+
+    pages: WrittenPages | None
+    queries: Sequence[bytearray]
+    small: Sequence[memoryview]
+    kept: bytes
+    comparisons: tuple[list[int], list[int], list[int]]  # where large pieces lie, where their copies, how many bytes
+    copies: Sequence[Any]
+
+    def finds_written(self) -> bool:
+        """Whether anything was written. OSError where the kernel no longer tracks."""
+        if self.pages is not None and self.pages.any_written(self.queries):
+            return True
+        if self.small and b"".join(self.small) != self.kept:
+            return True
+        return bool(self.copies) and any(map(_memcmp, *self.comparisons))
+
+
 class Watch:
     """Whether plain tensors have the elements that they had when it was made.
 
@@ -202,9 +248,12 @@ class Watch:
         self._tracker = owner or tracker()
         self.tensors = [t.detach() for t in tensors]
         self.ranges: list[Range] = []  # of pages that the kernel tracks
+        self.gaps: list[Range] = []  # which are no range of any watch, and are asked about with the ranges round them
         self.lost = False  # as after a fork
         self.stale = False  # once and for all
         self._written: set[int] = set()  # numbers of tensors whose pages were written, says another watch or this one
+        self._edges: Sequence[int] = ()  # pages that hold others' data, too
+        self._alarms: Counter[int] = Counter()  # how often such a page was written
         spans = sorted((*extent(t), k) for k, t in enumerate(self.tensors))
         self._spans = [(begin, end, k) for begin, end, k in spans if begin < end]
         with self._tracker.lock:
@@ -215,59 +264,83 @@ class Watch:
     def _arm(self) -> None:
         """Have writes noted: by the kernel first, then by copies."""
         shared = _shared()
-        private = [s[:2] for s in self._spans if not _overlaps(shared, *s[:2])]
-        inner = [(-(-begin // PAGE) * PAGE, end // PAGE * PAGE) for begin, end in _united(private)]
+        private = _united(s[:2] for s in self._spans if not _overlaps(shared, *s[:2]))
+        self._edges = sorted({at // PAGE * PAGE for r in private for at in r if at % PAGE})
+        pages = _united(_pages_of(*r) for r in private)
+        sizes = [sum(min(end, e) - max(begin, b) for b, e in _within(private, begin, end)) for begin, end in pages]
         self.ranges = []
-        self._tracker.add(self, [(begin, end) for begin, end in inner if end - begin >= SMALL])
-        pages = self._tracker.pages
-        self._queries = pages and (pages, [pages.query(*r) for r in self.ranges])
+        self._tracker.add(self, [p for r, n in zip(pages, sizes, strict=True) if n >= SMALL for p in self._quiet(*r)])
+        self._prepare()
+
+    def _quiet(self, begin: int, end: int) -> Iterator[Range]:
+        """A range without the pages that others write."""
+        return _without(begin, end, self._busy())
+
+    def _busy(self) -> list[Range]:
+        return [(p, p + PAGE) for p in self._edges if self._alarms[p] >= ALARMS]
+
+    def _prepare(self) -> None:
+        """Say what a question reads, and copy what will be compared."""
         pieces = [p for s in _united(s[:2] for s in self._spans) for p in _without(*s, self.ranges)]
         self._small = [(begin, end) for begin, end in pieces if end - begin < LARGE]
         self._large = [(begin, end) for begin, end in pieces if end - begin >= LARGE]
-        self._views = [memoryview(_bytes(*p)).cast("B") for p in self._small]
-        self._copy()
-
-    def _copy(self) -> None:
-        self._kept = b"".join(self._views)
+        views = [memoryview(_bytes(*p)).cast("B") for p in self._small]
         sizes = [end - begin for begin, end in self._large]
-        self._kept_large = [
-            (ctypes.c_char * n).from_buffer_copy(_bytes(*p)) for n, p in zip(sizes, self._large, strict=True)
-        ]
-        self._comparisons = [begin for begin, _ in self._large], list(map(ctypes.addressof, self._kept_large)), sizes
+        copies = [(ctypes.c_char * n).from_buffer_copy(_bytes(*p)) for n, p in zip(sizes, self._large, strict=True)]
+        comparisons = [begin for begin, _ in self._large], list(map(ctypes.addressof, copies)), sizes
+        pages = self._tracker.pages
+        self._look = Look(pages, self._queries(pages) if pages else (), views, b"".join(views), comparisons, copies)
+
+    def ask_anew(self) -> None:
+        """Another watch has got pages in a gap."""
+        pages = self._look.pages
+        if pages is not None:
+            self._look = replace(self._look, queries=self._queries(pages))
+
+    def _queries(self, pages: WrittenPages) -> list[bytearray]:
+        """Of ranges with small gaps between them, in which no other watch has pages, one question."""
+        others, whole, gaps = self._tracker.used(but=self), list[Range](), list[Range]()
+        for begin, end in sorted(self.ranges):
+            last = whole[-1][1] if whole else -GAP - 1
+            if begin - last <= GAP and not _overlaps(others, last, begin):
+                whole[-1] = whole[-1][0], end
+                gaps.append((last, begin))
+            else:
+                whole.append((begin, end))
+        self.gaps = gaps
+        queries = [pages.query(*r, gaps=_overlaps(gaps, *r)) for r in whole]
+        if gaps:  # whether pages are registered at all is asked of one
+            queries.append(pages.query(whole[0][0], whole[0][0] + PAGE))
+        return queries
 
     @property
     def compared(self) -> int:
         """Bytes that every question reads, those of small pieces left out."""
-        return sum(self._comparisons[2])
+        return sum(self._look.comparisons[2])
 
     @property
     def why_compared(self) -> str:
         return self._tracker.why_none or "other processes can write to them, or their memory is of a special kind"
 
     def clean(self) -> bool:
-        """Whether nothing was written; false also where what was written is equal, which `changed` tells."""
-        if self.lost or self.stale or self._pages_written():
+        """Whether nothing was written, not even beside the tensors; what is equal all the same `changed` tells."""
+        if self.lost or self.stale:
             return False
-        if b"".join(self._views) != self._kept or (self._large and any(map(_memcmp, *self._comparisons))):
+        try:
+            if self._look.finds_written():
+                return False
+        except OSError:  # the registration is lost: somebody closed the file
+            self.lost = True
             return False
         # Another thread may have protected and copied anew what was written: it notes that before, and clears the note
         # after it has said whether anything changed. So these are read last, in this order.
         return not (self._written or self.stale or self.lost)
 
-    def _pages_written(self) -> bool:
-        if self._queries is None:
-            return False
-        pages, queries = self._queries
-        try:
-            return pages.any_written(queries)
-        except OSError:  # the registration is lost: somebody closed the file
-            self.lost = True
-            return True
-
     def note(self, regions: Sequence[Range]) -> None:
         """These pages were written."""
         if regions:
             self._written.update(k for begin, end, k in self._spans if _overlaps(regions, begin, end))
+            self._alarms.update(p for p in self._edges if _overlaps(regions, p, p + PAGE))
 
     def changed(self) -> set[int]:
         """The numbers of tensors that have other elements now; where there are none it is `clean` from here on."""
@@ -282,7 +355,7 @@ class Watch:
 
     def _suspects(self) -> list[int]:
         """Which tensors have to be looked at. What is written from now on will be noted again."""
-        if not self.lost and self._queries is not None:
+        if not self.lost and self._look.pages is not None:
             try:
                 self._tracker.sweep(self.ranges)
             except OSError:
@@ -292,16 +365,17 @@ class Watch:
             return list(range(len(self.tensors)))
         self._written |= self._differing()
         suspects = sorted(self._written)
-        self._copy()
+        self._tracker.give_up(self, [b for b in self._busy() if _overlaps(self.ranges, *b)])
+        self._prepare()
         return suspects
 
     def _differing(self) -> set[int]:
         """The numbers of tensors with pieces that are not equal to their copies."""
-        found, at = [], 0
-        for piece, view in zip(self._small, self._views, strict=True):
-            if view != self._kept[at : at + len(view)]:
+        found, at, look = [], 0, self._look
+        for piece, view in zip(self._small, look.small, strict=True):
+            if view != look.kept[at : at + len(view)]:
                 found.append(piece)
             at += len(view)
-        found += [p for p, *c in zip(self._large, *self._comparisons, strict=True) if _memcmp(*c)]
+        found += [p for p, *c in zip(self._large, *look.comparisons, strict=True) if _memcmp(*c)]
         found.sort()
         return {k for begin, end, k in self._spans if _overlaps(found, begin, end)}

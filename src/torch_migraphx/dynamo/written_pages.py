@@ -26,7 +26,7 @@ API = 0xAA
 FEATURES = 1 << 13 | 1 << 15  # WP_UNPOPULATED: pages that are not there yet too; WP_ASYNC
 MODE_WRITE_PROTECT = 2
 
-WRITTEN = 2  # PAGE_IS_WRITTEN
+REGISTERED, WRITTEN = 1, 2  # PAGE_IS_WPALLOWED, PAGE_IS_WRITTEN
 PROTECT = 1  # PM_SCAN_WP_MATCHING
 CHECK = 2  # PM_SCAN_CHECK_WPASYNC: EPERM where a page is not registered, rather than "written"
 MOST_REGIONS = 512  # a call
@@ -88,14 +88,17 @@ class WrittenPages:
     def unregister(self, begin: int, end: int) -> None:
         self._request(UFFDIO_UNREGISTER, begin, end - begin)
 
-    def query(self, begin: int, end: int) -> bytearray:
-        """What `any_written` asks of a range. The answer's region is written to a place that nobody reads."""
-        return self._argument(CHECK, begin, end, 1)
+    def query(self, begin: int, end: int, gaps: bool = False) -> bytearray:
+        """What `any_written` asks of a range. The answer's region is written to a place that nobody reads.
+
+        With `gaps` pages that are not registered do not count, else they are an error.
+        """
+        return self._argument(0 if gaps else CHECK, begin, end, 1)
 
     def _argument(self, flags: int, begin: int, end: int, regions: int) -> bytearray:
         most_pages = 1 if regions == 1 else 0
-        where = ctypes.addressof(self._found)
-        fields = (96, flags, begin, end, 0, where, regions, most_pages, 0, WRITTEN, 0, WRITTEN)
+        where, wanted = ctypes.addressof(self._found), WRITTEN if flags & CHECK else WRITTEN | REGISTERED
+        fields = (96, flags, begin, end, 0, where, regions, most_pages, 0, wanted, 0, wanted)
         return bytearray(struct.pack("12Q", *fields))
 
     def any_written(self, queries: Sequence[bytearray]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.value_ranges import bound_sympy
 
 import migraphx
+from torch_migraphx.devices import Place
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, to_numpy, type_name
 from torch_migraphx.fx.decompose import decompose
@@ -31,7 +32,9 @@ from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
 UNBOUNDED = 2**63 - 1
+ONCE = ("cpu", "gpu")  # targets that compile a program once for many lengths
 Dimension = int | tuple[str, int, int, Collection[int]]
+Made = TypeVar("Made")
 Normalized = Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule]
 
 
@@ -54,7 +57,8 @@ def for_any_size(
     """
     if not hasattr(migraphx, "deferred_program"):  # AMD's own
         return None
-    try:
+
+    def make() -> AnySize:
         with _disable_current_modes(), torch.no_grad(), _no_new_guards(gm):
             graph = copied(normalized(gm, samples))
             graph.graph.eliminate_dead_code()
@@ -63,15 +67,25 @@ def for_any_size(
         made(*args)
         count = sum(n.op.startswith("call_") for n in graph.graph.nodes)
         logger.info("all %d nodes of a compiled graph run in the engine, for all sizes", count)
+        return made
+
+    return or_each_size(make, options)
+
+
+def or_each_size(make: Callable[[], Made], options: Options) -> Made | None:
+    """What `make` compiles for all sizes; None where each must be compiled by itself, and the log says why.
+
+    What refuses on purpose, or torch's guards, is information; a fault is a warning, or raised with `fallback="error"`.
+    """
+    try:
+        return make()
     except (*REFUSES, RuntimeError) as error:  # of converters and the target; what torch raises: its guards, above all
         logger.info("compiled for each size: %s", next(iter(str(error).splitlines()), type(error).__name__))
-        return None
     except FAULTS:
         if options.fallback == "error":
             raise
         logger.warning("a bug in the compilation for all sizes; each is compiled by itself", exc_info=True)
-        return None
-    return made
+    return None
 
 
 def _no_new_guards(gm: fx.GraphModule) -> Any:
@@ -103,7 +117,7 @@ def _guards_refused(known: ShapeEnv) -> Iterator[None]:
 def takes(options: Options) -> bool:
     """Whether AnySize takes these options, which name a target."""
     looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-    return options.target == "cpu" and not (PRECISIONS[options.lower_precision] or options.int4_weights or looks)
+    return options.target in ONCE and not (PRECISIONS[options.lower_precision] or options.int4_weights or looks)
 
 
 class AnySize:
@@ -116,19 +130,21 @@ class AnySize:
         options = options.beside(args)
         if not takes(options):
             raise UnsupportedError("its options ask for a program of one size")
+        self.place = Place.of(options.target)
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = {n.name: args[k] for k, n in enumerate(nodes) if k in constants}
         self.inputs = [k for k, n in enumerate(nodes) if isinstance(value_of(n), torch.Tensor) and k not in constants]
         self.names = [nodes[k].name for k in self.inputs]
-        parameters = {n.name: _parameter(n, ranges or {}) for n in (nodes[k] for k in self.inputs)}
+        parameters = {
+            n.name: _parameter(n, ranges or {}, self.place.device.type) for n in (nodes[k] for k in self.inputs)
+        }
         outputs, self.results = _results(graph, nodes, taken=ranges is None)
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
             lengths = _lengths(parameters, given)
             with same_random_state(), torch.no_grad(), _no_new_guards(graph):
-                return _Converter(graph, main, dict(zip(self.names, given, strict=True)), lengths, fixed).values(
-                    outputs
-                )
+                inputs = dict(zip(self.names, given, strict=True))
+                return _Converter(graph, main, inputs, lengths, fixed, self.place.device.type).values(outputs)
 
         def lasting() -> list[np.ndarray]:
             return [to_numpy(t) for t in fixed.values() if not not_held(t, ("cpu",))]
@@ -139,14 +155,14 @@ class AnySize:
 
     def __call__(self, *args: Any) -> list[Any]:
         given = {name: args[k].detach().resolve_neg() for name, k in zip(self.names, self.inputs, strict=True)}
-        made = [torch.from_dlpack(a) for a in self.program.run(given)]
+        made = [self.place.taken(a) for a in self.program.run_async(given, self.place.stream())]
         return made if self.results is None else [r.of(args, made) for r in self.results]
 
 
-def _parameter(n: fx.Node, ranges: Mapping[str, Limits]) -> tuple[str, list[Dimension]]:
+def _parameter(n: fx.Node, ranges: Mapping[str, Limits], device: str) -> tuple[str, list[Dimension]]:
     value = value_of(n)
     assert isinstance(value, torch.Tensor)
-    if why := not_held(value, ("cpu",)):
+    if why := not_held(value, (device,)):
         raise UnsupportedError(f"%{n.name} {why}")
     return type_name(value.dtype), [_dimension(s, ranges) for s in value.shape]
 
@@ -319,9 +335,9 @@ class _Converter(MGXInterpreter):
 
     def __init__(
         self, graph: fx.GraphModule, main: migraphx.module, given: Mapping[str, Value], lengths: Mapping[str, int],
-        fixed: Mapping[str, torch.Tensor],
+        fixed: Mapping[str, torch.Tensor], device: str,
     ) -> None:  # fmt: skip
-        super().__init__(graph, [None] * len(graph.graph.find_nodes(op="placeholder")), constants=fixed, device="cpu")
+        super().__init__(graph, [None] * len(graph.graph.find_nodes(op="placeholder")), constants=fixed, device=device)
         self.main, self.builder = main, Builder(main)
         self.given, self.lengths = given, lengths
 

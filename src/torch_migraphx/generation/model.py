@@ -18,7 +18,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 import migraphx
 from torch_migraphx.dynamo.backends import share_weights
 from torch_migraphx.dynamo.runner import Runner
-from torch_migraphx.fx.any_size import takes
+from torch_migraphx.fx.any_size import or_each_size, takes
 from torch_migraphx.fx.any_size_in_place import AnySizeInPlace
 from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.decompose import decompose
@@ -62,7 +62,7 @@ def compile_generation(model: nn.Module, **options: Any) -> nn.Module:
     return model
 
 
-class NotTaken(Exception):
+class NotTaken(UnsupportedError):
     """A call that runs in torch; the message says why."""
 
 
@@ -271,20 +271,21 @@ class CompiledForward:
     ) -> Callable[..., Any] | None:  # fmt: skip
         """One program for all numbers of sequences, tokens and logits, its weights once; None: none."""
         options = self.options.beside(args)
-        if not (hasattr(migraphx, "deferred_program") and takes(options)):
+        if not (hasattr(migraphx, "deferred_program") and options.target == "cpu" and takes(options)):
             return None
-        try:
-            with torch.no_grad():
-                graph = self._traced(*symbolic(weights, given))
-                if why := only_for_some(graph, self._traced(weights, given.of_one_token())):
-                    raise UnsupportedError(why)
-                decompose(graph)
-                made = AnySizeInPlace(graph, args, options, fixed, written)
-                made(*args)  # what cannot be, is known after a run; another one writes the same
-        except Exception as error:  # of torch, of converters, of the target: each size is tried by itself
-            logger.info("compiled for each size: %s", next(iter(str(error).splitlines()), type(error).__name__))
-            return None
-        self.compiled += 1
+
+        @torch.no_grad()
+        def make() -> AnySizeInPlace:
+            graph = self._traced(*symbolic(weights, given))
+            if why := only_for_some(graph, self._traced(weights, given.of_one_token())):
+                raise UnsupportedError(why)
+            decompose(graph)
+            made = AnySizeInPlace(graph, args, options, fixed, written)
+            made(*args)  # what cannot be, is known after a run; another one writes the same
+            return made
+
+        made = or_each_size(make, options)
+        self.compiled += made is not None
         return made
 
 

@@ -10,7 +10,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.size import Sizes
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.cpu.forms import FormTable
+from migraphx.targets.common.form_table import FormTable
 from migraphx.targets.cpu.target import Translation, translate, translate_form
 from migraphx.targets.cpu.toolchain import Features
 from tests.targets.cpu.golden_programs import PROGRAMS, Inputs

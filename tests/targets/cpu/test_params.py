@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from typing import NamedTuple
 
 import pytest
@@ -48,7 +47,7 @@ def in_header(params: type[Params]) -> list[Field]:
         found = re.search(rf"void {params.function}\(const Team& \w+, ([^)]*)\)", text)
         assert found, params
         given = [p.strip().rsplit(" ", 1) for p in found[1].split(",")]
-        return [Field(type, name) for type, name in given[: len(fields(params))]]
+        return [Field(type, name) for type, name in given[: len(kinds(params))]]
     return struct_fields(body(text, params.struct))
 
 

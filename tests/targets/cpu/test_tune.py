@@ -38,6 +38,10 @@ def convolved(b: Builder, x: Instruction, type: str = "float") -> Instruction:
     return b.relu(b.convolution(x, weights(b, 16, 16, 3, 3, type=type), padding=[1, 1]))
 
 
+def convolved_integers(b: Builder, x: Instruction) -> Instruction:
+    return b.quant_convolution(x, weights(b, 32, x.shape.lens[1], 3, 3, type="int8"), padding=[1, 1])
+
+
 def multiplied(b: Builder, x: Instruction, type: str = "float") -> Instruction:
     depth = x.shape.lens[-1]
     return b.relu(b.dot(x, b.broadcast_to(weights(b, depth, 8, type=type), (*x.shape.lens[:-2], depth, 8))))
@@ -74,6 +78,7 @@ def ways_of(build: Callable[..., Any], shape: Any, machine: Features, fast_math:
 
 
 VECTORS = Features(16, False, False)
+PAIRS = Features(16, False, False, pairs=True)
 TURNED = Shape("float", (4, 3, 5), (1, 20, 4))  # rows of a product that are at no one step
 BLOCKS = [{"block": "120"}, {"block": "60"}]
 WAYS: dict[str, tuple[Callable[..., Any], Any, Features, list[Ways]]] = {
@@ -81,6 +86,11 @@ WAYS: dict[str, tuple[Callable[..., Any], Any, Features, list[Ways]]] = {
                        [{"convolution": "winograd"}, *({"convolution": "direct"} | b for b in BLOCKS)]),
     "does not": (convolved, SMALL, VECTORS, [{"convolution": "direct"}, {"convolution": "winograd"}]),
     "stride": (lambda b, x: b.convolution(x, weights(b, 16, 16, 3, 3), stride=[2, 2]), SMALL, VECTORS, [{}]),
+    "suits Winograd of integers": (convolved_integers, Shape("int8", (1, 32, 20, 20)), PAIRS,
+                                   [{"convolution": "winograd"}, {"convolution": "direct"}]),
+    "does not, of integers": (convolved_integers, Shape("int8", (1, 32, 5, 5)), PAIRS,
+                              [{"convolution": "direct"}, {"convolution": "winograd"}]),
+    "integers and VNNI": (convolved_integers, Shape("int8", (1, 32, 20, 20)), VECTORS, [{}]),
     "few rows": (multiplied, (7, 9), VECTORS, [{}]),
     "many rows": (multiplied, (99, 9), VECTORS, BLOCKS),
     "rows at no one step": (multiplied, TURNED, VECTORS, [{"rows": "as they lie"}, {"rows": "copied"}]),

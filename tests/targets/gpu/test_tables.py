@@ -10,10 +10,11 @@ import pytest
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.gpu import tables
+from migraphx.targets.gpu import tables, tune
 from migraphx.targets.gpu.choices import DNN, LIBRARIES, LIBRARY, Choice, Choices, Config, Problem
 from migraphx.targets.gpu.costs import THIRDS
 from migraphx.targets.gpu.facts import KNOWN
+from migraphx.targets.gpu.libraries import find
 from migraphx.targets.gpu.tables import TABLES, shipped, table_text
 from migraphx.targets.gpu.target import GpuTarget
 from migraphx.targets.gpu.tune import Timing, Tuner
@@ -30,18 +31,18 @@ KERNELS = {
 
 def test_a_table_is_read_as_it_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     winners = {"product 1x2x3": Config("product", 16, 32, 64, 2, stages=2), "b": Config(LIBRARY, 0, 0, 0, group=3)}
-    (tmp_path / "cuda_7.json").write_text(table_text({"device": "one"}, winners))
+    (tmp_path / "cuda_7.json").write_text(table_text({"device": "one", LIBRARY: 5}, winners))
     monkeypatch.setattr(tables, "TABLES", tmp_path)
-    shipped.cache_clear()
-    assert shipped("cuda:7") == winners and shipped("cuda:8") == {}
-    shipped.cache_clear()
+    assert shipped("cuda:7", {LIBRARY: 5}) == winners and shipped("cuda:8", {}) == {}
+    assert shipped("cuda:7", {LIBRARY: 6})["b"] == shipped("cuda:7", {})["b"] == Config(LIBRARY, 0, 0, 0, group=0)
+    tables._data.cache_clear()
 
 
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*.json")), ids=lambda p: p.stem)
 def test_what_comes_with_the_package(path: Path) -> None:
     chip = path.stem.replace("_", ":")
     assert chip in KNOWN
-    for key, config in shipped(chip).items():
+    for key, config in shipped(chip, {}).items():
         family = key.split()[0]
         assert config.kernel.removesuffix(THIRDS) in KERNELS[family], key
         assert min(config.split, config.warps, config.group, config.tail) >= 1 or config.kernel in LIBRARIES, key
@@ -90,3 +91,26 @@ def test_a_library_wins_by_a_margin(monkeypatch: pytest.MonkeyPatch) -> None:
         times = [Timing(own, 10.0), Timing(other, theirs)]
         monkeypatch.setattr(tuner, "_timed", lambda configs, programs, times=times: times)
         assert tuner.measure(Problem("product", (1,), ("half",)), [own, other], lambda config: []) == winner
+
+
+def test_a_winner_belongs_to_what_it_was_measured_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another driver, Triton or library knows none of them."""
+    tuner, problem = Tuner(InterpretedDevice()), Problem("product", (1,), ("half",))
+    keys = [tuner._key(problem)]
+    for name, value in (("versions", lambda: {LIBRARY: 1, DNN: 2}), ("triton_version", lambda: "0")):
+        with monkeypatch.context() as patch:
+            patch.setattr(tune, name, value)
+            keys.append(tuner._key(problem))
+    monkeypatch.setattr(tuner.device, "identity", lambda: "another driver")
+    keys.append(tuner._key(problem))
+    assert len({*keys}) == 4
+
+
+def test_versions_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a wheel as the library itself would say it; without a wheel or a library there is none."""
+    for cached in (find.wheel, find.version):
+        cached.cache_clear()
+    monkeypatch.setattr(find, "load", lambda name: None)
+    monkeypatch.setattr(find, "wheel", {"cublasLt": "13.1.0.3", "cudnn": None}.get)
+    assert find.versions() == {"cublasLt": 130100, "cudnn": 0}
+    find.version.cache_clear()

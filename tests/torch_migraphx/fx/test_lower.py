@@ -338,3 +338,21 @@ def test_copies_that_functionalization_makes():
     assert len(pieces(fast)) == 1
     copied, zeros = fast(x, y)
     assert copied.dtype == x.dtype and torch.equal(copied, y.float().expand(3, 4)) and not zeros.any()
+
+
+@pytest.mark.parametrize("use_aten", [False, True])
+def test_only_what_depends_on_vectors_may_have_another_sign(use_aten, monkeypatch, caplog):
+    module = sys.modules["torch_migraphx.fx.lower"]
+    monkeypatch.setattr(module, "difference", lambda g, w: 1.0)
+
+    def forward(x):
+        values, vectors = torch.linalg.eigh(x @ x.mT)
+        _, singular, right = torch.linalg.svd(x, full_matrices=False)
+        return values, vectors.abs() + 1, singular * 2, {"right": right}, x + 1
+
+    with pytest.raises(AccuracyError) as raised:
+        lower_to_mgx(forward, [torch.randn(3, 3)], target="ref", use_aten=use_aten)
+    for output, of_vectors in (("[0]", 0), ("[1]", 1), ("[2]", 0), ("[3]['right']", 1), ("[4]", 0)):
+        assert (f"output {output} is off" in caplog.text, f"output {output} is off" in str(raised.value)) == (
+            of_vectors, not of_vectors,
+        )  # fmt: skip

@@ -130,6 +130,18 @@ def test_models_that_ask_for_sizes_are_compiled_for_each(most, why):
     )
 
 
+def test_a_fault_is_no_refusal(monkeypatch):
+    """What goes wrong inside is not taken for a model that cannot be compiled for all sizes."""
+
+    def faulty(*_: Any) -> Any:
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setattr(any_size, "_lengths", faulty)
+    _, own = pair(llama)
+    with pytest.raises(KeyError, match="a fault of ours"):
+        answers(own, prompt(1, 3))
+
+
 def test_a_cache_that_is_full_grows(monkeypatch):
     monkeypatch.setattr("torch_migraphx.generation.caches.BLOCK", 64)
     model, own = pair(llama, target="ref")

@@ -157,9 +157,14 @@ class DynamicExecutable:
         specialisation = self._specialisation(given)
         if not isinstance(specialisation, CompiledSpecialisation):
             return {}
-        own, number = specialisation.executable, {n: k for k, n in enumerate(self.parameters)}
-        numbers = [number[n] for n in own.parameters]
+        own = specialisation.executable
+        numbers = self._numbers(own)
         return {output: numbers[k] for output, k in own.in_place(specialisation.inputs(given)).items()}
+
+    def _numbers(self, own: Executable) -> list[int]:
+        """Where the parameters of a specialisation stand among those of the program."""
+        number = {n: k for k, n in enumerate(self.parameters)}
+        return [number[n] for n in own.parameters]
 
     def release(self) -> None:
         self.region.release()
@@ -189,7 +194,7 @@ class DynamicExecutable:
         if not isinstance(specialisation, CompiledSpecialisation):
             return None
         own, region, key = specialisation.executable, self.region, self.region.key(lens, {})
-        numbers = [list(self.parameters).index(n) for n in own.parameters]
+        numbers = self._numbers(own)
 
         def run(inputs: Sequence[int], outputs: Sequence[int]) -> bool:
             if region.specialisations.find(key) is not specialisation:
@@ -209,18 +214,18 @@ class DynamicExecutable:
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """The forms, and the specialisations that are compiled as a whole, each with its lengths."""
-        forms: list[dict[str, Any]] = []
         specialisations: list[dict[str, Any]] = []
         tensors: dict[str, np.ndarray] = {}
+        saved = {form: made for form in self.region.forms or () if (made := form.sections()) is not None}
         for key, specialisation in self.region.specialisations.items():
-            if type(specialisation) is CompiledSpecialisation:
+            whole = isinstance(specialisation, CompiledSpecialisation)
+            if whole and not (isinstance(specialisation, FormSpecialisation) and specialisation.form in saved):
                 data, own = specialisation.executable.sections()
                 tensors |= {f"{len(specialisations)}.{n}": a for n, a in own.items()}
                 specialisations.append({"key": key, "data": data})
-        for k, form in enumerate(self.region.forms or ()):
-            data, own = form.sections()
+        for k, (_, own) in enumerate(saved.values()):
             tensors |= {f"form{k}.{n}": a for n, a in own.items()}
-            forms.append(data)
+        forms = [data for data, _ in saved.values()]
         parameters = [[n, s.to_data()] for n, s in self.parameters.items()]
         outputs = [s.to_data() for s in self.outputs]
         own = {"parameters": parameters, "outputs": outputs, "stages": specialisations, "forms": forms}

@@ -42,8 +42,8 @@ class Form(Protocol):
         """Their lens are made of sizes."""
         ...
 
-    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """What a file holds of it: JSON data and named tensors, for `FormCompiler.restore_form`."""
+    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        """What a file holds of it: JSON data and named tensors; None: nothing."""
         ...
 
     def executable(self, lengths: Sequence[int], wishes: bool = True) -> Executable | None:
@@ -56,10 +56,6 @@ class Form(Protocol):
 
 class FormCompiler(Protocol):
     """A target that compiles a program, whose lens are made of sizes, for many lengths; None where it cannot."""
-
-    def restore_form(
-        self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool, options: CompileOptions
-    ) -> Form | None: ...
 
     def form(self, program: Program, options: CompileOptions, sizes: Sizes) -> Form | None: ...
 

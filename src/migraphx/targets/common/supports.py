@@ -8,7 +8,8 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refusal
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.reduce import Reduction
-from migraphx.passes.manager import Pass, graphs, run_passes
+from migraphx.passes.interface import Pass
+from migraphx.passes.manager import graphs, run_passes
 from migraphx.targets.common.alone import alone
 from migraphx.targets.common.lowerings import Lowerings
 from migraphx.targets.common.specialise import is_deferred

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.shape import standard_strides
-from migraphx.ir.size import most_of
+from migraphx.ir.size import hint_of, most_of
 
 
 @dataclass(eq=False)
@@ -65,6 +65,12 @@ class View:
     def standard(self) -> bool:
         want = standard_strides(self.lens)
         return all(n <= 1 or s == w for n, s, w in zip(self.lens, self.strides, want, strict=True)) or not self.elements
+
+    @property
+    def at_hand(self) -> View:
+        """The view at the lengths of this compilation, where it is for many."""
+        lens, strides = tuple(map(hint_of, self.lens)), tuple(map(hint_of, self.strides))
+        return replace(self, lens=lens, strides=strides, offset=hint_of(self.offset))
 
     def transposed(self, permutation: Sequence[int]) -> View:
         return replace(

@@ -129,7 +129,7 @@ def numbered(calls: Sequence[Call]) -> dict[Kernel, int]:
 def generate(kernels: dict[Kernel, int]) -> list[str]:
     """The sources: main, which is that of every program, then what the kernels share with others, then their parts."""
     names = {kernel: f"k{n}" for kernel, n in kernels.items()}
-    shared = dict.fromkeys(k.instances for k in kernels if k.instances)
+    shared = dict.fromkeys(instances for k in kernels for instances in k.instances)
     return [MAIN, *map(_instances, shared), *_parts(names)]
 
 
@@ -249,14 +249,13 @@ def _parts(names: dict[Kernel, str]) -> list[str]:
 
 
 def _instances(shared: Instances) -> str:
-    return INSTANCES.substitute(
-        header=shared.header, instances="\n".join(f"template {function};" for function in shared.functions)
-    )
+    lines = [f"extern template {f};" for f in shared.calls] + [f"template {f};" for f in shared.functions]
+    return INSTANCES.substitute(header=shared.header, instances="\n".join(lines))
 
 
 def _part(kernels: Sequence[Kernel], names: dict[Kernel, str], *more: str) -> str:
     headers = dict.fromkeys(h for k in kernels for h in k.headers)
-    elsewhere = dict.fromkeys(f for k in kernels if k.instances for f in k.instances.functions)
+    elsewhere = dict.fromkeys(f for k in kernels for instances in k.instances for f in instances.functions)
     return PART.substitute(
         includes="\n".join(f'#include "{h}"' for h in ("team.hpp", *headers)),
         kernels="\n".join(

@@ -16,13 +16,15 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
 from migraphx.passes.fuse_attention import fuse_attention_but_of
 from migraphx.passes.fuse_epilogue import fuse_epilogue
-from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.interface import Pass
+from migraphx.passes.manager import run_passes
 from migraphx.passes.pipeline import optimize_with
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import DynamicExecutable, restored
+from migraphx.targets.common.form_table import FormTable
 from migraphx.targets.common.lowering import LoweringContext, lower
 from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
@@ -35,12 +37,12 @@ from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, tabl
 from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, Idle, restore, table_bytes
-from migraphx.targets.cpu.forms import CpuForm, FormTable, restore_form, with_plain_kernels
+from migraphx.targets.cpu.forms import CpuForm, restore_form, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.peaks import measure_peaks
-from migraphx.targets.cpu.threads import available, runtime
+from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.tune import Timer, Tuner, seconds
 from migraphx.targets.cpu.work import nanoseconds
@@ -117,12 +119,6 @@ class CpuTarget:
 
     def peaks(self, threads: int) -> Peaks:
         return measure_peaks(threads)
-
-    def concurrency(self) -> int:
-        return available()
-
-    def share(self, runs: int) -> None:
-        runtime().set_threads(max(1, available() // runs))
 
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         return CHECKS
@@ -223,7 +219,8 @@ def translate_form(
     lowered = _lowered(program, options, features, constants, stages)
     lowered.calls = with_plain_kernels(lowered.calls, sizes)
     outline, _, table, sources = _written(parameters, lowered, 0, stages)
-    return FormTable(sizes, table, outline, lifetimes(lowered.calls)), sources, lowered.weights
+    made = FormTable(sizes, table.entries, table.placed, outline, lifetimes(lowered.calls))
+    return made, sources, lowered.weights
 
 
 def _lowered(

@@ -1,9 +1,9 @@
 """`exhaustive_tune`: the ways that lowerings have are timed on this machine, and the fastest are kept in the cache.
 
 Each dot and convolution of an optimised program, with its epilogue, is lowered alone in every way that it has
-(Winograd or direct, AMX or vectors, rows in blocks of this or that many, narrow floats as they are or widened, rows
-copied together or not); equal ones once. The ways take turns, and the least time of each counts. Before each run a
-copy drives weights out of the caches of the cores, for in a whole program other layers do.
+(Winograd or direct, of floats and of bytes, AMX or vectors, rows in blocks of this or that many, narrow floats as they
+are or widened, rows copied together or not); equal ones once. The ways take turns, and the least time of each counts.
+Before each run a copy drives weights out of the caches of the cores, for in a whole program other layers do.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.toolchain import Features, build, identity
 
 log = logging.getLogger(__name__)
-FORMAT = "1"  # of what the cache holds: counts on when its meaning changes
+FORMAT = "2"  # of what the cache holds: counts on when its meaning changes
 SUFFIX = ".tuned"
 ROUNDS = 5
 ROUND = 0.01  # seconds that a way's turn takes, about

@@ -43,7 +43,7 @@ def nanoseconds(call: Call[Kernel], ins: Instruction | None, flops: int) -> int:
     if isinstance(ins.op, CustomOperation):
         elements = (i.shape.elements for i in (ins, *ins.inputs) if i.shape.type != "tuple")
         spent += CUSTOM * reduce(most_of, elements)
-    if call.kernel.instances or ins.name == "nonzero" or ins.name.startswith("scatternd_"):
+    if any(i.stops for i in call.kernel.instances) or ins.name == "nonzero" or ins.name.startswith("scatternd_"):
         spent = least_of(spent, INDIVISIBLE)  # these kernels, the engine of products among them, look for a stop
     return spent
 

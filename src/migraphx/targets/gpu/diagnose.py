@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import metadata
 
 from migraphx.runtime.device import CUDA, device_of
 from migraphx.targets.gpu.binaries import HELP, triton_version
 from migraphx.targets.gpu.device import CudaDevice, device_count
 from migraphx.targets.gpu.driver import CUDA_DRIVER, cuda_driver
+from migraphx.targets.gpu.libraries.find import wheel
 
-LIBRARIES = {"cuBLASLt": ("nvidia-cublas", "nvidia-cublas-cu12"), "cuDNN": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12")}
+LIBRARIES = {"cuBLASLt": "cublasLt", "cuDNN": "cudnn"}
 
 
 def devices() -> str:
@@ -36,17 +36,10 @@ def triton() -> str:
 def libraries() -> str:
     """None is needed: own kernels do what they do."""
     found = []
-    for name, distributions in LIBRARIES.items():
-        version = next((v for d in distributions if (v := _version(d))), None)
+    for name, library in LIBRARIES.items():
+        version = wheel(library)
         found.append(f"{name} {version}" if version else f"{name} not installed ({HELP})")
     return ", ".join(found)
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 CHECKS: dict[str, Callable[[], str]] = {

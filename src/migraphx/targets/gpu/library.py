@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
+from migraphx.ir.size import is_open
 from migraphx.targets.common.call import Call
 
 if TYPE_CHECKING:
@@ -77,6 +79,22 @@ def named(name: str) -> type:
     if name not in _declared:
         raise ValueError(f"this build has no library {name!r}")
     return _declared[name]
+
+
+def at(library: Library, value: Callable[[int], int]) -> Library:
+    """The same with `value` of each of its numbers."""
+
+    def of(own: Any) -> Any:
+        if isinstance(own, tuple):
+            return tuple(map(of, own))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return own if isinstance(own, (bool, str)) else value(own)
+
+    return replace(library, **{f.name: of(getattr(library, f.name)) for f in fields(library)})
+
+
+def is_open_library(library: Library) -> bool:
+    """Whether numbers of it differ from run to run."""
+    return any(is_open(getattr(library, f.name)) for f in fields(library))
 
 
 class LibraryWork:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,20 +16,39 @@ WORDS = {*dtypes.NUMPY_TYPES, "rows", "none"}  # that problems have among their 
 TABLES = Path(__file__).with_name("tables")
 
 
+def shipped(chip: str, versions: Mapping[str, int]) -> Mapping[str, Config]:
+    """The winners for a chip, by `Problem.key` and, those of libraries apart, by `Problem.bare`.
+
+    `versions`: of the libraries, by the kernel of their configurations. These are numbered as a version ranks them, so
+    of another one the best guess is taken.
+    """
+    return _shipped(chip, tuple(sorted(versions.items())))
+
+
 @cache
-def shipped(chip: str) -> Mapping[str, Config]:
-    """The winners for a chip, by `Problem.key` and, those of libraries apart, by `Problem.bare`."""
-    winners = read(chip)
+def _shipped(chip: str, versions: tuple[tuple[str, int], ...]) -> Mapping[str, Config]:
+    winners, about = read(chip), written(chip)
+    others = LIBRARIES - {name for name, version in versions if version == about.get(name)}
+    winners = {key: replace(c, group=0) if c.kernel in others else c for key, c in winners.items()}
     return {bare(key): c for key, c in winners.items() if c.kernel not in LIBRARIES} | winners
 
 
 def read(chip: str) -> dict[str, Config]:
     """A chip's file, by `Problem.key`; none where it was never measured."""
+    data = _data(chip)
+    fields: list[str] = data.get("fields", [])
+    return {k: Config(**dict(zip(fields, own, strict=True))) for k, own in data.get("winners", {}).items()}
+
+
+def written(chip: str) -> dict[str, Any]:
+    """Of what a chip's winners were measured with: the device, and the versions of Triton and the libraries."""
+    return _data(chip).get("about", {})
+
+
+@cache
+def _data(chip: str) -> dict[str, Any]:
     path = TABLES / f"{chip.replace(':', '_')}.json"
-    if not path.is_file():
-        return {}
-    data = json.loads(path.read_text())
-    return {key: Config(**dict(zip(data["fields"], values, strict=True))) for key, values in data["winners"].items()}
+    return json.loads(path.read_text()) if path.is_file() else {}
 
 
 def bare(key: str) -> str:

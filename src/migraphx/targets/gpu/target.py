@@ -14,12 +14,14 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import Sizes
 from migraphx.passes.broadcast_first import broadcast_first
 from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention
 from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.fuse_reduce import fuse_reduce
-from migraphx.passes.manager import Pass, run_passes
+from migraphx.passes.interface import Pass
+from migraphx.passes.manager import run_passes
 from migraphx.passes.narrow_products import narrow_products
 from migraphx.passes.pipeline import optimize
 from migraphx.passes.rotate_halves import rotate_halves
@@ -38,13 +40,15 @@ from migraphx.targets.common.specialise import runs_in_parts
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
-from migraphx.targets.gpu.choices import Choices
+from migraphx.targets.gpu.choices import Choices, ForEachLength
 from migraphx.targets.gpu.diagnose import CHECKS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
 from migraphx.targets.gpu.facts import facts_of
+from migraphx.targets.gpu.forms import GpuForm
 from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.libraries.dnn import plans_on
+from migraphx.targets.gpu.libraries.find import versions
 from migraphx.targets.gpu.lower import GPU
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
@@ -109,7 +113,7 @@ class GpuTarget(Target):
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if runs_in_parts(program):
             target = self._dynamic(Constants(lasting=lambda: literals(program)), options)
-            return dynamic.DynamicExecutable.of(target, program, options, 1)
+            return dynamic.DynamicExecutable.of(target, program, options, 1, target)
         stages = Stages()
         parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
         with stages("passes"):
@@ -127,6 +131,31 @@ class GpuTarget(Target):
         log.info("compiled in %s", stages)
         return made
 
+    def form(self, program: Program, options: CompileOptions, sizes: Sizes) -> GpuForm | None:
+        """The program, whose lens are made of `sizes`, for all lengths of which their guards hold.
+
+        None where candidates are timed, which is done at lengths, and where a lowering is for one length.
+        """
+        if options.exhaustive_tune or self._slots is None:
+            return None
+        stages = Stages()
+        parameters: dict[str, Shape] = {n: i.shape for n, i in program.main.parameters.items()}
+        with stages("passes"):
+            run_passes(program, PASSES)
+        try:
+            with stages("lowering"):
+                lowered = self._lowered(program, options)
+        except ForEachLength as error:
+            log.info("not compiled for all lengths: %s", error)
+            return None
+        outputs = [s.as_standard() for s in program.main.output_shapes]
+        with stages("compiler or cache"):
+            outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, 0)
+            copies, calls = options.offload_copy, lowered.calls
+            made = GpuForm(self.accelerator, sizes, calls, lowered.slots, outline, lowered.weights, copies, self._slots)
+        log.info("compiled in %s", stages)
+        return made
+
     def _lowered(self, program: Program, options: CompileOptions) -> LoweringContext:
         """The calls of an optimised program, with the kernels that suit the device."""
         device = self.accelerator
@@ -134,7 +163,7 @@ class GpuTarget(Target):
         facts = facts_of(device.chip, device.identity())
         if not options.fast_math:  # floats are multiplied as they are
             facts = replace(facts, third_flops=0)
-        choices = Choices(facts, shipped(device.chip), recall=tuner.recall)
+        choices = Choices(facts, shipped(device.chip, versions()), recall=tuner.recall)
         choices.algorithms, choices.plans = algorithms_on(device), plans_on(device)
         if options.exhaustive_tune:
             choices.measure = tuner.want
@@ -159,7 +188,7 @@ class GpuTarget(Target):
             return one(data, tensors)
         target = self._dynamic(Constants(tensors.values(), lambda: literals(program())), options)
         one = partial(one, slots=target._slots)
-        return dynamic.restored(target, data["dynamic"], tensors, one, program, options, 1)
+        return dynamic.restored(target, data["dynamic"], tensors, one, program, options, 1, target)
 
     def _dynamic(self, constants: Constants, options: CompileOptions) -> GpuTarget:
         """For one program at several lengths."""

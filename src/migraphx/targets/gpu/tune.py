@@ -16,16 +16,17 @@ from migraphx.ir import dtype as dtypes
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.views import Buffer
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Work
-from migraphx.targets.gpu.binaries import CompilerError
+from migraphx.targets.gpu.binaries import CompilerError, triton_version
 from migraphx.targets.gpu.choices import LIBRARIES, Build, Config, Problem
 from migraphx.targets.gpu.emit.tiles import span
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
+from migraphx.targets.gpu.libraries.find import versions
 from migraphx.targets.gpu.library import LibraryCall, LibraryWork
 
 COLD = 384 << 20  # bytes that launches go through in turn: more than the caches hold
 LAUNCHES = 24  # in a graph
 ROUNDS = 5
-FORMAT, SUFFIX = "winner 3", ".winner"  # of the cache's entries
+FORMAT, SUFFIX = "winner 4", ".winner"  # of the cache's entries
 MARGIN = 1.03  # by which a library wins: it is loaded before the first run, and launches do not overlap with its own
 PATTERN = 1 << 20  # random elements, repeated through the memory
 
@@ -76,7 +77,7 @@ class Tuner:
     _pools: dict[str, _Pool] = field(default_factory=dict)
 
     def winner(self, problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
-        """The fastest candidate, timed where the cache does not know it for this device and driver."""
+        """The fastest candidate, timed where the cache does not know it for this device."""
 
         def make(path: Path) -> None:
             best = self.measure(problem, candidates, build)
@@ -105,7 +106,9 @@ class Tuner:
         self._wanted.clear()
 
     def _key(self, problem: Problem) -> str:
-        return digest(FORMAT, self.device.identity(), problem.key)
+        """What the winner depends on: the device, its driver, what compiles, and how libraries rank their ways."""
+        made_by = json.dumps({"triton": triton_version(), **versions()})
+        return digest(FORMAT, self.device.identity(), made_by, problem.key)
 
     def measure(self, problem: Problem, candidates: Sequence[Config], build: Build) -> Config:
         """The fastest candidate; a library's where it is the fastest by a margin."""

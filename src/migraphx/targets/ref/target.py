@@ -13,7 +13,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
-from migraphx.passes.manager import Pass
+from migraphx.passes.interface import Pass
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device, Peaks

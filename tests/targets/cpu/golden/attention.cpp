@@ -1,7 +1,21 @@
+#include "attention.hpp"
+
+namespace mgx {
+template void attention<float, float>(const Team&, const Attention&, const float*, const float*, const float*, const float*, float*, char*);
+}  // namespace mgx
+
+#include "attention.hpp"
+
+namespace mgx {
+template void attention<float, uint8_t>(const Team&, const Attention&, const float*, const float*, const float*, const uint8_t*, float*, char*);
+}  // namespace mgx
+
 #include "team.hpp"
 #include "attention.hpp"
 
 namespace mgx {
+extern template void attention<float, float>(const Team&, const Attention&, const float*, const float*, const float*, const float*, float*, char*);
+extern template void attention<float, uint8_t>(const Team&, const Attention&, const float*, const float*, const float*, const uint8_t*, float*, char*);
 // attention
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);

@@ -1,7 +1,14 @@
+#include "attention.hpp"
+
+namespace mgx {
+template void attention<mgx::half, float>(const Team&, const Attention&, const mgx::half*, const mgx::half*, const mgx::half*, const float*, mgx::half*, char*);
+}  // namespace mgx
+
 #include "team.hpp"
 #include "attention.hpp"
 
 namespace mgx {
+extern template void attention<mgx::half, float>(const Team&, const Attention&, const mgx::half*, const mgx::half*, const mgx::half*, const float*, mgx::half*, char*);
 // attention
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const mgx::half* const p0 = reinterpret_cast<const mgx::half*>(p[0]);

@@ -2,13 +2,30 @@
 
 namespace mgx {
 template void run_engine<int8_t>(const Team&, WordEngine<int8_t>, char*);
+template void row_pointers<Word<int8_t>>(const void*, int64_t, const Tiles&, const Word<int8_t>**);
+}  // namespace mgx
+
+#include "quant.hpp"
+
+namespace mgx {
+template void tap_pointers<Word<int8_t>>(const void*, int64_t, const Tiles&, const Word<int8_t>**);
+template void run_pointers<Word<int8_t>>(const void*, int64_t, const Tiles&, const Word<int8_t>**);
 }  // namespace mgx
 
 #include "gemm.hpp"
 
 namespace mgx {
+template void run_engine<int32_t, int8_t, int8_t>(const Team&, const Engine<int32_t, int8_t, int8_t>&, char*);
 template void run_grid<int32_t, int8_t, int8_t>(const Grid&, const Engine<int32_t, int8_t, int8_t>&, char*);
 template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, int8_t, int8_t>&);
+template void row_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
+}  // namespace mgx
+
+#include "conv.hpp"
+
+namespace mgx {
+template void tap_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
+template void run_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
 }  // namespace mgx
 
 #include "team.hpp"
@@ -19,8 +36,15 @@ template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, 
 
 namespace mgx {
 extern template void run_engine<int8_t>(const Team&, WordEngine<int8_t>, char*);
+extern template void row_pointers<Word<int8_t>>(const void*, int64_t, const Tiles&, const Word<int8_t>**);
+extern template void tap_pointers<Word<int8_t>>(const void*, int64_t, const Tiles&, const Word<int8_t>**);
+extern template void run_pointers<Word<int8_t>>(const void*, int64_t, const Tiles&, const Word<int8_t>**);
+extern template void run_engine<int32_t, int8_t, int8_t>(const Team&, const Engine<int32_t, int8_t, int8_t>&, char*);
 extern template void run_grid<int32_t, int8_t, int8_t>(const Grid&, const Engine<int32_t, int8_t, int8_t>&, char*);
 extern template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, int8_t, int8_t>&);
+extern template void row_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
+extern template void tap_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
+extern template void run_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
 // quant_convolution relu
 void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);

@@ -2,13 +2,30 @@
 
 namespace mgx {
 template void run_engine<mgx::bf16>(const Team&, WordEngine<mgx::bf16>, char*);
+template void row_pointers<Word<mgx::bf16>>(const void*, int64_t, const Tiles&, const Word<mgx::bf16>**);
+}  // namespace mgx
+
+#include "quant.hpp"
+
+namespace mgx {
+template void tap_pointers<Word<mgx::bf16>>(const void*, int64_t, const Tiles&, const Word<mgx::bf16>**);
+template void run_pointers<Word<mgx::bf16>>(const void*, int64_t, const Tiles&, const Word<mgx::bf16>**);
 }  // namespace mgx
 
 #include "gemm.hpp"
 
 namespace mgx {
+template void run_engine<float, float, float>(const Team&, const Engine<float, float, float>&, char*);
 template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
 template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+}  // namespace mgx
+
+#include "conv.hpp"
+
+namespace mgx {
+template void tap_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+template void run_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 }  // namespace mgx
 
 #include "team.hpp"
@@ -19,8 +36,15 @@ template void run_micro<float, float, float>(int, int, const Micro<float, float,
 
 namespace mgx {
 extern template void run_engine<mgx::bf16>(const Team&, WordEngine<mgx::bf16>, char*);
+extern template void row_pointers<Word<mgx::bf16>>(const void*, int64_t, const Tiles&, const Word<mgx::bf16>**);
+extern template void tap_pointers<Word<mgx::bf16>>(const void*, int64_t, const Tiles&, const Word<mgx::bf16>**);
+extern template void run_pointers<Word<mgx::bf16>>(const void*, int64_t, const Tiles&, const Word<mgx::bf16>**);
+extern template void run_engine<float, float, float>(const Team&, const Engine<float, float, float>&, char*);
 extern template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
 extern template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+extern template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+extern template void tap_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+extern template void run_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 // convolution
 void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const mgx::bf16* const p0 = reinterpret_cast<const mgx::bf16*>(p[0]);

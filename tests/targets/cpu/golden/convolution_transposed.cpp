@@ -1,8 +1,17 @@
 #include "gemm.hpp"
 
 namespace mgx {
+template void run_engine<float, float, float>(const Team&, const Engine<float, float, float>&, char*);
 template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
 template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+}  // namespace mgx
+
+#include "conv.hpp"
+
+namespace mgx {
+template void tap_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+template void run_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 }  // namespace mgx
 
 #include "team.hpp"
@@ -11,8 +20,12 @@ template void run_micro<float, float, float>(int, int, const Micro<float, float,
 #include "math.hpp"
 
 namespace mgx {
+extern template void run_engine<float, float, float>(const Team&, const Engine<float, float, float>&, char*);
 extern template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
 extern template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+extern template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+extern template void tap_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+extern template void run_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 // convolution
 void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);

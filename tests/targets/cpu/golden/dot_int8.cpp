@@ -2,13 +2,26 @@
 
 namespace mgx {
 template void run_engine<uint8_t>(const Team&, WordEngine<uint8_t>, char*);
+template void row_pointers<Word<uint8_t>>(const void*, int64_t, const Tiles&, const Word<uint8_t>**);
 }  // namespace mgx
 
 #include "gemm.hpp"
 
 namespace mgx {
+template void run_engine<int32_t, int8_t, int8_t>(const Team&, const Engine<int32_t, int8_t, int8_t>&, char*);
 template void run_grid<int32_t, int8_t, int8_t>(const Grid&, const Engine<int32_t, int8_t, int8_t>&, char*);
 template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, int8_t, int8_t>&);
+template void row_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
+}  // namespace mgx
+
+#include "gemm.hpp"
+
+namespace mgx {
+extern template void run_engine<int32_t, int8_t, int8_t>(const Team&, const Engine<int32_t, int8_t, int8_t>&, char*);
+extern template void run_grid<int32_t, int8_t, int8_t>(const Grid&, const Engine<int32_t, int8_t, int8_t>&, char*);
+extern template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, int8_t, int8_t>&);
+extern template void row_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
+template void dot_one<int32_t, int8_t, int8_t>(const BatchedDot&, const Grid&, const int8_t*, const int8_t*, Engine<int32_t, int8_t, int8_t>, char*);
 }  // namespace mgx
 
 #include "team.hpp"
@@ -19,8 +32,12 @@ template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, 
 
 namespace mgx {
 extern template void run_engine<uint8_t>(const Team&, WordEngine<uint8_t>, char*);
+extern template void row_pointers<Word<uint8_t>>(const void*, int64_t, const Tiles&, const Word<uint8_t>**);
+extern template void run_engine<int32_t, int8_t, int8_t>(const Team&, const Engine<int32_t, int8_t, int8_t>&, char*);
 extern template void run_grid<int32_t, int8_t, int8_t>(const Grid&, const Engine<int32_t, int8_t, int8_t>&, char*);
 extern template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<int32_t, int8_t, int8_t>&);
+extern template void row_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
+extern template void dot_one<int32_t, int8_t, int8_t>(const BatchedDot&, const Grid&, const int8_t*, const int8_t*, Engine<int32_t, int8_t, int8_t>, char*);
 // quant_dot convert
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const uint8_t* const p0 = reinterpret_cast<const uint8_t*>(p[0]);

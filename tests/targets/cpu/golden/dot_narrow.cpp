@@ -1,21 +1,26 @@
 #include "gemm.hpp"
 
 namespace mgx {
+template void run_engine<float, mgx::half, mgx::half>(const Team&, const Engine<float, mgx::half, mgx::half>&, char*);
 template void run_grid<float, mgx::half, mgx::half>(const Grid&, const Engine<float, mgx::half, mgx::half>&, char*);
 template void run_micro<float, mgx::half, mgx::half>(int, int, const Micro<float, mgx::half, mgx::half>&);
+template void row_pointers<mgx::half>(const void*, int64_t, const Tiles&, const mgx::half**);
 }  // namespace mgx
 
 #include "gemm.hpp"
 
 namespace mgx {
+template void run_engine<float, float, float>(const Team&, const Engine<float, float, float>&, char*);
 template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
 template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 }  // namespace mgx
 
 #include "quant.hpp"
 
 namespace mgx {
 template void run_engine<mgx::bf16>(const Team&, WordEngine<mgx::bf16>, char*);
+template void row_pointers<Word<mgx::bf16>>(const void*, int64_t, const Tiles&, const Word<mgx::bf16>**);
 }  // namespace mgx
 
 #include "team.hpp"
@@ -25,11 +30,16 @@ template void run_engine<mgx::bf16>(const Team&, WordEngine<mgx::bf16>, char*);
 #include "quant.hpp"
 
 namespace mgx {
+extern template void run_engine<float, mgx::half, mgx::half>(const Team&, const Engine<float, mgx::half, mgx::half>&, char*);
 extern template void run_grid<float, mgx::half, mgx::half>(const Grid&, const Engine<float, mgx::half, mgx::half>&, char*);
 extern template void run_micro<float, mgx::half, mgx::half>(int, int, const Micro<float, mgx::half, mgx::half>&);
+extern template void row_pointers<mgx::half>(const void*, int64_t, const Tiles&, const mgx::half**);
+extern template void run_engine<float, float, float>(const Team&, const Engine<float, float, float>&, char*);
 extern template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
 extern template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+extern template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 extern template void run_engine<mgx::bf16>(const Team&, WordEngine<mgx::bf16>, char*);
+extern template void row_pointers<Word<mgx::bf16>>(const void*, int64_t, const Tiles&, const Word<mgx::bf16>**);
 // dot
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const mgx::half* const p0 = reinterpret_cast<const mgx::half*>(p[0]);

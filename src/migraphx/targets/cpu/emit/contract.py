@@ -21,6 +21,7 @@ from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, cpp_t
 from migraphx.targets.cpu.emit.structs import BatchedDot, Conv, Depthwise, Gemm, Pool, Resize
 
 SHORT = 4  # operators, most of an epilogue whose code is written once for every register of a tile
+TAPS = ("tap_pointers", "run_pointers")  # of conv.hpp
 SIMPLE = frozenset({Cost.ARITHMETIC, Cost.DIVISION})  # an instruction a word
 
 
@@ -121,7 +122,7 @@ def contract(
     epilogue: Epilogue,
     label: str,
     origin: str,
-    instances: Instances | None = None,
+    instances: tuple[Instances, ...] = (),
 ) -> Call:
     """A call of `head(t, ..., p0, p1, epi, scratch)`, which reads `numbers` and those of the epilogue."""
     views = (*operands, *epilogue.views, epilogue.write)
@@ -149,12 +150,24 @@ class Engine:
         return f"{fast}, {numbers.one(self.block)}" if self.block else fast
 
 
+def _types(a: View, b: View) -> str:
+    return f"{accumulator(a.type)}, {STORAGE_TYPES[a.type]}, {STORAGE_TYPES[b.type]}"
+
+
 def engine(a: View, b: View) -> Instances:
     """The engine for products of these types: most of a program's code, and the same in all."""
-    types = f"{accumulator(a.type)}, {STORAGE_TYPES[a.type]}, {STORAGE_TYPES[b.type]}"
+    types, type = _types(a, b), STORAGE_TYPES[a.type]
+    team = f"void run_engine<{types}>(const Team&, const Engine<{types}>&, char*)"
     grid = f"void run_grid<{types}>(const Grid&, const Engine<{types}>&, char*)"
     micro = f"void run_micro<{types}>(int, int, const Micro<{types}>&)"
-    return Instances("gemm.hpp", (grid, micro))
+    rows = f"void row_pointers<{type}>(const void*, int64_t, const Tiles&, const {type}**)"
+    return Instances("gemm.hpp", (team, grid, micro, rows), stops=True)
+
+
+def taps(type: str, header: str = "conv.hpp") -> Instances:
+    """How the engine finds what a convolution reads: elements of this C++ type."""
+    finders = (f"void {name}<{type}>(const void*, int64_t, const Tiles&, const {type}**)" for name in TAPS)
+    return Instances(header, tuple(finders))
 
 
 def gemm_call(
@@ -164,7 +177,8 @@ def gemm_call(
     numbers = Numbers()
     fill = Gemm(*sizes).cpp(numbers)
     head = f"gemm<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch, {how.cpp(numbers)});"
-    return contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin, engine(a, packed))
+    own = (engine(a, packed),)
+    return contract(head, "GEMM_SCRATCH", "gemm.hpp", (a, packed), numbers, epilogue, "dot", origin, own)
 
 
 def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
@@ -178,7 +192,11 @@ def dot_call(a: View, b: View, epilogue: Epilogue, origin: str = "") -> Call:
     ).cpp(numbers)  # fmt: skip
     head = f"batched_dot<{accumulator(a.type)}>(t, {fill}, p0, p1, epi, scratch);"
     scratch = f"dot_scratch({fill}, {a.itemsize}, {b.itemsize})"
-    return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin, engine(a, b))
+    types, of_a, of_b = _types(a, b), STORAGE_TYPES[a.type], STORAGE_TYPES[b.type]
+    one = f"const BatchedDot&, const Grid&, const {of_a}*, const {of_b}*, Engine<{types}>, char*"
+    products = engine(a, b)
+    own = products, Instances("gemm.hpp", (f"void dot_one<{types}>({one})",), calls=products.functions)
+    return contract(head, scratch, "gemm.hpp", (a, b), numbers, epilogue, "dot", origin, own)
 
 
 def conv_call(x: View, packed: View, params: Conv, epilogue: Epilogue, how: Engine, origin: str = "") -> Call:
@@ -187,7 +205,8 @@ def conv_call(x: View, packed: View, params: Conv, epilogue: Epilogue, how: Engi
     fill = params.cpp(numbers)
     head = f"conv<{accumulator(x.type)}>(t, {fill}, p0, p1, epi, scratch, {how.cpp(numbers)});"
     scratch = f"conv_scratch({fill}, {x.itemsize})"
-    return contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin, engine(x, packed))
+    own = engine(x, packed), taps(STORAGE_TYPES[x.type])
+    return contract(head, scratch, "conv.hpp", (x, packed), numbers, epilogue, "convolution", origin, own)
 
 
 def conv_of(x: View, window: Window, group: int, epilogue: Epilogue, each: int = 1) -> Conv:
@@ -202,7 +221,7 @@ def winograd_call(x: View, packed: View, params: Conv, epilogue: Epilogue, origi
     fill = params.cpp(numbers)
     head = f"winograd(t, {fill}, p0, p1, epi, scratch);"
     scratch, views = f"winograd_scratch({fill})", (x, packed)
-    return contract(head, scratch, "winograd.hpp", views, numbers, epilogue, "convolution", origin, engine(*views))
+    return contract(head, scratch, "winograd.hpp", views, numbers, epilogue, "convolution", origin, (engine(*views),))
 
 
 def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:

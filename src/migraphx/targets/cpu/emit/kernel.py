@@ -14,6 +14,8 @@ class Instances:
 
     header: str
     functions: tuple[str, ...]
+    calls: tuple[str, ...] = ()  # functions of other instances
+    stops: bool = False  # whether they look for a reason to end the run
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Kernel:
     text: str
     headers: tuple[str, ...] = ()
     scratch: bool = False
-    instances: Instances | None = None
+    instances: tuple[Instances, ...] = ()
 
 
 CppCall = Call[Kernel]

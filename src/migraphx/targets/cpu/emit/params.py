@@ -7,9 +7,9 @@ and a `Params` is a struct of a header, field by field.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, ClassVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from migraphx.ir.size import whole
 from migraphx.targets.common.views import Loops
@@ -115,7 +115,7 @@ class Fill:
         return self.fields[name]
 
 
-@dataclass(frozen=True)
+@dataclass_transform(frozen_default=True)
 class Params:
     """The parameters of a kernel; a subclass declares the fields of a struct of its header, in the header's order.
 
@@ -131,6 +131,13 @@ class Params:
     def __init_subclass__(cls, header: str, struct: str = "", function: str = "") -> None:
         cls.header, cls.struct, cls.function = header, struct or cls.__name__, function
 
+    def __init__(self, *args: Any, **named: Any) -> None:
+        names = list(kinds(type(self)))  # one method for all: compiling one for each kernel would slow the import
+        values = {**dict(zip(names, args, strict=False)), **named}
+        if len(args) + len(named) != len(names) or set(values) != set(names):
+            raise TypeError(f"{type(self).__name__} takes {', '.join(names)}: got {args}, {named}")
+        self.__dict__.update(values)
+
     def cpp(self, numbers: Numbers) -> Fill:
         """The text that fills the struct, or the arguments of the function, its numbers added to `numbers`."""
         texts = self.texts(numbers)
@@ -145,7 +152,7 @@ class Params:
 def kinds(params: type[Params]) -> dict[str, Kind]:
     """Each field's name and kind; TypeError for a type that is none."""
     hints = get_type_hints(params, include_extras=True)
-    return {f.name: _kind(hints[f.name]) for f in fields(params)}
+    return {name: _kind(hint) for name, hint in hints.items() if get_origin(hint) is not ClassVar}
 
 
 def _kind(hint: Any) -> Kind:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import accumulator, contract, engine
+from migraphx.targets.cpu.emit.contract import accumulator, contract, engine, taps
 from migraphx.targets.cpu.emit.kernel import Instances
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES
@@ -20,7 +20,9 @@ def vnni_operand(a: View) -> str:
 def vnni_engine(type: str) -> Instances:
     """The engine for products of 32-bit lanes of this type."""
     word = STORAGE_TYPES[type]
-    return Instances("quant.hpp", (f"void run_engine<{word}>(const Team&, WordEngine<{word}>, char*)",))
+    team = f"void run_engine<{word}>(const Team&, WordEngine<{word}>, char*)"
+    rows = f"void row_pointers<Word<{word}>>(const void*, int64_t, const Tiles&, const Word<{word}>**)"
+    return Instances("quant.hpp", (team, rows), stops=True)
 
 
 def vnni_gemm_call(
@@ -29,7 +31,7 @@ def vnni_gemm_call(
     """Rows of `a` times weights packed ahead; sizes: m, n, and, in 32-bit lanes, k and the step between rows."""
     numbers, views = Numbers(), (a, packed)
     head = f"gemm<{accumulator(a.type)}>(t, {Gemm(*sizes).cpp(numbers)}, {vnni_operand(a)}, p1, epi, scratch);"
-    return contract(head, "GEMM_SCRATCH", "quant.hpp", views, numbers, epilogue, label, origin, vnni_engine(a.type))
+    return contract(head, "GEMM_SCRATCH", "quant.hpp", views, numbers, epilogue, label, origin, (vnni_engine(a.type),))
 
 
 def picked_gemm_call(
@@ -46,7 +48,7 @@ def picked_gemm_call(
     how = "" if words else f", {numbers.one(fast)}"
     head = f"picked_gemm<{accumulator(a.type)}>(t, {fill}, {rows}, p1, p2, epi, scratch{how});"
     header, own = ("quant.hpp", vnni_engine(a.type)) if words else ("gemm.hpp", engine(a, packed))
-    return contract(head, "GEMM_SCRATCH", header, views, numbers, epilogue, "picked dot", origin, own)
+    return contract(head, "GEMM_SCRATCH", header, views, numbers, epilogue, "picked dot", origin, (own,))
 
 
 def vnni_conv_call(x: View, packed: View, params: Conv, epilogue: Epilogue, label: str, origin: str = "") -> Call:
@@ -55,7 +57,8 @@ def vnni_conv_call(x: View, packed: View, params: Conv, epilogue: Epilogue, labe
     fill = params.cpp(numbers)
     head = f"conv<{accumulator(x.type)}>(t, {fill}, {vnni_operand(x)}, p1, epi, scratch);"
     scratch = f"conv_scratch({fill}, 4)"
-    return contract(head, scratch, "quant.hpp", (x, packed), numbers, epilogue, label, origin, vnni_engine(x.type))
+    own = vnni_engine(x.type), taps(f"Word<{STORAGE_TYPES[x.type]}>", "quant.hpp")
+    return contract(head, scratch, "quant.hpp", (x, packed), numbers, epilogue, label, origin, own)
 
 
 def vnni_winograd_call(x: View, packed: View, params: Conv, epilogue: Epilogue, label: str, origin: str = "") -> Call:
@@ -64,9 +67,9 @@ def vnni_winograd_call(x: View, packed: View, params: Conv, epilogue: Epilogue, 
     fill = params.cpp(numbers)
     head = f"winograd_words(t, {fill}, {vnni_operand(x)}, p1, epi, scratch);"
     micro = "int32_t, Pair, int32_t"
-    engine = Instances("quant.hpp", (f"void run_micro<{micro}>(int, int, const Micro<{micro}>&)",))
+    engine = Instances("quant.hpp", (f"void run_micro<{micro}>(int, int, const Micro<{micro}>&)",), stops=True)
     scratch, views = f"winograd_words_scratch({fill})", (x, packed)
-    return contract(head, scratch, "winograd_words.hpp", views, numbers, epilogue, label, origin, engine)
+    return contract(head, scratch, "winograd_words.hpp", views, numbers, epilogue, label, origin, (engine,))
 
 
 def int4_gemm_call(
@@ -83,4 +86,4 @@ def int4_gemm_call(
     head = f"int4_gemm(t, {fill}, p0, p1, p2, {zeros}, epi, scratch, {numbers.one(fast)});"
     whole = engine(a, a)  # for many rows the weights become floats, panel by panel
     scratch = f"int4_scratch({fill['k']})"
-    return contract(head, scratch, "int4.hpp", views, numbers, epilogue, "dot_int4", origin, whole)
+    return contract(head, scratch, "int4.hpp", views, numbers, epilogue, "dot_int4", origin, (whole,))

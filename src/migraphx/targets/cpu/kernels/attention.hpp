@@ -78,9 +78,6 @@ inline Scratch divide(const Attention& p, float* at, int tile) {
 
 // ---- transposing LANES x LANES ----------------------------------------------------------------------------
 
-template <int... I> struct Ints {};
-template <int N, int... I> struct Count : Count<N - 1, N - 1, I...> {};
-template <int... I> struct Count<0, I...> { using type = Ints<I...>; };
 
 template <int S, int... I> MGX_INLINE void swap_blocks(F& a, F& b, Ints<I...>) {
     const F low = __builtin_shufflevector(a, b, ((I & S) ? LANES + I - S : I)...);
@@ -90,7 +87,7 @@ template <int S, int... I> MGX_INLINE void swap_blocks(F& a, F& b, Ints<I...>) {
 template <int S = LANES / 2> MGX_INLINE void transpose(F (&t)[LANES]) {
 #pragma GCC unroll 16
     for (int i = 0; i < LANES; ++i)
-        if (!(i & S)) swap_blocks<S>(t[i], t[i + S], typename Count<LANES>::type{});
+        if (!(i & S)) swap_blocks<S>(t[i], t[i + S], UpTo<LANES>{});
     if constexpr (S > 1) transpose<S / 2>(t);
 }
 
@@ -572,7 +569,7 @@ template <class T> inline int64_t attention_scratch(const Attention& p) {
 }
 
 template <class T, class M>
-inline void attention(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask,
+MGX_NOINLINE void attention(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask,
                       T* out, char* scratch) {
     const int64_t group = p.heads / p.kv_heads, tiles = (p.queries + attn::MQ - 1) / attn::MQ;
     if (group * p.queries <= attn::FEW) return attn::few_queries(team, p, q, k, v, mask, out, scratch);

@@ -77,46 +77,46 @@ template <class T, class TA> struct Products {
     template <class V> static MGX_INLINE V add(V acc, V x, V b) { return acc + x * b; }
 };
 
-// f(Int<0>), f(Int<1>), ... f(Int<N - 1>): with constant indices an array of vectors stays in registers from
-// the first pass of the compiler on, which a loop that is unrolled later does not achieve.
-template <int I> struct Int {
-    static constexpr int value = I;
-    constexpr operator int() const { return I; }
-};
-template <int N, class F> MGX_INLINE void unroll(F f) {
-    if constexpr (N > 0) {
-        unroll<N - 1>(f);
-        f(Int<N - 1>{});
-    }
+// Steps of one row of a tile, whose vectors are numbered by J: once for all tiles of so many columns, since compiling
+// a function takes longer than putting it where it is called.
+template <class T, int N, class S, int... J>
+MGX_INLINE void load_row(vec<T, N>* to, const S* from, int64_t panel, Ints<J...>) {
+    constexpr int PER = NR / N;
+    ((to[J] = load_as<T, N>(from + (J / PER) * panel + (J % PER) * N)), ...);
+}
+template <class T, class TA, int N, class TB, int... J>
+MGX_INLINE void first_row(vec<T, N>* acc, const TB* b, int64_t panel, Ints<J...>) {
+    constexpr int PER = NR / N;
+    ((acc[J] = Products<T, TA>::template first<N>(b + (J / PER) * panel + (J % PER) * N)), ...);
+}
+template <class Way, class V, int... J> MGX_INLINE void add_row(V* acc, V x, const V* b, Ints<J...>) {
+    ((acc[J] = Way::add(acc[J], x, b[J])), ...);
+}
+template <class V, class T, int... J> MGX_INLINE void store_row(T* to, const V* from, Ints<J...>) {
+    (store(to + J * lanes_v<V>, from[J]), ...);
 }
 
 // ROWS x (VECS * LANES) elements of C in registers of N lanes.
-template <class T, class TA, class TB, int ROWS, int VECS, int N>
-MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc) {
-    constexpr int PER = NR / N, COLS = VECS * LANES / N;
+template <class T, class TA, class TB, int VECS, int N, int... R>
+MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) {
+    constexpr int ROWS = sizeof...(R), COLS = VECS * LANES / N;
+    constexpr UpTo<COLS> cols;
     if (u.accumulate)
-        unroll<ROWS * COLS>([&](auto i) { acc[i] = load<N>(u.tile + i * N); });
+        (load_row<T, N>(acc + R * COLS, u.tile + R * COLS * N, NR, cols), ...);
     else
-        unroll<ROWS * COLS>([&](auto i) {
-            constexpr int j = i % COLS;
-            acc[i] = Products<T, TA>::template first<N>(u.b + (j / PER) * u.panel + (j % PER) * N);
-        });
+        (first_row<T, TA, N>(acc + R * COLS, u.b, u.panel, cols), ...);
     const TB* b = u.b;
     const char* ahead = u.ahead;
     const int64_t step = u.step, panel = u.panel, kc = u.kc;
     const TA* const* rows = u.rows;
     for (int64_t s = 0; s < u.segs; ++s, rows += ROWS) {
-        const TA* a[ROWS];
-        unroll<ROWS>([&](auto r) { a[r] = rows[r] + u.k0; });
+        const TA* a[] = {(rows[R] + u.k0)...};
 #pragma GCC unroll 2
         for (int64_t k = 0; k < kc; ++k, b += step, ahead += u.ahead_step) {
             __builtin_prefetch(ahead, 0, 2);
             vec<T, N> bv[COLS];
-            unroll<COLS>([&](auto j) { bv[j] = load_as<T, N>(b + (j / PER) * panel + (j % PER) * N); });
-            unroll<ROWS>([&](auto r) {
-                const vec<T, N> x = Products<T, TA>::template all<N>(a[r][k]);
-                unroll<COLS>([&](auto j) { acc[r * COLS + j] = Products<T, TA>::add(acc[r * COLS + j], x, bv[j]); });
-            });
+            load_row<T, N>(bv, b, panel, cols);
+            (add_row<Products<T, TA>>(acc + R * COLS, Products<T, TA>::template all<N>(a[R][k]), bv, cols), ...);
         }
     }
 }
@@ -126,9 +126,8 @@ template <class T, class TA, class TB, int ROWS, int VECS>
 MGX_NOINLINE void micro(const Micro<T, TA, TB>& u) {
     constexpr int N = LANES * int(sizeof(float)) / int(sizeof(T)), COUNT = ROWS * VECS * LANES / N;
     vec<T, N> acc[COUNT];
-    multiply<T, TA, TB, ROWS, VECS, N>(u, acc);
-    T* tile = u.tile;
-    unroll<COUNT>([&](auto i) { store(tile + i * N, acc[i]); });
+    multiply<T, TA, TB, VECS, N>(u, acc, UpTo<ROWS>{});
+    store_row(u.tile, acc, UpTo<COUNT>{});
 }
 
 template <class T, class TA, class TB, int ROWS> inline void run_micro(int vecs, const Micro<T, TA, TB>& u) {
@@ -221,7 +220,7 @@ MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
     for (int64_t t = s.first; t < end; ++t, row += ROWS) {
         u.ahead = s.fetch.at(t);
         vec<float> acc[ROWS * VECS];
-        multiply<float, TA, TB, ROWS, VECS, LANES>(u, acc);
+        multiply<float, TA, TB, VECS, LANES>(u, acc, UpTo<ROWS>{});
         unroll<ROWS>([&](auto r) {
             unroll<VECS>([&](auto j) { e(row + r, s.col + j * LANES, acc[r * VECS + j]); });
         });

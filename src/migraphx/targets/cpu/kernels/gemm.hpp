@@ -183,7 +183,7 @@ MGX_NOINLINE void gather_2d(
 
 // The rows x panels of one thread in one batch.
 template <class T, class TA, class TB>
-inline void dot_one(
+MGX_NOINLINE void dot_one(
     const BatchedDot& d, const Grid& grid, const TA* a, const TB* b, Engine<T, TA, TB> e, char* scratch) {
     TB* packed = reinterpret_cast<TB*>(scratch + engine_scratch(1));
     TA* block = reinterpret_cast<TA*>(scratch + engine_scratch(1) + round64(d.k * 2 * NR * sizeof(TB)));

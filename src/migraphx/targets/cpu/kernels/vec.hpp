@@ -113,6 +113,26 @@ template <class V> MGX_INLINE vec<lane_t<V>, 2 * lanes_v<V>> join(V low, V high)
     return bit_cast<W>(Halves<W>{low, high});
 }
 
+// ---- constant indices -------------------------------------------------------------------------------------
+
+// Ints<0, 1, ... N - 1>: a statement for each of a pack, so that an array of vectors stays in registers from the first
+// pass of the compiler on, which a loop that is unrolled later does not achieve.
+template <int... I> struct Ints {};
+#if defined(__clang__)
+template <class, int... I> using IntsOf = Ints<I...>;
+template <int N> using UpTo = __make_integer_seq<IntsOf, int, N>;
+#else
+template <int N> using UpTo = Ints<__integer_pack(N)...>;
+#endif
+
+// f(Int<0>), f(Int<1>), ... f(Int<N - 1>). Each is a function to be compiled, which takes longer than to put it in its place.
+template <int I> struct Int {
+    static constexpr int value = I;
+    constexpr operator int() const { return I; }
+};
+template <class F, int... I> MGX_INLINE void unroll(F& f, Ints<I...>) { (f(Int<I>{}), ...); }
+template <int N, class F> MGX_INLINE void unroll(F f) { unroll(f, UpTo<N>{}); }
+
 // ---- whole loads and stores, splat --------------------------------------------------------------
 
 template <int N = LANES, class T> MGX_INLINE vec<T, N> load(const T* p) {

@@ -14,6 +14,7 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.contract import pool_call
 from migraphx.targets.cpu.emit.indexing import simple_call
+from migraphx.targets.cpu.emit.kernel import Instances
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, cpp_type
 from migraphx.targets.cpu.emit.structs import Attention, Strides
@@ -63,16 +64,18 @@ def _attention_call(
     ).cpp(numbers)
     type = cpp_type(STORAGE_TYPES, q.type)
     if not masks:
-        mask, last = "static_cast<const float*>(nullptr)", 3
+        mask, last, of_mask = "static_cast<const float*>(nullptr)", 3, "float"
     elif masks[0].type == "bool":
-        mask, last = "reinterpret_cast<const uint8_t*>(p3)", 4
+        mask, last, of_mask = "reinterpret_cast<const uint8_t*>(p3)", 4, "uint8_t"
     else:
-        mask, last = "p3", 4
+        mask, last, of_mask = "p3", 4, cpp_type(STORAGE_TYPES, masks[0].type)
     head = f"attention(t, {fill}, p0, p1, p2, {mask}, p{last}, scratch);"
-    reads = (q, k, v, *masks)
+    operands = f"const {type}*, const {type}*, const {type}*, const {of_mask}*, {type}*"
+    function = f"void attention<{type}, {of_mask}>(const Team&, const Attention&, {operands}, char*)"
     return simple_call(
-        head, reads, (out,), numbers, "attention", origin, "attention.hpp", f"attention_scratch<{type}>({fill})"
-    )
+        head, (q, k, v, *masks), (out,), numbers, "attention", origin, "attention.hpp",
+        f"attention_scratch<{type}>({fill})", instances=(Instances("attention.hpp", (function,)),),
+    )  # fmt: skip
 
 
 POOLS = {"max": "PoolMax", "average": "PoolAverage", "lpnorm": "PoolLp"}

@@ -15,7 +15,7 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.cpu.emit.contract import conv_of
 from migraphx.targets.cpu.emit.quantized import vnni_conv_call, vnni_gemm_call, vnni_winograd_call
-from migraphx.targets.cpu.lower.registry import features_of
+from migraphx.targets.cpu.lower.registry import features_of, pick
 from migraphx.targets.cpu.pack.vnni import pack_vnni, pack_vnni_conv
 from migraphx.targets.cpu.pack.winograd import pack_winograd_words
 
@@ -63,10 +63,12 @@ def vnni_convolution(
     steps = (attributes["stride"], attributes["dilation"], attributes["padding"])
     window = Window.of(spatial, epilogue.write.lens[2:], weights.shape[2:], *steps)
     params, features = conv_of(source, window, group, epilogue, each), features_of(ctx)
-    if features.pairs and source.itemsize == 1 and params.suits_winograd_of_words:
-        packed = ctx.packed((*key, "word winograd"), lambda: pack_winograd_words(weights, features.panel))
-        ctx.call(vnni_winograd_call(source, packed, params, epilogue, label, origin))
-        return
+    if features.pairs and source.itemsize == 1 and params.fits_winograd_of_words:
+        ways = ("winograd", "direct") if params.suits_winograd_of_words else ("direct", "winograd")
+        if pick(ctx, "convolution", ways) == "winograd":
+            packed = ctx.packed((*key, "word winograd"), lambda: pack_winograd_words(weights, features.panel))
+            ctx.call(vnni_winograd_call(source, packed, params, epilogue, label, origin))
+            return
     packed = ctx.packed((*key, "word convolution", group), lambda: pack_vnni_conv(weights, group, features.panel))
     ctx.call(vnni_conv_call(source, packed, params, epilogue, label, origin))
 

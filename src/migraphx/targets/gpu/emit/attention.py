@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
@@ -56,6 +56,12 @@ class Attention:
     @property
     def width(self) -> int:
         return self.v.lens[3]
+
+    @property
+    def at_hand(self) -> Attention:
+        """The same with the lengths at hand for those that are open."""
+        q, k, v, out = (view.at_hand for view in (self.q, self.k, self.v, self.out))
+        return replace(self, q=q, k=k, v=v, out=out, mask=self.mask and self.mask.at_hand)
 
 
 def attention_calls(

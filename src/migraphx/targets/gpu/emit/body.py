@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal
+from migraphx.ir.size import divides
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.scalar import JUMPS
 from migraphx.targets.common.body import Scope
@@ -77,7 +78,7 @@ def compute_type(type: str) -> str:
 def aligned(view: View) -> bool:
     """Whether the first element lies where a whole vector may."""
     steps = [view.byte_offset, *(m.step for m in view.moves)]
-    return all(n % VECTOR == 0 for n in steps)
+    return all(divides(VECTOR, n) for n in steps)
 
 
 def load_text(pointer: str, type: str, at: str, mask: str = "", other: str = "") -> str:

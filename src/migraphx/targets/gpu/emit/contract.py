@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.size import divides, hint_of
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View, loops
@@ -160,7 +161,7 @@ def product_calls(
     a, b = shell.pointer(o.a), shell.pointer(o.b)
     a_strides, b_strides = o.a.strides[-2:], o.b.strides[-2:]
     m = shell.size(o.m, loose=a_strides[0] != 1)
-    n = shell.size(o.n, loose=b_strides[1] != 1 and o.n % 8 != 0, fine=True)
+    n = shell.size(o.n, loose=b_strides[1] != 1 and not divides(8, o.n), fine=True)
     k = shell.size(o.k, fine=True)
     begin, end = "0", k
     if config.split > 1:
@@ -177,7 +178,7 @@ def product_calls(
         shell.lines += [
             f"{a} += {shell.at(digits, o.a_batch, o.a)}", f"{b} += {shell.at(digits, o.b_batch, o.b)}",
         ]  # fmt: skip
-    even, b_rows, rows = o.k % config.k == 0, b_strides[0] == 1, shell.lines
+    even, b_rows, rows = divides(config.k, o.k), b_strides[0] == 1, shell.lines
     if config.kernel == "vector":
         rows.append(
             f"acc = vector_sums({a}, {b}, {n}, {begin}, {end}, {a_k}, {b_k}, {b_n}, col, {b_rows}, {even}, BK)[None, :]"
@@ -299,8 +300,8 @@ def to_part(shell: Shell, parts: View) -> Epilogue:
 def add_parts_call(parts: View, epilogue: Epilogue, sums: str, label: str, origin: str) -> GpuCall:
     """The second pass of a split depth: `parts` {split, rows, N}, added in order, then the epilogue."""
     split, rows, n = parts.lens
-    bn = min(256, max(16, 1 << (n - 1).bit_length()))
-    bm = max(1, min(512 // bn, rows))
+    bn = min(256, max(16, 1 << (hint_of(n) - 1).bit_length()))
+    bm = max(1, min(512 // bn, hint_of(rows)))
     bm = 1 << (bm.bit_length() - 1)
     shell = Shell()
     p, m_text, n_text = shell.pointer(parts), shell.size(rows, loose=True), shell.size(n)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from migraphx.ir.size import divides, least_of
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
@@ -24,8 +25,8 @@ def _described(view: View) -> bool:
     rows, columns = view.strides[-2:]
     step = max(rows, columns)
     contiguous = 1 in (rows, columns) and step >= (view.lens[-1] if columns == 1 else view.lens[-2])
-    aligned = view.byte_offset % LINE == 0 and step * view.itemsize % LINE == 0
-    return contiguous and aligned and not view.moves and max(view.lens) < MOST_LENGTH
+    aligned = divides(LINE, view.byte_offset) and divides(LINE, step * view.itemsize)
+    return contiguous and aligned and not view.moves and all(n < MOST_LENGTH for n in view.lens)
 
 
 def described_call(o: Operands, epilogue: Epilogue, config: Config, facts: Facts, label: str, origin: str) -> GpuCall:
@@ -55,7 +56,7 @@ def described_call(o: Operands, epilogue: Epilogue, config: Config, facts: Facts
     finish(shell, epilogue, sums_type(o.a.type))
     shell.lines = [*head, *(f"    {line}" for line in shell.lines)]
     tiles = -(-o.m // config.m) * -(-o.n // config.n)
-    programs = min(tiles, facts.processors * resident(config, o.a.itemsize, facts))
+    programs = least_of(tiles, facts.processors * resident(config, o.a.itemsize, facts))
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
     name = function_name(label)
     return shell.call(name, (programs, 1, 1), constants, config.warps, config.stages, label, origin)

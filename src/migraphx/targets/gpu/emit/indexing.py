@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from migraphx.ir.size import hint_of
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.kernel import call_of, generated_call
 from migraphx.targets.gpu.emit.tiles import PROGRAMS, blocks, power_of_two
@@ -24,6 +25,7 @@ def as_bits(view: View) -> View:
 
 def rows_tile(rows: int, inner: int, itemsize: int) -> tuple[int, int]:
     """The height and the width of a program's tile of rows of `inner` contiguous elements."""
+    rows, inner = hint_of(rows), hint_of(inner)
     block = max(256, 4096 // itemsize)
     while block > 128 and rows * inner < PROGRAMS * block:
         block //= 2
@@ -102,3 +104,10 @@ def one_hot_call(indices: View, values: View, write: View, axis: int, origin: st
         "one_hot", (indices, as_bits(values)), (as_bits(write),), numbers, {"BLOCK": BLOCK},
         blocks(write.elements, BLOCK), "onehot", origin,
     )  # fmt: skip
+
+
+def numbers_call(values: Sequence[int], write: View, origin: str) -> GpuCall:
+    """Numbers of the call, stored in order."""
+    lines = [f"tl.store(out + {k}, n{k})" for k in range(len(values))]
+    numbers = {f"n{k}": n for k, n in enumerate(values)}
+    return generated_call("sizes", lines, {}, {"out": write}, numbers, {}, 1, "sizes", origin, warps=1)

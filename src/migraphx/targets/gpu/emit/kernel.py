@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from migraphx.ir.size import divides
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.body import aligned, pointer_type
 from migraphx.targets.gpu.emit.source import complete, kernel_text
@@ -88,7 +89,7 @@ def _call(
     kind = "i32" if all(abs(n) <= WIDE for n in numbers) else "i64"
     pointers = tuple(pointer_type(v.type) for v in views)
     divisible = [k for k, v in enumerate(views) if aligned(v)]
-    divisible += [len(views) + k for k in vectors if numbers[k] % 16 == 0]
+    divisible += [len(views) + k for k in vectors if divides(16, numbers[k])]
     arguments = (*pointers, *(kind for _ in numbers))
     kernel = Kernel(function, text, arguments, tuple(constants.items()), tuple(divisible), warps)
     grid = (programs, 1, 1)

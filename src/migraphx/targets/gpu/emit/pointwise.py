@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from migraphx.ir.module import Module
+from migraphx.ir.size import divides, hint_of
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.body import (
@@ -50,7 +51,9 @@ def _call(body: Body, reads: Sequence[View], write: View, reading: TritonReading
     numbers = Numbers(len(views), is_wide(views))
     lines = walk.head(numbers)
     flat = not walk.rows and len(walk.columns) == 1
-    if flat and walk.nest.lens[0] % 16 and walk.programs > 1:  # masks would make single elements of vectors
+    if (
+        flat and not divides(16, walk.nest.lens[0]) and hint_of(walk.programs) > 1
+    ):  # masks would make single elements of vectors
         end = numbers.name(("columns",), walk.nest.lens[0])
         lines.append(f"if (at + 1) * COLS <= {end}:")
         lines += ["    " + line for line in _pass(body, views, walk, numbers, reading, masked=False)]

@@ -13,6 +13,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Operation
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import divides, hint_of, is_open, likely_less, note_class
 from migraphx.ops.reduce import (
     ReduceAll,
     ReduceAny,
@@ -122,6 +123,18 @@ def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> 
     return Plan(1, 8192, 32, True)
 
 
+def _plan_at(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> Plan:
+    """The plan of these numbers, which is for others as well where they are open: rows that a program holds fit."""
+    chosen = plan(hint_of(rows), hint_of(length), varying, itemsize, rowwise)
+    if chosen.loop or not is_open(length):
+        note_class(length)
+        return chosen
+    if length > chosen.width:  # a guard
+        raise AssertionError(f"{chosen.width} elements do not hold a row of {length}")
+    likely_less(4 * length, chosen.width)  # a narrower one would be faster
+    return chosen
+
+
 def _parts(programs: int, length: int, least: int, most: int) -> int:
     """Into how many parts rows are divided so that all programs have work: a power of two."""
     parts = 1
@@ -153,7 +166,7 @@ def reduce_calls(
     held = zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)
     varying = sum(any(kept) and any(reduced) for kept, reduced in held)
     itemsize = max(v.itemsize for v in (*reads, write))
-    chosen = plan(rows, length, varying, itemsize, found.rowwise)
+    chosen = _plan_at(rows, length, varying, itemsize, found.rowwise)
     names = [i.name for i in module if not i.name.startswith("@")]
     label = " ".join(w for w in names if w != "multibroadcast")
     if chosen.parts == 1:
@@ -166,7 +179,7 @@ def reduce_calls(
             calls.append(kernel.part(stage, reads, parts, label, origin))
             given |= zip(stage.reductions, parts, strict=True)
     last = [s for s in found.stages if not s.reductions]
-    finish = chosen if last else Plan(min(max(4096 // chosen.parts, 1), 64, power_of_two(rows)), 1, 4)
+    finish = chosen if last else Plan(min(max(4096 // chosen.parts, 1), 64, power_of_two(hint_of(rows))), 1, 4)
     calls.append(_Kernel(found, finish, given).call(last, reads, write, label, origin))
     return calls
 
@@ -185,10 +198,12 @@ class _Kernel:
         self.reading = reading_of(self.fused.module)
         self.row = Scope(self.reading)
         self.rows, self.length = prod(self.fused.kept.lens), prod(self.fused.reduced.lens)
-        self.whole_rows = self.rows % self.plan.height == 0
+        self.whole_rows = divides(self.plan.height, self.rows)
         share = blocks(self.length, self.plan.parts)
         self.share = blocks(share, self.plan.width) * self.plan.width if self.plan.loop else share  # of a part
-        self.even = self.length == (self.share * self.plan.parts if self.plan.loop else self.plan.width)
+        self.even = not is_open(self.length) and self.length == (
+            self.share * self.plan.parts if self.plan.loop else self.plan.width
+        )
 
     # ---- calls ----
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from migraphx.ir.size import divides
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.body import aligned, pointer_type
 from migraphx.targets.gpu.emit.kernel import Constant
@@ -33,7 +34,7 @@ class Shell:
         `fine`: it is one of the model's, not of its inputs' lengths: that 8 divides it is worth a kernel of its own,
         whose loads of halves are whole vectors then.
         """
-        if fine and value % 16 and value % 8 == 0 and not loose:
+        if fine and not divides(16, value) and divides(8, value) and not loose:
             return f"({self.size(value // 8, wide, loose=True)} * 8)"
         if loose:
             self.loose.add(len(self.numbers))
@@ -79,7 +80,7 @@ class Shell:
         body = "\n    ".join(self.lines)
         text = complete(f"@triton.jit\ndef {name}({head}):\n    {body}\n")
         divisible = [k for k, v in enumerate(self.views) if aligned(v)]
-        divisible += [len(self.views) + k for k, n in enumerate(self.numbers) if n % 16 == 0 and k not in self.loose]
+        divisible += [len(self.views) + k for k, n in enumerate(self.numbers) if divides(16, n) and k not in self.loose]
         kernel = Kernel(name, text, arguments, tuple(constants.items()), tuple(divisible), warps, stages)
         first = len(self.views) - writes
         reads, written = tuple(self.views[:first]), tuple(self.views[first:])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from migraphx.ir.size import divides, hint_of
 from migraphx.targets.common.views import Loops, View, loops
 from migraphx.targets.gpu.emit.body import aligned
 
@@ -41,7 +42,7 @@ class Numbers:
         """
         if role not in self.known:
             self.known[role] = f"n{len(self.values)}"
-            if vector and value % 16 == 0:
+            if vector and divides(16, value):
                 self.divisible.append(self.first + len(self.values))
             self.values.append(value)
         return self.known[role]
@@ -151,9 +152,12 @@ class Tiles:
 
 
 def tiles(views: Sequence[View]) -> Tiles:
-    """For a pass over views of equal lens, the last of which is written: it is walked in memory order."""
+    """For a pass over views of equal lens, the last of which is written: it is walked in memory order.
+
+    Right at all lengths, and quick at those at hand.
+    """
     nest = loops(views, lead=len(views) - 1)
-    total = views[0].elements
+    total, lens = hint_of(views[0].elements), [hint_of(n) for n in nest.lens]
     itemsize = max(v.itemsize for v in views)
     block = max(512, MOST // itemsize)
     while block > 256 and blocks(total, block) < PROGRAMS:
@@ -164,18 +168,18 @@ def tiles(views: Sequence[View]) -> Tiles:
     along = _read_along(nest)
     if along is not None:
         tile = TRANSPOSED * TRANSPOSED if total >= 2 * PROGRAMS * TRANSPOSED * TRANSPOSED else block
-        width = min(power_of_two(nest.lens[inner]), TRANSPOSED)
-        height = min(power_of_two(nest.lens[along]), tile // width)
-        width = min(power_of_two(nest.lens[inner]), tile // height)
+        width = min(power_of_two(lens[inner]), TRANSPOSED)
+        height = min(power_of_two(lens[along]), tile // width)
+        width = min(power_of_two(lens[inner]), tile // height)
         outer = tuple(d for d in range(inner) if d != along)
         return Tiles(nest, outer, (along,), (inner,), height, width)
-    length = nest.lens[inner]
+    length = lens[inner]
     padded = power_of_two(length)
     if length < SHORT_ROW or (padded < block and padded > 1.6 * length):
         return Tiles(nest, (), (), tuple(range(nest.rank)), 1, block)
     width = min(padded, block)
     rows = 1
-    for n in nest.lens[:inner]:
+    for n in lens[:inner]:
         rows *= n
     return Tiles(nest, (), tuple(range(inner)), (inner,), min(block // width, power_of_two(rows)), width)
 
@@ -187,10 +191,10 @@ def _read_along(nest: Loops) -> int | None:
     for strides in nest.strides[:-1]:
         if strides[inner] in (0, 1):
             continue
-        along = [d for d in range(inner) if abs(strides[d]) == 1 and nest.lens[d] >= 4]
+        along = [d for d in range(inner) if abs(strides[d]) == 1 and hint_of(nest.lens[d]) >= 4]
         size = 1
         for n, s in zip(nest.lens, strides, strict=True):
-            size *= n if s else 1
+            size *= hint_of(n) if s else 1
         found += [(size, d) for d in along]
     return max(found)[1] if found else None
 

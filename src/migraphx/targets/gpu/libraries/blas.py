@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from migraphx.ir.size import divides
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.libraries.find import load
-from migraphx.targets.gpu.library import Append, declare, needed
+from migraphx.targets.gpu.library import Append, Unusable, declare, needed
 
 TYPES = {"half": 2, "bf16": 14, "float": 0}  # cudaDataType_t
 COMPUTE_FLOAT = 68  # cublasComputeType_t: sums in float, never TF32
@@ -26,6 +27,7 @@ MOST_WORKSPACE, ALIGNMENT_A = 1, 5  # cublasLtMatmulPreferenceAttributes_t; thos
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "bias relu": 6}
 WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends for Hopper
 WANTED = 6  # algorithms of a product
+KEPT = 4096  # guesses
 
 
 class _Found(ctypes.Structure):
@@ -54,7 +56,8 @@ class Gemm:
 
     Pointers: a, b, the bias and the residual if there are any, the workspace, c. `sizes`: batch, M, N, K; `a`, `b`:
     elements between rows, between columns, between matrices of the batch; `c`, `residual`: between rows and between
-    matrices, the latter empty where there is none. `algorithm` is the library's own text for how it computes.
+    matrices, the latter empty where there is none. `algorithm` is the library's own text for how it computes; without
+    it the library is asked when the program is loaded, as for a program that is for many lengths.
     """
 
     type: str
@@ -69,7 +72,8 @@ class Gemm:
 
     def prepare(self, device: Accelerator) -> Append:
         with device.current():
-            return needed(blas(device.index), "cuBLASLt", self.version, "nvidia-cublas").append(self)
+            library = needed(blas(device.index), "cuBLASLt", self.version, "nvidia-cublas")
+            return library.append(self if self.algorithm else library.guess(self))
 
     def matrices(self) -> tuple[tuple[Matrix, bool], tuple[Matrix, bool], Matrix, Matrix]:
         """The library's first operand (b) and its second (a), each with whether it is transposed; addend; result."""
@@ -84,7 +88,7 @@ def fits(a: View, b: View, c: View) -> bool:
     """Whether the library takes these matrices {.., M, K}, {.., K, N}, {.., M, N}: a contiguous side, no overlaps."""
     wide = all(max(v.strides[-2:]) >= min_length(v) and 1 in v.strides[-2:] for v in (a, b))
     same = a.type == b.type == c.type and a.type in TYPES
-    aligned = all(v.byte_offset % 16 == 0 and not v.moves for v in (a, b, c))
+    aligned = all(divides(16, v.byte_offset) and not v.moves for v in (a, b, c))
     return same and aligned and wide and c.strides[-1] == 1 and c.strides[-2] >= c.lens[-1]
 
 
@@ -124,6 +128,7 @@ class Blas:
         library.cublasLtGetVersion.restype = c_size_t
         self.version: int = library.cublasLtGetVersion()
         self.handle = c_void_p()
+        self._guesses: dict[Gemm, Gemm] = {}
         self._call("Create", byref(self.handle))
 
     def _call(self, name: str, *arguments: Any) -> None:
@@ -172,6 +177,17 @@ class Blas:
             return []
         texts = [bytes(f.algorithm).hex() for f in found[: count.value] if f.state == 0]
         return [replace(gemm, algorithm=text, version=self.version) for text in texts]
+
+    def guess(self, gemm: Gemm) -> Gemm:
+        """With the algorithm that the library likes best; Unusable where it has none."""
+        if gemm not in self._guesses:
+            found = self.algorithms(gemm)
+            if not found:
+                raise Unusable(f"cuBLASLt has no algorithm for a product of {gemm.sizes}")
+            while len(self._guesses) >= KEPT:
+                self._guesses.pop(next(iter(self._guesses)))
+            self._guesses[gemm] = found[0]
+        return self._guesses[gemm]
 
     def append(self, gemm: Gemm) -> Append:
         """What appends the product to a stream."""

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum, IntEnum
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -40,6 +40,58 @@ CONV_MODE, HEURISTIC, KNOB, NUMERICAL, POINTWISE, DESCRIPTOR, BEHAVIOUR = 7, 8, 
 ELEMENTS: dict[int, Any] = {
     HANDLE: c_void_p, BOOLEAN: c_bool, INT64: c_int64, SINGLE: c_float, POINTER: c_void_p, DESCRIPTOR: c_void_p,
 }  # fmt: skip
+
+
+class Attribute(Enum):
+    """What is set of a descriptor, or asked: cudnnBackendAttributeName_t, and the type of its elements."""
+
+    POINTWISE_MODE = 0, POINTWISE
+    POINTWISE_MATH_TYPE = 1, DATA_TYPE
+    CONVOLUTION_SUMS_TYPE = 100, DATA_TYPE
+    CONVOLUTION_MODE = 101, CONV_MODE
+    CONVOLUTION_DILATIONS = 102, INT64
+    CONVOLUTION_STRIDES = 103, INT64
+    CONVOLUTION_PADDING_AFTER = 104, INT64
+    CONVOLUTION_PADDING_BEFORE = 105, INT64
+    CONVOLUTION_SPATIAL_DIMS = 106, INT64
+    HEURISTIC_MODE = 200, HEURISTIC
+    HEURISTIC_GRAPH = 201, DESCRIPTOR
+    HEURISTIC_RESULTS = 202, DESCRIPTOR
+    CONFIG_ENGINE = 300, DESCRIPTOR
+    CONFIG_KNOBS = 302, DESCRIPTOR
+    PLAN_HANDLE = 400, HANDLE
+    PLAN_CONFIG = 401, DESCRIPTOR
+    PLAN_WORKSPACE = 402, INT64
+    KNOB_TYPE = 600, KNOB
+    KNOB_VALUE = 601, INT64
+    FORWARD_ALPHA = 700, SINGLE
+    FORWARD_BETA = 701, SINGLE
+    FORWARD_CONVOLUTION = 702, DESCRIPTOR
+    FORWARD_W = 703, DESCRIPTOR
+    FORWARD_X = 704, DESCRIPTOR
+    FORWARD_Y = 705, DESCRIPTOR
+    STEP_POINTWISE = 750, DESCRIPTOR
+    STEP_X = 751, DESCRIPTOR
+    STEP_B = 752, DESCRIPTOR
+    STEP_Y = 753, DESCRIPTOR
+    GRAPH_HANDLE = 800, HANDLE
+    GRAPH_OPERATIONS = 801, DESCRIPTOR
+    TENSOR_ALIGNMENT = 900, INT64
+    TENSOR_TYPE = 901, DATA_TYPE
+    TENSOR_LENS = 902, INT64
+    TENSOR_STRIDES = 903, INT64
+    TENSOR_NUMBER = 906, INT64
+    TENSOR_VIRTUAL = 907, BOOLEAN
+    PACK_NUMBERS = 1000, INT64
+    PACK_POINTERS = 1001, POINTER
+    PACK_WORKSPACE = 1003, POINTER
+    ENGINE_GRAPH = 1300, DESCRIPTOR
+    ENGINE_NUMBER = 1301, INT64
+    ENGINE_NUMERICAL_NOTES = 1303, NUMERICAL
+    ENGINE_BEHAVIOUR_NOTES = 1305, BEHAVIOUR
+
+
+A = Attribute  # its name in the descriptors below
 
 
 class Kind(IntEnum):
@@ -150,8 +202,8 @@ class Plan:
     workspace: int
 
 
-Attribute = tuple[int, int, Sequence[Any]]
-"""Its number, the type of its elements, these."""
+Value = tuple[Attribute, Sequence[Any]]
+"""An attribute and its elements."""
 
 
 class DnnError(RuntimeError):
@@ -181,46 +233,49 @@ class Dnn:
         """What graphs and plans are bound to: a handle on the current device."""
         self._call("Create", byref(self.handle))
 
-    def _bound(self, attribute: int) -> list[Attribute]:
-        return [(attribute, HANDLE, [self.handle])]
+    def _bound(self, attribute: Attribute) -> list[Value]:
+        return [(attribute, [self.handle])]
 
     def _call(self, name: str, *arguments: Any) -> None:
         _check(self.library, name, *arguments)
 
     # ---- descriptors ----
 
-    def _made(self, kind: Kind, *attributes: Attribute) -> Descriptor:
+    def _made(self, kind: Kind, *attributes: Value) -> Descriptor:
         """A descriptor with these attributes, finished."""
-        parts = [v for _, type, values in attributes if type == DESCRIPTOR for v in values]
+        parts = [v for attribute, values in attributes if attribute.value[1] == DESCRIPTOR for v in values]
         made = Descriptor(self.library, kind, parts)
-        for number, type, values in attributes:
+        for attribute, values in attributes:
+            number, type = attribute.value
             plain = [v.handle if isinstance(v, Descriptor) else v for v in values]
             array = (ELEMENTS.get(type, c_int) * len(plain))(*plain)
             self._call("BackendSetAttribute", made.handle, c_int(number), c_int(type), c_int64(len(plain)), array)
         self._call("BackendFinalize", made.handle)
         return made
 
-    def _read(self, of: Descriptor, attribute: int, type: int, most: int, into: Sequence[Descriptor] = ()) -> list[Any]:
+    def _read(self, of: Descriptor, attribute: Attribute, most: int, into: Sequence[Descriptor] = ()) -> list[Any]:
         """An attribute's elements; descriptors are written into those that are given."""
+        number, type = attribute.value
         count, element = c_int64(), ELEMENTS.get(type, c_int)
         array = (element * most)(*(d.handle for d in into)) if into else (element * most)()
         self._call(
-            "BackendGetAttribute", of.handle, c_int(attribute), c_int(type), c_int64(most), byref(count), array
+            "BackendGetAttribute", of.handle, c_int(number), c_int(type), c_int64(most), byref(count), array
         )  # fmt: skip
         return list(into[: count.value]) if into else list(array[: count.value])
 
     def _tensor(self, number: int, type: int, lens: Sequence[int], strides: Sequence[int], virtual: bool) -> Descriptor:
         return self._made(
-            Kind.TENSOR, (901, DATA_TYPE, [type]), (902, INT64, lens), (903, INT64, strides), (906, INT64, [number]),
-            (900, INT64, [ALIGNED]), (907, BOOLEAN, [virtual]),
+            Kind.TENSOR, (A.TENSOR_TYPE, [type]), (A.TENSOR_LENS, lens), (A.TENSOR_STRIDES, strides),
+            (A.TENSOR_NUMBER, [number]), (A.TENSOR_ALIGNMENT, [ALIGNED]), (A.TENSOR_VIRTUAL, [virtual]),
         )  # fmt: skip
 
     def _convolution(self, graph: ConvGraph) -> Descriptor:
         axes = len(graph.stride)
         return self._made(
-            Kind.CONVOLUTION, (100, DATA_TYPE, [FLOAT]), (101, CONV_MODE, [CROSS_CORRELATION]),
-            (102, INT64, graph.dilation), (103, INT64, graph.stride), (104, INT64, graph.after),
-            (105, INT64, graph.before), (106, INT64, [axes]),
+            Kind.CONVOLUTION, (A.CONVOLUTION_SUMS_TYPE, [FLOAT]), (A.CONVOLUTION_MODE, [CROSS_CORRELATION]),
+            (A.CONVOLUTION_DILATIONS, graph.dilation), (A.CONVOLUTION_STRIDES, graph.stride),
+            (A.CONVOLUTION_PADDING_AFTER, graph.after), (A.CONVOLUTION_PADDING_BEFORE, graph.before),
+            (A.CONVOLUTION_SPATIAL_DIMS, [axes]),
         )  # fmt: skip
 
     def _graph(self, graph: ConvGraph) -> Descriptor:
@@ -245,20 +300,18 @@ class Dnn:
         w = self._tensor(W, type, graph.w_lens, graph.w_strides, False)
         operations = [
             self._made(
-                Kind.OPERATION_CONVOLUTION_FORWARD, (700, SINGLE, [1.0]), (701, SINGLE, [0.0]),
-                (702, DESCRIPTOR, [self._convolution(graph)]),
-                (703, DESCRIPTOR, [w]), (704, DESCRIPTOR, [x]), (705, DESCRIPTOR, [value]),
+                Kind.OPERATION_CONVOLUTION_FORWARD, (A.FORWARD_ALPHA, [1.0]), (A.FORWARD_BETA, [0.0]),
+                (A.FORWARD_CONVOLUTION, [self._convolution(graph)]),
+                (A.FORWARD_W, [w]), (A.FORWARD_X, [x]), (A.FORWARD_Y, [value]),
             )
         ]  # fmt: skip
         for at, (number, mode, added) in enumerate(steps, 1):
             result = between(number, at)
-            how = self._made(Kind.POINTWISE, (0, POINTWISE, [mode]), (1, DATA_TYPE, [FLOAT]))
-            ends: list[Attribute] = [(750, DESCRIPTOR, [how]), (751, DESCRIPTOR, [value]), (753, DESCRIPTOR, [result])]
-            operations.append(
-                self._made(Kind.OPERATION_POINTWISE, *ends, *([(752, DESCRIPTOR, [added])] if added else []))
-            )
+            how = self._made(Kind.POINTWISE, (A.POINTWISE_MODE, [mode]), (A.POINTWISE_MATH_TYPE, [FLOAT]))
+            ends: list[Value] = [(A.STEP_POINTWISE, [how]), (A.STEP_X, [value]), (A.STEP_Y, [result])]
+            operations.append(self._made(Kind.OPERATION_POINTWISE, *ends, *([(A.STEP_B, [added])] if added else [])))
             value = result
-        return self._made(Kind.OPERATION_GRAPH, (801, DESCRIPTOR, operations), *self._bound(800))
+        return self._made(Kind.OPERATION_GRAPH, (A.GRAPH_OPERATIONS, operations), *self._bound(A.GRAPH_HANDLE))
 
     # ---- plans ----
 
@@ -284,28 +337,29 @@ class Dnn:
 
     def _configs(self, operations: Descriptor, mode: int) -> Iterator[Descriptor]:
         """Engines with their knobs, as the library ranks them."""
-        asked: list[Attribute] = [(201, DESCRIPTOR, [operations]), (200, HEURISTIC, [mode])]
+        asked: list[Value] = [(A.HEURISTIC_GRAPH, [operations]), (A.HEURISTIC_MODE, [mode])]
         ranked = self._made(Kind.HEURISTIC, *asked)
         into = [Descriptor(self.library, Kind.ENGINE_CONFIG, [ranked]) for _ in range(ASKED)]
-        yield from self._read(ranked, 202, DESCRIPTOR, ASKED, into)
+        yield from self._read(ranked, A.HEURISTIC_RESULTS, ASKED, into)
 
     def _text(self, config: Descriptor, type: str) -> str | None:
         """An engine's number and knobs; None for one whose answers are not exact, or that is compiled first."""
-        (engine,) = self._read(config, 300, DESCRIPTOR, 1, [Descriptor(self.library, Kind.ENGINE)])
-        notes = set(self._read(engine, 1303, NUMERICAL, NOTES))
-        behaviour = self._read(engine, 1305, BEHAVIOUR, NOTES)
+        (engine,) = self._read(config, A.CONFIG_ENGINE, 1, [Descriptor(self.library, Kind.ENGINE)])
+        notes = set(self._read(engine, A.ENGINE_NUMERICAL_NOTES, NOTES))
+        behaviour = self._read(engine, A.ENGINE_BEHAVIOUR_NOTES, NOTES)
         if notes & INEXACT or (type == "float" and TENSOR_CORE in notes) or COMPILED_AT_RUN_TIME in behaviour:
             return None
-        (number,) = self._read(engine, 1301, INT64, 1)
-        knobs = self._read(config, 302, DESCRIPTOR, 64, [Descriptor(self.library, Kind.KNOB_CHOICE) for _ in range(64)])
-        values = [(self._read(k, 600, KNOB, 1)[0], self._read(k, 601, INT64, 1)[0]) for k in knobs]
+        (number,) = self._read(engine, A.ENGINE_NUMBER, 1)
+        into = [Descriptor(self.library, Kind.KNOB_CHOICE) for _ in range(64)]
+        knobs = self._read(config, A.CONFIG_KNOBS, 64, into)
+        values = [(self._read(k, A.KNOB_TYPE, 1)[0], self._read(k, A.KNOB_VALUE, 1)[0]) for k in knobs]
         return " ".join([str(number), *(f"{k}={v}" for k, v in sorted(values))])
 
     def _plan(self, config: Descriptor, text: str | None) -> Plan | None:
         if text is None:
             return None
-        made = self._made(Kind.EXECUTION_PLAN, (401, DESCRIPTOR, [config]), *self._bound(400))
-        (workspace,) = self._read(made, 402, INT64, 1)
+        made = self._made(Kind.EXECUTION_PLAN, (A.PLAN_CONFIG, [config]), *self._bound(A.PLAN_HANDLE))
+        (workspace,) = self._read(made, A.PLAN_WORKSPACE, 1)
         return Plan(made, text, workspace)
 
     def _keep(self, graph: ConvGraph, plan: Plan) -> None:
@@ -319,10 +373,12 @@ class Dnn:
             number, *knobs = graph.plan.split()
             pairs = [tuple(map(int, k.split("="))) for k in knobs]
             operations = self._graph(graph)
-            engine = self._made(Kind.ENGINE, (1300, DESCRIPTOR, [operations]), (1301, INT64, [int(number)]))
-            chosen = [self._made(Kind.KNOB_CHOICE, (600, KNOB, [kind]), (601, INT64, [value])) for kind, value in pairs]
-            attributes: list[Attribute] = [(300, DESCRIPTOR, [engine])]
-            config = self._made(Kind.ENGINE_CONFIG, *attributes, *([(302, DESCRIPTOR, chosen)] if chosen else []))
+            engine = self._made(Kind.ENGINE, (A.ENGINE_GRAPH, [operations]), (A.ENGINE_NUMBER, [int(number)]))
+            chosen = [
+                self._made(Kind.KNOB_CHOICE, (A.KNOB_TYPE, [kind]), (A.KNOB_VALUE, [value])) for kind, value in pairs
+            ]
+            attributes: list[Value] = [(A.CONFIG_ENGINE, [engine])]
+            config = self._made(Kind.ENGINE_CONFIG, *attributes, *([(A.CONFIG_KNOBS, chosen)] if chosen else []))
             plan = self._plan(config, graph.plan)
             assert plan is not None
             self._keep(graph, plan)
@@ -339,7 +395,8 @@ class Dnn:
         def append(pointers: Sequence[int], stream: int) -> None:
             *reads, workspace, y = pointers
             pack = self._made(
-                Kind.VARIANT_PACK, (1000, INT64, numbers), (1001, POINTER, [*reads, y]), (1003, POINTER, [workspace])
+                Kind.VARIANT_PACK, (A.PACK_NUMBERS, numbers), (A.PACK_POINTERS, [*reads, y]),
+                (A.PACK_WORKSPACE, [workspace]),
             )  # fmt: skip
             with self._lock:  # a handle has one stream
                 self._call("SetStream", self.handle, c_void_p(stream))

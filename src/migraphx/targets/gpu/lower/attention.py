@@ -6,6 +6,7 @@ from functools import partial
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
+from migraphx.ir.size import is_open, note_class
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem
@@ -46,7 +47,10 @@ def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> Config:
     """With the best configuration, which is returned."""
     choices = choices_of(ctx)
     mask = a.mask.type if a.mask else "none"
-    shape = (a.heads, a.group, a.q.lens[2], a.keys, a.q.lens[3], a.width)
+    near = a.at_hand
+    shape = (near.heads, near.group, near.q.lens[2], near.keys, near.q.lens[3], near.width)
+    for n in (a.heads, a.rows, a.keys):
+        note_class(n)
     problem = Problem("attention", shape, (a.q.type, mask), "causal" if a.causal else "")
 
     def build(config: Config) -> list[GpuCall]:
@@ -60,7 +64,9 @@ def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> Config:
         return attention_calls(a, config, parts, origin)
 
     facts = choices.facts
-    return call_best(ctx, problem, attentions(a, facts), lambda c: attention_cost(c, a, facts), build)
+    # parts must not be empty, however few keys there are
+    found = [c for c in attentions(near, facts) if c.split == 1 or not is_open(a.keys)]
+    return call_best(ctx, problem, found, lambda c: attention_cost(c, near, facts), build)
 
 
 def _as_float(ctx: LoweringContext, view: View, origin: str) -> View:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import hint_of, is_open, note_class
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
@@ -63,7 +65,10 @@ def lower_product(
         return
     operands, label = Operands.of(a, b), label_of(name, epilogue)
     choices = choices_of(ctx)
-    shape = (operands.batches, operands.m, operands.n, operands.k)
+    sizes = (operands.batches, operands.m, operands.n, operands.k)
+    shape = tuple(map(hint_of, sizes))  # of the lengths at hand, whose configuration is right at all
+    for n in sizes:
+        note_class(n)
     along_depth = b.strides[-2] == 1
     types = (a.type, b.type, epilogue.write.type, *(() if along_depth else ("rows",)))
     problem = Problem("product", shape, types, label)
@@ -81,7 +86,7 @@ def lower_product(
             parts = ctx.temporary(Shape(sums_type(a.type), (left, config.tail, config.m, config.n)))
         return product_calls(operands, epilogue, config, parts, label, origin)
 
-    flops = 2.0 * operands.batches * operands.m * operands.n * operands.k
+    flops = 2.0 * prod(shape)
     algorithms = choices.algorithms if choices.algorithms and choices.asks_library(problem, flops) else None
     more, build_library, fused = library_products(ctx, operands, epilogue, algorithms, label, origin)
     guess = library_cost(shape, a.type, a.itemsize, choices.facts, result, fused)
@@ -93,6 +98,8 @@ def lower_product(
     candidates = products(shape, a.type, a.itemsize, choices.facts, along_depth)
     if describable(operands):
         candidates += described_products(shape, a.type, a.itemsize, choices.facts, epilogue.write.itemsize)
+    if is_open(sizes):  # how many tiles there are, or parts of the depth
+        candidates = [c for c in candidates if c.tail == 1 and (c.split == 1 or not is_open(operands.k))]
     call_best(ctx, problem, candidates, cost, build, *offers)
 
 

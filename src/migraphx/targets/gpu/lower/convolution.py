@@ -12,6 +12,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import is_open
 from migraphx.ops.convolution import ConvolutionBackwards, both_sides
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last, fill
@@ -19,7 +20,7 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import Config, Offer, Problem
+from migraphx.targets.gpu.choices import Config, ForEachLength, Offer, Problem
 from migraphx.targets.gpu.costs import FEW_CHANNELS, conv_cost, convolutions, depthwise_cost, depthwises
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, strip_call
@@ -56,6 +57,8 @@ quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
 
 def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, origin: str) -> None:
     """The convolution, or the product that it is, with the best configuration."""
+    if is_open(epilogue.write.lens) or is_open(conv.x.lens):
+        raise ForEachLength(f"{name}: convolutions are compiled for each length")
     if not epilogue.write.elements:
         return
     label, choices = label_of(name, epilogue), choices_of(ctx)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.operation import OpenLiteral
 from migraphx.targets.common.lower.views import fill
 from migraphx.targets.common.lowering import LoweringContext, described
 from migraphx.targets.common.views import View
@@ -12,6 +13,7 @@ from migraphx.targets.gpu.emit.indexing import (
     gather_call,
     gather_elements_call,
     gather_nd_call,
+    numbers_call,
     one_hot_call,
 )
 from migraphx.targets.gpu.emit.order import arg_extreme_call, nonzero_calls, prefix_sum_call, topk_calls
@@ -23,6 +25,15 @@ def out_of_range(ins: Instruction, lens: tuple[int, ...]) -> str:
     if len(lens) == 1:
         return f"{described(ins)}: an index is out of range for a length of {lens[0]}"
     return f"{described(ins)}: an index is out of range for lens {{{', '.join(map(str, lens))}}}"
+
+
+@GPU.of("@literal")
+def open_literal(ctx: LoweringContext, ins: Instruction) -> None:
+    """What is made of sizes is stored by a kernel that is given it."""
+    assert isinstance(ins.op, OpenLiteral)
+    out = ctx.temporary(ins.shape)
+    ctx.call(numbers_call(list(ins.op.sizes.reshape(-1)), out, ins.origin))
+    ctx.views[ins] = out
 
 
 @GPU.of("gather")

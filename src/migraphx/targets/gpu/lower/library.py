@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import divides, hint_of
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
@@ -17,7 +18,7 @@ from migraphx.targets.gpu.emit.spatial import Conv
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.libraries.blas import WORKSPACE, Gemm, fits
 from migraphx.targets.gpu.libraries.dnn import ALIGNED, TYPES, WANTED, ConvGraph, Plans
-from migraphx.targets.gpu.library import Library, LibraryCall
+from migraphx.targets.gpu.library import Library, LibraryCall, at, is_open_library
 
 LEAST_ROWS, LEAST_FLOPS = 64, 5e8  # below, our kernels are as quick, and fused
 
@@ -51,7 +52,9 @@ def library_products(
     gemm = None if algorithms is None or lost else _gemm(o, epilogue, fused)
     if algorithms is None or gemm is None:
         return [], lambda config: [], False
-    found = algorithms(gemm)
+    found = algorithms(at(gemm, hint_of))
+    if found and is_open_library(gemm):  # which is asked again at each length
+        found = [replace(gemm, version=found[0].version)]
 
     def build(config: Config) -> list[GpuCall | LibraryCall]:
         workspace = ctx.temporary(Shape("uint8", (WORKSPACE,)))
@@ -103,20 +106,21 @@ def fused_epilogue(epilogue: Epilogue, type: str) -> Fused | None:
 
 def _is_bias(view: View, epilogue: Epilogue) -> bool:
     rows = any(view.strides[d] for d in epilogue.row_dims if view.lens[d] > 1)
-    return not rows and view.strides[epilogue.col_dim] == 1 and view.byte_offset % 16 == 0 and not view.moves
+    return not rows and view.strides[epilogue.col_dim] == 1 and divides(16, view.byte_offset) and not view.moves
 
 
 def _is_matrix(view: View, epilogue: Epilogue) -> bool:
     """Whether it is laid out so that the library can add it: rows at one distance, elements of a row in turn."""
     steps = loops([view], None, epilogue.row_dims).strides[0]
     whole = all(view.strides[d] for d in epilogue.row_dims if view.lens[d] > 1)
-    aligned = view.byte_offset % 16 == 0 and not view.moves
+    aligned = divides(16, view.byte_offset) and not view.moves
     return whole and aligned and view.strides[epilogue.col_dim] == 1 and len(steps) <= 2
 
 
 def _gemm(o: Operands, epilogue: Epilogue, fused: Fused | None) -> Gemm | None:
     """The product without an algorithm; None where the library cannot take it, or is not worth asking."""
-    worth = o.m >= LEAST_ROWS and 2.0 * o.batches * o.m * o.n * o.k >= LEAST_FLOPS
+    batches, m, n, k = map(hint_of, (o.batches, o.m, o.n, o.k))
+    worth = m >= LEAST_ROWS and 2.0 * batches * m * n * k >= LEAST_FLOPS
     if not worth or len(o.batch) > 1:
         return None
     added: tuple[int, ...] | None = ()
@@ -126,7 +130,7 @@ def _gemm(o: Operands, epilogue: Epilogue, fused: Fused | None) -> Gemm | None:
         write = epilogue.write
         found = _matrix_steps(o, write, epilogue)
         added = () if fused.residual is None else _matrix_steps(o, fused.residual, epilogue)
-        if found is None or added is None or (added and added[0] * write.itemsize % 16):
+        if found is None or added is None or (added and not divides(16, added[0] * write.itemsize)):
             return None
         result = found
         strides = (result[0], write.strides[epilogue.col_dim])

@@ -14,7 +14,7 @@ from dis import opname
 from functools import lru_cache
 from itertools import islice
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx, nn
@@ -73,10 +73,9 @@ class Check:
 def check_of(frame: FrameType) -> Check | None:
     """The check for which the code that a frame is at asks for a truth; None where the truth decides anything else."""
     asked = _asked_by(frame)
-    text = "".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals))
-    if asked is None or not text:
+    if asked is None or _is_caught(frame):
         return None
-    found = [s for s in _statements(text) if _within(asked, s)]
+    found = [s for s in _source(frame).statements if _within(asked, s)]
     statement = max(found, key=lambda s: (s.lineno, s.col_offset), default=None)
     if statement is None:
         return None
@@ -121,19 +120,37 @@ def _within(asked: Span, node: ast.stmt | ast.expr) -> bool:
     return any(start <= asked[0] and asked[1] <= end for start, end in spans)
 
 
-@lru_cache(maxsize=64)
-def _statements(text: str) -> list[ast.Assert | ast.If]:
-    """What may be a check in a source file; nothing where it is no Python of this version.
+class Source(NamedTuple):
+    """What may be a check in a source file, and the lines where an error is caught: raising decides what follows."""
 
-    Where an error is caught beside it, raising decides what is computed.
-    """
+    statements: list[ast.Assert | ast.If]
+    tried: list[range]
+
+
+def _source(frame: FrameType) -> Source:
+    return _parsed("".join(linecache.getlines(frame.f_code.co_filename, frame.f_globals)))
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> Source:
+    """Nothing where it is no Python of this version."""
     try:
-        tree = ast.parse(text)
+        nodes = list(ast.walk(ast.parse(text)))
     except SyntaxError:
-        return []
-    tried = [part for n in ast.walk(tree) if isinstance(n, ast.Try) and n.handlers for part in n.body]
-    caught = {id(n) for part in tried for n in ast.walk(part)}
-    return [n for n in ast.walk(tree) if isinstance(n, ast.Assert | ast.If) and id(n) not in caught]
+        return Source([], [])
+    tries = [n.body for n in nodes if isinstance(n, ast.Try) and n.handlers]
+    tried = [range(body[0].lineno, (body[-1].end_lineno or 0) + 1) for body in tries]
+    return Source([n for n in nodes if isinstance(n, ast.Assert | ast.If)], tried)
+
+
+def _is_caught(frame: FrameType | None) -> bool:
+    """Whether the model catches what is raised here, in this function or in one that called it."""
+    while frame is not None and frame.f_code is not fx.Tracer.trace.__code__:
+        ours = frame.f_globals.get("__name__", "").partition(".")[0] in ("torch", "torch_migraphx")
+        if not ours and any(frame.f_lineno in lines for lines in _source(frame).tried):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _leaves(statement: ast.stmt) -> bool:

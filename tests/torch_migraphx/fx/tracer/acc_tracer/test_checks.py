@@ -94,6 +94,19 @@ def test_a_part_of_a_choice_is_no_check_of_its_own() -> None:
         acc_tracer.trace(Call(of_either), [X], remove_assertions=False)
 
 
+def raises(x: torch.Tensor) -> torch.Tensor:
+    if x.sum() > 0:
+        raise ValueError
+    return x
+
+
+def caught_outside(x: torch.Tensor) -> torch.Tensor:
+    try:
+        return raises(x)
+    except ValueError:
+        return x + 1
+
+
 def test_other_decisions_on_data_are_none() -> None:
     def chosen(x):
         if x.sum() > 0:
@@ -120,6 +133,6 @@ def test_other_decisions_on_data_are_none() -> None:
             x = x + 1
         return x
 
-    for forward in (chosen, conditional, works, caught):
+    for forward in (chosen, conditional, works, caught, caught_outside):
         with pytest.raises(AccTraceError, match="control flow depends on"):
             acc_tracer.trace(Call(forward), [X])
