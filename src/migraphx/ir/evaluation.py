@@ -92,8 +92,9 @@ def read(text: str) -> tuple[Sizes, Any]:
     """What `written` was given; there are lists for tuples."""
     sizes = Sizes()
 
-    def size(found: dict[str, Any]) -> Any:
-        return sizes.all[found["size"]] if found.keys() == {"size"} else found
+    def size(found: dict[str, Any]) -> Size:
+        number: int = found["size"]
+        return sizes.all[number]
 
     first, second = text.split("\n")
     plain = json.loads(first)
@@ -102,7 +103,7 @@ def read(text: str) -> tuple[Sizes, Any]:
     for terms in plain["all"]:
         own = {tuple(m): c for m, c in terms}
         sizes.all.append(Size(sizes, own, hash(tuple(sorted(own.items()))), len(sizes.all)))
-    data = json.loads(first, object_hook=size)
+    data = {name: json.loads(json.dumps(plain[name]), object_hook=size) for name in ("factors", "others", "wishes")}
     sizes.factors = [
         Factor(name) if given is None else Factor(name, FUNCTIONS[name], tuple(given))
         for name, given in data["factors"]

@@ -8,7 +8,7 @@ for other lengths of which all guards hold, every answer, and with them the comp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -48,7 +48,7 @@ _ones_matter: ContextVar[bool] = ContextVar("ones_matter", default=False)
 
 
 @contextmanager
-def ones_matter(matter: bool = True) -> Iterator[None]:
+def ones_matter(matter: bool = True) -> Generator[None]:
     """Meanwhile a length of 1 may mean something else than others do, to who asks: a model's nodes and its values."""
     if _ones_matter.get() == matter:
         yield

@@ -270,7 +270,8 @@ def test_a_program_for_other_lengths_serves_until_a_faster_one_is_compiled(first
                 assert_close(np.array(got), np.array(wanted), scale=144)
             if forms.improving is not None:
                 forms.improving.join()
-    assert len(forms) == 2  # for few tiles, for many
+    assert len(forms) == 2 and forms.waited == 1  # for few tiles, for many
+    assert len({id(form.memory) for form in forms}) == 1 and len(forms._forms[0].memory) == 1
     assert executable(p).region.specialisations.values()[-1].form is forms._forms[first < 4]
 
 

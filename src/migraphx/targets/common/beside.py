@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import Lock
@@ -19,7 +19,7 @@ _interval = 0.0  # how long threads kept Python's lock before
 
 
 @contextmanager
-def beside_runs() -> Iterator[None]:
+def beside_runs() -> Generator[None]:
     """Meanwhile Python's threads take turns more often, and what this one has compiled is of low priority."""
     token = _beside.set(True)
     _entered(1)

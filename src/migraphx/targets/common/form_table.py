@@ -103,8 +103,9 @@ class FormTable:
     def read(cls, text: str) -> FormTable:
         sizes, (entries, placed, lives, names, (given, made), steps, checks, in_place) = read(text)
         shapes, outputs = ([Shape(type, tuple(lens)) for type, lens in own] for own in (given, made))
-        lifetimes = [Lifetime(Buffer("arena", n, k), first, last) for k, (n, first, last) in enumerate(lives)]
-        places = [(entry, lifetimes[k].buffer) for entry, k in placed]
+        buffers = [Buffer("arena", life[0], k) for k, life in enumerate(lives)]
+        lifetimes = [Lifetime(b, first, last) for b, (_, first, last) in zip(buffers, lives, strict=True)]
+        places: list[tuple[int, Buffer]] = [(entry, buffers[k]) for entry, k in placed]
         parameters = dict(zip(names, shapes, strict=True))
         outline = Outline(parameters, outputs, [Step(*s) for s in steps], checks, 0, dict(in_place))
         return cls(sizes, entries, places, outline, lifetimes)
