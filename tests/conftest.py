@@ -5,8 +5,12 @@ that way. Answers do not depend on it. NumPy and OpenMP read these when they are
 
 The tests of targets compile kernels as users do. The others ask what programs mean, and ask for less optimisation: the
 C++ compiler is most of what they cost.
+
+What exists when all tests are known stays until the end: the garbage collector, which would walk through torch's and
+the tests' million objects again and again (a quarter of the processor's time), leaves it alone.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -17,6 +21,13 @@ FLAGS = os.environ.get("OPENMGX_CXXFLAGS", "")
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

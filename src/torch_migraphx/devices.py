@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -62,12 +63,40 @@ class Place:
         for group in groups:
             if not group or any(x.device.type == self.device.type for x in group.values()):
                 continue
-            names = [f"{name} on {x.device}" for name, x in group.items()]
-            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            where = _listed([f"{name} on {x.device}" for name, x in group.items()])
             raise NotImplementedError(
-                f"target {target!r} runs on {self}; these are elsewhere: {', '.join(names[:MOST_NAMED])}{more}. "
+                f"target {target!r} runs on {self}; these are elsewhere: {where}. "
                 f"Move them with .to({str(self.device)!r})"
             )
+
+
+@contextmanager
+def on_device_of(samples: Iterable[Any] | Mapping[str, Any]) -> Iterator[None]:
+    """Meanwhile the GPU of the tensors among samples is torch's current one, for which target gpu compiles.
+
+    NotImplementedError where there are several: a program runs on one. Samples without names are inputs.
+    """
+    named = samples if isinstance(samples, Mapping) else {f"input {k}": x for k, x in enumerate(samples)}
+    found = {n: x.device for n, x in named.items() if isinstance(x, torch.Tensor) and x.device.type == "cuda"}
+    if len({*found.values()}) > 1:
+        where = _listed([f"{name} on {device}" for name, device in found.items()])
+        raise NotImplementedError(f"a program runs on one device; there are {where}. Move them to one")
+    if not found or not torch.cuda.is_initialized():  # tensors that are imagined
+        yield
+        return
+    with torch.cuda.device(next(iter(found.values()))):
+        yield
+
+
+def refuse_elsewhere(target: str, groups: Sequence[Mapping[str, torch.Tensor]]) -> None:
+    """NotImplementedError for named tensors on several GPUs, and where all of a group are where a target is not."""
+    with on_device_of({name: x for group in groups for name, x in group.items()}):
+        Place.of(target).refuse_others(target, groups)
+
+
+def _listed(places: Sequence[str]) -> str:
+    more = f" and {len(places) - MOST_NAMED} more" if len(places) > MOST_NAMED else ""
+    return ", ".join(places[:MOST_NAMED]) + more
 
 
 def _no_stream() -> None:

@@ -44,6 +44,20 @@ def test_lengths_are_known_when_they_come(target: str) -> None:
     assert count.tolist() == [12, 4] and executable.steps
 
 
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_inputs_keep_their_order(target: str) -> None:
+    def less(main: migraphx.module, inputs: list[migraphx.instruction_ref]) -> list[migraphx.instruction_ref]:
+        return [main.add_instruction(migraphx.op("sub"), inputs)]
+
+    made = migraphx.deferred_program(
+        {n: ("float", [("rows", 1, 64)]) for n in "ba"}, less,
+        [migraphx.shape("float", dyn_dims=[migraphx.shape.dynamic_dimension(1, 64)])],
+    )  # fmt: skip
+    made.compile(migraphx.get_target(target))
+    b, a = np.random.default_rng(2).standard_normal((2, 5)).astype(np.float32)
+    np.testing.assert_array_equal(np.array(made.run({"a": a, "b": b})[0]), b - a)
+
+
 def test_it_cannot_be_saved(tmp_path) -> None:
     with pytest.raises(ValueError, match="converted: a Python function writes it"):
         migraphx.save(program(), tmp_path / "p.mxr")

@@ -129,6 +129,12 @@ def test_engine_works_where_torch_is_missing():
     python(block)
 
 
+def test_what_runs_programs_imports_nothing_that_compiles():
+    loaded = python("import sys, migraphx; migraphx.load; migraphx.get_target('cpu'); print(*sys.modules)").split()
+    compiling = ("migraphx.passes.rewrite", "migraphx.targets.cpu.lower", "migraphx.targets.cpu.emit.structs")
+    assert "migraphx.targets.cpu.executable" in loaded and not {*compiling, "migraphx.writers"}.intersection(loaded)
+
+
 def test_importing_changes_no_configuration():
     python(
         "import logging, os, warnings, ml_dtypes, numpy\n"  # what these two do is theirs

@@ -422,6 +422,20 @@ def test_group_norm(last):
     (got,) = alone(Case("GroupNorm", [given, gamma, beta], attributes=attributes))
     assert_close(got, want.transpose(0, 2, 3, 1) if last else want, scale=4.0)
 
+    bias, thin = f(6), f(2, 6)
+    wide = thin[:, None, None] if last else thin[:, :, None, None]
+    row = bias if last else bias[:, None, None]
+    for skip, more, total in (
+        (given * 2, (bias,), 3 * given + row),
+        (thin, (), given + wide),
+        (wide, (), given + wide),
+    ):
+        inputs = [given, gamma, beta, skip, *more]
+        y, summed = alone(Case("SkipGroupNorm", inputs, (0, 1), attributes=attributes))
+        assert_close(summed, total)
+        (want,) = alone(Case("GroupNorm", [total, gamma, beta], attributes=attributes))
+        assert_close(y, want, scale=10.0)
+
 
 def test_nhwc_convolution():
     x, w, bias = f(2, 7, 6, 4), f(6, 3, 3, 2), f(6)

@@ -162,3 +162,30 @@ net (float[3,4] x, bool go) => (float[3,4] y) {{
         p = migraphx.parse_onnx_buffer(model, **options)
         p.compile(migraphx.get_target(target))
         assert_close(np.array(p.run({"x": X, "go": np.array(True)})[0]), X + np.float32(made))
+
+
+LOOPED = "net (int64 n, bool c, float[2] x) => (float[2] r) { r = Loop (n, c, x) <body = "
+BRANCHED = "net (bool c, float[2] x) => (float[2] r) { r = If (c) <then_branch = a () => "
+SCANNED = (
+    "net (float[3,2] x) => (float[3,2] r) { r = Scan <num_scan_inputs = 1, body = b (float[2] e) => (float[2] o) { "
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (LOOPED + "b (int64 i, bool d, float[2] v) => (bool e) { e = Identity (d) }> }", "gives 1 values"),
+        (LOOPED + "b (int64 i, bool d, float[2] v) => (bool e, int64[2] w) { e = Not (d) w = Cast<to = 7> (v) }> }",
+         "carries float, its body gives int64"),
+        (BRANCHED + "(float[2] y) { y = Relu (x) }, else_branch = b () => (int64[2] z) { z = Cast<to = 7> (x) }> }",
+         "give .'float'. and .'int64'."),
+        (BRANCHED + "(float[2] y, float[2] w) { y = Relu (x) w = Abs (x) }, "
+         "else_branch = b () => (float[2] z) { z = Neg (x) }> }", "give 2 and 1 values"),
+        (SCANNED + "o = Neg (e) }, scan_input_directions = [2]> (x) }", "must be 0 or 1"),
+        (SCANNED + "o = Neg (e) }, scan_output_directions = [-1]> (x) }", "must be 0 or 1"),
+    ],
+)  # fmt: skip
+def test_graphs_that_never_fit_are_refused_when_they_are_read(text, words):
+    """Whatever the condition and the number of trips are in a run."""
+    with pytest.raises(ValueError, match=words):
+        migraphx.parse_onnx_buffer(onnx.parser.parse_model(HEAD + text).SerializeToString())

@@ -62,6 +62,8 @@ def requantized(x: np.ndarray) -> np.ndarray:
 TWICE = np.repeat(np.repeat(IMAGE, 2, 2), 2, 3)
 UP_DOWN = np.array([1, -1], np.float32)
 ONE, ZERO = np.ones(2, np.float32), np.zeros(2, np.float32)
+WAVE = f(1, 8)
+SPECTRUM = np.fft.rfft(WAVE).astype(np.complex64).view(np.float32).reshape(1, 1, 5, 2)
 WIDE = (Q.astype(np.float32) - 10) * S
 
 ODD = [
@@ -82,6 +84,12 @@ ODD = [
     Odd("Upsample", [IMAGE, np.array([1, 1, 2, 2], np.float32)], TWICE, {}, 7, (1,)),
     Odd("Resize", [IMAGE, np.array([1, 1, 2, 2], np.float32)], TWICE, {"mode": "nearest"}, 11, (1,)),
     Odd("BatchNormalization", [IMAGE, ONE, ZERO, ZERO, ONE], IMAGE, {"spatial": 1, "epsilon": 0.0}, 15),
+    Odd("BatchNormalization", [IMAGE, ONE, ZERO, ZERO, ONE], IMAGE, {"is_test": 1, "epsilon": 0.0}, 15),
+    Odd("QuantizeLinear", [ints(3, -4).astype(np.int32), S], np.array([30, 0], np.uint8), {}, 21),
+    # one number where a list of one is meant, a signal without its last dimension
+    Odd("ReduceSum", [X, np.array(1)], X.sum(1, keepdims=True), {}, 13, (1,)),
+    Odd("Conv", [IMAGE, IMAGE], np.sum(IMAGE * IMAGE).reshape(1, 1, 1, 1), {"auto_pad": "VALID", "pads": [0] * 4}),
+    Odd("STFT", [WAVE, np.array(8), np.ones(8, np.float32)], SPECTRUM, {}, 17, (1, 2)),
     # values of other kinds
     Odd("LeakyRelu", [X], np.where(X < 0, 2 * X, X), {"alpha": 2}),
     Odd("Softmax", [X], np.exp(X) / np.exp(X).sum(1, keepdims=True), {"axis": [1]}),

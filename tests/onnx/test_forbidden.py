@@ -150,6 +150,10 @@ CONTRIB: list[tuple[str, dict[str, Any], Infos, list[tuple[int, int, tuple[int, 
      [(0, F, (2, 31)), (1, U8, (4, 2, 7)), (1, F, (4, 2, 8)), (2, F, (7,)), (0, I64, (2, 32))]),
     ("GroupNorm", {"groups": 2, "activation": 0}, [(F, (2, 5, 6, 4)), (F, (4,)), (F, (4,))],
      [(1, F, (5,)), (2, F, (4, 1)), (0, I32, (2, 5, 6, 4))]),
+    ("SkipGroupNorm", {"groups": 2, "activation": 0}, [(F, (2, 5, 6, 4)), (F, (4,)), (F, (4,)), (F, (2, 5, 6, 4))],
+     [(1, F, (5,)), (3, F, (2, 5, 6, 3)), (3, F, (3, 4)), (3, I32, (2, 5, 6, 4))]),
+    ("RotaryEmbedding", {"num_heads": 2, "rotary_embedding_dim": 4},
+     [(F, (2, 3, 16)), (I64, (2, 3)), (F, (9, 2)), (F, (9, 2))], [(2, F, (9, 3)), (1, I64, (2, 4)), (0, F, (3, 16))]),
     ("Inverse", {}, [(F, (2, 3, 3))], [(0, F, (2, 3, 4)), (0, F, (3,)), (0, I64, (3, 3))]),
     ("BiasAdd", {}, [(F, (2, 3, 4)), (F, (4,)), (F, (2, 3, 4))], [(1, F, (3,)), (2, F, (2, 3, 1)), (0, F, (3, 4))]),
     ("MoE", {"k": 1}, [(F, (3, 8)), (F, (3, 2)), (F, (2, 6, 8)), (F, (2, 6)), (F, (2, 8, 6))],
@@ -190,6 +194,47 @@ def test_numbers_that_a_node_cannot_have() -> None:
         ("Celu", [(F, (2,))], {"alpha": 0.0}),
         ("DepthToSpace", [(F, (1, 4, 2, 2))], {"blocksize": 0}),
         ("GroupNormalization", [(F, (2, 4, 3)), (F, (4,)), (F, (4,))], {"num_groups": 3}),
+        ("DepthToSpace", [(F, (1, 4, 2, 2))], {"blocksize": 2, "mode": "ROW"}),
+        ("MeanVarianceNormalization", [(F, (2, 3, 4, 5))], {"axes": [4]}),
+        ("Multinomial", [(F, (2, 5))], {"dtype": F}),
+        ("NonMaxSuppression", [(F, (1, 5, 4)), (F, (1, 2, 5))], {"center_point_box": 2}),
+        ("RNN", [(F, (3, 2, 4)), (F, (1, 3, 4)), (F, (1, 3, 3))], {"layout": 2}),
+        ("Conv", [(F, IMAGE), (F, (3, 4, 2, 2))], {"auto_pad": "SAME_UPPER", "pads": [1, 1, 1, 1]}),
+        ("MaxPool", [(F, IMAGE)], {"kernel_shape": [2, 2], "auto_pad": "VALID", "pads": [0, 1, 0, 0]}),
+        ("ConvTranspose", [(F, IMAGE), (F, (4, 3, 2, 2))], {"output_shape": [7]}),
+        ("ConvTranspose", [(F, IMAGE), (F, (4, 3, 2, 2))], {"output_padding": [0]}),
+        ("Split", [(F, (2, 3))], {"num_outputs": 1, "axis": 2}),
     ]:
         with pytest.raises(ValueError, match=op):
             migraphx.parse_onnx_buffer(graph_of(op, infos, **attributes))
+
+
+@pytest.mark.parametrize(
+    ("op", "constants", "attributes", "outputs"),
+    [
+        ("Split", [np.array([-1, 4])], {"axis": 1}, 2),
+        ("Split", [np.array([1, 2])], {"axis": 1, "num_outputs": 2}, 2),
+        ("Split", [], {"axis": 0, "num_outputs": 4}, 4),  # 2 elements
+        ("Pad", [np.array([-3, 0, 0, 0])], {}, 1),
+        ("Resize", [None, np.ones(2, np.float32), np.array([2, 3])], {}, 1),
+    ],
+)
+def test_constants_that_a_node_cannot_have(
+    op: str, constants: list[np.ndarray | None], attributes: dict[str, Any], outputs: int
+) -> None:
+    names = ["" if c is None else f"c{k}" for k, c in enumerate(constants)]
+    node = helper.make_node(op, ["x", *names], [f"y{k}" for k in range(outputs)], name="it", **attributes)
+    known = {n: c for n, c in zip(names, constants, strict=True) if c is not None}
+    with pytest.raises(ValueError, match=op):
+        migraphx.parse_onnx_buffer(model([node], {"x": (F, (2, 3))}, ["y0"], known))
+
+
+def test_contrib_operators_need_what_they_say() -> None:
+    for op, infos, attributes in [
+        ("BiasGelu", [(F, (2, 5))], {}),
+        ("RotaryEmbedding", [(F, (2, 3, 8)), (I64, (2, 3)), (F, (9, 2)), (F, (9, 2))], {"rotary_embedding_dim": 4}),
+        ("GroupQueryAttention", [(F, (1, 1, 16)), (F, (1, 1, 8)), (F, (1, 1, 8)), (F, (1, 1, 4, 8)), (F, (1, 1, 4, 8)),
+                                 (I32, (1,)), (I32, ())], {"num_heads": 2, "kv_num_heads": 1, "do_rotary": 1}),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=op):
+            migraphx.parse_onnx_buffer(graph_of(op, infos, domain=MICROSOFT, **attributes))

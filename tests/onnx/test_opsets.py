@@ -11,7 +11,7 @@ import pytest
 from onnx import defs
 
 from tests.onnx.contrib_cases import Case, model_of
-from tests.onnx.one_node import ours, theirs
+from tests.onnx.one_node import one_node, ours, theirs
 from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(11)
@@ -227,3 +227,14 @@ def test_opset(opset: int) -> None:
             assert np.abs(got - want).max(initial=0) <= 1, name
         else:
             assert_close(got, want, scale=10)
+
+
+def test_masks_of_dropout_and_hints_of_the_first_opset() -> None:
+    """Cases that onnxruntime cannot run: masks were numbers before opset 10; opset 1 said what may be overwritten."""
+    x, rows = f(2, 3), [np.array(v, np.float32) for v in ([1, 2, 1], [0, 1, 2], [1, 0, 0], [4, 1, 1])]
+    for opset, kind in ((7, np.float32), (10, np.bool_)):
+        _, kept = ours(one_node("Dropout", [x], 2, opset), {"x0": x})
+        assert kept.dtype == kind and kept.all()
+    data = one_node("BatchNormalization", [x, *rows], 1, 1, is_test=1, epsilon=0.0, consumed_inputs=[0, 0, 0, 1, 1])
+    (y,) = ours(data, {f"x{k}": v for k, v in enumerate([x, *rows])})
+    assert_close(y, (x - rows[2]) / np.sqrt(rows[3]) * rows[0] + rows[1])

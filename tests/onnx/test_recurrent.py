@@ -97,6 +97,15 @@ def test_layers_of_constants_and_of_steps_known_in_a_run(op):
     assert_close(ours(data, {"x0": given["x0"]}, default_dyn_dim_value=steps)[0], want, scale=4)
 
 
+@pytest.mark.parametrize("op", GATES)
+def test_hidden_size_that_only_the_weights_tell(op):
+    inputs, attributes = layer(np.random.default_rng(2), op, {}, "forward", True)
+    given = {f"x{k}": v for k, v in enumerate(inputs) if v is not None}
+    (want,) = ours(one_node(op, inputs, **attributes), given)
+    del attributes["hidden_size"]
+    np.testing.assert_array_equal(ours(one_node(op, inputs, **attributes), given)[0], want)
+
+
 def test_unknown_activation():
     inputs = [np.ones((1, 1, 1), np.float32)] * 3
     with pytest.raises(ValueError, match="'sharp' is not known"):

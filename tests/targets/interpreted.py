@@ -6,9 +6,8 @@ are the same as on `cpu`, and every value is read and written where those say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -113,7 +112,7 @@ def whole(ctx: LoweringContext, ins: Instruction) -> None:
 # ---- running ----
 
 
-class InterpretedExecutable:
+class InterpretedExecutable(Executable):
     """Runs the calls one by one on bytes of its own."""
 
     target = NAME
@@ -123,7 +122,7 @@ class InterpretedExecutable:
         self.device = device
         self.parameters = {n: i.shape for n, i in program.main.parameters.items()}
         self.outputs = [s.as_standard() for s in program.main.output_shapes]
-        self.steps: Sequence[Step] = steps_of(lowered)
+        self._steps = steps_of(lowered)
         self.calls, self.checks, self.arena_bytes = lowered.calls, lowered.checks, arena
         self.weights = [_bytes(Argument.of(w).to(device)) for w in lowered.weights]
 
@@ -183,31 +182,12 @@ class InterpretedExecutable:
         arrays[0][...] = trips[slot]
         return at + 1
 
-    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
-        return {}
-
-    def run_at(
-        self,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        stream: int | None = None,
-        deadline: Deadline | None = None,
-    ) -> None:
-        places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
-        given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
-        self.run(given, places, stream, deadline)
+    @property
+    def steps(self) -> Sequence[Step]:
+        return self._steps
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
-        return [0.0] * len(self.steps)
-
-    def release(self) -> None:
-        """Nothing is kept."""
-
-    def share_weights(self, others: Iterable[Executable]) -> None:
-        """Nothing is shared."""
-
-    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {}, {}
+        return [0.0] * len(self._steps)
 
 
 def _bytes(argument: Argument) -> np.ndarray:

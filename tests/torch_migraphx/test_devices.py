@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import migraphx
 from torch_migraphx import devices
-from torch_migraphx.devices import Place, type_of
+from torch_migraphx.devices import Place, on_device_of, type_of
 from torch_migraphx.fx import lower_to_mgx
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.mgx_module import MGXModule
@@ -71,6 +71,14 @@ def test_what_is_elsewhere_is_named() -> None:
     many = {f"weight {k}": X for k in range(7)}
     with pytest.raises(NotImplementedError, match=r"'gpu' runs on cuda:1; .*weight 4 on cpu and 2 more\. .*'cuda:1'"):
         Place(torch.device("cuda:1")).refuse_others("gpu", [many])
+    fakes = [on_cuda(2), X]
+    with on_device_of(fakes):
+        pass
+    with FakeTensorMode():
+        fakes.append(torch.empty(2, device="cuda:1"))
+    several = on_device_of(fakes)
+    with pytest.raises(NotImplementedError, match=r"one device; there are input 0 on cuda:0, input 2 on cuda:1\."):
+        several.__enter__()
     module = MGXModule(negated(), ["x"])
     with pytest.raises(ValueError, match=r"input 0 \('x'\) must be torch.float32 \[2, 3\] on the CPU, .*on meta"):
         module(X.to("meta"))

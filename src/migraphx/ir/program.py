@@ -45,13 +45,13 @@ class Program:
         return copy
 
 
-def reachable(module: Module) -> list[Module]:
-    """`module` and every module its instructions refer to, each once, outermost first."""
+def reachable(module: Module, kernels: bool = True) -> list[Module]:
+    """`module` and every module its instructions refer to, each once, outermost first; with `kernels` their bodies."""
     seen: dict[Module, None] = {module: None}
     stack = [module]
     while stack:
         for ins in stack.pop():
-            for m in ins.modules:
+            for m in ins.modules if kernels or not ins.op.fused else ():
                 if m not in seen:
                     seen[m] = None
                     stack.append(m)

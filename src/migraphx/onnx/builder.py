@@ -173,8 +173,10 @@ class OnnxBuilder(Builder):
         if isinstance(x, Strings):
             raise OnnxError(f"its {what} is a tensor of strings")
         if isinstance(x, Instruction):
-            if x.shape.ndim != 1:
+            if x.shape.ndim > 1:
                 raise OnnxError(f"its {what} must have one dimension, has lens {x.shape.lens}")
+            if not x.shape.ndim:
+                self.deviates(f"its {what} must have one dimension, is one number")
             if x.shape.elements > MOST_NUMBERS:
                 raise OnnxError(f"its {what} has {x.shape.elements} elements")
             known = self._value(x)

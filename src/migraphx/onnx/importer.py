@@ -282,7 +282,7 @@ class Importer:
                 found[name] = value
         if schema is None:
             return found
-        missing = schema.required - found.keys()
+        missing = schema.required - found.keys() - LEGACY
         if missing:
             raise OnnxError(f"attribute {min(missing)!r} is missing")
         fewest, most = schema.inputs

@@ -60,7 +60,7 @@ class Converted(Operation):
     def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         program = Program()
         shapes = [Shape(dtypes.from_numpy(np.asarray(a).dtype), np.shape(a)) for a in args]
-        inputs = [program.main.add_parameter(f"x{k}", s, last=True) for k, s in enumerate(shapes)]
+        inputs = [program.main.add_parameter(f"x{k}", s) for k, s in enumerate(shapes)]
         program.main.add_return(self.convert(Expansion(program, program.main), inputs))
         return tuple(run(program.main, args))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -136,12 +136,20 @@ def combine(how: str, data: np.ndarray, index: Any, updates: np.ndarray) -> np.n
     return out.astype(data.dtype)
 
 
-class Scatter(Operation):
-    """data with updates at indices[...] along `axis`, everywhere else at the same place."""
+class Scattering(Operation):
+    """Combines updates with elements of data, in the way that its name ends with."""
 
-    how: ClassVar[str]
     arity = 3
     can_fail = True
+
+    @property
+    def how(self) -> str:
+        return self.name.rpartition("_")[2]
+
+
+class Scatter(Scattering):
+    """data with updates at indices[...] along `axis`, everywhere else at the same place."""
+
     axis: int = 0
 
     def infer(self, *inputs: Shape) -> Shape:
@@ -165,39 +173,25 @@ class Scatter(Operation):
 class ScatterNone(Scatter, name="scatter_none"):
     """data with elements replaced; the last of equal indices wins (ONNX ScatterElements, aten::scatter)."""
 
-    how = "none"
-
 
 class ScatterAdd(Scatter, name="scatter_add"):
     """data with the updates added (ONNX ScatterElements, aten::scatter_add)."""
-
-    how = "add"
 
 
 class ScatterMul(Scatter, name="scatter_mul"):
     """data multiplied by the updates (ONNX ScatterElements, aten::scatter_reduce)."""
 
-    how = "mul"
-
 
 class ScatterMin(Scatter, name="scatter_min"):
     """The smallest of data and the updates (ONNX ScatterElements, aten::scatter_reduce)."""
-
-    how = "min"
 
 
 class ScatterMax(Scatter, name="scatter_max"):
     """The largest of data and the updates (ONNX ScatterElements, aten::scatter_reduce)."""
 
-    how = "max"
 
-
-class ScatterNd(Operation):
+class ScatterNd(Scattering):
     """data with slices at index tuples, the last dimension of the indices, updated."""
-
-    how: ClassVar[str]
-    arity = 3
-    can_fail = True
 
     def infer(self, *inputs: Shape) -> Shape:
         data, indices, updates = inputs
@@ -218,31 +212,21 @@ class ScatterNd(Operation):
 class ScatterNdNone(ScatterNd, name="scatternd_none"):
     """data with slices replaced; the last of equal indices wins (ONNX ScatterND)."""
 
-    how = "none"
-
 
 class ScatterNdAdd(ScatterNd, name="scatternd_add"):
     """data with the updates added (ONNX ScatterND)."""
-
-    how = "add"
 
 
 class ScatterNdMul(ScatterNd, name="scatternd_mul"):
     """data multiplied by the updates (ONNX ScatterND)."""
 
-    how = "mul"
-
 
 class ScatterNdMin(ScatterNd, name="scatternd_min"):
     """The smallest of data and the updates (ONNX ScatterND)."""
 
-    how = "min"
-
 
 class ScatterNdMax(ScatterNd, name="scatternd_max"):
     """The largest of data and the updates (ONNX ScatterND)."""
-
-    how = "max"
 
 
 # ---- others ----

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.program import Program
+from migraphx.ir.program import Program, reachable
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ir.verify import VerifyError, verify
@@ -79,18 +79,8 @@ def run_pass(module: Module, one: Pass) -> Refusals:
 
 
 def graphs(module: Module) -> list[Module]:
-    """`module` and the modules of its control flow, outermost first; kernels' bodies are not among them."""
-    seen: dict[Module, None] = {module: None}
-    stack = [module]
-    while stack:
-        for ins in stack.pop():
-            if ins.op.fused:
-                continue
-            for m in ins.modules:
-                if m not in seen:
-                    seen[m] = None
-                    stack.append(m)
-    return list(seen)
+    """`module` and the modules of its control flow, outermost first."""
+    return reachable(module, kernels=False)
 
 
 def _keep_output_layout(module: Module, shapes: Sequence[Shape]) -> None:

@@ -29,7 +29,10 @@ class Step:
 
 
 class Executable(Protocol):
-    """A program that a target has compiled. May be run from several threads at once."""
+    """A program that a target has compiled. May be run from several threads at once.
+
+    A class that inherits it writes nothing in place, keeps and shares nothing unless it says so.
+    """
 
     target: str
     parameters: dict[str, Shape]
@@ -62,7 +65,7 @@ class Executable(Protocol):
 
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
         """Outputs that may be given the memory of an input, by number, and that input's number."""
-        ...
+        return {}
 
     def run_at(
         self,
@@ -72,7 +75,9 @@ class Executable(Protocol):
         deadline: Deadline | None = None,
     ) -> None:
         """As `run`, on memory at these addresses; what lies there is the caller's word, nothing is checked."""
-        ...
+        given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
+        places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
+        self.run(given, places, stream, deadline)
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps`, the mean of so many runs after one that is not counted."""
@@ -80,12 +85,10 @@ class Executable(Protocol):
 
     def release(self) -> None:
         """Give back the memory that is kept for the next run."""
-        ...
 
     def share_weights(self, others: Iterable[Executable]) -> None:
         """Use the memory of others' weights for equal ones of its own. Not while it runs."""
-        ...
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What a saved file needs beside the program to skip compilation: JSON data and named tensors."""
-        ...
+        return {}, {}

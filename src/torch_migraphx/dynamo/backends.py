@@ -23,6 +23,7 @@ from torch._guards import TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
+from torch_migraphx.dynamo.module_guards import guard_modules_by_version
 from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, drops_between_layers, to_acc
 from torch_migraphx.dynamo.recurrent import traces_recurrent_layers
 from torch_migraphx.dynamo.runner import Runner
@@ -57,6 +58,8 @@ def migraphx_backend(
     chosen = _reported(gm, example_inputs, _options(options, other, example_inputs))
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
+    if not torch.is_grad_enabled():  # else they ask who requires gradients, which is in no dictionary
+        guard_modules_by_version()
     if chosen.save_compiled or chosen.load_compiled:
         return _in_file(gm, example_inputs, chosen)
     if chosen.use_aot or needs_gradient(example_inputs):

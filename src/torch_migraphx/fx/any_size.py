@@ -18,7 +18,7 @@ from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.value_ranges import bound_sympy
 
 import migraphx
-from torch_migraphx.devices import Place
+from torch_migraphx.devices import Place, on_device_of
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, to_numpy, type_name
 from torch_migraphx.fx.decompose import decompose
@@ -59,7 +59,7 @@ def for_any_size(
         return None
 
     def make() -> AnySize:
-        with _disable_current_modes(), torch.no_grad(), _no_new_guards(gm):
+        with on_device_of(args), _disable_current_modes(), torch.no_grad(), _no_new_guards(gm):
             graph = copied(normalized(gm, samples))
             graph.graph.eliminate_dead_code()
             decompose(graph)

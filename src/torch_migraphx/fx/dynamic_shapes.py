@@ -22,6 +22,7 @@ from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 
 import migraphx
+from torch_migraphx.devices import Place
 from torch_migraphx.fx.any_size import UNBOUNDED, AnySize, Limits, for_any_size
 from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.concrete import concrete, is_symbolic
@@ -111,17 +112,19 @@ class ModuleBySizes(ForInference):
         """The leaves of the answer."""
         form = self.form(leaves)
         if isinstance(form, AnySize):  # a lowered module looks at its inputs itself
-            self._refuse(leaves)
+            self._refuse(leaves, form.place)
         return form(*leaves)
 
-    def _refuse(self, leaves: Sequence[Any]) -> None:
+    def _refuse(self, leaves: Sequence[Any], place: Place) -> None:
         """Raise for what the program cannot read."""
         grad = torch.is_grad_enabled()
         for name, x in zip(self.names, leaves, strict=True):
             if not isinstance(x, torch.Tensor):
                 continue
-            if why := not_held(x, ("cpu",)):
+            if why := not_held(x, (place.device.type,)):
                 raise ValueError(f"input {name!r} {why}")
+            if not place.holds(x):
+                raise ValueError(f"input {name!r} is on {x.device}; the program runs on {place}")
             if grad and x.requires_grad:
                 raise RuntimeError(
                     f"input {name!r} requires a gradient, which a compiled program does not compute: "

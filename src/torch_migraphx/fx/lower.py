@@ -24,7 +24,7 @@ from torch.utils._pytree import (
     tree_unflatten,
 )
 
-from torch_migraphx.devices import Place
+from torch_migraphx.devices import refuse_elsewhere
 from torch_migraphx.fx.border import foreign, of_torchao, opaque
 from torch_migraphx.fx.dynamic_shapes import Range, dynamic_form, for_export
 from torch_migraphx.fx.graph_info import called, note_unmapped
@@ -98,7 +98,7 @@ def lower_to_mgx(
         save_subgraph_programs=save_subgraph_programs,
         **options,
     ).beside(call.tensors or call.weights)
-    Place.of(chosen.target).refuse_others(chosen.target, call.groups)
+    refuse_elsewhere(chosen.target, call.groups)
     with same_random_state():
         if dynamic_shapes is not None:
             traced, given = _trace_dynamic(call, dynamic_shapes)

@@ -18,7 +18,7 @@ from torch.fx.passes.split_module import split_module
 from torch.utils._pytree import tree_leaves
 
 import migraphx
-from torch_migraphx.devices import Place
+from torch_migraphx.devices import Place, on_device_of
 from torch_migraphx.fx.border import first_not_held, not_held
 from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
 from torch_migraphx.fx.converter_registry import converter_of
@@ -166,7 +166,7 @@ def lower(
     with_values(gm, inputs)
     take_outputs_apart(gm.graph)
     decompose(gm)
-    with shown(options.verbose_log):
+    with shown(options.verbose_log), on_device_of(inputs):
         return _lowered(gm, inputs, options.beside(inputs), constants, written or {})
 
 

@@ -132,9 +132,8 @@ def mgx_program_from_bytearray(barray: bytes | bytearray) -> migraphx.program:
 
 
 def get_node_info(node: fx.Node) -> str:
-    """A node of a graph, its arguments, and the type, sizes and strides of what it gives, on one line."""
-    what = "Return" if node.op == "output" else node.format_node()
-    return f"{what}, args: {node.args}, kwargs: {node.kwargs}{tensor_meta_str(node.meta.get('tensor_meta'))}"
+    """A node as torch.fx prints it, and the type, sizes and strides of what it gives, on one line."""
+    return f"{node.format_node()}{tensor_meta_str(node.meta.get('tensor_meta'))}"
 
 
 def get_graph_info(graph: fx.Graph) -> str:
@@ -150,5 +149,5 @@ def print_graph(graph: fx.Graph) -> None:
 def tensor_meta_str(tm: Any) -> str:
     """The type, sizes and strides in a TensorMetadata, or in each of several; "" for anything else."""
     if isinstance(tm, TensorMetadata):
-        return f", shape: [{tm.dtype}, {tuple(tm.shape)}, {tm.stride}]"
+        return f" -> {tm.dtype} {list(tm.shape)} at strides {list(tm.stride)}"
     return "".join(map(tensor_meta_str, tm)) if isinstance(tm, tuple | list) else ""

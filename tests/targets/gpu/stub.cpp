@@ -1,4 +1,4 @@
-// A driver without a device: memory is main memory, kernels do nothing. It keeps CUDA's rules of captures, graphs and
+// A driver of two devices that are none: memory is main memory, kernels do nothing. It keeps CUDA's rules of captures, graphs and
 // handles as far as the engine rests on them, and fails where a call breaks one. Compiled against CUDA's own header.
 #include <cuda.h>
 
@@ -18,32 +18,41 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
     CUgraph graph;
+    int device;
     unsigned long long first;  // the first argument of the node that was updated last
 };
 struct CUstream_st {
+    int device;
     CUgraph capturing = nullptr;
 };
 struct CUevent_st {
+    int device;
     bool recorded = false;
 };
 struct CUmod_st {};
 
 static std::mutex lock;
-static std::map<CUdeviceptr, size_t> blocks;
+struct Block {
+    size_t size;
+    int device;
+};
+static std::map<CUdeviceptr, Block> blocks;
 static std::set<void*> pinned;
-static CUstream_st default_stream;
+static CUstream_st default_streams[2] = {{0}, {1}};
 static thread_local std::vector<CUcontext> contexts;
 static thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-static CUcontext primary = (CUcontext)0x1234;
+static char primaries[2];  // whose addresses are the contexts of the devices
 static int captures = 0;
-static size_t used = 0, total = size_t(1) << 30;
+static size_t used[2] = {}, total = size_t(1) << 30;
 
 #define REQUIRE(condition, status) \
     if (!(condition)) return status
-#define IN_CONTEXT REQUIRE(!contexts.empty() && contexts.back() == primary, CUDA_ERROR_INVALID_CONTEXT)
+#define IN_CONTEXT REQUIRE(!contexts.empty() && contexts.back(), CUDA_ERROR_INVALID_CONTEXT)
+#define IN_CONTEXT_OF(object) REQUIRE(!contexts.empty() && (object)->device == here(), CUDA_ERROR_INVALID_CONTEXT)
 #define UNDISTURBING REQUIRE(!captures || mode == CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 
-static CUstream of(CUstream s) { return s ? s : &default_stream; }
+static int here() { return int((char*)contexts.back() - primaries); }
+static CUstream of(CUstream s) { return s ? s : &default_streams[contexts.empty() ? 0 : here()]; }
 
 static std::vector<std::function<void()>> late;  // copies from pinned memory: they are done when somebody waits
 
@@ -52,16 +61,24 @@ static void do_late() {
     late.clear();
 }
 
-static bool known(CUdeviceptr at, size_t n) {
+static const Block* found(CUdeviceptr at, size_t n) {
     auto next = blocks.upper_bound(at);
-    return next != blocks.begin() && at + n <= std::prev(next)->first + std::prev(next)->second;
+    if (next == blocks.begin()) return nullptr;
+    auto [start, block] = *std::prev(next);
+    return at + n <= start + block.size ? &std::prev(next)->second : nullptr;
+}
+
+// Of the device whose context is current: what is another's would be read over the bus, or not at all.
+static bool known(CUdeviceptr at, size_t n) {
+    auto block = found(at, n);
+    return block && block->device == here();
 }
 
 extern "C" {
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 CUresult cuDriverGetVersion(int* v) { return *v = 13000, CUDA_SUCCESS; }
-CUresult cuDeviceGetCount(int* n) { return *n = 1, CUDA_SUCCESS; }
-CUresult cuDeviceGet(CUdevice* d, int) { return *d = 0, CUDA_SUCCESS; }
+CUresult cuDeviceGetCount(int* n) { return *n = 2, CUDA_SUCCESS; }
+CUresult cuDeviceGet(CUdevice* d, int k) { return *d = k, CUDA_SUCCESS; }
 CUresult cuDeviceGetName(char* name, int n, CUdevice) { return strncpy(name, "Stub", n), CUDA_SUCCESS; }
 CUresult cuDeviceGetAttribute(int* v, CUdevice_attribute a, CUdevice) {
     *v = a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR                   ? 9
@@ -73,9 +90,12 @@ CUresult cuDeviceGetAttribute(int* v, CUdevice_attribute a, CUdevice) {
 CUresult cuDeviceGetDefaultMemPool(CUmemoryPool* p, CUdevice) { return *p = (CUmemoryPool)0x99, CUDA_SUCCESS; }
 CUresult cuMemPoolSetAttribute(CUmemoryPool, CUmemPool_attribute, void*) { return CUDA_SUCCESS; }
 CUresult cuMemPoolTrimTo(CUmemoryPool, size_t) { return CUDA_SUCCESS; }
-CUresult cuDevicePrimaryCtxRetain(CUcontext* c, CUdevice) { return *c = primary, CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRetain(CUcontext* c, CUdevice d) { return *c = (CUcontext)&primaries[d], CUDA_SUCCESS; }
 CUresult cuCtxGetCurrent(CUcontext* c) { return *c = contexts.empty() ? nullptr : contexts.back(), CUDA_SUCCESS; }
-CUresult cuCtxGetDevice(CUdevice* d) { return *d = 0, CUDA_SUCCESS; }
+CUresult cuCtxGetDevice(CUdevice* d) {
+    IN_CONTEXT;
+    return *d = here(), CUDA_SUCCESS;
+}
 CUresult cuCtxPushCurrent(CUcontext c) { return contexts.push_back(c), CUDA_SUCCESS; }
 CUresult cuCtxPopCurrent(CUcontext* c) { return *c = contexts.back(), contexts.pop_back(), CUDA_SUCCESS; }
 CUresult cuCtxSynchronize() {
@@ -83,23 +103,26 @@ CUresult cuCtxSynchronize() {
     UNDISTURBING;
     return do_late(), CUDA_SUCCESS;
 }
-CUresult cuMemGetInfo(size_t* f, size_t* t) { return *f = total - used, *t = total, CUDA_SUCCESS; }
+CUresult cuMemGetInfo(size_t* f, size_t* t) {
+    IN_CONTEXT;
+    return *f = total - used[here()], *t = total, CUDA_SUCCESS;
+}
 CUresult cuMemAlloc(CUdeviceptr* p, size_t n) {
     IN_CONTEXT;
     UNDISTURBING;
     std::lock_guard<std::mutex> guard(lock);
-    REQUIRE(used + n <= total, CUDA_ERROR_OUT_OF_MEMORY);
-    used += n;
+    REQUIRE(used[here()] + n <= total, CUDA_ERROR_OUT_OF_MEMORY);
+    used[here()] += n;
     *p = (CUdeviceptr)aligned_alloc(256, (n + 255) / 256 * 256);
-    blocks[*p] = n;
+    blocks[*p] = {n, here()};
     return CUDA_SUCCESS;
 }
 CUresult cuMemFree(CUdeviceptr p) {
     IN_CONTEXT;
     UNDISTURBING;
     std::lock_guard<std::mutex> guard(lock);
-    REQUIRE(blocks.count(p), CUDA_ERROR_INVALID_VALUE);
-    used -= blocks[p];
+    REQUIRE(blocks.count(p) && blocks[p].device == here(), CUDA_ERROR_INVALID_VALUE);
+    used[here()] -= blocks[p].size;
     blocks.erase(p);
     return free((void*)p), CUDA_SUCCESS;
 }
@@ -108,8 +131,9 @@ CUresult cuMemFreeAsync(CUdeviceptr p, CUstream) { return cuMemFree(p); }
 CUresult cuPointerGetAttribute(void* v, CUpointer_attribute a, CUdeviceptr p) {
     if (pinned.count((void*)p) && a == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
         return *(int*)v = CU_MEMORYTYPE_HOST, CUDA_SUCCESS;
-    REQUIRE(known(p, 1), CUDA_ERROR_INVALID_VALUE);
-    *(int*)v = a == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? int(CU_MEMORYTYPE_DEVICE) : 0;
+    auto block = found(p, 1);
+    REQUIRE(block, CUDA_ERROR_INVALID_VALUE);
+    *(int*)v = a == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? int(CU_MEMORYTYPE_DEVICE) : block->device;
     return CUDA_SUCCESS;
 }
 CUresult cuMemHostAlloc(void** p, size_t n, unsigned) {
@@ -143,14 +167,15 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream)
 }
 CUresult cuStreamCreate(CUstream* s, unsigned) {
     IN_CONTEXT;
-    return *s = new CUstream_st, CUDA_SUCCESS;
+    return *s = new CUstream_st{here()}, CUDA_SUCCESS;
 }
 CUresult cuStreamDestroy(CUstream s) { return delete s, CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) {
     REQUIRE(!of(s)->capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     return do_late(), CUDA_SUCCESS;
 }
-CUresult cuStreamWaitEvent(CUstream, CUevent e, unsigned) {
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned) {
+    IN_CONTEXT_OF(of(s));
     REQUIRE(e->recorded, CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
@@ -160,6 +185,7 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
 }
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
     IN_CONTEXT;
+    IN_CONTEXT_OF(of(s));
     REQUIRE(s && !s->capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     captures += 1;
     return s->capturing = new CUgraph_st, CUDA_SUCCESS;
@@ -179,9 +205,13 @@ CUresult cuStreamGetCaptureInfo(CUstream s, CUstreamCaptureStatus* status, cuuin
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* m) { return std::swap(mode, *m), CUDA_SUCCESS; }
 CUresult cuEventCreate(CUevent* e, unsigned) {
     IN_CONTEXT;
-    return *e = new CUevent_st, CUDA_SUCCESS;
+    return *e = new CUevent_st{here()}, CUDA_SUCCESS;
 }
-CUresult cuEventRecord(CUevent e, CUstream) { return e->recorded = true, CUDA_SUCCESS; }
+CUresult cuEventRecord(CUevent e, CUstream s) {
+    IN_CONTEXT_OF(e);
+    IN_CONTEXT_OF(of(s));
+    return e->recorded = true, CUDA_SUCCESS;
+}
 CUresult cuEventQuery(CUevent) { return do_late(), CUDA_SUCCESS; }
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
@@ -192,10 +222,11 @@ CUresult cuEventDestroy(CUevent e) { return delete e, CUDA_SUCCESS; }
 CUresult cuGraphInstantiate(CUgraphExec* x, CUgraph g, unsigned long long) {
     IN_CONTEXT;
     REQUIRE(g, CUDA_ERROR_INVALID_VALUE);
-    return *x = new CUgraphExec_st{g, 0}, CUDA_SUCCESS;
+    return *x = new CUgraphExec_st{g, here(), 0}, CUDA_SUCCESS;
 }
-CUresult cuGraphLaunch(CUgraphExec x, CUstream) {
-    REQUIRE(x && !x->graph->nodes.empty(), CUDA_ERROR_INVALID_VALUE);
+CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
+    IN_CONTEXT_OF(of(s));
+    REQUIRE(x && x->device == of(s)->device && !x->graph->nodes.empty(), CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* p) {
@@ -220,11 +251,12 @@ CUresult cuLibraryGetKernel(CUkernel* k, CUlibrary l, const char* name) {
 CUresult cuKernelGetFunction(CUfunction* f, CUkernel k) {
     IN_CONTEXT;
     REQUIRE(k == (CUkernel)0x77, CUDA_ERROR_INVALID_HANDLE);
-    return *f = (CUfunction)0x88, CUDA_SUCCESS;
+    return *f = (CUfunction)(0x88L + here()), CUDA_SUCCESS;
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** arguments, void** extra) {
-    REQUIRE(f == (CUfunction)0x88 && !extra && c->gridDimX && c->blockDimX % 32 == 0 && c->blockDimY == 1,
+    IN_CONTEXT_OF(of(c->hStream));
+    REQUIRE(f == (CUfunction)(0x88L + here()) && !extra && c->gridDimX && c->blockDimX % 32 == 0 && c->blockDimY == 1,
             CUDA_ERROR_INVALID_VALUE);
     for (unsigned n = 0; n < c->numAttrs; n++)
         REQUIRE(c->attrs[n].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&

@@ -207,6 +207,41 @@ def test_winners_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert tuned == plain
 
 
+@pytest.mark.parametrize(("rows", "shown", "left"), [(1, False, []), (1, True, ["norm"]), (2, False, ["norm"])])
+def test_products_of_one_row_compute_its_norm(rows: int, shown: bool, left: list[str]) -> None:
+    """Then nobody stores the norm, unless somebody else reads it. Lengths are a power of two, and none."""
+    for k in (96, 64):
+
+        def build(b: Builder, x: Instruction, z: Instruction, k: int = k) -> list[Instruction]:
+            wide = b.cast(x, "float")
+            apart = b.sub(wide, b.broadcast_to(b.reduce_mean(wide, axes=(-1,)), wide.shape.lens))
+            spread = b.reduce_mean(b.mul(apart, apart), axes=(-1,))
+            norm = b.mul(apart, b.broadcast_to(b.rsqrt(b.add(spread, b.full(1e-5, spread))), apart.shape.lens))
+            norm = b.mul(b.cast(norm, "half"), b.broadcast_to(b.literal(weight(k)), norm.shape.lens))
+            first = b.gelu(b.linear(norm, b.literal(weight(40, k)), b.literal(weight(40))))
+            return [first, b.add(b.linear(norm, b.literal(weight(24, k))), z), *([norm] if shown else [])]
+
+        made = check(built(build, Shape("half", (1, rows, k)), Shape("half", (1, rows, 24))), scale=4)
+        names = [s.kernel.split()[0] for s in made.executable.steps]
+        assert [n for n in names if n != "dot"] == ["convert"] * len(left)
+
+
+@pytest.mark.parametrize("heads", [4, 3])
+def test_the_product_behind_puts_parts_of_attention_together(heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where keys are many they are divided; of one query the product that reads the result adds the parts up itself."""
+    monkeypatch.setattr(costs, "KEY_SPLITS", (2,))
+    width = 16
+
+    def build(b: Builder, q: Instruction, k: Instruction, v: Instruction) -> Instruction:
+        made = b.transpose(b.attention(q, k, v, scale=0.25), permutation=(0, 2, 1, 3))
+        return b.linear(b.reshape(made, dims=(1, 1, heads * width)), b.literal(weight(24, heads * width)))
+
+    shapes = (Shape("half", (1, heads, n, width)) for n in (1, 300, 300))
+    made = check(built(build, *shapes), scale=4)
+    assert [s.kernel.split()[0] for s in made.executable.steps] == ["attention", "dot"]
+    assert {k.name for k in made.executable.plan.kernels} == {"attention_part", "dot"}
+
+
 # ---- convolutions ---------------------------------------------------------------------------------------------------
 
 
@@ -241,6 +276,33 @@ def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
         w = weight(20, 3, *kernel)
         x = permuted("half", (2, 3, *size), (0, *range(2, 2 + len(size)), 1))
         check(built(lambda b, x, w=w, a=attributes: b.relu(b.convolution(x, b.literal(w), **a)), x), scale=4)
+
+
+def test_windows_lined_up(always: Callable[..., None]) -> None:
+    """Few channels of bytes: a copy with zeros round the image, whose windows' rows are vectors."""
+    always(Config("lined", 16, 16, 32))
+    x, w = ((weight(*lens, type="float") * 40).astype(np.int8) for lens in ((2, 3, 9, 13), (20, 3, 3, 5)))
+    for stride, padding in (((2, 2), (1, 3, 2, 0)), ((1, 3), (0, 0)), ((1, 1), (2, 2))):
+
+        def build(b: Builder, x: Instruction, s=stride, p=padding) -> Instruction:
+            return b.quant_convolution(x, b.literal(w), stride=s, padding=p)
+
+        for shape in (Shape("int8", x.shape), permuted("int8", x.shape, (0, 2, 3, 1))):
+            made = check(built(build, shape), {"x0": x})
+            assert [s.kernel for s in made.executable.steps][:2] == ["pad", "quant_convolution"]
+
+
+def test_images_are_padded_as_they_are_quantized(always: Callable[..., None]) -> None:
+    always(Config("lined", 16, 16, 32))
+    w = (weight(20, 3, 3, 5, type="float") * 40).astype(np.int8)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        codes = b.quantizelinear(x, b.full(0.03, x), out_type="int8")
+        return b.relu(b.quant_convolution(codes, b.literal(w), stride=(2, 2), padding=(1, 2)))
+
+    for shape in (Shape("float", (2, 3, 9, 13)), permuted("float", (2, 3, 9, 13), (0, 2, 3, 1))):
+        made = check(built(build, shape))
+        assert [s.kernel.split()[0] for s in made.executable.steps][:2] == ["pad", "quant_convolution"]
 
 
 def test_rows_of_windows_of_bytes(always: Callable[..., None]) -> None:

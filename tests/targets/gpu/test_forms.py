@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import migraphx
-from migraphx.api.module import instruction_ref
-from migraphx.api.program import program
+from migraphx.api.program import program, published
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
-from migraphx.ir.shape import Shape
+from migraphx.ir.operation import operation
+from migraphx.ir.program import Program
+from migraphx.ir.shape import DynamicDimension, Shape
+from migraphx.ops.dynamic import Converted
 from migraphx.targets.common.dynamic import DynamicExecutable, FormSpecialisation
-from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.accelerator import Accelerator, Function
+from migraphx.targets.gpu.binaries import Binary
+from migraphx.targets.gpu.choices import LIBRARY, Choices, Config
+from migraphx.targets.gpu.kernel import Kernel
+from migraphx.targets.gpu.libraries import blas
+from migraphx.targets.gpu.libraries.blas import Gemm
+from migraphx.targets.gpu.library import Unusable
+from migraphx.targets.gpu.lower import library as libraries
 from migraphx.targets.gpu.target import GpuTarget
+from tests.targets.gpu.interpreted import InterpretedDevice
+from tests.targets.gpu.recorder import Recorder
 from tests.targets.gpu.side_by_side import built
+from tests.targets.gpu.test_libraries import NumpyBlas
 from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(8)
@@ -80,12 +94,19 @@ def deferred(name: str) -> program:
     """The case for lengths that come."""
     build, parameters, count = CASES[name]
 
-    def convert(main: Any, given: Sequence[Any]) -> list[Any]:
-        made = build(Builder(main._impl), *(x._impl for x in given))
-        return [instruction_ref(i) for i in made]
+    def expand(context: Any, given: Sequence[Instruction]) -> tuple[Instruction, ...]:
+        return tuple(build(Builder(context.module), *given))
 
-    several = [migraphx.shape.dynamic_dimension(1, 1024)] * 3
-    return migraphx.deferred_program(parameters, convert, [migraphx.shape(type="float", dyn_dims=several)] * count)
+    def dimension(d: int | Symbol) -> int | DynamicDimension:
+        return d if isinstance(d, int) else DynamicDimension(d[1], d[2], symbol=d[0])
+
+    made = Program()
+    inputs = [made.main.add_parameter(n, Shape.of_dims(t, list(map(dimension, d)))) for n, (t, d) in parameters.items()]
+    any_lens = Shape.of_dims("float", [DynamicDimension(1, 1024)] * 3)
+    whole = made.main.add_instruction(Converted(expand, (any_lens,) * count), inputs)
+    parts = [made.main.add_instruction(operation("get_tuple_elem", index=k), [whole]) for k in range(count)]
+    made.main.add_return(parts)
+    return published(made)
 
 
 def compiled(name: str, device: Any, **options: bool) -> program:
@@ -114,3 +135,92 @@ def test_answers_at_other_lengths(name: str, accelerator: Accelerator) -> None:
         improving.join()
     assert all(isinstance(s, FormSpecialisation) for s in region(made).specialisations.values())
     assert len(region(made).forms) <= 3
+
+
+class Counting(Recorder):
+    """Counts the kernels that it is asked for and has not seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: set[Kernel] = set()
+
+    def load(self, kernels: Sequence[Kernel], codes: Sequence[Binary] = ()) -> Sequence[Function]:
+        self.known |= set(kernels)
+        return super().load(kernels, codes)
+
+
+def test_a_new_length_makes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No kernel, no lowering; one graph, and memory only where the longest so far is passed."""
+    device = Counting()
+    made = compiled("encoder", device)
+    run(made, 2, 100)
+    lowered: list[Program] = []
+    monkeypatch.setattr(GpuTarget, "form", lambda self, program, *_: lowered.append(program))
+    monkeypatch.setattr(GpuTarget, "compile", lambda self, program, *_: lowered.append(program))
+    run(made, 2, 127)
+    before, kernels, taken = device.memory.bytes, len(device.known), device.taken()
+    assert taken
+    for tokens in range(65, 120, 7):
+        run(made, 2, tokens)
+        kinds = [entry[0] for entry in device.taken()]
+        assert kinds.count("graph") == 1 and not {"allocate", "pinned"} & {*kinds}
+    assert len(device.known) == kernels and not lowered
+    assert device.memory.bytes == before
+    assert region(made).forms.improving is None
+
+
+def run(made: program, batch: int, tokens: int) -> None:
+    made.run(random(CASES["encoder"][1], {"batch": batch, "tokens": tokens}))
+
+
+def test_what_is_slow_at_other_lengths_is_compiled_beside() -> None:
+    """Where lengths are of another class; it serves meanwhile."""
+    made = compiled("encoder", Recorder())
+    run(made, 2, 100)
+    run(made, 8, 100)
+    forms = region(made).forms
+    assert forms.improving is not None
+    forms.improving.join()
+    assert len(forms) == 2
+
+
+def test_a_library_is_asked_at_each_length(monkeypatch: pytest.MonkeyPatch, accelerator: Accelerator) -> None:
+    """Which has for a product of other sizes what it has, perhaps nothing: then that length is compiled by itself."""
+    if not isinstance(accelerator, InterpretedDevice):
+        pytest.skip("NumPy plays the library")
+    library = NumpyBlas()
+    least = 24
+
+    def guess(gemm: Gemm) -> Gemm:
+        if gemm.sizes[1] < least:
+            raise Unusable("nothing")
+        return replace(gemm, algorithm="0")
+
+    monkeypatch.setattr(library, "guess", guess, raising=False)
+    monkeypatch.setattr(blas, "blas", lambda index: library)
+    monkeypatch.setattr(libraries, "LEAST_ROWS", 1)
+    monkeypatch.setattr(libraries, "LEAST_FLOPS", 1)
+    monkeypatch.setattr(Choices, "known", lambda self, problem: Config(LIBRARY, 0, 0, 0))
+    made = compiled("half", accelerator)
+    for tokens in (40, 29, 20):
+        given = random(CASES["half"][1], {"tokens": tokens})
+        want = given["x0"].astype(np.float32) @ np.asarray(HALF, np.float32)
+        assert_close(np.asarray(made.run(given)[0]), want.astype(np.float16))
+    kinds = [type(s) for s in region(made).specialisations.values()]
+    assert kinds.count(FormSpecialisation) == 2 and len(kinds) == 3
+
+
+HALF = (np.random.default_rng(4).standard_normal((32, 64)) / 6).astype(np.float16)
+CASES["half"] = (lambda b, x: [b.dot(x, b.literal(HALF))], {"x0": ("half", [S, 32])}, 1)
+
+
+def test_what_is_for_one_length_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    CASES["convolution"] = (
+        lambda b, x: [b.convolution(x, weight(b, 4, 3, 3, 3), padding=(1, 1), stride=(1, 1), dilation=(1, 1), group=1)],
+        {"x0": ("float", [B, 3, 6, 6])}, 1,
+    )  # fmt: skip
+    made = compiled("convolution", Recorder())
+    with caplog.at_level(logging.INFO):
+        made.run(random(CASES["convolution"][1], {"batch": 2}))
+    assert "not compiled for all lengths: convolution" in caplog.text
+    assert not len(region(made).forms)

@@ -45,11 +45,20 @@ class NumpyBlas:
         def run(pointers: Sequence[int], stream: int) -> None:
             a, b, *more, _, c = pointers
             (first, first_turned), (second, second_turned), addend, result = gemm.matrices()
-            of = dtypes.to_numpy(gemm.type)
+            of = dtypes.to_numpy(gemm.result or gemm.type)
+            factors = [np.ones((1, 1))] * 2
+            if gemm.scaled:
+                lengths = (first.columns, second.columns)  # transposed and not, as it takes fp8 only
+                assert (first_turned, second_turned) == (True, False)
+                factors = [
+                    _array(p, Matrix(n, 1, n, 0), np.dtype(np.float32), 0) for p, n in zip(more, lengths, strict=False)
+                ]
+                del more[:2]
             for k in range(gemm.sizes[0]):
-                x, y, out = (_array(p, m, of, k) for p, m in ((b, first), (a, second), (c, result)))
+                x, y = (_array(p, m, dtypes.to_numpy(gemm.type), k) for p, m in ((b, first), (a, second)))
+                out = _array(c, result, of, k)
                 left, right = (x.T if first_turned else x), (y.T if second_turned else y)
-                sums = left.astype(np.float64) @ right
+                sums = left.astype(np.float64) @ right.astype(np.float64) * factors[0] * factors[1].T
                 if "bias" in gemm.epilogue:
                     sums += _array(more[0], Matrix(gemm.sizes[2], 1, gemm.sizes[2], 0), of, 0)
                 if gemm.residual:
@@ -141,6 +150,23 @@ def pixels(b: Builder, x: Instruction) -> Instruction:
     return b.add(y, b.broadcast(b.literal(weight(24)), axis=1, out_lens=y.shape.lens))
 
 
+def narrow(b: Builder, x: Instruction, y: Instruction | None = None) -> Instruction:
+    """A product of fp8, and a scale a column."""
+    sums = b.quant_dot(x, b.literal(weight(48, 32, type=x.shape.type)) if y is None else y)
+    scales = b.literal(np.abs(RNG.standard_normal(32)).astype(np.float32))
+    return b.cast(b.mul(sums, b.broadcast_to(scales, sums.shape.lens)), "half")
+
+
+def biased(b: Builder, x: Instruction) -> Instruction:
+    return b.add(x, b.broadcast_to(b.literal(weight(32)), x.shape.lens))
+
+
+X8 = Shape("fp8e4m3fn", (6, 48))
+FORMS |= {
+    "fp8": (lambda b, x: narrow(b, x), (X8,), ""),
+    "fp8, bias and relu": (lambda b, x: b.relu(biased(b, narrow(b, x))), (X8,), "bias relu"),
+    "fp8, gelu by a kernel behind it": (lambda b, x: b.gelu(biased(b, narrow(b, x))), (X8,), ""),
+}
 FORMS |= {
     "convolution": (lambda b, x: b.relu(pixels(b, x)), (IMAGE,), "bias relu"),
     "convolution and residual": (
@@ -160,6 +186,22 @@ def test_what_the_library_is_told(form: str, asked: list[Gemm]) -> None:
     made = check(built(build, *shapes), arrays, scale=4)
     assert {(g.epilogue, bool(g.residual)) for g in asked} == {(epilogue, form in ADDED)}
     assert made.executable.steps[0].kernel.startswith("cublasLt")
+    assert {g.result for g in asked} == {"half" if form.startswith("fp8") else ""}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda b, x: b.quant_dot(x, b.literal(weight(48, 32, type=X8.type))),
+        lambda b, x: b.cast(b.quant_dot(x, b.literal(weight(48, 32, type=X8.type))), "half"),
+        lambda b, x: b.relu(b.quant_dot(x, b.literal(weight(48, 32, type=X8.type)))),
+    ],
+)
+def test_sums_of_fp8_that_are_not_scaled_and_narrowed_are_not_the_librarys(
+    build: Callable[..., Instruction], asked: list[Gemm]
+) -> None:
+    check(built(build, X8), {"x0": weight(6, 48, type=X8.type)}, scale=4)
+    assert not asked
 
 
 def test_a_result_of_another_type_is_not_the_librarys(asked: list[Gemm], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 import migraphx
 from migraphx.ir.shape import Shape
+from migraphx.runtime import device as device_module
+from migraphx.runtime.argument import Argument
 from migraphx.targets.cpu.toolchain import find_compiler
 from migraphx.targets.gpu import device as module
 from migraphx.targets.gpu import diagnose
@@ -65,8 +67,48 @@ def test_programs_run(device: CudaDevice) -> None:
     with ThreadPoolExecutor(1) as other:
         other.submit(made.run_at, [given[0][0] + 4], [given[2][0]], 0).result()
     (state,) = made._states.values()  # which the thread's run waited for
-    assert np.allclose(made._timed(state, device.stream()), 1e-3)
+    with device.current():
+        assert np.allclose(made._timed(state, device.stream()), 1e-3)
     device.synchronise()
+
+
+def test_two_devices(device: CudaDevice, driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each program works on its own, whichever is current, from threads of either; memory of another is refused."""
+    other = CudaDevice(1)
+    before = other.memory()
+    for maker in (device_module, module):
+        monkeypatch.setattr(maker, "device_of", lambda kind, index: (device, other)[index])
+    assert module.current_device() is device
+    with other.current():
+        assert module.current_device() is other
+        with device.current():
+            assert module.current_device() is device
+    on_both(device, other)
+    gc.collect()
+    assert other.memory() == before
+
+
+def on_both(*devices: CudaDevice) -> None:
+    x, t, out = (vector(k, 0, N) for k in ("input", "arena", "output"))
+    calls = [axpy(x, x, t), axpy(t, x, out)]
+    programs = [executable(d, calls, [x], [out], weights=[floats(N)], offload_copy=False) for d in devices]
+    given = [[d.allocate(4 * N) for _ in range(3)] for d in devices]
+
+    def work(k: int) -> None:
+        with devices[k // 2 % 2].current():
+            for n in range(6):
+                which = (k + n) % 2
+                (a, _), (b, _), (c, _) = given[which]
+                programs[which].run_at([a if n % 4 < 2 else b], [c], 0)
+                devices[which].synchronise()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(8)))
+    for d, own, others in zip(devices, given, given[::-1], strict=True):
+        assert d.holds(own[0][0]) and not d.holds(others[0][0])
+    argument = Argument(Shape("float", (N,)), *given[0][0], devices[0])
+    moved = argument.to(devices[1])
+    assert moved.device is devices[1] and devices[1].holds(moved.pointer)
 
 
 def test_captures_of_others_are_recorded_into(device: CudaDevice) -> None:

@@ -23,7 +23,7 @@ from tests.targets.gpu.side_by_side import built
 
 KERNELS = {
     "product": {"product", "vector", "described", LIBRARY, DNN, "int4", "int4 vector"},
-    "convolution": {"convolution", "flat", "rows", DNN},
+    "convolution": {"convolution", "flat", "rows", "lined", DNN},
     "depthwise": {"depthwise", "strips"},
     "attention": {"attention"},
 }

@@ -137,6 +137,18 @@ def test_every_write_is_seen(way):
             same(fast, model)
 
 
+def test_other_strides_and_sizes_in_the_same_memory():
+    """Nothing is written, and no address is another."""
+    torch._dynamo.reset()
+    model = nn.Linear(128, 128)
+    fast = compiled(model, target="ref")
+    same(fast, model)
+    model.weight.data = model.weight.data.t()
+    same(fast, model)
+    model.weight.data, model.bias.data = model.weight.data[:64], model.bias.data[:64]
+    same(fast, model)
+
+
 def test_modules_made_in_inference_mode(way):
     """Their tensors count no writes at all."""
     with torch.inference_mode():

@@ -82,6 +82,7 @@ def test_what_has_no_converter_is_taken_apart(function: Any, args: tuple[Any, ..
     [
         (aten._scaled_dot_product_flash_attention.default, (0.0, True)),
         (aten._scaled_dot_product_efficient_attention.default, (None, False, 0.0, True)),
+        (aten._scaled_dot_product_cudnn_attention.default, (None, False, 0.0, True)),
     ],
 )
 def test_attention_of_gpus(function: Any, rest: tuple[Any, ...]) -> None:

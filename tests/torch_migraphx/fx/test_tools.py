@@ -92,7 +92,7 @@ def test_the_benchmark_times_the_whole_and_its_parts(capsys: pytest.CaptureFixtu
     assert list(results.submod_timer_results) == parts and results.batch_size == 4
     assert results.full_mod_timer_result.mean > 0
     printed = capsys.readouterr().out
-    assert all(text in printed for text in ("Full Model", *parts))
+    assert all(text in printed for text in ("whole model", *parts))
     with pytest.raises(ValueError, match=r"first lengths are \[4, 2\]"):
         mgx_benchmark.benchmark(lowered, [X, torch.ones(2)])
 

@@ -38,7 +38,10 @@ def per_channel(b: Builder, values: Value | None, ndim: int) -> Value | None:
 
 
 def front_axes(x: Value, axes: Sequence[int]) -> tuple[int, ...]:
-    """Axes counted from the front, in order; all where there are none."""
+    """Axes counted from the front, in order; all where there are none. ValueError for one that x does not have."""
+    for axis in axes:
+        if not -x.shape.ndim <= axis < x.shape.ndim:
+            raise ValueError(f"axis {axis} is not in a rank of {x.shape.ndim}")
     return tuple(sorted(a % x.shape.ndim for a in axes)) or tuple(range(x.shape.ndim))
 
 

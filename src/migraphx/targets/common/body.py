@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,8 +15,8 @@ from migraphx.ops.pointwise import Identity, Pointwise
 class Reading(Protocol):
     """How a target's language spells a body."""
 
-    def scalar(self, bind: Callable[[str], str]) -> Any:
-        """The scalar vocabulary (ops/scalar.py) as text; `bind` names a text."""
+    def scalar(self, scope: Scope) -> Any:
+        """The scalar vocabulary (ops/scalar.py) as text; `scope` names each one."""
         ...
 
     def assign(self, name: str, text: str) -> str:
@@ -49,6 +49,10 @@ class Scope:
             self.count += 1
         return self.known[text]
 
+    def text(self, name: str) -> str:
+        """What a variable holds; any other name as it is."""
+        return next((text for text, known in self.known.items() if known == name), name)
+
     def inner(self) -> Scope:
         """A scope within this one: it sees the names here, and adds none."""
         return Scope(self.reading, [], self.count + 1000, dict(self.known))
@@ -60,7 +64,7 @@ def apply(ins: Instruction, arguments: Sequence[str], scope: Scope) -> str:
         return arguments[0]
     if not isinstance(ins.op, Pointwise):
         raise TypeError(f"{ins.name} is not pointwise")
-    return ins.op.apply(scope.reading.scalar(scope.bind), *arguments)
+    return ins.op.apply(scope.reading.scalar(scope), *arguments)
 
 
 def pointwise_body(module: Module, arguments: Mapping[str, str], scope: Scope) -> str:

@@ -70,3 +70,10 @@ def content(array: np.ndarray) -> Hashable:
     data = np.ascontiguousarray(array.transpose(np.argsort(array.strides)[::-1]))  # as it lies: mostly no copy
     digest = hashlib.sha256(data.reshape(-1).view(np.uint8).data).digest()
     return array.dtype.name, array.shape, array.strides, digest
+
+
+def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
+    """The matrix {K, N} that all batches of a dot have of weights {.., K, N}; None where they differ or are none."""
+    batches = weights.shape[:-2]
+    shared = all(n == 1 or (n and s == 0) for n, s in zip(batches, weights.strides[:-2], strict=True))
+    return weights[(0,) * len(batches)] if shared else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -45,7 +45,7 @@ class Compiler(Protocol):
     def compile(self, program: Program, options: CompileOptions) -> Executable: ...
 
 
-class DynamicExecutable:
+class DynamicExecutable(Executable):
     """Runs a program whose parameters, or whose values inside, have lengths known only at run time.
 
     `run` takes the specialisation for the lengths of its inputs (and for the values of those inputs on which shapes
@@ -169,9 +169,6 @@ class DynamicExecutable:
     def release(self) -> None:
         self.region.release()
 
-    def share_weights(self, others: Iterable[Executable]) -> None:
-        """Those of its lengths are shared already; those of others are packed for other programs."""
-
     def run_at(
         self,
         inputs: Sequence[int],
@@ -181,9 +178,7 @@ class DynamicExecutable:
     ) -> None:
         if not self.static:
             raise ValueError("the program has dynamic shapes: addresses do not say which; use run")
-        given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
-        places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
-        self.run(given, places, stream, deadline)
+        super().run_at(inputs, outputs, stream, deadline)
 
     def at(self, lens: Lens) -> Callable[[Sequence[int], Sequence[int]], bool] | None:
         """What runs it on inputs and outputs at addresses, for these lens; None where that is not one program.

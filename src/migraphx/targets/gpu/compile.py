@@ -24,6 +24,7 @@ from triton.compiler import ASTSource, make_backend
 FIRST_PDL = 90  # compute capability from which on a kernel may start while the one before it ends
 FIRST_FP8 = 89  # from which on fp8e4m3fn is converted by one instruction
 HIDDEN = 2  # pointers that follow a kernel's arguments: global scratch, profile scratch
+WAITS = "# now what others wrote"  # emit/shell.py puts it into texts
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
 
 
@@ -39,17 +40,20 @@ def target_of(chip: str) -> GPUTarget:
 
 
 def waiting(source: str, name: str) -> str:
-    """The text, where kernel `name` waits for the one before it as its first act, and then lets the next one start.
+    """The text, where kernel `name` waits for the one before it, and then lets the next one start.
 
-    All that a kernel reads or overwrites may be the work of those before it, so it waits before anything else. What is
-    gained is the time between two kernels: blocks of the next one are there when the last of this one ends.
+    It waits where it says WAITS, else as its first act: all that a kernel reads or overwrites may be the work of those
+    before it, but for weights. What is gained is the time between two kernels: blocks of the next one are there when
+    the last of this one ends.
     """
     tree = ast.parse(source)
     function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
     body = function.body[1:] if ast.get_docstring(function) is not None and len(function.body) > 1 else function.body
     lines = source.splitlines()
     indent = " " * body[0].col_offset
-    lines[body[0].lineno - 1 : body[0].lineno - 1] = [f"{indent}gdc_wait()", f"{indent}gdc_launch_dependents()"]
+    begin = body[0].lineno - 1
+    at = next((n for n, line in enumerate(lines) if n >= begin and line == indent + WAITS), begin)
+    lines[at:at] = [f"{indent}gdc_wait()", f"{indent}gdc_launch_dependents()"]
     first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
     lines[first - 1 : first - 1] = [WAIT]
     return "\n".join(lines) + "\n"

@@ -285,6 +285,16 @@ def convolutions(conv: Convolution, facts: Facts) -> list[Config]:
     return found or [Config(kernel, *smallest(type))]
 
 
+LINED = "lined"  # of a copy whose rows of windows are vectors (lower/convolution.py: lined_up)
+LINED_TILES = ((128, 64, 4, 4), (64, 64, 4, 4), (128, 64, 8, 3), (128, 32, 4, 4), (64, 32, 4, 4), (128, 64, 4, 2))
+
+
+def lined_up_convolutions(conv: Convolution) -> list[Config]:
+    """Candidates where a copy of the images is convolved."""
+    tiles = [t for t in LINED_TILES if t[1] <= 32 or t[1] < 2 * conv.columns]
+    return [Config(LINED, m, n, 32, 1, warps, stages) for m, n, warps, stages in tiles]
+
+
 def shallow(type: str) -> tuple[tuple[int, ...], ...]:
     """Tiles of half the depth, for convolutions of few channels."""
     if type in ("int8", "uint8"):
@@ -302,7 +312,8 @@ def conv_cost(config: Config, conv: Convolution, facts: Facts, result: int = 2) 
     cost = product_cost(config, shape, type, itemsize, wide, result)
     traffic = (conv.x.elements * itemsize + conv.group * conv.rows * conv.columns * result) / facts.bandwidth
     gathered = {"flat": 3.0, "rows": 1.5}.get(config.kernel, 1.0)  # loads of single elements
-    return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH
+    copy = LAUNCH + LATENCY + 3 * conv.x.elements * itemsize / facts.bandwidth * 1e6 if config.kernel == LINED else 0.0
+    return max((cost - LAUNCH) * gathered, traffic * 1e6) + LAUNCH + copy
 
 
 def library_conv_cost(conv: Convolution, facts: Facts, result: int, fused: bool) -> float:

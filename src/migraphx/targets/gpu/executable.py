@@ -64,12 +64,12 @@ class GpuExecutable:
         self.steps, self.checks = outline.steps, outline.checks
         self.offload_copy = offload_copy
         self.device: Device = HOST if offload_copy else accelerator
+        self._slots = slots or Slots(accelerator)
         with accelerator.current():
             self._weights = uploaded(accelerator, weights, keep_weights)
             shapes = list(self.parameters.values()), self.outputs
-            self._program = Program(accelerator, plan, self._weights, *shapes, codes)
+            self._program = Program(accelerator, plan, self._weights, *shapes, codes, self._slots.words)
         self._blocks = list(self._program.sizes)
-        self._slots = slots or Slots(accelerator)
         self._slots.join(self)
         self._states: dict[Slot, State] = {}
         self._captured: list[State] = []  # belong to graphs of callers
@@ -183,9 +183,10 @@ class GpuExecutable:
         slot = self._slots.take(stream)
         try:
             arena = self._slots.arena(slot, self._program.arena_bytes)
+            copies = {} if given is not None else self._slots.copies(slot, self._program.sizes)
             state = self._states.get(slot)
             if state is None:
-                bases = None if given is None else self._bases(given)
+                bases = copies if given is None else self._bases(given)
                 state = self._states[slot] = State(self._program, arena, bases)
         except BaseException:
             self._slots.drop()

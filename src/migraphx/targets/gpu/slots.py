@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
 
 from migraphx.targets.gpu.accelerator import Accelerator, Block, Event
+from migraphx.targets.gpu.plan import Buffers
+from migraphx.targets.gpu.words import Words
 
+ARENA: Buffers = ("arena", 0)
 MOST = 8  # runs at once whose memory is apart; more wait for one another on the device
 
 
 class Slot:
-    """An arena, the stream of its last run, and when that is over."""
+    """An arena and copies, the stream of its last run, and when that is over."""
 
     def __init__(self, device: Accelerator) -> None:
-        self.arena: Block | None = None
+        self.blocks: dict[Buffers, Block] = {}  # the arena; copies of blocks of callers whose memory is elsewhere
         self.event: Event = device.event()
         self.stream: int | None = None
 
@@ -43,6 +47,7 @@ class Slots:
         self._device = device
         self._idle: list[Slot] = []
         self._count, self._lock = 0, Lock()
+        self.words = Words(device)
         self._users: WeakSet[User] = WeakSet()
 
     def join(self, user: User) -> None:
@@ -68,13 +73,24 @@ class Slots:
 
     def arena(self, slot: Slot, nbytes: int) -> Block:
         """The arena of a slot that was taken, which has so many bytes at least; it moves where it grows."""
-        if slot.arena is None or slot.arena.nbytes < nbytes:
+        return self._large_enough(slot, ARENA, nbytes)
+
+    def copies(self, slot: Slot, sizes: Mapping[Buffers, int]) -> dict[Buffers, int]:
+        """Where copies of a caller's blocks of these sizes lie in a slot that was taken."""
+        return {which: self._large_enough(slot, which, nbytes).address for which, nbytes in sizes.items()}
+
+    def _large_enough(self, slot: Slot, which: Buffers, nbytes: int) -> Block:
+        """A block of a slot; where it must grow, what was made for the slot is forgotten."""
+        before = slot.blocks[which].nbytes if which in slot.blocks else 0
+        if before < nbytes or which not in slot.blocks:
             with self._lock:
                 for user in self._users:
                     user.forget(slot)
-            slot.arena = None  # given back before the larger one is asked for
-            slot.arena = Block(self._device, nbytes)
-        return slot.arena
+            slot.blocks.pop(which, None)  # given back before the larger one is asked for
+            slot.blocks[which] = Block(
+                self._device, max(nbytes, before * 3 // 2)
+            )  # lengths may grow a little at a time
+        return slot.blocks[which]
 
     def give(self, slot: Slot) -> None:
         with self._lock:

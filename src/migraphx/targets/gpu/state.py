@@ -9,13 +9,14 @@ import numpy as np
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
+from migraphx.targets.common.plan_memory import aligned
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Function, Graph, Work
 from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.library import LibraryWork
 from migraphx.targets.gpu.plan import Buffers, Control, Delegated, Launched, Operand, Plan
+from migraphx.targets.gpu.words import NUMBERS, Words
 
 VECTOR = 16  # bytes: the widest access
-NUMBERS = 8  # of the status word, of 8 bytes each
 SEED = 7  # the one that random seeds are counted from; each state begins anywhere
 
 
@@ -24,9 +25,10 @@ class Program:
 
     def __init__(
         self, device: Accelerator, plan: Plan, weights: Sequence[Block], parameters: Sequence[Shape],
-        outputs: Sequence[Shape], codes: Sequence[Binary] = (),
+        outputs: Sequence[Shape], codes: Sequence[Binary] = (), words: Words | None = None,
     ) -> None:  # fmt: skip
-        self.device, self.plan, self.weights = device, plan, weights
+        """`words`: for what kernels find, shared with other programs."""
+        self.device, self.plan, self.weights, self.words = device, plan, weights, words or Words(device)
         self.functions: Sequence[Function] = device.load(plan.kernels, codes)
         sizes = [("input", parameters), ("output", outputs)]
         self.sizes: dict[Buffers, int] = {(kind, k): s.bytes for kind, shapes in sizes for k, s in enumerate(shapes)}
@@ -39,21 +41,20 @@ class Program:
         for n, task in enumerate(plan.tasks):
             if isinstance(task, Launched) and (each := self.functions[task.kernel].scratch):
                 self.scratch[n] = self.arena_bytes
-                self.arena_bytes += -(-each * prod(task.grid) // ALIGNMENT) * ALIGNMENT
+                self.arena_bytes += aligned(each * prod(task.grid), ALIGNMENT)
 
 
 class State:
     """Works and graphs of one run at a time, in an arena.
 
-    The blocks of the caller's lie where `bases` says; without it they are the state's own.
+    The blocks of the caller's lie where `bases` says.
     """
 
-    def __init__(self, program: Program, arena: Block, bases: Mapping[Buffers, int] | None) -> None:
+    def __init__(self, program: Program, arena: Block, bases: Mapping[Buffers, int]) -> None:
         self.program, self.device = program, program.device
         self.own: dict[Buffers, Block] = {}
-        bases = bases or {b: self.place(b) for b in program.sizes}
         self.arena = arena
-        self.status, self._status_owner = self.device.pinned(NUMBERS * 8)
+        self.status, self._status_owner = program.words.take()
         self._status()[SEED] = np.random.default_rng().integers(0, 2**62)
         self.bases: dict[Buffers, int] = {("arena", 0): arena.address, ("status", 0): self.status, **bases}
         self.bases |= {("weight", k): block.address for k, block in enumerate(program.weights)}

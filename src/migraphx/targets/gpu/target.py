@@ -16,6 +16,7 @@ from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
 from migraphx.passes.broadcast_first import broadcast_first
+from migraphx.passes.drop_clamps import drop_clamps
 from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention
 from migraphx.passes.fuse_epilogue import fuse_epilogue
@@ -50,6 +51,7 @@ from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.libraries.dnn import plans_on
 from migraphx.targets.gpu.libraries.find import versions
 from migraphx.targets.gpu.lower import GPU
+from migraphx.targets.gpu.lower.reduce import drop_unread
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
 from migraphx.targets.gpu.slots import Slots
@@ -66,6 +68,7 @@ PASSES: list[Pass] = [
     fold_norms,  # of narrow floats, into weights that libraries take
     simplify_algebra,  # the biases of both sides of an addition meet
     *optimize[SIMPLE:FUSING],
+    drop_clamps,  # every operator of an epilogue counts where results are bytes
     widen_late,  # a norm reads half what a product would store
     rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again
@@ -171,7 +174,9 @@ class GpuTarget(Target):
             tuner.compile()
             choices.made.clear()
             choices.measure = tuner.winner
-        return lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
+        lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants)
+        drop_unread(lowered)
+        return lowered
 
     def restore(
         self,

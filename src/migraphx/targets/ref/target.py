@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 import timeit
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from migraphx.targets.target import Target
 SIDE, COPIED, TRIES = 1024, 64 << 20, 5  # of the matrices, and in bytes, by which peaks are measured
 
 
-class RefExecutable:
+class RefExecutable(Executable):
     """Runs the modules instruction by instruction; outputs are row-major."""
 
     target = "ref"
@@ -62,20 +61,6 @@ class RefExecutable:
             np.copyto(result.array, value)
         return results
 
-    def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
-        return {}
-
-    def run_at(
-        self,
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        stream: int | None = None,
-        deadline: Deadline | None = None,
-    ) -> None:
-        places = [Argument(s, p) for s, p in zip(self.outputs, outputs, strict=True)]
-        given = [Argument(s, p) for s, p in zip(self.parameters.values(), inputs, strict=True)]
-        self.run(given, places, stream, deadline)
-
     def profile(self, inputs: Sequence[Argument], runs: int = 1) -> list[float]:
         """NumPy's time for each instruction."""
         arrays = {n: a.array for n, a in zip(self.parameters, inputs, strict=True)}
@@ -89,15 +74,6 @@ class RefExecutable:
             )
             spent += np.diff(moments) if run else 0.0
         return [float(s) / runs for s in spent]
-
-    def release(self) -> None:
-        """Nothing is kept."""
-
-    def share_weights(self, others: Iterable[Executable]) -> None:
-        """Literals are used as they are given."""
-
-    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        return {}, {}
 
 
 def _works(ins: Instruction) -> bool:

@@ -102,6 +102,24 @@ def attention_efficient(
     return attention(b, query, key, value, attn_bias, dropout_p, is_causal, scale, True), None, None, None
 
 
+@converter(aten._scaled_dot_product_cudnn_attention.default)
+def attention_cudnn(
+    b: Builder,
+    query: Value,
+    key: Value,
+    value: Value,
+    attn_bias: Value | None,
+    compute_log_sumexp: bool,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    scale: float | None = None,
+) -> tuple[Any, ...]:
+    """(answer, None, None, None, length of the queries, of the keys, None, None, None): what inference reads."""
+    y = attention(b, query, key, value, attn_bias, dropout_p, is_causal, scale, True)
+    return y, None, None, None, lens(query)[-2], lens(key)[-2], None, None, None
+
+
 def with_heads(b: Builder, key: Value, heads: int) -> Value:
     """`key` {N, own, length, size} with each of its heads `heads / own` times in a row, as grouped queries read it."""
     *batch, own, length, size = lens(key)

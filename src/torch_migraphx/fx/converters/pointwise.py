@@ -101,7 +101,7 @@ def isinf(b: Builder, input: Value) -> Value:
     return b.isinf(input) if dtype_of(input).is_floating_point else b.full(False, torch.bool, lens(input))
 
 
-@converter(acc_ops.isfinite)
+@converter(acc_ops.isfinite, prims.isfinite.default)
 def isfinite(b: Builder, input: Value) -> Value:
     if not dtype_of(input).is_floating_point:
         return b.full(True, torch.bool, lens(input))

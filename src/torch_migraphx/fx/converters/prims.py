@@ -73,13 +73,6 @@ def cbrt(b: Builder, input: Value) -> Value:
     return b.cast(root, dtype_of(input))
 
 
-@converter(prims.isfinite.default)
-def isfinite(b: Builder, input: Value) -> Value:
-    if not dtype_of(input).is_floating_point:
-        return b.full(True, torch.bool, lens(input))
-    return b.not_(b.logical_or(b.isnan(input), b.isinf(input)))
-
-
 @converter(prims.div.default)
 def div(b: Builder, input: Operand, other: Operand) -> Value:
     """Of integers the quotient is truncated."""

@@ -23,12 +23,11 @@ class MGXBenchmarkResults:
 
     def table(self) -> str:
         """Mean times in milliseconds, samples a second of the whole, each part's share in percent."""
-        whole = self.full_mod_timer_result.mean
-        total = sum(t.mean for t in self.submod_timer_results.values())
-        rows: list[tuple[Any, ...]] = [("Full Model", round(whole * 1e3, 2), round(self.batch_size / whole, 2), "-")]
-        for name, t in self.submod_timer_results.items():
-            rows.append((name, round(t.mean * 1e3, 2), "-", round(t.mean / total * 100, 2)))
-        return tabulate(rows, headers=["Submod", "Avg Exec Time (ms)", "QPS", "% Total Runtime"])
+        whole, parts = self.full_mod_timer_result.mean, self.submod_timer_results
+        of_parts = sum(t.mean for t in parts.values())
+        rows: list[tuple[Any, ...]] = [("whole model", whole * 1e3, self.batch_size / whole, None)]
+        rows += [(name, t.mean * 1e3, None, t.mean / of_parts * 100) for name, t in parts.items()]
+        return tabulate(rows, headers=["module", "ms a call", "samples/s", "% of the parts"], floatfmt=".2f")
 
     def print_tabular(self) -> None:
         """Print the table."""

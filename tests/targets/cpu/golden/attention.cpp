@@ -1,28 +1,28 @@
 #include "attention.hpp"
 
 namespace mgx {
-template void attention<float, float>(const Team&, const Attention&, const float*, const float*, const float*, const float*, float*, char*);
+template void attention<Group::many, float, float>(const Team&, const Attention&, const float*, const float*, const float*, const float*, float*, char*);
 }  // namespace mgx
 
 #include "attention.hpp"
 
 namespace mgx {
-template void attention<float, uint8_t>(const Team&, const Attention&, const float*, const float*, const float*, const uint8_t*, float*, char*);
+template void attention<Group::many, float, uint8_t>(const Team&, const Attention&, const float*, const float*, const float*, const uint8_t*, float*, char*);
 }  // namespace mgx
 
 #include "team.hpp"
 #include "attention.hpp"
 
 namespace mgx {
-extern template void attention<float, float>(const Team&, const Attention&, const float*, const float*, const float*, const float*, float*, char*);
-extern template void attention<float, uint8_t>(const Team&, const Attention&, const float*, const float*, const float*, const uint8_t*, float*, char*);
+extern template void attention<Group::many, float, float>(const Team&, const Attention&, const float*, const float*, const float*, const float*, float*, char*);
+extern template void attention<Group::many, float, uint8_t>(const Team&, const Attention&, const float*, const float*, const float*, const uint8_t*, float*, char*);
 // attention
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
     float* const p3 = reinterpret_cast<float*>(p[3]);
-    attention(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, false, 0}, p0, p1, p2, static_cast<const float*>(nullptr), p3, scratch);
+    attention<Group::many>(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, false, 0}, p0, p1, p2, static_cast<const float*>(nullptr), p3, scratch);
 }
 int64_t k0_scratch(const int64_t* a) { return attention_scratch<float>(Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, false, 0}); }
 
@@ -32,7 +32,7 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
     float* const p3 = reinterpret_cast<float*>(p[3]);
-    attention(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), true, false, 0}, p0, p1, p2, static_cast<const float*>(nullptr), p3, scratch);
+    attention<Group::many>(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), true, false, 0}, p0, p1, p2, static_cast<const float*>(nullptr), p3, scratch);
 }
 int64_t k1_scratch(const int64_t* a) { return attention_scratch<float>(Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), true, false, 0}); }
 
@@ -43,7 +43,7 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
     const float* const p3 = reinterpret_cast<const float*>(p[3]);
     float* const p4 = reinterpret_cast<float*>(p[4]);
-    attention(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, true, 0}, p0, p1, p2, p3, p4, scratch);
+    attention<Group::many>(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, true, 0}, p0, p1, p2, p3, p4, scratch);
 }
 int64_t k2_scratch(const int64_t* a) { return attention_scratch<float>(Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, true, 0}); }
 
@@ -54,7 +54,7 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
     const bool* const p3 = reinterpret_cast<const bool*>(p[3]);
     float* const p4 = reinterpret_cast<float*>(p[4]);
-    attention(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, true, 0}, p0, p1, p2, reinterpret_cast<const uint8_t*>(p3), p4, scratch);
+    attention<Group::many>(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, true, 0}, p0, p1, p2, reinterpret_cast<const uint8_t*>(p3), p4, scratch);
 }
 int64_t k3_scratch(const int64_t* a) { return attention_scratch<float>(Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, true, 0}); }
 

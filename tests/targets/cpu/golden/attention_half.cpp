@@ -1,21 +1,21 @@
 #include "attention.hpp"
 
 namespace mgx {
-template void attention<mgx::half, float>(const Team&, const Attention&, const mgx::half*, const mgx::half*, const mgx::half*, const float*, mgx::half*, char*);
+template void attention<Group::many, mgx::half, float>(const Team&, const Attention&, const mgx::half*, const mgx::half*, const mgx::half*, const float*, mgx::half*, char*);
 }  // namespace mgx
 
 #include "team.hpp"
 #include "attention.hpp"
 
 namespace mgx {
-extern template void attention<mgx::half, float>(const Team&, const Attention&, const mgx::half*, const mgx::half*, const mgx::half*, const float*, mgx::half*, char*);
+extern template void attention<Group::many, mgx::half, float>(const Team&, const Attention&, const mgx::half*, const mgx::half*, const mgx::half*, const float*, mgx::half*, char*);
 // attention
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const mgx::half* const p0 = reinterpret_cast<const mgx::half*>(p[0]);
     const mgx::half* const p1 = reinterpret_cast<const mgx::half*>(p[1]);
     const mgx::half* const p2 = reinterpret_cast<const mgx::half*>(p[2]);
     mgx::half* const p3 = reinterpret_cast<mgx::half*>(p[3]);
-    attention(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, false, 0}, p0, p1, p2, static_cast<const float*>(nullptr), p3, scratch);
+    attention<Group::many>(t, Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, false, 0}, p0, p1, p2, static_cast<const float*>(nullptr), p3, scratch);
 }
 int64_t k0_scratch(const int64_t* a) { return attention_scratch<mgx::half>(Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, false, 0}); }
 

@@ -19,7 +19,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
             const auto v6 = (v5 * v4);
             const auto v7 = mgx::erf(v6);
             const auto v8 = (v5 * v3);
-            const auto v9 = (v7 + v2);
+            const auto v9 = mgx::one_plus_erf(v6);
             const auto v10 = (v8 * v9);
             put(p2 + o[2] + i, v10, n);
         });

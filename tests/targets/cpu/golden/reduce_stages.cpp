@@ -25,7 +25,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
                 const auto v1001 = (v1000 * v0);
                 const auto v1002 = (v1000 * v1);
                 const auto v1003 = mgx::erf(v1002);
-                const auto v1004 = (v1003 + v2);
+                const auto v1004 = mgx::one_plus_erf(v1002);
                 const auto v1005 = (v1001 * v1004);
                 acc1_0_part = accumulate<Sum>(acc1_0_part, v1005, n);
                 put(p2 + o[2] + i, v1005, n);

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.targets.cpu.kernels.harness import ISAS, compile_snippet, pointer
-from tests.tolerances import GELU, assert_each
+from tests.tolerances import ONE_PLUS, assert_each
 
 ULP = 2.0  # the promise of math.hpp for float
 Oracle = Callable[..., np.ndarray]
@@ -133,14 +133,19 @@ def test_mod_float(isa: str) -> None:
 
 
 @pytest.mark.parametrize("isa", ISAS)
-def test_gelu(isa: str) -> None:
-    source = _HEAD + _loop("gelu", "gelu_erf(x)", "float", "float", "float")
-    x = np.random.default_rng().standard_normal(4096, np.float32) * 3
-    want = torch.nn.functional.gelu(torch.from_numpy(x).double()).numpy()
-    assert_each(_run(source, isa, "gelu", x, x), want, GELU)
-    ends = np.resize(np.array([0.0, -0.0, np.inf, np.nan, 100, -100], np.float32), 48)
-    want = np.resize(np.array([0.0, -0.0, np.inf, np.nan, 100, 0], np.float32), 48)
-    np.testing.assert_array_equal(_run(source, isa, "gelu", ends, ends), want)
+@pytest.mark.parametrize(
+    ("word", "oracle"), [("one_plus_erf", lambda x: 1 + _erf(x)), ("one_plus_tanh", lambda x: 1 + np.tanh(x))]
+)
+def test_one_plus(word: str, oracle: Oracle, isa: str) -> None:
+    """As exact as the sum is in float, and 0, 2 or NaN where it is that."""
+    source = _HEAD + "".join(_loop(w, f"{w}(x)", "float", "float", "float") for w in ("one_plus_erf", "one_plus_tanh"))
+    rng = np.random.default_rng()
+    x = np.concatenate([_inputs(rng), rng.uniform(-8, 8, 1 << 16).astype(np.float32)])
+    with np.errstate(all="ignore"):
+        want = oracle(x.astype(np.float64))
+    got = _run(source, isa, word, x, x)
+    assert_each(got, want, ONE_PLUS)
+    assert (got[x < -12] == 0).all() or word == "one_plus_tanh"
 
 
 @pytest.mark.parametrize("isa", ISAS)

@@ -40,9 +40,6 @@ PAIRS = [
     {"input": torch.tensor(2), "other": torch.tensor(1.5)},
     {"input": 2.5, "other": f(3)},
 ]
-FLOAT_PAIRS = [
-    p for p in PAIRS if not any(isinstance(v, torch.Tensor) and not v.is_floating_point() for v in p.values())
-]
 BOOL_PAIRS = [{"input": m(3, 4), "other": m(4)}]
 INT_PAIRS = [{"input": i(3, 4), "other": i(4)}, {"input": i(3, 4), "other": 5}, *BOOL_PAIRS]
 UNARY = [{"input": f(3, 5)}, {"input": f(2, 3, dtype=torch.float64)}, {"input": torch.tensor(0.5)}]

@@ -93,6 +93,7 @@ def run(target: Any, kwargs: dict[str, Any], caplog: Any) -> None:
 ON_GPUS = {
     torch.ops.aten._scaled_dot_product_flash_attention.default,
     torch.ops.aten._scaled_dot_product_efficient_attention.default,
+    torch.ops.aten._scaled_dot_product_cudnn_attention.default,
 }
 """torch has no kernels for them on the CPU: see tests/torch_migraphx/fx/test_interpreter.py."""
 NOTHING = {torch.ops.aten._linalg_check_errors.default}  # is what they give

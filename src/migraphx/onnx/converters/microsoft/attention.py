@@ -367,6 +367,8 @@ def rotary_embedding(
     """x {B, S, N * H} or {B, N, S, H}; position_ids {1}, the first, or {B, S}."""
     if is_packed_batching or scale != 1.0:
         raise OnnxError("is_packed_batching and scale are not supported")
+    if rotary_embedding_dim and not num_heads:
+        raise OnnxError(f"rotary_embedding_dim {rotary_embedding_dim} needs num_heads")
     flat = x.shape.ndim == 3
     expect(x, "input", *(None,) * (3 if flat else 4))
     expect(cos, "cos_cache", None, None)

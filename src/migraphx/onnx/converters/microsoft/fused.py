@@ -47,8 +47,13 @@ def row(b: OnnxBuilder, x: Value, bias: Value | None) -> Value | None:
 # ---- activations ----
 
 
-@converter("Gelu", "BiasGelu", domain=MICROSOFT, takes=[same(FLOATS, "x", "bias")])
-def gelu(b: OnnxBuilder, x: Value, bias: Value | None = None) -> Value:
+@converter("Gelu", domain=MICROSOFT, takes=[same(FLOATS, "x")])
+def gelu(b: OnnxBuilder, x: Value) -> Value:
+    return b.gelu(x)
+
+
+@converter("BiasGelu", domain=MICROSOFT, takes=[same(FLOATS, "x", "bias")])
+def bias_gelu(b: OnnxBuilder, x: Value, bias: Value) -> Value:
     return b.gelu(biased(b, x, row(b, x, bias)))
 
 
@@ -229,6 +234,31 @@ def group_norm(
     y = b.cast(b.group_norm(b.cast(y, gamma.shape.type), gamma, beta, num_groups=groups, epsilon=epsilon), x.shape.type)
     y = b.silu(y) if activation else y
     return channels_behind(b, y) if channels_last else y
+
+
+@converter(
+    "SkipGroupNorm", domain=MICROSOFT, takes=[same(FLOATS16, "x", "skip", "bias"), same(FLOATS16, "gamma", "beta")]
+)
+def skip_group_norm(
+    b: OnnxBuilder,
+    x: Value,
+    gamma: Value,
+    beta: Value,
+    skip: Value,
+    bias: Value | None = None,
+    *,
+    channels_last: int = 1,
+    **given: Any,
+) -> tuple[Value, Value]:
+    """The group norm of x + skip + bias {C}, and that sum; skip has x's lens, or is {N, 1, ..., C} or {N, C}."""
+    first = x if channels_last else channels_behind(b, x)
+    if skip.shape.ndim == 2:
+        skip = b.unsqueeze(skip, axes=tuple(range(1, x.shape.ndim - 1)))
+    elif not channels_last:
+        skip = channels_behind(b, skip)
+    total = biased(b, first, skip, row(b, first, bias))
+    total = total if channels_last else channels_first(b, total)
+    return group_norm(b, total, gamma, beta, channels_last=channels_last, **given), total
 
 
 # ---- convolutions ----

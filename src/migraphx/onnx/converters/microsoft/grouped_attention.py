@@ -86,20 +86,20 @@ def group_query_attention(
 ) -> tuple[Value | None, ...]:
     """Attention in which groups of heads share keys and values, which the cache {B, N, T, H} keeps.
 
-    seqlens {B} are the keys of each item less one, `total_length` the most of them. Queries are the last keys of
-    their item; where there is no past, the first. `local_window_size`: how many keys a query sees. Without new
-    keys (a length of 0) the past is all. q_norm and k_norm {H} are the weights of RMS norms over heads.
+    seqlens {B} are the keys of each item less one, `total_length` the most. Queries are the last keys of their item;
+    without a past the first. `local_window_size`: how many keys a query sees. q_norm, k_norm {H}: weights of RMS norms.
     """
     expect(query, "query", None, None, None)
     expect(head_sink, "head_sink", num_heads)
+    rotary = tables(cos, sin) if do_rotary else ()
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
     length = q.shape.lens[2]
     fixed = holds_all(b, past_key, total_length)
     total = past_keys(past_key, past_value) if fixed else int(b.number(total_length, "total_sequence_length"))
     last, starts, positions = places(b, seqlens, q, total_length if fixed else total)
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
-    if do_rotary:
-        q, k = (with_rotary(b, x, position_ids or positions, cos, sin, bool(rotary_interleaved)) for x in (q, k))
+    if rotary:
+        q, k = (with_rotary(b, x, position_ids or positions, *rotary, bool(rotary_interleaved)) for x in (q, k))
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
     k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys, fixed)
@@ -138,11 +138,16 @@ def places(b: OnnxBuilder, seqlens: Value, q: Value, total: int | Value) -> tupl
     return last, starts, b.add(*b.common(starts, b.literal(np.arange(length)[None])))
 
 
-def with_rotary(b: OnnxBuilder, x: Value, at: Value, cos: Value | None, sin: Value | None, interleaved: bool) -> Value:
-    """x {B, N, S, H} with the rotary embedding of the positions `at` {B, S}; OnnxError without the tables."""
+def tables(cos: Value | None, sin: Value | None) -> tuple[Value, Value]:
+    """The tables of a rotary embedding, which must be there."""
     if cos is None or sin is None:
         raise OnnxError("do_rotary needs cos_cache and sin_cache")
     expect(sin, "sin_cache", *cos.shape.lens)
+    return cos, sin
+
+
+def with_rotary(b: OnnxBuilder, x: Value, at: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
+    """x {B, N, S, H} with the rotary embedding of the positions `at` {B, S}."""
     if 0 in x.shape.lens:
         return x
     return rotated(b, x, b.broadcast_to(at, (x.shape.lens[0], x.shape.lens[2])), cos, sin, interleaved)

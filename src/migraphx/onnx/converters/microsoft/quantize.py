@@ -5,6 +5,7 @@ Elementwise ones are the real operator between dequantizelinear and quantizeline
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ from migraphx.onnx.converters.standard.matmul import matmul_integer
 from migraphx.onnx.converters.standard.pooling import average_pool
 from migraphx.onnx.converters.standard.quantize import dequantize_linear, qlinear_conv, quantize_linear, requantized
 from migraphx.onnx.graph import OnnxError
-from migraphx.onnx.registry import converter, register, same
+from migraphx.onnx.registry import Convert, converter, register, same
 from migraphx.ops.composites.activation import scaled
 from migraphx.ops.macros import broadcast_per_axis
 
@@ -94,45 +95,42 @@ def where(
     return like(b, x, b.where(*(b.broadcast_to(v, lens) for v in (condition, *real))), scale, zero)
 
 
-@converter("QLinearSigmoid", domain=MICROSOFT, takes=UNARY)
-def sigmoid(
-    b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None
-) -> Value:
-    return like(b, x, b.sigmoid(dequantize(b, x, x_scale, x_zero)), scale, zero)
+def qlinear(op: str) -> Callable[[Convert], Convert]:
+    """Declare the converter of a QLinear operator of one input, whose function takes the real numbers."""
+
+    def declare(function: Convert) -> Convert:
+        def convert(
+            b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None,
+            **attributes: Any,
+        ) -> Value:  # fmt: skip
+            return like(b, x, function(b, dequantize(b, x, x_scale, x_zero), **attributes), scale, zero)
+
+        given = [*inspect.signature(convert).parameters.values()][:-1]
+        attributes = [*inspect.signature(function).parameters.values()][2:]
+        vars(convert)["__signature__"] = inspect.Signature([*given, *attributes])
+        register(op, convert, domain=MICROSOFT, takes=UNARY)
+        return function
+
+    return declare
 
 
-@converter("QLinearLeakyRelu", domain=MICROSOFT, takes=UNARY)
-def leaky_relu(
-    b: OnnxBuilder,
-    x: Value,
-    x_scale: Value,
-    x_zero: Value | None,
-    scale: Value,
-    zero: Value | None = None,
-    *,
-    alpha: float = 0.01,
-) -> Value:
-    return like(b, x, b.leaky_relu(dequantize(b, x, x_scale, x_zero), alpha=alpha), scale, zero)
+@qlinear("QLinearSigmoid")
+def sigmoid(b: OnnxBuilder, x: Value) -> Value:
+    return b.sigmoid(x)
 
 
-@converter("QLinearSoftmax", domain=MICROSOFT, takes=UNARY)
-def softmax(
-    b: OnnxBuilder,
-    x: Value,
-    x_scale: Value,
-    x_zero: Value | None,
-    scale: Value,
-    zero: Value | None = None,
-    *,
-    opset: int,
-    axis: int = -1,
-) -> Value:
+@qlinear("QLinearLeakyRelu")
+def leaky_relu(b: OnnxBuilder, x: Value, *, alpha: float = 0.01) -> Value:
+    return b.leaky_relu(x, alpha=alpha)
+
+
+@qlinear("QLinearSoftmax")
+def softmax(b: OnnxBuilder, x: Value, *, opset: int, axis: int = -1) -> Value:
     """Before opset 13 of the standard, over all dimensions from `axis` on."""
-    real, axis = dequantize(b, x, x_scale, x_zero), axis_in(axis, x.shape.ndim)
+    axis = axis_in(axis, x.shape.ndim)
     if opset >= 13:
-        return like(b, x, b.softmax(real, axis=axis), scale, zero)
-    rows = b.softmax(b.flatten(real, axis=axis), axis=1)
-    return like(b, x, b.reshape(rows, dims=x.shape.lens), scale, zero)
+        return b.softmax(x, axis=axis)
+    return b.reshape(b.softmax(b.flatten(x, axis=axis), axis=1), dims=x.shape.lens)
 
 
 @converter("QLinearConcat", domain=MICROSOFT)
@@ -147,57 +145,26 @@ def concat(b: OnnxBuilder, scale: Value, zero: Value, *parts: Value, axis: int) 
 # ---- pooling and convolution ----
 
 
-@converter("QLinearAveragePool", domain=MICROSOFT, takes=UNARY)
+@qlinear("QLinearAveragePool")
 def qlinear_average_pool(
-    b: OnnxBuilder,
-    x: Value,
-    x_scale: Value,
-    x_zero: Value | None,
-    scale: Value,
-    zero: Value | None = None,
-    *,
-    kernel_shape: Lens,
-    auto_pad: str = "NOTSET",
-    channels_last: int = 0,
-    **attributes: Any,
+    b: OnnxBuilder, x: Value, *, kernel_shape: Lens, auto_pad: str = "NOTSET", channels_last: int = 0, **attributes: Any
 ) -> Value:
-    real = dequantize(b, x, x_scale, x_zero)
-    real = channels_first(b, real) if channels_last else real
-    y = average_pool(b, real, auto_pad=auto_pad, kernel_shape=kernel_shape, **attributes)
-    return like(b, x, channels_behind(b, y) if channels_last else y, scale, zero)
+    first = channels_first(b, x) if channels_last else x
+    y = average_pool(b, first, auto_pad=auto_pad, kernel_shape=kernel_shape, **attributes)
+    return channels_behind(b, y) if channels_last else y
 
 
-@converter("QLinearGlobalAveragePool", domain=MICROSOFT, takes=UNARY)
-def qlinear_global_average_pool(
-    b: OnnxBuilder,
-    x: Value,
-    x_scale: Value,
-    x_zero: Value | None,
-    scale: Value,
-    zero: Value | None = None,
-    *,
-    channels_last: int = 0,
-) -> Value:
-    axes = tuple(range(1, x.shape.ndim - 1) if channels_last else range(2, x.shape.ndim))
-    return like(b, x, b.reduce_mean(dequantize(b, x, x_scale, x_zero), axes=axes), scale, zero)
+@qlinear("QLinearGlobalAveragePool")
+def qlinear_global_average_pool(b: OnnxBuilder, x: Value, *, channels_last: int = 0) -> Value:
+    return b.reduce_mean(x, axes=tuple(range(1, x.shape.ndim - 1) if channels_last else range(2, x.shape.ndim)))
 
 
-@converter("QLinearReduceMean", domain=MICROSOFT, takes=UNARY)
-def qlinear_reduce_mean(
-    b: OnnxBuilder,
-    x: Value,
-    x_scale: Value,
-    x_zero: Value | None,
-    scale: Value,
-    zero: Value | None = None,
-    *,
-    axes: Sequence[int] | None = None,
-    keepdims: int = 1,
-) -> Value:
+@qlinear("QLinearReduceMean")
+def qlinear_reduce_mean(b: OnnxBuilder, x: Value, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Value:
     ndim = x.shape.ndim
     dims = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
-    y = b.reduce_mean(dequantize(b, x, x_scale, x_zero), axes=dims)
-    return like(b, x, y if keepdims else b.squeeze(y, axes=dims), scale, zero)
+    y = b.reduce_mean(x, axes=dims)
+    return y if keepdims else b.squeeze(y, axes=dims)
 
 
 @converter("QLinearConv", domain=MICROSOFT)

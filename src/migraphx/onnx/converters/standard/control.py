@@ -44,6 +44,9 @@ def if_(b: OnnxBuilder, condition: Value, *, then_branch: Graph, else_branch: Gr
     """A condition known now leaves one branch, in place."""
     if condition.shape.elements != 1:
         raise OnnxError(f"its condition must have one element, has lens {condition.shape.lens}")
+    counts = [len(graph.outputs) for graph in (then_branch, else_branch)]
+    if counts[0] != counts[1]:
+        raise OnnxError(f"its branches give {counts[0]} and {counts[1]} values")
     known = b.constant(condition)
     if known is not None:
         return tuple(b.subgraph(then_branch if known.reshape(-1)[0] else else_branch))
@@ -52,13 +55,16 @@ def if_(b: OnnxBuilder, condition: Value, *, then_branch: Graph, else_branch: Gr
             module_of(b, f"{graph.name or 'if'}_", lambda inner, graph=graph: b.subgraph(graph, into=inner))
             for graph in (then_branch, else_branch)
         ]
-        first, second = ([(o.shape.type, o.shape.lens) for o in m.outputs] for m in modules)
-        if first != second:
-            raise OnnxError(f"its branches give {first} and {second}")
+        lens, others = ([o.shape.lens for o in m.outputs] for m in modules)
+        if lens != others:
+            raise OnnxError(f"its branches give {lens} and {others}")
     except OnnxError as error:
         error.inputs |= parameters(condition)  # with a condition known now, one branch would not matter
         error.values = (*error.values, condition)
         raise
+    types, others = ([o.shape.type for o in m.outputs] for m in modules)
+    if types != others:
+        raise OnnxError(f"its branches give {types} and {others}")
     return tuple(b.outputs(b.instruction("if", [condition], modules), len(then_branch.outputs)))
 
 
@@ -67,6 +73,8 @@ def loop(
     b: OnnxBuilder, trips: Value | None = None, condition: Value | None = None, *state: Any, body: Graph
 ) -> tuple[Any, ...]:
     """A `loop`; unrolled where what it carries changes its shape, or where everything is known now."""
+    if len(body.outputs) < 1 + len(state):
+        raise OnnxError(f"its body gives {len(body.outputs)} values, a condition and {len(state)} carried ones are due")
     trips = bounded(b, trips)
     count = b.constant(trips)
     length = None if count is None else max(0, int(count.reshape(-1)[0]))
@@ -129,6 +137,9 @@ def as_module(b: OnnxBuilder, condition: Value, state: Sequence[Any], body: Grap
         module = None
     if module is not None:
         kept = [(o.shape.type, o.shape.lens) for o in module.outputs[1 : 1 + len(state)]]
+        for v, (type, _) in zip(state, kept, strict=True):
+            if v.shape.type != type:
+                raise OnnxError(f"carries {v.shape.type}, its body gives {type}")
         if kept == [(v.shape.type, v.shape.lens) for v in state]:
             return module
     for name in [n for n in b.program.modules if n not in before]:
@@ -189,6 +200,9 @@ def scan(
         raise OnnxError(f"what it scans differs in length: {sorted(lengths)}")
     (length,) = lengths
     backwards = tuple(scan_input_directions) or (0,) * len(scanned)
+    for directions in (backwards, scan_output_directions):
+        if any(d not in (0, 1) for d in directions):
+            raise OnnxError(f"its directions {tuple(directions)} must be 0 or 1")
 
     def write(inner: OnnxBuilder) -> list[Any]:
         add = inner.module.add_parameter

@@ -10,6 +10,7 @@ from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.converters.standard.geometry import Window, windowed
 from migraphx.onnx.converters.standard.movement import padded
+from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
 from migraphx.passes.constants import is_constant, value_of
 from migraphx.passes.integer_products import fits, integer_product
@@ -98,6 +99,9 @@ def conv_transpose(
     lens, kernel = x.shape.lens[2:], w.shape.lens[2:]
     n = len(lens)
     stride, dilation = window.steps(kernel)
+    for what, given in (("output_padding", output_padding), ("output_shape", output_shape)):
+        if given is not None and len(given) not in (n, n + 2 * (what == "output_shape")):
+            raise OnnxError(f"{what} {tuple(given)}: not {n} spatial dimensions")
     extra = np.array(output_padding or (0,) * n)
     dims = zip(lens, kernel, stride, dilation, strict=True)
     full = np.array([(m - 1) * s + d * (k - 1) + 1 for m, k, s, d in dims])

@@ -52,8 +52,14 @@ class Window:
         return strides, dilations
 
     def checked(self, b: OnnxBuilder) -> Window:
-        """TensorFlow's SAME, which some files hold, is SAME_UPPER."""
-        if self.auto_pad != "SAME" or self.pads:
+        """TensorFlow's SAME, which some files hold, is SAME_UPPER; pads of 0 say nothing beside an auto_pad."""
+        if self.auto_pad in ("NOTSET", ""):
+            return self
+        if any(self.pads or ()):
+            raise OnnxError(f"auto_pad {self.auto_pad!r} and pads {tuple(self.pads or ())} exclude each other")
+        if self.pads:
+            b.deviates(f"has pads of 0 beside auto_pad {self.auto_pad!r}")
+        if self.auto_pad != "SAME":
             return self
         b.deviates("auto_pad 'SAME' is not the standard's: read as SAME_UPPER")
         return replace(self, auto_pad="SAME_UPPER")

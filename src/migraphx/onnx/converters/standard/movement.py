@@ -109,6 +109,8 @@ def split(
 ) -> tuple[Value, ...]:
     """Into pieces of given sizes (an attribute before opset 13), or equal ones; the last may be less."""
     lengths = b.ints(split if sizes is None else sizes, "split")
+    if lengths is not None and num_outputs is not None:
+        raise OnnxError(f"split {lengths} and num_outputs {num_outputs} exclude each other")
     if lengths is None:
         count = len(b.node.outputs if b.node else ())
         if num_outputs not in (None, count):
@@ -117,7 +119,9 @@ def split(
         if b.version < 18 and total % count:
             raise OnnxError(f"{total} elements do not split into {count} equal pieces")
         step = -(-total // count)
-        lengths = tuple(max(min(step, total - k * step), 0) for k in range(count))
+        lengths = (step,) * (count - 1) + (total - (count - 1) * step,)
+    if any(n < 0 for n in lengths):
+        raise OnnxError(f"splits into pieces of {lengths}")
     return tuple(pieces(b, x, lengths, axis))
 
 
@@ -194,6 +198,8 @@ def padded(b: OnnxBuilder, x: Value, pads: Sequence[int], mode: str, fill: float
     cut = [d for d in range(ndim) if min(pads[d], pads[ndim + d]) < 0]
     if cut:
         ends = [x.shape.lens[d] + min(pads[ndim + d], 0) for d in cut]
+        if any(x.shape.lens[d] + pads[d] + pads[ndim + d] < 0 for d in cut):
+            raise OnnxError(f"pads {tuple(pads)} cut more than there is of lens {x.shape.lens}")
         x = b.slice(x, axes=tuple(cut), starts=tuple(max(-pads[d], 0) for d in cut), ends=tuple(ends))
     pads = [max(p, 0) for p in pads]
     if not any(pads):
@@ -214,6 +220,8 @@ def padded(b: OnnxBuilder, x: Value, pads: Sequence[int], mode: str, fill: float
 def depth_to_space(b: OnnxBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     n, c, h, w = x.shape.lens
     depth = c // blocksize**2
+    if mode not in ("DCR", "CRD"):
+        raise OnnxError(f"mode {mode!r} is not known")
     if mode == "DCR":
         lens, order = (n, blocksize, blocksize, depth, h, w), (0, 3, 4, 1, 5, 2)
     else:

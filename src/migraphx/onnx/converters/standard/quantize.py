@@ -15,7 +15,7 @@ from migraphx.ops.macros import broadcast_per_axis
 Value = Instruction
 
 
-@converter("QuantizeLinear")
+@converter("QuantizeLinear", promotes=True)
 def quantize_linear(
     b: OnnxBuilder,
     x: Value,

@@ -93,9 +93,8 @@ def multinomial(b: OnnxBuilder, x: Value, *, dtype: int, sample_size: int, seed:
     numbers = uniform(b, seed, "float", (x.shape.lens[0], sample_size))
     type = element_type(dtype)
     if type not in ("int32", "int64"):
-        b.deviates(f"dtype must be int32 or int64, is {type}")
-    drawn = b.multinomial(sums, numbers, dtype=type if type in ("int32", "int64") else "int32")
-    return b.cast(drawn, type)
+        raise OnnxError(f"dtype must be int32 or int64, is {type}")
+    return b.multinomial(sums, numbers, dtype=type)
 
 
 @converter("Dropout")
@@ -108,9 +107,12 @@ def dropout(
     seed: int | None = None,
     is_test: int = 0,
 ) -> tuple[Value, Value]:
-    """x itself, unless in training; the mask says what is kept. The ratio is an attribute before opset 12."""
+    """x itself, unless in training; the mask says what is kept, of x's type before opset 10.
+
+    The ratio is an attribute before opset 12.
+    """
     if training_mode is None or not b.number(training_mode, "training_mode"):
-        return b.identity(x), b.full(True, b.equal(x, x))
+        return b.identity(x), b.full(1, x if b.version < 10 else b.equal(x, x))
     share = ratio if isinstance(ratio, Instruction) else b.literal(np.array(0.5 if ratio is None else ratio), "float")
     wide = "double" if x.shape.type == "double" else "float"
     share = b.broadcast_to(b.cast(share, wide), x.shape.lens)

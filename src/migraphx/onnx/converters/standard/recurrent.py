@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import declaration
-from migraphx.onnx.builder import OnnxBuilder
+from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.graph import OnnxError
-from migraphx.onnx.registry import converter
+from migraphx.onnx.registry import converter, register
 from migraphx.ops.recurrent import Recurrent
 
 Value = Instruction
@@ -24,11 +25,12 @@ NAMES = {
 def layer(b: OnnxBuilder, name: str, inputs: tuple[Value | None, ...], given: dict[str, Any]) -> tuple[Value, ...]:
     """(all hidden states {T, D, N, H}, then each state after the last step {D, N, H}); of layout 1 batches first."""
     x, w, r, bias, lens, *states = inputs
-    assert x is not None
-    hidden = given.get("hidden_size")
-    if hidden is None:
-        raise OnnxError("attribute 'hidden_size' is missing")
+    assert x is not None and r is not None
+    expect(r, "R", None, None, None)
+    hidden = given.get("hidden_size", r.shape.lens[2])
     turn, layout = (1, 0, 2), given.get("layout", 0)
+    if layout not in (0, 1):
+        raise OnnxError(f"layout {layout} is neither 0 nor 1")
     if layout:
         x = b.transpose(x, permutation=turn)
         states = [v if v is None else b.transpose(v, permutation=turn) for v in states[:2]] + states[2:]
@@ -74,34 +76,18 @@ def functions(b: OnnxBuilder, name: str, given: Any, direction: str) -> tuple[st
     return tuple(NAMES.get(n, n) for n in lower)[:count]
 
 
-@converter("RNN")
-def rnn(
-    b: OnnxBuilder,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    lens: Value | None = None,
-    h: Value | None = None,
-    **given: Any,
-) -> tuple[Value, ...]:
-    """h = f(x w + h r + biases)"""
-    return layer(b, "rnn", (x, w, r, bias, lens, h), given)
+def of_one_state(name: str) -> Callable[..., tuple[Value, ...]]:
+    def convert(
+        b: OnnxBuilder, x: Value, w: Value, r: Value, bias: Value | None = None, lens: Value | None = None,
+        h: Value | None = None, **given: Any,
+    ) -> tuple[Value, ...]:  # fmt: skip
+        return layer(b, name, (x, w, r, bias, lens, h), given)
+
+    return convert
 
 
-@converter("GRU")
-def gru(
-    b: OnnxBuilder,
-    x: Value,
-    w: Value,
-    r: Value,
-    bias: Value | None = None,
-    lens: Value | None = None,
-    h: Value | None = None,
-    **given: Any,
-) -> tuple[Value, ...]:
-    """h = (1 - z) g(x + reset * h) + z h"""
-    return layer(b, "gru", (x, w, r, bias, lens, h), given)
+register("RNN", of_one_state("rnn"))
+register("GRU", of_one_state("gru"))
 
 
 @converter("LSTM")

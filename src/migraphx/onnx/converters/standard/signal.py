@@ -54,7 +54,10 @@ def stft(
 ) -> Value:
     """Transforms of windows of the signal {N, L, 1 or 2}, `step` apart: {N, windows, length, 2}."""
     expect(x, "signal", None, None, *(None,) * (x.shape.ndim == 3))
-    if x.shape.ndim == 3 and x.shape.lens[2] not in (1, 2):
+    if x.shape.ndim == 2:
+        b.deviates("its signal has two dimensions, must have a third of 1")
+        x = b.unsqueeze(x, axes=(2,))
+    if x.shape.lens[2] not in (1, 2):
         raise OnnxError(f"its signal must end in 1 (real) or 2 (real, imaginary), has lens {x.shape.lens}")
     hop = int(b.number(step, "frame_step"))
     size = x.shape.lens[1] if window is None else window.shape.lens[0]

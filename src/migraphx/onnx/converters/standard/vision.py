@@ -72,6 +72,8 @@ def resize(
     dims = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
     factors = [] if scales is None else b.known(scales, "scales").reshape(-1).tolist()
     lengths = list(b.ints(sizes, "sizes") or ())
+    if factors and lengths:
+        raise OnnxError(f"scales {factors} and sizes {lengths} exclude each other")
     if factors:
         factors = full(factors, dims, [1.0] * ndim)
         lengths = [int(np.floor(np.float32(n) * np.float32(f))) for n, f in zip(x.shape.lens, factors, strict=True)]
@@ -234,5 +236,7 @@ def non_max_suppression(
         b.literal(np.array([0], np.float32)) if overlap is None else overlap,
         b.literal(np.array([-np.inf], np.float32)) if least is None else least,
     )
+    if center_point_box not in (0, 1):
+        raise OnnxError(f"center_point_box {center_point_box} is neither 0 nor 1")
     op = operation("nonmaxsuppression", center_point_box=bool(center_point_box), use_dyn_output=True)
     return as_found(b, op, [boxes, scores, *limits])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Literal
+from migraphx.targets.common.body import Scope
 from migraphx.targets.common.views import View
 from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, CppScalar, constant_text, cpp_type
 
@@ -13,8 +14,8 @@ from migraphx.targets.cpu.emit.scalar import COMPUTE_TYPES, STORAGE_TYPES, CppSc
 class CppReading:
     """Pointwise bodies as C++ on the vectors of kernels/math.hpp."""
 
-    def scalar(self, bind: Callable[[str], str]) -> CppScalar:
-        return CppScalar(bind)
+    def scalar(self, scope: Scope) -> CppScalar:
+        return CppScalar(scope.bind, scope.text)
 
     def assign(self, name: str, text: str) -> str:
         return f"const auto {name} = {text};"

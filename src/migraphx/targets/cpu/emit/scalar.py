@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -43,8 +44,10 @@ RENAMED = {
 TEMPLATES = {
     word: OPERATORS.get(word) or f"mgx::{RENAMED.get(word, word)}({', '.join(['{}'] * arity)})"
     for word, (arity, _) in VOCABULARY.items()
-    if word not in ("const", "cast")
+    if word not in ("add", "const", "cast")
 }
+PLUS_ONE = re.compile(r"mgx::(erf|tanh)\((\w+)\)")
+ONE = re.compile(r"mgx::(?:splat<\w+>\(|fill\(\w+, )1(?:\.0)?\)")
 
 
 def cpp_type(table: dict[str, str], type: str) -> str:
@@ -73,20 +76,29 @@ def constant_text(value: Any) -> str:
 class CppScalar:
     """Every word gives the text of a C++ expression on vectors, from the texts of its operands.
 
-    `bind` sees each text and returns what stands for it further on; the text itself where it is absent.
+    `bind` sees each text and returns what stands for it further on; the text itself where it is absent. `text` is the
+    way back.
     Codegen binds each one to a variable, so that a value used twice is computed once:
 
         s = CppScalar(lambda text: f.variable(text));  op.apply(s, "x0", "x1")
     """
 
-    def __init__(self, bind: Callable[[str], str] | None = None) -> None:
-        self.bind = bind or str
+    def __init__(self, bind: Callable[[str], str] | None = None, text: Callable[[str], str] = str) -> None:
+        self.bind, self.text = bind or str, text
 
     def __getattr__(self, word: str) -> Callable[..., str]:
         template = TEMPLATES.get(word)
         if template is None:
             raise AttributeError(f"no scalar word {word!r}")
         return lambda *operands: self.bind(template.format(*operands))
+
+    def add(self, a: str, b: str) -> str:
+        """a + b; 1 + erf(x) and 1 + tanh(x), as GELUs have them, are words of their own."""
+        for one, other in ((a, b), (b, a)):
+            word = PLUS_ONE.fullmatch(self.text(other))
+            if word and ONE.fullmatch(self.text(one)):
+                return self.bind(f"mgx::one_plus_{word[1]}({word[2]})")
+        return self.bind(OPERATORS["add"].format(a, b))
 
     def const(self, like: str, value: Any) -> str:
         return self.bind(f"mgx::fill({like}, {constant_text(value)})")

@@ -568,11 +568,14 @@ template <class T> inline int64_t attention_scratch(const Attention& p) {
     return int64_t(sizeof(float)) * (many > few ? many : few);
 }
 
-template <class T, class M>
+enum class Group { any, few, many };  // how many queries it has, as far as that is known beforehand
+template <Group group_is = Group::any, class T, class M>
 MGX_NOINLINE void attention(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask,
                       T* out, char* scratch) {
     const int64_t group = p.heads / p.kv_heads, tiles = (p.queries + attn::MQ - 1) / attn::MQ;
-    if (group * p.queries <= attn::FEW) return attn::few_queries(team, p, q, k, v, mask, out, scratch);
+    if constexpr (group_is != Group::many)
+        if (group_is == Group::few || group * p.queries <= attn::FEW)
+            return attn::few_queries(team, p, q, k, v, mask, out, scratch);
     int64_t per = p.batch * p.heads * tiles / (4 * team.size);  // tiles of a unit: four units a thread
     per = per < 1 ? 1 : per > attn::TILES ? attn::TILES : per;
     const int64_t units = (tiles + per - 1) / per, span = per * attn::MQ;

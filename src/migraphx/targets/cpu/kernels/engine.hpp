@@ -31,7 +31,6 @@ template <class T> inline constexpr int MR3 = LANES == 8 && same_v<T, float> ? 4
 
 inline constexpr int64_t round64(int64_t bytes) { return (bytes + 63) & ~int64_t(63); }
 inline constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline constexpr int64_t packed_size(int64_t n, int64_t k) { return ceil_div(n, NR) * k * NR; }
 
 // Bytes of the tile buffer and the pointer table, for a filter of `segs` segments.
 inline constexpr int64_t fma_scratch(int64_t segs) {
@@ -109,16 +108,21 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
     const char* ahead = u.ahead;
     const int64_t step = u.step, panel = u.panel, kc = u.kc;
     const TA* const* rows = u.rows;
-    for (int64_t s = 0; s < u.segs; ++s, rows += ROWS) {
+    if (kc <= 0) return;  // loops that run at least once: the sums stay in registers between them
+    int64_t segs = u.segs;
+    do {
         const TA* a[] = {(rows[R] + u.k0)...};
+        int64_t k = 0;
 #pragma GCC unroll 2
-        for (int64_t k = 0; k < kc; ++k, b += step, ahead += u.ahead_step) {
+        do {
             __builtin_prefetch(ahead, 0, 2);
             vec<T, N> bv[COLS];
             load_row<T, N>(bv, b, panel, cols);
             (add_row<Products<T, TA>>(acc + R * COLS, Products<T, TA>::template all<N>(a[R][k]), bv, cols), ...);
-        }
-    }
+            b += step, ahead += u.ahead_step;
+        } while (++k < kc);
+        rows += ROWS;
+    } while (--segs > 0);
 }
 
 // A tile that is left in the buffer.

@@ -6,7 +6,7 @@
 //
 //   V exp(V) expm1(V) log(V) log2(V) log1p(V) pow(V, V) sqrt(V) rsqrt(V) recip(V)            float, double
 //   V sin(V) cos(V) tan(V) asin(V) acos(V) atan(V) sinh(V) cosh(V) tanh(V) asinh(V) acosh(V) atanh(V) erf(V)
-//   V sigmoid(V)    1 / (1 + e^-x)     V gelu_erf(V)    x/2 (1 + erf(x / sqrt 2)), rounded as that formula is
+//   V sigmoid(V)    1 / (1 + e^-x)     V one_plus_erf(V) one_plus_tanh(V)    to an absolute 4e-7
 //   V floor(V) ceil(V) trunc(V) nearbyint(V) (half to even) round(V) (half away from 0)   any T
 //   V abs(V) sign(V) (NaN for NaN)                                                        any T
 //   V max(V, V) min(V, V)   NaN if either is NaN                                          any T
@@ -283,16 +283,6 @@ template <class V> MGX_INLINE V exp_normal(V x) {
     const auto [r, whole, n] = reduce_ln2(x);
     return (exp_small(r) + 1.0f) * pow2<V>(n);
 }
-// e^x where -104 <= x <= 43: the power of 2 is applied 64 too high, where it is normal, and the rest by a product.
-template <class V> MGX_INLINE V exp_low(V x) {
-#if defined(__AVX512F__)
-    if constexpr (same_v<V, vec<float>>) return exp_reduced(reduce_ln2(x));
-#endif
-    constexpr float BIASED = TO_INT + 127 + 64;  // leaves the exponent's bits as they are wanted
-    const V shifted = x * 1.44269504f + BIASED, n = shifted - BIASED;
-    const V e = exp_small((x - n * LN2_HIGH) - n * LN2_LOW) + 1.0f;
-    return e * bit_cast<V>(bit_cast<int_vec<V>>(shifted) << 23) * 0x1p-64f;
-}
 template <class V> MGX_INLINE V exp(V x) {
     if constexpr (!is_f32<V>)
         return each([](double v) { return __builtin_exp(v); }, x);
@@ -328,14 +318,26 @@ template <class V> MGX_INLINE V ratio(V a, V d, V low) {
     const V inverse = near_recip(d), q = a * inverse;
     return q + ((a - q * d) - q * low) * inverse;
 }
+// 1 / (1 + (1 + part) 2^n) for -62 <= n <= 190, |part| < 1/2; `shifted` is n + BIASED_UNIT, rounded to whole n. All is
+// 2^-64 of what it means, so that the power does not overflow where the answer is denormal.
+inline constexpr float UNIT = 0x1p-64f, BIASED_UNIT = TO_INT + 127 - 64;
+template <class V> MGX_INLINE V logistic(V part, V shifted) {
+    const V power = bit_cast<V>(bit_cast<int_vec<V>>(shifted) << 23), some = part * power + UNIT, d = some + power;
+#if defined(__AVX512F__)  // there a division takes as long as all of the above
+    const V inverse = near_recip(d);
+    return (inverse + inverse * ((1.0f - power * inverse) - some * inverse)) * UNIT;
+#else
+    return UNIT / d;
+#endif
+}
 template <class V> MGX_INLINE V sigmoid(V x) {
-    const V one = fill<V>(1);
     if constexpr (!is_f32<V>) {
-        const V e = exp(-abs(x));
+        const V e = exp(-abs(x)), one = fill<V>(1);
         return ((x < V{}) ? e : one) / (one + e);
-    } else {  // e^x / (1 + e^x), which is 1 long before e^x overflows
-        const V e = exp_low(clamp(x, -104.0f, 30.0f)), d = one + e;
-        return ratio(e, d, e - (d - one));
+    } else {  // from 30 on it is 1
+        const V t = clamp(x, -104.0f, 30.0f), shifted = BIASED_UNIT - t * 1.44269504f, n = shifted - BIASED_UNIT;
+        const V r = (-t - n * LN2_HIGH) - n * LN2_LOW;
+        return logistic(r * poly(r, 1.0f, 4.9999994e-01f, 1.6666520e-01f, 4.1668393e-02f, 8.3687548e-03f, 1.3814483e-03f), shifted);
     }
 }
 template <class V> MGX_INLINE V tanh(V x) {
@@ -361,18 +363,19 @@ template <class V> MGX_INLINE V erf(V x) {
         return (t < cut) ? near : far;
     }
 }
-template <class V> MGX_INLINE V gelu_erf(V x) {
-    const V h = x * lane_t<V>(0.5), one = fill<V>(1), z = x * lane_t<V>(0.70710678118654752440);
+// 1 + erf(x) and 1 + tanh(x) to 4e-7, about what rounding erf(x) and the sum leaves of them; less work than erf and tanh.
+template <class V> MGX_INLINE V one_plus_erf(V x) {
     if constexpr (!is_f32<V>) {
-        return h * (one + erf(z));
-    } else {  // erf to an absolute 1e-7, which is all that 1 + erf(z) keeps of it
-        const V t = abs(z), end = fill<V>(3.95f), u = (t > end) ? end : t;
-        const V s = u * u, p = poly(u, 1.2838025e-01f, 6.3659775e-01f) + s * poly(u, 1.0291962e-01f, -1.9583959e-02f);
-        const V more = poly(u, 5.3693232e-04f, 1.0324023e-03f) + s * poly(u, -3.0880235e-04f, 3.1440184e-05f);
-        const V q = (p + (s * s) * more) * u + u;  // pairs of terms do not wait for each other
-        return h * (one + copysign(one - exp_normal(-q), z));
+        return fill<V>(1) + erf(x);
+    } else {  // 2 / (1 + 2^t): log2(erfc(x) / erfc(-x)) is odd and smooth
+        const V s = x * x, odd = poly(s, -3.2558126e+00f, -2.9652828e-01f, 5.4075405e-04f, 1.8032859e-03f, -2.5913905e-04f,
+                                      1.7425164e-05f, -4.7154782e-07f);
+        const V t = clamp(x * odd, -62.0f, 190.0f), shifted = t + BIASED_UNIT, r = t - (shifted - BIASED_UNIT);
+        const V part = r * poly(r, 6.9314724e-01f, 2.4022235e-01f, 5.5503085e-02f, 9.6718753e-03f, 1.3407251e-03f);
+        return logistic(part, shifted) * 2.0f;
     }
 }
+template <class V> MGX_INLINE V one_plus_tanh(V x) { return sigmoid(x + x) * lane_t<V>(2); }
 
 // ---- logarithms in float ----------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from migraphx.ir.operation import operation
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ir.size import is_open, likely_less
+from migraphx.targets.common.constants import shared_matrix
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
@@ -124,13 +125,6 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
     if loops([a, b], None, range(rank - 2)).rank > MOST_BATCHES:
         a, b = ctx.standard(a, origin), ctx.standard(b, origin)
     ctx.call(dot_call(a, b, epilogue, origin))
-
-
-def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
-    """The matrix {K, N} that all batches of a dot have of weights {.., K, N}; None where they differ or are none."""
-    batches = weights.shape[:-2]
-    shared = all(n == 1 or (n and s == 0) for n, s in zip(batches, weights.strides[:-2], strict=True))
-    return weights[(0,) * len(batches)] if shared else None
 
 
 def at_one_step(a: View, rows: Loops) -> bool:

@@ -6,11 +6,12 @@ import numpy as np
 
 from migraphx.ir.refusal import Refuse
 from migraphx.ops.quantize import UnpackInt4
+from migraphx.targets.common.constants import shared_matrix
 from migraphx.targets.common.lower.packing import int4_operands
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.cpu.emit.quantized import int4_gemm_call
-from migraphx.targets.cpu.lower.contractions import convolution, dot, shared_matrix
+from migraphx.targets.cpu.lower.contractions import convolution, dot
 from migraphx.targets.cpu.lower.registry import CPU, features_of
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.dot import pack_dot

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.size import bounds_of
 from migraphx.ops.pooling import Pooling
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue, Window
@@ -18,7 +19,10 @@ from migraphx.targets.cpu.emit.kernel import Instances
 from migraphx.targets.cpu.emit.params import Numbers
 from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, cpp_type
 from migraphx.targets.cpu.emit.structs import Attention, Strides
+from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower.registry import CPU
+
+FEW = constant("FEW", "attention.hpp")
 
 
 @CPU.of("attention")
@@ -69,9 +73,11 @@ def _attention_call(
         mask, last, of_mask = "reinterpret_cast<const uint8_t*>(p3)", 4, "uint8_t"
     else:
         mask, last, of_mask = "p3", 4, cpp_type(STORAGE_TYPES, masks[0].type)
-    head = f"attention(t, {fill}, p0, p1, p2, {mask}, p{last}, scratch);"
+    low, high = bounds_of(heads // kv_heads * queries)
+    group = "few" if high <= FEW else "many" if low > FEW else "any"
+    head = f"attention<Group::{group}>(t, {fill}, p0, p1, p2, {mask}, p{last}, scratch);"
     operands = f"const {type}*, const {type}*, const {type}*, const {of_mask}*, {type}*"
-    function = f"void attention<{type}, {of_mask}>(const Team&, const Attention&, {operands}, char*)"
+    function = f"void attention<Group::{group}, {type}, {of_mask}>(const Team&, const Attention&, {operands}, char*)"
     return simple_call(
         head, (q, k, v, *masks), (out,), numbers, "attention", origin, "attention.hpp",
         f"attention_scratch<{type}>({fill})", instances=(Instances("attention.hpp", (function,)),),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from migraphx.ir.size import hint_of, is_open
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs import thirds
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, store_text
 from migraphx.targets.gpu.emit.contract import INSIDE
+from migraphx.targets.gpu.emit.reduce import MOST_ROW, Row
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
@@ -105,7 +108,7 @@ def attention_calls(
     sizes = f"{d}, {dv}, {power_of_two(max(d, LEAST))}, {power_of_two(max(dv, LEAST))}"
     shell.lines.append(
         f"top, total, acc = attention_sums({q}, {k}, {v}, {mask}, row, {rows}, {keys}, {first}, {last}, {strides}, "
-        f'{a.scale!r}, {a.group}, {sizes}, BN, "{kind}", {a.causal}, {fold}, {thirds(config)})'
+        f'{a.scale!r}, {a.group}, {sizes}, BN, {rest_of(a, config)}, "{kind}", {a.causal}, {fold}, {thirds(config)})'
     )
     shell.lines += [
         f"col = tl.arange(0, {power_of_two(max(dv, LEAST))})",
@@ -122,9 +125,28 @@ def attention_calls(
     return [shell.call("attention", grid, constants, config.warps, config.stages, "attention", origin, writes)]
 
 
+def rest_of(a: Attention, config: Config) -> int:
+    """How many keys at a time come behind the whole blocks."""
+    rest = hint_of(a.keys) % config.n
+    return max(LEAST, power_of_two(rest)) if rest and not a.causal and config.split == 1 else config.n
+
+
 def part_keys(keys: int, config: Config) -> int:
     """How many keys a part has: whole blocks."""
     return -(-keys // (config.split * config.n)) * config.n
+
+
+def combined_row(a: Attention, parts: Sequence[View]) -> Row | None:
+    """What the second call makes of `parts`, as a function for other kernels; None where it is no single row."""
+    rows, (batch, _, queries, width) = a.heads * a.rows, a.out.lens
+    if is_open((rows, batch, queries, width)):
+        return None
+    one = batch == queries == 1 and a.out.strides[1] == width and a.out.strides[3] == 1 and not a.out.moves
+    if not one or width != power_of_two(width) or rows * width > MOST_ROW:
+        return None
+    body = f"return combined_row(p0, p1, {parts[0].lens[0]}, n0, {width}, {a.zero_rows}, COLS)"
+    text = f"@triton.jit\ndef row_of(p0, p1, n0, ROWS: tl.constexpr, COLS: tl.constexpr):\n    {body}\n"
+    return Row(text, tuple(parts), (rows,), False, rows * width)
 
 
 def _store(shell: Shell, a: Attention, also: Also | None = None) -> int:
@@ -158,7 +180,7 @@ def _combine_call(a: Attention, parts: tuple[View, View], origin: str) -> GpuCal
     shell, wide = Shell(), power_of_two(a.width)
     sums, tops = shell.pointer(parts[0]), shell.pointer(parts[1])
     rows, heads = shell.size(a.rows, loose=True), shell.size(a.kv_heads, loose=True)
-    total, count = shell.size(a.heads * a.rows, loose=True), shell.size(parts[0].lens[0], loose=True)
+    total, count = shell.size(a.heads * a.rows, loose=True), parts[0].lens[0]
     shell.lines += [
         "number = tl.program_id(0) * BM + tl.arange(0, BM)",
         f"col = tl.arange(0, {wide})",

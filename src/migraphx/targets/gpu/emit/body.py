@@ -28,12 +28,16 @@ VECTOR = 16  # bytes that a thread moves at once, where it may
 
 @dataclass(frozen=True)
 class TritonReading:
-    """Pointwise bodies as Triton on blocks. `approximate`: floats are rounded to 16 bits, so words may be."""
+    """Pointwise bodies as Triton on blocks.
+
+    `approximate`: floats are rounded to 16 bits, so words may be. `codes`: as TritonScalar has it.
+    """
 
     approximate: bool = False
+    codes: bool = False
 
-    def scalar(self, bind) -> TritonScalar:
-        return TritonScalar(bind, self.approximate)
+    def scalar(self, scope: Scope) -> TritonScalar:
+        return TritonScalar(scope.bind, self.approximate, self.codes)
 
     def assign(self, name: str, text: str) -> str:
         return f"{name} = {text}"
@@ -57,7 +61,32 @@ def reading_of(module: Module) -> TritonReading:
     inexact = [i for i, own in words.items() if own & APPROXIMATE.keys()]
     floats = {s.type for i in inexact for s in (i.shape, *(x.shape for x in i.inputs)) if s.type in dtypes.FLOATS}
     smooth = not any(own & JUMPS for i, own in words.items() if not _rounds(i))
-    return TritonReading(approximate=smooth and floats <= SIXTEEN)
+    return TritonReading(smooth and floats <= SIXTEEN, _makes_codes(module))
+
+
+MOST_CODE = 1 << 20  # a whole number that float holds with bits to spare
+
+
+def _makes_codes(module: Module) -> bool:
+    """Whether all that is rounded is clamped and becomes int32, and no other float does."""
+    rounded = {i for i in module if i.name == "nearbyint" and i.shape.type != "double"}
+    integers = [i for i in module if i.name == "convert" and i.shape.type in dtypes.INTEGERS]
+    floats = [i for i in integers if i.inputs[0].shape.type in dtypes.FLOATS]
+    as_codes = all(i.shape.type == "int32" for i in floats) and len(floats) == sum(
+        i.shape.type == "int32" for i in integers
+    )
+    return bool(rounded) and as_codes and {_clamped(i) for i in floats} == rounded
+
+
+def _clamped(convert: Instruction) -> Instruction | None:
+    """What is converted, before it was clamped between two numbers of few bits and seen by nothing else; or None."""
+    ins, bounds = convert.inputs[0], list[float]()
+    while ins.name in {"max", "min"} and len(ins.users) == 1:
+        literals = [i.op.value.item() for i in ins.inputs if isinstance(i.op, Literal)]
+        ins = next(i for i in ins.inputs if not isinstance(i.op, Literal))
+        bounds += literals
+    few = len(bounds) == 2 and max(map(abs, bounds)) <= MOST_CODE and len(ins.users) == 1
+    return ins if few else None
 
 
 def _rounds(ins: Instruction) -> bool:

@@ -13,7 +13,7 @@ from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs import thirds
 from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text, unrounded
-from migraphx.targets.gpu.emit.shell import Shell
+from migraphx.targets.gpu.emit.shell import WAITS, Shell
 from migraphx.targets.gpu.kernel import GpuCall
 
 BYTES = ("int8", "uint8")
@@ -50,30 +50,60 @@ def sums_type(a: str) -> str:
 # ---- epilogues ------------------------------------------------------------------------------------------------------
 
 
-def finish(shell: Shell, epilogue: Epilogue, sums: str) -> None:
-    """Lines that apply the epilogue to `acc`, sums of type `sums` at rows `row` and columns `col`, and store it.
+@dataclass(frozen=True)
+class Fetched:
+    """What an epilogue reads, as far as it is loaded: names by position, and where they and others are known."""
 
-    The shell has `row` and `col`, one-dimensional, and `rows_in` and `cols_in`, which say which of them exist. Its
-    views are added to the shell, the one written last.
+    scope: Scope
+    names: dict[int, str]
+    digits: list[str]
+
+
+def fetch(shell: Shell, epilogue: Epilogue, early: bool = False) -> Fetched:
+    """Lines that load what the epilogue reads at rows `row` and columns `col`; of `early` ones weights before WAITS.
+
+    The shell has `row` and `col`, one-dimensional, and `rows_in` and `cols_in`, which say which of them exist. Views
+    are added to the shell.
     """
-    views = (*epilogue.views, epilogue.write)
-    nest = loops(views, None, epilogue.row_dims)
-    digits = shell.split("row", nest.lens)
-    scope = Scope(reading_of(epilogue.module) if epilogue.module else TRITON)
-    steps = iter(nest.strides)
-    names = []
+    nest = loops((*epilogue.views, epilogue.write), None, epilogue.row_dims)
+    fetched = Fetched(
+        Scope(reading_of(epilogue.module) if epilogue.module else TRITON), {}, shell.split("row", nest.lens)
+    )
+    strides = dict(zip(epilogue.views, nest.strides, strict=False))
+    places = {
+        position: (view, _place(shell, view, fetched.digits, strides[view], epilogue.col_dim), shell.pointer(view))
+        for position, view in enumerate(epilogue.reads)
+        if view is not None
+    }
+    for weights in (True, False):
+        for position, (view, place, pointer) in places.items():
+            if (view.buffer.kind == "weight") == weights:
+                fetched.names[position] = fetched.scope.bind(load_text(pointer, view.type, *place))
+        if early and weights:
+            fetched.scope.lines.append(WAITS)
+    shell.lines += fetched.scope.lines
+    fetched.scope.lines.clear()
+    return fetched
+
+
+def finish(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None = None) -> None:
+    """Lines that apply the epilogue to `acc`, sums of type `sums`, and store it; what it reads may be there already.
+
+    The view that is written is the shell's last.
+    """
+    fetched = fetched or fetch(shell, epilogue)
+    scope, names = fetched.scope, fetched.names
     for position, view in enumerate(epilogue.reads):
         if view is None:
-            names.append(scope.bind(_sums(epilogue, position, sums)))
-            continue
-        at, inside = _place(shell, view, digits, next(steps), epilogue.col_dim)
-        names.append(scope.bind(load_text(shell.pointer(view), view.type, at, inside)))
+            names[position] = scope.bind(_sums(epilogue, position, sums))
     if epilogue.module is None:
         value = scope.bind(_converted("acc", sums, epilogue.write.type))
     else:
-        value = pointwise_body(epilogue.module, dict(zip(epilogue.module.parameters, names, strict=True)), scope)
+        given = {p: names[n] for n, p in enumerate(epilogue.module.parameters)}
+        value = pointwise_body(epilogue.module, given, scope)
         value = unrounded(scope, value, epilogue.write.type)
-    at, _ = _place(shell, epilogue.write, digits, next(steps), epilogue.col_dim, whole=True)
+    steps = loops((*epilogue.views, epilogue.write), None, epilogue.row_dims).strides[-1]
+    at, _ = _place(shell, epilogue.write, fetched.digits, steps, epilogue.col_dim, whole=True)
     shell.lines += scope.lines
     shell.lines.append(store_text(shell.pointer(epilogue.write), epilogue.write.type, at, value, INSIDE))
 
@@ -178,19 +208,19 @@ def product_calls(
         shell.lines += [
             f"{a} += {shell.at(digits, o.a_batch, o.a)}", f"{b} += {shell.at(digits, o.b_batch, o.b)}",
         ]  # fmt: skip
-    even, b_rows, rows = divides(config.k, o.k), b_strides[0] == 1, shell.lines
+    shell.lines.append(f"cols_in, rows_in = col < {n}, row < {m}")
     if config.kernel == "vector":
-        rows.append(
-            f"acc = vector_sums({a}, {b}, {n}, {begin}, {end}, {a_k}, {b_k}, {b_n}, col, {b_rows}, {even}, BK)[None, :]"
-        )
+        given = f"{a}, {b}, first, {n}, {begin}, {end}, {a_k}, {b_k}, {b_n}, col"
+        first = f"{b}, {n}, {begin}, {end}, {b_k}, {b_n}, col"
+        fetched = _vector_lines(shell, o, epilogue, config, first, given)
     else:
-        rows.append(
-            f"acc = product_sums({a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col, "
-            f'"{kind_of(o.a.type, o.b.type, thirds(config))}", {a_strides[1] == 1}, {b_rows}, {even}, BK)'
-        )
-    rows += [f"cols_in = col < {n}", f"rows_in = row < {m}"]
+        given = f"{a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col"
+        kind = kind_of(o.a.type, o.b.type, thirds(config))
+        rows = f"{a_strides[1] == 1}, {b_strides[0] == 1}, {divides(config.k, o.k)}"
+        shell.lines.append(f'acc = product_sums({given}, "{kind}", {rows}, BK)')
+        fetched = None
     if o.batch:
-        rows.append(f"row += batch * {m}")
+        shell.lines.append(f"row += batch * {m}")
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
     tiles = o.batches * -(-o.m // config.m) * -(-o.n // config.n)
     first = epilogue
@@ -200,7 +230,7 @@ def product_calls(
     if config.tail > 1:
         assert parts is not None
         return _tail_calls(shell, o, epilogue, config, parts, label, origin)
-    finish(shell, first, sums)
+    finish(shell, first, sums, fetched)
     call = shell.call(
         function_name(label if config.split == 1 else label.split()[0] + " part"), (tiles, config.split, 1),
         constants, config.warps, config.stages, label, origin,
@@ -209,6 +239,23 @@ def product_calls(
         return [call]
     assert parts is not None
     return [call, add_parts_call(parts, epilogue, sums, label, origin)]
+
+
+def _vector_lines(
+    shell: Shell, o: Operands, epilogue: Epilogue, config: Config, first: str, given: str
+) -> Fetched | None:
+    """Lines that multiply one row, the first weights before WAITS; what the epilogue reads, if it is loaded too."""
+    rows, even = o.b.strides[-2] == 1, divides(config.k, o.k)
+    full = even and (config.split == 1 or (config.split - 1) * part_depth(o.k, config) < o.k)
+    shell.lines.append(f"first = vector_weights({first}, {rows}, {full}, BK)")
+    fetched = None
+    if o.b.buffer.kind == "weight" and not o.batch:
+        if config.split == 1:
+            fetched = fetch(shell, epilogue, early=True)
+        else:
+            shell.lines.append(WAITS)
+    shell.lines.append(f"acc = vector_sums({given}, {rows}, {even}, BK)[None, :]")
+    return fetched
 
 
 def part_depth(depth: int, config: Config) -> int:
@@ -313,9 +360,10 @@ def add_parts_call(parts: View, epilogue: Epilogue, sums: str, label: str, origi
         f"rows_in = row < {m_text}",
         f"cols_in = col < {n_text}",
         f"at = row[:, None] * {n_text} + col[None, :]",
-        f"acc = add_parts({p}, {shell.size(split, loose=True)}, {part}, at, {INSIDE})",
     ]
-    finish(shell, epilogue, sums)
+    fetched = fetch(shell, epilogue, early=True)
+    shell.lines.append(f"acc = add_parts({p}, {split}, {part}, at, {INSIDE})")
+    finish(shell, epilogue, sums, fetched)
     name = function_name(label + " sum")
     grid = (-(-rows // bm) * -(-n // bn), 1, 1)
     return shell.call(name, grid, {"BM": bm, "BN": bn}, 4, 1, label, origin)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from migraphx.ir.module import Module
 from migraphx.targets.common.views import Buffer
 from migraphx.targets.gpu.choices import Choices
 from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.indexing import gather_call
 from migraphx.targets.gpu.emit.pointwise import copy_call, pointwise_call
+from migraphx.targets.gpu.emit.reduce import Row
+from migraphx.targets.gpu.kernel import GpuCall
 
 
 @dataclass(frozen=True)
@@ -16,10 +19,17 @@ class TritonEmitter:
     """The Emitter of target gpu.
 
     `choices`: what its products know of the device. `finished`: calls that can store more, by what they write.
+    `rows`, `bodies`: norms of one row, and bodies of one operand (None: copies), which who reads them may compute for
+    himself, with their calls, by what those write.
     """
 
     choices: Choices = field(default_factory=Choices)
     finished: dict[Buffer, Finished] = field(default_factory=dict[Buffer, Finished])
+
+    rows: dict[Buffer, tuple[Row, GpuCall]] = field(default_factory=dict[Buffer, "tuple[Row, GpuCall]"])
+    bodies: dict[Buffer, tuple[Module | None, GpuCall]] = field(
+        default_factory=dict[Buffer, "tuple[Module | None, GpuCall]"]
+    )
 
     copy = staticmethod(copy_call)
     pointwise = staticmethod(pointwise_call)

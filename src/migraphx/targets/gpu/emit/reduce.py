@@ -29,6 +29,7 @@ from migraphx.targets.common.views import Loops, View
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, load_text, pointer_type, reading_of, store_text
 from migraphx.targets.gpu.emit.scalar import constant_text
+from migraphx.targets.gpu.emit.shell import WAITS
 from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import PROGRAMS, Numbers, blocks, is_wide, pointer_marks, power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
@@ -184,6 +185,35 @@ def reduce_calls(
     return calls
 
 
+@dataclass(frozen=True)
+class Row:
+    """A function `row_of` of views, numbers, and a tile of {1, COLS}: the only row of a reduction's output, else 0."""
+
+    text: str
+    reads: tuple[View, ...]
+    numbers: tuple[int, ...]
+    wide: bool
+    length: int
+
+
+def row_of(module: Module, axes: Sequence[int], reads: Sequence[View], write: View) -> Row | None:
+    """The body of a `fused_reduce` as a function for other kernels; None where its output is no single, whole row."""
+    found = FusedReduction.of(module, axes, reads, write)
+    length = prod(found.reduced.lens)
+    if (
+        is_open((*found.kept.lens, length))
+        or prod(found.kept.lens) > 1
+        or not found.full_output
+        or length > MOST_ROW
+        or not found.rowwise
+    ):
+        return None
+    return _Kernel(found, Plan(1, power_of_two(length), 4), {}).row_text(reads)
+
+
+MOST_ROW = 4096  # elements of a row that many programs compute for themselves
+
+
 @dataclass
 class _Kernel:
     """The text of one kernel. `given`: reductions whose parts are in memory, {parts, rows}."""
@@ -211,6 +241,8 @@ class _Kernel:
         """All stages that are left, and the output."""
         writes = self.also.writes(write) if self.also else [write]
         self._begin(len(reads) + len(self.given) + len(writes))
+        if not self.plan.loop and blocks(self.rows, self.plan.height) < PROGRAMS:
+            self._ask_ahead()
         for stage in stages:
             if stage.reductions:
                 self._reduce(stage)
@@ -222,6 +254,30 @@ class _Kernel:
             self.row.lines.append(store_text("out", self.fused.views[-1].type, where, value, mask))
         parts = self.plan.parts if any(not s.reductions for s in stages) else 1
         return self._made(reads, writes, parts, label, origin)
+
+    def row_text(self, reads: Sequence[View]) -> Row:
+        """A function of the tile that returns the output."""
+        self._begin(len(reads))
+        for ins in self.fused.number:  # all loads at once
+            self._value(ins, self.row, {})
+        for stage in self.fused.stages:
+            if stage.reductions:
+                self._reduce(stage)
+        value = self._value(self.fused.module.outputs[0], self.row, {})
+        if not self.even:
+            value = f"tl.where(inside_c, {value}, 0)"
+        names = [*(f"p{k}" for k in range(len(reads))), *(f"n{k}" for k in range(len(self.numbers.values)))]
+        head = ", ".join([*names, "ROWS: tl.constexpr", "COLS: tl.constexpr"])
+        lines = [line.replace("tl.program_id(0)", "0") for line in self.row.lines]
+        text = f"@triton.jit\ndef row_of({head}):\n" + "".join(f"    {line}\n" for line in [*lines, f"return {value}"])
+        return Row(text, tuple(reads), tuple(self.numbers.values), self.numbers.wide, self.length)
+
+    def _ask_ahead(self) -> None:
+        """Where few programs wait for memory more than they share it: weights before all else."""
+        for ins, k in self.fused.number.items():
+            if self.fused.views[k].buffer.kind == "weight":
+                self._value(ins, self.row, {})
+        self.row.lines.append(WAITS)
 
     def part(self, stage: Stage, reads: Sequence[View], parts: Sequence[View], label: str, origin: str) -> GpuCall:
         """One stage on parts of the rows, each row's results at {part, row}."""

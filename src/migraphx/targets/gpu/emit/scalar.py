@@ -98,11 +98,17 @@ class TritonScalar:
     """Every word gives the text of a Triton expression on blocks, from the texts of its operands.
 
     `bind` sees each text and returns what stands for it further on. `approximate`: words may be as in APPROXIMATE.
+    `codes`: what is rounded, and floats that become int32, are numbers of few bits, so that one step does for both.
     """
 
-    def __init__(self, bind: Callable[[str], str] | None = None, approximate: bool = False) -> None:
+    def __init__(
+        self, bind: Callable[[str], str] | None = None, approximate: bool = False, codes: bool = False
+    ) -> None:
         self.bind = bind or str
-        self.approximate = approximate
+        self.approximate, self.codes = approximate, codes
+
+    def nearbyint(self, a: str) -> str:
+        return a if self.codes else self.bind(TEMPLATES["nearbyint"].format(a))
 
     def __getattr__(self, word: str) -> Callable[..., str]:
         template = TEMPLATES.get(word)
@@ -119,4 +125,6 @@ class TritonScalar:
         triton_type(COMPUTE_TYPES, type)
         if self.approximate and type in SIXTEEN:
             return self.bind(f"{a}.to(tl.float32)")  # as other words of these types, which round nothing on the way
+        if self.codes and type == "int32":
+            return self.bind(f"nearest({a})")
         return self.bind(f'convert({a}, "{type}")')

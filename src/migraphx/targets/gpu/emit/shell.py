@@ -13,16 +13,20 @@ from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall, Grid, Kernel, Launch
 
+WAITS = "# now what others wrote"
+"""A line of a kernel's text: only weights are read before it (compile.py)."""
+
 
 @dataclass
 class Shell:
-    """Arguments in order: a pointer a view, then numbers, then constants; and the lines of the body."""
+    """Arguments in order: a pointer a view, then numbers, then constants; the lines of the body; what it calls."""
 
     views: list[View] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
     loose: set[int] = field(default_factory=set)  # numbers of which it does not matter what divides them
+    functions: list[str] = field(default_factory=list)  # texts that are not in kernels/
 
     def pointer(self, view: View) -> str:
         self.views.append(view)
@@ -78,7 +82,7 @@ class Shell:
         names = [*(f"p{k}" for k in range(len(self.views))), *(f"n{k}" for k in range(len(self.numbers)))]
         head = ", ".join([*names, *(f"{c}: tl.constexpr" for c in constants)])
         body = "\n    ".join(self.lines)
-        text = complete(f"@triton.jit\ndef {name}({head}):\n    {body}\n")
+        text = complete("\n\n\n".join([*self.functions, f"@triton.jit\ndef {name}({head}):\n    {body}\n"]))
         divisible = [k for k, v in enumerate(self.views) if aligned(v)]
         divisible += [len(self.views) + k for k, n in enumerate(self.numbers) if divides(16, n) and k not in self.loose]
         kernel = Kernel(name, text, arguments, tuple(constants.items()), tuple(divisible), warps, stages)

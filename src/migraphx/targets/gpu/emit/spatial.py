@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from migraphx.ir.module import Module
+from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs import thirds
-from migraphx.targets.gpu.emit.body import compute_type
+from migraphx.targets.gpu.costs import LINED, thirds
+from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
     add_parts_call,
@@ -25,6 +27,7 @@ from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall
 
 UNROLLED_TAPS = 49  # of a depthwise window, at most, that become straight code
+PADDED = 512  # pixels of a program that copies them
 EXACT = 1 << 24  # up to which float has all whole numbers
 
 
@@ -79,7 +82,7 @@ class Conv:
 
     def steps(self, config: Config) -> int:
         """Of the depth: a tile's each."""
-        if config.kernel == "rows":
+        if config.kernel == "rows" or (config.kernel == LINED and self.window.kernel[2] > 1):
             return self.window.kernel[0] * self.window.kernel[1]
         if config.kernel == "flat":
             return -(-self.taps * self.channels // config.k)
@@ -124,6 +127,7 @@ def conv_calls(
     short = config.kernel == "rows" and conv.short
     kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
+    shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
         numbers = window_text(shell, conv.window, conv.x)
@@ -135,7 +139,6 @@ def conv_calls(
         consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
     shell.lines += ["acc = acc.to(tl.int32)"] * short
-    shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
     if conv.group > 1:
         shell.lines.append(f"col += group * {cols}")
     target = epilogue
@@ -151,6 +154,36 @@ def conv_calls(
         return [call]
     assert parts is not None
     return [call, add_parts_call(parts, epilogue, sums, label, origin)]
+
+
+def pad_call(x: View, image: View, before: Sequence[int], module: Module | None, origin: str) -> GpuCall:
+    """`x` {N, C, H, W} into `image` {N, high, across, channels}, `before` pixels from its edges, zeros elsewhere.
+
+    `module`: the pointwise body that makes elements of the image of those of `x`.
+    """
+    shell, (n, high, across, channels) = Shell(), image.lens
+    p, (_, c, *size) = shell.pointer(x), x.lens
+    total, h, w = (shell.size(v, loose=True) for v in (n * high * across, high, across))
+    tops = [shell.size(v, loose=True) for v in (*before, *size)]
+    scope = Scope(reading_of(module) if module else TRITON)
+    shell.lines += [
+        "pixel, channel = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)",
+        f"line, at2 = pixel // {w}, pixel % {w} - {tops[1]}",
+        f"image, at1 = line // {h}, line % {h} - {tops[0]}",
+        f"inside = (at1 >= 0) & (at1 < {tops[2]}) & (at2 >= 0) & (at2 < {tops[3]}) & (pixel < {total})",
+        f"there = inside[:, None] & (channel < {c})[None, :]",
+        f"at = ({shell.at(('image', 'at1', 'at2'), (x.strides[0], *x.strides[2:]), x)})[:, None]",
+        f"at += {shell.at(('channel[None, :]',), (x.strides[1],), x)}",
+    ]
+    value = scope.bind(load_text(p, x.type, "at", "there", "0"))
+    if module is not None:
+        value = pointwise_body(module, dict.fromkeys(module.parameters, value), scope)
+    shell.lines += [*scope.lines, f"value = tl.where(there, {value}, 0)"]
+    where = "pixel[:, None] * BN + channel[None, :]"
+    stored = store_text(shell.pointer(image), image.type, where, "value", f"(pixel < {total})[:, None]")
+    shell.lines.append(stored)
+    constants, grid = {"BM": PADDED, "BN": channels}, (-(-n * high * across // PADDED), 1, 1)
+    return shell.call("pad", grid, constants, 4, 1, "pad", origin)
 
 
 def depthwise_call(conv: Conv, epilogue: Epilogue, config: Config, label: str, origin: str) -> GpuCall:

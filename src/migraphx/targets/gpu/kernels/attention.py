@@ -69,11 +69,13 @@ def attention_sums(
     q, k, v, mask, row, rows, keys, first, last,
     q_head, q_row, q_d, k_row, k_d, v_row, v_d, m_head, m_row, m_key,
     SCALE: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
-    BN: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr, THIRDS: tl.constexpr,
+    BN: tl.constexpr, REST: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
+    THIRDS: tl.constexpr,
 ):  # fmt: skip
     """Of the keys from `first` (a multiple of BN) to `last`: each row's maximum, sum of exponentials, weighted values.
 
-    MASK: the type of the mask, or `none`. FOLD: the scale is positive and no float is added to scores.
+    What is no whole block of BN goes by blocks of REST. MASK: the type of the mask, or `none`. FOLD: the scale is
+    positive and no float is added to scores.
     """
     wide: tl.constexpr = tl.float64 if q.dtype.element_ty == tl.float64 else tl.float32
     place, head = row // GROUP, row % GROUP
@@ -81,11 +83,12 @@ def attention_sums(
     there = (row < rows)[:, None]
     at = (place * q_row + head * q_head)[:, None] + (d * q_d)[None, :]
     query = tl.load(q + at, there & (d < D)[None, :], 0)
-    key = tl.arange(0, BN)
-    keys_at = k + (key * k_row)[None, :] + (d * k_d)[:, None]
-    values_at = v + (key * v_row)[:, None] + (dv * v_d)[None, :]
     known = tl.minimum(place, (rows - 1) // GROUP)
-    mask_at = mask + (known * m_row + head * m_head)[:, None] + (key * m_key)[None, :]
+    keys_of, values_of = k + (d * k_d)[:, None], v + (dv * v_d)[None, :]
+    mask_of = mask + (known * m_row + head * m_head)[:, None]
+    key = tl.arange(0, BN)
+    keys_at, values_at = keys_of + (key * k_row)[None, :], values_of + (key * v_row)[:, None]
+    mask_at = mask_of + (key * m_key)[None, :]
     top = tl.full((row.shape[0],), float("-inf"), wide)
     total = tl.zeros((row.shape[0],), wide)
     acc = tl.zeros((row.shape[0], BDV), wide)
@@ -100,10 +103,13 @@ def attention_sums(
             query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
             d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, False, BN,
         )  # fmt: skip
-    for start in range(whole, end, BN):
+    rest = tl.arange(0, REST)
+    keys_at, values_at = keys_of + (rest * k_row)[None, :], values_of + (rest * v_row)[:, None]
+    mask_at = mask_of + (rest * m_key)[None, :]
+    for start in range(whole, end, REST):
         top, total, acc = attend(
             query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
-            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, True, BN,
+            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, True, REST,
         )  # fmt: skip
     return top, total, acc
 
@@ -117,19 +123,32 @@ def attention_result(total, acc, ZERO_ROWS: tl.constexpr):
 
 
 @triton.jit
-def combine_parts(sums, tops, at, row, inside, there, count, rows, width):
-    """Sum of exponentials and weighted values of rows whose keys were divided among `count` programs, in their order.
+def combine_parts(sums, tops, at, row, inside, there, COUNT: tl.constexpr, rows, width):
+    """Sum of exponentials and weighted values of rows whose keys were divided among COUNT programs, in their order.
 
     `sums` {count, rows, width}: unscaled values; `tops` {count, rows, 2}: each part's maximum and sum.
     """
     top = tl.full((row.shape[0],), float("-inf"), tops.dtype.element_ty)
-    for part in range(count):
+    for part in tl.static_range(COUNT):
         top = tl.maximum(top, tl.load(tops + (part * rows + row) * 2, there, float("-inf")))
     base = tl.where(top == float("-inf"), 0.0, top)
     total = tl.zeros((row.shape[0],), tops.dtype.element_ty)
     acc = tl.zeros((row.shape[0], at.shape[1]), tops.dtype.element_ty)
-    for part in range(count):
+    for part in tl.static_range(COUNT):
         fade = tl.exp2(tl.load(tops + (part * rows + row) * 2, there, float("-inf")) - base)
         total += fade * tl.load(tops + (part * rows + row) * 2 + 1, there, 0)
         acc += fade[:, None] * tl.load(sums + part * rows * width + at, inside, 0)
     return total, acc
+
+
+@triton.jit
+def combined_row(
+    sums, tops, COUNT: tl.constexpr, rows, WIDTH: tl.constexpr, ZERO_ROWS: tl.constexpr, COLS: tl.constexpr
+):
+    """The results of `rows` rows of WIDTH numbers, a power of two, one after another: {1, COLS}, 0 behind them."""
+    row, col = tl.arange(0, COLS // WIDTH), tl.arange(0, WIDTH)
+    there = row < rows
+    inside = there[:, None] & (col < WIDTH)[None, :]
+    at = row[:, None] * WIDTH + col[None, :]
+    total, acc = combine_parts(sums, tops, at, row, inside, there, COUNT, rows, WIDTH)
+    return tl.reshape(tl.where(inside, attention_result(total, acc, ZERO_ROWS), 0.0), (1, COLS))

@@ -73,13 +73,22 @@ def pooling_sums(
     start: tl.constexpr = LOWEST if MODE == "max" else 0
     acc = empty_window(row.shape[0], col.shape[0], widen(tl.load(x), TYPE), MODE, LOWEST)
     count = tl.zeros((row.shape[0],), tl.int32)
-    for tap in range(K0 * K1 * K2):
-        value, padded, inside = pool_tap(
-            x, col, tap, image, at0, at1, at2, there, pixel, size0, size1, size2, end0, end1, end2,
-            dilation0, dilation1, dilation2, K1, K2, TYPE, start,
-        )  # fmt: skip
-        acc = join_window(acc, value, MODE, ORDER)
-        count += (padded if COUNT_PAD else inside).to(tl.int32)
+    if K0 * K1 * K2 <= 16:  # all loads at once
+        for tap in tl.static_range(K0 * K1 * K2):
+            value, padded, inside = pool_tap(
+                x, col, tap, image, at0, at1, at2, there, pixel, size0, size1, size2, end0, end1, end2,
+                dilation0, dilation1, dilation2, K1, K2, TYPE, start,
+            )  # fmt: skip
+            acc = join_window(acc, value, MODE, ORDER)
+            count += (padded if COUNT_PAD else inside).to(tl.int32)
+    else:
+        for tap in range(K0 * K1 * K2):
+            value, padded, inside = pool_tap(
+                x, col, tap, image, at0, at1, at2, there, pixel, size0, size1, size2, end0, end1, end2,
+                dilation0, dilation1, dilation2, K1, K2, TYPE, start,
+            )  # fmt: skip
+            acc = join_window(acc, value, MODE, ORDER)
+            count += (padded if COUNT_PAD else inside).to(tl.int32)
     return finish_window(acc, count[:, None], MODE, ORDER)
 
 

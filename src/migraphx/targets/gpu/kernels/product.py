@@ -74,7 +74,8 @@ def accumulate(acc, x, y, deep, KIND: tl.constexpr):
     elif KIND == "exact":
         acc = tl.dot(x, y, acc, input_precision="ieee", out_dtype=acc.dtype)
     elif KIND == "thirds":
-        acc = tl.dot(x, y, acc, input_precision="tf32x3")
+        # tensor cores cut sums off, so that a tile's is smaller than it should be: by the last bit of 1, on average
+        acc += tl.dot(x, y, tl.zeros_like(acc), input_precision="tf32x3") * 1.0000001192092896
     elif KIND == "fp8e4m3fn":
         acc = tl.dot(x.to(tl.float8e4nv, bitcast=True), y.to(tl.float8e4nv, bitcast=True), acc)
     elif KIND == "fp8e5m2":
@@ -150,28 +151,38 @@ def described_sums(
 
 
 @triton.jit
-def vector_sums(a, b, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr):
-    """Sums over the depth of one row a {k} times b {k, n} at columns `col`, without tensor cores: bytes decide."""
-    depth = begin + tl.arange(0, BK)
-    inside = (col < n)[:, None]
+def vector_weights(b, n, k, end, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr):
+    """Columns `col` of b {depth, n} from k to k + BK, zeros from `end` on, as {columns, depth}."""
+    depth = k + tl.arange(0, BK)
     at = tl.minimum(col, n - 1) if B_ROWS else col
-    pa = a + depth * a_k
     pb = b + at[:, None] * b_n + depth[None, :] * b_k
+    return load_tile(pb, (col < n)[:, None], (depth < end)[None, :], B_ROWS, EVEN)
+
+
+@triton.jit
+def vector_sums(a, b, y, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr):
+    """Sums over the depth of one row a {k} times b {k, n} at columns `col`, without tensor cores: bytes decide.
+
+    `y`: the weights of the first step; those of the next one are asked for before it is computed.
+    """
     acc = zeros(col.shape[0], BK, a, "dot")
     for k in range(begin, end, BK):
-        deep = k + tl.arange(0, BK) < end
-        y = load_tile(pb, inside, deep[None, :], B_ROWS, EVEN)
-        x = load_tile(pa, deep, deep, EVEN, True)
+        depth = k + tl.arange(0, BK)
+        deep = depth < end
+        x = load_tile(a + depth * a_k, deep, deep, EVEN, True)
+        then = vector_weights(b, n, k + BK, end, b_k, b_n, col, B_ROWS, False, BK)
         acc += y.to(acc.dtype) * x.to(acc.dtype)[None, :]
-        pa += BK * a_k
-        pb += BK * b_k
+        y = then
     return tl.sum(acc, 1)
 
 
 @triton.jit
-def add_parts(parts, count, part, at, inside):
-    """The sums at `at` of `count` parts, `part` elements from one to the next, always in the same order."""
+def add_parts(parts, COUNT: tl.constexpr, part, at, inside):
+    """The sums at `at` of COUNT parts, `part` elements from one to the next, always in the same order.
+
+    COUNT is known, so that all loads are under way at once.
+    """
     acc = tl.load(parts + at, inside, 0)
-    for k in range(1, count):
+    for k in tl.static_range(1, COUNT):
         acc += tl.load(parts + k * part + at, inside, 0)
     return acc

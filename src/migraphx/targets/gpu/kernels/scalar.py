@@ -464,6 +464,12 @@ def scalar_nearbyint(a):
 
 
 @triton.jit
+def nearest(a):
+    """The whole number nearest to a float below 2^22, ties to even, as int32: the last bits of a + 1.5 * 2^23."""
+    return (a + 12582912.0).to(tl.int32, bitcast=True) - 0x4B400000
+
+
+@triton.jit
 def as_bool(a):
     """Whether a is other than 0; NaN is."""
     if a.dtype == tl.int1:
@@ -507,14 +513,14 @@ def fast_sigmoid(a):
 
 @triton.jit
 def fast_erf(a):
-    """A polynomial up to 3, to 4e-5, and 1 beyond; no exponential, which takes as long as eight multiplications."""
+    """A polynomial to 3e-5 up to 3.025, where it is 1; no exponential, which takes as long as eight multiplications."""
+    a = tl.minimum(tl.maximum(a, -3.025, propagate_nan=tl.PropagateNan.ALL), 3.025, propagate_nan=tl.PropagateNan.ALL)
     z = a * a
-    p = -1.9447818e-06 + z * 4.0741011e-08
-    p = -5.1103178e-04 + z * (4.1059895e-05 + z * p)
-    p = -2.5102800e-02 + z * (4.2354036e-03 + z * p)
-    p = -3.7531483e-01 + z * (1.1107925e-01 + z * p)
-    p = 1.1282684 + z * p
-    return tl.where(z > 9.0, tl.where(a < 0.0, -1.0, 1.0), a * p)
+    p = -1.8697852e-06 + z * 3.8649081e-08
+    p = -5.0251499e-04 + z * (3.9959080e-05 + z * p)
+    p = -2.5011336e-02 + z * (4.1981712e-03 + z * p)
+    p = -3.7524772e-01 + z * (1.1096148e-01 + z * p)
+    return a * (1.1282575 + z * p)
 
 
 @triton.jit

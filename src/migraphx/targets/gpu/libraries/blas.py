@@ -1,5 +1,7 @@
 """cuBLASLt: matrix products, with a bias, a residual and ReLU where these are just what our epilogue says.
 
+Of fp8 each row and each column of the sums is multiplied by a number of its own before that.
+
 Its matrices are column-major: c {M, N} = a {M, K} b {K, N} is c^T = b^T a^T there. The algorithm is asked for once,
 when the program is compiled, and kept: its 64 bytes mean the same to the same version of the library only.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
+from ctypes import byref, c_float, c_int, c_int8, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -19,9 +21,13 @@ from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.libraries.find import load
 from migraphx.targets.gpu.library import Append, Unusable, declare, needed
 
-TYPES = {"half": 2, "bf16": 14, "float": 0}  # cudaDataType_t
+TYPES = {"half": 2, "bf16": 14, "float": 0, "fp8e4m3fn": 28}  # cudaDataType_t
+SCALED = "fp8e4m3fn"  # whose products are scaled
 COMPUTE_FLOAT = 68  # cublasComputeType_t: sums in float, never TF32
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS, BIAS_TYPE = 3, 4, 7, 8, 26  # cublasLtMatmulDescAttributes_t
+SCALE_A, SCALE_B, FAST_SUMS, SCALE_MODE_A, SCALE_MODE_B = 17, 18, 25, 31, 32
+OUTER_VECTORS = 3  # cublasLtMatmulMatrixScale_t: a number a row, and one a column
+SOMEWHERE = 1 << 20  # an address that stands for those of a run, without which the library proposes nothing
 BATCH_COUNT, BATCH_STEP = 5, 6  # cublasLtMatrixLayoutAttribute_t
 MOST_WORKSPACE, ALIGNMENT_A = 1, 5  # cublasLtMatmulPreferenceAttributes_t; those of B, C and D follow
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "bias relu": 6}
@@ -54,10 +60,11 @@ class Matrix:
 class Gemm:
     """c = epilogue(a b + residual) of row-major matrices.
 
-    Pointers: a, b, the bias and the residual if there are any, the workspace, c. `sizes`: batch, M, N, K; `a`, `b`:
-    elements between rows, between columns, between matrices of the batch; `c`, `residual`: between rows and between
-    matrices, the latter empty where there is none. `algorithm` is the library's own text for how it computes; without
-    it the library is asked when the program is loaded, as for a program that is for many lengths.
+    Pointers: a, b, of fp8 the factors of columns and of rows (floats), the bias and the residual if there are any, the
+    workspace, c. `sizes`: batch, M, N, K; `a`, `b`: elements between rows, between columns, between matrices of the
+    batch; `c`, `residual`: between rows and between matrices, the latter empty where there is none. `algorithm` is the
+    library's own text for how it computes; without it the library is asked when the program is loaded, as for a program
+    that is for many lengths. `result`: the type of all but a and b, where it is not theirs.
     """
 
     type: str
@@ -69,6 +76,11 @@ class Gemm:
     residual: tuple[int, ...] = ()
     algorithm: str = ""
     version: int = 0
+    result: str = ""
+
+    @property
+    def scaled(self) -> bool:
+        return self.type == SCALED
 
     def prepare(self, device: Accelerator) -> Append:
         with device.current():
@@ -85,9 +97,16 @@ class Gemm:
 
 
 def fits(a: View, b: View, c: View) -> bool:
-    """Whether the library takes these matrices {.., M, K}, {.., K, N}, {.., M, N}: a contiguous side, no overlaps."""
+    """Whether the library takes these matrices {.., M, K}, {.., K, N}, {.., M, N}: a contiguous side, no overlaps.
+
+    That side is the depth for fp8, of whole lines.
+    """
     wide = all(max(v.strides[-2:]) >= min_length(v) and 1 in v.strides[-2:] for v in (a, b))
-    same = a.type == b.type == c.type and a.type in TYPES
+    if a.type == SCALED:
+        along = a.strides[-1] == b.strides[-2] == 1 and divides(16, a.lens[-1]) and divides(16, c.lens[-1])
+        same = a.type == b.type and c.type in ("half", "bf16") and along
+    else:
+        same = a.type == b.type == c.type and a.type in TYPES
     aligned = all(divides(16, v.byte_offset) and not v.moves for v in (a, b, c))
     return same and aligned and wide and c.strides[-1] == 1 and c.strides[-2] >= c.lens[-1]
 
@@ -155,9 +174,16 @@ class Blas:
         self._set("MatmulDesc", description, TRANSPOSE_A, c_int32(first_turned))
         self._set("MatmulDesc", description, TRANSPOSE_B, c_int32(second_turned))
         self._set("MatmulDesc", description, EPILOGUE, c_uint32(EPILOGUES[gemm.epilogue]))
+        outer = gemm.result or gemm.type
         if "bias" in gemm.epilogue:
-            self._set("MatmulDesc", description, BIAS_TYPE, c_int32(TYPES[gemm.type]))
-        layouts = [self._layout(m, gemm.type, gemm.sizes[0]) for m in (first, second, addend, result)]
+            self._set("MatmulDesc", description, BIAS_TYPE, c_int32(TYPES[outer]))
+        if gemm.scaled:
+            self._set("MatmulDesc", description, FAST_SUMS, c_int8(1))
+            for mode, place in ((SCALE_MODE_A, SCALE_A), (SCALE_MODE_B, SCALE_B)):
+                self._set("MatmulDesc", description, mode, c_int32(OUTER_VECTORS))
+                self._set("MatmulDesc", description, place, c_uint64(SOMEWHERE))
+        matrices = ((first, gemm.type), (second, gemm.type), (addend, outer), (result, outer))
+        layouts = [self._layout(m, type, gemm.sizes[0]) for m, type in matrices]
         return description, (layouts[0], layouts[1], layouts[2], layouts[3])
 
     def algorithms(self, gemm: Gemm) -> list[Gemm]:
@@ -199,6 +225,10 @@ class Blas:
 
         def append(pointers: Sequence[int], stream: int) -> None:
             a, b, *more, workspace, c = pointers
+            if gemm.scaled:
+                for place, address in zip((SCALE_A, SCALE_B), more[:2], strict=True):
+                    self._set("MatmulDesc", description, place, c_uint64(address))
+                del more[:2]
             if biased:
                 self._set("MatmulDesc", description, BIAS, c_uint64(more[0]))
             added = more[-1] if gemm.residual else c

@@ -12,7 +12,7 @@ from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem
 from migraphx.targets.gpu.costs import attention_cost, attentions
 from migraphx.targets.gpu.emit.also import Finished
-from migraphx.targets.gpu.emit.attention import Attention, attention_calls
+from migraphx.targets.gpu.emit.attention import Attention, attention_calls, combined_row
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.contractions import call_best, choices_of
@@ -37,8 +37,13 @@ def attention(ctx: LoweringContext, ins: Instruction) -> None:
     config = lower_attention(ctx, a, ins.origin)
     if out is not write:
         ctx.convert(out, write, ins.origin)
-    elif config.split == 1:
-        assert isinstance(ctx.emit, TritonEmitter)
+        return
+    assert isinstance(ctx.emit, TritonEmitter)
+    if config.split > 1:
+        row = combined_row(a, ctx.calls[-1].reads)
+        if row and write.buffer.kind == "arena":
+            ctx.emit.rows[write.buffer] = row, ctx.calls[-1]
+    else:
         again = partial(attention_calls, a, config, None, ins.origin)
         ctx.emit.finished[write.buffer] = Finished(ins, write, len(ctx.calls) - 1, lambda also: again(also)[0])
 

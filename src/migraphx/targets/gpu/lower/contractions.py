@@ -12,6 +12,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.refusal import Refuse
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import hint_of, is_open, note_class
+from migraphx.targets.common.constants import shared_matrix
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
@@ -21,6 +22,8 @@ from migraphx.targets.gpu.costs import described_products, library_cost, product
 from migraphx.targets.gpu.emit.contract import FP8, Operands, label_of, product_calls, sums_type
 from migraphx.targets.gpu.emit.described import describable, described_call
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
+from migraphx.targets.gpu.emit.reduce import Row
+from migraphx.targets.gpu.emit.row import row_product_call
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.library import LibraryCall
 from migraphx.targets.gpu.lower.library import library_products
@@ -30,10 +33,15 @@ ALIGNED = 16  # elements: rows of packed weights begin at multiples of these
 MULTIPLIED = {"half", "bf16", "float", "double"} | dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
 
 
+def emitter_of(ctx: LoweringContext) -> TritonEmitter:
+    """What this target's lowerings know of one another."""
+    assert isinstance(ctx.emit, TritonEmitter)
+    return ctx.emit
+
+
 def choices_of(ctx: LoweringContext) -> Choices:
     """The device's facts and what has been measured on it."""
-    assert isinstance(ctx.emit, TritonEmitter)
-    return ctx.emit.choices
+    return emitter_of(ctx).choices
 
 
 @GPU.of_contraction("dot")
@@ -74,8 +82,14 @@ def lower_product(
     problem = Problem("product", shape, types, label)
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
 
+    row = norm_of(ctx, operands)
+
     def build(config: Config) -> list[GpuCall]:
         parts = None
+        if config.kernel == "vector" and config.split == 1 and row is not None:
+            whole = row_product_call(operands, row, epilogue, config, label, origin)
+            if whole is not None:
+                return [whole]
         if config.kernel == "described":
             return [described_call(operands, epilogue, config, choices.facts, label, origin)]
         if config.split > 1:
@@ -103,6 +117,13 @@ def lower_product(
     call_best(ctx, problem, candidates, cost, build, *offers)
 
 
+def norm_of(ctx: LoweringContext, o: Operands) -> Row | None:
+    """The norm whose only row is the left side."""
+    row, call = emitter_of(ctx).rows.get(o.a.buffer, (None, None))
+    whole = call is not None and o.a.offset == call.writes[-1].offset and o.a.type == call.writes[-1].type
+    return row if whole and o.m == 1 and o.a.strides[-1] == 1 and not o.a.moves else None
+
+
 def call_best(
     ctx: LoweringContext, problem: Problem, own: Sequence[Config], own_cost: Callable[[Config], float],
     build_own: Build, *offers: Offer,
@@ -128,13 +149,6 @@ def call_best(
 
 def matrix_type(matrix: np.ndarray) -> str:
     return dtypes.from_numpy(matrix.dtype)
-
-
-def shared_matrix(weights: np.ndarray) -> np.ndarray | None:
-    """The matrix {K, N} that all batches of a dot have of weights {.., K, N}; None where they differ or are none."""
-    batches = weights.shape[:-2]
-    shared = all(n == 1 or (n and s == 0) for n, s in zip(batches, weights.strides[:-2], strict=True))
-    return weights[(0,) * len(batches)] if shared else None
 
 
 def packed_weights(ctx: LoweringContext, matrix: np.ndarray, type: str) -> View:

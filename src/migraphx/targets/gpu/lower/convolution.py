@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
-from math import prod
+from math import lcm, prod
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import is_open
 from migraphx.ops.convolution import ConvolutionBackwards, both_sides
+from migraphx.ops.movement import Contiguous, Layout
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lower.views import channels_last, fill
 from migraphx.targets.common.lowering import LoweringContext
@@ -21,15 +22,25 @@ from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, ForEachLength, Offer, Problem
-from migraphx.targets.gpu.costs import FEW_CHANNELS, conv_cost, convolutions, depthwise_cost, depthwises
+from migraphx.targets.gpu.costs import (
+    FEW_CHANNELS,
+    LINED,
+    conv_cost,
+    convolutions,
+    depthwise_cost,
+    depthwises,
+    lined_up_convolutions,
+)
 from migraphx.targets.gpu.emit.contract import label_of, sums_type
-from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, strip_call
+from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, pad_call, strip_call
+from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.lower.contractions import (
     ALIGNED,
     as_multiplied,
     call_best,
     choices_of,
+    emitter_of,
     lower_product,
     multiplied,
 )
@@ -49,14 +60,20 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     depthwise = group == source.lens[1] == c.write.lens[1]
     packed = packed_weights(ctx, c.operands[1], depthwise, origin)
     tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
-    convolve(ctx, Conv(source, packed, window, group, tight), epilogue, c.anchor.name, origin)
+    conv, constant = Conv(source, packed, window, group, tight), ctx.constant(c.operands[1])
+    can = constant and not is_open(source.lens) and can_be_lined_up(conv)
+    lined = partial(lined_up, ctx, conv, as_it_came(ctx, c.operands[0], source), *constant, origin) if can else None
+    convolve(ctx, conv, epilogue, c.anchor.name, origin, lined)
 
 
 quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
 
 
-def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, origin: str) -> None:
-    """The convolution, or the product that it is, with the best configuration."""
+def convolve(
+    ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, origin: str,
+    lined: Callable[[], tuple[GpuCall, Conv]] | None = None,
+) -> None:  # fmt: skip
+    """The convolution, or the product that it is, with the best configuration. `lined`: as `lined_up` makes it."""
     if is_open(epilogue.write.lens) or is_open(conv.x.lens):
         raise ForEachLength(f"{name}: convolutions are compiled for each length")
     if not epilogue.write.elements:
@@ -94,12 +111,72 @@ def convolve(ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, or
         if config.split > 1:
             rows = conv.rows
             parts = ctx.temporary(Shape(sums_type(x.type), (config.split, rows, epilogue.write.lens[1])))
+        if config.kernel == LINED:
+            assert lined is not None
+            copy, same = lined()
+            return [copy, *conv_calls(same, epilogue, config, parts, label, origin)]
         return conv_calls(conv, epilogue, config, parts, label, origin)
 
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     problem = Problem("convolution", shape, types, label)
     cost: Callable[[Config], float] = lambda c: conv_cost(c, conv, facts, result)  # noqa: E731
-    call_best(ctx, problem, convolutions(conv, facts), cost, build, offered(problem))
+    candidates = [*convolutions(conv, facts), *(lined_up_convolutions(conv) if lined else ())]
+    call_best(ctx, problem, candidates, cost, build, offered(problem))
+
+
+# ---- few channels ---------------------------------------------------------------------------------------------------
+
+MOST_LINED = 1 << 27  # elements whose copy 32 bits count
+
+
+def can_be_lined_up(conv: Conv) -> bool:
+    """Whether `lined_up` gains: images of few channels, windows of several pixels in a row."""
+    window, few = conv.window, conv.x.lens[1] < FEW_CHANNELS and conv.x.elements < MOST_LINED
+    plain = conv.group == 1 and set(window.dilation) == {1} and len(conv.x.lens) == 4 and min(window.pad) >= 0
+    bytes_ = conv.x.type == "int8"  # of others single elements load as fast, and what follows a window may be NaN
+    return few and plain and bytes_ and window.kernel[2] > 1 and not is_patches(conv)
+
+
+def as_it_came(ctx: LoweringContext, ins: Instruction, source: View) -> View:
+    """What `source`, the images in the kernels' order, was copied from; the copy is no longer needed for this."""
+    moved = isinstance(ins.op, (Layout, Contiguous)) and ctx.view(ins) == source
+    given = ctx.view(ins.inputs[0] if moved else ins)
+    copy = next((call for call in reversed(ctx.calls) if source.buffer in {v.buffer for v in call.writes}), None)
+    if copy is None or given.buffer is source.buffer or (given.type, given.lens) != (source.type, source.lens):
+        return source
+    emitter_of(ctx).bodies[source.buffer] = None, copy
+    return given
+
+
+def lined_up(
+    ctx: LoweringContext, conv: Conv, given: View, weights: np.ndarray, key: tuple[Hashable, ...], origin: str
+) -> tuple[GpuCall, Conv]:
+    """The same convolution of windows one pixel wide, whose channels are all of a window's row; and what it reads.
+
+    `given`: the images as they came. What is read is a copy of them with zeros round each, a power of two of channels a
+    pixel: a row of a window is a few vectors of memory, none of which leaves the image.
+    """
+    window, (n, c, *_) = conv.window, conv.x.lens
+    (_, k1, k2), (_, s1, s2), (_, out1, out2) = window.kernel, window.stride, window.out
+    wide, line = power_of_two(c), 32
+    depth = -(-k2 * wide // line) * line  # of a row, with zeros among the weights
+    step = lcm(s2, max(1, 16 // wide))
+    high, across = (out1 - 1) * s1 + k1, -(-((out2 - 1) * s2 + depth // wide) // step) * step
+    image = ctx.temporary(Shape(conv.x.type, (n, high, across, wide)))
+
+    def make() -> np.ndarray:
+        packed = np.zeros((weights.shape[0], k1, depth // wide, wide), weights.dtype)
+        packed[:, :, :k2, :c] = np.moveaxis(weights, 1, -1)
+        return packed.reshape(-1, k1, depth)
+
+    w = ctx.packed((*key, "lines", s2), make)
+    x = replace(image, lens=(n, depth, high, across // s2), strides=(high * across * wide, 1, across * wide, s2 * wide))
+    narrow = Window((1, high, across // s2), (1, out1, out2), (1, k1, 1), (1, s1, 1), (1, 1, 1), (0, 0, 0))
+    module, call = emitter_of(ctx).bodies.get(given.buffer, (None, None))
+    quantized = module and call and call.writes[0] == given and call.reads[0].lens == given.lens
+    if call and quantized:
+        return pad_call(call.reads[0], image, window.pad[1:], module, origin), Conv(x, w, narrow, 1)
+    return pad_call(given, image, window.pad[1:], None, origin), Conv(x, w, narrow, 1)
 
 
 def is_depthwise(conv: Conv, epilogue: Epilogue) -> bool:

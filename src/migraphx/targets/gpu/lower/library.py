@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
+from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape
-from migraphx.ir.size import divides, hint_of
+from migraphx.ir.size import divides, hint_of, is_open
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
@@ -16,7 +19,7 @@ from migraphx.targets.gpu.costs import library_conv_cost
 from migraphx.targets.gpu.emit.contract import Operands
 from migraphx.targets.gpu.emit.spatial import Conv
 from migraphx.targets.gpu.kernel import GpuCall
-from migraphx.targets.gpu.libraries.blas import WORKSPACE, Gemm, fits
+from migraphx.targets.gpu.libraries.blas import SCALED, WORKSPACE, Gemm, fits
 from migraphx.targets.gpu.libraries.dnn import ALIGNED, TYPES, WANTED, ConvGraph, Plans
 from migraphx.targets.gpu.library import Library, LibraryCall, at, is_open_library
 
@@ -47,9 +50,13 @@ def library_products(
     origin: str,
 ) -> tuple[list[Config], Build, bool]:  # fmt: skip
     """Candidates, what builds the calls of one, and whether the library computes the epilogue too."""
-    fused = fused_epilogue(epilogue, o.a.type)
+    scaled = scaled_sums(epilogue) if o.a.type == SCALED and not o.batch and not is_open(o.m) else None
+    if scaled is not None:
+        epilogue = scaled.rest
+    type = o.a.type if scaled is None else scaled.type
+    fused = fused_epilogue(epilogue, type)
     lost = fused is None and epilogue.module is None  # a result of another type, and nothing that converts it
-    gemm = None if algorithms is None or lost else _gemm(o, epilogue, fused)
+    gemm = None if algorithms is None or lost or type == SCALED else _gemm(o, epilogue, fused, type)
     if algorithms is None or gemm is None:
         return [], lambda config: [], False
     found = algorithms(at(gemm, hint_of))
@@ -59,16 +66,68 @@ def library_products(
     def build(config: Config) -> list[GpuCall | LibraryCall]:
         workspace = ctx.temporary(Shape("uint8", (WORKSPACE,)))
         chosen = found[config.group]
+        operands = (o.a, o.b) if scaled is None else (o.a, o.b, scaled.factors, _ones(ctx, o.m))
         if fused is not None:
-            reads = (o.a, o.b, *fused.views)
+            reads = (*operands, *fused.views)
             return [_call(chosen, reads, (workspace, epilogue.write), f"cublasLt {label}", origin)]
         assert epilogue.module is not None
-        made = ctx.temporary(_by_rows(epilogue, o.a.type))
-        product = _call(chosen, (o.a, o.b), (workspace, made), "cublasLt product", origin)
+        made = ctx.temporary(_by_rows(epilogue, type))
+        product = _call(chosen, operands, (workspace, made), "cublasLt product", origin)
         reads = [made if v is None else v for v in epilogue.reads]
         return [product, ctx.emit.pointwise(epilogue.module, reads, epilogue.write, origin)]
 
     return [Config(LIBRARY, 0, 0, 0, group=n) for n in range(len(found))], build, fused is not None
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """The sums, times a float of `factors` {N} each, as `type`; and what follows."""
+
+    factors: View
+    type: str
+    rest: Epilogue
+
+
+def scaled_sums(epilogue: Epilogue) -> Scaled | None:
+    """The epilogue behind a scale a column and the conversion to half or bf16 that it begins with; None where none."""
+    if epilogue.module is None:
+        return None
+    parameters = [*epilogue.module.parameters.values()]
+    reads = dict(zip(parameters, epilogue.reads, strict=True))
+    (sums,) = (p for p, view in reads.items() if view is None)
+    product = _only_user(sums, "mul")
+    narrow = product and _only_user(product, "convert")
+    if product is None or narrow is None or narrow.shape.type not in ("half", "bf16"):
+        return None
+    factor = next((i for i in product.inputs if i is not sums), None)
+    view = reads.get(factor) if factor is not None else None
+    if factor is None or view is None or len(factor.users) > 1 or not _is_bias(view, epilogue):
+        return None
+    n, col = view.lens[epilogue.col_dim], epilogue.col_dim
+    factors = View(view.buffer, view.type, (n,), (view.strides[col],), view.offset, view.moves)
+    kept = {p: v for p, v in reads.items() if p not in (sums, factor)}
+    rest = Module(epilogue.module.name)
+    first = rest.add_parameter("sums", Shape(narrow.shape.type, sums.shape.lens, sums.shape.strides))
+    env = {narrow: first} | {
+        p: rest.add_parameter(name, p.shape) for name, p in epilogue.module.parameters.items() if p in kept
+    }
+    for ins in epilogue.module:
+        if ins not in env and ins not in (sums, factor, product):
+            env[ins] = rest.append(Instruction(ins.op, [env[i] for i in ins.inputs], ins.shape, (), ins.origin))
+    plain = rest.outputs == (first,)
+    return Scaled(
+        factors, narrow.shape.type, replace(epilogue, module=None if plain else rest, reads=(None, *kept.values()))
+    )
+
+
+def _only_user(ins: Instruction, name: str) -> Instruction | None:
+    """What alone reads a value, where it is called so."""
+    users = [*ins.users]
+    return users[0] if len(users) == 1 and users[0].name == name else None
+
+
+def _ones(ctx: LoweringContext, rows: int) -> View:
+    return ctx.packed(("ones", rows), lambda: np.ones(rows, np.float32))
 
 
 def _by_rows(epilogue: Epilogue, type: str) -> Shape:
@@ -117,7 +176,7 @@ def _is_matrix(view: View, epilogue: Epilogue) -> bool:
     return whole and aligned and view.strides[epilogue.col_dim] == 1 and len(steps) <= 2
 
 
-def _gemm(o: Operands, epilogue: Epilogue, fused: Fused | None) -> Gemm | None:
+def _gemm(o: Operands, epilogue: Epilogue, fused: Fused | None, type: str) -> Gemm | None:
     """The product without an algorithm; None where the library cannot take it, or is not worth asking."""
     batches, m, n, k = map(hint_of, (o.batches, o.m, o.n, o.k))
     worth = m >= LEAST_ROWS and 2.0 * batches * m * n * k >= LEAST_FLOPS
@@ -125,7 +184,7 @@ def _gemm(o: Operands, epilogue: Epilogue, fused: Fused | None) -> Gemm | None:
         return None
     added: tuple[int, ...] | None = ()
     if fused is None:
-        c, result = View(epilogue.write.buffer, o.a.type, (o.m, o.n), (o.n, 1)), (o.n, o.m * o.n)
+        c, result = View(epilogue.write.buffer, type, (o.m, o.n), (o.n, 1)), (o.n, o.m * o.n)
     else:
         write = epilogue.write
         found = _matrix_steps(o, write, epilogue)
@@ -142,7 +201,8 @@ def _gemm(o: Operands, epilogue: Epilogue, fused: Fused | None) -> Gemm | None:
     a_batch, b_batch = (o.a_batch[0], o.b_batch[0]) if o.batch else (0, 0)
     sizes = (o.batches, o.m, o.n, o.k)
     kind = fused.kind if fused else ""
-    return Gemm(a.type, sizes, (a_m, a_k, a_batch), (b_k, b_n, b_batch), result, kind, added)
+    outer = "" if type == a.type else type
+    return Gemm(a.type, sizes, (a_m, a_k, a_batch), (b_k, b_n, b_batch), result, kind, added, result=outer)
 
 
 def _matrix_steps(o: Operands, view: View, epilogue: Epilogue) -> tuple[int, int] | None:

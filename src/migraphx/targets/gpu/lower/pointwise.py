@@ -19,4 +19,6 @@ def pointwise(ctx: LoweringContext, ins: Instruction) -> None:
     if found and place:
         ctx.calls[found.at] = found.again(Also(module, place, found.serves(ins)))
         return
-    ctx.call(ctx.emit.pointwise(module, reads, write, ins.origin))
+    ctx.call(call := ctx.emit.pointwise(module, reads, write, ins.origin))
+    if len(reads) == 1 and write.buffer.kind == "arena" and not any(v.moves for v in (*reads, write)):
+        ctx.emit.bodies[write.buffer] = module, call

@@ -17,6 +17,7 @@ from torch._C._functorch import get_dynamic_layer_stack_depth, pop_dynamic_layer
 from torch.export import ExportedProgram, export
 from torch.export.graph_signature import ConstantArgument, InputKind, InputSpec, OutputKind, OutputSpec
 from torch.fx.experimental.symbolic_shapes import free_symbols
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map, tree_unflatten
 
 from torch_migraphx.fx.graph_info import copy_origin, set_value
@@ -52,7 +53,9 @@ def trace(
     if not isinstance(sample_inputs, tuple | list):
         raise TypeError(f"sample_inputs is a list of inputs, not a {type(sample_inputs).__name__}")
     try:
-        with torch.no_grad(), warnings.catch_warnings(), _transforms_closed():
+        # another attention's shapes would be guards: on a GPU torch pads its masks
+        by_parts = sdpa_kernel(SDPBackend.MATH)
+        with torch.no_grad(), warnings.catch_warnings(), _transforms_closed(), by_parts:
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, of one of its parts about another
             args, kwargs = _all_different((tuple(sample_inputs), dict(sample_kwargs or {})))
             given = export(inference_copy(mod), args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)

@@ -1,0 +1,241 @@
+"""Dynamo's guards on modules, asked again only where a module was written.
+
+Of each module Dynamo asks ten questions a call: its type, its attributes, its parameters and their sizes. All are about
+what lies in dictionaries: those of the modules' attributes, submodules, parameters and buffers. Here the guards of a
+module, and of those within, become one: the versions of these dictionaries, the modules' types and the tensors' sizes
+are as they were when Dynamo's own guards last held. Else these are asked, as for a module that is new. What is no item
+of such a dictionary, or can change by itself (lists, objects), keeps Dynamo's guards.
+
+torch names no place for this: the guards are those of its TracingContext, which it builds when a backend is done.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import types
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch._C._dynamo.guards import TensorGuards, dict_version
+from torch._dynamo import source as sources
+from torch._guards import ChainedSource, Guard, Source, TracingContext
+
+logger = logging.getLogger(__name__)
+
+FEWEST = 20  # guards of a module: fewer are asked as they are
+MOST_MODULES = 256  # are remembered for one graph
+PATIENCE = 8  # calls in a row that find a module written, before it is no longer remembered
+
+OF_MODULES = {"TYPE_MATCH", "ID_MATCH", "NN_MODULE", "NOT_PRESENT_IN_GENERIC_DICT"}
+OF_DICTS = {"TYPE_MATCH", "ID_MATCH", "SEQUENCE_LENGTH", "MAPPING_KEYS_CHECK", "DICT_CONTAINS", "DICT_KEYS_MATCH"}
+"""Kinds of guards that ask nothing but what the versions of dictionaries tell."""
+CONSTANT = (
+    bool, int, float, complex, str, bytes, types.NoneType, types.EllipsisType, types.BuiltinFunctionType,
+    torch.dtype, torch.device, torch.layout, torch.memory_format,
+)  # fmt: skip
+
+Path = tuple[Any, ...]
+"""From a module to what lies in it: attributes' names, and keys of dictionaries."""
+Tree = dict[Any, "Tree"]
+"""Paths by their first steps."""
+
+
+def guard_modules_by_version() -> None:
+    """To be called by a backend, for a graph that asks for no gradients: merge the guards of each module."""
+    context = TracingContext.try_get()
+    if context is None:
+        return
+    guards = context.guards_context.dynamo_guards
+    by_root: dict[Source, list[Guard]] = defaultdict(list)
+    for guard in guards:
+        by_root[_root(guard.originating_source)].append(guard)
+    for root, own in by_root.items():
+        if len(own) >= FEWEST and type(root) in (sources.LocalSource, sources.GlobalSource):
+            guards.inner -= type(guards.inner)(own)
+            guards.add(Guard(root, partial(_create, own)))  # type: ignore[arg-type]
+
+
+def _root(source: Source) -> Source:
+    while isinstance(source, ChainedSource):
+        source = source.base
+    return source
+
+
+def _create(guards: Sequence[Guard], builder: Any, guard: Guard) -> None:
+    """Called by Dynamo where it builds guards: build those that have to be asked each time, and one for the others."""
+    root = guard.originating_source
+    local, name = isinstance(root, sources.LocalSource), cast(Any, root)
+    name = name.local_name if local else name.global_name
+    module = builder.scope["L" if local else "G"].get(name)
+    paths: dict[Source, Path | None] = {}
+    known = [(g, _path(g, module, paths)) for g in sorted(guards)] if isinstance(module, nn.Module) else []
+    covered = {g: path for g, path in known if path is not None}
+    for other in sorted(guards):
+        if other not in covered:
+            other.create(builder)
+    if covered:
+        kept = builder.guard_manager, builder._cached_guard_managers
+        try:
+            builder.guard_manager, builder._cached_guard_managers = type(kept[0])(), {}
+            for own in covered:
+                own.create(builder)
+            asked = builder.guard_manager.root
+        finally:
+            builder.guard_manager, builder._cached_guard_managers = kept
+        same = ModuleGuard(asked, name, covered.values())
+        builder.get_guard_manager(guard).add_lambda_guard(
+            same, [f"{guard.name} is as it was when its {len(covered)} guards held"], guard.user_stack
+        )
+
+
+def _path(guard: Guard, root: nn.Module, paths: dict[Source, Path | None]) -> Path | None:
+    """Where in `root` lies what a guard asks about; None where more than versions of dictionaries has to be asked."""
+    of = guard.create_fn
+    given = (*of.args, *of.keywords.values()) if isinstance(of, partial) else ()
+    path = _place(guard.originating_source, root, paths)
+    if path is None or any(isinstance(x, Source) for x in given):
+        return None
+    value, kind = _value(root, path), guard.create_fn_name()
+    if isinstance(value, nn.Module):
+        return path if kind in OF_MODULES else None
+    if type(value) is dict:
+        return path if kind in OF_DICTS else None
+    if type(value) is torch.Tensor:  # Dynamo compares others with each other, and with inputs
+        return path if sources.is_from_unspecialized_builtin_nn_module_source(guard.originating_source) else None
+    return path if _is_constant(value) or type(value) is nn.Parameter else None
+
+
+def _is_constant(value: Any) -> bool:
+    if type(value) in (tuple, torch.Size):
+        return all(map(_is_constant, value))
+    return type(value) in CONSTANT or isinstance(value, enum.Enum | type)
+
+
+def _value(root: Any, path: Path) -> Any:
+    for key in path:
+        root = (root.__dict__ if isinstance(root, nn.Module) else root)[key]
+    return root
+
+
+def _place(source: Any, root: nn.Module, paths: dict[Source, Path | None]) -> Path | None:
+    """Where a source lies, if each step to it is an item of a module's dictionary, or of one in it."""
+    if source not in paths:
+        paths[source] = _step(source, root, paths) if isinstance(source, ChainedSource) else ()
+    return paths[source]
+
+
+def _step(source: Any, root: nn.Module, paths: dict[Source, Path | None]) -> Path | None:
+    base = _place(source.base, root, paths)
+    if base is None or isinstance(source, sources.NNModuleSource):
+        return base
+    holder = _value(root, base)
+    if isinstance(source, sources.AttrSource | sources.GenericAttrSource):
+        return _attribute(holder, source.member, base)
+    key = getattr(source, "index", None)
+    if type(source) is sources.ConstDictKeySource:
+        return base if type(holder) is dict else None
+    if type(source) not in (sources.GetItemSource, sources.DictGetItemSource):
+        return None
+    if _is_constant(holder):
+        return base
+    return (*base, key) if type(holder) is dict and type(key) in (str, int) and key in holder else None
+
+
+def _attribute(module: Any, name: str, base: Path) -> Path | None:
+    if not isinstance(module, nn.Module):
+        return None
+    if name == "__dict__":
+        return base
+    if hasattr(getattr(type(module), name, None), "__set__"):  # a property stands before what lies in the dictionary
+        return None
+    if name in module.__dict__:
+        return (*base, name)
+    for kind in ("_parameters", "_buffers", "_modules"):
+        if name in module.__dict__.get(kind, ()):
+            return (*base, kind, name)
+    return None
+
+
+class ModuleGuard:
+    """Whether a module passes the guards that `asked` has, which depend on what lies at these paths alone."""
+
+    def __init__(self, asked: Any, name: str, paths: Any) -> None:
+        self._asked, self._name = asked, name
+        self._tree: Tree = {}
+        for path in paths:
+            at = self._tree
+            for key in path:
+                at = at.setdefault(key, {})
+        self._states: dict[int, State] = {}
+        self._misses = 0
+
+    def __call__(self, module: Any) -> bool:
+        state = self._states.get(id(module))
+        if state is not None and state.module() is module:
+            if state.lasts():
+                self._misses = 0
+                return True
+            self._misses += 1
+        now = self._state(module)  # as it is before it is asked about
+        if not self._asked.check({self._name: module}):
+            return False
+        if now is not None:
+            if len(self._states) >= MOST_MODULES:
+                self._states.clear()
+            self._states[id(module)] = now
+        return True
+
+    def _state(self, module: Any) -> State | None:
+        if self._misses > PATIENCE or not isinstance(module, nn.Module):
+            return None
+        number, states = id(module), self._states
+        try:
+            return State(module, self._tree, lambda _: states.pop(number, None))
+        except (KeyError, TypeError, AttributeError):  # the guards will not hold
+            return None
+
+
+class State:
+    """The versions of a module's dictionaries, the types of the modules and the tensors in it, and their sizes.
+
+    It holds the dictionaries, so that their versions are theirs, and what lies in them, until the module is gone.
+    """
+
+    def __init__(self, module: nn.Module, tree: Tree, gone: Callable[[Any], Any]) -> None:
+        self.module = weakref.ref(module, gone)
+        self._dicts: list[dict[Any, Any]] = []
+        self._modules: list[nn.Module] = []
+        self._tensors: list[torch.Tensor] = []
+        self._collect(module, tree)
+        self._modules.pop(0)
+        self._type, self._types = type(module), list(map(type, self._modules))
+        self._versions = list(map(dict_version, self._dicts))
+        fixed: dict[str, Any] = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
+        self._alike = TensorGuards(*self._tensors, **fixed).check if self._tensors else lambda: True
+
+    def _collect(self, value: Any, tree: Tree) -> None:
+        is_module = isinstance(value, nn.Module)
+        if is_module:
+            self._modules.append(value)
+        elif isinstance(value, torch.Tensor):
+            self._tensors.append(value)
+        if is_module or type(value) is dict:
+            held = value.__dict__ if is_module else value
+            self._dicts.append(held)
+            for key, rest in tree.items():
+                self._collect(held[key], rest)
+
+    def lasts(self) -> bool:
+        """Whether nothing was written since."""
+        return (
+            list(map(dict_version, self._dicts)) == self._versions
+            and list(map(type, self._modules)) == self._types
+            and type(self.module()) is self._type
+            and self._alike(*self._tensors)
+        )
