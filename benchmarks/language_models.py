@@ -35,7 +35,7 @@ MODELS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
 }
 """Of each model its family in transformers, and what its configuration is given."""
 PERIOD = 4194301
-"""Behind so many numbers, a prime, weights repeat: a billion of them take long to draw."""
+"""Behind so many numbers, a prime, a weight repeats: a billion of them take long to draw. No two weights are equal."""
 HEADS = {"GPT2": "GPT2LMHeadModel"}
 
 
@@ -50,7 +50,7 @@ def language_model(name: str, dtype: torch.dtype = torch.float32) -> Any:
     drawn = torch.empty(PERIOD).uniform_(-1, 1, generator=torch.Generator().manual_seed(0)).to(dtype)
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            flat = weight.view(-1)
+            flat, drawn = weight.view(-1), drawn.roll(1)  # equal layers would be packed, and read, as one
             for at in range(0, len(flat), PERIOD):
                 flat[at : at + PERIOD] = drawn[: len(flat) - at]
             weight.mul_(0.035 if weight.dim() > 1 or name.endswith("bias") else 0.1)

@@ -9,7 +9,7 @@ import pytest
 
 from migraphx.ir.evaluation import Evaluation
 from migraphx.ir.shape import Shape, broadcast_lens
-from migraphx.ir.size import Size, Sizes, filled, is_open, least_of, likely_less, most_of
+from migraphx.ir.size import Size, Sizes, filled, is_open, least_of, likely_less, most_of, ones_matter
 
 OPERATIONS: list[Callable[[Any, Any], Any]] = [
     lambda a, b: a + b,
@@ -117,3 +117,14 @@ def test_text() -> None:
     text, found = f"{n} of {n * 2 + 1}", Evaluation(sizes, sizes.all)
     assert filled(text, found.unguarded([7]).tolist().__getitem__) == "7 of 15"
     assert sizes.ranges[0].most == 9 and sizes.pinned(text) == "5 of 11" and sizes.ranges[0].most == 5
+
+
+def test_a_length_that_is_longer_now_is_taken_for_1_too() -> None:
+    sizes = Sizes()
+    n, one = sizes.symbol("n", 5, 1, 100), sizes.symbol("one", 1, 1, 100)
+    assert n != 1 and n > 1 and not n < 2 and not n * 8 == 8 and n * 3 > 3  # noqa: SIM201
+    assert 1 in sizes.ranges[0] and not sizes.others
+    with ones_matter():
+        assert n != 1
+    assert 1 not in sizes.ranges[0]
+    assert one == 1 and 2 not in sizes.ranges[1]

@@ -108,7 +108,9 @@ MANY = [(3, 10), (2, 33), (7, 12), (6, 64), (3, 9), (5, 47)]
 ONE = [(1, 10), (1, 33), (1, 12), (1, 9)]
 
 
-@pytest.mark.parametrize(("text", "lengths", "most"), [(MASK, MANY, 2), (MASK, ONE, 1), (FLAT, MANY, 3)])
+@pytest.mark.parametrize(
+    ("text", "lengths", "most"), [(MASK, MANY, 2), (MASK, ONE, 2), (MASK, [*ONE, *MANY], 3), (FLAT, MANY, 3)]
+)
 def test_one_form_for_most_lengths(text: str, lengths: list[tuple[int, int]], most: int) -> None:
     data, made = program(text)
     for n, t in lengths:
@@ -120,6 +122,7 @@ def test_one_form_for_most_lengths(text: str, lengths: list[tuple[int, int]], mo
             assert relative_error(np.array(got), want) < MODEL_ERROR
     executable: Any = made.executable
     assert 1 <= len(executable.region.forms) <= most
+    assert executable.region.forms.waited == 1 or text is FLAT  # also for many behind one
     assert "sizes" in " ".join(s.kernel for s in executable.steps) or text is FLAT
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import numpy as np
+
 from migraphx.api.module import instruction_ref, module
 from migraphx.api.program import program
 from migraphx.api.shape import shape
@@ -20,14 +22,18 @@ Convert = Callable[[module, list[instruction_ref]], Sequence[instruction_ref]]
 
 
 def deferred_program(
-    parameters: Mapping[str, tuple[str, Sequence[Length]]], convert: Convert, outputs: Sequence[shape]
+    parameters: Mapping[str, tuple[str, Sequence[Length]]],
+    convert: Convert,
+    outputs: Sequence[shape],
+    lasting: Callable[[], Sequence[np.ndarray]] = tuple,
 ) -> program:
     """A program that `convert` writes into a module whenever it is compiled for lengths that come.
 
     `parameters`: element type and lengths by name; dimensions of one symbol have one length. `convert` is given the
     module and the parameters, and returns the outputs, which have the (dynamic) shapes `outputs`. Lengths that it finds
     there compute as ints do, but need not be ints: what is compiled serves all for which its decisions hold. It may be
-    called from any thread. The program cannot be saved.
+    called from any thread. `lasting` gives memory of constants that stays as it is while the program lives: those of
+    two conversions are told by where they lie there, not by what they hold. The program cannot be saved.
     """
     made = program()
     main = made.graph.main
@@ -37,7 +43,7 @@ def deferred_program(
         found = convert(module(context.module, context.program), [instruction_ref(i) for i in given])
         return tuple(o._impl for o in found)
 
-    whole = main.add_instruction(Converted(expand, tuple(s._impl for s in outputs)), inputs)
+    whole = main.add_instruction(Converted(expand, tuple(s._impl for s in outputs), lasting), inputs)
     parts = [main.add_instruction(operation("get_tuple_elem", index=k), [whole]) for k in range(len(outputs))]
     main.add_return(parts)
     return made

@@ -237,8 +237,11 @@ class program:
         """
         self.executable.run_at(inputs, outputs, stream, None if timeout is None else Deadline(timeout))
 
-    def at(self, lens: Mapping[str, Sequence[int]]) -> Callable[[Sequence[int], Sequence[int]], None] | None:
+    def at(self, lens: Mapping[str, Sequence[int]]) -> Callable[[Sequence[int], Sequence[int]], bool] | None:
         """`run_at` of a program with dynamic shapes, for parameters of these lens; it takes inputs and outputs.
+
+        It answers False, and has done nothing, where a faster program for these lens was compiled meanwhile: `run`
+        takes that, and so does what `at` gives then.
 
         None where it is not one program for them, has no dynamic shapes, or the target is `ref`. RuntimeError where it
         is not compiled.

@@ -1,13 +1,15 @@
-"""Sizes of a finished compilation as numbers."""
+"""Sizes of a finished compilation as numbers, for other lengths than its own."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from migraphx.ir.size import Size, Sizes, ask, product
+from migraphx.ir.size import FUNCTIONS, Factor, Range, Size, Sizes, ask, product
 
 
 class Evaluation:
@@ -69,3 +71,42 @@ class Evaluation:
             assert factor.function is not None
             factors[number] = factor.function(a, b)
         return factors
+
+
+def written(sizes: Sizes, value: Any) -> str:
+    """JSON of a finished compilation's sizes, and in a second line of a value made of them, numbers, texts, lists."""
+    data = {
+        "hints": sizes.hints,
+        "all": [list(s.terms.items()) for s in sizes.all],
+        "factors": [[f.name, f.arguments if f.function else None] for f in sizes.factors],
+        "ranges": [[n, r.least, r.most, sorted(r.excluded)] for n, r in sizes.ranges.items()],
+        **{
+            name: [[s, q, answer] for (s, q), answer in own.items()]
+            for name, own in (("others", sizes.others), ("wishes", sizes.wishes))
+        },
+    }
+    return "\n".join(json.dumps(x, separators=(",", ":"), default=lambda s: {"size": s.number}) for x in (data, value))
+
+
+def read(text: str) -> tuple[Sizes, Any]:
+    """What `written` was given; there are lists for tuples."""
+    sizes = Sizes()
+
+    def size(found: dict[str, Any]) -> Size:
+        number: int = found["size"]
+        return sizes.all[number]
+
+    first, second = text.split("\n")
+    plain = json.loads(first)
+    sizes.hints = plain["hints"]
+    sizes.ranges = {n: Range(least, most, set(excluded)) for n, least, most, excluded in plain["ranges"]}
+    for terms in plain["all"]:
+        own = {tuple(m): c for m, c in terms}
+        sizes.all.append(Size(sizes, own, hash(tuple(sorted(own.items()))), len(sizes.all)))
+    data = {name: json.loads(json.dumps(plain[name]), object_hook=size) for name in ("factors", "others", "wishes")}
+    sizes.factors = [
+        Factor(name) if given is None else Factor(name, FUNCTIONS[name], tuple(given))
+        for name, given in data["factors"]
+    ]
+    sizes.others, sizes.wishes = ({(s, q): answer for s, q, answer in data[name]} for name in ("others", "wishes"))
+    return sizes, json.loads(second, object_hook=size)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from migraphx.ir.operation import ModuleArgument, Operation, Return
 from migraphx.ir.ranges import at_bound, hull, unbounded_where, unknown
 from migraphx.ir.shape import UNKNOWN, Shape
+from migraphx.ir.size import ones_matter
 
 UNBOUNDED_PROBE = 2**13  # for a length without a bound: larger than windows and pads, its fourth power is a size
 
@@ -18,6 +19,11 @@ def infer_shape(op: Operation, inputs: Sequence[Shape], modules: Sequence[Module
     whose sizes depend on data gives a dynamic shape itself. Where an input has no bound, two lengths stand for it in
     turn: what differs between them has none either. ShapeError where the ranks differ.
     """
+    with ones_matter(False):  # a rule is one formula
+        return _inferred(op, inputs, modules)
+
+
+def _inferred(op: Operation, inputs: Sequence[Shape], modules: Sequence[ModuleArgument]) -> Shape:
     if not any(s.dynamic for s in inputs) or isinstance(op, Return) or op.takes_dynamic:
         return op.infer_with(inputs, modules)
     if any(unknown(s) for s in inputs):

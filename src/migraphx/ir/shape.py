@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.size import is_open, whole
+from migraphx.ir.size import is_open, ones_matter, whole
 
 ROW_MAJOR: Any = None  # the strides of a Shape that is given none
 
@@ -224,11 +224,12 @@ def broadcast_lens(*lens: Sequence[int]) -> tuple[int, ...]:
         return np.broadcast_shapes(*(tuple(own) for own in lens))
     rank = max(map(len, lens), default=0)
     made: list[int] = []
-    for column in zip(*((1,) * (rank - len(own)) + tuple(own) for own in lens), strict=True):
-        length = next((n for n in column if n != 1), 1)
-        if any(n not in (1, length) for n in column):
-            raise ValueError(f"shapes {', '.join(map(str, lens))} cannot be broadcast together")
-        made.append(length)
+    with ones_matter(False):
+        for column in zip(*((1,) * (rank - len(own)) + tuple(own) for own in lens), strict=True):
+            length = next((n for n in column if n != 1), 1)
+            if any(n not in (1, length) for n in column):
+                raise ValueError(f"shapes {', '.join(map(str, lens))} cannot be broadcast together")
+            made.append(length)
     return tuple(made)
 
 

@@ -8,7 +8,9 @@ for other lengths of which all guards hold, every answer, and with them the comp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -40,6 +42,22 @@ class Range:
 
     def __contains__(self, value: int) -> bool:
         return self.least <= value <= self.most and value not in self.excluded
+
+
+_ones_matter: ContextVar[bool] = ContextVar("ones_matter", default=False)
+
+
+@contextmanager
+def ones_matter(matter: bool = True) -> Generator[None]:
+    """Meanwhile a length of 1 may mean something else than others do, to who asks: a model's nodes and its values."""
+    if _ones_matter.get() == matter:
+        yield
+        return
+    token = _ones_matter.set(matter)
+    try:
+        yield
+    finally:
+        _ones_matter.reset(token)
 
 
 class Sizes:
@@ -81,8 +99,9 @@ class Sizes:
             self.all.append(known)
         return known  # type: ignore[return-value]  # an int for all who compute with it
 
-    def function(self, name: str, function: Callable[[Any, Any], Any], a: Any, b: Any) -> int:
-        """What is no polynomial of `a` and `b`, as one factor."""
+    def function(self, name: str, a: Any, b: Any) -> int:
+        """What is no polynomial of `a` and `b`, as one factor; `name`: of FUNCTIONS."""
+        function = FUNCTIONS[name]
         factor = Factor(name, function, (a, b))
         number = self._numbers.get(factor)
         if number is None:
@@ -103,21 +122,23 @@ class Sizes:
             return self.ranges[number].least, self.ranges[number].most
         factor = self.factors[number]
         (a, b), (c, d) = (bounds_of(x) for x in factor.arguments)
-        if factor.name == "min":
+        if factor.name == "least":
             return min(a, c), min(b, d)
-        if factor.name == "max":
+        if factor.name == "most":
             return max(a, c), max(b, d)
         if factor.name == "bits":
             return a.bit_length() if a > 0 else 0, max(-a, b).bit_length()
         if c <= 0:
             return -(2**63), 2**63
-        if factor.name == "mod":
+        if factor.name == "rest":
             return 0, d - 1
         ends = [n // m for n in (a, b) for m in (c, d)]
         return min(ends), max(ends)
 
     def answer(self, size: Size, question: str) -> bool:
         """Whether the size is 0 (`zero`) or less (`negative`), noted as a guard where it is not certain."""
+        if not _ones_matter.get() and (long := self._as_long(size, question)) is not None:
+            return long
         known = self._answers.get((size.number, question))
         if known is None:
             known = self._answers[size.number, question] = self._answer(size, question)
@@ -141,6 +162,20 @@ class Sizes:
         if len(symbols) != 1 or not self._narrow(size, question, given, *symbols):
             self.others[size, question] = given
         return given
+
+    def _as_long(self, size: Size, question: str) -> bool | None:
+        """The answer where the question is whether lengths that may be 1, and are not now, are 1: no; else None.
+
+        No guard is noted: layouts, loops and shape rules that hold for other lengths hold for 1 as well.
+        """
+        symbols, c = next(((m, c) for m, c in size.terms.items() if m), (CONSTANT, 0))
+        constant = size.terms.get(CONSTANT, 0)
+        asks = constant == -c if question == "zero" or c < 0 else constant == -2 * c
+        if len(size.terms) != 2 or not asks or not all(n in self.ranges for n in symbols):
+            return None
+        if math.prod(self.ranges[n].least for n in symbols) != 1 or math.prod(self.hints[n] for n in symbols) == 1:
+            return None
+        return question == "negative" and c < 0
 
     def _primitive(self, size: Size) -> Any:
         """The size without factors that are certainly positive."""
@@ -307,7 +342,7 @@ class Size:
         return other << int(self)
 
     def bit_length(self) -> int:
-        return self.sizes.function("bits", _bits, self, 0)
+        return self.sizes.function("bits", self, 0)
 
     # ---- answers ----
 
@@ -419,12 +454,12 @@ def divides(by: int, value: int) -> bool:
 
 def least_of(a: int, b: int) -> int:
     """min(a, b), without a guard."""
-    return _extreme("min", min, a, b)
+    return _extreme("least", a, b)
 
 
 def most_of(a: int, b: int) -> int:
     """max(a, b), without a guard."""
-    return _extreme("max", max, a, b)
+    return _extreme("most", a, b)
 
 
 def likely_less(a: int, b: int) -> bool:
@@ -446,14 +481,14 @@ def note_class(value: int) -> None:
         likely_less(value, 4 * least)
 
 
-def _extreme(name: str, function: Callable[[Any, Any], Any], a: Any, b: Any) -> int:
+def _extreme(name: str, a: Any, b: Any) -> int:
     (least, most), (low, high) = bounds_of(a), bounds_of(b)
     if most <= low:
-        return a if name == "min" else b
+        return a if name == "least" else b
     if high <= least:
-        return b if name == "min" else a
+        return b if name == "least" else a
     owner = a if isinstance(a, Size) else b
-    return owner.sizes.function(name, function, a, b)
+    return owner.sizes.function(name, a, b)
 
 
 def _quotient(a: int, b: int) -> int:
@@ -469,6 +504,11 @@ def _bits(a: int, _: int) -> int:
     return a.bit_length()
 
 
+FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "least": min, "most": max, "quotient": _quotient, "rest": _rest, "bits": _bits
+}  # fmt: skip
+
+
 def divided(a: Any, b: Any) -> Any:
     """a // b"""
     exact = _exact_quotient(a, b)
@@ -477,7 +517,7 @@ def divided(a: Any, b: Any) -> Any:
     owner = a if isinstance(a, Size) else b
     if not isinstance(owner, Size) or not b:
         return int(a) // int(b)
-    return owner.sizes.function("div", _quotient, a, b)
+    return owner.sizes.function("quotient", a, b)
 
 
 def remainder(a: Any, b: Any) -> Any:
@@ -490,7 +530,7 @@ def remainder(a: Any, b: Any) -> Any:
     low, high = bounds_of(a)
     if low >= 0 and high < bounds_of(b)[0]:
         return a
-    return owner.sizes.function("mod", _rest, a, b)
+    return owner.sizes.function("rest", a, b)
 
 
 def _exact_quotient(a: Any, b: Any) -> Any:

@@ -14,6 +14,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.operation import ExpansionContext, ModuleArgument, Operation, RunModule, Value, operation
 from migraphx.ir.program import Program
 from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape, broadcast_lens
+from migraphx.ir.size import ones_matter
 
 ANY_LENGTH = DynamicDimension(0, UNBOUNDED)
 
@@ -47,12 +48,14 @@ class Converted(Operation):
     takes_dynamic: ClassVar[bool] = True
     convert: Callable[[Any, Sequence[Any]], tuple[Any, ...]]
     shapes: tuple[Shape, ...]
+    lasting: Callable[[], Sequence[np.ndarray]] = tuple  # memory that its constants are views of
 
     def infer(self, *inputs: Shape) -> Shape:
         return Shape.tuple_of(self.shapes)
 
     def expand(self, context: ExpansionContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        return self.convert(context, inputs)
+        with ones_matter(False):  # who traced it has decided that
+            return self.convert(context, inputs)
 
     def compute_with(self, args: Sequence[Value], modules: Sequence[ModuleArgument], run: RunModule) -> Value:
         program = Program()

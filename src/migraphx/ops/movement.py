@@ -10,6 +10,7 @@ import numpy as np
 
 from migraphx.ir.operation import Operation
 from migraphx.ir.shape import Shape, permuted
+from migraphx.ir.size import ones_matter
 
 
 def axis_of(op: Operation, axis: int, ndim: int, inputs: Sequence[Shape]) -> int:
@@ -139,7 +140,8 @@ class Squeeze(Reshaping, name="squeeze"):
         (x,) = inputs
         axes = axes_of(self, self.axes, x.ndim, inputs)
         self.require(all(x.lens[d] == 1 for d in axes), inputs, "a dimension to drop is not of length 1")
-        kept = [d for d in range(x.ndim) if (d not in axes if axes else x.lens[d] != 1)]
+        with ones_matter(not axes):
+            kept = [d for d in range(x.ndim) if (d not in axes if axes else x.lens[d] != 1)]
         return Shape(x.type, tuple(x.lens[d] for d in kept), tuple(x.strides[d] for d in kept))
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
+import numpy as np
 import torch
 from torch import fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -19,7 +20,7 @@ from torch.utils._sympy.value_ranges import bound_sympy
 import migraphx
 from torch_migraphx.devices import Place, on_device_of
 from torch_migraphx.fx.border import not_held
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, type_name
+from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, to_numpy, type_name
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import value_of
@@ -145,7 +146,10 @@ class AnySize:
                 inputs = dict(zip(self.names, given, strict=True))
                 return _Converter(graph, main, inputs, lengths, fixed, self.place.device.type).values(outputs)
 
-        self.program = migraphx.deferred_program(parameters, convert, [_shape(n) for n in outputs])
+        def lasting() -> list[np.ndarray]:
+            return [to_numpy(t) for t in fixed.values() if not not_held(t, ("cpu",))]
+
+        self.program = migraphx.deferred_program(parameters, convert, [_shape(n) for n in outputs], lasting)
         keywords = migraphx.CompileOptions.of(**options.module_keywords(), offload_copy=False).compile_keywords()
         self.program.compile(migraphx.get_target(options.target), **keywords)
 

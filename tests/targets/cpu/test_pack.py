@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -28,3 +29,19 @@ def test_packed_weights_begin_at_a_cache_line(name: str) -> None:
     for _ in range(3):
         packed = PACKED[name]()
         assert packed.ctypes.data % 64 == 0 and packed.flags.c_contiguous
+
+
+@pytest.mark.parametrize("lens", [(64, 70), (63, 32), (1, 5), (130, 1)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_same_whatever_the_order_in_memory(lens: tuple[int, int], turned: bool) -> None:
+    """{K, N} and torch's {N, K}, against the layouts as gemm.hpp and quant.hpp state them."""
+    (k, n), words = lens, np.random.default_rng(1).integers(0, 1 << 15, lens).astype(np.uint16)
+    weights = np.ascontiguousarray(words.T).T if turned else words
+    padded = np.zeros((k + k % 2, -(-n // 32) * 32), np.uint16)
+    padded[:k, :n] = words
+    np.testing.assert_array_equal(
+        pack_dot(weights.astype(np.float32), 32).transpose(1, 0, 2).reshape(k, -1), padded[:k].astype(np.float32)
+    )
+    pairs = pack_vnni(weights.view(ml_dtypes.bfloat16)[None], 32).view(np.uint16).reshape(-1, 32, 2)
+    panels = pairs.reshape(padded.shape[1] // 32, -1, 32, 2)[:, 1 : 1 + len(padded) // 2]
+    np.testing.assert_array_equal(panels.transpose(1, 3, 0, 2).reshape(padded.shape), padded)

@@ -67,7 +67,7 @@ class Constants:
 
 
 def content(array: np.ndarray) -> Hashable:
-    data = array if array.flags.c_contiguous else np.ascontiguousarray(array)
+    data = np.ascontiguousarray(array.transpose(np.argsort(array.strides)[::-1]))  # as it lies: mostly no copy
     digest = hashlib.sha256(data.reshape(-1).view(np.uint8).data).digest()
     return array.dtype.name, array.shape, array.strides, digest
 

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice, product
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,7 +14,6 @@ import numpy as np
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Literal
 from migraphx.ir.program import Program
-from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.runtime.argument import Argument
@@ -26,6 +24,7 @@ from migraphx.runtime.options import CompileOptions
 from migraphx.runtime.single_flight import SingleFlightLRU
 from migraphx.targets.common.at_lens import AtLens
 from migraphx.targets.common.forms import Form, FormCompiler, Forms, Lens, Memory
+from migraphx.targets.common.optimals import optimal_lens
 from migraphx.targets.common.parts import Part, parts_of
 from migraphx.targets.common.run_values import Arguments, RunValues
 from migraphx.targets.common.specialise import ProgramSplit, SpecialisedProgram, is_leaf, specialise, split, static_part
@@ -69,7 +68,7 @@ class DynamicExecutable(Executable):
         self.target, self.device = target.name, target.device
         self.parameters = {n: s if s.dynamic else s.as_standard() for n, s in parameters.items()}
         self.outputs, self.threads = list(outputs), options.num_threads or threads
-        self.region = DynamicRegion(target, program, options, {}, forms)
+        self.region = DynamicRegion(target, program, options, {}, forms, self.parameters)
         self._ran: list[Specialisation] = []
 
     @classmethod
@@ -202,17 +201,23 @@ class DynamicExecutable(Executable):
         return self._specialisation(given).profile(given, runs)
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-        """The specialisations that are compiled as a whole, each with its lengths."""
+        """The forms, and the specialisations that are compiled as a whole, each with its lengths."""
         specialisations: list[dict[str, Any]] = []
         tensors: dict[str, np.ndarray] = {}
+        saved = {form: made for form in self.region.forms or () if (made := form.sections()) is not None}
         for key, specialisation in self.region.specialisations.items():
-            if isinstance(specialisation, CompiledSpecialisation):
+            whole = isinstance(specialisation, CompiledSpecialisation)
+            if whole and not (isinstance(specialisation, FormSpecialisation) and specialisation.form in saved):
                 data, own = specialisation.executable.sections()
                 tensors |= {f"{len(specialisations)}.{n}": a for n, a in own.items()}
                 specialisations.append({"key": key, "data": data})
+        for k, (_, own) in enumerate(saved.values()):
+            tensors |= {f"form{k}.{n}": a for n, a in own.items()}
+        forms = [data for data, _ in saved.values()]
         parameters = [[n, s.to_data()] for n, s in self.parameters.items()]
         outputs = [s.to_data() for s in self.outputs]
-        return {"dynamic": {"parameters": parameters, "outputs": outputs, "stages": specialisations}}, tensors
+        own = {"parameters": parameters, "outputs": outputs, "stages": specialisations, "forms": forms}
+        return {"dynamic": own}, tensors
 
 
 def restored(
@@ -224,19 +229,29 @@ def restored(
     options: CompileOptions,
     threads: int,
     forms: FormCompiler | None = None,
+    restore_form: Callable[[dict[str, Any], dict[str, np.ndarray]], Form | None] | None = None,
 ) -> DynamicExecutable | None:
-    """What `sections` described, or None where `restore` cannot restore one of its specialisations."""
+    """What `sections` described, or None where one of its specialisations or forms cannot be restored."""
     parameters = {n: Shape.from_data(s) for n, s in data["parameters"]}
     outputs = [Shape.from_data(s) for s in data["outputs"]]
     made = DynamicExecutable(target, program, parameters, outputs, options, threads, forms)
     for k, saved in enumerate(data["stages"]):
-        own = {n.removeprefix(f"{k}."): a for n, a in tensors.items() if n.startswith(f"{k}.")}
-        executable = restore(saved["data"], own)
+        executable = restore(saved["data"], _named(str(k), tensors))
         if executable is None:
             return None
         lens = map(tuple[int, ...], saved["key"][0])
         made.region.keep(dict(zip(parameters, lens, strict=True)), CompiledSpecialisation(executable))
+    for k, saved in enumerate(data.get("forms", ())):
+        form = None if restore_form is None else restore_form(saved, _named(f"form{k}", tensors))
+        if form is None or made.region.forms is None:
+            return None
+        made.region.forms.keep(form)
     return made
+
+
+def _named(prefix: str, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Those of one part, by its own names."""
+    return {n.removeprefix(f"{prefix}."): a for n, a in tensors.items() if n.startswith(f"{prefix}.")}
 
 
 def _check_outputs(outputs: Sequence[Argument] | None, shapes: Sequence[Shape]) -> None:
@@ -250,27 +265,11 @@ def _check_outputs(outputs: Sequence[Argument] | None, shapes: Sequence[Shape]) 
             raise ValueError(f"output {k} has shape {made}, the memory given {output.shape}")
 
 
-def optimal_lens(parameters: Mapping[str, Shape], most: int) -> list[dict[str, tuple[int, ...]]]:
-    """Every combination of optimal lengths, at most so many; none where a dimension has none.
-
-    Dimensions of one symbol have one length in it.
-    """
-    if not any(s.dyn_dims for s in parameters.values()):
-        return []
-    names: dict[str, list[Hashable]] = {}
-    choices: dict[Hashable, Sequence[int]] = {}
-    for parameter, shape in parameters.items():
-        names[parameter] = [d.symbol or (parameter, k) for k, d in enumerate(ranges(shape))]
-        for name, d in zip(names[parameter], ranges(shape), strict=True):
-            choices.setdefault(name, (d.min,) if d.is_fixed else d.optimals)
-    picks = (dict(zip(choices, pick, strict=True)) for pick in product(*choices.values()))
-    return [{p: tuple(pick[n] for n in own) for p, own in names.items()} for pick in islice(picks, most)]
-
-
 class DynamicRegion:
     """A program whose lengths are known only at run time, and what it was compiled for so far.
 
-    `known`: the parameters whose values are compiled in, and why.
+    `known`: the parameters whose values are compiled in, and why; `parameters`: their shapes, where the program is not
+    read yet.
     """
 
     def __init__(
@@ -280,10 +279,13 @@ class DynamicRegion:
         options: CompileOptions,
         known: Mapping[str, str],
         forms: FormCompiler | None = None,
+        parameters: Mapping[str, Shape] | None = None,
     ) -> None:
         self.target, self.options, self.known, self.form_compiler = target, options, known, forms
-        self.forms = Forms(forms, options, self._look_again) if forms is not None and not known else None
-        self._program = program
+        self._program, self.forms = program, None
+        if forms is not None and not known:
+            shapes = {n: i.shape for n, i in self.program.main.parameters.items()} if parameters is None else parameters
+            self.forms = Forms(forms, options, lambda: self.program, shapes, self._look_again)
         self._divided: DividedSpecialisation | None = None
         self.specialisations: SingleFlightLRU[Hashable, Specialisation] = SingleFlightLRU(
             options.max_specialisations, apart=True
@@ -301,14 +303,14 @@ class DynamicRegion:
         """`ahead`: for these lengths alone, which is quicker to run where sizes decide how."""
         key, forms = self._key(lens, values), None if ahead else self.forms
         found = self.specialisations.find(key)
-        if found is None and forms is not None and (form := forms.find(self.program.main, lens)):
+        if found is None and forms is not None and (form := forms.find(lens)):
             found = FormSpecialisation(*form)
             self.specialisations.put(key, found)
 
         def make() -> Specialisation:
             if self._divided is not None:
                 return self._divided
-            form = None if forms is None else forms.made(self.program.main, lens)
+            form = None if forms is None else forms.made(lens)
             return self._compiled(lens, values) if form is None else FormSpecialisation(*form)
 
         return found or self.specialisations.get(key, make, deadline)
@@ -341,6 +343,7 @@ class DynamicRegion:
             self.forms.release()
 
     def _key(self, lens: Lens, values: Arrays) -> Hashable:
+        """That of `specialisations`."""
         return tuple(lens.values()), tuple(fingerprint(values[n]) for n in self.known)
 
     def _compiled(self, lens: Lens, values: Arrays) -> Specialisation:
@@ -410,7 +413,7 @@ class FormSpecialisation(CompiledSpecialisation):
 
     @property
     def memory(self) -> Memory:
-        return self.form
+        return self.form.memory
 
 
 class SplitSpecialisation:

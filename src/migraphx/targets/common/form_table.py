@@ -9,7 +9,7 @@ from typing import TypeVar, overload
 
 import numpy as np
 
-from migraphx.ir.evaluation import Evaluation
+from migraphx.ir.evaluation import Evaluation, read, written
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import Size, Sizes, filled, hint_of
 from migraphx.runtime.executable import Step
@@ -45,12 +45,12 @@ class FormTable:
         lifetimes: Sequence[Lifetime],
         alignment: int = ALIGNMENT,
     ) -> None:
-        self.outline, self._alignment = outline, alignment
+        self.outline, self._alignment, self._written = outline, alignment, list(entries)
         self._sizes, self.lifetimes = sizes, list(lifetimes)
-        self._entries = np.array([hint_of(e) for e in entries], np.int64)
+        self.entries = np.array([hint_of(e) for e in entries], np.int64)
         numbers = {life.buffer: k for k, life in enumerate(lifetimes)}
-        owners = [(entry, numbers[buffer]) for entry, buffer in placed]
-        self.places, self._owners = np.array(owners, np.int64).reshape(-1, 2).T  # entries of the table, buffers
+        self._owned = [(entry, numbers[buffer]) for entry, buffer in placed]
+        self.places, self._owners = np.array(self._owned, np.int64).reshape(-1, 2).T  # entries of the table, buffers
         shapes = [*outline.parameters.values(), *outline.outputs]
         wanted: dict[Size, int] = {}
 
@@ -70,7 +70,7 @@ class FormTable:
         if values is None:
             return None
         plan = self._plan(lengths, values)
-        table = self._entries.copy()
+        table = self.entries.copy()
         table[self._open[0]] = values[self._open[1]]
         table[self.places] += plan.positions[self._owners]
         found = values.tolist()
@@ -87,6 +87,28 @@ class FormTable:
             self.outline.in_place,
         )
         return table, outline
+
+    # ---- as text ----
+
+    def text(self) -> str:
+        """All of it but the alignment, from which `read` makes the same again."""
+        o = self.outline
+        shapes = [[[s.type, s.lens] for s in own] for own in (o.parameters.values(), o.outputs)]
+        steps = [[s.text, s.kernel, s.origin, s.bytes, s.flops] for s in o.steps]
+        lives = [[life.buffer.nbytes, life.first, life.last] for life in self.lifetimes]
+        parts = [self._written, self._owned, lives, list(o.parameters), shapes, steps, list(o.checks)]
+        return written(self._sizes, [*parts, list(o.in_place.items())])
+
+    @classmethod
+    def read(cls, text: str) -> FormTable:
+        sizes, (entries, placed, lives, names, (given, made), steps, checks, in_place) = read(text)
+        shapes, outputs = ([Shape(type, tuple(lens)) for type, lens in own] for own in (given, made))
+        buffers = [Buffer("arena", life[0], k) for k, life in enumerate(lives)]
+        lifetimes = [Lifetime(b, first, last) for b, (_, first, last) in zip(buffers, lives, strict=True)]
+        places: list[tuple[int, Buffer]] = [(entry, buffers[k]) for entry, k in placed]
+        parameters = dict(zip(names, shapes, strict=True))
+        outline = Outline(parameters, outputs, [Step(*s) for s in steps], checks, 0, dict(in_place))
+        return cls(sizes, entries, places, outline, lifetimes)
 
     # ---- memory ----
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from threading import Lock, Thread
-from typing import Protocol
+from typing import Any, Protocol
 
-from migraphx.ir.module import Module
+import numpy as np
+
 from migraphx.ir.program import Program
 from migraphx.ir.ranges import ranges
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.beside import beside_runs
 from migraphx.targets.common.specialise import specialise, split
 
 log = logging.getLogger(__name__)
@@ -30,8 +32,19 @@ class Memory(Protocol):
     def release(self) -> None: ...
 
 
-class Form(Memory, Protocol):
-    """A program compiled for all lengths of which some guards hold."""
+class Form(Protocol):
+    """A program compiled for all lengths of which some guards hold; `memory` is for runs of it and of others."""
+
+    @property
+    def memory(self) -> Memory: ...
+    @property
+    def parameters(self) -> Mapping[str, Shape]:
+        """Their lens are made of sizes."""
+        ...
+
+    def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
+        """What a file holds of it: JSON data and named tensors; None: nothing."""
+        ...
 
     def executable(self, lengths: Sequence[int], wishes: bool = True) -> Executable | None:
         """The program for these lengths of its symbols, in microseconds; None where a guard does not hold.
@@ -59,43 +72,66 @@ class Forms:
     """
 
     def __init__(
-        self, compiler: FormCompiler, options: CompileOptions, improved: Callable[[], None] = lambda: None
+        self,
+        compiler: FormCompiler,
+        options: CompileOptions,
+        program: Callable[[], Program],
+        parameters: Mapping[str, Shape],
+        improved: Callable[[], None] = lambda: None,
     ) -> None:
+        """`program` is asked for when there is something to compile."""
         self._compiler, self._options, self._improved = compiler, options, improved
+        self._program, self._parameters = program, parameters
+        self._open = open_dimensions(parameters)
         self._forms: list[Form] = []
         self.improving: Thread | None = None
         self._lock = Lock()  # of one compilation at a time: the next may find the form that it needs
         self._tries = 0
-        self._open: list[tuple[Hashable, str, int]] = []
-        self._ranks: dict[str, int] = {}
+        self._longest: list[int] = []  # of each symbol so far
+        self.waited = 0
+        """Runs that waited for a compilation."""
 
     def __len__(self) -> int:
         return len(self._forms)
 
     def release(self) -> None:
         for form in list(self._forms):
-            form.release()
+            form.memory.release()
 
-    def find(self, module: Module, lens: Lens) -> Found | None:
+    def __iter__(self) -> Iterator[Form]:
+        return iter(list(self._forms))
+
+    def keep(self, form: Form) -> None:
+        """A form of a file; ValueError where it is for other parameters."""
+        kinds = [{n: (s.type, s.ndim) for n, s in own.items()} for own in (form.parameters, self._parameters)]
+        if kinds[0] != kinds[1]:
+            raise ValueError("the code is for other parameters than the program's")
+        self._forms.append(form)
+
+    def find(self, lens: Lens) -> Found | None:
         """A form at these lengths, in microseconds; None where there is none yet."""
-        lengths = self._lengths(module, lens) if self._forms else None
+        lengths = self._lengths(lens) if self._forms else None
         if lengths is None:
             return None
-        for wishes in (True, False):
-            for form in self._forms:
-                found = form.executable(lengths, wishes)
-                if found is not None:
-                    if not wishes:
-                        self._improve(module, lens, lengths)
-                    return found, form
-        return None
+        found = self._at(lengths, wishes=True)
+        if found is None:
+            found = self._at(lengths, wishes=False)
+            if found is not None:
+                self._improve(lengths)
+        if found is not None and any(s.lens != lens[n] for n, s in found[0].parameters.items()):
+            raise ValueError("the code is for other dimensions than the program's")  # that of a file
+        return found
 
-    def _improve(self, module: Module, lens: Lens, lengths: Sequence[int]) -> None:
-        """Compile a form at these lengths in a thread of its own, one at a time."""
+    def _at(self, lengths: Sequence[int], wishes: bool) -> Found | None:
+        made = ((form.executable(lengths, wishes), form) for form in self._forms)
+        return next(((found, form) for found, form in made if found is not None), None)
+
+    def _improve(self, lengths: Sequence[int]) -> None:
+        """Compile a form at these lengths in a thread of its own, one at a time, while others run."""
 
         def make() -> None:
-            with self._lock:
-                self._made(module, lens, lengths)
+            with beside_runs(), self._lock:
+                self._make(lengths, wishes=True)
             self._improved()
 
         if self._tries < MOST_FORMS and (self.improving is None or not self.improving.is_alive()):
@@ -103,23 +139,22 @@ class Forms:
             self.improving = Thread(target=make, daemon=True)
             self.improving.start()
 
-    def made(self, module: Module, lens: Lens) -> Found | None:
+    def made(self, lens: Lens) -> Found | None:
         """A form at these lengths, compiled where there is none; None where the program must be compiled for them."""
-        lengths = self._lengths(module, lens)
+        lengths = self._lengths(lens)
         if lengths is None:
             return None
         with self._lock:
-            found = self.find(module, lens)
+            found = self.find(lens)
             if found is None and self._tries < MOST_FORMS:
-                found = self._made(module, lens, lengths)
+                self.waited += 1
+                self._make(lengths, wishes=False)
+                found = self.find(lens)
         return found
 
-    def _lengths(self, module: Module, lens: Lens) -> list[int] | None:
+    def _lengths(self, lens: Lens) -> list[int] | None:
         """The length of each symbol; None where two dimensions of one symbol differ, or there are more or fewer."""
-        if not self._open:
-            self._open = open_dimensions(module)
-            self._ranks = {n: i.shape.ndim for n, i in module.parameters.items()}
-        if any(len(lens[n]) != rank for n, rank in self._ranks.items()):
+        if any(len(lens[n]) != s.ndim for n, s in self._parameters.items()):
             return None
         found: dict[Hashable, int] = {}
         for symbol, name, k in self._open:
@@ -127,40 +162,60 @@ class Forms:
                 return None
         return list(found.values())
 
-    def _made(self, module: Module, lens: Lens, lengths: Sequence[int]) -> Found | None:
-        """A new form. None where something refuses these lengths, or sizes in their place.
+    def _make(self, lengths: Sequence[int], wishes: bool) -> None:
+        """Compile a form that serves these lengths, and where its wishes count, one whose wishes hold.
+
+        A length of 1 is one of many (a batch) until it was another: what is compiled at 2 serves 1, too, unless the
+        program computes 1 in its own way.
+        """
+        self._longest = [max(pair) for pair in zip(lengths, self._longest or lengths, strict=True)]
+        most = {s: ranges(self._parameters[n])[k].max for s, n, k in self._open}
+        pairs = zip(lengths, self._longest, most.values(), strict=True)
+        general = [2 if longest == 1 < end else n for n, longest, end in pairs]
+        for hints in (general, lengths) if general != lengths else (lengths,):
+            self._add(hints)
+            if self._tries >= MOST_FORMS or self._at(lengths, wishes):
+                return
+
+    def _add(self, lengths: Sequence[int]) -> None:
+        """A new form, compiled at these lengths; none where something refuses them, or sizes in their place.
 
         Whoever compiles the program for these lengths alone is told what is wrong. What needs a plain number gets one.
         """
         start, sizes = time.perf_counter(), Sizes()
         self._tries += 1
         try:
-            made = specialise(module, symbolic_shapes(module, lens, sizes), {})
+            shapes = symbolic_shapes(self._parameters, self._open, lengths, sizes)
+            made = specialise(self._program().main, shapes, {})
             form = self._compiler.form(made.program, self._options, sizes) if split(made).whole else None
         except REFUSES as error:
             log.info("not compiled for all lengths: %s", error)
-            return None
+            return
         if form is None:
             self._tries = MOST_FORMS
-            return None
+            return
         self._forms.append(form)
         log.info("compiled for lengths like %s in %.2f s", lengths, time.perf_counter() - start)
-        return self.find(module, lens)
 
 
-def open_dimensions(module: Module) -> list[tuple[Hashable, str, int]]:
+Open = list[tuple[Hashable, str, int]]
+
+
+def open_dimensions(parameters: Mapping[str, Shape]) -> Open:
     """The dimensions of parameters that are ranges: symbol, parameter, dimension. Those of one name have one symbol."""
-    every = ((n, k, d) for n, i in module.parameters.items() for k, d in enumerate(ranges(i.shape)))
+    every = ((n, k, d) for n, s in parameters.items() for k, d in enumerate(ranges(s)))
     return [(d.symbol or (n, k), n, k) for n, k, d in every if not d.is_fixed]
 
 
-def symbolic_shapes(module: Module, lens: Lens, sizes: Sizes) -> dict[str, Shape]:
-    """The parameters' shapes, made of a size for each symbol of `open_dimensions`, in order, at these lens."""
+def symbolic_shapes(
+    parameters: Mapping[str, Shape], dimensions: Open, lengths: Sequence[int], sizes: Sizes
+) -> dict[str, Shape]:
+    """The parameters' shapes, made of a size for each symbol of `dimensions`, in order, at these lengths."""
     symbols: dict[Hashable, int] = {}
-    made = {name: list(own) for name, own in lens.items()}
-    for symbol, name, k in open_dimensions(module):
+    made = {n: [d.min for d in ranges(s)] for n, s in parameters.items()}
+    for symbol, name, k in dimensions:
         if symbol not in symbols:
-            d = ranges(module.parameters[name].shape)[k]
-            symbols[symbol] = sizes.symbol(str(symbol), lens[name][k], d.min, d.max)
+            d = ranges(parameters[name])[k]
+            symbols[symbol] = sizes.symbol(str(symbol), lengths[len(symbols)], d.min, d.max)
         made[name][k] = symbols[symbol]
-    return {n: Shape(i.shape.type, tuple(made[n])) for n, i in module.parameters.items()}
+    return {n: Shape(s.type, tuple(made[n])) for n, s in parameters.items()}

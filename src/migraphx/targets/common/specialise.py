@@ -14,7 +14,7 @@ from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, OpenLiteral, Parameter, Return, operation
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
-from migraphx.ir.size import is_open
+from migraphx.ir.size import is_open, ones_matter
 from migraphx.ops.open_values import computed, is_open_array, open_values
 from migraphx.passes.dead_code import dead_code
 
@@ -81,7 +81,8 @@ def specialise(module: Module, shapes: Mapping[str, Shape], values: Mapping[str,
         elif isinstance(ins.op, Return):
             main.add_return(flat([env[o] for o in ins.inputs]))
         else:
-            env[ins] = _instruction(made, expansion, ins, env)
+            with ones_matter():
+                env[ins] = _instruction(made, expansion, ins, env)
     dead_code(main)
     made.program.drop_unused_modules()
     for inner in reachable(main):

@@ -10,6 +10,7 @@ import numpy as np
 from migraphx.ir.operation import Literal
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.text import instruction_text, names_of
+from migraphx.ops.dynamic import Converted
 from migraphx.runtime.executable import Step
 from migraphx.targets.common.call import LOOP, Call
 from migraphx.targets.common.lowering import LoweringContext
@@ -18,9 +19,10 @@ from migraphx.targets.common.views import Buffer
 
 
 def literals(program: Program) -> list[np.ndarray]:
-    """The constants of all modules."""
-    modules = reachable(program.main)
-    return [ins.op.value for module in modules for ins in module if isinstance(ins.op, Literal)]
+    """The constants of all modules, and those that conversions will make."""
+    every = [ins.op for module in reachable(program.main) for ins in module]
+    kept = [op.value for op in every if isinstance(op, Literal)]
+    return kept + [a for op in every if isinstance(op, Converted) for a in op.lasting()]
 
 
 def steps_of(lowered: LoweringContext) -> list[Step]:

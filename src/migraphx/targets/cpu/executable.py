@@ -52,36 +52,51 @@ _loaded = lru_cache(1024)(_Object)
 class _State:
     """The memory of one run: an arena, scratch for every thread, a table of pointers. Concurrent runs have one each.
 
-    Programs that differ in their lengths only take turns with it.
+    Programs of equal parts, or that differ in their lengths only, take turns with it: each kind has a table of its own.
     """
 
     def __init__(self, executable: CpuExecutable) -> None:
         self.arena = aligned_bytes(executable.arena_bytes)
         self.scratch = aligned_bytes(executable.scratch_stride * executable.threads)
-        self.table = (ctypes.c_void_p * executable.layout.size)()
+        self.tables: dict[Shared | None, Any] = {}
         self.scratch_pointer = address(self.scratch)
         self.status = np.zeros(8, np.int64)
         self.stop = Stop()
         self.stop_pointer = ctypes.addressof(self.stop)
-        self.table[0] = address(self.arena)
-        self.table[1] = address(self.status)
-        for k, w in enumerate(executable.weights):
-            self.table[executable.layout.first_weight + k] = address(w)
+        self.serve(executable)
+
+    def serve(self, executable: CpuExecutable) -> None:
+        """Take the table of this program, and of those that share weights with it."""
+        self.shared = executable.shared
+        if self.shared not in self.tables:
+            table = self.tables[self.shared] = (ctypes.c_void_p * executable.layout.size)()
+            table[0], table[1] = address(self.arena), address(self.status)
+            for k, w in enumerate(executable.weights):
+                table[executable.layout.first_weight + k] = address(w)
+        self.table = self.tables[self.shared]
 
     def fits(self, executable: CpuExecutable) -> bool:
         scratch = executable.scratch_stride * executable.threads
         return self.arena.nbytes >= executable.arena_bytes and self.scratch.nbytes >= scratch
 
 
-@dataclass
-class Shared:
-    """What programs that differ in their lengths only have in common.
+class Idle(list[_State]):
+    """Memory that waits for runs of some programs."""
 
-    `available`: the threads that there were when they were compiled; `idle`: memory that waits for runs of any of them.
+    def release(self) -> None:
+        self.clear()
+
+
+@dataclass(eq=False)
+class Shared:
+    """What programs that differ in their lengths only have in common, beside their weights.
+
+    `available`: the threads that there were when they were compiled; `idle`: memory, of others that never run beside
+    them, too.
     """
 
     available: int
-    idle: list[_State] = field(default_factory=list[_State])
+    idle: Idle = field(default_factory=Idle)
 
 
 class CpuExecutable:
@@ -123,7 +138,7 @@ class CpuExecutable:
         self._openmp = _OpenMP(found.parallel, found.thread_num)
         self._openmp_pointer = ctypes.addressof(self._openmp)
         self._allowed = found.max_threads
-        self.memory: list[_State] = shared.idle if shared else []
+        self.shared, self.memory = shared, shared.idle if shared else Idle()
 
     def _check_sizes(self) -> None:
         """The buffers are as large as the table believes: a file may have brought them."""
@@ -194,6 +209,8 @@ class CpuExecutable:
             state = _State(self)
         if not state.fits(self):
             state = _State(self)
+        elif state.shared is not self.shared:
+            state.serve(self)
         state.table[2 : 2 + len(addresses)] = addresses
         if threads > 1 and pool_is_lost():
             call_with_pool(self._call_native, state, nanoseconds, threads, deadline, stop=state.stop.ask)
@@ -222,7 +239,7 @@ class CpuExecutable:
         key = table_key(self.library_path.stem, entries)
         obtain(key, ".table", lambda path: path.write_bytes(entries))
         data, tensors = sections.write(self.outline, self.weights)
-        data |= {"object": self.library_path.stem, "table": key, "machine": _machine(self.isa)}
+        data |= {"object": self.library_path.stem, "table": key, "machine": machine(self.isa)}
         return data, tensors | {"code": np.fromfile(self.library_path, np.uint8), "table.code": self.table}
 
 
@@ -234,11 +251,9 @@ def restore(
     An object of the cache is code that was compiled here, a table one that was made here; the file only names them,
     and the table says how large the buffers must be.
     """
-    if data["machine"] != _machine(options.isa):
+    if data["machine"] != machine(options.isa):
         return None
-    library, table = lookup(data["object"], ".so"), _kept_table(data["table"], data["object"])
-    if trust_code and library is None:
-        library = obtain(digest(tensors["code"].tobytes()), ".so", lambda p: p.write_bytes(tensors["code"].tobytes()))
+    library, table = library_of(data, tensors, trust_code), _kept_table(data["table"], data["object"])
     if trust_code and table is None:
         table = np.ascontiguousarray(tensors["table.code"], np.int64)
     if library is None or table is None:
@@ -246,7 +261,15 @@ def restore(
     return CpuExecutable(library, table, *sections.read(data, tensors), options.num_threads, options.isa)
 
 
-def _machine(isa: str) -> str:
+def library_of(data: Mapping[str, Any], tensors: Mapping[str, np.ndarray], trust_code: bool) -> Path | None:
+    """The object that sections name: of the cache, or of the file where it is trusted."""
+    library = lookup(data["object"], ".so")
+    if trust_code and library is None:
+        library = obtain(digest(tensors["code"].tobytes()), ".so", lambda p: p.write_bytes(tensors["code"].tobytes()))
+    return library
+
+
+def machine(isa: str) -> str:
     """What code must have been made for to be run here."""
     return digest(made_for(isa), ABI, sections.FORMAT)
 

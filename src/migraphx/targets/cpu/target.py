@@ -36,8 +36,8 @@ from migraphx.targets.cpu.choices import Choices
 from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, table_of
 from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
-from migraphx.targets.cpu.executable import CpuExecutable, restore, table_bytes
-from migraphx.targets.cpu.forms import CpuForm, with_plain_kernels
+from migraphx.targets.cpu.executable import CpuExecutable, Idle, restore, table_bytes
+from migraphx.targets.cpu.forms import CpuForm, restore_form, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
@@ -70,6 +70,7 @@ class CpuTarget:
         """`timer` times the ways of `exhaustive_tune`."""
         self.constants, self.timer = constants, timer
         self._asked: Asked = {}
+        self._memory = Idle()  # of all forms of a program: they run one after the other
 
     def supports(self, ins: Instruction) -> Refusal[Instruction] | None:
         return supported(ins, CPU, PASSES, self._asked)
@@ -114,7 +115,7 @@ class CpuTarget:
         with stages("compiler or cache"):
             library = build(sources, "program", options.isa)
         log.info("compiled in %s", stages)
-        return CpuForm(library, table, weights, options.num_threads, options.isa)
+        return CpuForm(library, table, weights, options.num_threads, options.isa, self._memory)
 
     def peaks(self, threads: int) -> Peaks:
         return measure_peaks(threads)
@@ -147,7 +148,14 @@ class CpuTarget:
             options,
             available(),
             target,
+            lambda one, own: target.restore_form(one, own, trust_code, options),
         )
+
+    def restore_form(
+        self, data: dict[str, Any], tensors: dict[str, np.ndarray], trust_code: bool, options: CompileOptions
+    ) -> CpuForm | None:
+        """What `CpuForm.sections` described; None where its code is neither in the cache nor trusted."""
+        return restore_form(data, tensors, trust_code, options, self._memory)
 
 
 def _check_limits(lowered: LoweringContext) -> None:

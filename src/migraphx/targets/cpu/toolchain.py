@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 
 from migraphx.runtime.options import NATIVE
+from migraphx.targets.common.beside import give_way, is_beside
 from migraphx.targets.common.cache import SPACE, digest, obtain
 from migraphx.targets.common.progress import progress
 from migraphx.targets.common.scratch import scratch
@@ -197,10 +198,10 @@ def _compile(
             arguments = [*flags, f"-I{KERNELS}", "-c", str(source)]
             return obtain(digest(*made_by, sources[k]), ".o", lambda o: _make(compiler, arguments, o, folder))
 
-        with progress(f"compiling {name}"):
-            with ThreadPoolExecutor(max_workers=available()) as pool:
-                objects = list(pool.map(one, range(len(sources))))
-            _make(compiler, ["-shared", *map(str, objects), "-lm"], out, folder)
+        first = give_way if is_beside() else None
+        with progress(f"compiling {name}"), ThreadPoolExecutor(available(), initializer=first) as pool:
+            objects = list(pool.map(one, range(len(sources))))
+            pool.submit(_make, compiler, ["-shared", *map(str, objects), "-lm"], out, folder).result()
 
 
 def _make(compiler: Compiler, arguments: Sequence[str], out: Path, temporary: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
 import numpy as np
 
+from migraphx.ir.shape import Shape
 from migraphx.ir.size import OPEN, Size, Sizes
 from migraphx.targets.common.call import Flow
 from migraphx.targets.common.form_table import FormTable
@@ -136,6 +137,17 @@ class GpuForm:
             return None
         self._made.add(made)
         return made
+
+    @property
+    def memory(self) -> GpuForm:
+        return self
+
+    @property
+    def parameters(self) -> Mapping[str, Shape]:
+        return self.table.outline.parameters
+
+    def sections(self) -> None:
+        """A file holds the plan for each of its lengths."""
 
     def release(self) -> None:
         """Give back the memory that waits for runs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from migraphx.targets.cpu.pack.panels import by_panels, zeros
+from migraphx.targets.cpu.pack.panels import by_panels, fill_panel, zeros
 
 
 def pack_dot(b: np.ndarray, nr: int) -> np.ndarray:
@@ -12,13 +12,10 @@ def pack_dot(b: np.ndarray, nr: int) -> np.ndarray:
     k, n = b.shape
     panels = -(-n // nr)
     packed = zeros((panels, k, nr), b.dtype)
-    whole = n // nr
 
     def fill(begin: int, end: int) -> None:
-        columns = b[:, begin * nr : end * nr]
-        packed[begin:end] = columns.reshape(k, end - begin, nr).transpose(1, 0, 2)
+        for p in range(begin, end):
+            fill_panel(packed[p], b[:, p * nr : (p + 1) * nr])
 
-    by_panels(packed, whole, fill)
-    if whole < panels:
-        packed[whole, :, : n - whole * nr] = b[:, whole * nr :]
+    by_panels(packed, panels, fill)
     return packed

@@ -22,6 +22,19 @@ def zeros(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
     return raw[start : start + size].view(dtype).reshape(shape)
 
 
+def fill_panel(panel: np.ndarray, columns: np.ndarray) -> None:
+    """panel {K, NR} begins with columns {K, n}.
+
+    Columns that lie one behind the other (the weights of torch's linear layers) are read one by one: a walk along the
+    rows of the panel would read each at addresses that a cache has one place for.
+    """
+    if columns.shape[1] > 1 and columns.strides[0] == columns.itemsize < columns.strides[1]:
+        for k in range(columns.shape[1]):
+            panel[:, k] = columns[:, k]
+    else:
+        panel[:, : columns.shape[1]] = columns
+
+
 def by_panels(packed: np.ndarray, count: int, fill: Callable[[int, int], None]) -> None:
     """`fill(begin, end)` for all of `count` panels, large ones by several threads: most of it is memory's first use."""
     threads = min(available(), count) if packed.nbytes >= WORTH_THREADS else 1

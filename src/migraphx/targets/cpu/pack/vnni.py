@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from migraphx.targets.cpu.headers import constant
-from migraphx.targets.cpu.pack.panels import by_panels, zeros
+from migraphx.targets.cpu.pack.panels import by_panels, fill_panel, zeros
 
 TILE_WORDS = constant("TILE_WORDS", "quant.hpp")  # the depth is padded to whole AMX tiles
 
@@ -24,9 +24,12 @@ def pack_vnni(w: np.ndarray, nr: int) -> np.ndarray:
     def fill(begin: int, end: int) -> None:
         for group, p in (divmod(at, panels) for at in range(begin, end)):
             columns = w[group, :, p * nr : (p + 1) * nr]
-            for first in range(each):
-                part = columns[first::each]
-                parts[group, p, 1 : 1 + len(part), : part.shape[1], first] = part
+            if depth % each == 0 and columns.strides[0] == columns.itemsize:  # lanes as they lie
+                fill_panel(packed[group, p, 1 : 1 + depth // each], columns.T.view(packed.dtype).T)
+            else:
+                for first in range(each):
+                    part = columns[first::each]
+                    parts[group, p, 1 : 1 + len(part), : part.shape[1], first] = part
             if w.dtype == np.int8:
                 packed[group, p, 0, : columns.shape[1]] = -128 * columns.sum(0, dtype=np.int32)
 
