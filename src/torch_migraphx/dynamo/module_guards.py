@@ -58,7 +58,7 @@ def guard_modules_by_version() -> None:
     for root, own in by_root.items():
         if len(own) >= FEWEST and type(root) in (sources.LocalSource, sources.GlobalSource):
             guards.inner -= type(guards.inner)(own)
-            guards.add(Guard(root, partial(_create, own)))  # type: ignore[arg-type]
+            guards.add(Guard(root, partial(_create, own)))
 
 
 def _root(source: Source) -> Source:

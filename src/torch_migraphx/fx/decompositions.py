@@ -540,7 +540,7 @@ def gaussian_nll_loss(
     reduction: str = "mean",
 ) -> torch.Tensor:
     """Half of log(var) + (input - target)^2 / var; unchecked: var may be negative."""
-    var = var * torch.ones_like(input) if isinstance(var, float) else var
+    var = var if isinstance(var, torch.Tensor) else var * torch.ones_like(input)
     var = var.unsqueeze(-1) if var.dim() == input.dim() - 1 and var.shape == input.shape[:-1] else var
     var = var.clamp(min=eps)
     loss = 0.5 * (var.log() + (input - target) ** 2 / var)

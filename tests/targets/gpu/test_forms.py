@@ -109,7 +109,7 @@ def deferred(name: str) -> program:
     return published(made)
 
 
-def compiled(name: str, device: Any, **options: bool) -> program:
+def compiled(name: str, device: Any, **options: Any) -> program:
     made = deferred(name)
     made.compile(GpuTarget(device), **options)
     return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def wanted(a: np.ndarray, right: np.ndarray) -> list[np.ndarray]:
     return [np.maximum(answer, 0), np.zeros(len(a)), np.linalg.cholesky(2 * square) @ right, np.tanh(a)]
 
 
-def compiled(*shapes: Shape, **options: bool) -> program:
+def compiled(*shapes: Shape, **options: Any) -> program:
     made = built(solved, *(shapes or (Shape("float", A.shape), Shape("float", B.shape))))
     made.compile(migraphx.get_target("gpu"), **options)
     return made

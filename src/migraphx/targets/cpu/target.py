@@ -46,7 +46,7 @@ from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, features
 from migraphx.targets.cpu.tune import Timer, Tuner, seconds
 from migraphx.targets.cpu.work import nanoseconds
-from migraphx.targets.target import UnsupportedOperator
+from migraphx.targets.target import Target, UnsupportedOperator
 
 log = logging.getLogger(__name__)
 MOST_LOOPS, MOST_VIEWS = (constant(name, "program.hpp") for name in ("MOST_LOOPS", "MOST_VIEWS"))
@@ -57,7 +57,7 @@ PASSES: list[Pass] = [
 ]
 
 
-class CpuTarget:
+class CpuTarget(Target):
     """Generates C++ for the whole program and compiles it; programs may have their constants in common."""
 
     name = "cpu"

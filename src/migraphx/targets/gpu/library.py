@@ -39,6 +39,7 @@ class Library(Protocol):
 
 
 LibraryCall = Call[Library]
+Own = TypeVar("Own", bound=Library)
 
 
 class Versioned(Protocol):
@@ -81,12 +82,12 @@ def named(name: str) -> type:
     return _declared[name]
 
 
-def at(library: Library, value: Callable[[int], int]) -> Library:
+def at(library: Own, value: Callable[[int], int]) -> Own:
     """The same with `value` of each of its numbers."""
 
     def of(own: Any) -> Any:
         if isinstance(own, tuple):
-            return tuple(map(of, own))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            return tuple(map(of, own))
         return own if isinstance(own, (bool, str)) else value(own)
 
     return replace(library, **{f.name: of(getattr(library, f.name)) for f in fields(library)})

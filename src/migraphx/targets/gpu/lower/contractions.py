@@ -74,7 +74,8 @@ def lower_product(
     operands, label = Operands.of(a, b), label_of(name, epilogue)
     choices = choices_of(ctx)
     sizes = (operands.batches, operands.m, operands.n, operands.k)
-    shape = tuple(map(hint_of, sizes))  # of the lengths at hand, whose configuration is right at all
+    batches, m, n, k = map(hint_of, sizes)
+    shape = (batches, m, n, k)  # of the lengths at hand, whose configuration is right at all
     for n in sizes:
         note_class(n)
     along_depth = b.strides[-2] == 1
