@@ -178,6 +178,8 @@ def _runner(
     """
     symbolic = is_symbolic(gm)
     constants = {k for k in constants if isinstance(inputs[k], torch.Tensor) and not not_held(inputs[k])}
+    weights = sorted(constants)
+    traced = [inputs[k].shape for k in weights]
     made: weakref.WeakSet[fx.GraphModule] = weakref.WeakSet()  # for other sizes
 
     def build(args: Sequence[Any], fixed: frozenset[int]) -> Callable[..., Any]:
@@ -190,6 +192,9 @@ def _runner(
 
         with _disable_current_modes(), torch.no_grad():
             if not symbolic:
+                if [args[k].shape for k in weights] != traced:  # Dynamo 2.11 does not trace anew
+                    _falls_back(options, "a graph runs in torch: weights have other sizes than when it was traced")
+                    return gm.forward
                 return lower(gm, args, options, fixed, written).forward
             if runner.any_size is not False:
                 every = for_any_size(gm, inputs, args, options, fixed, normalized)

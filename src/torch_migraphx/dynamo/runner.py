@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any
 
 import torch
+from torch._C._dynamo.guards import TensorGuards
 
 import migraphx
 from torch_migraphx.dynamo.write_tracking import Watch, is_plain
@@ -28,6 +29,12 @@ class Weights:
 
     tensors: list[Callable[[], torch.Tensor | None]]
     watch: Watch | None
+    layouts: list[tuple[torch.Size, tuple[int, ...]]]
+    alike: Callable[..., bool]
+
+    def moved(self, now: Sequence[torch.Tensor]) -> set[int]:
+        """Which have other sizes or strides in the same memory: not every Dynamo asks for that."""
+        return {k for k, (t, own) in enumerate(zip(now, self.layouts, strict=True)) if (t.shape, t.stride()) != own}
 
     def clean(self) -> bool:
         """Whether they are as they were compiled in."""
@@ -83,8 +90,9 @@ class Runner:
 
     def __call__(self, *args: Any) -> Any:
         if self._weights:  # else it is not known yet whether they have addresses
-            known = self._weights.get(tuple(map(self._identity, self._pick(args))))
-            if known is not None:
+            tensors = self._pick(args)
+            known = self._weights.get(tuple(map(self._identity, tensors)))
+            if known is not None and known.alike(*tensors):
                 form = self._forms.find((known, self._sizes(args)))
                 if form is not None and known.clean():
                     return form(*args)
@@ -108,7 +116,7 @@ class Runner:
             if known is None:
                 self._drop_replaced(key, self._pick(args))
             else:
-                changed = known.watch.changed() if known.watch is not None else set()
+                changed = known.watch.changed() | known.moved(self._pick(args)) if known.watch is not None else set()
                 if changed:
                     self._forget({key})
                     self._changed(changed)
@@ -140,7 +148,7 @@ class Runner:
     def _held(self, tensors: Sequence[torch.Tensor]) -> Weights:
         """The tensors, watched from now on: what is compiled afterwards can't miss a write."""
         if self._frozen:
-            return Weights([lambda t=t: t for t in tensors], None)
+            return Weights([lambda t=t: t for t in tensors], None, [], lambda *_: True)
         watch = Watch(tensors) if tensors else None
         if watch is not None and watch.compared and not self._said:
             self._said = True
@@ -148,7 +156,9 @@ class Runner:
                 "each call compares %.1f MB of weights with a copy, since %s; options={'frozen': True} says that they "
                 "do not change, and ends this", watch.compared / 1e6, watch.why_compared,
             )  # fmt: skip
-        return Weights(list(map(weakref.ref, tensors)), watch)
+        fixed: dict[str, Any] = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
+        alike = TensorGuards(*tensors, **fixed).check if tensors else lambda *_: True
+        return Weights(list(map(weakref.ref, tensors)), watch, [(t.shape, t.stride()) for t in tensors], alike)
 
     def _drop_replaced(self, key: Key, tensors: Sequence[torch.Tensor]) -> None:
         """Forget forms of weights that are gone: where this is not the first call, they were changed."""
