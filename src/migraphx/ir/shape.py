@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.size import is_open, ones_matter, whole
+from migraphx.ir.size import bounds_of, is_open, ones_matter, whole
 
 ROW_MAJOR: Any = None  # the strides of a Shape that is given none
 
@@ -82,13 +82,13 @@ class Shape:
             raise ValueError(f"shape: negative stride in {strides}")
         object.__setattr__(self, "lens", lens)
         object.__setattr__(self, "strides", strides)
-        if count >= 2**31 or any(s >= 2**24 for s in strides):  # less never gets so far
+        if bounds_of(count)[1] >= 2**31 or any(bounds_of(s)[1] >= 2**24 for s in strides):  # less never gets so far
             self._check_bytes()
 
     def _check_bytes(self) -> None:
         """ValueError where memory for the shape has more bytes than an address can count."""
         reach = sum((max(n, 1) - 1) * s for n, s in zip(self.lens, self.strides, strict=True))
-        if (1 + reach) * self.numpy_dtype.itemsize >> 63:
+        if (1 + reach) * self.numpy_dtype.itemsize >= 2**63:
             raise ValueError(f"shape: more than 2**63 bytes in {self}")
 
     @classmethod

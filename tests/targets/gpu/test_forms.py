@@ -83,9 +83,22 @@ def rows(b: Builder, x: Instruction) -> list[Instruction]:
     ]  # fmt: skip
 
 
+def choices(b: Builder, x: Instruction, image: Instruction, at: Instruction, new: Instruction) -> list[Instruction]:
+    """What has tiles that suit lengths: rows that are walked along, pooling, updates of some places."""
+    return [
+        b.argmax(x, axis=1), b.argmax(x, axis=0), b.prefix_scan_sum(x, axis=1, exclusive=False, reverse=False),
+        b.pooling(image, mode="max", padding=(1, 1), stride=(2, 2), lengths=(3, 3)), b.scatternd_none(x, at, new),
+    ]  # fmt: skip
+
+
 CASES: dict[str, tuple[Callable[..., Any], Parameters, int]] = {
     "encoder": (encoder, {"x0": ("float", [B, S, 32]), "x1": ("int64", [B, S])}, 2),
     "rows": (rows, {"x0": ("float", [B, 3, S])}, 6),
+    "choices": (
+        choices,
+        {"x0": ("float", [S, B]), "x1": ("float", [B, 2, 4, 4]), "x2": ("int64", [3, 1]), "x3": ("float", [3, B])},
+        5,
+    ),
 }
 LENGTHS = [(2, 19), (3, 24), (4, 17), (2, 32), (2, 19)]
 
@@ -135,6 +148,22 @@ def test_answers_at_other_lengths(name: str, accelerator: Accelerator) -> None:
         improving.join()
     assert all(isinstance(s, FormSpecialisation) for s in region(made).specialisations.values())
     assert len(region(made).forms) <= 3
+
+
+def test_tiles_of_other_lengths_are_right(accelerator: Accelerator) -> None:
+    """No call but the first waits for a compilation: how large tiles are only chooses."""
+    made = compiled("choices", accelerator)
+    for batch, tokens in ((2, 5), (6, 20)):
+        given = random(CASES["choices"][1], {"batch": batch, "tokens": tokens})
+        given["x2"] = RNG.permutation(5)[:3, None]
+        oracle = built(CASES["choices"][0], *(Shape.of(x) for x in given.values()))
+        oracle.compile(migraphx.get_target("ref"))
+        for got, want in zip(made.run(given), oracle.run(given), strict=True):
+            assert_close(np.asarray(got), np.asarray(want), scale=4)
+    forms = region(made).forms
+    assert forms.waited == 1
+    if forms.improving is not None:
+        forms.improving.join()
 
 
 class Counting(Recorder):

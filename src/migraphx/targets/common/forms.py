@@ -113,13 +113,18 @@ class Forms:
         lengths = self._lengths(lens) if self._forms else None
         if lengths is None:
             return None
+        found = self._serving(lengths)
+        if found is not None and any(s.lens != lens[n] for n, s in found[0].parameters.items()):
+            raise ValueError("the code is for other dimensions than the program's")  # that of a file
+        return found
+
+    def _serving(self, lengths: Sequence[int]) -> Found | None:
+        """The form that is best at these lengths, or, while a better one is compiled, one that is right."""
         found = self._at(lengths, wishes=True)
         if found is None:
             found = self._at(lengths, wishes=False)
             if found is not None:
                 self._improve(lengths)
-        if found is not None and any(s.lens != lens[n] for n, s in found[0].parameters.items()):
-            raise ValueError("the code is for other dimensions than the program's")  # that of a file
         return found
 
     def _at(self, lengths: Sequence[int], wishes: bool) -> Found | None:
@@ -148,8 +153,7 @@ class Forms:
             found = self.find(lens)
             if found is None and self._tries < MOST_FORMS:
                 self.waited += 1
-                self._make(lengths, wishes=False)
-                found = self.find(lens)
+                found = self._make(lengths, wishes=False)
         return found
 
     def _lengths(self, lens: Lens) -> list[int] | None:
@@ -162,7 +166,7 @@ class Forms:
                 return None
         return list(found.values())
 
-    def _make(self, lengths: Sequence[int], wishes: bool) -> None:
+    def _make(self, lengths: Sequence[int], wishes: bool) -> Found | None:
         """Compile a form that serves these lengths, and where its wishes count, one whose wishes hold.
 
         A length of 1 is one of many (a batch) until it was another: what is compiled at 2 serves 1, too, unless the
@@ -174,8 +178,10 @@ class Forms:
         general = [2 if longest == 1 < end else n for n, longest, end in pairs]
         for hints in (general, lengths) if general != lengths else (lengths,):
             self._add(hints)
-            if self._tries >= MOST_FORMS or self._at(lengths, wishes):
-                return
+            found = self._at(lengths, wishes=True) if wishes else self._serving(lengths)
+            if self._tries >= MOST_FORMS or found is not None:
+                return found
+        return None
 
     def _add(self, lengths: Sequence[int]) -> None:
         """A new form, compiled at these lengths; none where something refuses them, or sizes in their place.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import hint_of, note_class
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.indexing import around, as_bits
 from migraphx.targets.gpu.emit.kernel import call_of, generated_call
@@ -20,7 +21,13 @@ Temporary = Callable[[Shape], View]
 
 
 def _rows_tile(rows: int, length: int) -> tuple[int, int, int]:
-    """The height and the width of a tile that walks along rows, and its warps: all of a processor for few long rows."""
+    """The height and the width of a tile that walks along rows, and its warps: all of a processor for few long rows.
+
+    Right at all lengths, and quick at those at hand.
+    """
+    note_class(rows)
+    note_class(length)
+    rows, length = hint_of(rows), hint_of(length)
     if blocks(rows, 1) < PROGRAMS and length > 4 * WIDEST:
         return 1, 4 * WIDEST, 16
     width = min(power_of_two(length), WIDEST)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from migraphx.ir import dtype as dtypes
+from migraphx.ir.size import hint_of, note_class
 from migraphx.ops.pooling import lowest
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
@@ -63,8 +64,9 @@ def pool_call(pool: Pool, write: View, origin: str = "") -> GpuCall:
         constants = {"BN": width, "BT": GLOBAL_TILE // width}
         programs = x.lens[0] * -(-x.lens[1] // width)
     else:
+        note_class(rows)
         width = min(power_of_two(x.lens[1]), 128)
-        height = min(TILE // width, power_of_two(max(rows // 256, LEAST_ROWS)))
+        height = min(TILE // width, power_of_two(max(hint_of(rows) // 256, LEAST_ROWS)))
         m = shell.size(rows, loose=True)
         lead = 3 - len(pool.behind)
         ends = ", ".join(["0"] * lead + [shell.size(e, loose=True) for e in pool.behind])

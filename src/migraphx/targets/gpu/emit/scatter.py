@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import is_open
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.indexing import as_bits, rows_tile
 from migraphx.targets.gpu.emit.kernel import call_of, generated_call
@@ -96,7 +97,7 @@ def replacing_calls(
     programs = blocks(tuples, height) * blocks(inner, width)
     tile = {"ROWS": height, "COLS": width}
     if tuples <= FEW:
-        constants = {"FEW": power_of_two(tuples), **tile}
+        constants = {"FEW": FEW if is_open(tuples) else power_of_two(tuples), **tile}
         call = call_of(
             "write_last_of_few", (targets, updates), (out,), (tuples, inner), constants, programs, label, origin,
             vectors=(1,),

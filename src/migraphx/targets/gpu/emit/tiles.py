@@ -59,7 +59,7 @@ def span(view: View) -> int:
 
 def is_wide(views: Sequence[View]) -> bool:
     """Whether numbers of elements, or their offsets, need 64 bits."""
-    return any(max(span(v), v.elements) > WIDE for v in views)
+    return any(span(v) > WIDE or v.elements > WIDE for v in views)
 
 
 @dataclass(frozen=True)
