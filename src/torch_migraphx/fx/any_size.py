@@ -107,6 +107,9 @@ def _guards_refused(known: ShapeEnv) -> Iterator[None]:
     def refuse(expression: object, value: object) -> NoReturn:
         raise UnsupportedError(f"needs a guard: {expression} is {value}")
 
+    if "_check_frozen" in vars(known):  # refused already
+        yield
+        return
     known._check_frozen = refuse  # type: ignore[method-assign]
     try:
         yield
