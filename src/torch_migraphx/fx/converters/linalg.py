@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import torch
+from torch.fx.node import has_side_effect
 
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, broadcast_sizes, dtype_of, lens, rank
 from torch_migraphx.fx.converter_registry import converter, existing, named
@@ -47,6 +48,9 @@ def _triangle(b: Builder, x: Value, upper: bool, unit: bool = False) -> Value:
     made = b.where(b.expand(b.literal(own), lens(x)), x, b.full(0, dtype_of(x), lens(x)))
     one = b.expand(b.literal(torch.eye(rows, columns, dtype=dtype_of(x))), lens(x))
     return b.add(made, one) if unit else made
+
+
+has_side_effect(aten._linalg_check_errors.default)  # torch 2.11 takes it for dead code: it gives nothing
 
 
 @converter(aten._linalg_check_errors.default)
