@@ -78,6 +78,19 @@ def test_every_lowering(axis: int, least: int) -> None:
     assert held >= least, f"{held}: lengths that were open are no longer"
 
 
+def test_rows_that_are_alike_note_no_wish() -> None:
+    """Short rows are a reason to go another way only where another view has long ones."""
+    wishes = []
+    for lens in ((1, 0), (0, 64), (0, 1, 1)):
+        sizes, inputs = Sizes(), Inputs()
+        n = sizes.symbol("n", 64, 1, LARGEST)
+        x = inputs(*(length or n for length in lens))
+        inputs.main.add_return([Builder(inputs.main).exp(x)])
+        translate_form(inputs.program, CompileOptions(), AVX512, sizes)
+        wishes += sizes.wishes
+    assert not wishes
+
+
 def test_buffers_do_not_overlap() -> None:
     sizes = Sizes()
     program, _ = program_at("dot_epilogue", 0, {7: sizes.symbol("n", 7, 2, LARGEST)})

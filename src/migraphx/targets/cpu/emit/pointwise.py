@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from migraphx.ir.module import Module
-from migraphx.ir.size import likely_less
+from migraphx.ir.size import bounds_of, likely_less
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Loops, View, loops
@@ -74,6 +74,8 @@ def _lead(views: Sequence[View]) -> int:
     """
     written = len(views) - 1
     length = [loops(views, lead=k).lens[-1] for k in (written, 0)]
+    if bounds_of(length[1] - length[0])[1] <= 0:  # whatever they are: there is no wish
+        return written
     return 0 if likely_less(length[0], SHORT_ROW) and not likely_less(length[1], SHORT_ROW) else written
 
 
