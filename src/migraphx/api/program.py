@@ -26,6 +26,7 @@ from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions, MoreKeywords
+from migraphx.targets.common.at_lens import AtLens
 from migraphx.targets.target import Target
 
 OUTPUT_PREFIX = "main:#output_"
@@ -237,11 +238,11 @@ class program:
         """
         self.executable.run_at(inputs, outputs, stream, None if timeout is None else Deadline(timeout))
 
-    def at(self, lens: Mapping[str, Sequence[int]]) -> Callable[[Sequence[int], Sequence[int]], bool] | None:
+    def at(self, lens: Mapping[str, Sequence[int]]) -> AtLens | None:
         """`run_at` of a program with dynamic shapes, for parameters of these lens; it takes inputs and outputs.
 
-        It answers False, and has done nothing, where a faster program for these lens was compiled meanwhile: `run`
-        takes that, and so does what `at` gives then.
+        `current()` of it says whether `run` would take the same program: where a faster one for these lens was compiled
+        meanwhile, ask `at` again. `outputs` are the shapes of the outputs.
 
         None where it is not one program for them, has no dynamic shapes, or the target is `ref`. RuntimeError where it
         is not compiled.
