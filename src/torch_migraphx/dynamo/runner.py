@@ -23,7 +23,7 @@ Build = Callable[[Sequence[Any], frozenset[int]], Function]
 Key = tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Weights:
     """Tensors that are compiled in: each set of them is one key."""
 
@@ -120,6 +120,8 @@ class Runner:
                 if changed:
                     self._forget({key})
                     self._changed(changed)
+                elif not known.alike(*self._pick(args)):  # called in another mode of torch, which its guards ask for
+                    known.alike = _alike(self._pick(args))
             return self._compiled(args)
 
     def _compiled(self, args: Sequence[Any]) -> Function:
@@ -156,9 +158,8 @@ class Runner:
                 "each call compares %.1f MB of weights with a copy, since %s; options={'frozen': True} says that they "
                 "do not change, and ends this", watch.compared / 1e6, watch.why_compared,
             )  # fmt: skip
-        fixed: dict[str, Any] = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
-        alike = TensorGuards(*tensors, **fixed).check if tensors else lambda *_: True
-        return Weights(list(map(weakref.ref, tensors)), watch, [(t.shape, t.stride()) for t in tensors], alike)
+        layouts = [(t.shape, t.stride()) for t in tensors]
+        return Weights(list(map(weakref.ref, tensors)), watch, layouts, _alike(tensors))
 
     def _drop_replaced(self, key: Key, tensors: Sequence[torch.Tensor]) -> None:
         """Forget forms of weights that are gone: where this is not the first call, they were changed."""
@@ -183,3 +184,9 @@ class Runner:
     def _named(self, inputs: Collection[int]) -> str:
         names = [self._names[k] for k in sorted(inputs)]
         return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
+    """Whether tensors have the sizes and strides of these, and this thread torch's modes of now."""
+    fixed: dict[str, Any] = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
+    return TensorGuards(*tensors, **fixed).check if tensors else lambda *_: True

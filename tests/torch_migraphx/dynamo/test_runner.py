@@ -2,6 +2,7 @@
 
 import logging
 
+import pytest
 import torch
 
 from torch_migraphx.dynamo.runner import Runner
@@ -32,3 +33,17 @@ def test_the_form_used_longest_ago_is_forgotten_with_its_weights(caplog):
     assert kept.tensors[0]() is weights[0]
     run(2, 1)
     assert built[3:] == [(2, 1)]
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_later_calls_prepare_nothing_in_any_mode(mode, monkeypatch):
+    prepared, prepare = [], Runner.prepare
+    monkeypatch.setattr(Runner, "prepare", lambda self, args: prepared.append(args) or prepare(self, args))
+    torch._dynamo.reset()
+    model, x = torch.nn.Linear(8, 8), torch.randn(2, 8)
+    fast = torch.compile(model, backend="migraphx", options={"target": "ref"})
+    with mode():
+        fast(x), fast(x)
+        first = len(prepared)
+        fast(x), fast(x)
+    assert 0 < first == len(prepared)
