@@ -315,6 +315,22 @@ class DynamicRegion:
 
         return found or self.specialisations.get(key, make, deadline)
 
+    def behind(
+        self, feeds: Mapping[str, Instruction], values: RunValues, deadline: Deadline | None = None
+    ) -> tuple[Specialisation, Arguments]:
+        """The specialisation for what was computed before, and what it gets of that; known values are compiled in."""
+        known = {n: np.array(values.array(feeds[n])) for n in self.known}
+        given = {n: values.argument(i) for n, i in feeds.items() if n not in known}
+        lens = {n: known[n].shape if n in known else given[n].shape.lens for n in feeds}
+        return self.specialisation(lens, known, deadline), given
+
+    def ahead(self, feeds: Mapping[str, Instruction]) -> Specialisation | None:
+        """The specialisation for what will be computed before; None where its lengths or values are not known yet."""
+        shapes = {n: i.shape for n, i in feeds.items()}
+        if self.known or any(s.dynamic for s in shapes.values()):
+            return None
+        return self.specialisation({n: s.lens for n, s in shapes.items()}, {}, ahead=True)
+
     def _look_again(self) -> None:
         """There is a better form for some lengths: take the best at their next run."""
         made = {key for key, one in self.specialisations.items() if isinstance(one, FormSpecialisation)}
@@ -454,26 +470,15 @@ class SplitSpecialisation:
         values = self._values(given, stream, deadline)
         late: Sequence[Argument] = []
         if self.rest is not None:
-            specialisation, feeds = self._next(self.rest, values, deadline)
+            specialisation, feeds = self.rest.behind(self.cut.feeds, values, deadline)
             late = specialisation.run(feeds, stream, ran, deadline)
             self.rest.keep_ready(specialisation)
         return self._gathered(values, late)
 
     def ahead(self) -> list[Specialisation]:
         """Compile what follows, where its lengths are known; what a run would note."""
-        feeds = {n: i.shape for n, i in self.cut.feeds.items()}
-        if self.rest is None or self.cut.known or any(s.dynamic for s in feeds.values()):
-            return [self]
-        return [self, *self.rest.specialisation({n: s.lens for n, s in feeds.items()}, {}, ahead=True).ahead()]
-
-    def _next(
-        self, rest: DynamicRegion, values: RunValues, deadline: Deadline | None = None
-    ) -> tuple[Specialisation, Arguments]:
-        """The stage that comes next, and what it is given; known values are compiled in."""
-        known = {n: np.array(values.array(self.cut.feeds[n])) for n in rest.known}
-        feeds = {n: values.argument(i) for n, i in self.cut.feeds.items() if n not in known}
-        lens = {n: known[n].shape if n in known else feeds[n].shape.lens for n in self.cut.feeds}
-        return rest.specialisation(lens, known, deadline), feeds
+        following = None if self.rest is None else self.rest.ahead(self.cut.feeds)
+        return [self, *(following.ahead() if following else ())]
 
     def _gathered(self, values: RunValues, late: Sequence[Argument]) -> list[Argument]:
         """The outputs in order; those of the rest may be more than one each, of a sequence."""
@@ -501,7 +506,7 @@ class SplitSpecialisation:
         seconds = list(self.before.profile(given, runs)) if self.before else []
         start = time.perf_counter()
         values = self._values(given, None)
-        following = None if self.rest is None else self._next(self.rest, values)
+        following = None if self.rest is None else self.rest.behind(self.cut.feeds, values)
         spent = time.perf_counter() - start - sum(seconds)
         seconds += [max(spent, 0.0) / len(self.host_steps)] * len(self.host_steps) if self.host_steps else []
         if following is None:
@@ -541,7 +546,7 @@ class DividedSpecialisation:
     ) -> list[Argument]:
         values = RunValues(given, self.device, stream)
         for part, region in zip(self.parts, self.regions, strict=True):
-            specialisation, feeds = self._at(part, region, values, deadline)
+            specialisation, feeds = region.behind(part.feeds, values, deadline)
             made = specialisation.run(feeds, stream, ran, deadline)
             region.keep_ready(specialisation)
             if part.results == self.outputs:
@@ -551,30 +556,21 @@ class DividedSpecialisation:
             values.add(part.results, made)
         return [values.argument(o) for o in self.outputs]
 
-    def _at(
-        self, part: Part, region: DynamicRegion, values: RunValues, deadline: Deadline | None = None
-    ) -> tuple[Specialisation, Arguments]:
-        """A part for what the ones before made, and what it is given of that."""
-        known = {n: np.array(values.array(part.feeds[n])) for n in region.known}
-        feeds = {n: values.argument(i) for n, i in part.feeds.items() if n not in known}
-        lens = {n: known[n].shape if n in known else feeds[n].shape.lens for n in part.feeds}
-        return region.specialisation(lens, known, deadline), feeds
-
     def ahead(self) -> list[Specialisation]:
         """Compile the parts whose lengths are known; what a run would note."""
         made: list[Specialisation] = []
         for part, region in zip(self.parts, self.regions, strict=True):
-            feeds = {n: i.shape for n, i in part.feeds.items()}
-            if region.known or any(s.dynamic for s in feeds.values()):
+            specialisation = region.ahead(part.feeds)
+            if specialisation is None:
                 break
-            made += region.specialisation({n: s.lens for n, s in feeds.items()}, {}, ahead=True).ahead()
+            made += specialisation.ahead()
         return made
 
     def profile(self, given: Arguments, runs: int) -> list[float]:
         values = RunValues(given, self.device, None)
         seconds: list[float] = []
         for part, region in zip(self.parts, self.regions, strict=True):
-            specialisation, feeds = self._at(part, region, values)
+            specialisation, feeds = region.behind(part.feeds, values)
             seconds += specialisation.profile(feeds, runs)
             if part is not self.parts[-1]:
                 values.add(part.results, specialisation.run(feeds, None, [], None))
