@@ -1,17 +1,21 @@
 """Documents, notebooks and examples run, and print what they say; what is not run names only what is there."""
 
 import ast
+import inspect
 import os
 import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from tests.limits import HANG
 from tools import pages
+from torch_migraphx.fx import lower_to_mgx
+from torch_migraphx.options import Options
 
 PROJECT = Path(__file__).parents[2]
 PAGES = [path for path in pages.documents() if path.suffix != ".py"]
@@ -107,6 +111,13 @@ def test_setup_blocks_name_what_is_there() -> None:
 def test_every_example_is_in_the_gallery() -> None:
     listed = set(re.findall(r"examples/(\w+)\.py", (PROJECT / "docs/gallery.md").read_text()))
     assert listed == {path.stem for path in (PROJECT / "examples").glob("*.py")}
+
+
+def test_every_parameter_of_lower_to_mgx_is_named() -> None:
+    """Those that are no options, whose table is written from the code."""
+    (named,) = re.findall(r"parameters of its own beside them: ([^(]*)", (PROJECT / "docs/options.md").read_text())
+    own = inspect.signature(lower_to_mgx).parameters.keys() - {field.name for field in fields(Options)}
+    assert set(re.findall(r"`(\w+)`", named)) == own - {"module", "input", "options"}
 
 
 def test_messages_that_are_quoted_are_in_the_code() -> None:

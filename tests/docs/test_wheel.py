@@ -8,6 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import numpy
 import pytest
 
 from tests.limits import HANG
@@ -16,9 +17,11 @@ PROJECT = Path(__file__).parents[2]
 PACKAGES = ("migraphx", "torch_migraphx")
 PIP = [sys.executable, "-m", "pip", "--no-input", "--disable-pip-version-check"]
 RUN = """
+from importlib.metadata import entry_points
 import numpy as np
 import migraphx
 print(migraphx.__file__)
+print(*sorted(e.name for e in entry_points(group="torch_dynamo_backends") if e.dist.name == "openmgx"))
 program = migraphx.program()
 module = program.get_main_module()
 x = module.add_parameter("x", migraphx.shape(type="float", lens=[4, 16]))
@@ -78,13 +81,18 @@ def test_it_is_pure_and_holds_every_file_of_the_packages(wheel: Path) -> None:
     assert {Path(name).suffix for name in held} >= {".py", ".pyi", ".hpp", ".typed"}
 
 
-def test_a_model_runs_from_where_it_is_installed(wheel: Path, tmp_path: Path) -> None:
-    place = tmp_path / "installed"
-    run(*PIP, "install", "-q", "--no-deps", "--no-index", "--no-compile", "--target", str(place), str(wheel))
-    assert "migraphx-driver" in {path.name for path in (place / "bin").iterdir()}
-    printed = run(sys.executable, "-c", RUN, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(place)})
-    where, total = printed.split()
-    assert Path(where).is_relative_to(place) and float(total) == 4 * 10 * 16
+def test_a_model_runs_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
+    """It finds what the wheel needs in this environment's folder, but not the project that is installed here."""
+    place = tmp_path / "fresh"
+    run(sys.executable, "-m", "venv", "--without-pip", str(place))
+    (packages,) = place.glob("lib/python*/site-packages")
+    (packages / "needed.pth").write_text(str(Path(numpy.__file__).parents[1]))
+    python, alone = str(place / "bin" / "python"), os.environ | {"PYTHONPATH": ""}
+    run(*PIP, "--python", python, "install", "-q", "--no-deps", "--no-index", "--no-compile", str(wheel))
+    where, backends, total = run(python, "-c", RUN, cwd=tmp_path, env=alone).splitlines()
+    assert Path(where).is_relative_to(place) and backends == "migraphx migraphx_aot migraphx_pretraced"
+    assert float(total) == 4 * 10 * 16
+    assert "max(x, 0)" in run(str(place / "bin" / "migraphx-driver"), "op", "relu", cwd=tmp_path, env=alone)
 
 
 def test_the_image_is_built_of_files_that_reach_the_builder() -> None:

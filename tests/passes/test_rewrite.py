@@ -114,6 +114,15 @@ def test_strides_are_inferred_anew_downstream():
     assert m.outputs[0].shape.strides == (1, 3)
 
 
+def test_an_operator_that_is_made_anew_keeps_where_it_came_from():
+    """Line 1 multiplies, 2 adds: `factor` adds first, and the product is still of the line that multiplied."""
+    m, _, (x, y, a) = module_of("float", "x", "y", "a")
+    first, second = Builder(m, origin="line 1"), Builder(m, origin="line 2")
+    m.add_return([first.relu(second.add(first.mul(x, a), first.mul(y, a)))])
+    rewrite(m, [factor])
+    assert [(i.name, i.origin) for i in m if i.origin] == [("add", "line 2"), ("mul", "line 1"), ("relu", "line 1")]
+
+
 def test_the_work_grows_with_the_module_and_no_faster():
     m, b, (x, a) = module_of("float", "x", "a")
     for _ in range(1250):

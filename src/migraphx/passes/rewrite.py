@@ -201,11 +201,27 @@ def _apply_first(
                 remove_unused(module, b.made)
                 continue
             log.debug("%s: %s applied at %r", module.name, rule.name, ins)
-            users = list(ins.users)
+            users, matched = list(ins.users), _inputs_within(ins, depth(rule.pattern))
             substitute(ins, new)
             lonely = [i for i in remove_unused(module, [ins, *b.made]) if len(i.users) == 1]
+            _keep_origins(b.made, matched)
             return [*b.made, *users, *lonely]
     return []
+
+
+def _inputs_within(ins: Instruction, levels: int) -> list[Instruction]:
+    """What an instruction is computed from, so many levels deep; itself last."""
+    return [j for i in ins.inputs for j in _inputs_within(i, levels - 1)] + [ins] if levels else []
+
+
+def _keep_origins(made: Iterable[Instruction], matched: Iterable[Instruction]) -> None:
+    """What takes the place of an operator of the same name came from where that did.
+
+    So a convolution into whose weights the norm behind it goes is still the convolution's line.
+    """
+    origins = {i.name: i.origin for i in matched if i.owner is None}
+    for ins in made:
+        ins.origin = origins.get(ins.name, ins.origin)
 
 
 def _with_users(touched: Iterable[Instruction], levels: int) -> list[Instruction]:

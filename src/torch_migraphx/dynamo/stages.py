@@ -31,6 +31,8 @@ JOINT = "Forward and backward in one graph of ATen, as AOTAutograd traces it whe
 INFERENCE = "AOTAutograd's graph where no gradients are asked for: functional, every type and shape known."
 CORE = "ATen decomposed by torch's table into the core operators, a set of about 200."
 PRIMS = "Decomposed to the end where torch can: promotion of types and broadcasting are operators of their own."
+WRITING = (torch.ops.aten.constant_pad_nd.default,)
+"""What torch's table decomposes into writes (`prims.copy_to`), which AOTAutograd refuses: padding, and so pooling."""
 
 
 def stages_of(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Stage]:
@@ -39,7 +41,8 @@ def stages_of(gm: fx.GraphModule, inputs: Sequence[Any]) -> list[Stage]:
     A stage that torch refuses says so in `missing`. Neither `gm` nor what Dynamo knows of it is changed.
     """
     stages = [Stage("Torch IR", TORCH_IR, graph_lines(gm.graph))]
-    core, prims = core_aten_decompositions(), decomposition_table
+    core = core_aten_decompositions()
+    prims = {k: v for k, v in decomposition_table.items() if k not in WRITING}
     wanted: list[tuple[str, str, Table, bool]] = [
         ("ATen, joint", JOINT, {}, True),
         ("ATen, inference", INFERENCE, {}, False),

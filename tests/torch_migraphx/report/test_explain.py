@@ -103,6 +103,13 @@ def test_the_stages_are_those_of_the_notebook(mlp: torch_migraphx.Report) -> Non
     assert program.count("dot") == 1 and program.count("erf") == 1
 
 
+def test_what_torch_pads_by_writing_is_taken_apart_too() -> None:
+    report = torch_migraphx.explain(nn.Sequential(nn.MaxPool2d(3, 2, 1)), [torch.randn(1, 2, 8, 8)], target="ref")
+    (graph,) = report.content.graphs
+    prims = stage(graph, "Prims")
+    assert not prims.missing and "aten.constant_pad_nd.default" in called(prims.lines)
+
+
 def test_every_node_names_its_line_of_python(mlp: torch_migraphx.Report) -> None:
     (graph,) = mlp.content.graphs
     first, second = (line_of(MLP.forward, code) for code in ("self.fc1(x)", "gelu(x)"))

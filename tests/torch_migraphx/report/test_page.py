@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,10 +22,10 @@ SOURCE = ["def forward(x):", "    y = f(x)", "    return '</li><b>' + y"]
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 
 
-@pytest.fixture
-def content(tmp_path: Path) -> Content:
+@pytest.fixture(scope="module")
+def content(tmp_path_factory: pytest.TempPathFactory) -> Content:
     """Two graphs; every text of the first is hostile."""
-    source = tmp_path / "a & <b> model.py"
+    source = tmp_path_factory.mktemp("source") / "a & <b> model.py"
     source.write_text("\n".join(SOURCE))
     second, third = f"{source}:2 in forward", f"{source}:3 in <lambda>"
     nodes = (
@@ -165,24 +167,59 @@ def test_files_of_one_name_are_told_apart() -> None:
     assert [graph.short(o) for o in graph.places] == ["/x/m.py:1", "/y/m.py:1", "n.py:2"]
 
 
+WINDOWS = {1280: 800, 390: 844}
+"""A desktop's and a telephone's."""
+FRAMES = "".join(f'<iframe src="page.html#g0-s1-9" width={w} height={h}></iframe>' for w, h in WINDOWS.items())
+LOOK = """
+const seen = [...document.querySelectorAll("iframe")].map((frame) => {
+  const page = frame.contentDocument, width = page.documentElement.clientWidth;
+  const box = (name) => page.querySelector(name).getBoundingClientRect();
+  const flow = page.querySelector(".flow");
+  return {
+    html: page.documentElement.outerHTML,
+    width: page.documentElement.scrollWidth,
+    cut: [...page.querySelectorAll("body *")].filter((e) => !e.closest(".flow") && e.getClientRects().length
+      && e.getBoundingClientRect().right > width + 1).map((e) => e.outerHTML),
+    scrolls: flow.scrollWidth > flow.clientWidth,
+    beside: box(".python").right <= box(".stages").left,
+    below: box(".python").bottom <= box(".stages").top,
+  };
+});
+document.body.replaceChildren(JSON.stringify(seen));
+"""
+
+
+@pytest.fixture(scope="module")
+def seen(content: Content, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What a browser makes of the page in each window; the address names line 2, which is picked when it opens."""
+    folder = tmp_path_factory.mktemp("windows")
+    (folder / "page.html").write_text(page(content), encoding="utf-8")
+    frames = f"<!doctype html><body>{FRAMES}<script>addEventListener('load', () => {{{LOOK}}})</script>"
+    (folder / "frames.html").write_text(frames)
+    options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--allow-file-access-from-files")
+    command = [str(BROWSER), *options, f"--user-data-dir={folder / 'browser'}", "--dump-dom"]
+    address = (folder / "frames.html").as_uri()
+    done = subprocess.run([*command, address], capture_output=True, text=True, timeout=HANG, check=True)
+    return json.loads(read_page(done.stdout).every("body")[0].text)
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed")
-def test_a_browser_shows_one_stage_and_marks_what_came_from_a_line(content: Content, tmp_path: Path) -> None:
-    """The address names the line 2: it is picked when the page opens."""
-    (tmp_path / "page.html").write_text(page(content), encoding="utf-8")
-    command = [
-        str(BROWSER),
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        f"--user-data-dir={tmp_path / 'browser'}",
-    ]
-    address = f"{(tmp_path / 'page.html').as_uri()}#g0-s1-9"
-    done = subprocess.run([*command, "--dump-dom", address], capture_output=True, text=True, timeout=HANG, check=True)
-    found = read_page(done.stdout)
-    (section,) = found.every("section", id="g0")
-    assert found.every("html")[0].has("class_", "js")
-    assert [s.attributes["id"] for s in section.every("section", class_="shown")] == ["g0-s1"]
-    assert {e.attributes.get("id") for e in section.every(class_="pin")} >= {"g0-o0", "g0-s0-1", "g0-s1-9", "g0-k0"}
-    assert "g0-o1" not in {e.attributes.get("id") for e in section.every(class_="pin")}
-    hits = [a.attributes.get("data-hits") for a in section.every("nav", class_="flow")[0].every("a")]
-    assert hits == ["1", "1", None, "1"]
+def test_a_browser_shows_one_stage_and_marks_what_came_from_a_line(seen: list[dict[str, Any]]) -> None:
+    for window in seen:
+        found = read_page(window["html"])
+        (section,) = found.every("section", id="g0")
+        assert found.every("html")[0].has("class_", "js")
+        assert [s.attributes["id"] for s in section.every("section", class_="shown")] == ["g0-s1"]
+        pinned = {e.attributes.get("id") for e in section.every(class_="pin")}
+        assert pinned >= {"g0-o0", "g0-s0-1", "g0-s1-9", "g0-k0"} and "g0-o1" not in pinned
+        hits = [a.attributes.get("data-hits") for a in section.every("nav", class_="flow")[0].every("a")]
+        assert hits == ["1", "1", None, "1"]
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium or Chrome is installed")
+def test_nothing_is_cut_off_in_either_window(seen: list[dict[str, Any]]) -> None:
+    """Python stands beside the stages in a wide window and above them in a narrow one, whose bar of stages scrolls."""
+    assert [w["width"] for w in seen] == list(WINDOWS)
+    assert [w["cut"] for w in seen] == [[], []]
+    assert not seen[0]["scrolls"]
+    assert [(w["beside"], w["below"]) for w in seen] == [(True, False), (False, True)]
