@@ -19,6 +19,7 @@ from migraphx.ir.ramp import Ramp
 from migraphx.ir.shape import DynamicDimension
 from migraphx.ir.size import hint_of, is_open, whole
 from migraphx.onnx.graph import Graph, Node, OnnxError, Strings
+from migraphx.onnx.schema import schema_of
 from migraphx.ops.open_values import (
     comparison,
     computed,
@@ -61,6 +62,8 @@ class Runner(Protocol):
     """The importer, as the builder knows it."""
 
     def graph(self, b: OnnxBuilder, graph: Graph, inputs: Sequence[Any]) -> list[Any]: ...
+
+    def outputs(self, b: OnnxBuilder, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,16 @@ class OnnxBuilder(Builder):
         """Convert a graph of the node's attributes in place (or with another builder); its outputs."""
         assert self.runner is not None
         return self.runner.graph(replace(into or self, inner=True), graph, inputs)
+
+    def standard(self, op: str, version: int, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The outputs of an operator that the standard defines by a function, in place of this node's."""
+        assert self.runner is not None and self.node is not None
+        schema = schema_of("", op, version)
+        assert schema is not None
+        names = tuple(f"x{k}" if v is not None else "" for k, v in enumerate(inputs))
+        given = dict(attributes)
+        node = replace(self.node, op=op, domain="", version=version, inputs=names, attributes=given)
+        return self.runner.outputs(replace(self, node=node), node, inputs, {**schema.defaults, **given})
 
 
 def expect(x: Instruction | None, what: str, *lens: int | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,10 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, expect
+from migraphx.onnx.converters.standard.movement import slice_
 from migraphx.onnx.graph import OnnxError, element_type
-from migraphx.onnx.registry import converter
+from migraphx.onnx.registry import converter, register
+from migraphx.ops.composites.activation import scaled, shifted
 
 Value = Instruction
 REDUCTIONS = ("sum", "mean", "max")
@@ -45,6 +48,43 @@ def image_scaler(b: OnnxBuilder, x: Value, *, bias: Sequence[float], scale: floa
         raise OnnxError(f"bias has {len(bias)} values, the image {x.shape.lens[1]} channels")
     term = b.literal(np.reshape(bias, (-1, 1, 1)), x.shape.type)
     return b.add(*b.common(b.mul(x, b.full(scale, x)), term))
+
+
+@converter("Affine")
+def affine(b: OnnxBuilder, x: Value, *, alpha: float = 1.0, beta: float = 0.0) -> Value:
+    return shifted(b, scaled(b, x, alpha), beta)
+
+
+@converter("Scale")
+def scale(b: OnnxBuilder, x: Value, *, scale: float = 1.0) -> Value:
+    return scaled(b, x, scale)
+
+
+@converter("ScaledTanh")
+def scaled_tanh(b: OnnxBuilder, x: Value, *, alpha: float = 1.0, beta: float = 1.0) -> Value:
+    return scaled(b, b.tanh(scaled(b, x, beta)), alpha)
+
+
+@converter("ParametricSoftplus")
+def parametric_softplus(b: OnnxBuilder, x: Value, *, alpha: float = 1.0, beta: float = 1.0) -> Value:
+    """alpha * log(exp(beta * x) + 1)"""
+    return scaled(b, b.softplus(scaled(b, x, beta), threshold=math.inf), alpha)
+
+
+@converter("Crop")
+def crop(b: OnnxBuilder, x: Value, *, border: Sequence[int], scale: Sequence[int] | None = None) -> Value:
+    """x {N, C, H, W} without `border` (left, top, right, bottom); or `scale` (height, width) from top and left."""
+    expect(x, "input", None, None, None, None)
+    if len(border) != 4 or (scale is not None and len(scale) != 2):
+        raise OnnxError(f"border {tuple(border)} must have 4 widths, scale {scale} none or 2")
+    (left, top, right, bottom), (height, width) = border, x.shape.lens[2:]
+    ends = (height - bottom, width - right) if scale is None else (top + scale[0], left + scale[1])
+    if not (0 <= top < ends[0] <= height and 0 <= left < ends[1] <= width):
+        raise OnnxError(f"border {tuple(border)} and scale {scale} do not fit an image of {height} by {width}")
+    return b.slice(x, axes=(2, 3), starts=(top, left), ends=ends)
+
+
+register("DynamicSlice", slice_)
 
 
 @converter("ATen")

@@ -231,17 +231,38 @@ def attention(
         raise OnnxError(f"weights of lens {weights.shape.lens} do not make q, k and v of widths {sizes}")
     expect(bias, "bias", sum(sizes))
     projected = biased(b, b.matmul(x, weights), bias)
+    return self_attention(
+        b, projected, sizes, mask, past, attention_bias,
+        num_heads=num_heads, filtered=mask_filter_value, scale=scale, unidirectional=bool(unidirectional),
+    )  # fmt: skip
+
+
+def self_attention(
+    b: OnnxBuilder,
+    projected: Value,
+    sizes: Sequence[int],
+    mask: Value | None,
+    past: Value | None,
+    attention_bias: Value | None,
+    *,
+    num_heads: int,
+    filtered: float,
+    scale: float,
+    unidirectional: bool,
+) -> tuple[Value, ...]:
+    """Attention of q, k and v of these sizes, one after another in `projected` {B, S, Q + K + V}; and the present."""
+    batch, length, _ = projected.shape.lens
     q, k, v = (heads(b, part, num_heads) for part in split(b, projected, sizes=sizes, axis=2))
-    expect(past, "past", 2, x.shape.lens[0], num_heads, None, None)
+    expect(past, "past", 2, batch, num_heads, None, None)
     before = 0 if past is None else past.shape.lens[3]
     if attention_bias is not None:
-        fits_scores(attention_bias, x.shape.lens[0], num_heads, x.shape.lens[1], before + x.shape.lens[1])
+        fits_scores(attention_bias, batch, num_heads, length, before + length)
     if past is not None:
         k, v = appended(b, item(b, past, 0, 0), k), appended(b, item(b, past, 0, 1), v)
     masks = [] if attention_bias is None else [attention_bias]
     if mask is not None:
-        keep = kept(b, mask, x.shape.lens[0], before, x.shape.lens[1], k.shape.lens[2])
-        masks.append(added(b, keep, mask_filter_value, q))
+        keep = kept(b, mask, batch, before, length, k.shape.lens[2])
+        masks.append(added(b, keep, filtered, q))
     y = joined(b, attended(b, q, k, v, masks, scale, before if unidirectional else None))
     if not b.wants(1):
         return (y,)
@@ -367,22 +388,8 @@ def rotary_embedding(
     """x {B, S, N * H} or {B, N, S, H}; position_ids {1}, the first, or {B, S}."""
     if is_packed_batching or scale != 1.0:
         raise OnnxError("is_packed_batching and scale are not supported")
-    if rotary_embedding_dim and not num_heads:
-        raise OnnxError(f"rotary_embedding_dim {rotary_embedding_dim} needs num_heads")
-    flat = x.shape.ndim == 3
-    expect(x, "input", *(None,) * (3 if flat else 4))
-    expect(cos, "cos_cache", None, None)
-    expect(sin, "sin_cache", *cos.shape.lens)
-    if flat:
-        count = num_heads or x.shape.lens[2] // (2 * cos.shape.lens[1])
-        apart = heads(b, x, count)
-    else:
-        apart = x
-    batch, _, length, size = apart.shape.lens
-    width = rotary_embedding_dim or 2 * cos.shape.lens[1]
-    some = flat or rotary_embedding_dim  # of a head's numbers may be rotated
-    if width > size or width != 2 * cos.shape.lens[1] or not (some or width == size):
-        raise OnnxError(f"{width} of {size} numbers of a head cannot be rotated by tables of {cos.shape.lens[1]}")
+    apart = rotated_heads(b, x, cos, sin, num_heads, rotary_embedding_dim)
+    batch, _, length, _ = apart.shape.lens
     if position_ids.shape.ndim == 1:
         expect(position_ids, "position_ids", 1)
         steps = b.literal(np.arange(length, dtype=np.int64)[None])
@@ -391,4 +398,24 @@ def rotary_embedding(
         expect(position_ids, "position_ids", batch, length)
     positions = b.broadcast_to(position_ids, (batch, length))
     y = rotated(b, apart, positions, cos, sin, bool(interleaved))
-    return joined(b, y) if flat else y
+    return joined(b, y) if x.shape.ndim == 3 else y
+
+
+def rotated_heads(b: OnnxBuilder, x: Value, cos: Value, sin: Value, num_heads: int, width: int) -> Value:
+    """x {B, S, N * H} or {B, N, S, H} as {B, N, S, H}; OnnxError where tables cannot rotate `width` numbers of a head.
+
+    A width of 0 is that of the tables.
+    """
+    if width and not num_heads:
+        raise OnnxError(f"rotary_embedding_dim {width} needs num_heads")
+    flat = x.shape.ndim == 3
+    expect(x, "input", *(None,) * (3 if flat else 4))
+    expect(cos, "cos_cache", None, None)
+    expect(sin, "sin_cache", *cos.shape.lens)
+    half = cos.shape.lens[1]
+    apart = heads(b, x, num_heads or x.shape.lens[2] // (2 * half)) if flat else x
+    size, some = apart.shape.lens[3], flat or width  # of a head's numbers may be rotated
+    width = width or 2 * half
+    if width > size or width != 2 * half or not (some or width == size):
+        raise OnnxError(f"{width} of {size} numbers of a head cannot be rotated by tables of {half}")
+    return apart

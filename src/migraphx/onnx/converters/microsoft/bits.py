@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.builder import OnnxBuilder, expect
+from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.converters.microsoft.fused import FLOATS16, MICROSOFT, biased
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter, same
@@ -19,6 +19,7 @@ NF4 = (
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 )  # fmt: skip
 """Quantiles of the normal distribution (2305.14314, appendix E)."""
+FP = ("fp8e4m3fn", "fp8e4m3fnuz", "fp8e5m2", "fp8e5m2fnuz", "fp4e2m1fn")
 
 
 @converter(
@@ -100,6 +101,84 @@ def numbers(b: OnnxBuilder, packed: Value, rows: int, bits: int) -> Value:
     shifts = b.literal(np.arange(0, 8, bits, dtype=np.uint8))
     each = b.shift_right(*b.common(b.unsqueeze(flat, axes=(2,)), shifts))
     return b.reshape(b.bitwise_and(each, b.full((1 << bits) - 1, each)), dims=(rows, -1))
+
+
+@converter(
+    "GatherBlockQuantized",
+    domain=MICROSOFT,
+    takes=[
+        same(("int4", "uint4", "uint8", *FP), "data", "zeros"),
+        same(("int32", "int64"), "indices"),
+        same(FLOATS16, "scales"),
+    ],
+)
+def gather_block_quantized(
+    b: OnnxBuilder,
+    data: Value,
+    indices: Value,
+    scales: Value,
+    zeros: Value | None = None,
+    *,
+    bits: int = 4,
+    block_size: int = 128,
+    gather_axis: int = 0,
+    quantize_axis: int = 1,
+) -> Value:
+    """Slices of `data` along gather_axis, of which blocks along quantize_axis have a scale and a zero point.
+
+    Bytes hold 8 / bits numbers along the last dimension, the first in the lowest bits; their zero point, where it is
+    absent, is 2 ** (bits - 1), that of other types 0. An index out of range gives zeros.
+    """
+    ndim, real = data.shape.ndim, data.shape.type in FP
+    at, along = axis_in(gather_axis, ndim), axis_in(quantize_axis, ndim)
+    packed = 8 // bits if data.shape.type == "uint8" and bits in (2, 4, 8) else 1
+    lens = (*data.shape.lens[:-1], data.shape.lens[-1] * packed)
+    if data.shape.type == "uint8" and (bits not in (2, 4, 8) or at != 0 or (bits < 8 and at == along)):
+        raise OnnxError(f"bytes of {bits} bits along axis {along} cannot be gathered along axis {at}")
+    if real and zeros is not None:
+        raise OnnxError(f"{data.shape.type} has no zero points")
+    size = lens[along] if real and not block_size else block_size
+    if block_size & (block_size - 1) or (block_size < 16 and not (real and not block_size)):
+        raise OnnxError(f"block_size must be a power of two from 16 on, is {block_size}")
+    blocks = tuple(-(-n // size) if d == along else n for d, n in enumerate(lens))
+    if real:
+        scales = b.broadcast_to(scales, blocks) if scales.shape.ndim == ndim else scales
+    expect(scales, "scales", *blocks)
+    count = data.shape.lens[at]
+    index = b.cast(indices, "int64")
+    inside = b.logical_and(b.greater_or_equal(index, b.full(-count, index)), b.less(index, b.full(count, index)))
+    index = b.where(inside, index, b.full(0, index))
+    parts = [data, scales] if zeros is None else [data, scales, zeros]
+    if at != along:
+        parts = [b.gather(v, index, axis=at) for v in parts]
+        along += (indices.shape.ndim - 1) * (at < along)
+    y = real_numbers(b, parts, along, size, packed, bits)
+    y = b.gather(y, index, axis=at) if at == quantize_axis % ndim else y
+    seen = b.unsqueeze(inside, axes=tuple(range(indices.shape.ndim, indices.shape.ndim + ndim - 1 - at)))
+    return b.where(b.broadcast_to(seen, y.shape.lens), y, b.full(0.0, y))
+
+
+def real_numbers(b: OnnxBuilder, parts: list[Value], axis: int, size: int, packed: int, bits: int) -> Value:
+    """(codes - zeros) * scales; scales and zeros are one a block of `size` along `axis`. Bytes are unpacked."""
+    codes, scales, *zeros = parts
+    unpacked = [codes, *zeros]
+    if packed > 1:
+        for k, value in enumerate(unpacked):
+            lens = (*value.shape.lens[:-1], value.shape.lens[-1] * packed)
+            rows = value.shape.elements // value.shape.lens[-1]
+            unpacked[k] = b.reshape(numbers(b, value, rows, bits), dims=lens)
+    codes, *zeros = unpacked
+    if zeros and packed > 1:
+        zeros = [b.slice(z, axes=(z.shape.ndim - 1,), starts=(0,), ends=(scales.shape.lens[-1],)) for z in zeros]
+    if codes.shape.type == "uint8" and not zeros:
+        zeros = [b.full(1 << (bits - 1), b.cast(scales, "uint8"))]
+    wide = []
+    for value in (scales, *zeros):
+        each = b.repeat_interleave(value, repeats=size, axis=axis)
+        wide.append(b.slice(each, axes=(axis,), starts=(0,), ends=(codes.shape.lens[axis],)))
+    if codes.shape.type in FP:
+        return b.mul(b.cast(codes, scales.shape.type), wide[0])
+    return b.dequantizelinear(codes, *wide)
 
 
 @converter("MatMulBnb4", domain=MICROSOFT, takes=[same(FLOATS16, "x", "absmax"), same(("uint8",), "packed")])

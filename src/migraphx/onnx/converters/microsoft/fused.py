@@ -13,7 +13,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
-from migraphx.onnx.converters.standard.convolution import conv
+from migraphx.onnx.converters.standard.convolution import conv, conv_transpose
 from migraphx.onnx.converters.standard.matmul import gemm
 from migraphx.onnx.converters.standard.normalization import inverse_deviation, statistics
 from migraphx.onnx.graph import OnnxError, element_type
@@ -60,6 +60,15 @@ def bias_gelu(b: OnnxBuilder, x: Value, bias: Value) -> Value:
 @converter("FastGelu", domain=MICROSOFT, takes=[same(FLOATS, "x", "bias")])
 def fast_gelu(b: OnnxBuilder, x: Value, bias: Value | None = None) -> Value:
     return b.gelu(biased(b, x, row(b, x, bias)), approximate="tanh")
+
+
+@converter("BiasSoftmax", domain=MICROSOFT, takes=[same(("float", "half", "double"), "x", "bias")])
+def bias_softmax(b: OnnxBuilder, x: Value, bias: Value, *, is_inner_broadcast: int, axis: int = 1) -> Value:
+    """softmax(x + bias) over all dimensions from `axis` on. The bias broadcasts as its lens say."""
+    scores, axis = biased(b, x, bias), axis_in(axis, x.shape.ndim)
+    if axis == x.shape.ndim - 1:
+        return b.softmax(scores, axis=axis)
+    return b.reshape(b.softmax(b.flatten(scores, axis=axis), axis=1), dims=x.shape.lens)
 
 
 @converter("BiasAdd", domain=MICROSOFT, takes=[same(FLOATS16, "x", "bias", "skip")])
@@ -303,6 +312,19 @@ def nhwc_conv(
     return channels_behind(b, fused_conv(b, channels_first(b, x), channels_first(b, w), bias, z, **attributes))
 
 
+@converter(
+    "ConvTransposeWithDynamicPads",
+    domain=MICROSOFT,
+    takes=[same(("float", "half", "double"), "x", "w", "bias"), same(("int64",), "pads")],
+)
+def conv_transpose_with_dynamic_pads(
+    b: OnnxBuilder, x: Value, w: Value, pads: Value | None = None, bias: Value | None = None, **attributes: Any
+) -> Value:
+    """As the standard's; the pads are an input."""
+    attributes = {"group": 1, "pads": b.ints(pads, "Pads")} | attributes
+    return conv_transpose(b, x, w, bias, **attributes)
+
+
 # ---- products ----
 
 
@@ -344,6 +366,32 @@ def fused_matmul(
     x = oriented(b, x, transA, transBatchA)
     y = oriented(b, y, transB, transBatchB)
     return scaled(b, b.matmul(x, y), alpha)
+
+
+@converter("FusedMatMulActivation", domain=MICROSOFT, takes=[same(FLOATS, "x", "y")])
+def fused_matmul_activation(
+    b: OnnxBuilder,
+    x: Value,
+    y: Value,
+    *,
+    activation: str,
+    activation_alpha: float | None = None,
+    activation_axis: int | None = None,
+    activation_beta: float | None = None,
+    activation_gamma: float | None = None,
+    **given: Any,
+) -> Value:
+    """activation(alpha * x @ y)"""
+    product = fused_matmul(b, x, y, **given)
+    if activation == "Softmax":
+        return b.softmax(product, axis=axis_in(-1 if activation_axis is None else activation_axis, product.shape.ndim))
+    values = [v for v in (activation_alpha, activation_beta, activation_gamma) if v is not None]
+    return activated(b, product, activation, *values)
+
+
+@converter("GemmFastGelu", domain=MICROSOFT, takes=[same(FLOATS16, "x", "w", "bias")])
+def gemm_fast_gelu(b: OnnxBuilder, x: Value, w: Value, bias: Value | None = None) -> Value:
+    return fast_gelu(b, b.matmul(x, w), bias)
 
 
 def oriented(b: OnnxBuilder, x: Value, turn: int, turn_batch: int) -> Value:

@@ -17,7 +17,7 @@ from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.converters.microsoft.fused import FLOATS16, MICROSOFT, biased, channels_behind, channels_first
 from migraphx.onnx.converters.standard.convolution import Lens
 from migraphx.onnx.converters.standard.matmul import matmul_integer
-from migraphx.onnx.converters.standard.pooling import average_pool
+from migraphx.onnx.converters.standard.pooling import average_pool, max_pool
 from migraphx.onnx.converters.standard.quantize import dequantize_linear, qlinear_conv, quantize_linear, requantized
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import Convert, converter, register, same
@@ -27,6 +27,7 @@ from migraphx.ops.macros import broadcast_per_axis
 Value = Instruction
 BYTES = ("uint8", "int8")
 CODES = (*BYTES, "uint16", "int16", "uint4", "int4")
+WORDS = ("uint16", "int16")
 SCALES = ("float", "half")
 UNARY = [same(BYTES, "x", "x_zero", "zero"), same(SCALES, "x_scale"), same(SCALES, "scale")]
 
@@ -154,6 +155,13 @@ def qlinear_average_pool(
     return channels_behind(b, y) if channels_last else y
 
 
+@converter("NhwcMaxPool", domain=MICROSOFT, takes=[same(BYTES, "x")])
+def nhwc_max_pool(b: OnnxBuilder, x: Value, **attributes: Any) -> Value:
+    """The standard's MaxPool of x {N, H, W, C}."""
+    y = max_pool(b, channels_first(b, x), **attributes)
+    return channels_behind(b, y if isinstance(y, Instruction) else y[0])
+
+
 @qlinear("QLinearGlobalAveragePool")
 def qlinear_global_average_pool(b: OnnxBuilder, x: Value, *, channels_last: int = 0) -> Value:
     return b.reduce_mean(x, axes=tuple(range(1, x.shape.ndim - 1) if channels_last else range(2, x.shape.ndim)))
@@ -175,7 +183,32 @@ def conv(b: OnnxBuilder, x: Value, *rest: Value, channels_last: int = 0, **attri
     return channels_behind(b, y) if channels_last else y
 
 
+@converter("ReduceSumInteger", domain=MICROSOFT, takes=[same(BYTES, "x")])
+def reduce_sum_integer(b: OnnxBuilder, x: Value, *, axes: Sequence[int], keepdims: int) -> Value:
+    """A sum in 32 bits, signed as x is."""
+    dims = tuple(axis_in(a, x.shape.ndim) for a in axes) or tuple(range(x.shape.ndim))
+    y = b.reduce_sum(b.cast(x, "int32" if x.shape.type == "int8" else "uint32"), axes=dims)
+    return y if keepdims else b.squeeze(y, axes=dims)
+
+
 # ---- products ----
+
+
+@converter("MulInteger", domain=MICROSOFT, takes=[same(BYTES, "x", "x_zero", "y", "y_zero")])
+def mul_integer(b: OnnxBuilder, x: Value, x_zero: Value | None, y: Value, y_zero: Value | None = None) -> Value:
+    """(x - x_zero) * (y - y_zero) in int32."""
+    wide = []
+    for value, zero in ((x, x_zero), (y, y_zero)):
+        real = b.cast(value, "int32")
+        wide.append(real if zero is None else b.sub(*b.common(real, b.cast(zero, "int32"))))
+    return b.mul(*b.common(*wide))
+
+
+@converter("MatMulInteger16", domain=MICROSOFT, takes=[same(WORDS, "x"), same(WORDS, "y")])
+def matmul_integer16(b: OnnxBuilder, x: Value, y: Value) -> Value:
+    """x @ y in 32 bits, unsigned where both are."""
+    type = "uint32" if x.shape.type == y.shape.type == "uint16" else "int32"
+    return b.matmul(b.cast(x, type), b.cast(y, type))
 
 
 def product_scale(b: OnnxBuilder, x_scale: Value, y_scale: Value) -> Value:

@@ -10,6 +10,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import broadcast_lens
+from migraphx.ir.size import whole
 from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.moving import moves
@@ -74,11 +75,12 @@ def expand(b: OnnxBuilder, x: Value, shape: Value) -> Value:
     return b.broadcast_to(x, broadcast_lens(x.shape.lens, b.ints(shape, "shape") or ()))
 
 
-@converter("Tile")
+@converter("Tile", promotes=True, also=frozenset({"int32", "int64"}))
 @moves
 def tile_1(b: OnnxBuilder, x: Value, tiles: Value, axis: Value) -> Value:
+    """`tiles` and `axis` have the input's type, says the standard; files hold integers, too."""
     repeats = [1] * x.shape.ndim
-    repeats[b.number(axis, "axis")] = b.number(tiles, "tiles")
+    repeats[axis_in(whole(b.number(axis, "axis")), x.shape.ndim)] = whole(b.number(tiles, "tiles"))
     return b.tile(x, repeats=repeats)
 
 
