@@ -95,6 +95,13 @@ def bert() -> nn.Module:
     return Field(library.BertModel(library.BertConfig(), add_pooling_layer=False), "last_hidden_state")
 
 
+def minilm() -> nn.Module:
+    """A small encoder, as sentences are embedded with: 6 layers of 384; the last hidden state."""
+    library = import_transformers()
+    sizes = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+    return Field(library.BertModel(library.BertConfig(**sizes), add_pooling_layer=False), "last_hidden_state")
+
+
 def gpt2() -> nn.Module:
     """GPT-2 (124 M): logits, without a cache of keys and values."""
     library = import_transformers()
@@ -123,6 +130,7 @@ CASES = {
         _vision("convnext_tiny"),
         _vision("vit_b_16"),
         Case("bert", bert, _tokens(128, 30522), image=False),
+        Case("minilm", minilm, _tokens(128, 30522), image=False),
         Case("gpt2", gpt2, _tokens(64, 50257), image=False),
     )
 }

@@ -147,7 +147,7 @@ def markdown(result: dict[str, Any]) -> str:
 def main() -> None:
     """Measure, print the table, write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.throughput", description=__doc__)
-    parser.add_argument("--models", default="resnet50,bert", help=f"comma-separated, of {', '.join(CASES)}")
+    parser.add_argument("--models", default="resnet50,minilm", help=f"comma-separated, of {', '.join(CASES)}")
     parser.add_argument("--callers", default="1,2,4,8", help="comma-separated numbers")
     parser.add_argument("--threads", type=int, default=2, help="cores for each engine")
     parser.add_argument("--rounds", type=int, default=3)

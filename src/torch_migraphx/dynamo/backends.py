@@ -19,7 +19,7 @@ from torch._dynamo.callback import CallbackArgs, callback_handler, on_compile_en
 from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd.utils import make_boxed_func
-from torch._guards import TracingContext
+from torch._guards import Source, TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
@@ -30,6 +30,7 @@ from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
 from torch_migraphx.dynamo.stages import ends_at, stages_of
 from torch_migraphx.dynamo.strides import in_memory_order, permuted_back, shared_memory, with_strides
+from torch_migraphx.dynamo.weights_at_once import Fetch, weights_at_once
 from torch_migraphx.fx.any_size import for_any_size
 from torch_migraphx.fx.border import not_held, opaque
 from torch_migraphx.fx.concrete import concrete, is_symbolic
@@ -58,14 +59,14 @@ def migraphx_backend(
     chosen = _reported(gm, example_inputs, _options(options, other, example_inputs))
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
-    if not torch.is_grad_enabled():  # else they ask who requires gradients, which is in no dictionary
-        guard_modules_by_version()
+    # with gradients they ask who requires them, which is in no dictionary
+    fetches = {} if torch.is_grad_enabled() else guard_modules_by_version()
     if chosen.save_compiled or chosen.load_compiled:
         return _in_file(gm, example_inputs, chosen)
     if chosen.use_aot or needs_gradient(example_inputs):
         return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
     try:
-        return _direct(gm, example_inputs, chosen)
+        return _direct(gm, example_inputs, chosen, fetches)
     except NeedsAot as reason:
         logger.info("through AOTAutograd: %s", reason)
         return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
@@ -152,14 +153,16 @@ def _in_file(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Cal
     return compiled_and_saved(gm, inputs, weights, options)
 
 
-def _direct(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
+def _direct(
+    gm: fx.GraphModule, inputs: Sequence[Any], options: Options, fetches: Mapping[Source, Fetch]
+) -> Callable[..., Any]:
     """Without AOTAutograd: Torch IR to acc operators to a program."""
     if is_symbolic(gm):
         to_acc(gm, inputs)  # where it needs AOTAutograd it says so now: a call could not go there
-        return _runner(gm, inputs, options, _static_inputs(gm), to_acc)
+        return weights_at_once(gm, _runner(gm, inputs, options, _static_inputs(gm), to_acc), fetches)
     graph, orders = in_memory_order(gm)
     runner = _runner(to_acc(graph, inputs), inputs, options, _static_inputs(gm))
-    return with_strides(gm, permuted_back(runner, orders))
+    return with_strides(gm, permuted_back(weights_at_once(gm, runner, fetches), orders))
 
 
 def _runner(

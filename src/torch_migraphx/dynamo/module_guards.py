@@ -26,6 +26,9 @@ from torch._C._dynamo.guards import TensorGuards, dict_version
 from torch._dynamo import source as sources
 from torch._guards import ChainedSource, Guard, Source, TracingContext
 
+from torch_migraphx.dynamo.runner import Fetched
+from torch_migraphx.dynamo.weights_at_once import Fetch, root_of
+
 logger = logging.getLogger(__name__)
 
 FEWEST = 20  # guards of a module: fewer are asked as they are
@@ -46,28 +49,28 @@ Tree = dict[Any, "Tree"]
 """Paths by their first steps."""
 
 
-def guard_modules_by_version() -> None:
-    """To be called by a backend, for a graph that asks for no gradients: merge the guards of each module."""
+def guard_modules_by_version() -> dict[Source, Fetch]:
+    """To be called by a backend, for a graph that asks for no gradients: merge the guards of each module.
+
+    Of each of these modules the guard will remember the tensors that its Fetch is told.
+    """
     context = TracingContext.try_get()
     if context is None:
-        return
+        return {}
+    fetches: dict[Source, Fetch] = {}
     guards = context.guards_context.dynamo_guards
     by_root: dict[Source, list[Guard]] = defaultdict(list)
     for guard in guards:
-        by_root[_root(guard.originating_source)].append(guard)
+        by_root[root_of(guard.originating_source)].append(guard)
     for root, own in by_root.items():
         if len(own) >= FEWEST and type(root) in (sources.LocalSource, sources.GlobalSource):
             guards.inner -= type(guards.inner)(own)
-            guards.add(Guard(root, partial(_create, own)))
+            fetches[root] = Fetch()
+            guards.add(Guard(root, partial(_create, own, fetches[root])))
+    return fetches
 
 
-def _root(source: Source) -> Source:
-    while isinstance(source, ChainedSource):
-        source = source.base
-    return source
-
-
-def _create(guards: Sequence[Guard], builder: Any, guard: Guard) -> None:
+def _create(guards: Sequence[Guard], fetch: Fetch, builder: Any, guard: Guard) -> None:
     """Called by Dynamo where it builds guards: build those that have to be asked each time, and one for the others."""
     root = cast(Any, guard.originating_source)
     local = isinstance(root, sources.LocalSource)
@@ -81,7 +84,10 @@ def _create(guards: Sequence[Guard], builder: Any, guard: Guard) -> None:
         if asked is None or other not in covered:
             other.create(builder)
     if asked is not None:
-        same = ModuleGuard(asked, name, covered.values())
+        weights = [path for source in fetch.sources if (path := _place(source, module, paths))]
+        same = ModuleGuard(asked, name, [*covered.values(), *weights], weights)
+        if len(weights) == len(fetch.sources):
+            fetch.remembered = same.remembered
         builder.get_guard_manager(guard).add_lambda_guard(
             same, [f"{guard.name} is as it was when its {len(covered)} guards held"], guard.user_stack
         )
@@ -174,10 +180,13 @@ def _attribute(module: Any, name: str, base: Path) -> Path | None:
 
 
 class ModuleGuard:
-    """Whether a module passes the guards that `asked` has, which depend on what lies at these paths alone."""
+    """Whether a module passes the guards that `asked` has, which depend on what lies at these paths alone.
 
-    def __init__(self, asked: Any, name: str, paths: Any) -> None:
-        self._asked, self._name = asked, name
+    It remembers the tensors at the paths `weights`, which are some of them.
+    """
+
+    def __init__(self, asked: Any, name: str, paths: Iterable[Path], weights: Sequence[Path] = ()) -> None:
+        self._asked, self._name, self._weights = asked, name, weights
         self._tree: Tree = {}
         for path in paths:
             at = self._tree
@@ -202,12 +211,17 @@ class ModuleGuard:
             self._states[id(module)] = now
         return True
 
+    def remembered(self, module: Any) -> Fetched | None:
+        """The tensors of a module that is as it was when it passed."""
+        state = self._states.get(id(module))
+        return state.fetched if state is not None and state.module() is module and state.lasts() else None
+
     def _state(self, module: Any) -> State | None:
         if self._misses > PATIENCE or not isinstance(module, nn.Module):
             return None
         number, states = id(module), self._states
         try:
-            return State(module, self._tree, lambda _: states.pop(number, None))
+            return State(module, self._tree, self._weights, lambda _: states.pop(number, None))
         except (KeyError, TypeError, AttributeError):  # the guards will not hold
             return None
 
@@ -218,8 +232,9 @@ class State:
     It holds the dictionaries, so that their versions are theirs, and what lies in them, until the module is gone.
     """
 
-    def __init__(self, module: nn.Module, tree: Tree, gone: Callable[[Any], Any]) -> None:
+    def __init__(self, module: nn.Module, tree: Tree, weights: Sequence[Path], gone: Callable[[Any], Any]) -> None:
         self.module = weakref.ref(module, gone)
+        self.fetched = Fetched([_value(module, path) for path in weights])
         self._dicts: list[dict[Any, Any]] = []
         self._modules: list[nn.Module] = []
         self._tensors: list[torch.Tensor] = []

@@ -1,0 +1,145 @@
+"""Weights that Dynamo's code fetches at once are those that the module has at the call."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from tests.torch_migraphx.dynamo.test_module_guards import WRITES, X, model
+from torch_migraphx.dynamo import weights_at_once
+from torch_migraphx.dynamo.module_guards import PATIENCE
+from torch_migraphx.dynamo.weights_at_once import Fetch
+
+WEIGHTS = (
+    "parameter",
+    "another layer",
+    "no parameter",
+    "dictionary",
+    "a dictionary's own",
+    "order in memory",
+    "buffer",
+)
+
+
+@pytest.fixture(autouse=True)
+def fetched(monkeypatch):
+    """The modules whose weights were fetched at once, and whether the guard remembered them."""
+    asked: list[tuple[Any, bool]] = []
+
+    def call(self: Fetch, module: Any) -> Any:
+        made = fetch(self, module)
+        asked.append((module, made.known is not None))
+        return made
+
+    fetch = Fetch.__call__
+    monkeypatch.setattr(Fetch, "__call__", call)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield asked
+    torch._dynamo.reset()
+
+
+def compiled(m: Any, **options: Any) -> Any:
+    return torch.compile(m, backend="migraphx", options={"target": "ref"}, **options)
+
+
+def same(fast: Any, m: Any, x: torch.Tensor = X) -> None:
+    for _ in range(2):
+        torch.testing.assert_close(fast(x), m(x))
+
+
+def test_the_guard_remembers_weights(fetched):
+    m = model(2)
+    fast = compiled(m)
+    for _ in range(4):
+        same(fast, m)
+    assert fetched[-1] == (m, True) and all(asked is m for asked, _ in fetched)
+
+
+@pytest.mark.parametrize("write", [WRITES[name] for name in WEIGHTS], ids=WEIGHTS)
+def test_another_weight_is_seen(write, fetched):
+    m = model(2)
+    fast = compiled(m)
+    same(fast, m)
+    before = m(X)
+    write(m[1])
+    assert not torch.equal(before, m(X))
+    same(fast, m)
+    assert fetched
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda w: w.mul_(2),
+        lambda w: w.data.mul_(2),
+        lambda w: w.numpy(force=True).__imul__(2),
+        lambda w: setattr(w, "data", w.data * 2),
+        lambda w: w.set_(w * 2),
+    ],
+    ids=["in place", "data", "numpy", "other data", "set_"],
+)
+def test_other_elements_are_seen(write):
+    m = model(2)
+    fast = compiled(m)
+    same(fast, m)
+    for _ in range(2):
+        write(m[0].linear.weight)
+        same(fast, m)
+
+
+def test_modules_that_share_a_graph_have_their_own(fetched):
+    models = [model(2) for _ in range(3)]
+    fast = compiled(lambda m, x: m(x))
+    for _ in range(3):
+        for m in models:
+            torch.testing.assert_close(fast(m, X), m(X))
+    assert [m for m, _ in fetched[-3:]] == models and all(known for _, known in fetched[-3:])
+
+
+def test_a_module_that_is_always_written_is_read_anew():
+    m = model(2)
+    fast = compiled(m)
+    for k in range(PATIENCE + 3):
+        m[1].linear.weight = nn.Parameter(torch.full((8, 8), float(k)))
+        same(fast, m)
+
+
+def test_calls_without_guards_read_what_is_there():
+    m = model(2)
+    fast = compiled(m)
+    same(fast, m)
+    with torch.compiler.set_stance(skip_guard_eval_unsafe=True):
+        same(fast, m)
+        m[1].linear.weight = nn.Parameter(torch.ones(8, 8))
+        same(fast, m)
+
+
+def test_a_function_that_reads_a_global_module(monkeypatch, fetched):
+    monkeypatch.setitem(globals(), "GLOBAL", model(2))
+    fast = compiled(lambda x: GLOBAL(x) + GLOBAL[0].linear.bias.sum())  # type: ignore[name-defined]  # noqa: F821
+    for _ in range(3):
+        torch.testing.assert_close(fast(X), GLOBAL(X) + GLOBAL[0].linear.bias.sum())  # type: ignore[name-defined]  # noqa: F821
+    assert fetched[-1] == (globals()["GLOBAL"], True)
+
+
+def test_tensors_in_a_dictionary():
+    weights = dict(model(2).named_parameters())
+    for w in weights.values():
+        torch._dynamo.mark_static_address(w)
+    eager = lambda x, weights: sum((x * w.sum() for w in weights.values()), x)  # noqa: E731
+    fast = compiled(eager)
+    for _ in range(3):
+        torch.testing.assert_close(fast(X, weights), eager(X, weights))
+        weights[next(iter(weights))] = nn.Parameter(torch.ones(8, 8))
+
+
+def test_another_torch_keeps_its_own_code(monkeypatch, fetched):
+    monkeypatch.setattr(weights_at_once, "_writes_itself", lambda arg: False)
+    m = model(2)
+    fast = compiled(m)
+    same(fast, m)
+    WRITES["parameter"](m[1])
+    same(fast, m)
+    assert not fetched
