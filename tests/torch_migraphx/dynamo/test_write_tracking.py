@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import errno
+import fcntl
 import logging
 import os
 import sys
@@ -87,7 +88,7 @@ def by_numpy(m: Net) -> None:
 
 
 def one_element(m: Net) -> None:
-    at = np.random.default_rng().integers(256 * 128)
+    at = np.random.default_rng(0).integers(256 * 128)
     m.large.weight.detach().numpy().reshape(-1)[at] += 100
 
 
@@ -285,6 +286,26 @@ def test_threads_that_write_while_others_call(way):
     stop.set()
     others.join()
     assert not failures
+
+
+def test_who_asks_does_not_disturb_who_finds(way, monkeypatch):
+    """A thread asks about other pages between the kernel's answer to another one and the reading of it."""
+    if way.pages is None:
+        pytest.skip("nobody asks the kernel")
+    weight, other = torch.zeros(4, 64, 1024)[1:3]
+    watch, question = Watch([weight], way), Watch([other], way)
+    ioctl = fcntl.ioctl
+
+    def interrupted(*arguments: Any) -> Any:
+        answer = ioctl(*arguments)
+        with monkeypatch.context() as m:
+            m.setattr(fcntl, "ioctl", ioctl)
+            question.clean()
+        return answer
+
+    weight[3, 3] = other[5, 5] = 1
+    monkeypatch.setattr(fcntl, "ioctl", interrupted)
+    assert watch.changed() == {0}
 
 
 def test_forks(way):

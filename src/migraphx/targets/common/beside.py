@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from threading import Lock
+from threading import Lock, Thread
 
 BRISK = 2e-4  # seconds: a run that comes back from compiled code waits so long for Python's lock, not 5 ms
 NICE = 10  # of compilers: a tenth of a core that a run wants too
@@ -28,6 +29,32 @@ def beside_runs() -> Generator[None]:
     finally:
         _entered(-1)
         _beside.reset(token)
+
+
+def begin_beside(work: Callable[[], None]) -> Thread:
+    """Start a compilation in a thread of its own; a process that ends meanwhile has no use for it."""
+
+    def run() -> None:
+        try:
+            with beside_runs():
+                work()
+        except Exception:  # whatever it was: pools take no work then, temporary files go
+            if not _process_ends():
+                raise
+
+    thread = Thread(target=run, name="migraphx-beside", daemon=True)
+    thread.start()
+    return thread
+
+
+def _process_ends() -> bool:
+    """Whether Python has begun to shut down; a pool that takes no work is the first to tell."""
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(int)
+    except RuntimeError:
+        return True
+    return False
 
 
 def is_beside() -> bool:

@@ -16,7 +16,7 @@ from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
 from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
-from migraphx.targets.common.beside import beside_runs
+from migraphx.targets.common.beside import begin_beside
 from migraphx.targets.common.specialise import specialise, split
 
 log = logging.getLogger(__name__)
@@ -135,14 +135,13 @@ class Forms:
         """Compile a form at these lengths in a thread of its own, one at a time, while others run."""
 
         def make() -> None:
-            with beside_runs(), self._lock:
+            with self._lock:
                 self._make(lengths, wishes=True)
             self._improved()
 
         if self._tries < MOST_FORMS and (self.improving is None or not self.improving.is_alive()):
             log.info("other ways are faster at lengths like %s: compiling beside", lengths)
-            self.improving = Thread(target=make, daemon=True)
-            self.improving.start()
+            self.improving = begin_beside(make)
 
     def made(self, lens: Lens) -> Found | None:
         """A form at these lengths, compiled where there is none; None where the program must be compiled for them."""
