@@ -113,6 +113,24 @@ def embedding_renorm(self: torch.Tensor, indices: torch.Tensor, max_norm: float,
     return torch.where((norms > max_norm) & read[:, None], self * (max_norm / (norms + 1e-7)), self)
 
 
+@decomposition(aten.miopen_batch_norm.default)
+def miopen_batch_norm(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    training: bool,
+    exponential_average_factor: float,
+    epsilon: float,
+) -> Any:
+    """What a graph that was traced on an AMD GPU has; outside of training its statistics are empty."""
+    if training:
+        return NotImplemented
+    made = F.batch_norm(input, running_mean, running_var, weight, bias, eps=epsilon)
+    return made, weight.new_zeros(0), weight.new_zeros(0)
+
+
 # ---- products ----
 
 
