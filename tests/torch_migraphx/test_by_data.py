@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 from torch_migraphx.fx import lower_to_mgx
 from torch_migraphx.fx.any_size import AnySize
 from torch_migraphx.fx.lower_graph import FallbackError
+from torch_migraphx.report.report import Report
 
 LINEAR = nn.Linear(4, 6).eval().requires_grad_(False)
 TABLE = torch.arange(20.0).view(10, 2)
@@ -101,6 +102,12 @@ def test_a_file_holds_the_graph() -> None:
     torch.save(lowered, file := io.BytesIO())
     file.seek(0)
     same(torch.load(file, weights_only=False)(some(1)), function(some(1)))
+
+
+def test_a_report_shows_the_graph() -> None:
+    report = Report("elements")
+    lower_to_mgx(CASES["elements"], [some(0)], target="ref", report=report)
+    assert "aten.index.Tensor" in str(report) and not any(g.in_torch for g in report.content.graphs)
 
 
 def test_wrong_inputs_are_refused() -> None:

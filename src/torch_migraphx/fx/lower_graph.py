@@ -185,6 +185,8 @@ def _lowered(
     survey = Survey(gm, inputs, fixed, options, device)
     survey.run()
     if survey.waits and (waiting := waits_for_data(gm, inputs, options, constants)) is not None:
+        survey.refused.clear()
+        _report(gm, (), survey, waiting, options, constants)
         return waiting
     if not survey.refused:
         nodes = [n for n in gm.graph.nodes if n.op.startswith("call_")]
