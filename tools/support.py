@@ -106,7 +106,7 @@ def core() -> str:
         f"{count['converter']} by a converter, {count['parts']} taken apart ({named['parts']}), {count['pairs']} on "
         f"pairs of real numbers ({named['pairs']}). Torch draws the random numbers ({named['drawn']}), so that they "
         f"are eager's, and has made functional what writes to its inputs ({named['mutable']}). "
-        f"In torch: {named['torch']}, whose results have a shape, or are numbers, that depend on data.\n"
+        f"In torch: {named.get('torch', 'none')}.\n"
     )
 
 

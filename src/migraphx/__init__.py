@@ -19,7 +19,7 @@ from migraphx.targets.target import UnsupportedOperator
 
 if TYPE_CHECKING:  # the names of LATE
     from migraphx.api.async_queue import AsyncQueue
-    from migraphx.api.deferred import deferred_program
+    from migraphx.api.deferred import add_deferred, deferred_program
     from migraphx.api.files import load, load_buffer, save, save_buffer
     from migraphx.api.gpu import allocate_gpu, from_gpu, gpu_sync, to_gpu
     from migraphx.api.onnx import describe_onnx_operator, get_onnx_operators, parse_onnx, parse_onnx_buffer, parse_tf
@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # the names of LATE
 
 LATE = {
     "migraphx.api.async_queue": {"AsyncQueue"},
-    "migraphx.api.deferred": {"deferred_program"},
+    "migraphx.api.deferred": {"add_deferred", "deferred_program"},
     "migraphx.api.files": {"load", "load_buffer", "save", "save_buffer"},
     "migraphx.api.gpu": {"allocate_gpu", "from_gpu", "gpu_sync", "to_gpu"},
     "migraphx.api.onnx": {
@@ -82,6 +82,7 @@ __all__ = [
     "SingleFlightLRU",
     "UnsupportedOperator",
     "__version__",
+    "add_deferred",
     "allocate_gpu",
     "argument",
     "argument_from_pointer",

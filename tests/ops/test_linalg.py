@@ -56,7 +56,7 @@ def test_vectors_whose_sign_is_their_own(lens: tuple[int, ...], full: bool) -> N
 
 def test_wrong_inputs_are_refused() -> None:
     square, wide = Shape("float", (3, 3)), Shape("float", (2, 3))
-    for name in ("inv", "cholesky", "eigh", "slogdet", "matrix_exp"):
+    for name in ("inv", "cholesky", "eig", "eigh", "slogdet", "matrix_exp"):
         with pytest.raises(ShapeError, match="takes square matrices"):
             infer(name, wide)
         with pytest.raises(ShapeError, match="takes float or double"):

@@ -43,6 +43,13 @@ def spectrum(x: torch.Tensor) -> torch.Tensor:
     return torch.stft(x, 4, 2, window=WINDOW, return_complex=True)
 
 
+def eigenvectors(x: torch.Tensor) -> torch.Tensor:
+    """What they are, whatever their phases: x v - v l, and their lengths."""
+    values, vectors = torch.linalg.eig(x)
+    left = R(x.to(vectors.dtype) @ vectors - vectors * values)
+    return torch.cat([left.flatten() + 1, vectors.abs().square().sum(0)])
+
+
 CASES: dict[str, tuple[Any, list[torch.Tensor]]] = {
     "fft": (lambda x: R(torch.fft.fft(x, 9)), [X]),
     "rfft": (lambda x: torch.fft.rfft(x, 5).abs(), [X]),
@@ -51,6 +58,11 @@ CASES: dict[str, tuple[Any, list[torch.Tensor]]] = {
     "irfft2": (lambda x: torch.fft.irfft2(torch.fft.rfft2(x, norm="ortho") ** 2, s=(4, 6), norm="ortho"), [X]),
     "fftn": (lambda x: torch.fft.fftshift(torch.fft.fftn(x, norm="forward")).imag, [X]),
     "hfft": (lambda x: torch.fft.hfft(torch.fft.ihfft(x)), [X]),
+    "irfft of real numbers": (lambda x: torch.fft.irfft(x, n=7, norm="ortho"), [X]),
+    "hfft2 of real numbers": (lambda x: torch.fft.hfft2(x), [X]),
+    "stft as pairs": (lambda x: torch.stft(x, 4, window=WINDOW, return_complex=False), [torch.randn(16)]),
+    "eigenvalues": (lambda x: R(torch.linalg.eigvals(x)), [X[:, :4]]),
+    "eigenvectors": (eigenvectors, [X[:, 1:5]]),
     "stft": (lambda x: spectrum(x).angle(), [torch.randn(2, 16)]),
     "istft": (lambda x: torch.istft(spectrum(x) * 2, 4, 2, window=WINDOW, length=15), [torch.randn(2, 16)]),
     "rotary, constant": (lambda q: rotary(q, TURNS), [torch.randn(2, 5, 3, 8)]),

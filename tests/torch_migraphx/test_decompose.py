@@ -36,7 +36,7 @@ def test_all_of_it_runs_in_the_engine(name: str, use_aten: bool, caplog: Any) ->
 
 
 def test_what_no_part_of_can_be_converted_stays_one_node(caplog: Any) -> None:
-    model, x = Call(lambda x: torch.linalg.eigvals(x).real.sort()[0] + 1), torch.randn(3, 3)
+    model, x = Call(lambda x: torch.linalg.eigvals(x + 1j * x).abs().sort()[0] + 1), torch.randn(3, 3)
     lowered = lower_to_mgx(model, [x], target="ref")
     assert "linalg_eigvals" in caplog.text and "torch.complex64, a type that the engine does not have" in caplog.text
     assert_close(lowered(x).numpy(), model(x).numpy(), scale=4)
@@ -73,6 +73,9 @@ def halves(*sizes: int) -> torch.Tensor:
     return torch.randn(*sizes, dtype=torch.bfloat16)
 
 
+HOLES = torch.randn(4, 6)
+HOLES[1, 2] = HOLES[3] = math.nan
+TALL = torch.randn(5, 3)
 OURS: dict[str, tuple[Any, list[torch.Tensor]]] = {
     "bags' sums": (bag("sum", padding_idx=1), [ROWS, OFFSETS, W]),
     "bags' means": (bag("mean", include_last_offset=True), [ROWS, torch.tensor([0, 2, 2, 7]), W]),
@@ -117,6 +120,7 @@ OURS: dict[str, tuple[Any, list[torch.Tensor]]] = {
     "first places that are not 0": (lambda x: torch.nonzero_static(x, size=4), [torch.randint(0, 2, (3, 2))]),
     "few places that are not 0": (lambda x: torch.nonzero_static(x, size=9, fill_value=7), [torch.eye(3)[:, None]]),
     "most frequent": (lambda x: both(torch.mode(x, 1)), [torch.randint(-2, 3, (4, 7, 2))]),
+    "most frequent floats": (lambda x: both(torch.mode(x, 0)), [torch.tensor([[1, math.nan], [2, 3], [2, 3], [1, 4]])]),
     "slices by index": (
         lambda x, i, s: x.index_reduce(-1, i, s, "mean", include_self=False),
         [torch.randn(3, 4), torch.tensor([2, 0, 2]), torch.randn(3, 3)],
@@ -125,6 +129,16 @@ OURS: dict[str, tuple[Any, list[torch.Tensor]]] = {
         lambda x, w: both(torch.histogram(x, 5, range=(-1.0, 1.0), weight=w, density=True)),
         [torch.tensor([-1.0, -2, 1, 0.2, 0.6, -0.2, 3]), torch.rand(7)],
     ),
+    "histogram of all": (lambda x: both(torch.histogram(x, 5)), [torch.randn(9)]),
+    "short rows": (lambda i, w: F.embedding(i, w * 1, max_norm=1.0), [ROWS, W]),
+    "pairs": (lambda x: torch.combinations(x, 2, True), [torch.randn(4)]),
+    "quantiles": (lambda x: torch.quantile(x, torch.tensor([0.2, 1.0]), 1, True), [HOLES]),
+    "quantiles of all": (lambda x: torch.quantile(x, 0.3, interpolation="nearest"), [torch.randn(4, 3)]),
+    "quantiles without NaN": (lambda x: torch.nanquantile(x, 0.3, 1, interpolation="midpoint"), [HOLES]),
+    "least squares": (lambda a, b: torch.vstack(torch.linalg.lstsq(a, b, driver="gels")[:2]), [TALL, TALL[:, 1:]]),
+    "shortest solution": (lambda a, b: torch.linalg.lstsq(a.T, b.T).solution, [TALL, TALL[:3, 1:].T]),
+    "numbers as classes": (lambda x: F.one_hot(x.abs()), [torch.randint(-3, 5, (3, 4))]),
+    "parts that end at": (lambda x, i: both(torch.tensor_split(x, i)), [torch.randn(5, 3), torch.tensor([2])]),
     "ctc": (lambda x, t: torch.ctc_loss(x.log_softmax(-1), t, (8, 6), (3, 0)), [torch.randn(8, 2, 5), SPELT]),
     "ctc, nothing fits": (
         lambda x, t: torch.ctc_loss(x.log_softmax(-1), t, (8, 2), (3, 3), 4, 0, True),

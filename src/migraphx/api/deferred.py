@@ -36,17 +36,32 @@ def deferred_program(
     two conversions are told by where they lie there, not by what they hold. The program cannot be saved.
     """
     made = program()
-    main = made.graph.main
-    inputs = [main.add_parameter(n, _shape(type, dims), last=True) for n, (type, dims) in parameters.items()]
+    main = made.get_main_module()
+    inputs = [main._impl.add_parameter(n, _shape(type, dims), last=True) for n, (type, dims) in parameters.items()]
+    main.add_return(add_deferred(main, convert, [instruction_ref(i) for i in inputs], outputs, lasting))
+    return made
+
+
+def add_deferred(
+    main: module,
+    convert: Convert,
+    inputs: Sequence[instruction_ref],
+    outputs: Sequence[shape],
+    lasting: Callable[[], Sequence[np.ndarray]] = tuple,
+) -> list[instruction_ref]:
+    """What `convert` writes into a module once the lengths of `inputs` are known, as `deferred_program` has it.
+
+    A conversion may add more of the kind: for what follows on lengths that depend on data (`nonzero_exact`, `unique`).
+    """
 
     def expand(context: Expansion, given: Sequence[Instruction]) -> tuple[Instruction, ...]:
         found = convert(module(context.module, context.program), [instruction_ref(i) for i in given])
         return tuple(o._impl for o in found)
 
-    whole = main.add_instruction(Converted(expand, tuple(s._impl for s in outputs), lasting), inputs)
-    parts = [main.add_instruction(operation("get_tuple_elem", index=k), [whole]) for k in range(len(outputs))]
-    main.add_return(parts)
-    return made
+    op = Converted(expand, tuple(s._impl for s in outputs), lasting)
+    whole = main._impl.add_instruction(op, [i._impl for i in inputs])
+    parts = [main._impl.add_instruction(operation("get_tuple_elem", index=k), [whole]) for k in range(len(outputs))]
+    return [instruction_ref(p) for p in parts]
 
 
 def _shape(type: str, dims: Sequence[Length]) -> Shape:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -391,6 +391,26 @@ class Eigh(MayNotConverge, name="eigh"):
             return tuple(np.linalg.eigh(args[0], "U" if self.upper else "L"))
         except np.linalg.LinAlgError as error:
             self.failed(error)
+
+
+class Eig(MayNotConverge, name="eig"):
+    """(Real, imaginary parts of the eigenvalues {..., n}, and of the eigenvectors, columns) (aten::linalg_eig)."""
+
+    arity = 1
+
+    def infer(self, *inputs: Shape) -> Shape:
+        (x,) = inputs
+        self.check_matrices(inputs, square=True)
+        values = Shape(x.type, x.lens[:-1])
+        return Shape.tuple_of([values, values, x.as_standard(), x.as_standard()])
+
+    def compute(self, *args: np.ndarray) -> Value:
+        try:
+            found: Sequence[Any] = np.linalg.eig(args[0])
+        except np.linalg.LinAlgError as error:
+            self.failed(error)
+        parts = [part(z) for z in found for part in (np.real, np.imag)]
+        return tuple(np.ascontiguousarray(p, args[0].dtype) for p in parts)
 
 
 class Slogdet(OfMatrices, name="slogdet"):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.value_ranges import bound_sympy
@@ -20,12 +22,20 @@ from torch.utils._sympy.value_ranges import bound_sympy
 import migraphx
 from torch_migraphx.devices import Place, on_device_of
 from torch_migraphx.fx.border import not_held
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, to_numpy, type_name
+from torch_migraphx.fx.builder import (
+    FAULTS,
+    REFUSES,
+    Builder,
+    LengthsByData,
+    UnsupportedError,
+    Value,
+    to_numpy,
+    type_name,
+)
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied
-from torch_migraphx.fx.lower_graph import FAULTS, REFUSES
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
@@ -72,6 +82,28 @@ def for_any_size(
     return or_each_size(make, options)
 
 
+def for_data(
+    graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int]
+) -> AnySize | None:
+    """A function that runs `graph`, whose lengths are symbols where data tells them; None where the engine cannot."""
+
+    def make() -> AnySize:
+        with on_device_of(args), _disable_current_modes(), torch.no_grad(), _no_new_guards_of_data(graph):
+            made = AnySize(graph, args, options, constants, {}, by_data=True)
+        made(*map(_at_hand, args))
+        count = sum(n.op.startswith("call_") for n in graph.graph.nodes)
+        logger.info("all %d nodes of a graph run in the engine, which waits for the lengths that data tells", count)
+        return made
+
+    return or_each_size(make, options)
+
+
+def _at_hand(x: Any) -> Any:
+    """A tensor to try a program with: zeros where it is none of memory."""
+    fake = isinstance(x, FakeTensor)
+    return torch.zeros([int(s) for s in x.shape], dtype=x.dtype, device=x.device) if fake else x
+
+
 def or_each_size(make: Callable[[], Made], options: Options) -> Made | None:
     """What `make` compiles for all sizes; None where each must be compiled by itself, and the log says why.
 
@@ -80,7 +112,7 @@ def or_each_size(make: Callable[[], Made], options: Options) -> Made | None:
     try:
         return make()
     except (*REFUSES, RuntimeError) as error:  # of converters and the target; what torch raises: its guards, above all
-        logger.info("compiled for each size: %s", next(iter(str(error).splitlines()), type(error).__name__))
+        logger.info("not compiled for all sizes: %s", next(iter(str(error).splitlines()), type(error).__name__))
     except FAULTS:
         if options.fallback == "error":
             raise
@@ -90,14 +122,26 @@ def or_each_size(make: Callable[[], Made], options: Options) -> Made | None:
 
 def _no_new_guards(gm: fx.GraphModule) -> Any:
     """In this context torch raises where a symbol would have to be a number: its guards have been made."""
+    known = _symbols_of(gm)
+    if known is None:
+        raise UnsupportedError("no size is a symbol")
+    return known.error_on_new_guards() if hasattr(known, "error_on_new_guards") else _guards_refused(known)
+
+
+def _symbols_of(gm: fx.GraphModule) -> ShapeEnv | None:
+    """What knows the symbols of a graph; None where it has none."""
     for n in gm.graph.nodes:
-        value = value_of(n) if n.op == "placeholder" else None
-        symbols = [value] if isinstance(value, torch.SymInt) else [*getattr(value, "shape", ())]
-        for s in symbols:
-            if isinstance(s, torch.SymInt):
-                known = s.node.shape_env
-                return known.error_on_new_guards() if hasattr(known, "error_on_new_guards") else _guards_refused(known)
-    raise UnsupportedError("no size is a symbol")
+        for value in tree_leaves(value_of(n)):
+            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+            for s in sizes:
+                if isinstance(s, torch.SymInt):
+                    return s.node.shape_env
+    return None
+
+
+def _no_new_guards_of_data(gm: fx.GraphModule) -> Any:
+    """The same where it may be that nothing depends on data after all."""
+    return nullcontext() if _symbols_of(gm) is None else _no_new_guards(gm)
 
 
 @contextmanager
@@ -120,18 +164,26 @@ def _guards_refused(known: ShapeEnv) -> Iterator[None]:
 def takes(options: Options) -> bool:
     """Whether AnySize takes these options, which name a target."""
     looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-    return options.target in ONCE and not (PRECISIONS[options.lower_precision] or options.int4_weights or looks)
+    return options.target in ONCE and not (_changes(options) or looks)
+
+
+def _changes(options: Options) -> bool:
+    """Whether the options ask for another program than the graph's own."""
+    return PRECISIONS[options.lower_precision] is not None or options.int4_weights
 
 
 class AnySize:
-    """Runs a graph of symbolic sizes as one program with dynamic dimensions."""
+    """Runs a graph of symbolic sizes as one program with dynamic dimensions.
+
+    `by_data`: the symbols are lengths that data tells; those of its inputs are fixed, perhaps.
+    """
 
     def __init__(
         self, graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int],
-        ranges: Mapping[str, Limits] | None,
+        ranges: Mapping[str, Limits] | None, by_data: bool = False,
     ) -> None:  # fmt: skip
         options = options.beside(args)
-        if not takes(options):
+        if _changes(options) if by_data else not takes(options):
             raise UnsupportedError("its options ask for a program of one size")
         self.place = Place.of(options.target)
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
@@ -145,9 +197,10 @@ class AnySize:
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
             lengths = _lengths(parameters, given)
-            with same_random_state(), torch.no_grad(), _no_new_guards(graph):
+            with same_random_state(), torch.no_grad(), _no_new_guards_of_data(graph):
                 inputs = dict(zip(self.names, given, strict=True))
-                return _Converter(graph, main, inputs, lengths, fixed, self.place.device.type).values(outputs)
+                converter = _Converter(graph, main, inputs, lengths, fixed, self.place.device.type, options.verbose_log)
+                return converter.values(outputs, lasting)
 
         def lasting() -> list[np.ndarray]:
             return [to_numpy(t) for t in fixed.values() if not not_held(t, ("cpu",))]
@@ -156,7 +209,7 @@ class AnySize:
         keywords = migraphx.CompileOptions.of(**options.module_keywords(), offload_copy=False).compile_keywords()
         self.program.compile(migraphx.get_target(options.target), **keywords)
 
-        self.types = [value_of(n).dtype for n in outputs]
+        self.types = [torch.int64 if isinstance(value_of(n), torch.SymInt) else value_of(n).dtype for n in outputs]
         self.order = [self.names.index(n) for n in self.program.get_parameter_names() if n in self.names]
         self.known = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, by addresses
 
@@ -259,7 +312,17 @@ class Constant:
         return self.value
 
 
-Result = Computed | Given | Number | Constant
+@dataclass(frozen=True)
+class Told:
+    """A length that data tells: an output of the program of one element."""
+
+    number: int
+
+    def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
+        return int(made[self.number])
+
+
+Result = Computed | Given | Number | Constant | Told
 
 
 def _results(
@@ -271,7 +334,10 @@ def _results(
     and row-major, as the engine's outputs are.
     """
     returned: Any = graph.graph.output_node().args[0]
-    outputs = list(dict.fromkeys(n for n in returned if isinstance(n, fx.Node) and _is_computed(n)))
+    known = _sizes_of(placeholders)
+    outputs = list(
+        dict.fromkeys(n for n in returned if isinstance(n, fx.Node) and (_is_computed(n) or _is_told(n, known)))
+    )
     if not outputs:
         raise UnsupportedError("it computes no tensor")
     if taken:
@@ -283,9 +349,9 @@ def _results(
 def _result(n: Any, outputs: Sequence[fx.Node], placeholders: Sequence[fx.Node]) -> Result:
     if not isinstance(n, fx.Node):
         return Constant(n)
-    if n in outputs:
-        return Computed(outputs.index(n))
     value = value_of(n)
+    if n in outputs:
+        return (Computed if isinstance(value, torch.Tensor) else Told)(outputs.index(n))
     if isinstance(value, torch.SymInt):
         return _number(value, placeholders)
     if n in placeholders and isinstance(value, torch.Tensor):
@@ -303,14 +369,26 @@ def _number(value: torch.SymInt, placeholders: Sequence[fx.Node]) -> Result:
     expression = _expression(value)
     if expression.is_Integer:
         return Constant(int(expression))
+    known = _sizes_of(placeholders)
+    if not expression.free_symbols <= known.keys():
+        raise UnsupportedError(f"it returns {expression}, which no input's size tells")
+    return Number(expression, {s: known[s] for s in expression.free_symbols})
+
+
+def _sizes_of(placeholders: Sequence[fx.Node]) -> dict[Any, tuple[int, int]]:
+    """Where the symbols lie that are lengths of the inputs: in which input and dimension of it."""
     known: dict[Any, tuple[int, int]] = {}
     for k, p in enumerate(placeholders):
         x = value_of(p)
         sizes = x.shape if isinstance(x, torch.Tensor) else ()
         known |= {_expression(s): (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
-    if not expression.free_symbols <= known.keys():
-        raise UnsupportedError(f"it returns {expression}, which no input's size tells")
-    return Number(expression, {s: known[s] for s in expression.free_symbols})
+    return known
+
+
+def _is_told(n: fx.Node, known: Mapping[Any, tuple[int, int]]) -> bool:
+    """Whether a node is a length that data tells."""
+    value = value_of(n)
+    return isinstance(value, torch.SymInt) and not _expression(value).free_symbols <= known.keys()
 
 
 def _is_computed(n: fx.Node) -> bool:
@@ -341,6 +419,8 @@ def _tensor(n: fx.Node) -> torch.Tensor:
 
 def _shape(n: fx.Node) -> migraphx.shape:
     """Its shape, as far as it is known: nobody asks for more than type and rank."""
+    if isinstance(value_of(n), torch.SymInt):
+        return migraphx.shape("int64", [1])
     value = _tensor(n)
     numbers = [int(s) for s in value.shape if _is_number(s)]
     if len(numbers) == value.ndim:
@@ -354,23 +434,94 @@ def _is_number(size: Any) -> bool:
 
 
 class _Converter(MGXInterpreter):
-    """Writes the graph into a module, its symbols being `lengths`."""
+    """Writes the graph into a module, its symbols being `lengths`.
+
+    What lies behind lengths that data tells waits: a deferred instruction, which writes it when these are known.
+    """
 
     def __init__(
         self, graph: fx.GraphModule, main: migraphx.module, given: Mapping[str, Value], lengths: Mapping[str, int],
-        fixed: Mapping[str, torch.Tensor], device: str,
+        fixed: Mapping[str, torch.Tensor], device: str, verbose_log: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(graph, [None] * len(graph.graph.find_nodes(op="placeholder")), constants=fixed, device=device)
+        inputs = [None] * len(graph.graph.find_nodes(op="placeholder"))
+        super().__init__(graph, inputs, verbose_log, fixed, device)
         self.main, self.builder = main, Builder(main)
+        self.builder.waits = True
         self.given, self.lengths = given, lengths
+        self.waiting: dict[fx.Node, list[Value]] = {}  # and what those that began have found
 
-    def values(self, outputs: Sequence[fx.Node]) -> list[Value]:
-        """Those of these nodes."""
+    def values(self, outputs: Sequence[fx.Node], lasting: Callable[[], Sequence[np.ndarray]]) -> list[Value]:
+        """Those of these nodes. `lasting`: memory of constants, as `migraphx.deferred_program` takes it."""
         fx.Interpreter.run(self, *self.inputs, enable_io_processing=False)
-        found = [self.env[n] for n in outputs]
-        if not all(isinstance(v, Value) for v in found):
+        return self._values(outputs, lasting)
+
+    def _values(self, outputs: Sequence[fx.Node], lasting: Callable[[], Sequence[np.ndarray]]) -> list[Value]:
+        found = {n: self._value(n) for n in outputs if n not in self.waiting}
+        late = [n for n in outputs if n in self.waiting]
+        found |= dict(zip(late, self._later(late, lasting), strict=True))
+        return [found[n] for n in outputs]
+
+    def _value(self, n: fx.Node) -> Value:
+        value = self.env[n]
+        if isinstance(value_of(n), torch.SymInt):
+            value = self.main.add_sizes([value])
+        if not isinstance(value, Value):
             raise UnsupportedError("an output is no tensor of the engine")
-        return found
+        return value
+
+    def _later(self, outputs: Sequence[fx.Node], lasting: Callable[[], Sequence[np.ndarray]]) -> list[Value]:
+        """The values of nodes that wait."""
+        if not outputs:
+            return []
+        nodes = self._needed(outputs)
+        read = [i for i in dict.fromkeys(i for n in nodes for i in n.all_input_nodes) if i not in nodes]
+        leaves, spec = tree_flatten(({i: self.env[i] for i in read}, {n: f for n, f in self.waiting.items() if f}))
+        crossing = [x for x in leaves if isinstance(x, Value)]
+
+        def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
+            values = iter(given)
+            known = [next(values) if isinstance(x, Value) else x for x in leaves]
+            with same_random_state(), torch.no_grad(), _no_new_guards_of_data(self.module):
+                rest = _Converter(self.module, main, {}, self.lengths, self.constants, self.device, self.verbose_log)
+                return rest._resumed(nodes, outputs, *tree_unflatten(known, spec), lasting)
+
+        return migraphx.add_deferred(self.main, convert, crossing, [_shape(n) for n in outputs], lasting)
+
+    def _needed(self, outputs: Sequence[fx.Node]) -> list[fx.Node]:
+        """The nodes of which nodes that wait are made, back to tensors: lengths are asked anew, weights read anew."""
+        wanted, stack = set[fx.Node](), list(outputs)
+        while stack:
+            n = stack.pop()
+            if n not in wanted:
+                wanted.add(n)
+                stack += [i for i in n.all_input_nodes if i in self.waiting or self._anew(i)]
+        return [n for n in self.module.graph.nodes if n in wanted]
+
+    def _anew(self, n: fx.Node) -> bool:
+        number = isinstance(value_of(n), torch.SymInt | torch.SymFloat | torch.SymBool)
+        return n.op == "get_attr" or (number and n.op != "placeholder")
+
+    def _resumed(
+        self, nodes: Sequence[fx.Node], outputs: Sequence[fx.Node], env: dict[fx.Node, Any],
+        found: dict[fx.Node, list[Value]], lasting: Callable[[], Sequence[np.ndarray]],
+    ) -> list[Value]:  # fmt: skip
+        """The values of `outputs`, where those of `env` and what nodes have `found` are known."""
+        self.env = env
+        for n in nodes:
+            self.builder.found = found.get(n, [])
+            env[n] = self.run_node(n)
+        return self._values(outputs, lasting)
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n.op != "output" and any(i in self.waiting for i in n.all_input_nodes):
+            self.waiting[n] = []
+            return None
+        self.builder.read = 0
+        try:
+            return super().run_node(n)
+        except LengthsByData as wait:
+            self.waiting[n] = wait.found
+            return None
 
     def placeholder(self, target: Any, args: Any, kwargs: Any) -> Any:
         name, value = self.node.name, value_of(self.node)

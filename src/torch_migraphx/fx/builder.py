@@ -39,6 +39,20 @@ class UnsupportedError(NotImplementedError):
     """The engine has no form for this operation or these arguments; it can run in torch."""
 
 
+REFUSES = (NotImplementedError, migraphx.OperatorError, migraphx.UnsupportedOperator, IndexError)
+"""What converters, shape rules and targets raise on purpose."""
+FAULTS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError)
+"""What a fault of the engine's raises while it compiles; a missing compiler or a full disk is none, and an error."""
+
+
+class LengthsByData(UnsupportedError):
+    """How long a result is depends on data; where that can be waited for, `found` are the instructions that tell it."""
+
+    def __init__(self, found: Sequence[Value] = ()) -> None:
+        super().__init__("how long its result is depends on the data")
+        self.found = list(found)
+
+
 def type_name(dtype: torch.dtype) -> str:
     """MIGraphX's name of a torch dtype; UnsupportedError where it has none."""
     name = TYPES.get(dtype)
@@ -129,6 +143,9 @@ class Builder:
         self.words: list[str] = []  # every operator and macro asked for, in order
         self.node: fx.Node | None = None  # what is being converted
         self.numbers = count()  # of nested modules
+        self.waits = False  # whether what comes behind lengths that depend on data is converted when they are known
+        self.found: list[Value] = []  # what the conversion of a node has waited for
+        self.read = 0  # how many of these
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         name = name.rstrip("_")
@@ -151,6 +168,21 @@ class Builder:
         inner = Builder(self.program.create_module(f"{stem}_{next(self.numbers)}"), self.program)
         inner.words, inner.node, inner.numbers = self.words, self.node, self.numbers
         return inner
+
+    def by_data(self, name: str, *inputs: Value, count: int = 1, **attributes: Any) -> list[Value]:
+        """The `count` results of an operator whose lengths depend on data.
+
+        LengthsByData where they are not known yet: the converter is called again when they are.
+        """
+        if self.read < len(self.found):
+            self.read += count
+            return self.found[self.read - count : self.read]
+        if not self.waits:
+            raise LengthsByData
+        made = self.module.add_instruction(migraphx.op(name, **attributes), list(inputs))
+        several = range(len(made.shape().sub_shapes()))
+        parts = [self.module.add_instruction(migraphx.op("get_tuple_elem", index=k), [made]) for k in several]
+        raise LengthsByData([*self.found, *(parts or [made])])
 
     # ---- constants ----
 

@@ -36,6 +36,13 @@ def complex_as_pairs(gm: fx.GraphModule, table: Table) -> None:
     gm.graph.eliminate_dead_code()
 
 
+def inside_as_pairs(gm: fx.GraphModule, n: fx.Node, table: Table) -> bool:
+    """Replace a node between real tensors that computes with complex ones by one that does so with pairs, if it can."""
+    around = [value_of(n), *map(value_of, n.all_input_nodes)]
+    real = all(isinstance(x, torch.Tensor) and not x.is_complex() for x in around)
+    return real and _Rewriting(gm, table).replaced(n)
+
+
 class OfPairs(fx.Interpreter):
     """Runs an ATen graph with pairs for complex tensors."""
 
@@ -79,7 +86,7 @@ class _Rewriting:
             self._became(n, self.made[read[0]][n.args[1] if n.args else n.kwargs["idx"]])
             return
         self._put_together(n, [i for i in read if isinstance(value_of(i), tuple | list)])
-        if n.op == "output" or not self._replaced(n):
+        if n.op == "output" or not self.replaced(n):
             self._put_together(n, n.all_input_nodes)
 
     def _became(self, n: fx.Node, result: Any) -> None:
@@ -87,7 +94,7 @@ class _Rewriting:
         if isinstance(result, fx.Node):
             n.replace_all_uses_with(result)
 
-    def _replaced(self, n: fx.Node) -> bool:
+    def replaced(self, n: fx.Node) -> bool:
         """Whether `n` has a form for pairs, which is now in its place."""
         outer = traced(n, self.table)
         if outer is None or any(m.op == "get_attr" for m in outer.graph.nodes):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from torch_migraphx.fx.eigen import EIG
 from torch_migraphx.fx.fourier import DFT
 
 aten = torch.ops.aten
@@ -414,3 +415,23 @@ def fft_c2r(x: Pair, dim: Sequence[int], normalization: int, last_dim_size: int)
     made = DFT(packed, last, last_dim_size, True, True)[..., 0]
     others = [d % n for d in dim[:-1]]
     return _scale(made, _count(x.re, others) * last_dim_size, normalization, True)
+
+
+# ---- eigenvalues ----
+
+
+def _eigen(x: Any) -> tuple[Pair, Pair]:
+    if isinstance(x, Pair):
+        raise NotImplementedError("eigenvalues of complex matrices")
+    values_re, values_im, vectors_re, vectors_im = EIG(x)
+    return Pair(values_re, values_im), Pair(vectors_re, vectors_im)
+
+
+@rule(aten.linalg_eig.default)
+def linalg_eig(x: torch.Tensor) -> list[Pair]:
+    return list(_eigen(x))
+
+
+@rule(aten.linalg_eigvals.default, aten._linalg_eigvals.default)
+def linalg_eigvals(x: torch.Tensor) -> Pair:
+    return _eigen(x)[0]

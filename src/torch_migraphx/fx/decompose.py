@@ -11,7 +11,7 @@ from torch import fx
 from torch._decomp import core_aten_decompositions, decomposition_table
 from torch.utils._python_dispatch import _disable_current_modes
 
-from torch_migraphx.fx.complex_pairs import complex_as_pairs
+from torch_migraphx.fx.complex_pairs import complex_as_pairs, inside_as_pairs
 from torch_migraphx.fx.converter_registry import CONVERTERS
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
 from torch_migraphx.fx.graph_info import STATIC_CHECKS, copy_origin, draws, refusal
@@ -69,6 +69,9 @@ def decompose(gm: fx.GraphModule) -> None:
             if inner is not None and all(_fits(m, n) for m in inner.graph.nodes):
                 _inline(n, inner)
                 break
+        else:
+            if inside_as_pairs(gm, n, decompositions()):
+                gm.graph.erase_node(n)
 
     for n in gm.graph.nodes:
         if n.op == "call_function" and draws(n.target):

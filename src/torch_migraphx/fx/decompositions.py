@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch._higher_order_ops.flex_attention import flex_attention, math_attention
 
+from torch_migraphx.fx.functions import combinations, corrcoef, cov, nanquantile, quantile
+
 aten = torch.ops.aten
 DECOMPOSITIONS: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
 KEY_PADDING = 1
@@ -101,6 +103,32 @@ def embedding_bag(
     total = torch.zeros(bags, weight.shape[1], dtype=weight.dtype).index_add(0, bag, rows * factors[:, None])
     total = total / lengths.clamp(min=1)[:, None].to(weight.dtype) if mode == 1 else total
     return total, bag, lengths, lengths
+
+
+@decomposition(aten.embedding_renorm.default)
+def embedding_renorm(self: torch.Tensor, indices: torch.Tensor, max_norm: float, norm_type: float) -> torch.Tensor:
+    """The table with the rows that are read scaled down to the norm `max_norm`, where theirs is larger."""
+    norms = torch.linalg.vector_norm(self, norm_type, 1, keepdim=True)
+    read = torch.zeros(self.shape[0], dtype=torch.bool).index_fill(0, indices.reshape(-1), True)
+    return torch.where((norms > max_norm) & read[:, None], self * (max_norm / (norms + 1e-7)), self)
+
+
+@decomposition(aten.miopen_batch_norm.default)
+def miopen_batch_norm(
+    input: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    training: bool,
+    exponential_average_factor: float,
+    epsilon: float,
+) -> Any:
+    """What a graph that was traced on an AMD GPU has; outside of training its statistics are empty."""
+    if training:
+        return NotImplemented
+    made = F.batch_norm(input, running_mean, running_var, weight, bias, eps=epsilon)
+    return made, weight.new_zeros(0), weight.new_zeros(0)
 
 
 # ---- products ----
@@ -390,14 +418,18 @@ def nonzero_static(self: torch.Tensor, *, size: int, fill_value: int = -1) -> to
 
 @decomposition(aten.mode.default)
 def mode(self: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
-    """(The least of the values that occur most often, the last place where it stands)."""
-    if self.dim() == 0 or self.shape[dim] == 0 or self.is_floating_point():  # NaN among them, whose order differs
+    """(The least of the values that occur most often, the last place where it stands); of NaN alone any of these."""
+    if self.dim() == 0 or self.shape[dim] == 0 or self.dtype == torch.bool:
         return NotImplemented
     x = self.movedim(dim, -1)
-    counts = (x[..., :, None] == x[..., None, :]).sum(-1)
-    often = counts == counts.amax(-1, keepdim=True)
-    value = torch.where(often, x, torch.iinfo(x.dtype).max).amin(-1, keepdim=True)
-    place = torch.where(x == value, torch.arange(x.shape[-1]), -1).amax(-1, keepdim=True)
+    most = math.inf if x.is_floating_point() else torch.iinfo(x.dtype).max
+    same = (x[..., :, None] == x[..., None, :]) | torch.eye(x.shape[-1], dtype=torch.bool)  # NaN is itself alone
+    counts = same.sum(-1)
+    often = (counts == counts.amax(-1, keepdim=True)) & ~x.isnan()
+    value = torch.where(often, x, most).amin(-1, keepdim=True)
+    value = torch.where(often.any(-1, keepdim=True), value, x[..., -1:])
+    equal = (x == value) | (x.isnan() & value.isnan())
+    place = torch.where(equal, torch.arange(x.shape[-1]), -1).amax(-1, keepdim=True)
     if not keepdim:
         return value.squeeze(-1), place.squeeze(-1)
     return value.movedim(-1, dim), place.movedim(-1, dim)
@@ -423,9 +455,17 @@ def histogram(
     density: bool = False,
 ) -> Any:
     """(How many elements, or their weights, lie in equal bins; the bins' edges). The last bin has both of its edges."""
-    if range is None:
+    x = self.reshape(-1)
+    if range is not None:
+        edges = torch.linspace(range[0], range[1], bins + 1, dtype=self.dtype)
+    elif x.numel():
+        low, high = torch.aminmax(x)
+        alike, place = low == high, torch.arange(bins + 1)
+        low, high = torch.where(alike, low - 0.5, low), torch.where(alike, high + 0.5, high)
+        step = (high - low) / bins
+        edges = torch.where(place < (bins + 1) // 2, low + step * place, high - step * (bins - place))
+    else:
         return NotImplemented
-    edges, x = torch.linspace(range[0], range[1], bins + 1, dtype=self.dtype), self.reshape(-1)
     place = torch.searchsorted(edges, x, right=True) - 1
     place = torch.where(x == edges[-1], bins - 1, place)
     counted = torch.ones_like(x) if weight is None else weight.reshape(-1)
@@ -498,37 +538,7 @@ def reduced_ctc_loss(
     return loss.sum() if reduction == "sum" else loss
 
 
-# ---- statistics ----
-
-
-def cov(
-    input: torch.Tensor,
-    *,
-    correction: int = 1,
-    fweights: torch.Tensor | None = None,
-    aweights: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """Covariances of the rows; unchecked: weights may be negative."""
-    x = input.reshape(1, -1) if input.dim() < 2 else input
-    given = [w for w in (fweights, aweights) if w is not None]
-    if not given:
-        count: Any = x.shape[1]
-        d = x - x.mean(1, keepdim=True)
-        return (d @ d.conj().T / max(count - correction, 0)).squeeze()
-    w = math.prod(given[1:], start=given[0])
-    total = w.sum()
-    d = x - (x * w).sum(1, keepdim=True) / total
-    spent = correction if aweights is None else correction * (w * aweights).sum() / total
-    return ((d * w) @ d.conj().T / (total - spent).clamp(min=0)).squeeze()
-
-
-def corrcoef(input: torch.Tensor) -> torch.Tensor:
-    """Correlations of the rows, in [-1, 1]."""
-    c = cov(input)
-    if c.dim() == 0:
-        return c / c
-    deviation = c.diagonal().sqrt()
-    return (c / deviation[:, None] / deviation).clamp(-1, 1)
+# ---- losses of functions ----
 
 
 def gaussian_nll_loss(
@@ -556,6 +566,9 @@ def rows_by_group(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor)
 
 COMPOSITES: dict[Any, Callable[..., Any]] = {
     "transformers.grouped_mm_fallback": rows_by_group,
+    **dict.fromkeys((torch.quantile, "quantile", aten.quantile.default, aten.quantile.scalar), quantile),
+    **dict.fromkeys((torch.nanquantile, "nanquantile", aten.nanquantile.default, aten.nanquantile.scalar), nanquantile),
+    **dict.fromkeys((torch.combinations, "combinations", aten.combinations.default), combinations),
     **dict.fromkeys((torch.cov, "cov", aten.cov.default), cov),
     **dict.fromkeys((torch.corrcoef, "corrcoef", aten.corrcoef.default), corrcoef),
     F.ctc_loss: reduced_ctc_loss,

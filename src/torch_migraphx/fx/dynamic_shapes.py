@@ -29,7 +29,7 @@ from torch_migraphx.fx.concrete import concrete, is_symbolic
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied
 from torch_migraphx.fx.lower_graph import lower
-from torch_migraphx.fx.mgx_module import ForInference
+from torch_migraphx.fx.mgx_module import ForInference, no_gradient
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import Options
 
@@ -126,10 +126,7 @@ class ModuleBySizes(ForInference):
             if not place.holds(x):
                 raise ValueError(f"input {name!r} is on {x.device}; the program runs on {place}")
             if grad and x.requires_grad:
-                raise RuntimeError(
-                    f"input {name!r} requires a gradient, which a compiled program does not compute: "
-                    "call it under torch.no_grad(), or use torch.compile(model, backend='migraphx')"
-                )
+                raise no_gradient(f"input {name!r}")
 
     def form(self, leaves: Sequence[Any]) -> Callable[..., Any]:
         """What is compiled for the lengths of these leaves."""

@@ -12,14 +12,20 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
 from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from torch_migraphx.log import get_logger
 
 logger = get_logger(__name__)
+OF_DATA = (DynamicOutputShapeException, DataDependentOutputException)
 
 
 @contextmanager
@@ -58,12 +64,22 @@ def with_values(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
     if all("val" in n.meta for n in gm.graph.nodes if n.op.startswith("call_")):
         return
     fake = next((x for x in inputs if isinstance(x, torch._subclasses.FakeTensor)), None)
-    mode = fake.fake_mode if fake is not None else FakeTensorMode(allow_non_fake_inputs=True)
+    if fake is not None:
+        _propagated(gm, fake.fake_mode, inputs)
+    elif isinstance(_propagated(gm, FakeTensorMode(allow_non_fake_inputs=True), inputs), OF_DATA):
+        symbols = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
+        _propagated(gm, symbols, inputs)  # with a symbol for each length that data tells
+
+
+def _propagated(gm: fx.GraphModule, mode: FakeTensorMode, inputs: Sequence[Any]) -> Exception | None:
+    """Why not all nodes have their value now."""
     try:
         with torch.no_grad():
             FakeTensorProp(gm, mode).propagate(*inputs)
     except Exception as error:  # what depends on data has no fake value; those nodes run in torch
         logger.debug("shapes are not all known: %s", error)
+        return error
+    return None
 
 
 def write_number(n: fx.Node, value: int | float) -> None:

@@ -45,8 +45,8 @@ from torch_migraphx.options import LoweringKeywords, Options
 from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
-DECOMPOSITION = re.compile(r"(eigh|svd)\b")
-VALUES = {"eigh": 0, "svd": 1}
+DECOMPOSITION = re.compile(r"(eigh|eig|svd)\b")
+VALUES = {"eigh": 0, "eig": 0, "svd": 1}
 """Which result of a decomposition has its values; of the vectors in the others, v and -v are both right."""
 
 
@@ -242,13 +242,14 @@ def _trace(
         return _trace_exported(call.exported, call)
     if not use_aten and not any(map(of_torchao, call.weights)):  # torch.export takes such weights apart
         try:
-            return acc_tracer.trace_leaves(
+            traced = acc_tracer.trace_leaves(
                 call.module,
                 call.args,
                 sample_kwargs=call.kwargs,
                 tracer_base_cls=tracer_base_cls,
                 leaf_modules=leaf_modules,
             )
+            return traced if leaf_modules else _with_lengths(call, traced)
         except acc_tracer.AccTraceError as error:
             logger.warning("%s; tracing by torch.export instead", str(error).replace("\n", " "))
     try:
@@ -258,6 +259,17 @@ def _trace(
         if error.__cause__ is None or isinstance(error.__cause__, GuardOnDataDependentSymNode):
             raise
         return _in_torch(call, str(error))
+
+
+def _with_lengths(call: Call, traced: fx.GraphModule) -> fx.GraphModule:
+    """The graph, or where its lengths depend on data, torch.export's, which has symbols for them."""
+    if all("val" in n.meta for n in traced.graph.nodes if n.op.startswith("call_")):
+        return traced
+    try:
+        return aten_tracer.trace(call.module, call.args, call.kwargs)
+    except AtenTraceError as error:
+        logger.info("%s", error)
+        return traced
 
 
 def _in_torch(call: Call, why: str) -> fx.GraphModule:

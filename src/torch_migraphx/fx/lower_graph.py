@@ -20,7 +20,8 @@ from torch.utils._pytree import tree_leaves
 import migraphx
 from torch_migraphx.devices import Place, on_device_of
 from torch_migraphx.fx.border import first_not_held, not_held
-from torch_migraphx.fx.builder import UnsupportedError, Value, type_name
+from torch_migraphx.fx.builder import FAULTS, REFUSES, LengthsByData, UnsupportedError, Value, type_name
+from torch_migraphx.fx.by_data import waits_for_data
 from torch_migraphx.fx.converter_registry import converter_of
 from torch_migraphx.fx.converters.quantized import declare_torchao
 from torch_migraphx.fx.decompose import decompose
@@ -36,10 +37,6 @@ from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
-REFUSES = (NotImplementedError, migraphx.OperatorError, migraphx.UnsupportedOperator, IndexError)
-"""What converters, shape rules and targets raise on purpose."""
-FAULTS = (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError)
-"""What a fault of the engine's raises while it compiles; a missing compiler or a full disk is none, and an error."""
 NAME = "migraphx_name"
 """A node's key in `meta` for its name in the graph that was surveyed."""
 Refusals = dict[fx.Node, migraphx.Refusal[fx.Node]]
@@ -79,6 +76,7 @@ class Survey(MGXInterpreter):
         self.target = migraphx.get_target(options.target)
         self.refused: Refusals = {}
         self.engine_outputs: list[fx.Node] = []
+        self.waits = False  # for lengths that data tells
 
     def run(self, *args: Any, **kwargs: Any) -> migraphx.program:
         fx.Interpreter.run(self, *self.inputs, enable_io_processing=False)
@@ -100,6 +98,9 @@ class Survey(MGXInterpreter):
             if why := first_not_held(n.meta.get("val"), (self.device,)):
                 raise UnsupportedError(f"what it gives {why}")
             result = super().run_node(n)
+        except LengthsByData as error:
+            self.waits = True
+            return self._refuse(n, "converter", str(error))
         except REFUSES as error:  # logged with the piece
             return self._refuse(n, "converter", str(error) or type(error).__name__)
         except Exception as error:  # a fault of ours must not stop a model: it is shown whole
@@ -183,6 +184,10 @@ def _lowered(
     device = Place.of(options.target).device.type
     survey = Survey(gm, inputs, fixed, options, device)
     survey.run()
+    if survey.waits and (waiting := waits_for_data(gm, inputs, options, constants)) is not None:
+        survey.refused.clear()
+        _report(gm, (), survey, waiting, options, constants)
+        return waiting
     if not survey.refused:
         nodes = [n for n in gm.graph.nodes if n.op.startswith("call_")]
         whole: fx.GraphModule | None = None

@@ -29,6 +29,14 @@ logger = get_logger(__name__)
 OUTPUT = "main:#output_"
 
 
+def no_gradient(what: str) -> RuntimeError:
+    """The error where an input requires a gradient."""
+    return RuntimeError(
+        f"{what} requires a gradient, which a compiled program does not compute: call it under torch.no_grad(), "
+        "or use torch.compile(model, backend='migraphx')"
+    )
+
+
 class Input:
     """What one input must be, and how it is handed over."""
 
@@ -253,10 +261,7 @@ class MGXModule(ForInference):
             if not spec.fits(x):
                 spec.refuse(x, at)
             if grad and x.requires_grad:
-                raise RuntimeError(
-                    f"input {at} ({spec.name!r}) requires a gradient, which a compiled program does not compute: "
-                    "call it under torch.no_grad(), or use torch.compile(model, backend='migraphx')"
-                )
+                raise no_gradient(f"input {at} ({spec.name!r})")
             if spec.strides or not x.is_contiguous() or x.is_neg():
                 laid_out = spec.laid_out(x)
                 if laid_out is not x:

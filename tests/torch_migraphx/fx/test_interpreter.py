@@ -93,9 +93,18 @@ def test_attention_of_gpus(function: Any, rest: tuple[Any, ...]) -> None:
     torch.testing.assert_close(on_ref(gm, tensors)(*tensors), want)
 
 
+@pytest.mark.parametrize("name", ["cudnn_batch_norm", "miopen_batch_norm"])
+def test_batch_norms_of_gpus(name: str) -> None:
+    weight, bias, mean, var = R(3), R(3), R(3), R(3).abs() + 1
+    gm, _ = graph_of(getattr(aten, name).default, (R(2, 3, 4), weight, bias, mean, var, False, 0.1, 1e-3), 0)
+    tensors = [R(2, 3, 4), weight, bias, mean, var]
+    want = F.batch_norm(tensors[0], mean, var, weight, bias, eps=1e-3)
+    torch.testing.assert_close(on_ref(gm, tensors)(*tensors), want)
+
+
 def test_what_cannot_be_taken_apart_is_listed() -> None:
-    gm, tensors = graph_of(aten.nonzero.default, (R(3),), None)
-    with pytest.raises(UnsupportedNodes, match=r"1 nodes have no converter:\n.*aten\.nonzero"):
+    gm, tensors = graph_of(aten.geqrf.default, (R(3, 3),), 0)
+    with pytest.raises(UnsupportedNodes, match=r"1 nodes have no converter:\n.*aten\.geqrf"):
         on_ref(gm, tensors)
 
 

@@ -47,9 +47,9 @@ def parts_of(module: Module, made: SpecialisedProgram, cut: ProgramSplit) -> lis
         if isinstance(ins.op, Return):
             break
         values = list(flat(made.values[ins]))
-        if is_leaf(ins) or not any(v in touched for v in values):
-            continue
         item = ins.name == "get_tuple_elem" and ins.inputs[0] in cutting
+        if is_leaf(ins) or not (item or any(v in touched for v in values)):
+            continue
         first = not any(i in cutting or i in late for i in (*ins.inputs, *captured(ins)))
         waits = any(v in made.needs for v in values)
         (cutting if item or (first and not waits) else late)[ins] = None

@@ -24,6 +24,8 @@ from torch_migraphx.fx.converter_registry import converter, named
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
 aten = torch.ops.aten
+MASKS = (torch.bool, torch.uint8)
+"""Types of indices that say which elements, not where they are."""
 
 
 def cut(b: Builder, x: Value, dim: int, start: int | None, stop: int | None, step: int | None) -> Value:
@@ -76,20 +78,27 @@ def getitem(b: Builder, input: Any, idx: Any) -> Any:
         elif isinstance(item, int):
             x = select(b, x, dim, item)
         else:
-            picks[dim] = _index(b, item)
-            dim += 1
+            found = _indices(b, item)
+            picks |= dict(enumerate(found, dim))
+            dim += len(found)
     return pick(b, x, picks) if picks else x
 
 
 def _consumes(item: Any) -> int:
-    return 0 if item is None or isinstance(item, EllipsisType) else 1
+    if item is None or isinstance(item, EllipsisType):
+        return 0
+    return rank(item) if isinstance(item, Value) and dtype_of(item) in MASKS else 1
 
 
-def _index(b: Builder, item: Any) -> Value:
+def _indices(b: Builder, item: Any) -> list[Value]:
+    """The indices that an index is: one tensor, or of a mask one for each of its dimensions."""
     index = item if isinstance(item, Value) else b.literal(torch.tensor(item))
-    if dtype_of(index) in (torch.bool, torch.uint8):
-        raise UnsupportedError("a mask as index: the number of elements depends on the data")
-    return index
+    if dtype_of(index) not in MASKS:
+        return [index]
+    if not rank(index):
+        raise UnsupportedError("a mask without dimensions as index")
+    (found,) = b.by_data("nonzero_exact", index)
+    return [b.squeeze(b.cut(found, 0, k, k + 1), axes=[0]) for k in range(rank(index))]
 
 
 def pick(b: Builder, x: Value, picks: dict[int, Value]) -> Value:
@@ -119,7 +128,18 @@ def _place(dims: list[int]) -> int:
 
 @converter(aten.index.Tensor, aten._unsafe_index.Tensor)
 def index(b: Builder, input: Value, indices: Sequence[Value | None]) -> Value:
-    return pick(b, input, {d: _index(b, i) for d, i in enumerate(indices) if i is not None})
+    return pick(b, input, _picks(b, indices))
+
+
+def _picks(b: Builder, indices: Sequence[Value | None]) -> dict[int, Value]:
+    """By dimension, the indices into it."""
+    picks: dict[int, Value] = {}
+    dim = 0
+    for i in indices:
+        found = [None] if i is None else _indices(b, i)
+        picks |= {d: v for d, v in enumerate(found, dim) if v is not None}
+        dim += len(found)
+    return picks
 
 
 @converter(acc_ops.index_select, aten.index_select.default)
@@ -128,6 +148,12 @@ def index_select(b: Builder, input: Value, dim: int, index: Value) -> Value:
     if rank(input) == 0:
         return b.view(b.gather(b.view(input, [1]), index, axis=0), [])
     return b.gather(input, index, axis=axis(dim, rank(input)))
+
+
+@converter(aten.take.default)
+def take(b: Builder, input: Value, index: Value) -> Value:
+    """Elements of the flattened input."""
+    return b.gather(b.view(input, [math.prod(lens(input))]), index, axis=0)
 
 
 @converter(acc_ops.embedding)
@@ -326,11 +352,11 @@ def index_put(
 ) -> Value:
     """The values are broadcast to the shape of input[indices]."""
     tensors = [(d, i) for d, i in enumerate(indices) if i is not None]
-    if len(tensors) == 1 and dtype_of(tensors[0][1]) in (torch.bool, torch.uint8):
+    if len(tensors) == 1 and dtype_of(tensors[0][1]) in MASKS:
         d, mask = tensors[0]
         return _put_where(b, input, d, b.cast(mask, torch.bool), values, accumulate)
-    dims = [d for d, i in enumerate(indices) if i is not None]
-    given = [_index(b, i) for i in indices if i is not None]
+    picks = _picks(b, indices)
+    dims, given = list(picks), list(picks.values())
     own, rest = lens(input), [d for d in range(rank(input)) if d not in dims]
     sizes = broadcast_sizes(*(lens(i) for i in given))
     columns = [b.unsqueeze(b.expand(b.cast(i, torch.int64), sizes), axes=[len(sizes)]) for i in given]

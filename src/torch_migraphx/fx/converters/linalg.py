@@ -9,6 +9,7 @@ from torch.fx.node import has_side_effect
 
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, broadcast_sizes, dtype_of, lens, rank
 from torch_migraphx.fx.converter_registry import converter, existing, named
+from torch_migraphx.fx.eigen import EIG
 from torch_migraphx.fx.graph_info import value_of
 
 aten = torch.ops.aten
@@ -219,6 +220,12 @@ def eigh(b: Builder, input: Value, UPLO: str = "L", compute_v: bool = True) -> t
     _matrices(input)
     values, vectors = _parts(b, b.eigh(input, upper=UPLO.upper() == "U"), 2)
     return values, (vectors if compute_v else b.full(0, dtype_of(input), [0]))
+
+
+@converter(named(EIG, x="input"))
+def eig(b: Builder, input: Value) -> tuple[Value, ...]:
+    _matrices(input)
+    return tuple(_parts(b, b.eig(input), 4))
 
 
 @converter(named(aten.linalg_pinv.atol_rtol_tensor, self="input"))

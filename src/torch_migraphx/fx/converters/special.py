@@ -6,7 +6,18 @@ from collections.abc import Callable
 
 import torch
 
-from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, axis, dtype_of, float_dtype, lens, rank
+from torch_migraphx.fx.builder import (
+    Builder,
+    Operand,
+    UnsupportedError,
+    Value,
+    axis,
+    common_dtype,
+    dtype_of,
+    float_dtype,
+    lens,
+    rank,
+)
 from torch_migraphx.fx.converter_registry import converter, named
 from torch_migraphx.fx.converters.pointwise import logaddexp
 
@@ -43,6 +54,30 @@ for _name, _targets in COMPOSITES.items():
     converter(*(named(t, self="input", x="input") for t in _targets))(_composite(_name))
 
 MOST = 50  # derivatives of digamma: their factorials leave double precision behind 170
+
+
+def _of_two(name: str) -> Callable[..., Value]:
+    def special(b: Builder, input: Operand, other: Operand) -> Value:
+        dtype = common_dtype(input, other) if name in ("gcd", "lcm") else float_dtype(input, other)
+        narrow = dtype in (torch.float16, torch.bfloat16)
+        return b.cast(b.pointwise(name, input, other, dtype=torch.float32 if narrow else dtype), dtype)
+
+    special.__name__ = name
+    return special
+
+
+for _name, _targets in {
+    "gcd": (aten.gcd.default,),
+    "lcm": (aten.lcm.default,),
+    "igamma": (aten.igamma.default, aten.special_gammainc.default),
+    "igammac": (aten.igammac.default, aten.special_gammaincc.default),
+    "zeta": (
+        aten.special_zeta.default,
+        aten.special_zeta.other_scalar,
+        aten.special_zeta.self_scalar,
+    ),
+}.items():
+    converter(*(named(t, self="input") for t in _targets))(_of_two(_name))
 
 
 @converter(aten.polygamma.default)

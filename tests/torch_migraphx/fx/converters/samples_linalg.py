@@ -57,6 +57,7 @@ LINALG: dict[str, list[Sample]] = {
     "linalg.qr": [{"input": x, "mode": mode} for x in (TALL, WIDE) for mode in ("reduced", "complete", "r")],
     "linalg.svd": [{"input": TALL, "full_matrices": True, "compute_uv": False, "driver": None}],
     "linalg.eigh": [{"input": POSITIVE}, {"input": SQUARE, "UPLO": "U"}, {"input": SQUARE[0], "compute_v": False}],
+    "linalg.eig": [{"input": SQUARE}, {"input": f(0, 3, 3)}],
     "linalg.pinv": [
         {"input": TALL},
         {"input": WIDE, "rtol": torch.tensor(0.3, dtype=D)},

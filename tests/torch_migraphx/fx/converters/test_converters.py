@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from tests.tolerances import assert_close
 from tests.torch_migraphx.fx.converters.samples import BY_TARGET
 from tests.torch_migraphx.fx.converters.samples_by_converter import BY_CONVERTER
+from tests.torch_migraphx.fx.converters.samples_by_data import BY_DATA
 from tests.torch_migraphx.fx.converters.samples_core import CORE, PRIMS, UNARY
 from tests.torch_migraphx.fx.converters.samples_linalg import LINALG
 from tests.torch_migraphx.fx.converters.samples_quantized import QUANTIZED
@@ -25,7 +26,7 @@ from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import is_acc_op
 from torch_migraphx.options import Options
 
 REF = Options(target="ref")
-UNCOMPARED = {"_scaled_dot_product_attention_math": 1, "mkldnn_rnn_layer": 3, "_linalg_eigh": 1}
+UNCOMPARED = {"eig": 2, "_scaled_dot_product_attention_math": 1, "mkldnn_rnn_layer": 3, "_linalg_eigh": 1}
 """How many results are compared: those behind are for a backward and are not computed, or have signs of their own."""
 UNINITIALISED = {
     "empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided",
@@ -44,7 +45,7 @@ def samples(target: Any) -> list[dict[str, Any]]:
     file, name = function.__module__.rpartition(".")[2], target_name(target).split(".")[1]
     if target_name(target).startswith("prims."):
         return PRIMS.get(name, UNARY)
-    own = BY_CONVERTER | QUANTIZED | CORE | LINALG | SPECIAL
+    own = BY_CONVERTER | QUANTIZED | CORE | LINALG | SPECIAL | BY_DATA
     return own.get(f"{file}.{function.__name__}") or own.get(f"{file}.{name}") or BY_TARGET.get(name, [])
 
 
@@ -96,7 +97,7 @@ ON_GPUS = {
     torch.ops.aten._scaled_dot_product_cudnn_attention.default,
 }
 """torch has no kernels for them on the CPU: see tests/torch_migraphx/fx/test_interpreter.py."""
-NOTHING = {torch.ops.aten._linalg_check_errors.default}  # is what they give
+NOTHING = {torch.ops.aten._linalg_check_errors.default, torch.ops.aten._assert_scalar.default}  # is what they give
 # Those of higher order take graphs.
 OPERATORS = [t for t in CONVERTERS if t not in ON_GPUS | NOTHING and not isinstance(t, torch._ops.HigherOrderOperator)]
 

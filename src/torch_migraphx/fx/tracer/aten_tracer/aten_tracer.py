@@ -20,6 +20,7 @@ from torch.fx.experimental.symbolic_shapes import free_symbols
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map, tree_unflatten
 
+from torch_migraphx.fx.functions import WithoutData
 from torch_migraphx.fx.graph_info import STATIC_CHECKS, copy_origin, set_value
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
 from torch_migraphx.fx.tracer.origin import error_origin
@@ -52,7 +53,7 @@ def trace(
     try:
         # another attention's shapes would be guards: on a GPU torch pads its masks
         by_parts = sdpa_kernel(SDPBackend.MATH)
-        with torch.no_grad(), warnings.catch_warnings(), _transforms_closed(), by_parts:
+        with torch.no_grad(), warnings.catch_warnings(), _transforms_closed(), by_parts, WithoutData():
             warnings.simplefilter("ignore", FutureWarning)  # torch's own, of one of its parts about another
             args, kwargs = _all_different((tuple(sample_inputs), dict(sample_kwargs or {})))
             given = export(inference_copy(mod), args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
