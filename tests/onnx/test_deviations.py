@@ -76,7 +76,7 @@ ODD = [
     Odd("TopK", [X], -np.sort(-X, -1)[..., :2], {"k": 2}),
     Odd("Pad", [X], np.pad(X, ((0, 0), (0, 0), (1, 2))), {"pads": [0, 0, 1, 0, 0, 2]}, 18),
     Odd("Slice", [X], X[:, 1:3], {"starts": [1], "ends": [3], "axes": [1]}, 13),
-    Odd("Split", [X], X[:, :1], {"split": [1, 2], "axis": 1}, 18),
+    Odd("Split", [X], X, {"split": [3], "axis": 1}, 18),
     Odd("Clip", [X], np.clip(X, -0.5, 0.5), {"min": -0.5, "max": 0.5}, 13),
     Odd("Dropout", [X], X, {"ratio": 0.4}, 13),
     Odd("Upsample", [IMAGE], TWICE, {"scales": [1.0, 1.0, 2.0, 2.0]}, 10),
@@ -107,6 +107,7 @@ ODD = [
     Odd("Add", [X, X.astype(np.float64)], X + X.astype(np.float64)),
     Odd("Mean", [np.arange(6, dtype=np.int32), np.arange(6, dtype=np.int32)], np.arange(6, dtype=np.int32)),
     Odd("Gather", [X, np.array([1, 0], np.int32)], X[[1, 0]], {"axis": [0]}),
+    Odd("Tile", [X, ints(2), ints(-1)], np.tile(X, (1, 1, 2)), {}, 1, (1, 2)),
     # lens
     Odd("PRelu", [X[0], X[:, :1]], np.where(X[0] < 0, X[0] * X[:, :1], X[0])),
     Odd("Clip", [X, X[0, :1]], np.maximum(X, X[0, :1]), {}, 13),

@@ -11,7 +11,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import broadcast_lens
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.builder import OnnxBuilder, axes_in
 from migraphx.onnx.converters.standard.indexing import as_found
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
@@ -69,7 +69,7 @@ def resize(
     nearest_mode: str,
 ) -> Value:
     ndim = x.shape.ndim
-    dims = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
+    dims = tuple(range(ndim)) if axes is None else axes_in(axes, ndim)
     factors = [] if scales is None else b.known(scales, "scales").reshape(-1).tolist()
     lengths = list(b.ints(sizes, "sizes") or ())
     if factors and lengths:
@@ -126,10 +126,15 @@ def full(values: Sequence[Any], dims: Sequence[int], others: Sequence[Any]) -> l
     return out
 
 
+POLICIES = ("stretch", "not_larger", "not_smaller")
+
+
 def kept_aspect(
     lens: Sequence[int], sizes: Sequence[int], dims: Sequence[int], policy: str
 ) -> tuple[list[float], list[int]]:
     """The scales and lens that `sizes` ask for: one scale for all unless the policy is `stretch`, which needs none."""
+    if policy not in POLICIES:
+        raise OnnxError(f"keep_aspect_ratio_policy must be one of {', '.join(POLICIES)}, is {policy!r}")
     wanted = full(sizes, dims, lens)
     if policy == "stretch":
         return [], wanted
