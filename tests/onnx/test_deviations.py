@@ -83,6 +83,7 @@ ODD = [
     Odd("Upsample", [IMAGE], TWICE, {"height_scale": 2.0, "width_scale": 2.0}, 9),
     Odd("Upsample", [IMAGE, np.array([1, 1, 2, 2], np.float32)], TWICE, {}, 7, (1,)),
     Odd("Resize", [IMAGE, np.array([1, 1, 2, 2], np.float32)], TWICE, {"mode": "nearest"}, 11, (1,)),
+    Odd("Resize", [IMAGE, np.array([1, 1, 2, 2], np.float32)], TWICE, {"mode": "nearest"}, 13, (1,)),
     Odd("BatchNormalization", [IMAGE, ONE, ZERO, ZERO, ONE], IMAGE, {"spatial": 1, "epsilon": 0.0}, 15),
     Odd("BatchNormalization", [IMAGE, ONE, ZERO, ZERO, ONE], IMAGE, {"is_test": 1, "epsilon": 0.0}, 15),
     Odd("QuantizeLinear", [ints(3, -4).astype(np.int32), S], np.array([30, 0], np.uint8), {}, 21),

@@ -70,6 +70,11 @@ def resize(
 ) -> Value:
     ndim = x.shape.ndim
     dims = tuple(range(ndim)) if axes is None else axes_in(axes, ndim)
+    if keep_aspect_ratio_policy not in POLICIES:
+        raise OnnxError(f"keep_aspect_ratio_policy must be {' or '.join(POLICIES)}, is {keep_aspect_ratio_policy!r}")
+    if scales is None and sizes is None and roi is not None:
+        b.deviates("its scales stand where roi would")
+        scales, roi = roi, None
     factors = [] if scales is None else b.known(scales, "scales").reshape(-1).tolist()
     lengths = list(b.ints(sizes, "sizes") or ())
     if factors and lengths:
@@ -133,8 +138,6 @@ def kept_aspect(
     lens: Sequence[int], sizes: Sequence[int], dims: Sequence[int], policy: str
 ) -> tuple[list[float], list[int]]:
     """The scales and lens that `sizes` ask for: one scale for all unless the policy is `stretch`, which needs none."""
-    if policy not in POLICIES:
-        raise OnnxError(f"keep_aspect_ratio_policy must be one of {', '.join(POLICIES)}, is {policy!r}")
     wanted = full(sizes, dims, lens)
     if policy == "stretch":
         return [], wanted
