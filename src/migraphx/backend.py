@@ -16,6 +16,7 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType
 
 from migraphx.api.functions import TARGETS, get_target
 from migraphx.api.program import program, published
+from migraphx.ir.dtype import to_numpy
 from migraphx.onnx.builder import Options
 from migraphx.onnx.graph import Model, OnnxError, Strings, UnsupportedOperators
 from migraphx.onnx.importer import Result, import_model, missing_operators
@@ -43,19 +44,27 @@ class MIGraphXRep(BackendRep):
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The model's outputs for its inputs, given in order or by name.
 
-        A sequence is a list of arrays, an empty optional None.
+        A sequence is a list of arrays, a map a dict, an empty optional None.
         """
         if kwargs:
             raise TypeError(f"run takes no {', '.join(kwargs)}")
         given = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(self.inputs, inputs, strict=True))
         if given.keys() != set(self.inputs):
             raise ValueError(f"the model's inputs are {self.inputs}, given {list(given)}")
-        values = {n: flattened(n, v) for n, v in given.items()}
+        values = {n: flattened(n, self._typed(n, v)) for n, v in given.items()}
         arrays = {n: a for parts in values.values() for n, a in parts.items()}
         dims = {n: dims_of(v) for n, v in given.items()}
         compiled, results = self.program_for(dims, arrays)
         made = self.execute(compiled, {n: arrays[n] for n in compiled.get_parameter_names()})
         return tuple(gathered(r, made) for r in results)
+
+    def _typed(self, name: str, value: Any) -> Any:
+        """The numbers of a map as the model has them."""
+        info = self.model.graph.infos.get(name)
+        if not isinstance(value, Mapping) or info is None or info.type == "string":
+            return value
+        type = to_numpy(info.type).type
+        return {key: type(number) for key, number in value.items()}
 
     def execute(self, compiled: program, arrays: Mapping[str, np.ndarray]) -> Sequence[np.ndarray]:
         """The outputs of one of the compiled programs."""
@@ -85,6 +94,11 @@ def flattened(name: str, value: Any) -> dict[str, np.ndarray]:
     """The parameters that an input is: itself, one an item of a sequence, none for an empty optional."""
     if value is None:
         return {}
+    if isinstance(value, Mapping):
+        values = list(value.values())
+        texts = any(isinstance(v, str) for v in values)
+        keys = np.array([*value.keys(), None], object)[:-1]
+        return {f"{name}.keys": keys, f"{name}.values": np.asarray(values, object if texts else None)}
     if isinstance(value, (list, tuple)):
         return {f"{name}[{k}]": np.asarray(v) for k, v in enumerate(value)}
     return {name: np.asarray(value)}
@@ -96,7 +110,9 @@ def content(array: np.ndarray) -> Any:
 
 
 def dims_of(value: Any) -> Any:
-    """The lens of an array, those of every item of a sequence, None for an empty optional."""
+    """The lens of an array, those of every item of a sequence, of a map's values, None for an empty optional."""
+    if isinstance(value, Mapping):
+        return [len(value)]
     if isinstance(value, (list, tuple)):
         return [dims_of(v) for v in value]
     return None if value is None else np.shape(value)

@@ -23,16 +23,17 @@ W = np.random.default_rng(2).standard_normal((8, 8)).astype(np.float32)
 LENGTHS = [(1, 1), (6, 2), (40, 33), (3, 1)]
 
 
-def compiled() -> migraphx.program:
-    """Softmax of a product, of {n, t, 8}, that ran once."""
+def compiled(optimals: tuple[int, ...] = ()) -> migraphx.program:
+    """Softmax of a product, of {n, t, 8}, that ran once, or was compiled for optimal lengths alone."""
     p = migraphx.program()
     main = p.graph.main
-    open_ = [DynamicDimension(1, 64, symbol=s) for s in "nt"]
+    open_ = [DynamicDimension(1, 64, optimals, symbol=s) for s in "nt"]
     x = main.add_parameter("x", Shape("float", dyn_dims=(*open_, DynamicDimension(8, 8))))
     b = Builder(main)
     main.add_return([b.softmax(b.dot(x, b.broadcast_for_dot(b.literal(W), x)), axis=-1)])
     p.compile(migraphx.get_target("cpu"))
-    p.run({"x": np.ones((3, 10, 8), np.float32)})
+    if not optimals:
+        p.run({"x": np.ones((3, 10, 8), np.float32)})
     return p
 
 
@@ -53,9 +54,10 @@ def test_the_cache_has_the_code() -> None:
     assert executable.region.forms.waited == 0 < len(executable.region.forms)
 
 
-def test_the_file_has_the_code(tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimals", [(), (4,)])
+def test_the_file_has_the_code(optimals: tuple[int, ...], tmp_path: Path) -> None:
     """A process with an empty cache and no compiler."""
-    migraphx.save(compiled(), tmp_path / "p.mxr", code=True)
+    migraphx.save(compiled(optimals), tmp_path / "p.mxr", code=True)
     np.savez(tmp_path / "x.npz", *(given(*lens) for lens in LENGTHS))
     script = (
         "import numpy as np, migraphx, sys\n"

@@ -204,9 +204,24 @@ def test_numbers_that_a_node_cannot_have() -> None:
         ("ConvTranspose", [(F, IMAGE), (F, (4, 3, 2, 2))], {"output_shape": [7]}),
         ("ConvTranspose", [(F, IMAGE), (F, (4, 3, 2, 2))], {"output_padding": [0]}),
         ("Split", [(F, (2, 3))], {"num_outputs": 1, "axis": 2}),
+        ("GroupNormalization", [(F, (2, 4)), (F, (4,)), (F, (4,))], {"num_groups": 2}),
+        ("Mod", [(I32, (2,)), (I32, (2,))], {"fmod": 2}),
+        ("Multinomial", [(F, (2, 5))], {"sample_size": 0}),
+        ("RNN", [(F, (3, 2, 4)), (F, (1, 3, 4)), (F, (1, 3, 3))], {"activations": ["Tanh"] * 3}),
+        (
+            "QLinearConv",
+            [(U8, IMAGE), (F, ()), (U8, ()), (U8, (3, 4, 2, 2)), (F, ()), (U8, ()), (F, (3,)), (U8, (3,))],
+            {},
+        ),
     ]:
         with pytest.raises(ValueError, match=op):
             migraphx.parse_onnx_buffer(graph_of(op, infos, **attributes))
+
+
+def test_celu_takes_float_alone_before_opset_28() -> None:
+    for kind in (H, TensorProto.DOUBLE):
+        with pytest.raises(ValueError, match="Celu"):
+            migraphx.parse_onnx_buffer(graph_of("Celu", [(kind, (3,))], opset=12))
 
 
 @pytest.mark.parametrize(
@@ -214,6 +229,13 @@ def test_numbers_that_a_node_cannot_have() -> None:
     [
         ("Split", [np.array([-1, 4])], {"axis": 1}, 2),
         ("Split", [np.array([1, 2])], {"axis": 1, "num_outputs": 2}, 2),
+        ("Split", [np.array([1, 1, 1])], {"axis": 1}, 2),
+        ("Slice", [np.array([0, 0]), np.array([1, 1]), np.array([1, -1])], {}, 1),
+        ("Pad", [np.array([1, 1, 1, 1]), None, np.array([0, -2])], {}, 1),
+        ("Unsqueeze", [np.array([0, -4])], {}, 1),
+        ("Resize", [None, None, np.array([4, 5])], {"axes": [0, 1], "keep_aspect_ratio_policy": "x"}, 1),
+        ("ReverseSequence", [np.array([2, 3, 1])], {}, 1),
+        ("Tile", [np.ones(2, np.float32)], {}, 1),
         ("Split", [], {"axis": 0, "num_outputs": 4}, 4),  # 2 elements
         ("Pad", [np.array([-3, 0, 0, 0])], {}, 1),
         ("Resize", [None, np.ones(2, np.float32), np.array([2, 3])], {}, 1),
@@ -233,6 +255,12 @@ def test_contrib_operators_need_what_they_say() -> None:
     for op, infos, attributes in [
         ("BiasGelu", [(F, (2, 5))], {}),
         ("RotaryEmbedding", [(F, (2, 3, 8)), (I64, (2, 3)), (F, (9, 2)), (F, (9, 2))], {"rotary_embedding_dim": 4}),
+        ("RotaryEmbedding", [(F, (2, 3, 8)), (I64, (2, 3)), (F, (2, 4)), (F, (2, 4))], {}),
+        ("MultiHeadAttention", [(F, (1, 2, 2, 3, 2)), (F, (1, 2, 4)), (F, (1, 2, 4))], {"num_heads": 2}),
+        ("QLinearSigmoid", [(U8, (2, 3)), (F, (3,)), (U8, (3,)), (F, ()), (U8, ())], {}),
+        ("QLinearGlobalAveragePool", [(U8, (2, 3)), (F, ()), (U8, ()), (F, ()), (U8, ())], {}),
+        ("EmbedLayerNormalization", [(I32, (2, 5)), (I32, (2, 5)), (F, (8, 4)), (F, (4, 4)), (F, (2, 4)), (F, (4,)),
+                                     (F, (4,))], {}),
         ("GroupQueryAttention", [(F, (1, 1, 16)), (F, (1, 1, 8)), (F, (1, 1, 8)), (F, (1, 1, 4, 8)), (F, (1, 1, 4, 8)),
                                  (I32, (1,)), (I32, ())], {"num_heads": 2, "kv_num_heads": 1, "do_rotary": 1}),
     ]:  # fmt: skip

@@ -250,6 +250,14 @@ def axis_in(axis: int, ndim: int) -> int:
     return axis % ndim
 
 
+def axes_in(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Axes counted from the front; OnnxError where one is none of `ndim` dimensions, or is there twice."""
+    found = tuple(axis_in(a, ndim) for a in axes)
+    if len(set(found)) < len(found):
+        raise OnnxError(f"axes {tuple(axes)} name a dimension twice")
+    return found
+
+
 def parameters(x: Instruction) -> frozenset[str]:
     """The names of the parameters that a value depends on."""
     seen, stack = {x}, [x]

@@ -80,6 +80,14 @@ class Strings:
         return cls(made)
 
 
+@dataclass(frozen=True, eq=False)
+class Map:
+    """A map: its keys, which are known while the model is read, and a value for each of them, {n}."""
+
+    keys: tuple[str | int, ...]
+    values: Any  # an instruction, or Strings
+
+
 @dataclass(frozen=True)
 class DeferredStrings:
     """Strings that depend on values of a run, and so do not exist here; `inputs` are the model's that decide."""
@@ -98,7 +106,7 @@ class Reference:
 class ValueInfo:
     """A typed name; a dimension is a number, a name, or None; `dims` is None where nothing is said.
 
-    `form` is () for a tensor; else `optional`, `sequence`, or both, from the outside in.
+    `form` is () for a tensor; else `optional`, `sequence`, or both, from the outside in; or `map`, of values of `type`.
     """
 
     name: str

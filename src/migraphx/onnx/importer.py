@@ -20,6 +20,7 @@ from migraphx.onnx.graph import (
     DeferredStrings,
     Function,
     Graph,
+    Map,
     Model,
     Node,
     OnnxError,
@@ -146,12 +147,24 @@ class Importer:
         dims = self.options.map_input_dims
         if "optional" in info.form and info.name in dims and dims[info.name] is None:
             return None
+        if "map" in info.form:
+            return self.map(info)
         if "sequence" not in info.form:
             return self.parameter(info.name, info, dims.get(info.name))
         if dims.get(info.name) is None:
             raise OnnxError(f"input {info.name!r} is a sequence: give the lens of each item with map_input_dims")
         items = enumerate(dims[info.name])
         return [self.parameter(f"{info.name}[{k}]", info, lens) for k, lens in items]
+
+    def map(self, info: ValueInfo) -> Map:
+        """A map, whose values are a parameter; the options give its keys."""
+        keys = self.options.constants.get(f"{info.name}.keys")
+        if keys is None:
+            how = "migraphx.backend.prepare(model).run(inputs) reads it with them"
+            error = OnnxError(f"input {info.name!r} is a map, whose keys must be known when the model is read: {how}")
+            error.inputs = frozenset({f"{info.name}.keys"})
+            raise error
+        return Map(tuple(keys.tolist()), self.parameter(f"{info.name}.values", info, (len(keys),)))
 
     def parameter(self, name: str, info: ValueInfo, lens: Sequence[int] | None) -> Instruction | Strings:
         """A parameter, or the value that the options give in its place."""
@@ -344,4 +357,6 @@ def _shown(value: Any) -> str:
         return f"{value.shape.type}{list(value.shape.lens)}"
     if isinstance(value, Strings):
         return f"string{list(value.value.shape)}"
+    if isinstance(value, Map):
+        return f"a map of {len(value.keys)}"
     return f"a sequence of {len(value)}" if isinstance(value, list) else "none"

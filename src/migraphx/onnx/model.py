@@ -208,11 +208,16 @@ class _Reader:
         while (kind := given.WhichOneof("value")) in ("sequence_type", "optional_type"):
             form.append(kind.removesuffix("_type"))
             given = getattr(given, kind).elem_type
-        if kind != "tensor_type" or form not in ([], ["sequence"], ["optional"], ["optional", "sequence"]):
+        if kind == "map_type" and not form:
+            kind, given = "tensor_type", given.map_type.value_type
+            form = ["map"] if given.WhichOneof("value") == "tensor_type" else ["map", "map"]
+        if kind != "tensor_type" or form not in ([], ["sequence"], ["optional"], ["optional", "sequence"], ["map"]):
             inner = (kind or "value without a type").removesuffix("_type")
             raise OnnxError(f"is not a tensor but a {' of a '.join([*form, inner])}")
         tensor = given.tensor_type
         type = "string" if tensor.elem_type == STRING else element_type(tensor.elem_type)
+        if "map" in form:
+            return ValueInfo(message.name, type, (None,), ("map",))
         if not tensor.HasField("shape"):
             return ValueInfo(message.name, type, None, tuple(form))
         dims = (d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim)

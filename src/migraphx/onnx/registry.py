@@ -10,7 +10,7 @@ from types import NoneType
 from typing import Any
 
 from migraphx.ir.module import Instruction
-from migraphx.onnx.graph import OnnxError, Strings
+from migraphx.onnx.graph import Map, OnnxError, Strings
 from migraphx.onnx.schema import Formal
 
 Convert = Callable[..., Any]
@@ -52,6 +52,7 @@ VALUES: dict[str, tuple[type, str]] = {
     "Value": (Instruction, "a tensor"),
     "Strings": (Strings, "a tensor of strings"),
     "list[Value]": (list, "a sequence"),
+    "Map": (Map, "a map"),
     "None": (NoneType, "missing"),
 }
 """What a converter's parameters are annotated with: the class of such inputs, and what errors call it."""

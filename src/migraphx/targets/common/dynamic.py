@@ -204,6 +204,9 @@ class DynamicExecutable(Executable):
         """The forms, and the specialisations that are compiled as a whole, each with its lengths."""
         specialisations: list[dict[str, Any]] = []
         tensors: dict[str, np.ndarray] = {}
+        if self.region.forms is not None:  # a file's code serves other lengths than the optimal ones, too
+            for lens in optimal_lens(self.parameters, 1):
+                self.region.forms.at_least_one(lens)
         saved = {form: made for form in self.region.forms or () if (made := form.sections()) is not None}
         for key, specialisation in self.region.specialisations.items():
             whole = isinstance(specialisation, CompiledSpecialisation)

@@ -155,6 +155,11 @@ class Forms:
                 found = self._make(lengths, wishes=False)
         return found
 
+    def at_least_one(self, lens: Lens) -> None:
+        """Compile a form at these lengths where there is none yet."""
+        if not self._forms:
+            self.made(lens)
+
     def _lengths(self, lens: Lens) -> list[int] | None:
         """The length of each symbol; None where two dimensions of one symbol differ, or there are more or fewer."""
         if any(len(lens[n]) != s.ndim for n, s in self._parameters.items()):

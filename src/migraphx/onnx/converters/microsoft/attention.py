@@ -335,6 +335,8 @@ def unpacked(
     """q, k and v {B, N, length, H}, each with its part of the bias {Q + K + V}; k and v with heads apart have none."""
     if key is not None and value is not None and key.shape.ndim != value.shape.ndim:
         raise OnnxError(f"its key has lens {key.shape.lens}, its value {value.shape.lens}")
+    if query.shape.ndim == 5 and (key is not None or value is not None):
+        raise OnnxError("a packed query and a key or value exclude each other")
     if query.shape.ndim == 5:
         expect(query, "query", None, None, count, 3, None)
         parts = [flattened(b, item(b, query, 3, n)) for n in range(3)]
@@ -416,6 +418,8 @@ def rotated_heads(b: OnnxBuilder, x: Value, cos: Value, sin: Value, num_heads: i
     apart = heads(b, x, num_heads or x.shape.lens[2] // (2 * half)) if flat else x
     size, some = apart.shape.lens[3], flat or width  # of a head's numbers may be rotated
     width = width or 2 * half
+    if apart.shape.lens[2] > cos.shape.lens[0]:
+        raise OnnxError(f"{apart.shape.lens[2]} positions, tables of {cos.shape.lens[0]}")
     if width > size or width != 2 * half or not (some or width == size):
         raise OnnxError(f"{width} of {size} numbers of a head cannot be rotated by tables of {half}")
     return apart

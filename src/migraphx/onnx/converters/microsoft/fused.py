@@ -209,8 +209,12 @@ def embed_layer_normalization(
         expect(value, what, *ids.shape.lens)
     for what, value in (("gamma", gamma), ("beta", beta)):
         expect(value, what, word_embedding.shape.lens[-1])
+    if (segments is None) != (segment is None):
+        raise OnnxError("segment_ids and their embedding are there both or none")
     total = b.embedding(word_embedding, ids)
     if position_ids is None:
+        if ids.shape.lens[1] > position_embedding.shape.lens[0]:
+            raise OnnxError(f"{ids.shape.lens[1]} positions, an embedding of {position_embedding.shape.lens[0]}")
         position_ids = b.literal(np.arange(ids.shape.lens[1], dtype=np.int32)[None])
     total = biased(b, total, b.embedding(position_embedding, position_ids))
     if segment is not None and segments is not None:

@@ -104,6 +104,9 @@ def qlinear(op: str) -> Callable[[Convert], Convert]:
             b: OnnxBuilder, x: Value, x_scale: Value, x_zero: Value | None, scale: Value, zero: Value | None = None,
             **attributes: Any,
         ) -> Value:  # fmt: skip
+            for what, value in (("X_scale", x_scale), ("Y_scale", scale)):
+                if value.shape.elements != 1:
+                    raise OnnxError(f"its {what} must have one element, has lens {value.shape.lens}")
             return like(b, x, function(b, dequantize(b, x, x_scale, x_zero), **attributes), scale, zero)
 
         given = [*inspect.signature(convert).parameters.values()][:-1]
@@ -164,6 +167,8 @@ def nhwc_max_pool(b: OnnxBuilder, x: Value, **attributes: Any) -> Value:
 
 @qlinear("QLinearGlobalAveragePool")
 def qlinear_global_average_pool(b: OnnxBuilder, x: Value, *, channels_last: int = 0) -> Value:
+    if x.shape.ndim < 3:
+        raise OnnxError(f"takes an input of three dimensions or more, got lens {x.shape.lens}")
     return b.reduce_mean(x, axes=tuple(range(1, x.shape.ndim - 1) if channels_last else range(2, x.shape.ndim)))
 
 

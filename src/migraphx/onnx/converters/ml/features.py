@@ -1,4 +1,4 @@
-"""Classical machine learning: the domain ai.onnx.ml, but for maps."""
+"""Classical machine learning: the domain ai.onnx.ml, but for trees, support vectors and maps."""
 
 from __future__ import annotations
 

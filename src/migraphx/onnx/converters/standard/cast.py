@@ -32,6 +32,8 @@ def bit_cast(b: OnnxBuilder, x: Value, *, to: int) -> Value:
 
 
 def converted(b: OnnxBuilder, x: Value, target: str, saturate: bool, round_mode: str) -> Value:
+    if round_mode not in ROUNDING:
+        raise OnnxError(f"round_mode must be one of {', '.join(ROUNDING)}, is {round_mode!r}")
     if x.shape.type == target:
         return x
     if not target.startswith("fp8"):
@@ -46,9 +48,7 @@ def converted(b: OnnxBuilder, x: Value, target: str, saturate: bool, round_mode:
 
 
 def power_of_two(b: OnnxBuilder, x: Value, round_mode: str) -> Value:
-    """Positive floats rounded to powers of two; NaN stays NaN."""
-    if round_mode not in ROUNDING:
-        raise OnnxError(f"round_mode must be one of {', '.join(ROUNDING)}, is {round_mode!r}")
+    """Positive floats rounded to powers of two; NaN stays NaN. `round_mode` is one of ROUNDING."""
     bits = b.bit_cast(x, target_type="int32")
     moved = b.add(bits, b.full(ROUNDING[round_mode], bits))
     power = b.bit_cast(b.bitwise_and(moved, b.full(~MANTISSA, bits)), target_type="float")

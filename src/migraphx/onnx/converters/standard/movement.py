@@ -11,7 +11,7 @@ import numpy as np
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import broadcast_lens
 from migraphx.ir.size import whole
-from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
+from migraphx.onnx.builder import OnnxBuilder, axes_in, axis_in, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.moving import moves
 from migraphx.onnx.registry import converter
@@ -66,7 +66,7 @@ def unsqueeze(b: OnnxBuilder, x: Value, axes: Any) -> Value:
     if isinstance(axes, Instruction) and axes.shape.ndim == 0:
         axes = b.reshape(axes, dims=(1,))
     dims = b.ints(axes, "axes")
-    return b.unsqueeze(x, axes=dims) if dims else x
+    return b.unsqueeze(x, axes=axes_in(dims, x.shape.ndim + len(dims))) if dims else x
 
 
 @converter("Expand")
@@ -122,8 +122,8 @@ def split(
             raise OnnxError(f"{total} elements do not split into {count} equal pieces")
         step = -(-total // count)
         lengths = (step,) * (count - 1) + (total - (count - 1) * step,)
-    if any(n < 0 for n in lengths):
-        raise OnnxError(f"splits into pieces of {lengths}")
+    if any(n < 0 for n in lengths) or (b.node and len(lengths) != len(b.node.outputs)):
+        raise OnnxError(f"splits into pieces of {lengths}, for {len(b.node.outputs) if b.node else 0} outputs")
     return tuple(pieces(b, x, lengths, axis))
 
 
@@ -141,7 +141,7 @@ def slice_(
     """Bounds are attributes before opset 10. Negative steps go backwards."""
     first, last = b.ints(starts, "starts") or (), b.ints(ends, "ends") or ()
     dims = b.ints(axes, "axes")
-    dims = tuple(range(len(first))) if dims is None else tuple(axis_in(a, x.shape.ndim) for a in dims)
+    dims = axes_in(range(len(first)) if dims is None else dims, x.shape.ndim)
     strides = b.ints(steps, "steps") or (1,) * len(first)
     if not len(first) == len(last) == len(dims) == len(strides) or 0 in strides:
         raise OnnxError(f"starts {first}, ends {last}, axes {dims} and steps {strides} do not fit together")
@@ -185,7 +185,7 @@ def pad(
     fill = b.number(constant_value, "constant_value") if constant_value is not None else value
     dims = b.ints(axes, "axes")
     ndim = x.shape.ndim
-    dims = tuple(range(ndim)) if dims is None else tuple(axis_in(a, ndim) for a in dims)
+    dims = tuple(range(ndim)) if dims is None else axes_in(dims, ndim)
     if len(widths) != 2 * len(dims):
         raise OnnxError(f"pads {widths} must be two for each of the axes {dims}")
     both = [0] * (2 * ndim)
@@ -254,7 +254,7 @@ def trilu(b: OnnxBuilder, x: Value, k: Value | None = None, *, upper: int) -> Va
 def center_crop_pad(b: OnnxBuilder, x: Value, shape: Value, *, axes: Sequence[int] | None = None) -> Value:
     wanted = b.ints(shape, "shape") or ()
     ndim = x.shape.ndim
-    dims = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
+    dims = tuple(range(ndim)) if axes is None else axes_in(axes, ndim)
     pads = [0] * (2 * ndim)
     for axis, length in zip(dims, wanted, strict=True):
         more = length - x.shape.lens[axis]
@@ -273,6 +273,9 @@ def reverse_sequence(b: OnnxBuilder, x: Value, sequence_lens: Any, *, batch_axis
         raise OnnxError(f"batch_axis {batch_axis} and time_axis {time_axis} must be 0 and 1")
     items, steps = x.shape.lens[batch_axis], x.shape.lens[time_axis]
     expect(lengths, "sequence_lens", items)
+    known = b.constant(lengths)
+    if known is not None and known.size and not 0 <= known.min() <= known.max() <= steps:
+        raise OnnxError(f"sequence_lens {known.tolist()} do not fit {steps} steps")
     at = np.arange(steps, dtype=np.int64)
     place = b.multibroadcast(b.literal(at), out_lens=(items, steps))
     lens = b.broadcast_to(b.unsqueeze(b.cast(lengths, "int64"), axes=(1,)), (items, steps))

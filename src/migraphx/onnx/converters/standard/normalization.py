@@ -72,11 +72,13 @@ def group_normalization(
 
 def grouped_norm(b: OnnxBuilder, x: Value, scale: Value, bias: Value, groups: int, epsilon: float, count: int) -> Value:
     """`count`: how many values scale and bias have at this opset: one a group or one a channel; files mix these up."""
-    channels = x.shape.lens[1] if x.shape.ndim > 1 else 0
+    if x.shape.ndim < 3:
+        raise OnnxError(f"takes an input of three dimensions or more, got lens {x.shape.lens}")
+    channels = x.shape.lens[1]
     if groups < 1 or not channels or channels % groups:
         raise OnnxError(f"{groups} groups do not divide the channels of {x.shape.lens}")
     given = scale.shape.elements
-    if given != count and given in (groups, channels) and x.shape.ndim > 2:
+    if given != count and given in (groups, channels):
         b.deviates(f"its scale has {given} values, must have {count}")
         count = given
     expect(scale, "scale", count)

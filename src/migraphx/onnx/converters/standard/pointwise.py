@@ -123,6 +123,8 @@ def pow_(b: OnnxBuilder, x: Value, y: Value, *, broadcast: int = 0, axis: int | 
 
 @converter("Mod", promotes=True)
 def mod(b: OnnxBuilder, x: Value, y: Value, *, fmod: int) -> Value:
+    if fmod not in (0, 1):
+        raise OnnxError(f"fmod must be 0 or 1, is {fmod}")
     x, y = b.common(x, y)
     if not fmod and x.shape.type in dtypes.FLOATS and b.version < 28:
         raise OnnxError("before opset 28 the remainder of floats needs fmod=1")
@@ -161,6 +163,8 @@ def elu(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
 def celu(b: OnnxBuilder, x: Value, *, alpha: float) -> Value:
     if alpha == 0:
         raise OnnxError("alpha is 0, by which x is divided")
+    if x.shape.type != "float" and b.version < 28:
+        raise OnnxError(f"before opset 28 takes float alone, got {x.shape.type}")
     return b.celu(x, alpha=alpha)
 
 

@@ -86,6 +86,13 @@ def requantized(b: OnnxBuilder, sums: Value, factor: Value, scale: Value, zero: 
     return b.instruction("quantizelinear", [real, *[p for p in parts if p is not None]], out_type=zero.shape.type)
 
 
+def single(scale: Value, zero: Value) -> None:
+    """OnnxError unless the result has one scale and zero point."""
+    for what, value in (("y_scale", scale), ("y_zero_point", zero)):
+        if value.shape.elements != 1:
+            raise OnnxError(f"its {what} must have one element, has lens {value.shape.lens}")
+
+
 @converter("QLinearMatMul")
 def qlinear_matmul(
     b: OnnxBuilder,
@@ -99,9 +106,7 @@ def qlinear_matmul(
     zero: Value,
 ) -> Value:
     """The product of two quantized matrices, quantized."""
-    for what, value in (("y_scale", scale), ("y_zero_point", zero)):
-        if value.shape.elements != 1:
-            raise OnnxError(f"its {what} must have one element, has lens {value.shape.lens}")
+    single(scale, zero)
     factor = b.mul(*b.common(b.cast(x_scale, "float"), b.cast(y_scale, "float")))
     return requantized(b, matmul_integer(b, x, y, x_zero, y_zero), factor, scale, zero)
 
@@ -121,6 +126,7 @@ def qlinear_conv(
     **attributes: Any,
 ) -> Value:
     """A convolution of quantized numbers, quantized; w_scale is one number or one a channel."""
+    single(scale, zero)
     sums = with_bias(b, conv_integer(b, x, w, x_zero, w_zero, **attributes), bias)
     factor = b.mul(*b.common(x_scale, w_scale))
     if factor.shape.elements > 1:

@@ -88,6 +88,8 @@ def multinomial(b: OnnxBuilder, x: Value, *, dtype: int, sample_size: int, seed:
     """Classes drawn with the probabilities of which x {N, classes} has the logarithms."""
     if x.shape.ndim != 2:
         raise OnnxError(f"takes {{N, classes}}, got {x.shape.lens}")
+    if sample_size < 1:
+        raise OnnxError(f"sample_size must be above 0, is {sample_size}")
     most = b.broadcast_to(b.reduce_max(x, axes=(1,)), x.shape.lens)
     sums = b.prefix_scan_sum(b.exp(b.sub(x, most)), axis=1)
     numbers = uniform(b, seed, "float", (x.shape.lens[0], sample_size))

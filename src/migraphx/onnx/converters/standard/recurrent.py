@@ -20,6 +20,8 @@ NAMES = {
     "thresholdedrelu": "thresholded_relu",
 }
 """ONNX's names in lower case -> ours, where they differ."""
+MISSPELT = "foward"
+"""What opset 3's schema says for GRU's default direction."""
 
 
 def layer(b: OnnxBuilder, name: str, inputs: tuple[Value | None, ...], given: dict[str, Any]) -> tuple[Value, ...]:
@@ -37,7 +39,7 @@ def layer(b: OnnxBuilder, name: str, inputs: tuple[Value | None, ...], given: di
     operands = [x, w, r, bias, lens, *states]
     while operands[-1] is None:
         operands.pop()
-    direction = given.get("direction", "forward")
+    direction = given.get("direction", "forward").replace(MISSPELT, "forward")
     attributes = {
         "hidden_size": hidden,
         "direction": direction,
@@ -69,6 +71,8 @@ def functions(b: OnnxBuilder, name: str, given: Any, direction: str) -> tuple[st
     assert issubclass(declared, Recurrent)
     each, both = len(declared.default), direction == "bidirectional"
     count = each * (2 if both else 1)
+    if len(lower) > 2 * each:
+        raise OnnxError(f"has {len(lower)} activations, must have {count}")
     if 0 < len(lower) < count:
         b.deviates(f"has {len(lower)} activations, must have {count}")
         first = [*lower, *[lower[-1]] * each][:each]

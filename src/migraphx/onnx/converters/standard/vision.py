@@ -11,7 +11,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import broadcast_lens
-from migraphx.onnx.builder import OnnxBuilder, axis_in
+from migraphx.onnx.builder import OnnxBuilder, axes_in
 from migraphx.onnx.converters.standard.indexing import as_found
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.registry import converter
@@ -69,7 +69,12 @@ def resize(
     nearest_mode: str,
 ) -> Value:
     ndim = x.shape.ndim
-    dims = tuple(range(ndim)) if axes is None else tuple(axis_in(a, ndim) for a in axes)
+    dims = tuple(range(ndim)) if axes is None else axes_in(axes, ndim)
+    if keep_aspect_ratio_policy not in POLICIES:
+        raise OnnxError(f"keep_aspect_ratio_policy must be {' or '.join(POLICIES)}, is {keep_aspect_ratio_policy!r}")
+    if scales is None and sizes is None and roi is not None:
+        b.deviates("its scales stand where roi would")
+        scales, roi = roi, None
     factors = [] if scales is None else b.known(scales, "scales").reshape(-1).tolist()
     lengths = list(b.ints(sizes, "sizes") or ())
     if factors and lengths:
@@ -124,6 +129,9 @@ def full(values: Sequence[Any], dims: Sequence[int], others: Sequence[Any]) -> l
     for axis, value in zip(dims, values, strict=True):
         out[axis] = value
     return out
+
+
+POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
 def kept_aspect(
