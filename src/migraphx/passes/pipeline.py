@@ -20,11 +20,13 @@ from migraphx.passes.simplify_control_flow import simplify_control_flow
 from migraphx.passes.simplify_qdq import simplify_qdq
 from migraphx.passes.simplify_requantize import simplify_requantize
 from migraphx.passes.simplify_reshapes import simplify_reshapes
+from migraphx.passes.transposed_products import transposed_products
 
 SIMPLIFY: list[Pass] = [
     dead_code,  # first: what is not used needs no work
     fuse_int4,  # weights of 4 bits stay so
     simplify_requantize,  # what is only moved between products stays integers
+    transposed_products,  # transposed convolutions of codes: convolutions from here on
     simplify_qdq,  # products of integers, before constants are folded into floats
     fold_constants,  # weights as they are used: transposed, reshaped, converted
     simplify_reshapes,  # views out of the way, so that arithmetic meets
