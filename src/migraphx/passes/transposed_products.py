@@ -43,8 +43,8 @@ def transposed_products(module: Module) -> None:
         @6 = multibroadcast[out_lens={2, 1, 1},out_dyn_dims={}](@1)
         @7 = dequantizelinear(@0,@6)
         @8 = convolution[padding={0, 0},stride={1},dilation={1},group=1,padding_mode=0](@5,@7)
-        @9 = reshape[dims={1, 1, 2, 3}](@8)
-        @10 = transpose[permutation={0, 1, 3, 2}](@9)
+        @9 = reshape[dims={1, 1, 2, 1, 3}](@8)
+        @10 = transpose[permutation={0, 1, 3, 4, 2}](@9)
         @11 = reshape[dims={1, 1, 6}](@10)
         @12 = slice[axes={2},starts={0},ends={6}](@11)
         @13 = @return(@12)
@@ -77,21 +77,24 @@ def _convolution(b: Builder, ins: Instruction, op: ConvolutionBackwards, weights
     dims = zip(kernel, op.stride, op.dilation, both_sides(op.padding, len(kernel)), ins.shape.lens[2:], strict=True)
     axes = [_Axis(s, -(-(d * (k - 1) + 1) // s), p[0], n) for k, s, d, p, n in dims]
     split = _by_place(b, ins.inputs[1], weights, op, axes)
-    rank, outputs = len(axes), channels * op.group
+    rank = len(axes)
     pads = tuple(a.taps - 1 for a in axes)
     ones = (1,) * rank
     y = b.convolution(x, split, padding=(*pads, *pads), stride=ones, dilation=ones, group=op.group)
     n, _, *places = y.shape.lens
-    y = b.reshape(y, dims=(n, outputs, *(a.stride for a in axes), *places))
-    order = (0, 1, *(k for axis in range(rank) for k in (2 + rank + axis, 2 + axis)))
+    y = b.reshape(y, dims=(n, op.group, *(a.stride for a in axes), channels, *places))
+    order = (0, 1, 2 + rank, *(k for axis in range(rank) for k in (3 + rank + axis, 2 + axis)))
     y = b.transpose(y, permutation=order)
-    y = b.reshape(y, dims=(n, outputs, *(a.stride * m for a, m in zip(axes, places, strict=True))))
+    y = b.reshape(y, dims=(n, channels * op.group, *(a.stride * m for a, m in zip(axes, places, strict=True))))
     spatial = tuple(range(2, 2 + rank))
     return b.slice(y, axes=spatial, starts=[a.before for a in axes], ends=[a.before + a.length for a in axes])
 
 
 def _by_place(b: Builder, w: Instruction, weights: Weights, op: ConvolutionBackwards, axes: list[_Axis]) -> Instruction:
-    """Weights {O * strides, C / group, taps} of the results at each place within a stride, dequantized."""
+    """Weights {strides * O, C / group, taps} of the results at each place within a stride, dequantized.
+
+    The channels of a place lie together, as they do in the result's memory: so they are moved as one.
+    """
     c, channels, *kernel = weights.lens
     rank, each = len(axes), prod(a.stride for a in axes)
     point = np.broadcast_to(weights.zeros, (1, channels, *(1,) * rank))
@@ -100,12 +103,11 @@ def _by_place(b: Builder, w: Instruction, weights: Weights, op: ConvolutionBackw
     codes[(..., *at)] = weights.codes
     parted = codes.reshape(op.group, c // op.group, channels, *(n for a in axes for n in (a.taps, a.stride)))
     taps, places = (range(first, first + 2 * rank, 2) for first in (3, 4))
-    parted = np.flip(parted, tuple(taps)).transpose(0, 2, *places, 1, *taps)
+    parted = np.flip(parted, tuple(taps)).transpose(0, *places, 2, 1, *taps)
     lens = (op.group * channels * each, c // op.group, *(a.taps for a in axes))
 
     def by_output(values: np.ndarray) -> Instruction:
-        own = np.broadcast_to(values.reshape(-1, 1), (values.size, each)).reshape(-1) if values.size > 1 else values
-        repeated = np.tile(own, op.group) if values.size > 1 else own.reshape(-1)
+        repeated = np.tile(values.reshape(-1), op.group * each if values.size > 1 else 1)
         return broadcast_literal(b, repeated.reshape(-1, *(1,) * (rank + 1)), lens)
 
     given = [by_output(weights.scale.astype(w.shape.numpy_dtype))]
