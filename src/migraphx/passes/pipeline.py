@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from migraphx.passes.common_subexpressions import common_subexpressions
 from migraphx.passes.dead_code import dead_code
+from migraphx.passes.drop_clamps import drop_clamps
 from migraphx.passes.fold_constants import fold_constants
 from migraphx.passes.fuse_attention import fuse_attention
 from migraphx.passes.fuse_dots import fuse_dots
@@ -50,6 +51,7 @@ optimize: list[Pass] = [
     layout,  # channels-last: strides are final from here on
     simplify_reshapes,  # transposes that the new order made free
     common_subexpressions,  # layouts of one value, broadcasts of one bias
+    drop_clamps,  # every operator of an epilogue counts where results are bytes
     fuse_reduce,  # before pointwise: a norm takes its own arithmetic
     fuse_pointwise,  # all that is left
     common_subexpressions,  # the broadcasts that feed the kernels
