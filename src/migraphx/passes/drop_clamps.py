@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.passes.constants import scalar_of
+from migraphx.passes.constants import is_constant, scalar_of
 from migraphx.passes.interface import Refusals
 from migraphx.passes.rewrite import remove_unused, substitute
 
 
 def drop_clamps(module: Module) -> Refusals:
-    """What is rectified and quantized is clamped from above alone.
+    """What is rectified or clipped and quantized is clamped from above alone.
 
     before:
         x = @param:x -> float_type, {2, 3}, {3, 1}
@@ -50,4 +50,6 @@ def _nonnegative(ins: Instruction) -> bool:
     if ins.name == "mul":
         x, y = ins.inputs
         return any(_nonnegative(i) and (scalar_of(j) or -1) > 0 for i, j in ((x, y), (y, x)))
+    if ins.name == "clip":
+        return (scalar_of(ins.inputs[1]) or 0) >= 0 and is_constant(ins.inputs[1])
     return ins.name == "relu" or (ins.name == "nearbyint" and _nonnegative(ins.inputs[0]))

@@ -8,7 +8,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.constants import broadcast_literal, is_zero
 from migraphx.passes.interface import Refusals
-from migraphx.passes.simplify_qdq import MULTIPLIED, Weights, activation, put, quantized_weights, scaled
+from migraphx.passes.simplify_qdq import MULTIPLIED, Weights, activation, output_axis, put, quantized_weights, scaled
 
 FP8 = ("fp8e4m3fn", "fp8e5m2")  # that tensor cores multiply
 
@@ -47,7 +47,7 @@ def narrow_products(module: Module) -> Refusals:
         found = activation(ins.inputs[0], ins.name, FP8)
         if found is None:
             continue
-        weights = quantized_weights(ins.inputs[1], ins.name, 1, FP8)
+        weights = quantized_weights(ins.inputs[1], output_axis(ins), 1, FP8)
         if isinstance(weights, Refuse):
             refusals.append(Refusal(ins, "narrow_products", weights))
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from migraphx.passes.common_subexpressions import common_subexpressions
 from migraphx.passes.dead_code import dead_code
+from migraphx.passes.drop_clamps import drop_clamps
 from migraphx.passes.fold_constants import fold_constants
 from migraphx.passes.fuse_attention import fuse_attention
 from migraphx.passes.fuse_dots import fuse_dots
@@ -20,11 +21,13 @@ from migraphx.passes.simplify_control_flow import simplify_control_flow
 from migraphx.passes.simplify_qdq import simplify_qdq
 from migraphx.passes.simplify_requantize import simplify_requantize
 from migraphx.passes.simplify_reshapes import simplify_reshapes
+from migraphx.passes.transposed_products import transposed_products
 
 SIMPLIFY: list[Pass] = [
     dead_code,  # first: what is not used needs no work
     fuse_int4,  # weights of 4 bits stay so
     simplify_requantize,  # what is only moved between products stays integers
+    transposed_products,  # transposed convolutions of codes: convolutions from here on
     simplify_qdq,  # products of integers, before constants are folded into floats
     fold_constants,  # weights as they are used: transposed, reshaped, converted
     simplify_reshapes,  # views out of the way, so that arithmetic meets
@@ -48,6 +51,7 @@ optimize: list[Pass] = [
     layout,  # channels-last: strides are final from here on
     simplify_reshapes,  # transposes that the new order made free
     common_subexpressions,  # layouts of one value, broadcasts of one bias
+    drop_clamps,  # every operator of an epilogue counts where results are bytes
     fuse_reduce,  # before pointwise: a norm takes its own arithmetic
     fuse_pointwise,  # all that is left
     common_subexpressions,  # the broadcasts that feed the kernels

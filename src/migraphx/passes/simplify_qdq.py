@@ -80,7 +80,7 @@ def simplify_qdq(module: Module) -> Refusals:
             why = Refuse("its groups have fewer than four inputs, too few to gain")
             refusals.append(Refusal(ins, "simplify_qdq", why))
             continue
-        weights = quantized_weights(ins.inputs[1], ins.name, ins.op.attributes().get("group", 1))
+        weights = quantized_weights(ins.inputs[1], output_axis(ins), ins.op.attributes().get("group", 1))
         found = activation(ins.inputs[0], ins.name) if isinstance(weights, Weights) else None
         if isinstance(weights, Weights) and found is not None:
             b = Builder(module, before=ins, origin=ins.origin)
@@ -168,8 +168,16 @@ def _keeps_rows(move: Instruction) -> bool:
     return np.array_equal(moved, np.broadcast_to(numbers.reshape(*out[:-1], 1), out))
 
 
-def quantized_weights(y: Instruction, product: str, groups: int, types: Collection[str] = BYTES) -> Weights | Refuse:
-    """The weights of a product, where they are constants of these types seen through views and dequantized."""
+def output_axis(ins: Instruction) -> int:
+    """Which dimension of the weights of a dot or a convolution its output channels are."""
+    return 0 if ins.op.spatial else -1
+
+
+def quantized_weights(y: Instruction, channel: int, groups: int, types: Collection[str] = BYTES) -> Weights | Refuse:
+    """The weights of a product, where they are constants of these types seen through views and dequantized.
+
+    They have one scale, or one for each index of the dimension `channel`.
+    """
     views: list[Operation] = []
     while y.op.view and len(y.inputs) == 1:
         views.append(y.op)
@@ -183,7 +191,6 @@ def quantized_weights(y: Instruction, product: str, groups: int, types: Collecti
     parts = [codes, *(np.broadcast_to(part, codes.shape) for part in (point, scale))]
     for op in reversed(views):
         parts = [op.compute(part) for part in parts]
-    channel = parts[0].ndim - 1 if product == "dot" else 0
     lens = parts[0].shape
     codes, point, scale = (without_repeats(part) for part in parts)
     if any(part.size != part.shape[channel] for part in (point, scale)):

@@ -95,6 +95,36 @@ def test_resnet18_is_one_program_of_integers():
         assert (lowered(x) - quantized(x)).norm() < 0.02 * quantized(x).norm()
 
 
+class Products(nn.Module):
+    """Transposed convolutions, and matrices that stand right of what is quantized."""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1)
+        self.grouped = nn.ConvTranspose2d(24, 6, 2, 2, groups=3, bias=False)
+        self.spread = nn.Conv2d(6, 24, 1, bias=False)
+        self.matrix, self.bias = nn.Parameter(torch.randn(16, 8)), nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        x = self.grouped(torch.relu(self.spread(torch.relu(self.up(x)))))
+        return torch.addmm(self.bias, x.flatten(0, 2), self.matrix), x @ self.matrix, x.flatten(0, 2).mm(self.matrix)
+
+
+@pytest.mark.parametrize("asymmetric", [False, True])
+def test_transposed_convolutions_and_matrices(asymmetric: bool):
+    torch.manual_seed(0)
+    model, x = Products().eval(), torch.randn(2, 4, 4, 4)
+    quantized = calibrated(model, x, asymmetric_activations=asymmetric)
+    assert quantized.code.count("dequantize_per_channel.default") == 6
+    lowered = lower_to_mgx(quantized, [x], fallback="error")
+    found = kernels(lowered)
+    assert found["quant_convolution"] and found["quant_dot"]
+    assert not found["convolution"] + found["dot"]
+    with torch.no_grad():
+        for got, want, real in zip(lowered(x), quantized(x), model(x), strict=True):
+            assert close(got, want) and (want - real).norm() < 0.05 * real.norm()
+
+
 def test_weights_are_not_folded():
     quantized = calibrated(Residual().eval(), torch.randn(2, 3, 8, 8))
     assert "quantize_per_channel" in quantized.code and not any(p.dtype == torch.int8 for p in quantized.buffers())

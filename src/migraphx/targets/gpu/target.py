@@ -16,7 +16,6 @@ from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
 from migraphx.passes.broadcast_first import broadcast_first
-from migraphx.passes.drop_clamps import drop_clamps
 from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention
 from migraphx.passes.fuse_epilogue import fuse_epilogue
@@ -70,7 +69,6 @@ PASSES: list[Pass] = [
     fold_norms,  # of narrow floats, into weights that libraries take
     simplify_algebra,  # the biases of both sides of an addition meet
     *optimize[SIMPLE:FUSING],
-    drop_clamps,  # every operator of an epilogue counts where results are bytes
     widen_late,  # a norm reads half what a product would store
     rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again

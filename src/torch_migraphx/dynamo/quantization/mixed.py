@@ -13,7 +13,7 @@ from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
 import torch_migraphx.dynamo.quantization.workflow as workflow
-from torch_migraphx.dynamo.quantization.quantizer import CONVOLUTIONS, LINEAR, MGXQuantizer
+from torch_migraphx.dynamo.quantization.quantizer import PRODUCTS, MGXQuantizer, operands
 from torch_migraphx.fx.lower import lower_to_mgx
 
 KEPT = {"fp32": None, "fp16": torch.float16}
@@ -119,7 +119,7 @@ def calibrated(model: nn.Module, calls: Sequence[tuple[Any, ...]], quantizer: MG
 
 def products(gm: fx.GraphModule) -> list[fx.Node]:
     """The products whose input and weights are dequantized."""
-    return [n for n in gm.graph.nodes if n.target in CONVOLUTIONS | LINEAR and n.args[0].target in DEQUANTIZE]
+    return [n for n in gm.graph.nodes if n.target in PRODUCTS and all(i.target in DEQUANTIZE for i in operands(n))]
 
 
 def layer_name(n: fx.Node) -> str:
@@ -209,7 +209,7 @@ def measure(gm: fx.GraphModule, layers: Sequence[Layer], call: tuple[Any, ...], 
         for layer in layers:
             node = next(n for n in gm.graph.nodes if n.name == layer.node)
             alone = _alone(gm, node, interpreter.env)
-            x = interpreter.env[node.args[0].args[0].args[0]]  # what is quantized for it
+            x = interpreter.env[operands(node)[0].args[0].args[0]]  # what is quantized for it
             layer.int8_ms = _least(alone, x, turns)
             layer.float_ms = _least(without(alone, {n.name for n in products(alone)}, None), x, turns)
 
@@ -217,8 +217,7 @@ def measure(gm: fx.GraphModule, layers: Sequence[Layer], call: tuple[Any, ...], 
 def _alone(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> fx.GraphModule:
     """A graph of one product, from the real numbers that are quantized for it on."""
     root, graph = nn.Module(), fx.Graph()
-    dequantize = node.args[0]
-    quantize: Any = dequantize.args[0]  # type: ignore[union-attr]
+    quantize = operands(node)[0].args[0]
     new: dict[fx.Node, fx.Node] = {quantize.args[0]: graph.placeholder("x")}
 
     def copied(n: fx.Node) -> fx.Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,14 +27,18 @@ CONVOLUTIONS = frozenset(
         aten.conv3d.padding, aten.convolution.default,
     }
 )  # fmt: skip
+TRANSPOSED = frozenset({aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input})
 LINEAR = frozenset({aten.linear.default})
+MATRICES = frozenset({aten.matmul.default, aten.mm.default, aten.addmm.default})
+"""Products with a matrix {K, N}; that of `linear` is {N, K}."""
+PRODUCTS = CONVOLUTIONS | TRANSPOSED | LINEAR | MATRICES
 ADDITIONS = frozenset({aten.add.Tensor, aten.add_.Tensor})
 THROUGH = frozenset({aten.batch_norm.default, aten._native_batch_norm_legit_no_training.default, aten.dropout.default})
 """What may stand between a convolution and the addition that its kernel takes along."""
 
 
 class MGXQuantizer(Quantizer):
-    """Convolutions and linear layers on 8-bit integers, and what is added to their results.
+    """Convolutions, linear layers and products with a matrix of weights on 8-bit integers, and what is added to them.
 
     Inputs have one scale: symmetric in int8, or with a zero point in uint8 where activations are asymmetric. Weights
     are int8, symmetric, with one scale an output channel (`per_ch_weights`) or one for all. Of a sum of a product and
@@ -59,11 +64,15 @@ class MGXQuantizer(Quantizer):
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         """Say of each product which of its inputs are quantized, and how."""
-        products = [n for n in model.graph.nodes if n.target in CONVOLUTIONS | LINEAR and not self._excluded(n)]
-        for n in products:
-            x, weight = n.args[:2]
-            if isinstance(x, fx.Node) and isinstance(weight, fx.Node) and _is_constant(weight) and _is_float(x):
-                _annotate(n, {x: self.activation, weight: self.weight})
+        for n in model.graph.nodes:
+            if n.target not in PRODUCTS or self._excluded(n):
+                continue
+            x, weight = operands(n)
+            if not isinstance(x, fx.Node) or not isinstance(weight, fx.Node):
+                continue
+            axis = _output_axis(n, weight)
+            if axis is not None and _is_constant(weight) and _is_float(x):
+                _annotate(n, {x: self.activation, weight: _along(self.weight, axis)})
         for n in model.graph.nodes:
             if n.target in ADDITIONS and (other := _added(n)) is not None:
                 _annotate(n, {other: self.activation})
@@ -102,6 +111,26 @@ def _weight(by_channel: bool, is_qat: bool) -> QuantizationSpec:
     return QuantizationSpec(torch.int8, observer, -127, 127, scheme, ch_axis=0 if by_channel else None)
 
 
+def operands(n: fx.Node) -> tuple[Any, Any]:
+    """What a product multiplies: its input and its weights."""
+    first = 1 if n.target is aten.addmm.default else 0
+    return n.args[first], n.args[first + 1]
+
+
+def _output_axis(n: fx.Node, weight: fx.Node) -> int | None:
+    """Which dimension of a product's weights its output channels are; None where the engine has no integers for it."""
+    if n.target in MATRICES:
+        value = weight.meta.get("val")
+        return 1 if isinstance(value, torch.Tensor) and value.ndim == 2 else None
+    backwards = n.target is aten.convolution.default and n.args[6]
+    return 1 if backwards or n.target in TRANSPOSED else 0
+
+
+def _along(spec: QuantizationSpec, axis: int) -> QuantizationSpec:
+    """One scale for each index of `axis`, where there are scales by channel."""
+    return spec if spec.ch_axis is None else replace(spec, ch_axis=axis)
+
+
 def _annotate(n: fx.Node, inputs: dict[fx.Node, QuantizationSpec]) -> None:
     n.meta[Q_ANNOTATION_KEY] = QuantizationAnnotation(input_qspec_map=dict(inputs), _annotated=True)
 
@@ -137,4 +166,4 @@ def _added(n: fx.Node) -> fx.Node | None:
 def _from_product(n: fx.Node) -> bool:
     while len(n.users) == 1 and n.target in THROUGH:
         n = n.all_input_nodes[0]
-    return len(n.users) == 1 and n.target in CONVOLUTIONS | LINEAR and Q_ANNOTATION_KEY in n.meta
+    return len(n.users) == 1 and n.target in PRODUCTS - TRANSPOSED and Q_ANNOTATION_KEY in n.meta

@@ -241,25 +241,44 @@ template <class S> MGX_NOINLINE void amx_words(const Grid& grid, const WordEngin
 
 #if defined(MGX_PAIRS)
 
-// Rows of A, their segments one behind the other: the even pairs of all words, then the odd ones. Whole vectors are stored
-// where what comes next is written later: masked stores are slow on many processors.
+// A row whose words lie where its odd pairs will: the even pairs before them, then the odd ones. More than LANES words.
+// Whole vectors are stored, the last ones first, since what they run over is read before or written later: masked stores are
+// slow on many processors.
+template <class S> MGX_INLINE void widen_row(int32_t* even, int64_t depth) {
+    int32_t* const odd = even + depth;
+    const auto first = load<LANES>(odd);
+    const auto put_pairs = [&](int64_t k, auto words) {
+        const auto pairs = pairs_of<S>(words);
+        store(even + k, pairs.even);
+        store(odd + k, pairs.odd);
+    };
+    const int64_t last = (depth - 1) / LANES * LANES;
+    put_pairs(last, load<LANES>(odd + last));
+    put_pairs(0, first);
+    for (int64_t k = LANES; k < last; k += LANES) put_pairs(k, load<LANES>(odd + k));
+}
+
+// Rows of A, their segments one behind the other: the even pairs of all words, then the odd ones. Segments that are no whole
+// vectors are first put side by side, and widened when all rows are: what was just stored in pieces is slow to load.
 template <class S>
 void widen_rows(const WordEngine<S>& e, Range rows, int64_t group, const Word<S>** table, Pair* to) {
     const int64_t n = rows.size(), depth = e.segs * e.kc;
+    const bool in_place = e.kc % LANES && depth > LANES;
     e.pointers(e.source, rows.begin, {1, n, 0}, table);
-    for (int64_t i = 0; i < n; ++i, to += 2 * depth)
+    for (int64_t i = 0; i < n; ++i)
         for (int64_t s = 0; s < e.segs; ++s) {
             const auto* x = reinterpret_cast<const int32_t*>(table[s * n + i] + group * e.group_step);
-            auto* even = reinterpret_cast<int32_t*>(to + s * e.kc);
+            auto* even = reinterpret_cast<int32_t*>(to + 2 * i * depth + s * e.kc);
             for_lanes(0, e.kc, [&](int64_t k, auto count) {
-                const auto pairs = pairs_of<S>(fetch(x + k, count));
-                put(even + depth + k, pairs.odd, Full{});
-                if (s * e.kc + k + LANES <= depth)
-                    put(even + k, pairs.even, Full{});
-                else
-                    put(even + k, pairs.even, count);
+                const auto words = fetch(x + k, count);
+                if (in_place) return store(even + depth + k, words);
+                const auto pairs = pairs_of<S>(words);
+                store(even + depth + k, pairs.odd);
+                put(even + k, pairs.even, count);
             });
         }
+    if (in_place)
+        for (int64_t i = 0; i < n; ++i) widen_row<S>(reinterpret_cast<int32_t*>(to + 2 * i * depth), depth);
 }
 
 // A panel of weights: the even pairs of all its rows, then the odd ones.
@@ -310,7 +329,7 @@ MGX_NOINLINE void run_engine(const Team& team, WordEngine<S> e, char* scratch) {
         return amx_words(grid, e, scratch);
 #elif defined(MGX_PAIRS)
     const bool fits = words > 0 && words <= PAIRS_DEPTH;
-    if (fits && grid.rows.size() >= PAIRS_ROWS && e.cols > NR) return multiply_as_pairs(grid, e, scratch);
+    if (fits && grid.rows.size() >= PAIRS_ROWS && (e.cols > NR || e.kc >= LANES)) return multiply_as_pairs(grid, e, scratch);
 #endif
     run_grid(grid, e, scratch);
 }

@@ -186,6 +186,20 @@ template <class V> MGX_INLINE vec<int32_t, lanes_v<V>> widen(V v) {
         return __builtin_convertvector(v, to);
 }
 
+#if !defined(__AVX512F__)
+// The lowest byte of each 4-byte integer.
+template <class B, class V> MGX_INLINE B lowest_bytes(V v) {
+#if defined(__AVX2__)
+    if constexpr (lanes_v<V> == 8) {
+        vec<int16_t, 8> packed;
+        asm("vextracti128 $1, %1, %0\n\tvpackusdw %0, %x1, %0\n\tvpackuswb %0, %0, %0" : "=&x"(packed) : "x"(v & 255));
+        return bit_cast<B>(halves(packed).low);
+    }
+#endif
+    return __builtin_convertvector(__builtin_convertvector(v, vec<uint16_t, lanes_v<V>>), B);
+}
+#endif
+
 // Steps that compilers have instructions for; others they take lane by lane.
 template <class U, class V> MGX_INLINE vec<U, lanes_v<V>> cast(V v) {
     using T = lane_t<V>;
@@ -202,7 +216,7 @@ template <class U, class V> MGX_INLINE vec<U, lanes_v<V>> cast(V v) {
         return cast<U>(__builtin_convertvector(v, vec<int32_t, lanes_v<V>>));
 #if !defined(__AVX512F__)
     else if constexpr (!is_float_v<T> && from_size == 4 && to_size == 1)
-        return __builtin_convertvector(__builtin_convertvector(v, vec<uint16_t, lanes_v<V>>), to);
+        return lowest_bytes<to>(v);
 #endif
     else
         return __builtin_convertvector(v, to);
