@@ -13,13 +13,14 @@ Blocks of a Markdown file are one script, in order, in a folder of its own:
     ```output          what the block before it printed; `...` stands for anything
 
 Cells of a notebook are blocks whose output the file holds. `--write` puts in what they print now. All documents run in
-forks of one process that has imported torch, since that import costs more than most of them; it starts no threads.
+forks of one process that has imported torch and compiled once, which costs more than most; it starts no threads.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import io
 import json
 import linecache
@@ -38,10 +39,12 @@ from typing import Any
 import torch
 import torch._dynamo
 
-import migraphx.api.onnx  # noqa: F401
+import migraphx.api.onnx
+import migraphx.targets.cpu.target  # noqa: F401
 import torch_migraphx.dynamo  # noqa: F401
 from benchmarks.models import import_torchvision
 from migraphx.driver.main import main as driver
+from torch_migraphx.fx import lower_to_mgx
 
 PROJECT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S)
@@ -222,6 +225,20 @@ def rewritten(path: Path, printed: Sequence[str]) -> str:
     return FENCE.sub(replaced, path.read_text())
 
 
+def warm_up() -> None:
+    """Do once what all compilations share, by each road. torch.fx's bars of tqdm would start a thread."""
+    with contextlib.suppress(ModuleNotFoundError):
+        import_torchvision()  # transformers does, which must work where torch is of another build
+    with contextlib.suppress(ModuleNotFoundError):
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
+    model, x = torch.nn.Linear(2, 2).eval(), torch.ones(1, 2)
+    with torch.no_grad():
+        lower_to_mgx(model, [x], target="ref")
+        torch.compile(model, backend="migraphx", options={"target": "ref"})(x)
+        torch.export.export(model, (x,))
+    torch._dynamo.reset()
+
+
 def used() -> float:
     """Seconds of processor of the forks so far."""
     times = os.times()
@@ -235,8 +252,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="put in what the blocks print now")
     parser.add_argument("--times", action="store_true", help="say how long each document took")
     words = parser.parse_args(given)
-    with contextlib.suppress(ModuleNotFoundError):
-        import_torchvision()  # transformers does, which must work where torch is of another build
+    warm_up()
     failed = 0
     for path in [p.resolve() for p in words.files] or documents():
         start = used()

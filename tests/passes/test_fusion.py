@@ -5,6 +5,7 @@ import pytest
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
+from migraphx.ir.origin import DebugSymbols, joined, parts_of, symbols_of
 from migraphx.ir.program import Program
 from migraphx.ir.shape import Shape
 from migraphx.passes.fuse_dots import fuse_dots
@@ -181,6 +182,21 @@ def test_dots_of_one_input(bias: tuple[bool, ...]):
     left = checked(program, [fuse_dots])
     assert left["dot"] == 1 and left["slice"] == 3
     assert left["add"] == any(bias)  # one that has none gets -0
+
+
+def test_a_wider_product_comes_from_all_that_became_it():
+    program = program_of(linears(3, 5, bias=(True, True)), x=(2, 6, 4))
+    for n, dot in enumerate(i for i in program.main if i.name == "dot"):
+        dot.origin = f"line {n}"
+    fuse_dots(program.main)
+    (dot,) = (i for i in program.main if i.name == "dot")
+    assert dot.origin == "line 0, line 1" and parts_of(dot.origin) == ("line 0", "line 1")
+    assert joined([dot.origin, "line 1", "", "line 2"]) == "line 0, line 1, line 2"
+
+
+def test_names_of_several_instructions_stay_names():
+    both = joined([DebugSymbols(["a", "b"]), DebugSymbols(["b", "c"])])
+    assert symbols_of(both) == ("a", "b", "c")
 
 
 def test_dots_with_epilogues_of_their_own_stay_apart():

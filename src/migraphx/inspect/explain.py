@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from migraphx.inspect.running import Inputs, at_lens
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.origin import parts_of
 from migraphx.ir.program import Program
 from migraphx.ir.refusal import Mismatch, Refusal
 from migraphx.ir.text import instruction_text, names_of, operation_text
@@ -23,6 +24,11 @@ class Part:
     text: str
     origin: str
 
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """All of them, where several operators became this one."""
+        return parts_of(self.origin)
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -35,7 +41,7 @@ class Kernel:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(p.origin for p in self.parts if p.origin))
+        return tuple(dict.fromkeys(origin for p in self.parts for origin in p.origins))
 
 
 @dataclass(frozen=True)

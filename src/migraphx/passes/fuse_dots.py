@@ -8,6 +8,7 @@ import numpy as np
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
+from migraphx.ir.origin import joined
 from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.ops.fused import Attention
 from migraphx.ops.movement import Reshaping
@@ -108,7 +109,7 @@ def _takes_strides(ins: Instruction) -> bool:
 
 def _fuse(module: Module, x: Instruction, linears: list[Linear]) -> None:
     first = linears[0].dot
-    b = Builder(module, before=first, origin=first.origin)
+    b = Builder(module, before=first, origin=joined(each.dot.origin for each in linears))
     weights = _side_by_side([each.weights for each in linears])
     wide = b.dot(x, b.broadcast_to(b.literal(weights), (*x.shape.lens[:-2], *weights.shape)))
     if any(each.bias is not None for each in linears):

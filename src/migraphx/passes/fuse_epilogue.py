@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Return, operation
+from migraphx.ir.origin import joined
 from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.interface import Refusals
 
@@ -81,8 +82,7 @@ def _fuse(module: Module, anchor: Instruction, pointwise: Instruction) -> None:
         pointwise.op, [env[i] for i in pointwise.inputs], pointwise.modules, origin=pointwise.origin
     )
     body.add_return([result])
-    origin = ", ".join(dict.fromkeys(filter(None, (anchor.origin, pointwise.origin))))
-    group = operation("group", tag="epilogue")
+    group, origin = operation("group", tag="epilogue"), joined((anchor.origin, pointwise.origin))
     fused = module.add_instruction(group, inputs, [body], before=pointwise, origin=origin)
     module.replace(pointwise, fused)
     module.remove(pointwise)

@@ -175,7 +175,7 @@ def _titled(name: str, all: Collection[str], lines: Iterable[Line]) -> Iterator[
 
 
 def _line(part: Any) -> Line:
-    return Line(part.text, (part.origin,) if part.origin else ())
+    return Line(part.text, part.origins)
 
 
 def _instruction(part: Any) -> Line:
@@ -197,7 +197,8 @@ def _kernels(explanation: Any, program: migraphx.program) -> Iterator[Kernel]:
         known = of.get(text)
         if known is not None and known.view:
             continue  # no work: a step on target ref alone
-        parts = tuple(map(_line, known.parts if known is not None else calls[:1]))
+        alone = Line(calls[0].text, (calls[0].origin,) if calls[0].origin else ())
+        parts = tuple(map(_line, known.parts)) if known is not None else (alone,)
         names = list(dict.fromkeys(s.kernel for s in calls if s.kernel)) or [text.partition(" = ")[2].partition("(")[0]]
         cost = sum(s.bytes for s in calls), sum(s.flops for s in calls)
         yield Kernel(", ".join(names), text, parts, len(calls), *cost)
