@@ -1,10 +1,12 @@
 """Programs with dynamic shapes give the static programs' answers, on both targets."""
 
 import gc
+import logging
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from threading import Thread
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ import pytest
 import migraphx
 from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
 from migraphx.ir.text import parse_program, program_text
+from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import CompiledSpecialisation
+from migraphx.targets.common.forms import Forms
 from migraphx.targets.cpu.target import CpuTarget
 from tests.tolerances import assert_close
 
@@ -273,6 +277,19 @@ def test_a_program_for_other_lengths_serves_until_a_faster_one_is_compiled(first
     assert len(forms) == 2 and forms.waited == 1  # for few tiles, for many
     assert len({id(form.memory) for form in forms}) == 1 and len(forms._forms[0].memory) == 1
     assert executable(p).region.specialisations.values()[-1].form is forms._forms[first < 4]
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_process_may_end_while_a_faster_program_is_compiled(caplog, monkeypatch):
+    """Its pools of threads take nothing then, as this one, which has been shut down."""
+    pool = ThreadPoolExecutor(1)
+    pool.shutdown()
+    monkeypatch.setattr(Forms, "_make", lambda *_, **__: pool.submit(int))
+    forms = Forms(cast(Any, None), CompileOptions(), migraphx.program, {})
+    with caplog.at_level(logging.INFO, "migraphx"):
+        forms._improve([2])
+        cast(Thread, forms.improving).join()
+    assert "the process ends" in caplog.text
 
 
 def test_what_follows_is_one_program_for_all_numbers_of_elements():

@@ -22,6 +22,8 @@ from migraphx.targets.common.specialise import specialise, split
 log = logging.getLogger(__name__)
 Lens = Mapping[str, tuple[int, ...]]
 MOST_FORMS = 64  # of one program: behind them it is compiled for each length
+SHUTDOWN = "shutdown"
+"""In what Python says where an ending process asks for a thread: no class of exceptions is for that alone."""
 REFUSES = (ValueError, NotImplementedError)
 """What shape rules, importers and targets raise on purpose: of lengths that do not fit, or of what they cannot do."""
 
@@ -135,8 +137,14 @@ class Forms:
         """Compile a form at these lengths in a thread of its own, one at a time, while others run."""
 
         def make() -> None:
-            with beside_runs(), self._lock:
-                self._make(lengths, wishes=True)
+            try:
+                with beside_runs(), self._lock:
+                    self._make(lengths, wishes=True)
+            except RuntimeError as error:
+                if SHUTDOWN not in str(error):
+                    raise
+                log.info("the process ends before a better program is compiled")
+                return
             self._improved()
 
         if self._tries < MOST_FORMS and (self.improving is None or not self.improving.is_alive()):
