@@ -34,9 +34,9 @@ MOST_WORDS = 32
 
 
 class _Memory:
-    """All of this process's memory but the first words, for NumPy."""
+    """All of this process's memory but the first word, for NumPy: 48 bits of addresses."""
 
-    __array_interface__ = {"shape": (1 << 44,), "typestr": "<u8", "data": (WORD, False), "version": 3}  # noqa: RUF012
+    __array_interface__ = {"shape": (1 << 45,), "typestr": "<u8", "data": (WORD, False), "version": 3}  # noqa: RUF012
 
 
 _memory = np.asarray(_Memory())
@@ -63,7 +63,7 @@ class _Layout:
     data: int  # of that one: the address of the elements
     autograd: int  # of a TensorImpl: the address of what autograd knows, or 0
     required: int  # of that: whether it requires gradients
-    described: tuple[int, ...] = ()  # of a TensorImpl: what says which tensor it is
+    described: tuple[int, ...]  # of a TensorImpl: what says which tensor it is
 
 
 class Words:
@@ -108,7 +108,7 @@ def _layout() -> _Layout | None:
         usable.argtypes, usable.restype = [ctypes.c_void_p], ctypes.c_size_t
         with _disable_current_modes(), torch.device("cpu"), torch.inference_mode(False), torch.no_grad():
             found = _found(usable)
-    except (OSError, AttributeError, TypeError, RuntimeError) as error:
+    except (OSError, AttributeError, TypeError, RuntimeError, IndexError) as error:
         logger.info("words of objects are not read: %s", error)
         return None
     if found is None:
