@@ -34,6 +34,11 @@ from benchmarks.table import markdown
 PROJECT = Path(__file__).resolve().parents[1]
 PEERS = "eager,dynamo,inductor,inductor_freezing,onnxruntime,openvino,openmgx"
 QUIET = 0.03  # of the machine: a turn with more foreign load than this is taken again
+NEIGHBOUR = """
+import os, sys
+while os.getppid() == int(sys.argv[1]):
+    for _ in range(1_000_000): pass
+"""
 REST = 0.3  # seconds between turns, so that the spinning threads of the last engine are asleep
 
 
@@ -56,8 +61,8 @@ class Options:
 
 @contextlib.contextmanager
 def neighbours(count: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """So many processes that want a core all the time."""
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    """So many processes that want a core all the time, and end with this one, however it ends."""
+    busy = [subprocess.Popen([sys.executable, "-c", NEIGHBOUR, str(os.getpid())]) for _ in range(count)]
     try:
         yield busy
     finally:

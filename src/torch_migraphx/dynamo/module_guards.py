@@ -28,6 +28,7 @@ from torch._guards import ChainedSource, Guard, Source, TracingContext
 
 from torch_migraphx.dynamo.runner import Fetched
 from torch_migraphx.dynamo.weights_at_once import Fetch, root_of
+from torch_migraphx.dynamo.words import words_of
 
 logger = logging.getLogger(__name__)
 
@@ -234,16 +235,16 @@ class State:
 
     def __init__(self, module: nn.Module, tree: Tree, weights: Sequence[Path], gone: Callable[[Any], Any]) -> None:
         self.module = weakref.ref(module, gone)
-        self.fetched = Fetched([_value(module, path) for path in weights])
         self._dicts: list[dict[Any, Any]] = []
         self._modules: list[nn.Module] = []
         self._tensors: list[torch.Tensor] = []
         self._collect(module, tree)
+        objects = self._dicts, self._modules, self._tensors
+        words = words_of(*objects)
+        self.fetched = Fetched([_value(module, path) for path in weights], words is not None)
+        self.lasts: Callable[[], bool] = words.same if words is not None else _one_by_one(*objects)
+        """Whether nothing was written since."""
         self._modules.pop(0)
-        self._type, self._types = type(module), list(map(type, self._modules))
-        self._versions = list(map(dict_version, self._dicts))
-        fixed: dict[str, Any] = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
-        self._alike = TensorGuards(*self._tensors, **fixed).check if self._tensors else lambda: True
 
     def _collect(self, value: Any, tree: Tree) -> None:
         is_module = isinstance(value, nn.Module)
@@ -257,11 +258,18 @@ class State:
             for key, rest in tree.items():
                 self._collect(held[key], rest)
 
-    def lasts(self) -> bool:
-        """Whether nothing was written since."""
-        return (
-            list(map(dict_version, self._dicts)) == self._versions
-            and list(map(type, self._modules)) == self._types
-            and type(self.module()) is self._type
-            and self._alike(*self._tensors)
-        )
+
+def _one_by_one(
+    dicts: Sequence[Any], modules: Sequence[nn.Module], tensors: Sequence[torch.Tensor]
+) -> Callable[[], bool]:
+    """Whether these are as they are now; asks each object. The first module may die, then nobody asks."""
+    root, others = weakref.ref(modules[0]), modules[1:]
+    own, types, versions = type(modules[0]), list(map(type, others)), list(map(dict_version, dicts))
+    fixed: dict[str, Any] = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
+    alike = TensorGuards(*tensors, **fixed).check if tensors else lambda: True
+    return lambda: (
+        list(map(dict_version, dicts)) == versions
+        and list(map(type, others)) == types
+        and type(root()) is own
+        and alike(*tensors)
+    )

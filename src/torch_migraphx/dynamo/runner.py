@@ -27,6 +27,7 @@ Key = tuple[int, ...]
 class Weights:
     """Tensors that are compiled in: each set of them is one key."""
 
+    key: Key
     tensors: list[Callable[[], torch.Tensor | None]]
     watch: Watch | None
     layouts: list[tuple[torch.Size, tuple[int, ...]]]
@@ -50,12 +51,15 @@ class Weights:
 
 
 class Fetched:
-    """Tensors of a module; `known` are compiled weights that are like them, once a Runner has found out."""
+    """Tensors of a module; `known` are compiled weights that are like them, once a Runner has found out.
 
-    __slots__ = ("known", "tensors")
+    `placed`: where one gets other memory, sizes or strides, this is asked for no more.
+    """
 
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self.tensors = tuple(tensors)
+    __slots__ = ("known", "placed", "tensors")
+
+    def __init__(self, tensors: Sequence[torch.Tensor], placed: bool = False) -> None:
+        self.tensors, self.placed = tuple(tensors), placed
         self.known: Weights | None = None
 
 
@@ -102,17 +106,26 @@ class Runner:
         return self.run(args)
 
     def run(self, args: Sequence[Any], fetched: Fetched | None = None) -> Any:
-        """Call with `args`. `fetched` has all of the weights, and is as good as they are: with others it is another."""
+        """Call with `args`; `fetched` has all of the weights among them."""
         if self._weights:  # else it is not known yet whether they have addresses
-            tensors = self._pick(args)
-            known = self._weights.get(tuple(map(self._identity, tensors)))
-            if known is not None and ((fetched is not None and fetched.known is known) or known.alike(*tensors)):
-                if fetched is not None:
-                    fetched.known = known
+            known = self._known(args, fetched)
+            if known is not None:
                 form = self._forms.find((known, self._sizes(args)))
                 if form is not None and known.clean():
                     return form(*args)
         return self.prepare(args)(*args)
+
+    def _known(self, args: Sequence[Any], fetched: Fetched | None) -> Weights | None:
+        """The weights among `args`, if they are compiled in as they are."""
+        if fetched is not None and fetched.placed and (known := fetched.known) is not None:
+            return known if self._weights.get(known.key) is known else None
+        tensors = self._pick(args)
+        known = self._weights.get(tuple(map(self._identity, tensors)))
+        if known is None or not known.alike(*tensors):
+            return None
+        if fetched is not None:
+            fetched.known = known
+        return known
 
     def _sizes(self, args: Sequence[Any]) -> Any:
         if not self._symbolic or self.any_size:
@@ -144,7 +157,7 @@ class Runner:
         tensors = self._pick(args)
         key = tuple(map(self._identity, tensors))
         if key not in self._weights:
-            self._weights[key] = self._held(tensors)
+            self._weights[key] = self._held(key, tensors)
         form = self._weights[key], self._sizes(args)
         if self._forms.find(form) is None and len(self._forms) == self._forms.cap:
             logger.warning(
@@ -163,10 +176,10 @@ class Runner:
         dropped = {self._weights.pop(key) for key in keys}
         self._forms.forget(lambda form: form[0] in dropped)
 
-    def _held(self, tensors: Sequence[torch.Tensor]) -> Weights:
+    def _held(self, key: Key, tensors: Sequence[torch.Tensor]) -> Weights:
         """The tensors, watched from now on: what is compiled afterwards can't miss a write."""
         if self._frozen:
-            return Weights([lambda t=t: t for t in tensors], None, [], lambda *_: True)
+            return Weights(key, [lambda t=t: t for t in tensors], None, [], lambda *_: True)
         watch = Watch(tensors) if tensors else None
         if watch is not None and watch.compared and not self._said:
             self._said = True
@@ -175,7 +188,7 @@ class Runner:
                 "do not change, and ends this", watch.compared / 1e6, watch.why_compared,
             )  # fmt: skip
         layouts = [(t.shape, t.stride()) for t in tensors]
-        return Weights(list(map(weakref.ref, tensors)), watch, layouts, _alike(tensors))
+        return Weights(key, list(map(weakref.ref, tensors)), watch, layouts, _alike(tensors))
 
     def _drop_replaced(self, key: Key, tensors: Sequence[torch.Tensor]) -> None:
         """Forget forms of weights that are gone: where this is not the first call, they were changed."""

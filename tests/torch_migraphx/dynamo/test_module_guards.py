@@ -188,3 +188,30 @@ def test_with_gradients_dynamo_asks_itself(monkeypatch):
     fast = torch.compile(m, backend="migraphx", options={"target": "ref"})
     with torch.enable_grad():
         torch.testing.assert_close(fast(X), m(X))
+
+
+def test_whether_weights_require_gradients_is_asked():
+    class Reads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.blocks = model(2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.blocks(x) + float(self.blocks[0].linear.weight.requires_grad)
+
+    m = Reads()
+    fast = torch.compile(m, backend=backend)
+    same(fast, m)
+    m.blocks[0].linear.weight.requires_grad_(False)
+    same(fast, m)
+
+
+def test_changes_are_seen_where_words_are_not_known(monkeypatch):
+    """As on another Python or torch: each object is asked."""
+    monkeypatch.setattr(module_guards, "words_of", lambda *_: None)
+    m = model(2)
+    fast = torch.compile(m, backend=backend)
+    for name in ("number", "parameter", "order in memory", "buffer", "type"):
+        same(fast, m)
+        WRITES[name](m[1])
+    same(fast, m)

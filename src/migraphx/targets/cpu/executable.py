@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.constants import content
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.cpu.codegen import ABI, Layout, sizes_in, steps_in
+from migraphx.targets.cpu.crew import Crew
 from migraphx.targets.cpu.isa import made_for
 from migraphx.targets.cpu.stop import Stop
 from migraphx.targets.cpu.threads import available, call_with_pool, pool_is_lost, runtime
@@ -138,6 +140,7 @@ class CpuExecutable:
         self._openmp = _OpenMP(found.parallel, found.thread_num)
         self._openmp_pointer = ctypes.addressof(self._openmp)
         self._allowed = found.max_threads
+        self._crew = Crew()
         self.shared, self.memory = shared, shared.idle if shared else Idle()
 
     def _check_sizes(self) -> None:
@@ -202,7 +205,9 @@ class CpuExecutable:
         return [float(n) * 1e-9 / runs for n in spent]
 
     def _call(self, addresses: Sequence[int], nanoseconds: int | None, deadline: Deadline | None = None) -> None:
-        threads = self.requested_threads or min(self.threads, self._allowed())
+        threads, begin = self.requested_threads or min(self.threads, self._allowed()), 0
+        if threads > 1 and not self.requested_threads:
+            threads, begin = 1 if self._crew.alone else threads, perf_counter_ns()
         try:
             state = self.memory.pop()  # list.pop and append are atomic
         except IndexError:
@@ -218,6 +223,8 @@ class CpuExecutable:
             self._call_native(state, nanoseconds, threads, deadline)
         status = state.status[:2].tolist() if self.checks else (0, 0)
         state.status[0] = 0
+        if begin:
+            self._crew.ran(threads == 1, perf_counter_ns() - begin)
         self.memory.append(state)  # not behind a run that was ended: its state may be told so late
         self.outline.raise_failed(status)
 
