@@ -26,7 +26,8 @@ template <class Body> double seconds(int threads, Body body) {
 }
 
 // `chains` independent accumulators hide the latency of the multiply-add.
-float multiply_add(long rounds, float scale) {
+float multiply_add(long rounds) {
+  volatile float scale = 0.5f;  // unknown to the compiler, which would leave out the sum that starts at its limit
   vec sum[chains], factor;
   for (int lane = 0; lane < lanes; ++lane) factor[lane] = scale;
   for (int c = 0; c < chains; ++c) sum[c] = factor * float(c);
@@ -53,7 +54,7 @@ int main(int argc, char **argv) {
   });
   double flops = 0, bytes = 0;
   for (int round = 0; round < 20; ++round) {
-    double s = seconds(threads, [&](int t) { sink[t * 64] = multiply_add(rounds, 0.5f); });
+    double s = seconds(threads, [&](int t) { sink[t * 64] = multiply_add(rounds); });
     flops = std::max(flops, 2.0 * rounds * chains * lanes * threads / s);
     s = seconds(threads, [&](int t) { std::memcpy(to[t].get(), from[t].get(), part); });
     bytes = std::max(bytes, 2.0 * part * threads / s);

@@ -44,6 +44,7 @@ WORDS: dict[str, Tolerance] = {  # one elementwise operator, rounded once; `atol
 TRAINED = Tolerance(1e-4, 1e-5)  # weights and losses after a few steps of SGD
 STATISTICS = Tolerance(1e-3, 1e-3)  # running statistics of a deep model
 SPLIT = Tolerance(1e-4, 1e-4)  # sums of hundreds of products of numbers round 1, in another order
+TIMES_SIGMOID = Tolerance(1e-5, 1e-36)  # a product with it; where it is least, 100 roundings of the exponent
 ONE_PLUS = Tolerance(0.0, 5e-7)  # a number in [0, 2], as a sum with 1 whose operands are rounded to float
 
 

@@ -154,6 +154,12 @@ def convolution_depthwise(x: Inputs, b: Builder):
 
 
 @golden
+def convolution_grouped(x: Inputs, b: Builder):
+    """Groups of four channels share a register; groups of three do not."""
+    return conv(b, x(1, 20, 7, 9), weight(20, 4, 3, 3), 1, group=5), conv(b, x(1, 6, 5, 5), weight(6, 3, 3, 3), group=2)
+
+
+@golden
 def convolution_transposed(x: Inputs, b: Builder):
     """One convolution for each position within a stride; some get no tap at all."""
     wide = b.convolution_backwards(x(1, 8, 5, 6), b.literal(weight(8, 5, 3, 3)), stride=(2, 2), padding=(1, 1))

@@ -147,7 +147,7 @@ def test_convolutions(target: str = "cpu") -> None:
             (shape(1, 8, 12, 13),),
         ),
         Case("uneven_pads", lambda b, x: conv(b, x, weight(6, 8, 2, 3), padding=(0, 1, 1, 2)), (shape(1, 8, 7, 8),)),
-        Case("grouped", lambda b, x: conv(b, x, weight(12, 4, 3, 3), group=2, padding=(1, 1)), (shape(2, 8, 7, 6),)),
+        Case("grouped", lambda b, x: conv(b, x, weight(20, 4, 3, 3), group=5, padding=(1, 1)), (shape(2, 20, 7, 9),)),
         Case(
             "depthwise",
             lambda b, x: b.relu(conv(b, x, weight(37, 1, 3, 3), True, group=37, padding=(1, 1))),
@@ -245,6 +245,7 @@ def test_weights_known_at_run_time(target: str = "cpu") -> None:
         Case("whole", run(), (shape(2, 8, 9, 6), shape(32, 8, 1, 1))),
         Case("few", run(stride=(2, 1)), (shape(1, 8, 9, 6), shape(5, 8, 2, 3))),
         Case("grouped", run(group=2), (shape(1, 8, 9, 6), shape(80, 4, 3, 3))),
+        Case("fours", run(group=5, padding=(1, 1)), (shape(2, 20, 7, 9), shape(20, 4, 3, 3))),
         Case("depthwise", run(group=37, padding=(1, 1)), (shape(2, 37, 7, 9), shape(37, 1, 3, 3))),
         Case("turned", run(), (shape(1, 8, 9, 6), permuted("float", (40, 8, 3, 3), (2, 3, 1, 0)))),
         Case("half", run(), (shape(1, 8, 9, 6, type="half"), shape(40, 8, 3, 3, type="half"))),

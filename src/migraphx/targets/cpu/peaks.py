@@ -23,7 +23,8 @@ MULTIPLY_ADD = Kernel(
     "// multiply-adds in registers\n"
     + function(
         [
-            f"vec<float> sum[{CHAINS}], factor = splat<float>(0.5f);",
+            "volatile float half = 0.5f;",  # else the compiler leaves out the sum that starts at its limit
+            f"vec<float> sum[{CHAINS}], factor = splat<float>(half);",
             f"for (int c = 0; c < {CHAINS}; ++c) sum[c] = factor * float(c);",
             f"for (int64_t r = 0; r < {ROUNDS}; ++r)",
             "#pragma GCC unroll 16",

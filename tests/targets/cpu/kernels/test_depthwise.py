@@ -1,4 +1,4 @@
-"""depthwise.hpp against torch in float64: kernels, strides, dilation, uneven padding, ranks, storage."""
+"""depthwise.hpp against torch in float64: kernels, strides, dilation, uneven padding, ranks, groups, storage."""
 
 import ctypes
 
@@ -36,6 +36,18 @@ void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float*
 #define RUN(NAME, TX, TW) \
     extern "C" void NAME(const Depthwise* p, const TX* x, const TW* w, const float* b, float* y, int kind, int n) \
     { run(p, x, w, b, y, kind, n); }
+extern "C" int lanes() { return LANES; }
+extern "C" void run_groups(
+    const Depthwise* p, const float* x, const float* w, const float* bias, float* y, int kind, int threads) {
+#pragma omp parallel num_threads(threads)
+    {
+        const Team t{omp_get_thread_num(), threads};
+        const Put put{y, bias, p->c};
+        if (kind == 2) depthwise<0, 0, 2>(t, *p, x, w, put);
+        if (kind == 314) depthwise<3, 1, 4>(t, *p, x, w, put);
+        if constexpr (LANES >= 8) if (kind == 328) depthwise<3, 2, 8>(t, *p, x, w, put);
+    }
+}
 RUN(run_float, float, float)
 RUN(run_half, half, half)
 RUN(run_bf16, bf16, float)
@@ -55,11 +67,12 @@ def _check(
     after: Three = (0, 0, 0),
     spare: int = 0,
     kind: str = "float",
+    group: int = 1,
 ) -> None:
-    """Random data of that geometry; `spare` elements lie between pixels."""
+    """Random data of that geometry; `spare` elements lie between pixels, `group` channels are summed."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((n, *size, c + spare), np.float32)
-    w = rng.standard_normal((*kernel, c), np.float32)
+    w = rng.standard_normal((*kernel, group, c), np.float32)
     bias = rng.standard_normal(c, np.float32)
     x[..., c:] = np.nan
     stored, weights = x, w
@@ -71,18 +84,19 @@ def _check(
         x = from_bf16(stored)
     tx = torch.from_numpy(np.ascontiguousarray(x[..., :c])).double().permute(0, 4, 1, 2, 3)
     edges = [e for pair in zip(reversed(before), reversed(after), strict=True) for e in pair]
-    tw = torch.from_numpy(w).double().permute(3, 0, 1, 2).unsqueeze(1)
+    tw = torch.from_numpy(w).double().permute(4, 3, 0, 1, 2)
     want = torch.nn.functional.conv3d(
-        torch.nn.functional.pad(tx, edges), tw, torch.from_numpy(bias).double(), stride, 0, dilation, c
+        torch.nn.functional.pad(tx, edges), tw, torch.from_numpy(bias).double(), stride, 0, dilation, c // group
     ).permute(0, 2, 3, 4, 1)
     out = Guarded(tuple(want.shape), np.float32)
     params, numbers = Depthwise(n, c, c + spare, size, want.shape[1:4], kernel, stride, dilation, before), Numbers()
     params.cpp(numbers)
     k, s = params.special
     p, arrays = (ctypes.c_int64 * len(numbers))(*numbers.values), (stored, weights, bias, out.array)
-    compile_snippet(SOURCE, isa)[f"run_{kind}"](p, *map(pointer, arrays), 10 * k + s, 2)
+    name, kinds = (f"run_{kind}", 10 * k + s) if group == 1 else ("run_groups", int(f"{k}{s}{group}"))
+    compile_snippet(SOURCE, isa)[name](p, *map(pointer, arrays), kinds, 2)
     out.check()
-    assert_close(out.array, want.numpy(), np.float32, scale=float(np.prod(kernel)) ** 0.5)
+    assert_close(out.array, want.numpy(), np.float32, scale=float(np.prod(kernel) * group) ** 0.5)
 
 
 @pytest.mark.parametrize("isa", ISAS)
@@ -119,3 +133,15 @@ def test_storage(kind: str, isa: str) -> None:
     for c in (64, 21):
         _check(isa, 1, c, (1, 9, 18), (1, 3, 3), before=(0, 1, 1), after=(0, 1, 1), kind=kind)
         _check(isa, 1, c, (1, 9, 18), (1, 5, 5), (1, 2, 2), before=(0, 2, 2), after=(0, 2, 2), kind=kind)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_groups(isa: str) -> None:
+    one, lanes = (0, 1, 1), compile_snippet(SOURCE, isa)["lanes"]()
+    for c, spare in ((64, 0), (20, 0), (44, 4)):
+        _check(isa, 2, c, (1, 9, 13), (1, 3, 3), before=one, after=one, spare=spare, group=4)
+        _check(isa, 1, c, (1, 9, 13), (1, 2, 3), (1, 1, 2), (1, 2, 2), one, one, group=2)
+        _check(isa, 1, c, (2, 6, 5), (2, 1, 1), group=2)
+    if lanes >= 8:
+        for c in (8, 40, 64):
+            _check(isa, 1, c, (1, 12, 21), (1, 3, 3), (1, 2, 2), before=one, after=one, group=8)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tests.targets.cpu.kernels.harness import ISAS, compile_snippet, pointer
-from tests.tolerances import ONE_PLUS, assert_each
+from tests.tolerances import ONE_PLUS, TIMES_SIGMOID, assert_each
 
 ULP = 2.0  # the promise of math.hpp for float
 Oracle = Callable[..., np.ndarray]
@@ -132,20 +132,46 @@ def test_mod_float(isa: str) -> None:
         np.testing.assert_array_equal(_run(_source("float"), isa, "mod", x, y), np.mod(x, y))
 
 
+ENDS = np.array([np.inf, -np.inf, np.nan, -0.0], np.float32)
+OF_TWO = _HEAD + "".join(
+    _loop(word, call, "float", "float", "float")
+    for word, call in (
+        ("one_plus_erf", "one_plus_erf(x)"),
+        ("one_plus_tanh", "one_plus_tanh(x)"),
+        ("times_sigmoid", "times_sigmoid(y, x)"),
+    )
+)  # words that stand for two of ONNX and torch
+
+
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize(
     ("word", "oracle"), [("one_plus_erf", lambda x: 1 + _erf(x)), ("one_plus_tanh", lambda x: 1 + np.tanh(x))]
 )
 def test_one_plus(word: str, oracle: Oracle, isa: str) -> None:
     """As exact as the sum is in float, and 0, 2 or NaN where it is that."""
-    source = _HEAD + "".join(_loop(w, f"{w}(x)", "float", "float", "float") for w in ("one_plus_erf", "one_plus_tanh"))
     rng = np.random.default_rng(0)
     x = np.concatenate([_inputs(rng), rng.uniform(-8, 8, 1 << 16).astype(np.float32)])
     with np.errstate(all="ignore"):
         want = oracle(x.astype(np.float64))
-    got = _run(source, isa, word, x, x)
+    got = _run(OF_TWO, isa, word, x, x)
     assert_each(got, want, ONE_PLUS)
     assert (got[x < -12] == 0).all() or word == "one_plus_tanh"
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_times_sigmoid(isa: str) -> None:
+    """SiLU and gates, where the sigmoid is a denormal number too; infinities and NaN as in eager."""
+    rng = np.random.default_rng()
+    many = np.concatenate([_inputs(rng), rng.uniform(-110, 40, 1 << 16).astype(np.float32)])
+    ends = np.resize(SPECIAL, 16 * SPECIAL.size)
+    for x, y in (
+        (many, many),
+        (many, rng.standard_normal(many.size, np.float32)),
+        (ends, np.repeat(ENDS, ends.size // 4)),
+    ):
+        with np.errstate(all="ignore"):
+            want = y.astype(np.float64) * _sigmoid(x.astype(np.float64)).astype(np.float32)
+        assert_each(_run(OF_TWO, isa, "times_sigmoid", x, y), want, TIMES_SIGMOID)
 
 
 @pytest.mark.parametrize("isa", ISAS)

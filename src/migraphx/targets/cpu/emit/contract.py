@@ -225,12 +225,13 @@ def winograd_call(x: View, packed: View, params: Conv, epilogue: Epilogue, origi
 
 
 def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, origin: str = "") -> Call:
-    """A convolution of each channel with its own filter; `weights` {spatial..., C}."""
-    numbers, (n, c, *_) = Numbers(), x.lens
+    """A convolution of each group's channels with its own filters; `weights` {spatial..., group's channels, C}."""
+    numbers, (n, c, *_), width = Numbers(), x.lens, weights.lens[-2]
     params = Depthwise(n, c, x.strides[-1], *astuple(window))
-    kernel, stride = params.special
-    head = f"depthwise<{kernel}, {stride}>(t, {params.cpp(numbers)}, p0, p1, epi);"
-    return contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, "depthwise", origin)
+    of = ", ".join(map(str, (*params.special, *([width] if width > 1 else []))))
+    head = f"depthwise<{of}>(t, {params.cpp(numbers)}, p0, p1, epi);"
+    label = "grouped convolution" if width > 1 else "depthwise"
+    return contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, label, origin)
 
 
 def pool_call(

@@ -47,6 +47,7 @@ TEMPLATES = {
     if word not in ("add", "const", "cast")
 }
 PLUS_ONE = re.compile(r"mgx::(erf|tanh)\((\w+)\)")
+SIGMOID = re.compile(r"mgx::sigmoid\((\w+)\)")
 ONE = re.compile(r"mgx::(?:splat<\w+>\(|fill\(\w+, )1(?:\.0)?\)")
 
 
@@ -99,6 +100,13 @@ class CppScalar:
             if word and ONE.fullmatch(self.text(one)):
                 return self.bind(f"mgx::one_plus_{word[1]}({word[2]})")
         return self.bind(OPERATORS["add"].format(a, b))
+
+    def mul(self, a: str, b: str) -> str:
+        """a * b; a product with a sigmoid, as SiLU and gates are, is a word of its own."""
+        for factor, other in ((a, b), (b, a)):
+            if word := SIGMOID.fullmatch(self.text(other)):
+                return self.bind(f"mgx::times_sigmoid({factor}, {word[1]})")
+        return self.bind(OPERATORS["mul"].format(a, b))
 
     def const(self, like: str, value: Any) -> str:
         return self.bind(f"mgx::fill({like}, {constant_text(value)})")

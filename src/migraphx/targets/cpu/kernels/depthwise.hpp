@@ -1,8 +1,11 @@
-// Depthwise convolution, channels last: every channel its own filter (channel multiplier 1).
+// Depthwise convolution, channels last: every channel its own filter (channel multiplier 1), or one for each of the few
+// channels of its group.
 //
-//   depthwise<K, S>(team, params, x, w, epi)
+//   depthwise<K, S, G>(team, params, x, w, epi)
 //     x       [n][in0][in1][in2][c], pixels `pixel` elements apart (c where dense); float, half or bf16
-//     w       [k0][k1][k2][c] dense; float, half or bf16. Sums are float.
+//     w       [k0][k1][k2][G][c] dense; float, half or bf16: the weights of output channels c for the channels 0 .. G - 1 of
+//             their groups. Sums are float.
+//     G       channels of a group, in and out: a power of two, at most LANES; 1 by default
 //     K, S    kernel[2] and stride[2] where these are few and there is no dilation along the last axis, so that what
 //             neighbouring pixels share is loaded once (Depthwise.special of emit/structs.py says when); else 0, 0
 //     epi     row = ((n * out0 + o0) * out1 + o1) * out2 + o2, column = channel; each pair once
@@ -12,7 +15,8 @@
 // Threads take output rows, as they do in the convolutions before and after, whose results are then in the cache of
 // their own core; channels where pixels are few. A thread works on a chunk of channels at a time, row after row, so
 // that the input rows which they share stay cached. TILE pixels of one register are summed at once, of two output rows
-// where registers are many.
+// where registers are many. Of groups every register of the input serves G times, with the channel that each lane
+// multiplies put in its place: products of a group's few channels would leave the lanes of an engine of matrices empty.
 #pragma once
 
 #include "team.hpp"
@@ -54,14 +58,15 @@ template <class TX, class TW> struct Source {
     const TW* w;
     int64_t planes, x_plane, w_plane;
     int64_t upper, both, lower, x_row, w_row, w_shift;
-    int64_t pixel, c, width;                // of x: between pixels, channels, columns
+    int64_t pixel, width;                   // of x: between pixels, columns
+    int64_t c, tap;                         // of w: between channels of a group, taps
     int64_t taps, dilation, stride, pad;    // of the last axis
 };
-template <class TX, class TW>
+template <int G, class TX, class TW>
 inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64_t o0, int64_t o1, bool pair) {
     const Window z = window(o0, p.stride[0], p.pad[0], p.dilation[0], p.kernel[0], p.in[0]);
     const Window y = window(o1, p.stride[1], p.pad[1], p.dilation[1], p.kernel[1] + (pair ? p.stride[1] : 0), p.in[1]);
-    const int64_t line = p.in[2] * p.pixel, plane = p.in[1] * line, w_row = p.kernel[2] * p.c;
+    const int64_t line = p.in[2] * p.pixel, plane = p.in[1] * line, tap = G * p.c, w_row = p.kernel[2] * tap;
     const int64_t x_plane = p.dilation[0] * plane, x_row = p.dilation[1] * line;
     const int64_t w_plane = p.kernel[1] * w_row;
     const int64_t at = z.start * plane + z.first * x_plane + y.start * line + y.first * x_row;
@@ -74,7 +79,7 @@ inline Source<TX, TW> source(const Depthwise& p, const TX* x, const TW* w, int64
             w + z.first * w_plane + y.first * w_row,
             z.count, x_plane, w_plane,
             rows(0, shift), rows(shift, k), rows(k, k + shift), x_row, w_row, shift * w_row,
-            p.pixel, p.c, p.in[2],
+            p.pixel, p.in[2], p.c, tap,
             p.kernel[2], p.dilation[2], p.stride[2], p.pad[2]};
 }
 
@@ -85,20 +90,32 @@ template <Mode M, class T> MGX_INLINE vec<float> read(const T* p, int n) {
     return M == PART ? load_f_n(p, n) : load_f(p);
 }
 
+// The input at p as lanes multiply it by the weights of channel I of their groups.
+template <Mode M, int G, int I, class T> MGX_INLINE vec<float> read_group(const T* p, int n) {
+    if constexpr (G == LANES)
+        return splat<float>(to_float(p[I]));
+    else if constexpr (G == 1)
+        return read<M>(p, n);
+    else {
+        const vec<float> v = read<M>(p, n);
+        return shuffle(v, v, (iota<int32_t>() & -G) + I);
+    }
+}
+
 // One input row over TILE pixels of the output rows FIRST .. LAST - 1; x is at the first input column, `column`.
 // Every input is loaded once.
-template <int K, int S, Mode M, int FIRST, int LAST, class TX, class TW>
+template <int K, int S, int G, int I, Mode M, int FIRST, int LAST, class TX, class TW>
 MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
                             int64_t column) {
     vec<float> tap[ROWS][K];
 #pragma GCC unroll 2
     for (int r = FIRST; r < LAST; ++r)
 #pragma GCC unroll 16
-        for (int k = 0; k < K; ++k) tap[r][k] = load_f(w - r * s.w_shift + k * s.c);
+        for (int k = 0; k < K; ++k) tap[r][k] = load_f(w + I * s.c - r * s.w_shift + k * s.tap);
 #pragma GCC unroll 32
     for (int j = 0; j < (TILE - 1) * S + K; ++j) {
         if (M != INSIDE && static_cast<uint64_t>(column + j) >= static_cast<uint64_t>(s.width)) continue;
-        const vec<float> v = load_f(x + j * s.pixel);
+        const vec<float> v = read_group<INSIDE, G, I>(x + j * s.pixel, 0);
 #pragma GCC unroll 2
         for (int r = FIRST; r < LAST; ++r)
 #pragma GCC unroll 16
@@ -106,39 +123,41 @@ MGX_INLINE void row_special(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>&
                 if (j >= k && (j - k) % S == 0 && (j - k) / S < TILE) acc[r][(j - k) / S] += v * tap[r][k];
     }
 }
-template <Mode M, class TX, class TW>
+template <int G, int I, Mode M, class TX, class TW>
 MGX_INLINE void row_any(vec<float> (&acc)[TILE], const Source<TX, TW>& s, const TX* x, const TW* w,
                         int64_t column, int n) {
     const int64_t step = s.stride * s.pixel;
-    for (int64_t k = 0; k < s.taps; ++k, column += s.dilation, x += s.dilation * s.pixel, w += s.c) {
-        const vec<float> tap = read<M>(w, n);
+    for (int64_t k = 0; k < s.taps; ++k, column += s.dilation, x += s.dilation * s.pixel, w += s.tap) {
+        const vec<float> tap = read<M>(w + I * s.c, n);
 #pragma GCC unroll 16
         for (int i = 0; i < TILE; ++i)
             if (M == INSIDE || static_cast<uint64_t>(column + i * s.stride) < static_cast<uint64_t>(s.width))
-                acc[i] += read<M>(x + i * step, n) * tap;
+                acc[i] += read_group<M, G, I>(x + i * step, n) * tap;
     }
 }
 
 // The input rows of one plane.
-template <int K, int S, Mode M, class TX, class TW>
+template <int K, int S, int G, Mode M, class TX, class TW>
 MGX_INLINE void sum(vec<float> (&acc)[ROWS][TILE], const Source<TX, TW>& s, const TX* x, const TW* w, int64_t column,
                     int n) {
     for (int64_t b = 0; b < s.upper; ++b, x += s.x_row, w += s.w_row)
-        if constexpr (K > 0)
-            row_special<K, S, M, 0, 1>(acc, s, x, w, column);
-        else
-            row_any<M>(acc[0], s, x, w, column, n);
+        unroll<G>([&](auto i) {
+            if constexpr (K > 0)
+                row_special<K, S, G, i, M, 0, 1>(acc, s, x, w, column);
+            else
+                row_any<G, i, M>(acc[0], s, x, w, column, n);
+        });
     if constexpr (K > 0 && ROWS == 2) {
         for (int64_t b = 0; b < s.both; ++b, x += s.x_row, w += s.w_row)
-            row_special<K, S, M, 0, 2>(acc, s, x, w, column);
+            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 0, 2>(acc, s, x, w, column); });
         for (int64_t b = 0; b < s.lower; ++b, x += s.x_row, w += s.w_row)
-            row_special<K, S, M, 1, 2>(acc, s, x, w, column);
+            unroll<G>([&](auto i) { row_special<K, S, G, i, M, 1, 2>(acc, s, x, w, column); });
     }
 }
 
 // Pixels o .. o + count of `rows` output rows, the first at epilogue row `row`; the channels from c0 on: whole
 // registers up to end, or the n before it.
-template <int K, int S, Mode M, class TX, class TW, class Epi>
+template <int K, int S, int G, Mode M, class TX, class TW, class Epi>
 MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64_t c0, int64_t end, int64_t row,
                        int64_t width, int rows, const Epi& to) {
     const Epi epi = to;  // copies, which stores cannot change
@@ -148,7 +167,7 @@ MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64
     for (int64_t channel = c0; channel < end; channel += LANES) {
         vec<float> acc[ROWS][TILE] = {};
         for (int64_t a = 0; a < s.planes; ++a)
-            sum<K, S, M>(acc, s, s.x + a * s.x_plane + at + channel, s.w + a * s.w_plane + channel, column, n);
+            sum<K, S, G, M>(acc, s, s.x + a * s.x_plane + at + channel, s.w + a * s.w_plane + channel, column, n);
         const auto give = [&](int r, int i, vec<float> v) {
             if (r >= rows || (M != INSIDE && i >= count)) return;
             if constexpr (M == PART)
@@ -172,7 +191,7 @@ MGX_NOINLINE void tile(const Source<TX, TW>& source, int64_t o, int count, int64
 }
 
 // One output row, or two, of channels c0 .. end, tile by tile: what a tile reads of a row lies together.
-template <int K, int S, class TX, class TW, class Epi>
+template <int K, int S, int G, class TX, class TW, class Epi>
 MGX_INLINE void lines(const Source<TX, TW>& s, int64_t width, int64_t c0, int64_t end, int64_t row, int rows,
                       const Epi& epi) {
     const int64_t span = (TILE - 1) * s.stride + (s.taps - 1) * s.dilation;
@@ -182,16 +201,16 @@ MGX_INLINE void lines(const Source<TX, TW>& s, int64_t width, int64_t c0, int64_
         const int count = int(width - o < TILE ? width - o : TILE);
         const bool inside = count == TILE && first >= 0 && first + span < s.width;
         if (inside)
-            tile<K, S, INSIDE>(s, o, count, c0, whole, row, width, rows, epi);
+            tile<K, S, G, INSIDE>(s, o, count, c0, whole, row, width, rows, epi);
         else
-            tile<K, S, EDGE>(s, o, count, c0, whole, row, width, rows, epi);
-        if (whole < end) tile<0, 0, PART>(s, o, count, whole, end, row, width, rows, epi);
+            tile<K, S, G, EDGE>(s, o, count, c0, whole, row, width, rows, epi);
+        if (whole < end) tile<0, 0, G, PART>(s, o, count, whole, end, row, width, rows, epi);
     }
 }
 
 }  // namespace dw
 
-template <int K, int S, class TX, class TW, class Epi>
+template <int K, int S, int G = 1, class TX, class TW, class Epi>
 inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const TW* w, const Epi& epi) {
     const int64_t wide = dw::chunk_channels(p, sizeof(TX));
     const int64_t image = p.in[0] * p.in[1] * p.in[2] * p.pixel;
@@ -206,8 +225,8 @@ inline void depthwise(const Team& team, const Depthwise& p, const TX* x, const T
             const int64_t plane = i / p.out[1], o1 = i % p.out[1];
             const TX* from = x + plane / p.out[0] * image;
             n = pairs && i + 1 < rows.end && o1 + 1 < p.out[1] ? 2 : 1;
-            const auto source = dw::source(p, from, w, plane % p.out[0], o1, n == 2);
-            dw::lines<K, S>(source, p.out[2], c0, end, i * p.out[2], int(n), epi);
+            const auto source = dw::source<G>(p, from, w, plane % p.out[0], o1, n == 2);
+            dw::lines<K, S, G>(source, p.out[2], c0, end, i * p.out[2], int(n), epi);
         }
     }
 }

@@ -7,6 +7,7 @@
 //   V exp(V) expm1(V) log(V) log2(V) log1p(V) pow(V, V) sqrt(V) rsqrt(V) recip(V)            float, double
 //   V sin(V) cos(V) tan(V) asin(V) acos(V) atan(V) sinh(V) cosh(V) tanh(V) asinh(V) acosh(V) atanh(V) erf(V)
 //   V sigmoid(V)    1 / (1 + e^-x)     V one_plus_erf(V) one_plus_tanh(V)    to an absolute 4e-7
+//   V times_sigmoid(V a, V x)          a / (1 + e^-x), to 2e-7 of a
 //   V floor(V) ceil(V) trunc(V) nearbyint(V) (half to even) round(V) (half away from 0)   any T
 //   V abs(V) sign(V) (NaN for NaN)                                                        any T
 //   V max(V, V) min(V, V)   NaN if either is NaN                                          any T
@@ -50,8 +51,7 @@ template <class V, class F> MGX_INLINE V each(F f, V a, V b) {
 }
 
 template <class V> MGX_INLINE bool any(V m) {
-    const auto parts = fold(m, [](auto a, auto b) { return a | b; });
-    return parts != 0;
+    return fold(m, [](auto a, auto b) { return a | b; }) != 0;
 }
 
 // c0 + c1 x + c2 x^2 + ...
@@ -297,8 +297,7 @@ template <class V> MGX_INLINE V expm1(V x) {
         const V one = fill<V>(1), last = (n > 127) ? one + one : one;
         n = (n > 127) ? int_vec<V>{} + 127 : n;
         const V s = pow2<V>(n);
-        const V p = poly(r, 5e-01f, 1.6666666e-01f, 4.166636e-02f, 8.333389e-03f, 1.394073e-03f,
-                         1.9846247e-04f);
+        const V p = poly(r, 5e-01f, 1.6666666e-01f, 4.166636e-02f, 8.333389e-03f, 1.394073e-03f, 1.9846247e-04f);
         return copysign(((s - one) + s * r + s * (r * r) * p) * last, x);
     }
 }
@@ -321,10 +320,11 @@ template <class V> MGX_INLINE V ratio(V a, V d, V low) {
 // 1 / (1 + (1 + part) 2^n) for -62 <= n <= 190, |part| < 1/2; `shifted` is n + BIASED_UNIT, rounded to whole n. All is
 // 2^-64 of what it means, so that the power does not overflow where the answer is denormal.
 inline constexpr float UNIT = 0x1p-64f, BIASED_UNIT = TO_INT + 127 - 64;
-template <class V> MGX_INLINE V logistic(V part, V shifted) {
+template <bool EXACT, class V> MGX_INLINE V logistic(V part, V shifted) {
     const V power = bit_cast<V>(bit_cast<int_vec<V>>(shifted) << 23), some = part * power + UNIT, d = some + power;
 #if defined(__AVX512F__)  // there a division takes as long as all of the above
     const V inverse = near_recip(d);
+    if constexpr (!EXACT) return inverse * (2.0f - d * inverse) * UNIT;
     return (inverse + inverse * ((1.0f - power * inverse) - some * inverse)) * UNIT;
 #else
     return UNIT / d;
@@ -337,8 +337,16 @@ template <class V> MGX_INLINE V sigmoid(V x) {
     } else {  // from 30 on it is 1
         const V t = clamp(x, -104.0f, 30.0f), shifted = BIASED_UNIT - t * 1.44269504f, n = shifted - BIASED_UNIT;
         const V r = (-t - n * LN2_HIGH) - n * LN2_LOW;
-        return logistic(r * poly(r, 1.0f, 4.9999994e-01f, 1.6666520e-01f, 4.1668393e-02f, 8.3687548e-03f, 1.3814483e-03f), shifted);
+        return logistic<true>(r * poly(r, 1.0f, 4.9999994e-01f, 1.6666520e-01f, 4.1668393e-02f, 8.3687548e-03f, 1.3814483e-03f), shifted);
     }
+}
+template <class V> MGX_INLINE V near_logistic(V t) {  // 1 / (1 + 2^t) to 2e-7, -62 <= t <= 190
+    const V shifted = t + BIASED_UNIT, r = t - (shifted - BIASED_UNIT);
+    return logistic<false>(r * poly(r, 6.9314724e-01f, 2.4022235e-01f, 5.5503085e-02f, 9.6718753e-03f, 1.3407251e-03f), shifted);
+}
+template <class V> MGX_INLINE V times_sigmoid(V a, V x) {
+    if constexpr (!is_f32<V>) return a * sigmoid(x);
+    else return a * near_logistic(clamp(x, -104.0f, 30.0f) * -1.44269504f);
 }
 template <class V> MGX_INLINE V tanh(V x) {
     if constexpr (!is_f32<V>) {
@@ -370,12 +378,10 @@ template <class V> MGX_INLINE V one_plus_erf(V x) {
     } else {  // 2 / (1 + 2^t): log2(erfc(x) / erfc(-x)) is odd and smooth
         const V s = x * x, odd = poly(s, -3.2558126e+00f, -2.9652828e-01f, 5.4075405e-04f, 1.8032859e-03f, -2.5913905e-04f,
                                       1.7425164e-05f, -4.7154782e-07f);
-        const V t = clamp(x * odd, -62.0f, 190.0f), shifted = t + BIASED_UNIT, r = t - (shifted - BIASED_UNIT);
-        const V part = r * poly(r, 6.9314724e-01f, 2.4022235e-01f, 5.5503085e-02f, 9.6718753e-03f, 1.3407251e-03f);
-        return logistic(part, shifted) * 2.0f;
+        return near_logistic(clamp(x * odd, -62.0f, 190.0f)) * 2.0f;
     }
 }
-template <class V> MGX_INLINE V one_plus_tanh(V x) { return sigmoid(x + x) * lane_t<V>(2); }
+template <class V> MGX_INLINE V one_plus_tanh(V x) { return times_sigmoid(fill<V>(2), x + x); }
 
 // ---- logarithms in float ----------------------------------------------------------------------------------
 

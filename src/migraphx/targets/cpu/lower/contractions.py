@@ -183,7 +183,7 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     )
     n_groups, features = attributes["group"], features_of(ctx)
     nr = features.panel
-    if n_groups == source.lens[1] == write.lens[1] and source.type in ("float", "half", "bf16"):
+    if _in_lanes(source, write, n_groups, features.lanes):
         ctx.call(depthwise_call(source, _depthwise_weights(ctx, c.operands[1], origin), window, epilogue, origin))
         return
     if (
@@ -241,14 +241,27 @@ def takes_winograd(
     return not why
 
 
+def _in_lanes(source: View, write: View, group: int, lanes: int) -> bool:
+    """Whether depthwise.hpp takes a convolution: of groups with as many channels in as out, few enough for a register.
+
+    Measured on a Zen 4: 5 times as fast as the engine of products for groups of 4, 1.7 to 2.2 times for 8 (AVX2: 1 to
+    1.3), half as fast for 16.
+    """
+    (_, ic, *_), (_, oc, *_) = source.lens, write.lens
+    if ic != oc or source.type not in ("float", "half", "bf16"):
+        return False
+    width = ic // group
+    return width == 1 or (group > 1 and width in (2, 4, 8) and width <= lanes)
+
+
 def _depthwise_weights(ctx: LoweringContext, weights: Instruction, origin: str) -> View:
-    """{spatial..., C}."""
+    """{spatial..., G, C}."""
     constant = ctx.constant(weights)
     if constant is not None:
         value, key = constant
         return ctx.packed((*key, "depthwise"), lambda: pack_depthwise(value))
-    view = ctx.view(weights).sliced(1, 0, 1)
-    return ctx.standard(view.transposed((*range(2, len(view.lens)), 0, 1)), origin)
+    view = ctx.view(weights)
+    return ctx.standard(view.transposed((*range(2, len(view.lens)), 1, 0)), origin)
 
 
 def split(view: View, d: int, inner: int) -> View:

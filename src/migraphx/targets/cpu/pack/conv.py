@@ -25,8 +25,8 @@ def pack_conv(w: np.ndarray, group: int, nr: int) -> np.ndarray:
 
 
 def pack_depthwise(w: np.ndarray) -> np.ndarray:
-    """{C, 1, spatial...} -> {spatial..., C}."""
-    by_channel = np.moveaxis(w[:, 0], 0, -1)
+    """{C, G, spatial...} -> {spatial..., G, C}, G channels a group."""
+    by_channel = np.moveaxis(w, (0, 1), (-1, -2))
     packed = zeros(by_channel.shape, w.dtype)
     packed[...] = by_channel
     return packed
