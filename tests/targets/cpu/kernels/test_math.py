@@ -161,7 +161,7 @@ def test_one_plus(word: str, oracle: Oracle, isa: str) -> None:
 @pytest.mark.parametrize("isa", ISAS)
 def test_times_sigmoid(isa: str) -> None:
     """SiLU and gates, where the sigmoid is a denormal number too; infinities and NaN as in eager."""
-    rng = np.random.default_rng()
+    rng = np.random.default_rng(0)
     many = np.concatenate([_inputs(rng), rng.uniform(-110, 40, 1 << 16).astype(np.float32)])
     ends = np.resize(SPECIAL, 16 * SPECIAL.size)
     for x, y in (
