@@ -49,14 +49,14 @@ def _narrowed(op: Converted, type: str, names: Collection[str]) -> Converted:
     def convert(context: Expansion, inputs: Sequence[Instruction]) -> tuple[Instruction, ...]:
         module = context.module
         last = next(reversed(module), None)
-        made = op.convert(context, inputs)
+        made: tuple[Instruction, ...] = op.convert(context, inputs)
         became: dict[Instruction, Instruction] = {}
         for ins in reversed(list(takewhile(lambda i: i is not last, reversed(module)))):
             if isinstance(ins.op, Converted):
                 module.replace_operation(ins, _narrowed(ins.op, type, names), ins.inputs, ins.modules)
             elif (ALL in names or ins.name in names) and not ins.shape.dynamic and _narrows(ins):
                 became[ins] = _convert(module, ins, type)
-        return tuple(became[i] if i in became else i for i in made)
+        return tuple(became.get(i, i) for i in made)
 
     return replace(op, convert=convert)
 
