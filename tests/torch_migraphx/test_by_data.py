@@ -4,11 +4,14 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
+import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from tests.tolerances import assert_close
 from torch_migraphx.fx import lower_to_mgx
 from torch_migraphx.fx.any_size import AnySize
 from torch_migraphx.fx.lower_graph import FallbackError
@@ -123,5 +126,15 @@ def test_wrong_inputs_are_refused() -> None:
 def test_what_the_engine_lacks_is_said() -> None:
     with pytest.raises(FallbackError, match="airy_ai"):
         lower_to_mgx(lambda x: torch.special.airy_ai(x[x > 0]), [some(0)], target="ref", fallback="error")
-    with pytest.raises(FallbackError, match="depends on the data"):  # other types are for programs of known sizes
-        lower_to_mgx(CASES["elements"], [some(0)], "fp16", target="ref", fallback="error")
+    with pytest.raises(FallbackError, match="depends on the data"):
+        lower_to_mgx(CASES["elements"], [some(0)], target="ref", fallback="error", int4_weights=True)
+
+
+@pytest.mark.parametrize("precision", ["fp16", "bf16"])
+def test_in_another_precision(precision: str) -> None:
+    """Each part computes in it: the answer is near eager's, and not as near as in float."""
+    function = CASES["rows"]
+    x = some(1)
+    made = lower_to_mgx(function, [some(0)], precision, target="ref", fallback="error")(x)
+    assert_close(made.numpy(), function(x).numpy(), np.float16 if precision == "fp16" else ml_dtypes.bfloat16, scale=8)
+    assert not torch.allclose(made, function(x), rtol=1e-6, atol=1e-7)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from itertools import takewhile
 
 from migraphx.ir.builder import Builder
+from migraphx.ir.expansion import Expansion
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, ShapeError
 from migraphx.ir.program import Program
+from migraphx.ops.dynamic import Converted
 from migraphx.passes.dead_code import dead_code
 
 ALL = "all"
@@ -32,9 +36,29 @@ def _walk(module: Module, type: str, names: Collection[str], seen: set[Module]) 
                 _walk(inner, type, names, seen)
         if not isinstance(ins.op, (Parameter, Literal)):
             module.replace_operation(ins, ins.op, ins.inputs, ins.modules)
-        if (ALL in names or ins.name in names) and _narrows(ins):
+        if isinstance(ins.op, Converted):
+            module.replace_operation(ins, _narrowed(ins.op, type, names), ins.inputs, ins.modules)
+        elif (ALL in names or ins.name in names) and _narrows(ins):
             _convert(module, ins, type)
     dead_code(module)
+
+
+def _narrowed(op: Converted, type: str, names: Collection[str]) -> Converted:
+    """The same whose instructions are narrowed when they are written."""
+
+    def convert(context: Expansion, inputs: Sequence[Instruction]) -> tuple[Instruction, ...]:
+        module = context.module
+        last = next(reversed(module), None)
+        made: tuple[Instruction, ...] = op.convert(context, inputs)
+        became: dict[Instruction, Instruction] = {}
+        for ins in reversed(list(takewhile(lambda i: i is not last, reversed(module)))):
+            if isinstance(ins.op, Converted):
+                module.replace_operation(ins, _narrowed(ins.op, type, names), ins.inputs, ins.modules)
+            elif (ALL in names or ins.name in names) and not ins.shape.dynamic and _narrows(ins):
+                became[ins] = _convert(module, ins, type)
+        return tuple(became.get(i, i) for i in made)
+
+    return replace(op, convert=convert)
 
 
 def _narrows(ins: Instruction) -> bool:
@@ -44,14 +68,17 @@ def _narrows(ins: Instruction) -> bool:
     return any(i.shape.type == ins.shape.type for i in ins.inputs)
 
 
-def _convert(module: Module, ins: Instruction, type: str) -> None:
+def _convert(module: Module, ins: Instruction, type: str) -> Instruction:
+    """What takes its place."""
     b = Builder(module, before=ins, origin=ins.origin)
     inputs = [_low(b, i, type) if i.shape.type in WIDE else i for i in ins.inputs]
     try:
         made = module.add_instruction(ins.op, inputs, before=ins, origin=ins.origin)
     except ShapeError:
-        return  # an operator that does not take the type keeps its own
-    module.replace(ins, b.convert(made, target_type=ins.shape.type))
+        return ins  # an operator that does not take the type keeps its own
+    wide = b.convert(made, target_type=ins.shape.type)
+    module.replace(ins, wide)
+    return wide
 
 
 def _low(b: Builder, x: Instruction, type: str) -> Instruction:

@@ -164,12 +164,7 @@ def _guards_refused(known: ShapeEnv) -> Iterator[None]:
 def takes(options: Options) -> bool:
     """Whether AnySize takes these options, which name a target."""
     looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-    return options.target in ONCE and not (_changes(options) or looks)
-
-
-def _changes(options: Options) -> bool:
-    """Whether the options ask for another program than the graph's own."""
-    return PRECISIONS[options.lower_precision] is not None or options.int4_weights
+    return options.target in ONCE and not (PRECISIONS[options.lower_precision] or options.int4_weights or looks)
 
 
 class AnySize:
@@ -183,7 +178,7 @@ class AnySize:
         ranges: Mapping[str, Limits] | None, by_data: bool = False,
     ) -> None:  # fmt: skip
         options = options.beside(args)
-        if _changes(options) if by_data else not takes(options):
+        if options.int4_weights if by_data else not takes(options):
             raise UnsupportedError("its options ask for a program of one size")
         self.place = Place.of(options.target)
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
@@ -206,6 +201,8 @@ class AnySize:
             return [to_numpy(t) for t in fixed.values() if not not_held(t, ("cpu",))]
 
         self.program = migraphx.deferred_program(parameters, convert, [_shape(n) for n in outputs], lasting)
+        if narrow := PRECISIONS[options.lower_precision]:
+            getattr(migraphx, narrow)(self.program)
         keywords = migraphx.CompileOptions.of(**options.module_keywords(), offload_copy=False).compile_keywords()
         self.program.compile(migraphx.get_target(options.target), **keywords)
 
