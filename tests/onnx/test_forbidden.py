@@ -206,6 +206,8 @@ def test_numbers_that_a_node_cannot_have() -> None:
         ("Split", [(F, (2, 3))], {"num_outputs": 1, "axis": 2}),
         ("GroupNormalization", [(F, (2, 4)), (F, (4,)), (F, (4,))], {"num_groups": 2}),
         ("Mod", [(I32, (2,)), (I32, (2,))], {"fmod": 2}),
+        ("TensorScatter", [(F, (2, 8, 4)), (F, (2, 3, 4)), (I64, (2,))], {"mode": "x"}),
+        ("Attention", [(F, (2, 3, 4, 8)), (F, (2, 3, 5, 8)), (F, (2, 3, 5, 8))], {"q_num_heads": 7}),
         ("Multinomial", [(F, (2, 5))], {"sample_size": 0}),
         ("RNN", [(F, (3, 2, 4)), (F, (1, 3, 4)), (F, (1, 3, 3))], {"activations": ["Tanh"] * 3}),
         (

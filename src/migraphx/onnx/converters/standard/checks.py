@@ -52,6 +52,9 @@ def attention(
             raise OnnxError(f"{heads} and {groups} heads do not fit widths {[w for w, _ in widths]}")
     else:
         heads, groups = q.shape.lens[1], k.shape.lens[1]
+        for what, count in (("q_num_heads", heads), ("kv_num_heads", groups)):
+            if given.get(what) not in (None, 0, count):
+                raise OnnxError(f"{what} is {given[what]}, there are {count} heads")
         expect(k, "k", batch, None, None, q.shape.lens[3])
         expect(v, "v", batch, groups, k.shape.lens[2], None)
     if not groups or heads % groups:

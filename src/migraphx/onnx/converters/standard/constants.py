@@ -88,6 +88,8 @@ def window(b: OnnxBuilder, length: Value, *, output_datatype: int, periodic: int
         "HannWindow": (0.5, -0.5),
     }
     count = int(b.number(length, "size"))
+    if count < 1:
+        raise OnnxError(f"its size must be above 0, is {count}")
     angle = 2 * np.pi * np.arange(count) / max(count - (not periodic), 1)
     parts = terms[b.node.op if b.node else ""]
     return b.literal(sum(a * np.cos(k * angle) for k, a in enumerate(parts)), element_type(output_datatype))

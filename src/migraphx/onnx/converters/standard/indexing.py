@@ -84,6 +84,8 @@ def tensor_scatter(
     b: OnnxBuilder, past: Value, update: Value, start: Value | None = None, *, axis: int, mode: str
 ) -> Value:
     """A cache {N, ...} with `update` written from position start[n] of `axis` on; `circular` goes on at 0."""
+    if mode not in ("linear", "circular"):
+        raise OnnxError(f"mode must be linear or circular, is {mode!r}")
     axis = axis_in(axis, past.shape.ndim)
     expect(update, "update", *(None if d == axis else n for d, n in enumerate(past.shape.lens)))
     expect(start, "write_indices", past.shape.lens[0])

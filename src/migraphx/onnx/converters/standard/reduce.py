@@ -117,6 +117,8 @@ def log_softmax(b: OnnxBuilder, x: Value, *, axis: int) -> Value:
 @converter("Hardmax")
 def hardmax(b: OnnxBuilder, x: Value, *, axis: int) -> Value:
     def one_hot(v: Value, a: int) -> Value:
+        if v.shape.lens[a] == 0:
+            return v
         best = b.squeeze(b.argmax(v, axis=a), axes=(a,))
         values = b.literal(np.array([0, 1], v.shape.numpy_dtype))
         return b.onehot(best, values, axis=a, depth=v.shape.lens[a])

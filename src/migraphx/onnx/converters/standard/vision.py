@@ -11,6 +11,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import broadcast_lens
+from migraphx.ir.size import is_open
 from migraphx.onnx.builder import OnnxBuilder, axes_in
 from migraphx.onnx.converters.standard.indexing import as_found
 from migraphx.onnx.graph import OnnxError
@@ -148,7 +149,10 @@ def kept_aspect(
 
 
 def resampled(b: OnnxBuilder, x: Value, *, scales: list[float], mode: str, **attributes: Any) -> Value:
-    """Integers take the road through float."""
+    """Integers take the road through float. Nothing stays nothing."""
+    if not is_open(x.shape.lens) and not x.shape.elements:
+        lens = attributes.get("sizes") or [int(n * s) for n, s in zip(x.shape.lens, scales, strict=True)]
+        return b.literal(np.zeros(lens), x.shape.type)
     wide = x if mode == "nearest" or x.shape.type in dtypes.FLOATS else b.cast(x, "float")
     y = b.resize(wide, scales=tuple(scales), mode=mode, **attributes)
     return b.cast(y if wide is x else b.nearbyint(y), x.shape.type)
