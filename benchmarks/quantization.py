@@ -1,17 +1,21 @@
-"""python -m benchmarks.quantization: accuracy and speed of int8 on trained models and on ResNets.
+"""python -m benchmarks.quantization: accuracy and speed of int8 on trained models, and its speed on ResNets.
 
 Two models are trained here on real data: a small convolutional network on scikit-learn's digits (1,797 scans), and a
-transformer that predicts the next character of some sources of Python's own library. For each: the metric on data that
-it was not trained on, in floats, of torch's own quantized model (FX graph mode, or dynamic), and of ours in every form.
-Then the speed of ResNet-18 and ResNet-50, int8 against fp32, as a ratio: both in this process, in turn, medians.
+transformer that predicts the next character of some sources of Python's own library. A row a form: the metric on data
+that it was not trained on, milliseconds of a call (median and 90th percentile, all forms in this process, in turn), and
+how many times quicker than our fp32 it is. "torch" are eager's forms, in floats and of torch's own quantization (FX
+graph mode, or dynamic); all others run in the engine. `--isa avx2` holds both to AVX2, as far as torch lets itself be
+held.
 """
 
 import argparse
 import copy
 import inspect
 import json
+import os
 import statistics
 import subprocess
+import sys
 import time
 import typing
 from collections.abc import Callable, Sequence
@@ -24,6 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
+from benchmarks.engines import ISAS
 from benchmarks.models import import_torchvision, randomize
 from torch_migraphx.dynamo.quantization import (
     MGXQuantizer,
@@ -164,45 +169,65 @@ def by_fx(model: nn.Module, data: Sequence[Tensor], mapping: Any, backend: Any =
     return convert_fx(prepared, backend_config=backend)
 
 
-def accuracies(model: nn.Module, data: Sequence[Tensor], metric: Metric, convolutional: bool) -> dict[str, float]:
-    """The metric of each form of a model."""
+def torchs_own(model: nn.Module, data: Sequence[Tensor], convolutional: bool) -> nn.Module:
+    """Quantized for torch's own kernels."""
     if convolutional:
-        theirs = by_fx(model, data, ao.get_default_qconfig_mapping("x86"))
-    else:
-        theirs = ao.quantize_dynamic(copy.deepcopy(model), {nn.Linear}, dtype=torch.qint8)
-    found = {
-        "torch fp32": metric(model),
-        "torch int8": metric(theirs),
-        "fp32": metric(in_engine(model, data[0])),
-        "torch's int8 model": metric(in_engine(theirs, data[0])),
-    }
+        return by_fx(model, data, ao.get_default_qconfig_mapping("x86"))
+    return ao.quantize_dynamic(copy.deepcopy(model), {nn.Linear}, dtype=torch.qint8)
+
+
+def forms_of(model: nn.Module, data: Sequence[Tensor], metric: Metric, convolutional: bool) -> dict[str, nn.Module]:
+    """Each form of a model, by name."""
+    theirs = torchs_own(model, data, convolutional)
+    found = {"torch fp32": model, "torch int8": theirs, "fp32": in_engine(model, data[0])}
+    found["torch's int8 model"] = in_engine(theirs, data[0])
     if convolutional:
         fx = by_fx(model, data, get_migraphx_qconfig_mapping(), get_migraphx_backend_config())
-        found["FX"] = metric(in_engine(fx, data[0]))
+        found["FX"] = in_engine(fx, data[0])
     for method in ("histogram", *RANGES):
-        found[f"PT2E {method}"] = metric(in_engine(pt2e(model, data, calibration=method), data[0]))
-    found["PT2E asymmetric"] = metric(in_engine(pt2e(model, data, asymmetric_activations=True), data[0]))
+        found[f"PT2E {method}"] = in_engine(pt2e(model, data, calibration=method), data[0])
+    found["PT2E asymmetric"] = in_engine(pt2e(model, data, asymmetric_activations=True), data[0])
     mixed = quantize(model, data, metric, 0.001)
     print(mixed)
-    found["mixed"] = metric(in_engine(mixed.model, data[0]))
+    found["mixed"] = in_engine(mixed.model, data[0])
     return found
 
 
-def ratio(name: str, rounds: int) -> dict[str, float]:
-    """Milliseconds of a ResNet in fp32 and int8, in turn, and how many times quicker int8 is."""
-    model = randomize(getattr(import_torchvision().models, name)(weights=None)).eval()
-    x = torch.randn(1, 3, 224, 224)
-    forms = {"fp32": in_engine(model, x), "int8": in_engine(pt2e(model, [x]), x)}
-    seconds: dict[str, list[float]] = {form: [] for form in forms}
+def resnet(name: str) -> tuple[dict[str, nn.Module], Tensor]:
+    """A ResNet in floats and in int8, torch's and ours, and a picture."""
+    model, x = randomize(getattr(import_torchvision().models, name)(weights=None)).eval(), torch.randn(1, 3, 224, 224)
+    ours = {"fp32": in_engine(model, x), "PT2E histogram": in_engine(pt2e(model, [x]), x)}
+    return {"torch fp32": model, "torch int8": torchs_own(model, [x], True), **ours}, x
+
+
+def speeds(forms: dict[str, nn.Module], x: Tensor, seconds: float) -> dict[str, dict[str, float]]:
+    """Milliseconds of calls, in turn, for so long: p50, p90, and how many times quicker than fp32."""
+    spent: dict[str, list[float]] = {form: [] for form in forms}
+    end = time.perf_counter() + seconds
     with torch.no_grad():
-        for turn in range(rounds + 3):
+        while time.perf_counter() < end or len(spent["fp32"]) < 8:
             for form, module in forms.items():
                 start = time.perf_counter()
                 module(x)
-                if turn >= 3:
-                    seconds[form].append(time.perf_counter() - start)
-    medians = {f"{form} ms": statistics.median(values) * 1e3 for form, values in seconds.items()}
-    return medians | {"fp32 / int8": medians["fp32 ms"] / medians["int8 ms"]}
+                spent[form].append((time.perf_counter() - start) * 1e3)
+    kept = {form: sorted(values[3:]) for form, values in spent.items()}
+    middle = {form: statistics.median(values) for form, values in kept.items()}
+    return {
+        form: {
+            "p50 ms": middle[form],
+            "p90 ms": values[len(values) * 9 // 10],
+            "fp32 / it": middle["fp32"] / middle[form],
+        }
+        for form, values in kept.items()
+    }
+
+
+def hold(isa: str) -> None:
+    """Begin again with what holds engines to an instruction set, which they ask for when they are imported."""
+    wanted = ISAS[isa]
+    if any(os.environ.get(name) != value for name, value in wanted.items()):
+        again = [sys.executable, "-m", "benchmarks.quantization", *sys.argv[1:]]
+        os.execve(sys.executable, again, {**os.environ, **wanted})
 
 
 def main() -> None:
@@ -211,21 +236,26 @@ def main() -> None:
     parser.add_argument("--models", default="digits,characters", help="of digits and characters; empty: none")
     parser.add_argument("--speeds", default="resnet18,resnet50", help="torchvision's models; empty: none")
     parser.add_argument("--steps", type=int, default=400, help="of training")
-    parser.add_argument("--rounds", type=int, default=30, help="turns of each form")
+    parser.add_argument("--seconds", type=float, default=10, help="of turns of a model's forms")
+    parser.add_argument("--isa", choices=ISAS, default="native", help="instruction set that engines are held to")
     parser.add_argument("--output", type=Path, help="JSON file to write")
     given = parser.parse_args()
-    results: dict[str, dict[str, float]] = {}
+    hold(given.isa)
+    results: dict[str, dict[str, dict[str, float]]] = {}
     for name in filter(None, given.models.split(",")):
         torch.manual_seed(0)
         model, data, metric = {"digits": digits, "characters": characters}[name](given.steps)
-        results[name] = accuracies(model, data, metric, name == "digits")
+        forms = forms_of(model, data, metric, name == "digits")
+        found = speeds(forms, data[0], given.seconds)
+        results[name] = {form: {"metric": metric(module), **found[form]} for form, module in forms.items()}
     for name in filter(None, given.speeds.split(",")):
         torch.manual_seed(0)
-        results[name] = ratio(name, given.rounds)
-    for name, found in results.items():
-        print(f"\n{name}")
-        for what, value in found.items():
-            print(f"  {what:24}{value:10.4f}")
+        results[name] = speeds(*resnet(name), given.seconds)
+    for name, rows in results.items():
+        titles = list(next(iter(rows.values())))
+        print(f"\n{name:24}" + "".join(f"{title:>11}" for title in titles))
+        for form, row in rows.items():
+            print(f"  {form:22}" + "".join(f"{row[title]:11.4f}" for title in titles))
     if given.output:
         given.output.write_text(json.dumps(results, indent=1))
 
