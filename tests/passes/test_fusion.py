@@ -1,5 +1,7 @@
 """Kernels that fusion makes: norms in one, nothing computed twice, one form for targets."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -197,6 +199,9 @@ def test_a_wider_product_comes_from_all_that_became_it():
 def test_names_of_several_instructions_stay_names():
     both = joined([DebugSymbols(["a", "b"]), DebugSymbols(["b", "c"])])
     assert symbols_of(both) == ("a", "b", "c")
+    for origin in (both, DebugSymbols(["a", "b"])):
+        twin = copy.deepcopy(origin)
+        assert (twin, parts_of(twin), symbols_of(twin)) == (origin, parts_of(origin), symbols_of(origin))
 
 
 def test_dots_with_epilogues_of_their_own_stay_apart():

@@ -18,6 +18,9 @@ class DebugSymbols(str):
         made.names = given
         return made
 
+    def __getnewargs__(self) -> tuple[tuple[str, ...]]:  # type: ignore[override]  # copies are made of the names
+        return (self.names,)
+
 
 class Joined(str):
     """The origins of an instruction that several became: a text like any origin, that still knows them apart."""
@@ -29,6 +32,9 @@ class Joined(str):
         made = super().__new__(cls, ", ".join(parts))
         made.parts = parts
         return made
+
+    def __getnewargs__(self) -> tuple[tuple[str, ...]]:  # type: ignore[override]  # copies are made of the parts
+        return (self.parts,)
 
 
 def joined(origins: Iterable[str]) -> str:
