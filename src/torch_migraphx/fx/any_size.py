@@ -120,7 +120,7 @@ def _guards_refused(known: ShapeEnv) -> Iterator[None]:
 def takes(options: Options) -> bool:
     """Whether AnySize takes these options, which name a target."""
     looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-    return options.target in ONCE and not (PRECISIONS[options.lower_precision] or options.int4_weights or looks)
+    return options.target in ONCE and not (PRECISIONS[options.lower_precision] or looks)
 
 
 class AnySize:
@@ -147,7 +147,10 @@ class AnySize:
             lengths = _lengths(parameters, given)
             with same_random_state(), torch.no_grad(), _no_new_guards(graph):
                 inputs = dict(zip(self.names, given, strict=True))
-                return _Converter(graph, main, inputs, lengths, fixed, self.place.device.type).values(outputs)
+                made = _Converter(graph, main, inputs, lengths, fixed, self.place.device.type).values(outputs)
+                if options.int4_weights:
+                    migraphx.quantize_int4_weights(main)
+                return made
 
         def lasting() -> list[np.ndarray]:
             return [to_numpy(t) for t in fixed.values() if not not_held(t, ("cpu",))]
