@@ -41,7 +41,7 @@ def test_agrees(proto: onnx.ModelProto, inputs: list[dict]) -> None:
     prepared = migraphx.backend.RefBackend.prepare(proto)
     session = ort.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     for x in inputs:
-        (want,), (got,) = session.run(None, {"x": x}), prepared.run([x])
+        want, (got,) = np.asarray(session.run(None, {"x": x})[0]), prepared.run([x])
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got, want)
 

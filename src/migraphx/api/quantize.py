@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from migraphx.api.inputs import random_inputs
+from migraphx.api.module import module
 from migraphx.api.program import program, published
 from migraphx.ir.operation import declaration
 from migraphx.ir.program import Program
@@ -67,12 +68,13 @@ def autocast_fp8(prog: program) -> None:
     autocast(_uncompiled(prog))
 
 
-def quantize_int4_weights(prog: program, block_size: int = BLOCK) -> None:
+def quantize_int4_weights(prog: program | module, block_size: int = BLOCK) -> None:
     """Keep the constant weights of dots in 4 bits, with one scale for `block_size` of them along the depth.
 
-    RuntimeError for a compiled program; ValueError for dynamic shapes and for a block size that is odd or below 2.
+    `prog` may be the module that the function of a `deferred_program` has written. RuntimeError for a compiled program;
+    ValueError for a program of dynamic shapes, and for a block size that is odd or below 2.
     """
-    pack_weights(_fixed(prog), block_size)
+    pack_weights(prog._impl if isinstance(prog, module) else _fixed(prog).main, block_size)
 
 
 def _calibrated(
@@ -99,7 +101,7 @@ def _operators(prog: program, names: Sequence[str]) -> Sequence[str]:
     """
     if isinstance(names, str):
         raise TypeError(f"ins_names must be a list of operators' names, got the string {names!r}")
-    found = {ins.name for module in prog.graph.modules.values() for ins in module}
+    found = {ins.name for m in prog.graph.modules.values() for ins in m}
     missing = [name for name in names if name != ALL and declaration(name).name not in found]
     if missing and not (names is PRODUCTS and len(missing) < len(PRODUCTS)):
         log.warning("the program has no %s: quantizing it changes nothing", " and no ".join(missing))

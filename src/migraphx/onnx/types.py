@@ -60,8 +60,9 @@ def _tolerated(node: Node, formal: Formal, index: int, type: str) -> str | None:
     """What a type that is not taken stands for; None for a mistake."""
     for version in versions_of(node.domain, node.op):
         other = schema_of(node.domain, node.op, version)
-        same = other and index < len(other.formals) and (not index or other.formals[index].name == formal.name)
-        if same and type in other.formals[index].types:
+        formals = other.formals if other else ()
+        same = index < len(formals) and (not index or formals[index].name == formal.name)
+        if same and type in formals[index].types:
             return f"opset {version} takes that"
     if type.startswith("fp8") and "half" in formal.types:
         return "computed as the other narrow floats"

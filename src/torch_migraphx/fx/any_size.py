@@ -164,7 +164,7 @@ def _guards_refused(known: ShapeEnv) -> Iterator[None]:
 def takes(options: Options) -> bool:
     """Whether AnySize takes these options, which name a target."""
     looks = options.save_subgraph_programs or options.verbose_log or options.report is not None
-    return options.target in ONCE and not (PRECISIONS[options.lower_precision] or options.int4_weights or looks)
+    return options.target in ONCE and not (PRECISIONS[options.lower_precision] or looks)
 
 
 class AnySize:
@@ -178,7 +178,7 @@ class AnySize:
         ranges: Mapping[str, Limits] | None, by_data: bool = False,
     ) -> None:  # fmt: skip
         options = options.beside(args)
-        if options.int4_weights if by_data else not takes(options):
+        if not (by_data or takes(options)):
             raise UnsupportedError("its options ask for a program of one size")
         self.place = Place.of(options.target)
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
@@ -194,7 +194,8 @@ class AnySize:
             lengths = _lengths(parameters, given)
             with same_random_state(), torch.no_grad(), _no_new_guards_of_data(graph):
                 inputs = dict(zip(self.names, given, strict=True))
-                converter = _Converter(graph, main, inputs, lengths, fixed, self.place.device.type, options.verbose_log)
+                device, int4 = self.place.device.type, options.int4_weights
+                converter = _Converter(graph, main, inputs, lengths, fixed, device, options.verbose_log, int4)
                 return converter.values(outputs, lasting)
 
         def lasting() -> list[np.ndarray]:
@@ -438,10 +439,11 @@ class _Converter(MGXInterpreter):
 
     def __init__(
         self, graph: fx.GraphModule, main: migraphx.module, given: Mapping[str, Value], lengths: Mapping[str, int],
-        fixed: Mapping[str, torch.Tensor], device: str, verbose_log: bool = False,
+        fixed: Mapping[str, torch.Tensor], device: str, verbose_log: bool, int4: bool,
     ) -> None:  # fmt: skip
         inputs = [None] * len(graph.graph.find_nodes(op="placeholder"))
         super().__init__(graph, inputs, verbose_log, fixed, device)
+        self.whole, self.int4 = graph, int4
         self.main, self.builder = main, Builder(main)
         self.builder.waits = True
         self.given, self.lengths = given, lengths
@@ -456,6 +458,8 @@ class _Converter(MGXInterpreter):
         found = {n: self._value(n) for n in outputs if n not in self.waiting}
         late = [n for n in outputs if n in self.waiting]
         found |= dict(zip(late, self._later(late, lasting), strict=True))
+        if self.int4:
+            migraphx.quantize_int4_weights(self.main)
         return [found[n] for n in outputs]
 
     def _value(self, n: fx.Node) -> Value:
@@ -478,9 +482,11 @@ class _Converter(MGXInterpreter):
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
             values = iter(given)
             known = [next(values) if isinstance(x, Value) else x for x in leaves]
-            with same_random_state(), torch.no_grad(), _no_new_guards_of_data(self.module):
-                rest = _Converter(self.module, main, {}, self.lengths, self.constants, self.device, self.verbose_log)
-                return rest._resumed(nodes, outputs, *tree_unflatten(known, spec), lasting)
+            with same_random_state(), torch.no_grad(), _no_new_guards_of_data(self.whole):
+                device, log = self.device, self.verbose_log
+                rest = _Converter(self.whole, main, {}, self.lengths, self.constants, device, log, self.int4)
+                env, waiting = tree_unflatten(known, spec)
+                return rest._resumed(nodes, outputs, env, waiting, lasting)
 
         return migraphx.add_deferred(self.main, convert, crossing, [_shape(n) for n in outputs], lasting)
 
@@ -492,7 +498,7 @@ class _Converter(MGXInterpreter):
             if n not in wanted:
                 wanted.add(n)
                 stack += [i for i in n.all_input_nodes if i in self.waiting or self._anew(i)]
-        return [n for n in self.module.graph.nodes if n in wanted]
+        return [n for n in self.whole.graph.nodes if n in wanted]
 
     def _anew(self, n: fx.Node) -> bool:
         number = isinstance(value_of(n), torch.SymInt | torch.SymFloat | torch.SymBool)

@@ -100,6 +100,7 @@ SAMPLE = {"batch": 3, "tokens": 5, "kept": 7, "room": 11}
 def symbolic(weights: Sequence[torch.Tensor], inputs: Inputs) -> tuple[list[torch.Tensor], Inputs]:
     """Stand-ins without data for weights and inputs whose sequences, tokens, logits and positions are any many."""
     mode = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    mode.cache_enabled = False  # with symbols to look a shape up takes longer than to compute it
 
     def stand_in(x: torch.Tensor, *names: str | None) -> torch.Tensor:
         names = (*names, *(None for _ in range(x.dim() - len(names))))

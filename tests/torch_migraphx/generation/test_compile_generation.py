@@ -88,6 +88,23 @@ def test_a_mixture_of_experts():
     assert own.forward.compiled == 2
 
 
+def test_weights_of_4_bits_are_one_program_too():
+    """The oracle is eager with weights that are rounded here: 32 along the depth share the largest magnitude over 7."""
+    model, own = pair(llama, int4_weights=True)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, torch.nn.Linear) and module.in_features % 32 == 0:
+                blocks = module.weight.view(module.out_features, -1, 32)
+                scale = blocks.abs().amax(2, keepdim=True) / 7
+                module.weight.copy_(((blocks / scale).round().clamp(-8, 7) * scale).view_as(module.weight))
+    for given in (prompt(1, 3), prompt(3, 70)):
+        with torch.no_grad():
+            mine, want = (m(**given).logits for m in (own, model))
+        read = given["attention_mask"].bool()
+        torch.testing.assert_close(mine[read], want[read], rtol=1e-4, atol=1e-5)
+    assert own.forward.compiled == 1
+
+
 def test_lengths_are_numbers_of_a_run(monkeypatch):
     """On cpu: prompts of any length, several chunks of them too, and any number of sequences are one program.
 
