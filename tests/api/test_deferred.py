@@ -62,6 +62,34 @@ def test_inputs_keep_their_order(target: str) -> None:
     np.testing.assert_array_equal(np.array(made.run({"a": a, "b": b})[0]), b - a)
 
 
+@pytest.mark.parametrize("target", ["ref", "cpu"])
+def test_a_conversion_goes_on_when_data_has_told_lengths(target: str) -> None:
+    """One of two outputs is as long as data says; the other waits for lengths once more."""
+    any_length = migraphx.shape.dynamic_dimension(0, 12)
+    one = migraphx.shape.dynamic_dimension(1, 1)
+    outputs = [migraphx.shape("float", dyn_dims=[any_length]), migraphx.shape("int64", dyn_dims=[one, any_length])]
+
+    def chosen(main: migraphx.module, inputs: list[migraphx.instruction_ref]) -> list[migraphx.instruction_ref]:
+        x, places = inputs
+        rows = main.add_instruction(migraphx.op("transpose", permutation=[1, 0]), [places])
+        kept = main.add_instruction(migraphx.op("gathernd"), [x, rows])
+        return [kept, main.add_instruction(migraphx.op("nonzero_exact"), [kept])]
+
+    def start(main: migraphx.module, inputs: list[migraphx.instruction_ref]) -> list[migraphx.instruction_ref]:
+        x = main.add_instruction(migraphx.op("relu"), inputs)
+        return migraphx.add_deferred(
+            main, chosen, [x, main.add_instruction(migraphx.op("nonzero_exact"), [x])], outputs
+        )
+
+    made = migraphx.deferred_program({"x": ("float", [3, 4])}, start, outputs)
+    made.compile(migraphx.get_target(target))
+    for seed in range(3):
+        x = np.random.default_rng(seed).standard_normal((3, 4)).astype(np.float32) - seed + 1
+        kept, places = (np.array(a) for a in made.run({"x": x}))
+        np.testing.assert_array_equal(kept, x[x > 0])
+        np.testing.assert_array_equal(places, [np.arange(kept.size)])
+
+
 def test_it_cannot_be_saved(tmp_path) -> None:
     with pytest.raises(ValueError, match="converted: a Python function writes it"):
         migraphx.save(program(), tmp_path / "p.mxr")
