@@ -253,6 +253,14 @@ def test_constants_that_a_node_cannot_have(
         migraphx.parse_onnx_buffer(model([node], {"x": (F, (2, 3))}, ["y0"], known))
 
 
+def test_inputs_that_an_operator_must_have() -> None:
+    for op, infos in (("RotaryEmbedding", [(F, (2, 3, 4, 8)), None, (F, (9, 4))]), ("Add", [None, (F, (2,))])):
+        names = [f"x{k}" if i else "" for k, i in enumerate(infos)]
+        given = {n: i for n, i in zip(names, infos, strict=True) if i}
+        with pytest.raises(ValueError, match=f"{op}.* is missing"):
+            migraphx.parse_onnx_buffer(model([helper.make_node(op, names, ["y"])], given, ["y"], opset=OPSET))
+
+
 def test_contrib_operators_need_what_they_say() -> None:
     for op, infos, attributes in [
         ("BiasGelu", [(F, (2, 5))], {}),

@@ -166,3 +166,17 @@ def test_encoders_of_strings() -> None:
     words[0, 0] = "q"
     with pytest.raises(OnnxError, match=r"OneHotEncoder.*index 4"):
         backend.RefBackend.run_model(with_input([known], words, "y"), [words])
+
+
+def test_constants_in_attributes() -> None:
+    tensor = numpy_helper.from_array(np.array(["b", "d"], object), "v")
+    nodes = [
+        helper.make_node("Constant", [], ["words"], value_strings=["a", "d"]),
+        helper.make_node("Constant", [], ["word"], value_string="d"),
+        helper.make_node("Constant", [], ["others"], value=tensor),
+        helper.make_node("Equal", ["words", "word"], ["y"]),
+        helper.make_node("Equal", ["words", "others"], ["z"]),
+    ]
+    graph = helper.make_graph(nodes, "strings", [], [onnx.ValueInfoProto(name=n) for n in "yz"])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    assert [y.tolist() for y in backend.run_model(made, [])] == [[False, True]] * 2

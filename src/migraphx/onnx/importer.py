@@ -272,7 +272,10 @@ class Importer:
             taken.check(inputs, attributes)
             check_types(b, node, inputs, taken)
             return convert(b, *inputs, **attributes)
-        if function is None and schema_of(node.domain, node.op, node.version):
+        schema = schema_of(node.domain, node.op, node.version)
+        if function is None and schema:
+            if None in (needed := list(inputs[: schema.inputs[0]])):
+                raise OnnxError(f"its input {needed.index(None)} is missing")
             check_types(b, node, inputs, None)
             if not node.domain and node.op in CHECKS:
                 CHECKS[node.op](b, *inputs, **attributes)

@@ -12,12 +12,13 @@ from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, expect
 from migraphx.onnx.converters.standard.movement import slice_
 from migraphx.onnx.graph import OnnxError, element_type
-from migraphx.onnx.registry import converter, register
+from migraphx.onnx.registry import converter, register, same
 from migraphx.ops.composites.activation import scaled, shifted
 
 Value = Instruction
 REDUCTIONS = ("sum", "mean", "max")
 """What `mode` of an embedding bag means."""
+FLOATS = [same(("float", "half", "bf16", "double"), "x")]
 
 
 @converter("ConstantFill")
@@ -40,7 +41,7 @@ def constant_fill(
     return b.multibroadcast(fill, out_lens=lens) if lens else fill
 
 
-@converter("ImageScaler")
+@converter("ImageScaler", takes=FLOATS)
 def image_scaler(b: OnnxBuilder, x: Value, *, bias: Sequence[float], scale: float = 1.0) -> Value:
     """x {N, C, H, W} * scale + bias {C}."""
     expect(x, "input", None, None, None, None)
@@ -50,22 +51,22 @@ def image_scaler(b: OnnxBuilder, x: Value, *, bias: Sequence[float], scale: floa
     return b.add(*b.common(b.mul(x, b.full(scale, x)), term))
 
 
-@converter("Affine")
+@converter("Affine", takes=FLOATS)
 def affine(b: OnnxBuilder, x: Value, *, alpha: float = 1.0, beta: float = 0.0) -> Value:
     return shifted(b, scaled(b, x, alpha), beta)
 
 
-@converter("Scale")
+@converter("Scale", takes=FLOATS)
 def scale(b: OnnxBuilder, x: Value, *, scale: float = 1.0) -> Value:
     return scaled(b, x, scale)
 
 
-@converter("ScaledTanh")
+@converter("ScaledTanh", takes=FLOATS)
 def scaled_tanh(b: OnnxBuilder, x: Value, *, alpha: float = 1.0, beta: float = 1.0) -> Value:
     return scaled(b, b.tanh(scaled(b, x, beta)), alpha)
 
 
-@converter("ParametricSoftplus")
+@converter("ParametricSoftplus", takes=FLOATS)
 def parametric_softplus(b: OnnxBuilder, x: Value, *, alpha: float = 1.0, beta: float = 1.0) -> Value:
     """alpha * log(exp(beta * x) + 1)"""
     return scaled(b, b.softplus(scaled(b, x, beta), threshold=math.inf), alpha)

@@ -7,12 +7,13 @@ from migraphx.ir.module import Instruction
 from migraphx.onnx.builder import OnnxBuilder, axis_in
 from migraphx.onnx.converters.standard.cast import power_of_two
 from migraphx.onnx.graph import OnnxError, element_type
-from migraphx.onnx.registry import converter
+from migraphx.onnx.registry import converter, same
 
 Value = Instruction
 ELEMENTS = {"fp4_e2m1": "fp4e2m1fn", "fp8_e4m3": "fp8e4m3fn", "fp8_e5m2": "fp8e5m2"}
 LARGEST_POWER = {"fp4e2m1fn": 2, "fp8e4m3fn": 8, "fp8e5m2": 15}
 """The exponent of the largest power of two that a type holds."""
+FLOATS = [same(("float", "half", "bf16", "double"), "x")]
 LEAST = 2.0**-126  # the least normal float, in place of a block's zero
 
 
@@ -39,7 +40,7 @@ def block_scales(b: OnnxBuilder, x: Value, axis: int, size: int, type: str) -> V
     return b.mul(power, b.full(2.0 ** -LARGEST_POWER[type], power))
 
 
-@converter("DynamicScale")
+@converter("DynamicScale", takes=FLOATS)
 def dynamic_scale(
     b: OnnxBuilder,
     x: Value,
@@ -56,7 +57,7 @@ def dynamic_scale(
     return block_scales(b, x, axis_in(group_dim, x.shape.ndim), group_size, element_type(output_dtype))
 
 
-@converter("MXQuantizeDequantize", "MXFixNeuron")
+@converter("MXQuantizeDequantize", "MXFixNeuron", takes=FLOATS)
 def quantize_dequantize(
     b: OnnxBuilder, x: Value, *, axis: int, block_size: int, element_dtype: str, rounding_mode: int = 2
 ) -> Value:

@@ -11,20 +11,22 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.size import is_open
 from migraphx.onnx.builder import LARGEST, OnnxBuilder, axis_in, expect
-from migraphx.onnx.graph import OnnxError, element_type
+from migraphx.onnx.graph import OnnxError, Strings, element_type
 from migraphx.onnx.registry import converter
 
 Value = Instruction
 
 
 @converter("Constant")
-def constant(b: OnnxBuilder, **given: Any) -> Value:
+def constant(b: OnnxBuilder, **given: Any) -> Value | Strings:
     """One attribute holds the value; which one says its type."""
     types = {"value": None, "sparse_value": None, "value_float": "float", "value_floats": "float"}
-    types |= {"value_int": "int64", "value_ints": "int64"}
+    types |= {"value_int": "int64", "value_ints": "int64", "value_string": "string", "value_strings": "string"}
     ((name, value),) = given.items() if len(given) == 1 else [("", None)]
     if name not in types:
         raise OnnxError(f"must have one of the attributes {', '.join(types)}, has {', '.join(given) or 'none'}")
+    if types[name] == "string" or (isinstance(value, np.ndarray) and value.dtype.kind == "O"):
+        return Strings.of(value)
     return b.literal(value, types[name])
 
 
