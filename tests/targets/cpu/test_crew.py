@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import migraphx
-from migraphx.targets.cpu.crew import FIRST, MOST, TRIAL, Crew, times_taken
+from migraphx.targets.cpu.crew import FIRST, LONG, MOST, TRIAL, Crew, times_taken
 from migraphx.targets.cpu.executable import CpuExecutable
 
 
@@ -57,6 +57,14 @@ def test_all_threads_where_they_are_faster_all_the_same():
     machine.run(1000)
     machine.alone = 300.0
     assert 0 < machine.run(1000).count(True) <= 1000 / MOST  # one run says it
+
+
+def test_long_runs_take_all_threads():
+    machine = Machine()
+    machine.together, machine.alone = 2 * LONG, 3 * LONG
+    machine.run(10)
+    machine.neighbours(4 * LONG)
+    assert not any(machine.run(200))
 
 
 def test_runs_of_the_other_way_beside_it_are_not_counted():

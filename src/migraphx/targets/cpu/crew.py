@@ -2,8 +2,8 @@
 
 A run waits for every thread that holds a part of a kernel, and where a neighbour takes a core for some milliseconds at
 a time, threads wait for each other in turn: then one alone is often faster, and steadier. Which it is depends on the
-program and on the neighbours, so it is timed: a few runs of one thread where runs have become slow and the system
-says that it took cores from this process, and then a few runs of all threads now and then, as neighbours may go.
+program and on the neighbours, so it is timed: a few runs of one thread where short runs have become slow and the
+system says that it took cores from this process, and then a few runs of all threads now and then, as neighbours may go.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ except ImportError:  # no Unix
 SLOW = 1.3  # times the fastest run
 FADES = 1.0001  # what the fastest run counts for after each other one: clocks and inputs change, too
 GAIN = 0.9  # of the other way's time: less is faster, not chance
+LONG = 20e6  # nanoseconds: the turns that neighbours take on a core are short beside such a run, and all ways are alike
 RUNS = 8  # until it is clear whether cores are taken away
 TAKEN = 2  # times in these runs
 TRIAL = 4  # runs, or fewer where one is
@@ -67,7 +68,7 @@ class Crew:
 
     def _disturbed(self) -> bool:
         """Whether runs of all threads are slow since the system takes cores from this process."""
-        if self._mean <= SLOW * self._fastest:
+        if self._mean <= SLOW * self._fastest or self._fastest > LONG:
             self._taken = None
         elif self._taken is None:
             self._taken, self._left = self._times(), RUNS
