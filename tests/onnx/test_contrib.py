@@ -233,6 +233,8 @@ GROUPED = [
         {"num_heads": 4, "kv_num_heads": 2},
     ),
     gqa(5, 0, [4, 4], 5, causal=0),
+    gqa(3, 0, [2, 2], 3, *angles(16, 8), np.array([[4, 0, 9], [1, 1, 1]]), do_rotary=1),
+    gqa(1, 6, [6, 4], 7, *angles(16, 8), np.array([[9], [3]]), do_rotary=1),
     Case(
         "GroupQueryAttention",
         [

@@ -87,6 +87,13 @@ ODD = [
     Odd("BatchNormalization", [IMAGE, ONE, ZERO, ZERO, ONE], IMAGE, {"spatial": 1, "epsilon": 0.0}, 15),
     Odd("BatchNormalization", [IMAGE, ONE, ZERO, ZERO, ONE], IMAGE, {"is_test": 1, "epsilon": 0.0}, 15),
     Odd("QuantizeLinear", [ints(3, -4).astype(np.int32), S], np.array([30, 0], np.uint8), {}, 21),
+    # operators that a later opset brought
+    Odd("LayerNormalization", [X, np.ones(4, np.float32)], (X - X.mean(-1, keepdims=True)) / X.std(-1, keepdims=True),
+        {"epsilon": 0.0}, 11),
+    Odd("Trilu", [X], np.triu(X), {}, 13),
+    Odd("CumSum", [X, np.array(1)], X.cumsum(1), {}, 9, (1,)),
+    Odd("NegativeLogLikelihoodLoss", [X[0], ints(0, 3, 1)], -X[0][np.arange(3), [0, 3, 1]].mean(), {}, 11),
+    Odd("Unique", [ints(3, 1, 3)], ints(1, 3), {}, 10, (0,)),
     # one number where a list of one is meant, a signal without its last dimension
     Odd("ReduceSum", [X, np.array(1)], X.sum(1, keepdims=True), {}, 13, (1,)),
     Odd("Conv", [IMAGE, IMAGE], np.sum(IMAGE * IMAGE).reshape(1, 1, 1, 1), {"auto_pad": "VALID", "pads": [0] * 4}),

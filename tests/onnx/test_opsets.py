@@ -7,8 +7,10 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import defs
+from onnx.reference import ReferenceEvaluator
 
 from tests.onnx.contrib_cases import Case, model_of
 from tests.onnx.one_node import one_node, ours, theirs
@@ -238,3 +240,12 @@ def test_masks_of_dropout_and_hints_of_the_first_opset() -> None:
     data = one_node("BatchNormalization", [x, *rows], 1, 1, is_test=1, epsilon=0.0, consumed_inputs=[0, 0, 0, 1, 1])
     (y,) = ours(data, {f"x{k}": v for k, v in enumerate([x, *rows])})
     assert_close(y, (x - rows[2]) / np.sqrt(rows[3]) * rows[0] + rows[1])
+
+
+def test_error_function_of_integers() -> None:
+    """Opset 9 takes them; ONNX Runtime does not."""
+    for kind in (np.int32, np.uint8):
+        x = np.array([0, 1, 7], kind)
+        data = one_node("Erf", [x], 1, 9)
+        (want,) = ReferenceEvaluator(onnx.load_from_string(data)).run(None, {"x0": x})
+        np.testing.assert_array_equal(ours(data, {"x0": x})[0], want)

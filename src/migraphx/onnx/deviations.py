@@ -48,16 +48,29 @@ def intended(node: Written, opset: Callable[[str], int]) -> Written:
 
 
 def _in_its_domain(node: Written, opset: Callable[[str], int]) -> Written:
-    """An operator that the standard's domain does not have may be another domain's."""
+    """An operator that the standard's domain does not have (yet) may be another opset's, or another domain's."""
     if node.domain or schema_of("", node.op, node.version):
         return node
-    if find("", node.op, node.version):
-        return replace(node, deviations=(*node.deviations, "is not of the standard"))
+    names = set(node.attributes) - LEGACY
     domain = next((d for d, op in CONVERTERS if d and op == node.op), None)
+    standard = find("", node.op, node.version) is not None
+    if standard or domain is None or not _accepts(node, domain, opset(domain), names):
+        version = fitting_version("", node.op, node.version, names, node.inputs)
+        if version is not None:
+            said = f"is of opset {version}, not {node.version}"
+            return replace(node, version=version, deviations=(*node.deviations, said))
+    if standard:
+        return replace(node, deviations=(*node.deviations, "is not of the standard"))
     if domain is None:
         return node
     said = f"is not of the standard; {domain} has such an operator"
     return replace(node, domain=domain, version=opset(domain), deviations=(*node.deviations, said))
+
+
+def _accepts(node: Written, domain: str, version: int, names: set[str]) -> bool:
+    """Whether a domain's operator of that name may be meant."""
+    convert = find(domain, node.op, version)
+    return convert is not None and signature(convert).fits(names, node.inputs)
 
 
 def _at_its_opset(node: Written) -> Written:

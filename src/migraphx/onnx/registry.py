@@ -79,6 +79,12 @@ class Signature:
     formals: tuple[Formal, ...]  # of an operator that the standard does not have; () where nothing is said
     types: Types
 
+    def fits(self, names: set[str], inputs: int) -> bool:
+        """Whether a node with these attributes and so many inputs may be one of the operator."""
+        fewest = sum(spec.required for spec in self.inputs)
+        odd = names - self.attributes and not self.any_attribute
+        return not odd and self.required <= names and inputs >= fewest and (self.rest or inputs <= len(self.inputs))
+
     def check(self, inputs: Sequence[Any], attributes: Collection[str]) -> None:
         """OnnxError for what the converter does not take."""
         odd = [a for a in attributes if a not in self.attributes and not self.any_attribute]

@@ -61,7 +61,10 @@ def kept(b: OnnxBuilder, mask: Value, batch: int, past: int, queries: int, keys:
         if lens[0] == 2 * batch:
             keep = b.logical_and(keep, b.greater_or_equal(*b.common(positions, part(b, mask, batch, 2 * batch))))
         return b.unsqueeze(keep, axes=(1, 2))
+    if len(lens) in (2, 3):
+        expect(mask, "mask", batch, *(queries,) * (len(lens) == 3), keys)
     if len(lens) == 4:
+        expect(mask, "mask", batch, 1, None, None)
         mask = b.slice(mask, axes=(2, 3), starts=(past, 0), ends=(past + queries, keys))
     elif len(lens) in (2, 3):
         mask = b.unsqueeze(mask, axes=(1, 2) if len(lens) == 2 else (1,))

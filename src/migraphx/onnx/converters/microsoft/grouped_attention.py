@@ -93,19 +93,19 @@ def group_query_attention(
     expect(head_sink, "head_sink", num_heads)
     rotary = tables(cos, sin) if do_rotary else ()
     q, k, v = grouped(b, query, key, value, num_heads, kv_num_heads)
-    length = q.shape.lens[2]
     fixed = holds_all(b, past_key, total_length)
     total = past_keys(past_key, past_value) if fixed else int(b.number(total_length, "total_sequence_length"))
     last, starts, positions = places(b, seqlens, q, total_length if fixed else total)
     q, k = (x if w is None else b.rms_norm(x, w, epsilon=qk_norm_epsilon) for x, w in ((q, q_norm), (k, k_norm)))
     if rotary:
-        q, k = (with_rotary(b, x, position_ids or positions, *rotary, bool(rotary_interleaved)) for x in (q, k))
+        at = positions if position_ids is None else told(b, position_ids, q, total_length if fixed else total)
+        q, k = (with_rotary(b, x, at, *rotary, bool(rotary_interleaved)) for x in (q, k))
     keys = max(total, past_keys(past_key, past_value))
     codes = (cache(k_scale, k_quant_type, kv_cache_bit_width), cache(v_scale, v_quant_type, kv_cache_bit_width))
     k, v, presents = lengthened_caches(b, q, (k, v), (past_key, past_value), codes, starts, keys, fixed)
     bias = [lengthened(b, x, keys) for x in (attention_bias,) if x is not None]
     scoring = Scoring(scale, softcap, head_sink, bool(smooth_softmax), qk_output)
-    if scoring.simple(b) and causal and total == length == keys and local_window_size < 0 and not fixed:
+    if scoring.simple(b) and causal and total == q.shape.lens[2] == keys and local_window_size < 0 and not fixed:
         return joined(b, attended(b, q, k, v, bias, scale, first=0)), *presents
     seen = visible(b, positions if causal else last, keys, local_window_size)
     y, *scores = scoring.attended(b, (q, k, v), bias, seen)
@@ -131,11 +131,28 @@ def places(b: OnnxBuilder, seqlens: Value, q: Value, total: int | Value) -> tupl
     last = b.reshape(b.cast(seqlens, "int64"), dims=(batch, 1))
     zero, later = b.full(0, last), b.add(last, b.full(1 - length, last))
     if isinstance(total, Value):
-        new = b.equal(b.cast(b.reshape(total, dims=(1, 1)), "int64"), b.literal(np.array([[length]], np.int64)))
-        starts = b.where(b.broadcast_to(b.cast(new, "bool"), last.shape.lens), zero, later)
+        starts = b.where(b.broadcast_to(is_prompt(b, total, length), last.shape.lens), zero, later)
     else:
         starts = zero if total == length else later
     return last, starts, b.add(*b.common(starts, b.literal(np.arange(length)[None])))
+
+
+def is_prompt(b: OnnxBuilder, total: Value, length: int) -> Value:
+    """Whether all keys are new, bool {1, 1}."""
+    count = b.cast(b.reshape(total, dims=(1, 1)), "int64")
+    return b.cast(b.equal(count, b.literal(np.array([[length]], np.int64))), "bool")
+
+
+def told(b: OnnxBuilder, position_ids: Value, q: Value, total: int | Value) -> Value:
+    """The positions of an input {B, S}, of which ONNX Runtime reads the first number alone in a prompt."""
+    batch, _, length, _ = q.shape.lens
+    expect(position_ids, "position_ids", batch, length)
+    first = b.slice(position_ids, axes=(0, 1), starts=(0, 0), ends=(1, 1))
+    prompt = b.add(*b.common(first, b.literal(np.arange(length)[None])))
+    if not isinstance(total, Value):
+        return prompt if total == length else position_ids
+    prompt, new = (b.broadcast_to(v, position_ids.shape.lens) for v in (prompt, is_prompt(b, total, length)))
+    return b.where(new, prompt, position_ids)
 
 
 def tables(cos: Value | None, sin: Value | None) -> tuple[Value, Value]:

@@ -28,7 +28,6 @@ UNARY = {
     "Cos": "cos",
     "Cosh": "cosh",
     "Det": "det",
-    "Erf": "erf",
     "Exp": "exp",
     "Floor": "floor",
     "HardSwish": "hardswish",
@@ -113,6 +112,13 @@ for op, name in VARIADIC.items():
 def mean(b: OnnxBuilder, *inputs: Value) -> Value:
     total = variadic("add")(b, *inputs)
     return b.div(total, b.full(len(inputs), total))
+
+
+@converter("Erf")
+def erf(b: OnnxBuilder, x: Value) -> Value:
+    """Of integers, which opset 9 takes, truncated."""
+    wide = x if x.shape.type in dtypes.FLOATS else b.cast(x, "double")
+    return b.cast(b.erf(wide), x.shape.type)
 
 
 @converter("Pow")
