@@ -207,6 +207,7 @@ def speeds(forms: dict[str, nn.Module], x: Tensor, seconds: float) -> dict[str, 
     with torch.no_grad():
         while time.perf_counter() < end or len(spent["fp32"]) < 8:
             for form, module in forms.items():
+                module(x)  # what ran before has left its data in the caches
                 start = time.perf_counter()
                 module(x)
                 spent[form].append((time.perf_counter() - start) * 1e3)
@@ -230,6 +231,15 @@ def hold(isa: str) -> None:
         os.execve(sys.executable, again, {**os.environ, **wanted})
 
 
+def table(name: str, rows: dict[str, dict[str, float]]) -> str:
+    """A line a form."""
+    titles = list(next(iter(rows.values())))
+    lines = [f"\n{name:24}" + "".join(f"{title:>11}" for title in titles)]
+    return "\n".join(
+        lines + [f"  {form:22}" + "".join(f"{row[t]:11.4f}" for t in titles) for form, row in rows.items()]
+    )
+
+
 def main() -> None:
     """Train, quantize, measure, print, and write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quantization", description=__doc__)
@@ -248,14 +258,11 @@ def main() -> None:
         forms = forms_of(model, data, metric, name == "digits")
         found = speeds(forms, data[0], given.seconds)
         results[name] = {form: {"metric": metric(module), **found[form]} for form, module in forms.items()}
+        print(table(name, results[name]), flush=True)
     for name in filter(None, given.speeds.split(",")):
         torch.manual_seed(0)
         results[name] = speeds(*resnet(name), given.seconds)
-    for name, rows in results.items():
-        titles = list(next(iter(rows.values())))
-        print(f"\n{name:24}" + "".join(f"{title:>11}" for title in titles))
-        for form, row in rows.items():
-            print(f"  {form:22}" + "".join(f"{row[title]:11.4f}" for title in titles))
+        print(table(name, results[name]), flush=True)
     if given.output:
         given.output.write_text(json.dumps(results, indent=1))
 

@@ -373,7 +373,7 @@ QDQ = [
          lambda b, x: b.convolution(scaled(b, x, 0.5), b.dequantizelinear(
              b.literal(np.array([0, 255] * 16).reshape(8, 4, 1, 1), "uint8"), lit(b, 0.5, lens=(8, 4, 1, 1)),
              lit(b, 100, lens=(8, 4, 1, 1), type="uint8")), group=2), (Shape("uint8", (1, 8, 4, 4)),)),
-    Case("simplify_qdq", "its groups have fewer than four inputs, too few to gain",
+    Case("simplify_qdq", "it has fewer than three inputs, or four in each of several groups: too few to gain",
          lambda b, x: b.convolution(scaled(b, x, 0.5), b.dequantizelinear(
              b.literal(np.array([0, 255] * 2).reshape(4, 1, 1, 1), "uint8"), lit(b, 0.5, lens=(4, 1, 1, 1)),
              lit(b, 100, lens=(4, 1, 1, 1), type="uint8")), group=2), (Shape("uint8", IMAGE),)),

@@ -19,7 +19,7 @@ Value = Instruction
 CASES = {
     "one dimension": {"lens": (2, 3, 5), "kernel": (4,), "stride": (3,), "padding": (1,)},
     "two": {"lens": (1, 4, 3, 4), "kernel": (4, 3), "stride": (2, 1), "padding": (1, 0)},
-    "three": {"lens": (1, 2, 2, 3, 2), "kernel": (2, 2, 3), "stride": (2, 2, 2), "padding": (0, 0, 1)},
+    "three": {"lens": (1, 3, 2, 3, 2), "kernel": (2, 2, 3), "stride": (2, 2, 2), "padding": (0, 0, 1)},
     "dilated": {"lens": (1, 4, 4, 4), "kernel": (3, 2), "stride": (2, 3), "padding": (1, 1), "dilation": (2, 3)},
     "strides beyond the kernel": {"lens": (1, 3, 3, 3), "kernel": (2, 1), "stride": (3, 4), "padding": (0, 0)},
     "groups": {"lens": (2, 8, 3, 3), "kernel": (3, 3), "stride": (2, 2), "padding": (1, 1), "groups": 2},

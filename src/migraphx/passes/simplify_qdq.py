@@ -44,9 +44,9 @@ def simplify_qdq(module: Module) -> Refusals:
 
     x is int8 or uint8 with one scale and one zero point, for a dot also with one of both a row, constant or computed in
     a run; w is constant with one of both an output channel. Everything else stays, and so computes with the rounded
-    floats, as do convolutions in groups of fewer than four inputs. x may be moved after it is dequantized: then its
-    codes are moved. What is gathered from a dequantized table, with one scale and one zero point, is dequantized
-    afterwards.
+    floats, as do convolutions of one or two inputs, or in groups of fewer than four. x may be moved after it is
+    dequantized: then its codes are moved. What is gathered from a dequantized table, with one scale and one zero point,
+    is dequantized afterwards.
 
     before:
         x = @param:x -> int8_type, {2, 3}, {3, 1}
@@ -76,8 +76,8 @@ def simplify_qdq(module: Module) -> Refusals:
             _gather_codes(module, ins)
         if ins.name not in PRODUCTS or ins.shape.type not in MULTIPLIED:
             continue
-        if _shallow(ins):
-            why = Refuse("its groups have fewer than four inputs, too few to gain")
+        if shallow(ins):
+            why = Refuse("it has fewer than three inputs, or four in each of several groups: too few to gain")
             refusals.append(Refusal(ins, "simplify_qdq", why))
             continue
         weights = quantized_weights(ins.inputs[1], output_axis(ins), ins.op.attributes().get("group", 1))
@@ -96,9 +96,12 @@ def simplify_qdq(module: Module) -> Refusals:
     return refusals
 
 
-def _shallow(ins: Instruction) -> bool:
+def shallow(ins: Instruction) -> bool:
     """Whether a convolution sums so few products for a pixel that integers, taken by fours, gain nothing."""
-    return ins.op.attributes().get("group", 1) > 1 and ins.inputs[1].shape.lens[1] < 4
+    if not ins.op.spatial:
+        return False
+    (x, _), group = ins.inputs, ins.op.attributes().get("group", 1)
+    return x.shape.lens[1] // group < (4 if group > 1 else 3)
 
 
 def _gather_codes(module: Module, ins: Instruction) -> None:

@@ -11,7 +11,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ops.convolution import ConvolutionBackwards, both_sides
 from migraphx.passes.constants import broadcast_literal
-from migraphx.passes.simplify_qdq import Weights, activation, quantized_weights
+from migraphx.passes.simplify_qdq import Weights, activation, quantized_weights, shallow
 
 
 def transposed_products(module: Module) -> None:
@@ -19,43 +19,40 @@ def transposed_products(module: Module) -> None:
 
     Of s * s neighbouring results each is a convolution of the same inputs with other taps: together they are one
     convolution with s * s times the channels, zeros where a tap is missing. Left alone is what `simplify_qdq` would
-    leave in floats: weights that are not constant codes with one scale an output channel, groups of fewer than four
-    inputs.
+    leave in floats: weights that are not constant codes with one scale an output channel, too few inputs.
 
     before:
-        @0 = @literal{1, 2} -> int8_type, {1, 1, 2}, {2, 2, 1}
+        @0 = @literal{1, 2, 3, 4, 5, 6} -> int8_type, {3, 1, 2}, {2, 2, 1}
         @1 = @literal{0.5} -> float_type, {1}, {1}
-        x = @param:x -> int8_type, {1, 1, 3}, {3, 3, 1}
-        @3 = multibroadcast[out_lens={1, 1, 3},out_dyn_dims={}](@1)
+        x = @param:x -> int8_type, {1, 3, 4}, {12, 4, 1}
+        @3 = multibroadcast[out_lens={1, 3, 4},out_dyn_dims={}](@1)
         @4 = dequantizelinear(x,@3)
-        @5 = multibroadcast[out_lens={1, 1, 2},out_dyn_dims={}](@1)
+        @5 = multibroadcast[out_lens={3, 1, 2},out_dyn_dims={}](@1)
         @6 = dequantizelinear(@0,@5)
         @7 = convolution_backwards[padding={0},stride={2},dilation={1},padding_mode=0,group=1](@4,@6)
         @8 = @return(@7)
 
     after:
-        @0 = @literal{1, 2} -> int8_type, {2, 1, 1}, {1, 1, 1}
+        @0 = @literal{1, 3, 5, 2, 4, 6} -> int8_type, {2, 3, 1}, {3, 1, 1}
         @1 = @literal{0.5} -> float_type, {1}, {1}
         @2 = @literal{0.5} -> float_type, {1}, {1}
-        x = @param:x -> int8_type, {1, 1, 3}, {3, 3, 1}
-        @4 = multibroadcast[out_lens={1, 1, 3},out_dyn_dims={}](@2)
+        x = @param:x -> int8_type, {1, 3, 4}, {12, 4, 1}
+        @4 = multibroadcast[out_lens={1, 3, 4},out_dyn_dims={}](@2)
         @5 = dequantizelinear(x,@4)
-        @6 = multibroadcast[out_lens={2, 1, 1},out_dyn_dims={}](@1)
+        @6 = multibroadcast[out_lens={2, 3, 1},out_dyn_dims={}](@1)
         @7 = dequantizelinear(@0,@6)
         @8 = convolution[padding={0, 0},stride={1},dilation={1},group=1,padding_mode=0](@5,@7)
-        @9 = reshape[dims={1, 1, 2, 1, 3}](@8)
+        @9 = reshape[dims={1, 1, 2, 1, 4}](@8)
         @10 = transpose[permutation={0, 1, 3, 4, 2}](@9)
-        @11 = reshape[dims={1, 1, 6}](@10)
-        @12 = slice[axes={2},starts={0},ends={6}](@11)
+        @11 = reshape[dims={1, 1, 8}](@10)
+        @12 = slice[axes={2},starts={0},ends={8}](@11)
         @13 = @return(@12)
     """
     for ins in module:
         if not isinstance(ins.op, ConvolutionBackwards):
             continue
-        group, w = ins.op.group, ins.inputs[1]
-        weights = quantized_weights(w, 1, group)
-        deep = group == 1 or w.shape.lens[0] // group >= 4
-        if isinstance(weights, Weights) and deep and activation(ins.inputs[0], ins.name) is not None:
+        weights = quantized_weights(ins.inputs[1], 1, ins.op.group)
+        if isinstance(weights, Weights) and not shallow(ins) and activation(ins.inputs[0], ins.name) is not None:
             module.replace(ins, _convolution(Builder(module, before=ins, origin=ins.origin), ins, ins.op, weights))
 
 
