@@ -44,7 +44,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> Content:
         stages=(
             Stage(f"Torch IR {HOSTILE}", f"about {HOSTILE}", nodes),
             Stage("Engine program", "before", (*leaves, dot)),
-            Stage("Prims", "not there", missing=f"torch refuses {HOSTILE}"),
+            Stage(f"Prims {HOSTILE}", "not there", missing=f"torch refuses {HOSTILE}"),
         ),
         kernels=(
             Kernel(f"dot {HOSTILE}", f"@9 = {HOSTILE}", parts, 2, 300, 2_500_000),
