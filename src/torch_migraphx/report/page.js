@@ -2,6 +2,13 @@
 // Shows one stage at a time, and marks what comes from the same lines of Python. Without it, the page shows everything.
 document.documentElement.classList.add("js");
 
+// What stays below the bars of stages, which take two lines where their numbers are large.
+const bars = [...document.querySelectorAll(".flow")];
+const makeRoom = () =>
+  document.documentElement.style.setProperty("--bar-height", `${Math.max(0, ...bars.map((e) => e.offsetHeight))}px`);
+addEventListener("resize", makeRoom);
+makeRoom();
+
 for (const graph of document.querySelectorAll(".graph")) {
   const stages = [...graph.querySelectorAll(".stage")];
   const links = [...graph.querySelectorAll(".flow a")];

@@ -44,7 +44,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> Content:
         stages=(
             Stage(f"Torch IR {HOSTILE}", f"about {HOSTILE}", nodes),
             Stage("Engine program", "before", (*leaves, dot)),
-            Stage("Prims", "not there", missing=f"torch refuses {HOSTILE}"),
+            Stage(f"Prims {HOSTILE}", "not there", missing=f"torch refuses {HOSTILE}"),
         ),
         kernels=(
             Kernel(f"dot {HOSTILE}", f"@9 = {HOSTILE}", parts, 2, 300, 2_500_000),
@@ -181,6 +181,7 @@ const seen = [...document.querySelectorAll("iframe")].map((frame) => {
     cut: [...page.querySelectorAll("body *")].filter((e) => !e.closest(".flow") && e.getClientRects().length
       && e.getBoundingClientRect().right > width + 1).map((e) => e.outerHTML),
     scrolls: flow.scrollWidth > flow.clientWidth,
+    room: parseFloat(getComputedStyle(page.documentElement).scrollPaddingTop) - flow.offsetHeight,
     beside: box(".python").right <= box(".stages").left,
     below: box(".python").bottom <= box(".stages").top,
   };
@@ -222,4 +223,5 @@ def test_nothing_is_cut_off_in_either_window(seen: list[dict[str, Any]]) -> None
     assert [w["width"] for w in seen] == list(WINDOWS)
     assert [w["cut"] for w in seen] == [[], []]
     assert not seen[0]["scrolls"]
+    assert all(w["room"] > 0 for w in seen)  # what a link leads to stands below the bar
     assert [(w["beside"], w["below"]) for w in seen] == [(True, False), (False, True)]
