@@ -34,7 +34,8 @@ def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = No
     residuals = (A @ solution - right).square().sum(-2) if rows > columns and driver != "gelsy" else none
     rank = torch.linalg.matrix_rank(A, rtol=rcond) if driver != "gels" else torch.empty(0, dtype=torch.int64)
     values = torch.linalg.svdvals(A) if driver in ("gelss", "gelsd") else none
-    return torch.return_types.linalg_lstsq((solution.squeeze(-1) if vector else solution, residuals, rank, values))
+    named: Any = torch.return_types
+    return named.linalg_lstsq((solution.squeeze(-1) if vector else solution, residuals, rank, values))
 
 
 def quantile(
@@ -80,10 +81,11 @@ def _quantile(
         between = ranks - whole if interpolation == "linear" else torch.full_like(ranks, 0.5)
         made = torch.lerp(made, ordered.gather(-1, ranks.ceil().long()), between)
     made = made.movedim(-1, 0)
-    if keepdim and dim is None:
-        made = made.reshape(-1, *[1] * input.dim())
-    elif keepdim and input.dim():
-        made = made.unsqueeze(1 + dim % input.dim())
+    if keepdim:
+        kept = [1] * input.dim() if dim is None else list(input.shape)
+        if dim is not None and kept:
+            kept[dim] = 1
+        made = made.reshape(-1, *kept)
     return made if parts.dim() else made.squeeze(0)
 
 
@@ -137,4 +139,5 @@ class WithoutData(TorchFunctionMode):
     """In this mode the functions above stand for torch's own."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return FUNCTIONS.get(func, func)(*args, **(kwargs or {}))
+        function: Any = FUNCTIONS.get(func, func)
+        return function(*args, **(kwargs or {}))

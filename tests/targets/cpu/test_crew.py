@@ -1,5 +1,7 @@
 """Runs take one thread where that is faster than several that lose their cores, as long as it is."""
 
+from typing import Any, cast
+
 import numpy as np
 import pytest
 

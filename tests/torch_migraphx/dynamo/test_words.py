@@ -18,7 +18,7 @@ class Kept:
     def __init__(self) -> None:
         self.layer = nn.Linear(4, 4)
         self.layer.register_buffer("buffer", torch.randn(4, 4))
-        self.weight, self.buffer = self.layer.weight, self.layer.buffer
+        self.weight, self.buffer = self.layer.weight, self.layer.get_buffer("buffer")
         self.dicts = [self.layer.__dict__, self.layer._parameters, self.layer._buffers]
 
     def words(self) -> Words | None:
@@ -44,7 +44,7 @@ CHANGES = {
     "from the second row on": data(lambda t: t[1:]),
     "another type": lambda kept: setattr(kept.buffer, "data", kept.buffer.view(torch.int32)),
     "half": data(torch.Tensor.half),
-    "negated when it is read": data(torch._neg_view),
+    "negated when it is read": data(torch.ops.aten._neg_view.default),
     "dimensions": data(lambda t: t.view(2, 2, 4)),
     "set": lambda kept: kept.buffer.set_(torch.randn(4, 4)),
     "shared": lambda kept: kept.weight.share_memory_(),
