@@ -46,6 +46,7 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "a length as a number": lambda x: (x[x > 0].shape[0], x + 1),
     "a length among tensors": lambda x: x[x > 0] * x[x > 0].numel(),
     "a sum as a number": lambda x: x * x.sum().item(),
+    "a number alone": lambda x: (x.max().item(), (x * 3).long().sum().item()),
     "as many ones": lambda x: (lambda n: (torch._check(n >= 0), torch.ones(n).cumsum(0))[1])(
         x.abs().long().sum().item()
     ),

@@ -419,7 +419,9 @@ def nonzero_static(self: torch.Tensor, *, size: int, fill_value: int = -1) -> to
 @decomposition(aten.mode.default)
 def mode(self: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """(The least of the values that occur most often, the last place where it stands); of NaN alone any of these."""
-    if self.dim() == 0 or self.shape[dim] == 0 or self.dtype == torch.bool:
+    if self.dim() == 0:
+        return self.clone(), torch.zeros((), dtype=torch.int64)
+    if self.shape[dim] == 0 or self.dtype == torch.bool:
         return NotImplemented
     x = self.movedim(dim, -1)
     most = math.inf if x.is_floating_point() else torch.iinfo(x.dtype).max
