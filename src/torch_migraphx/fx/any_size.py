@@ -190,6 +190,8 @@ class AnySize:
         parameters = {
             n.name: _parameter(n, ranges or {}, self.place.device.type) for n in (nodes[k] for k in self.inputs)
         }
+        if not by_data and any(0 in dims for _, dims in parameters.values()):
+            raise UnsupportedError("an input is empty")
         outputs, self.results = _results(graph, nodes, taken=ranges is None)
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
@@ -245,8 +247,6 @@ def _parameter(n: fx.Node, ranges: Mapping[str, Limits], device: str) -> tuple[s
 def _dimension(size: Any, ranges: Mapping[str, Limits]) -> Dimension:
     """A number, or a symbol with its range; what is computed of symbols is one of its own."""
     if _is_number(size):
-        if size == 0:
-            raise UnsupportedError("an input is empty")
         return int(size)
     expression, known = size.node.expr, size.node.shape_env.var_to_range
     name = str(expression)
