@@ -153,6 +153,7 @@ OURS: dict[str, tuple[Any, list[torch.Tensor]]] = {
         lambda x, n, w: torch.cov(x, correction=0, fweights=n, aweights=w),
         [torch.randn(3, 8), torch.randint(1, 4, (8,)), torch.rand(8)],
     ),
+    "covariances of integers": (torch.cov, [torch.randint(-5, 5, (3, 8))]),
     "correlations": (torch.corrcoef, [torch.randn(3, 8)]),
     "gaussian loss": (
         lambda x, y, v: F.gaussian_nll_loss(x, y, v, full=True, reduction="sum"),

@@ -43,6 +43,8 @@ from torch_migraphx.random_state import same_random_state
 logger = get_logger(__name__)
 UNBOUNDED = 2**63 - 1
 ONCE = ("cpu", "gpu")  # targets that compile a program once for many lengths
+NUMBERS = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64}
+"""The types of outputs that are numbers."""
 Dimension = int | tuple[str, int, int, Collection[int]]
 Made = TypeVar("Made")
 Normalized = Callable[[fx.GraphModule, Sequence[Any]], fx.GraphModule]
@@ -188,6 +190,8 @@ class AnySize:
         parameters = {
             n.name: _parameter(n, ranges or {}, self.place.device.type) for n in (nodes[k] for k in self.inputs)
         }
+        if not by_data and any(0 in dims for _, dims in parameters.values()):
+            raise UnsupportedError("an input is empty")
         outputs, self.results = _results(graph, nodes, taken=ranges is None)
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
@@ -207,7 +211,7 @@ class AnySize:
         keywords = migraphx.CompileOptions.of(**options.module_keywords(), offload_copy=False).compile_keywords()
         self.program.compile(migraphx.get_target(options.target), **keywords)
 
-        self.types = [torch.int64 if isinstance(value_of(n), torch.SymInt) else value_of(n).dtype for n in outputs]
+        self.types = [NUMBERS.get(type(value_of(n))) or value_of(n).dtype for n in outputs]
         self.order = [self.names.index(n) for n in self.program.get_parameter_names() if n in self.names]
         self.known = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, by addresses
 
@@ -244,8 +248,6 @@ def _parameter(n: fx.Node, ranges: Mapping[str, Limits], device: str) -> tuple[s
 def _dimension(size: Any, ranges: Mapping[str, Limits]) -> Dimension:
     """A number, or a symbol with its range; what is computed of symbols is one of its own."""
     if _is_number(size):
-        if size == 0:
-            raise UnsupportedError("an input is empty")
         return int(size)
     expression, known = size.node.expr, size.node.shape_env.var_to_range
     name = str(expression)
@@ -312,12 +314,12 @@ class Constant:
 
 @dataclass(frozen=True)
 class Told:
-    """A length that data tells: an output of the program of one element."""
+    """A number that data tells: an output of the program of one element."""
 
     number: int
 
     def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
-        return int(made[self.number])
+        return made[self.number].item()
 
 
 Result = Computed | Given | Number | Constant | Told
@@ -384,8 +386,10 @@ def _sizes_of(placeholders: Sequence[fx.Node]) -> dict[Any, tuple[int, int]]:
 
 
 def _is_told(n: fx.Node, known: Mapping[Any, tuple[int, int]]) -> bool:
-    """Whether a node is a length that data tells."""
+    """Whether a node is a number that data tells."""
     value = value_of(n)
+    if isinstance(value, torch.SymFloat):
+        return n.op.startswith("call_")
     return isinstance(value, torch.SymInt) and not _expression(value).free_symbols <= known.keys()
 
 
@@ -417,8 +421,8 @@ def _tensor(n: fx.Node) -> torch.Tensor:
 
 def _shape(n: fx.Node) -> migraphx.shape:
     """Its shape, as far as it is known: nobody asks for more than type and rank."""
-    if isinstance(value_of(n), torch.SymInt):
-        return migraphx.shape("int64", [1])
+    if type(value_of(n)) in NUMBERS:
+        return migraphx.shape(type_name(NUMBERS[type(value_of(n))]), [1])
     value = _tensor(n)
     numbers = [int(s) for s in value.shape if _is_number(s)]
     if len(numbers) == value.ndim:
@@ -464,7 +468,9 @@ class _Converter(MGXInterpreter):
 
     def _value(self, n: fx.Node) -> Value:
         value = self.env[n]
-        if isinstance(value_of(n), torch.SymInt):
+        if isinstance(value_of(n), torch.SymFloat) and isinstance(value, Value):
+            value = self.builder.cast(self.builder.view(value, [1]), NUMBERS[torch.SymFloat])
+        elif isinstance(value_of(n), torch.SymInt):
             value = self.main.add_sizes([value])
         if not isinstance(value, Value):
             raise UnsupportedError("an output is no tensor of the engine")

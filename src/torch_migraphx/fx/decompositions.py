@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch._higher_order_ops.flex_attention import flex_attention, math_attention
 
-from torch_migraphx.fx.functions import combinations, corrcoef, cov, nanquantile, quantile
+from torch_migraphx.fx.functions import combinations, corrcoef, cov, gaussian_nll_loss, nanquantile, quantile
 
 aten = torch.ops.aten
 DECOMPOSITIONS: dict[torch._ops.OpOverload, Callable[..., Any]] = {}
@@ -419,7 +419,9 @@ def nonzero_static(self: torch.Tensor, *, size: int, fill_value: int = -1) -> to
 @decomposition(aten.mode.default)
 def mode(self: torch.Tensor, dim: int = -1, keepdim: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """(The least of the values that occur most often, the last place where it stands); of NaN alone any of these."""
-    if self.dim() == 0 or self.shape[dim] == 0 or self.dtype == torch.bool:
+    if self.dim() == 0:
+        return self.clone(), torch.zeros((), dtype=torch.int64)
+    if self.shape[dim] == 0 or self.dtype == torch.bool:
         return NotImplemented
     x = self.movedim(dim, -1)
     most = math.inf if x.is_floating_point() else torch.iinfo(x.dtype).max
@@ -538,24 +540,7 @@ def reduced_ctc_loss(
     return loss.sum() if reduction == "sum" else loss
 
 
-# ---- losses of functions ----
-
-
-def gaussian_nll_loss(
-    input: torch.Tensor,
-    target: torch.Tensor,
-    var: torch.Tensor | float,
-    full: bool = False,
-    eps: float = 1e-6,
-    reduction: str = "mean",
-) -> torch.Tensor:
-    """Half of log(var) + (input - target)^2 / var; unchecked: var may be negative."""
-    var = var if isinstance(var, torch.Tensor) else var * torch.ones_like(input)
-    var = var.unsqueeze(-1) if var.dim() == input.dim() - 1 and var.shape == input.shape[:-1] else var
-    var = var.clamp(min=eps)
-    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
-    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
-    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+# ---- experts ----
 
 
 def rows_by_group(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:

@@ -98,6 +98,7 @@ def cov(
 ) -> torch.Tensor:
     """Covariances of the rows; unchecked: weights may be negative."""
     x = input.reshape(1, -1) if input.dim() < 2 else input
+    x = x if x.is_floating_point() or x.is_complex() else x.to(torch.get_default_dtype())
     given = [w for w in (fweights, aweights) if w is not None]
     if not given:
         count: Any = x.shape[1]
@@ -119,6 +120,23 @@ def corrcoef(input: torch.Tensor) -> torch.Tensor:
     return (c / deviation[:, None] / deviation).clamp(-1, 1)
 
 
+def gaussian_nll_loss(
+    input: torch.Tensor,
+    target: torch.Tensor,
+    var: torch.Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> torch.Tensor:
+    """Half of log(var) + (input - target)^2 / var; unchecked: var may be negative."""
+    var = var if isinstance(var, torch.Tensor) else var * torch.ones_like(input)
+    var = var.unsqueeze(-1) if var.dim() == input.dim() - 1 and var.shape == input.shape[:-1] else var
+    var = var.clamp(min=eps)
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return loss if reduction == "none" else loss.mean() if reduction == "mean" else loss.sum()
+
+
 def combinations(input: torch.Tensor, r: int = 2, with_replacement: bool = False) -> torch.Tensor:
     """All choices of `r` elements, in order, one a row."""
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
@@ -132,6 +150,7 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     torch.combinations: combinations,
     torch.cov: cov,
     torch.corrcoef: corrcoef,
+    F.gaussian_nll_loss: gaussian_nll_loss,
 }
 
 

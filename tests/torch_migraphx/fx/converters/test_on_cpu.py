@@ -76,10 +76,14 @@ def test_family(family):
         names += [target] * len(results)
     graph.output(tuple(outputs))
     gm = fx.GraphModule(nn.Module(), graph)
+    fallback = "error" if family == "lengths_by_data" else "torch"  # one that is refused would take all to torch
     with torch.no_grad():
         want = gm(*inputs)
-        got = lower(gm, inputs, Options(target="cpu"))(*inputs)
+        got = lower(gm, inputs, Options(target="cpu", fallback=fallback))(*inputs)
     for name, g, w in zip(names, got, want, strict=True):
+        if not isinstance(w, torch.Tensor):
+            assert g == w, name
+            continue
         misdeclared = target_name(name).split(".")[1] in MISDECLARED
         assert (g.dtype == w.dtype or misdeclared) and g.shape == w.shape, name
         assert_close(to_numpy(g), to_numpy(w.contiguous()), precision(name), scale=4)
