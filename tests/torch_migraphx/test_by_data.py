@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -47,7 +47,7 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "a length among tensors": lambda x: x[x > 0] * x[x > 0].numel(),
     "a sum as a number": lambda x: x * x.sum().item(),
     "a number alone": lambda x: (x.max().item(), (x * 3).long().sum().item()),
-    "as many ones": lambda x: (lambda n: (torch._check(n >= 0), torch.ones(n).cumsum(0))[1])(
+    "as many ones": lambda x: (lambda n: (torch._check(n >= 0), torch.ones(cast(int, n)).cumsum(0))[1])(
         x.abs().long().sum().item()
     ),
     "rows again": lambda x: torch.repeat_interleave(x, x[:, 0].abs().long() + 1, dim=0),
@@ -79,7 +79,7 @@ def test_torch_compile(backend: str) -> None:
         return CASES["elements"](x), CASES["a length as a number"](x)
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), torch.no_grad():
-        options = {"target": "ref", "fallback": "error"}
+        options: Any = {"target": "ref", "fallback": "error"}
         compiled = torch.compile(both, backend=backend, fullgraph=True, options=options)
         for seed in range(3):
             same(compiled(some(seed)), both(some(seed)))
@@ -101,7 +101,7 @@ def test_dynamic_inputs_too() -> None:
         return (x[x > 0] + 1).cumsum(0)
 
     lowered = lower_to_mgx(function, [some(0)], dynamic_shapes=({0: {"min": 1, "max": 9}},), target="cpu")
-    assert isinstance(lowered.specialised.every([some(0)]), AnySize)
+    assert isinstance(cast(Any, lowered.specialised).every([some(0)]), AnySize)
     for rows in (3, 5, 3):
         x = torch.randn(rows, 4, generator=torch.Generator().manual_seed(rows))
         same(lowered(x), function(x))
