@@ -74,6 +74,8 @@ def weights_at_once(gm: fx.GraphModule, runner: Runner, fetches: Mapping[Source,
 
     `fetches` are by modules whose guards remember them: one of them is filled, that with most weights.
     """
+    if "dynamo_compile_id" not in gm.meta:  # a part of Dynamo's graph, which others call
+        return runner
     inputs = [n.meta.get("grapharg") for n in gm.graph.nodes if n.op == "placeholder"]
     places: dict[Source, list[int]] = {root: [] for root in fetches}
     for k in sorted(runner.constants):

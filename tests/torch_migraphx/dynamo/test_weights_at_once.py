@@ -145,6 +145,19 @@ def test_sizes_that_are_compiled_apart(fetched):
     assert not fetched
 
 
+def test_a_part_of_a_graph_takes_tensors(fetched):
+    """As DDP's optimizer cuts graphs: what calls the parts is its own."""
+    backend = torch._dynamo.lookup_backend("migraphx")
+
+    def cut(gm: Any, inputs: Any) -> Any:
+        part = backend(torch.fx.GraphModule(dict(gm.named_modules()), gm.graph), inputs)
+        return lambda *args: part(*[x.clone() for x in args])
+
+    m = model(2)
+    same(torch.compile(m, backend=cut), m)
+    assert not fetched
+
+
 def test_another_torch_keeps_its_own_code(monkeypatch, fetched):
     monkeypatch.setattr(weights_at_once, "_writes_itself", lambda arg: False)
     m = model(2)
