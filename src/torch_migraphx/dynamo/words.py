@@ -204,7 +204,7 @@ def _typed(sample: _Sample) -> None:
     sample.t.__class__ = _Marked
 
 
-_OF_TENSORS: tuple[Callable[[_Sample], None], ...] = (
+_OF_TENSORS: tuple[Callable[[_Sample], object], ...] = (
     _swapped,
     _data(torch.Tensor.clone),
     _data(torch.Tensor.t),
@@ -213,13 +213,13 @@ _OF_TENSORS: tuple[Callable[[_Sample], None], ...] = (
     _data(lambda t: t.view(torch.int32)),
     _resized,
     _data(lambda t: t.view(1, 3, 2, 1, 2)),
-    _data(torch._neg_view),
+    _data(torch.ops.aten._neg_view.default),
     lambda sample: sample.t.requires_grad_(),
     _frozen,
     _typed,
 )
 """The first gives the Python object another TensorImpl."""
-_OF_MODULES: tuple[Callable[[_Sample], None], ...] = (
+_OF_MODULES: tuple[Callable[[_Sample], object], ...] = (
     lambda sample: setattr(sample, "t", torch.zeros(3, 4)),
     lambda sample: setattr(sample, "training", False),
     lambda sample: sample._buffers.update(t=None),
@@ -228,7 +228,7 @@ _OF_MODULES: tuple[Callable[[_Sample], None], ...] = (
 )
 
 
-def _tells(layout: _Layout, change: Callable[[_Sample], None]) -> bool:
+def _tells(layout: _Layout, change: Callable[[_Sample], object]) -> bool:
     sample = _Sample()
     kept = sample._buffers, sample.t, sample.__dict__  # alive, as they have to be
     known = sample.words(layout)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 try:
     from resource import RUSAGE_SELF, getrusage
 except ImportError:  # no Unix
-    getrusage = None  # type: ignore[assignment]
+    getrusage = None
 
 SLOW = 1.3  # times the fastest run
 FADES = 1.0001  # what the fastest run counts for after each other one: clocks and inputs change, too
