@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import fx
 from torch._dynamo import source as sources
-from torch._guards import ChainedSource, Source
+from torch._guards import ChainedSource, Source, TracingContext
 
 from torch_migraphx.dynamo.runner import Fetched, Runner
 
@@ -74,6 +74,8 @@ def weights_at_once(gm: fx.GraphModule, runner: Runner, fetches: Mapping[Source,
 
     `fetches` are by modules whose guards remember them: one of them is filled, that with most weights.
     """
+    if "dynamo_compile_id" not in gm.meta:  # a part of Dynamo's graph, which others call
+        return runner
     inputs = [n.meta.get("grapharg") for n in gm.graph.nodes if n.op == "placeholder"]
     places: dict[Source, list[int]] = {root: [] for root in fetches}
     for k in sorted(runner.constants):
@@ -81,7 +83,7 @@ def weights_at_once(gm: fx.GraphModule, runner: Runner, fetches: Mapping[Source,
         if source is not None and (root := root_of(source)) in places and _steps(source):
             places[root].append(k)
     root, found = max(places.items(), key=lambda item: len(item[1]), default=(None, []))
-    if root is None or len(found) < max(FEWEST, len(runner.constants)):
+    if root is None or len(found) < max(FEWEST, len(runner.constants)) or _compiled_again():
         return runner
     if not all(_writes_itself(inputs[k]) for k in found):
         logger.info("Dynamo's code fetches weights one by one: its inputs are of another kind than is known here")
@@ -91,6 +93,13 @@ def weights_at_once(gm: fx.GraphModule, runner: Runner, fetches: Mapping[Source,
     for k in found:
         inputs[k].reconstruct = MethodType(_module if k == found[0] else _none, inputs[k])
     return _taking_a_module(runner, fetch, found, len(inputs))
+
+
+def _compiled_again() -> bool:
+    """Whether the backend is called again for some sizes, with a call's arguments: mark_dynamic(specialize_on=)."""
+    context = TracingContext.try_get()
+    mode = context.fake_mode if context is not None else None
+    return bool(getattr(mode.shape_env, "specializations", None)) if mode is not None else False
 
 
 def _writes_itself(arg: Any) -> bool:

@@ -135,6 +135,29 @@ def test_tensors_in_a_dictionary():
         weights[next(iter(weights))] = nn.Parameter(torch.ones(8, 8))
 
 
+def test_sizes_that_are_compiled_apart(fetched):
+    """Dynamo calls the backend again, with the arguments of a call."""
+    m, x = nn.Sequential(*[nn.Linear(8, 8) for _ in range(6)]), torch.randn(6, 8)
+    torch._dynamo.mark_dynamic(x, 0, specialize_on=[lambda n: n == 6, lambda n: n == 4])
+    fast = compiled(m)
+    for sample in (x, torch.randn(4, 8), torch.randn(5, 8), x):
+        same(fast, m, sample)
+    assert not fetched
+
+
+def test_a_part_of_a_graph_takes_tensors(fetched):
+    """As DDP's optimizer cuts graphs: what calls the parts is its own."""
+    backend = torch._dynamo.lookup_backend("migraphx")
+
+    def cut(gm: Any, inputs: Any) -> Any:
+        part = backend(torch.fx.GraphModule(dict(gm.named_modules()), gm.graph), inputs)
+        return lambda *args: part(*[x.clone() for x in args])
+
+    m = model(2)
+    same(torch.compile(m, backend=cut), m)
+    assert not fetched
+
+
 def test_another_torch_keeps_its_own_code(monkeypatch, fetched):
     monkeypatch.setattr(weights_at_once, "_writes_itself", lambda arg: False)
     m = model(2)
