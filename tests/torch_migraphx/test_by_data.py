@@ -26,7 +26,7 @@ def some(seed: int) -> torch.Tensor:
 
 
 def length(x: torch.Tensor) -> Any:
-    n = x.abs().long().sum().item()
+    n: Any = x.abs().long().sum().item()
     torch._check(n >= 0)
     return n
 
@@ -47,9 +47,7 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "a length among tensors": lambda x: x[x > 0] * x[x > 0].numel(),
     "a sum as a number": lambda x: x * x.sum().item(),
     "a number alone": lambda x: (x.max().item(), (x * 3).long().sum().item()),
-    "as many ones": lambda x: (lambda n: (torch._check(n >= 0), torch.ones(n).cumsum(0))[1])(
-        x.abs().long().sum().item()
-    ),
+    "as many ones": lambda x: torch.ones(length(x)).cumsum(0),
     "rows again": lambda x: torch.repeat_interleave(x, x[:, 0].abs().long() + 1, dim=0),
 }
 
@@ -79,7 +77,7 @@ def test_torch_compile(backend: str) -> None:
         return CASES["elements"](x), CASES["a length as a number"](x)
 
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True), torch.no_grad():
-        options = {"target": "ref", "fallback": "error"}
+        options: Any = {"target": "ref", "fallback": "error"}
         compiled = torch.compile(both, backend=backend, fullgraph=True, options=options)
         for seed in range(3):
             same(compiled(some(seed)), both(some(seed)))
@@ -100,7 +98,7 @@ def test_dynamic_inputs_too() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return (x[x > 0] + 1).cumsum(0)
 
-    lowered = lower_to_mgx(function, [some(0)], dynamic_shapes=({0: {"min": 1, "max": 9}},), target="cpu")
+    lowered: Any = lower_to_mgx(function, [some(0)], dynamic_shapes=({0: {"min": 1, "max": 9}},), target="cpu")
     assert isinstance(lowered.specialised.every([some(0)]), AnySize)
     for rows in (3, 5, 3):
         x = torch.randn(rows, 4, generator=torch.Generator().manual_seed(rows))

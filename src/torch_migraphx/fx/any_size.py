@@ -484,9 +484,10 @@ class _Converter(MGXInterpreter):
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
             values = iter(given)
             known = [next(values) if isinstance(x, Value) else x for x in leaves]
-            with same_random_state(), torch.no_grad(), _no_new_guards_of_data(self.module):
-                rest = _Converter(self.module, main, {}, self.lengths, self.constants, self.device, self.verbose_log)
-                return rest._resumed(nodes, outputs, *tree_unflatten(known, spec), lasting)
+            with same_random_state(), torch.no_grad(), _no_new_guards_of_data(self.traced):
+                rest = _Converter(self.traced, main, {}, self.lengths, self.constants, self.device, self.verbose_log)
+                env, found = tree_unflatten(known, spec)
+                return rest._resumed(nodes, outputs, env, found, lasting)
 
         return migraphx.add_deferred(self.main, convert, crossing, [_shape(n) for n in outputs], lasting)
 
@@ -498,7 +499,7 @@ class _Converter(MGXInterpreter):
             if n not in wanted:
                 wanted.add(n)
                 stack += [i for i in n.all_input_nodes if i in self.waiting or self._anew(i)]
-        return [n for n in self.module.graph.nodes if n in wanted]
+        return [n for n in self.traced.graph.nodes if n in wanted]
 
     def _anew(self, n: fx.Node) -> bool:
         number = isinstance(value_of(n), torch.SymInt | torch.SymFloat | torch.SymBool)
