@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -26,7 +26,7 @@ def some(seed: int) -> torch.Tensor:
 
 
 def length(x: torch.Tensor) -> Any:
-    n = x.abs().long().sum().item()
+    n: Any = x.abs().long().sum().item()
     torch._check(n >= 0)
     return n
 
@@ -47,9 +47,7 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "a length among tensors": lambda x: x[x > 0] * x[x > 0].numel(),
     "a sum as a number": lambda x: x * x.sum().item(),
     "a number alone": lambda x: (x.max().item(), (x * 3).long().sum().item()),
-    "as many ones": lambda x: (lambda n: (torch._check(n >= 0), torch.ones(cast(int, n)).cumsum(0))[1])(
-        x.abs().long().sum().item()
-    ),
+    "as many ones": lambda x: torch.ones(length(x)).cumsum(0),
     "rows again": lambda x: torch.repeat_interleave(x, x[:, 0].abs().long() + 1, dim=0),
 }
 
@@ -100,8 +98,8 @@ def test_dynamic_inputs_too() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return (x[x > 0] + 1).cumsum(0)
 
-    lowered = lower_to_mgx(function, [some(0)], dynamic_shapes=({0: {"min": 1, "max": 9}},), target="cpu")
-    assert isinstance(cast(Any, lowered.specialised).every([some(0)]), AnySize)
+    lowered: Any = lower_to_mgx(function, [some(0)], dynamic_shapes=({0: {"min": 1, "max": 9}},), target="cpu")
+    assert isinstance(lowered.specialised.every([some(0)]), AnySize)
     for rows in (3, 5, 3):
         x = torch.randn(rows, 4, generator=torch.Generator().manual_seed(rows))
         same(lowered(x), function(x))

@@ -447,7 +447,7 @@ class _Converter(MGXInterpreter):
     ) -> None:  # fmt: skip
         inputs = [None] * len(graph.graph.find_nodes(op="placeholder"))
         super().__init__(graph, inputs, verbose_log, fixed, device)
-        self.whole, self.int4 = graph, int4
+        self.traced, self.int4 = graph, int4
         self.main, self.builder = main, Builder(main)
         self.builder.waits = True
         self.given, self.lengths = given, lengths
@@ -488,9 +488,9 @@ class _Converter(MGXInterpreter):
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
             values = iter(given)
             known = [next(values) if isinstance(x, Value) else x for x in leaves]
-            with same_random_state(), torch.no_grad(), _no_new_guards_of_data(self.whole):
+            with same_random_state(), torch.no_grad(), _no_new_guards_of_data(self.traced):
                 device, log = self.device, self.verbose_log
-                rest = _Converter(self.whole, main, {}, self.lengths, self.constants, device, log, self.int4)
+                rest = _Converter(self.traced, main, {}, self.lengths, self.constants, device, log, self.int4)
                 env, waiting = tree_unflatten(known, spec)
                 return rest._resumed(nodes, outputs, env, waiting, lasting)
 
@@ -504,7 +504,7 @@ class _Converter(MGXInterpreter):
             if n not in wanted:
                 wanted.add(n)
                 stack += [i for i in n.all_input_nodes if i in self.waiting or self._anew(i)]
-        return [n for n in self.whole.graph.nodes if n in wanted]
+        return [n for n in self.traced.graph.nodes if n in wanted]
 
     def _anew(self, n: fx.Node) -> bool:
         number = isinstance(value_of(n), torch.SymInt | torch.SymFloat | torch.SymBool)

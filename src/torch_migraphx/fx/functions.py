@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+LSTSQ: Any = vars(torch.return_types)["linalg_lstsq"]
+
 
 def one_hot(input: torch.Tensor, num_classes: int = -1) -> torch.Tensor:
     """A one at each number's own place; there are as many classes as the largest number says, where none are given."""
@@ -34,8 +36,7 @@ def lstsq(A: Any, B: Any, rcond: float | None = None, *, driver: str | None = No
     residuals = (A @ solution - right).square().sum(-2) if rows > columns and driver != "gelsy" else none
     rank = torch.linalg.matrix_rank(A, rtol=rcond) if driver != "gels" else torch.empty(0, dtype=torch.int64)
     values = torch.linalg.svdvals(A) if driver in ("gelss", "gelsd") else none
-    named: Any = torch.return_types
-    return named.linalg_lstsq((solution.squeeze(-1) if vector else solution, residuals, rank, values))
+    return LSTSQ((solution.squeeze(-1) if vector else solution, residuals, rank, values))
 
 
 def quantile(
@@ -81,11 +82,10 @@ def _quantile(
         between = ranks - whole if interpolation == "linear" else torch.full_like(ranks, 0.5)
         made = torch.lerp(made, ordered.gather(-1, ranks.ceil().long()), between)
     made = made.movedim(-1, 0)
-    if keepdim:
-        kept = [1] * input.dim() if dim is None else list(input.shape)
-        if dim is not None and kept:
-            kept[dim] = 1
-        made = made.reshape(-1, *kept)
+    if keepdim and dim is None:
+        made = made.reshape(-1, *[1] * input.dim())
+    elif keepdim and dim is not None and input.dim():
+        made = made.unsqueeze(1 + dim % input.dim())
     return made if parts.dim() else made.squeeze(0)
 
 
@@ -158,5 +158,5 @@ class WithoutData(TorchFunctionMode):
     """In this mode the functions above stand for torch's own."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        function: Any = FUNCTIONS.get(func, func)
-        return function(*args, **(kwargs or {}))
+        chosen: Callable[..., Any] = FUNCTIONS.get(func) or func
+        return chosen(*args, **(kwargs or {}))
