@@ -267,6 +267,7 @@ def test_contrib_operators_need_what_they_say() -> None:
         ("RotaryEmbedding", [(F, (2, 3, 8)), (I64, (2, 3)), (F, (9, 2)), (F, (9, 2))], {"rotary_embedding_dim": 4}),
         ("RotaryEmbedding", [(F, (2, 3, 8)), (I64, (2, 3)), (F, (2, 4)), (F, (2, 4))], {}),
         ("MultiHeadAttention", [*[(F, (2, 3, 8))] * 3, (F, (24,)), (I32, (1, 3))], {"num_heads": 2}),
+        ("MultiHeadAttention", [*[(F, (2, 3, 8))] * 3, (F, (24,)), (I32, (2, 2))], {"num_heads": 2}),
         ("Attention", [(F, (2, 3, 8)), (F, (8, 24)), (F, (24,)), (I32, (2, 2, 3))], {"num_heads": 2}),
         ("MultiHeadAttention", [(F, (1, 2, 2, 3, 2)), (F, (1, 2, 4)), (F, (1, 2, 4))], {"num_heads": 2}),
         ("QLinearSigmoid", [(U8, (2, 3)), (F, (3,)), (U8, (3,)), (F, ()), (U8, ())], {}),

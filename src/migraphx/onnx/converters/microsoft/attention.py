@@ -326,7 +326,7 @@ def multi_head_attention(
         fits_scores(attention_bias, batch, num_heads, length, keys)
         masks.append(lengthened(b, attention_bias, keys))
     if mask is not None:
-        mask = lengthened(b, mask, keys) if mask.shape.ndim > 1 else mask
+        mask = lengthened(b, mask, keys) if mask.shape.ndim > 1 and past_length is not None else mask
         masks.append(added(b, kept(b, mask, batch, before, length, keys), mask_filter_value, q))
     y = joined(b, attended(b, q, k, v, masks, scale, first))
     return (y, k, v, seen_scores(b, q, k, masks, scale, first)) if b.wants(3) else (y, k, v)
