@@ -50,7 +50,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    os.environ["OPENMGX_CXXFLAGS"] = FLAGS if item.path.is_relative_to(TARGETS) else f"{FLAGS} -O1"
+    os.environ["OPENMGX_CXXFLAGS"] = FLAGS if item.path.is_relative_to(TARGETS) else f"{FLAGS} -Og"
     seed()
 
 

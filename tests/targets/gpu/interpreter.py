@@ -10,10 +10,10 @@ import importlib.util
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from threading import RLock
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -28,25 +28,30 @@ from migraphx.targets.common.scratch import scratch
 from migraphx.targets.gpu.kernel import Grid, Kernel
 from tests.targets.gpu.memory import Memory
 
+MISSING = object()
+
 _lock = RLock()  # the interpreter keeps its place in the grid in one global
 
 
 @contextmanager
 def interpreting(memory: Memory | None = None) -> Iterator[None]:
     """Functions that are declared or called here are interpreted; accesses outside of `memory` are errors."""
-    changes = [*_library(), *MENDED]
+    changes = [*_library(), *_language(), *MENDED]
     if memory is not None:
         changes.append((interpreter, "_interpreter", _Checked(_triton_memory, memory)))
     with _lock, knobs.runtime.scope():
         knobs.runtime.interpret = True
-        before = [(place, name, vars(place)[name]) for place, name, _ in changes]
+        before = [(place, name, vars(place).get(name, MISSING)) for place, name, _ in changes]
         try:
             for place, name, ours in changes:
                 setattr(place, name, ours)
             yield
         finally:
             for place, name, theirs in before:
-                setattr(place, name, theirs)
+                if theirs is not MISSING:
+                    setattr(place, name, theirs)
+                elif name in vars(place):
+                    delattr(place, name)
 
 
 @cache
@@ -69,17 +74,38 @@ def _library() -> list[tuple[Any, str, Any]]:
     return found
 
 
+@cache
+def _language() -> list[tuple[Any, str, Any]]:
+    """What Triton puts in the place of its builtins: it would look for all of them at each call of a function."""
+    changed = _triton_patch(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
+    found = [(place, name, vars(place)[name]) for place, name, _ in changed._changes]
+    changed.restore()
+    return found
+
+
 # ---- where the interpreter itself is wrong, or slow ----
 
 _triton_memory = interpreter._interpreter
-_triton_patch = interpreter._patch_lang_tensor
+_triton_patch = interpreter._patch_lang
 _triton_dot = interpreter.InterpreterBuilder.create_dot
+_triton_dtype = cache(interpreter._get_np_dtype)
+_unchecked = replace(interpreter.interpreter_builder.options, sanitize_overflow=False)
+"""Overflows are computed, which takes half of the time, and then asserted only where `debug` is set: nowhere."""
 
 
-def _patch(tensor: Any, *scope: Any) -> None:
+def _patch(fn: Any) -> Any:
+    """`interpreting` has done it, and takes it back."""
+    return SimpleNamespace(restore=lambda: None)
+
+
+def _index(self: Any) -> int:
     """NumPy 2.4 makes no number of an array of shape (1,), on which Triton 3.6 rests."""
-    _triton_patch(tensor, *scope)
-    tensor.__index__ = lambda self: int(self.handle.data.item())
+    return int(self.handle.data.item())
+
+
+def _dtype(type: Any) -> np.dtype:
+    """Triton makes a table of all types for each answer."""
+    return np.dtype(np.uint64) if isinstance(type.scalar, tl.pointer_type) else _triton_dtype(type.scalar)
 
 
 def _cast(builder: Any, source: Any, type: Any) -> Any:
@@ -122,7 +148,10 @@ def _float(a: Any) -> Any:
 
 
 MENDED: list[tuple[Any, str, Any]] = [
-    (interpreter, "_patch_lang_tensor", _patch),
+    (interpreter, "_patch_lang", _patch),
+    (interpreter, "_get_np_dtype", _dtype),
+    (interpreter.interpreter_builder, "options", _unchecked),
+    (tl.tensor, "__index__", _index),
     (interpreter.InterpreterBuilder, "cast_impl", _cast),
     (interpreter.InterpreterBuilder, "create_splat", _splat),
     (interpreter.InterpreterBuilder, "create_dot", _dot),
