@@ -24,6 +24,7 @@ struct CUgraphExec_st {
 struct CUstream_st {
     int device;
     CUgraph capturing = nullptr;
+    CUstreamCaptureMode mode{};
 };
 struct CUevent_st {
     int device;
@@ -31,7 +32,7 @@ struct CUevent_st {
 };
 struct CUmod_st {};
 
-static std::mutex lock;
+static std::recursive_mutex lock;  // what all threads share
 struct Block {
     size_t size;
     int device;
@@ -42,14 +43,15 @@ static CUstream_st default_streams[2] = {{0}, {1}};
 static thread_local std::vector<CUcontext> contexts;
 static thread_local CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 static char primaries[2];  // whose addresses are the contexts of the devices
-static int captures = 0;
+static int captured[2], disturbed = 0;  // streams under capture, of each device; those that the calls of others disturb
 static size_t used[2] = {}, total = size_t(1) << 30;
 
 #define REQUIRE(condition, status) \
     if (!(condition)) return status
 #define IN_CONTEXT REQUIRE(!contexts.empty() && contexts.back(), CUDA_ERROR_INVALID_CONTEXT)
 #define IN_CONTEXT_OF(object) REQUIRE(!contexts.empty() && (object)->device == here(), CUDA_ERROR_INVALID_CONTEXT)
-#define UNDISTURBING REQUIRE(!captures || mode == CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+#define ALONE std::lock_guard<std::recursive_mutex> guard(lock)
+#define UNDISTURBING REQUIRE(!disturbed || mode == CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
 
 static int here() { return int((char*)contexts.back() - primaries); }
 static CUstream of(CUstream s) { return s ? s : &default_streams[contexts.empty() ? 0 : here()]; }
@@ -99,18 +101,21 @@ CUresult cuCtxGetDevice(CUdevice* d) {
 CUresult cuCtxPushCurrent(CUcontext c) { return contexts.push_back(c), CUDA_SUCCESS; }
 CUresult cuCtxPopCurrent(CUcontext* c) { return *c = contexts.back(), contexts.pop_back(), CUDA_SUCCESS; }
 CUresult cuCtxSynchronize() {
+    ALONE;
     IN_CONTEXT;
     UNDISTURBING;
+    REQUIRE(!captured[here()], CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     return do_late(), CUDA_SUCCESS;
 }
 CUresult cuMemGetInfo(size_t* f, size_t* t) {
+    ALONE;
     IN_CONTEXT;
     return *f = total - used[here()], *t = total, CUDA_SUCCESS;
 }
 CUresult cuMemAlloc(CUdeviceptr* p, size_t n) {
+    ALONE;
     IN_CONTEXT;
     UNDISTURBING;
-    std::lock_guard<std::mutex> guard(lock);
     REQUIRE(used[here()] + n <= total, CUDA_ERROR_OUT_OF_MEMORY);
     used[here()] += n;
     *p = (CUdeviceptr)aligned_alloc(256, (n + 255) / 256 * 256);
@@ -118,9 +123,9 @@ CUresult cuMemAlloc(CUdeviceptr* p, size_t n) {
     return CUDA_SUCCESS;
 }
 CUresult cuMemFree(CUdeviceptr p) {
+    ALONE;
     IN_CONTEXT;
     UNDISTURBING;
-    std::lock_guard<std::mutex> guard(lock);
     REQUIRE(blocks.count(p) && blocks[p].device == here(), CUDA_ERROR_INVALID_VALUE);
     used[here()] -= blocks[p].size;
     blocks.erase(p);
@@ -129,6 +134,7 @@ CUresult cuMemFree(CUdeviceptr p) {
 CUresult cuMemAllocAsync(CUdeviceptr* p, size_t n, CUstream) { return cuMemAlloc(p, n); }
 CUresult cuMemFreeAsync(CUdeviceptr p, CUstream) { return cuMemFree(p); }
 CUresult cuPointerGetAttribute(void* v, CUpointer_attribute a, CUdeviceptr p) {
+    ALONE;
     if (pinned.count((void*)p) && a == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
         return *(int*)v = CU_MEMORYTYPE_HOST, CUDA_SUCCESS;
     auto block = found(p, 1);
@@ -137,30 +143,33 @@ CUresult cuPointerGetAttribute(void* v, CUpointer_attribute a, CUdeviceptr p) {
     return CUDA_SUCCESS;
 }
 CUresult cuMemHostAlloc(void** p, size_t n, unsigned) {
+    ALONE;
     IN_CONTEXT;
     UNDISTURBING;
-    std::lock_guard<std::mutex> guard(lock);
     *p = aligned_alloc(4096, (n + 4095) / 4096 * 4096);
     return pinned.insert(*p), CUDA_SUCCESS;
 }
 CUresult cuMemFreeHost(void* p) {
-    std::lock_guard<std::mutex> guard(lock);
+    ALONE;
     REQUIRE(pinned.erase(p), CUDA_ERROR_INVALID_VALUE);
     return free(p), CUDA_SUCCESS;
 }
 CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t n, CUstream) {
+    ALONE;
     IN_CONTEXT;
     REQUIRE(known(to, n), CUDA_ERROR_INVALID_VALUE);
     if (pinned.count((void*)from)) return late.push_back([=] { memcpy((void*)to, from, n); }), CUDA_SUCCESS;
     return memcpy((void*)to, from, n), CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t n, CUstream) {
+    ALONE;
     IN_CONTEXT;
     REQUIRE(known(from, n), CUDA_ERROR_INVALID_VALUE);
     do_late();
     return memcpy(to, (void*)from, n), CUDA_SUCCESS;
 }
 CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) {
+    ALONE;
     IN_CONTEXT;
     REQUIRE(known(from, n) && known(to, n), CUDA_ERROR_INVALID_VALUE);
     return memmove((void*)to, (void*)from, n), CUDA_SUCCESS;
@@ -171,6 +180,7 @@ CUresult cuStreamCreate(CUstream* s, unsigned) {
 }
 CUresult cuStreamDestroy(CUstream s) { return delete s, CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) {
+    ALONE;
     REQUIRE(!of(s)->capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     return do_late(), CUDA_SUCCESS;
 }
@@ -183,16 +193,18 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
     *status = of(s)->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
-CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode) {
+CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode) {
+    ALONE;
     IN_CONTEXT;
     IN_CONTEXT_OF(of(s));
     REQUIRE(s && !s->capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    captures += 1;
-    return s->capturing = new CUgraph_st, CUDA_SUCCESS;
+    captured[s->device] += 1, disturbed += mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+    return s->mode = mode, s->capturing = new CUgraph_st, CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream s, CUgraph* g) {
+    ALONE;
     REQUIRE(s && s->capturing, CUDA_ERROR_ILLEGAL_STATE);
-    captures -= 1;
+    captured[s->device] -= 1, disturbed -= s->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
     *g = s->capturing;
     return s->capturing = nullptr, CUDA_SUCCESS;
 }
@@ -212,7 +224,10 @@ CUresult cuEventRecord(CUevent e, CUstream s) {
     IN_CONTEXT_OF(of(s));
     return e->recorded = true, CUDA_SUCCESS;
 }
-CUresult cuEventQuery(CUevent) { return do_late(), CUDA_SUCCESS; }
+CUresult cuEventQuery(CUevent) {
+    ALONE;
+    return do_late(), CUDA_SUCCESS;
+}
 #undef cuEventElapsedTime
 CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
     REQUIRE(a->recorded && b->recorded, CUDA_ERROR_INVALID_HANDLE);
@@ -239,6 +254,7 @@ CUresult cuGraphExecDestroy(CUgraphExec x) { return delete x, CUDA_SUCCESS; }
 CUresult cuGraphDestroy(CUgraph g) { return delete g, CUDA_SUCCESS; }
 CUresult cuLibraryLoadData(CUlibrary* l, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*, void**,
                            unsigned) {
+    ALONE;
     IN_CONTEXT;
     UNDISTURBING;
     REQUIRE(!memcmp(code, "\x7f" "ELF", 4), CUDA_ERROR_INVALID_IMAGE);
@@ -255,6 +271,7 @@ CUresult cuKernelGetFunction(CUfunction* f, CUkernel k) {
 }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** arguments, void** extra) {
+    ALONE;
     IN_CONTEXT_OF(of(c->hStream));
     REQUIRE(f == (CUfunction)(0x88L + here()) && !extra && c->gridDimX && c->blockDimX % 32 == 0 && c->blockDimY == 1,
             CUDA_ERROR_INVALID_VALUE);

@@ -6,7 +6,7 @@ import gc
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +122,21 @@ def test_captures_of_others_are_recorded_into(device: CudaDevice) -> None:
         device.driver.capture_end(stream, module.byref(graph))
         device.driver.graph_launch(device.driver.handle("graph_instantiate", graph.value, 0), stream)
     assert made._captured and not made._states
+
+
+def test_who_waits_for_the_device_waits_for_captures(device: CudaDevice) -> None:
+    """CUDA refuses to wait for a context of which another thread captures a stream."""
+
+    class Captured:
+        def launch(self, stream: int) -> None:
+            waited.append(other.submit(device.synchronise))
+            with pytest.raises(TimeoutError):
+                waited[0].result(timeout=0.05)
+
+    waited: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as other:
+        device.graph([Captured()])
+    waited[0].result()
 
 
 def test_memory(device: CudaDevice) -> None:

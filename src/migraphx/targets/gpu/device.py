@@ -72,6 +72,7 @@ class CudaDevice:
         self._own = threading.local()
         self._functions: dict[Kernel, CudaFunction] = {}
         self._lock = threading.Lock()
+        self.capture_lock = threading.RLock()  # CUDA refuses to wait for a context of which a stream is captured
         self._staging = Staging(self)
         with self.current():
             self._pool = self.driver.handle("device_pool", self._device)
@@ -142,10 +143,14 @@ class CudaDevice:
     def synchronise(self, stream: int | None = None) -> None:
         with self.current():
             if stream is None:
-                self.driver.context_synchronise()
+                self._wait_for_all()
             else:
                 self.driver.stream_synchronise(stream)
         self.findings.raise_any()
+
+    def _wait_for_all(self) -> None:
+        with self.capture_lock:
+            self.driver.context_synchronise()
 
     def event(self, timed: bool = False) -> CudaEvent:
         return CudaEvent(self, timed)
@@ -157,7 +162,7 @@ class CudaDevice:
             try:
                 return self._allocated(nbytes, stream)
             except MemoryError:
-                self.driver.context_synchronise()  # what was given back in streams
+                self._wait_for_all()  # what was given back in streams
                 self.driver.pool_trim(self._pool, 0)
                 return self._allocated(nbytes, stream)
 
@@ -382,13 +387,14 @@ class CudaGraph:
         self._driver, self._works = driver, list(works)
         self._nodes: list[int | None] = []  # None: a library's, which stay as they are
         graph = ctypes.c_void_p()
-        driver.capture_begin(stream, names.RELAXED)
-        try:
-            for work in works:
-                work.launch(stream)
-                self._nodes.append(_last_node(driver, stream) if isinstance(work, CudaWork) else None)
-        finally:
-            driver.capture_end(stream, byref(graph))  # also where a launch failed: the stream goes on
+        with device.capture_lock:
+            driver.capture_begin(stream, names.RELAXED)
+            try:
+                for work in works:
+                    work.launch(stream)
+                    self._nodes.append(_last_node(driver, stream) if isinstance(work, CudaWork) else None)
+            finally:
+                driver.capture_end(stream, byref(graph))  # also where a launch failed: the stream goes on
         self._graph_owner = _Owner(device, driver.graph_destroy, graph.value or 0)
         self._executable = driver.handle("graph_instantiate", graph.value, 0)
         self._owner = _Owner(device, driver.graph_executable_destroy, self._executable)
