@@ -17,7 +17,7 @@ inline constexpr int PANEL_VECTORS = 2;
 inline constexpr int NR = PANEL_VECTORS * LANES;  // columns a panel
 inline constexpr int64_t ROW_BLOCK = 120;      // rows of A that are worked on together (fit L2)
 // Depth of a pass over one block. On a Zen 4 (depths of 768 and 3072, rows of 49 to 197) 320, 384, 512 and 1024 were up to
-// 5 % slower, with AVX2 and with AVX-512, though a panel of 320 would fit L1 with AVX2.
+// 6 % slower, with AVX2 and with AVX-512, though a panel of 320 would fit L1 with AVX2.
 inline constexpr int64_t K_BLOCK = 768;
 inline constexpr int64_t IN_PLACE_ROWS = 64;   // up to so many rows an unpacked B is read where it lies,
 inline constexpr int64_t IN_PLACE_STEP = 256;  // and always where its rows are no farther apart
@@ -117,7 +117,7 @@ MGX_INLINE void multiply(const Micro<T, TA, TB>& u, vec<T, N>* acc, Ints<R...>) 
         int64_t k = 0;
 #pragma GCC unroll 2
         do {
-            __builtin_prefetch(ahead, 0, 3);  // into L2 alone (2) was up to 12 % slower
+            __builtin_prefetch(ahead, 0, 3);  // into L2 alone (2) was up to 7 % slower
             vec<T, N> bv[COLS];
             load_row<T, N>(bv, b, panel, cols);
             (add_row<Products<T, TA>>(acc + R * COLS, Products<T, TA>::template all<N>(a[R][k]), bv, cols), ...);
