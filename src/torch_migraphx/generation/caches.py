@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import cache_utils
 from transformers.cache_utils import (
     Cache,
     CacheLayerMixin,
@@ -16,8 +17,11 @@ from transformers.cache_utils import (
     StaticSlidingWindowLayer,
 )
 
+from torch_migraphx.fx.narrow import AS_FP8, MOST
+
 BLOCK = 2048
 """Positions that a cache has room for at first; what is not used yet takes no memory."""
+FP8 = getattr(cache_utils, "Fp8QuantizedLayer", None)  # transformers 5.23 has it
 GROWABLE = (DynamicLayer, DynamicSlidingWindowLayer, StaticLayer, StaticSlidingWindowLayer)
 
 
@@ -36,6 +40,8 @@ class GrowingLayer(CacheLayerMixin):
     """
 
     is_croppable = True
+    scales: Sequence[float] = (0.0, 0.0)
+    """Of keys and values that come to be rounded to fp8; 0: they are kept as they are."""
 
     def __init__(self, sliding: bool = False) -> None:
         self.is_initialized, self.is_sliding, self.length = False, sliding, 0
@@ -118,6 +124,10 @@ class GrowingLayer(CacheLayerMixin):
         """-1: as many as memory holds."""
         return -1
 
+    def filled(self, positions: int) -> None:
+        """A step has written this many positions in all."""
+        self.length = positions
+
     def reset(self) -> None:
         """Forget what is there; the buffers stay."""
         self.length = 0
@@ -145,6 +155,44 @@ class GrowingLayer(CacheLayerMixin):
             self.keys, self.values = (b[indices, :, : self.length] for b in (self._key_buffer, self._value_buffer))
 
 
+class RoundedLayer(GrowingLayer):
+    """Keys and values with the numbers that transformers' layer of fp8 keeps, in buffers of the model's own type.
+
+    The first ones say the scales, largest magnitude over 448, and are rounded behind their step; those that follow are
+    rounded before attention reads them.
+    """
+
+    def filled(self, positions: int) -> None:
+        first, self.length = self.length == 0, positions
+        if first:
+            least = torch.finfo(torch.float32).tiny
+            kept = [b[:, :, :positions] for b in (self._key_buffer, self._value_buffer)]
+            scales = [(x.abs().amax().float() / MOST).clamp(min=least) for x in kept]
+            for x, scale in zip(kept, scales, strict=True):
+                x.copy_(rounded(x, scale))
+            self.scales = [float(scale) for scale in scales]
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        before = self.length
+        if before:
+            scales = map(torch.tensor, self.scales)
+            key_states, value_states = map(rounded, (key_states, value_states), scales)
+        held = super().update(key_states, value_states)
+        if before:
+            return held
+        self.length = 0
+        self.filled(key_states.shape[2])
+        return key_states, value_states
+
+
+def rounded(x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """`x` as fp8 of this scale {} keeps it; where the scale is 0, as it is."""
+    near = AS_FP8(x.float() / torch.where(scale > 0, scale, 1)) * scale
+    return torch.where(scale > 0, near.to(x.dtype), x)
+
+
 def capacity(positions: int) -> int:
     """`BLOCK` times the least power of two that holds so many positions."""
     room = BLOCK
@@ -156,8 +204,8 @@ def capacity(positions: int) -> int:
 def grow_in_place(cache: Cache, layers: int) -> str | None:
     """Replace the cache's layers by growing ones that hold the same; None, or why that is not done.
 
-    `layers`: how many the model has, for a cache that makes them when they are needed. Layers that were quantized,
-    offloaded or recurrent stay as they are, and so does the whole cache.
+    `layers`: how many the model has, for a cache that makes them when they are needed. Layers that were offloaded,
+    recurrent, or quantized to other types than fp8 stay as they are, and so does the whole cache.
     """
     if cache.offloading:
         return "its layers are offloaded"
@@ -168,7 +216,7 @@ def grow_in_place(cache: Cache, layers: int) -> str | None:
         if cache.layer_class_to_replicate is not DynamicLayer:
             return f"its layers are {getattr(cache.layer_class_to_replicate, '__name__', 'unknown')}"
         own = [DynamicLayer() for _ in range(layers)]
-    strange = [x for x in own if type(x) not in GROWABLE]
+    strange = [x for x in own if type(x) not in (*GROWABLE, FP8)]
     if strange:
         return f"it has a {type(strange[0]).__name__}"
     if any(x.is_sliding and x.is_initialized and int(x.get_seq_length()) for x in own):
@@ -180,9 +228,20 @@ def grow_in_place(cache: Cache, layers: int) -> str | None:
 
 
 def _growing(layer: Any) -> GrowingLayer:
+    if type(layer) is FP8:
+        return _rounding(layer)
     made = GrowingLayer(layer.is_sliding)
     length = int(layer.get_seq_length()) if layer.is_initialized else 0
     if length:
         keys, values = layer.keys[:, :, :length], layer.values[:, :, :length]
         made.update(keys, values)
+    return made
+
+
+def _rounding(layer: Any) -> RoundedLayer:
+    made = RoundedLayer()
+    if layer.is_initialized and layer.get_seq_length():
+        pairs = layer._quantized_keys, layer._quantized_values
+        GrowingLayer.update(made, *map(layer._dequantize, pairs))
+        made.scales = [float(scale) for _, scale in pairs]
     return made

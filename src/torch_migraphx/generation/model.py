@@ -23,7 +23,7 @@ from torch_migraphx.fx.any_size_in_place import AnySizeInPlace
 from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.lower_graph import FallbackError, lower
-from torch_migraphx.generation.caches import GrowingLayer, capacity, grow_in_place
+from torch_migraphx.generation.caches import GrowingLayer, RoundedLayer, capacity, grow_in_place
 from torch_migraphx.generation.step import Inputs, only_for_some, symbolic, trace
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import Options
@@ -76,6 +76,13 @@ class Call:
     cache: Cache
     layers: list[GrowingLayer]
     keep: int
+
+    @property
+    def scales(self) -> torch.Tensor | None:
+        """{layers, 2} of keys and values, where a layer rounds them; 0 before its first step."""
+        if not any(isinstance(x, RoundedLayer) for x in self.layers):
+            return None
+        return torch.tensor([x.scales if x.length else GrowingLayer.scales for x in self.layers])
 
 
 class CompiledForward:
@@ -171,7 +178,7 @@ class CompiledForward:
             if last > tokens - wanted:
                 kept.append(logits)
         for layer in call.layers:
-            layer.length = start + tokens
+            layer.filled(start + tokens)
         return kept[0] if len(kept) == 1 else torch.cat(kept, 1)
 
     def _chunk(
@@ -187,7 +194,9 @@ class CompiledForward:
         many = from_token < last - 1
         keep = torch.arange(size) if many else torch.tensor([last - 1 - first])
         masks = tree_map(lambda m: m if m.dim() == 2 else _rows(m, first, last, size), mask)
-        inputs = Inputs(ids.contiguous(), positions.contiguous(), masks, torch.tensor(start + first), keep, buffers)
+        inputs = Inputs(
+            ids.contiguous(), positions.contiguous(), masks, torch.tensor(start + first), keep, buffers, call.scales
+        )
         out = self._runner(inputs)(*weights, *inputs.flat())
         for own, new in zip(buffers, out[1:], strict=True):
             if new is not own:

@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves, tree_map, tree_structure, tree_unfl
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from torch_migraphx.fx.decompositions import DECOMPOSITIONS
+from torch_migraphx.generation.caches import rounded
 
 
 class StepLayer(CacheLayerMixin):
@@ -23,8 +24,12 @@ class StepLayer(CacheLayerMixin):
 
     is_compileable = True  # as a static one: its mask is for all positions of the buffer
 
-    def __init__(self, keys: torch.Tensor, values: torch.Tensor, start: torch.Tensor, sliding: bool) -> None:
-        self.keys, self.values = keys, values
+    def __init__(
+        self, keys: torch.Tensor, values: torch.Tensor, start: torch.Tensor, sliding: bool,
+        scales: torch.Tensor | None = None,
+    ) -> None:  # fmt: skip
+        """`scales` {2}: of keys and values that are kept as fp8 would."""
+        self.keys, self.values, self.scales = keys, values, scales
         self.start, self.is_sliding, self.is_initialized = start, sliding, True
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
@@ -34,6 +39,8 @@ class StepLayer(CacheLayerMixin):
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
         assert self.keys is not None and self.values is not None
+        if self.scales is not None:
+            key_states, value_states = map(rounded, (key_states, value_states), self.scales.unbind())
         at = self.start + torch.arange(key_states.shape[2])
         self.keys = self.keys.index_copy(2, at, key_states)
         self.values = self.values.index_copy(2, at, value_states)
@@ -56,7 +63,8 @@ class Inputs:
 
     ids and positions {batch, tokens}; `mask`: bools {batch, capacity} of what is no padding, or the whole mask
     {batch, 1, tokens, capacity}, or one of these for each kind of layer; `start` {}: the position of the first token
-    in the caches; `keep` {n}: for which tokens logits are wanted; caches: keys and values of each layer in turn.
+    in the caches; `keep` {n}: for which tokens logits are wanted; caches: keys and values of each layer in turn;
+    `scales` {layers, 2}: theirs, where they are rounded to fp8.
     """
 
     ids: torch.Tensor
@@ -65,21 +73,24 @@ class Inputs:
     start: torch.Tensor
     keep: torch.Tensor
     caches: Sequence[torch.Tensor]
+    scales: torch.Tensor | None = None
 
     def flat(self) -> list[torch.Tensor]:
         """All tensors, in order."""
-        return [self.ids, self.positions, self.start, self.keep, *tree_leaves(self.mask), *self.caches]
+        scales = [] if self.scales is None else [self.scales]
+        return [self.ids, self.positions, self.start, self.keep, *scales, *tree_leaves(self.mask), *self.caches]
 
     def kind(self) -> Hashable:
         """Equal for inputs that differ in sizes and values only."""
-        return str(tree_structure(self.mask)), tuple(x.dtype for x in self.flat())
+        return str(tree_structure(self.mask)), self.scales is None, tuple(x.dtype for x in self.flat())
 
     def with_tensors(self, flat: Sequence[torch.Tensor]) -> Inputs:
         """Nested like these, with other tensors in the order of `flat`."""
-        (ids, positions, start, keep), rest = flat[:4], flat[4:]
+        (ids, positions, start, keep), rest = flat[:4], list(flat[4:])
+        scales = None if self.scales is None else rest.pop(0)
         nested = tree_structure(self.mask)
         masks, caches = rest[: nested.num_leaves], rest[nested.num_leaves :]
-        return Inputs(ids, positions, tree_unflatten(masks, nested), start, keep, caches)
+        return Inputs(ids, positions, tree_unflatten(masks, nested), start, keep, caches, scales)
 
     def like(self) -> Inputs:
         """The same without data, which may be kept."""
@@ -88,9 +99,8 @@ class Inputs:
     def of_one_token(self) -> Inputs:
         """These for the first token of the first sequence."""
         mask = tree_map(lambda m: m[:1] if m.dim() == 2 else m[:1, :, :1], self.mask)
-        return Inputs(
-            self.ids[:1, :1], self.positions[:1, :1], mask, self.start, self.keep[:1], [c[:1] for c in self.caches]
-        )
+        caches = [c[:1] for c in self.caches]
+        return Inputs(self.ids[:1, :1], self.positions[:1, :1], mask, self.start, self.keep[:1], caches, self.scales)
 
 
 SAMPLE = {"batch": 3, "tokens": 5, "kept": 7, "room": 11}
@@ -115,7 +125,8 @@ def symbolic(weights: Sequence[torch.Tensor], inputs: Inputs) -> tuple[list[torc
     ids, positions = (stand_in(x, "batch", "tokens") for x in (inputs.ids, inputs.positions))
     caches = [stand_in(x, "batch", None, "room") for x in inputs.caches]
     start, keep, mask = stand_in(inputs.start), stand_in(inputs.keep, "kept"), tree_map(of_mask, inputs.mask)
-    return [stand_in(w) for w in weights], Inputs(ids, positions, mask, start, keep, caches)
+    scales = None if inputs.scales is None else stand_in(inputs.scales)
+    return [stand_in(w) for w in weights], Inputs(ids, positions, mask, start, keep, caches, scales)
 
 
 def trace(
@@ -135,8 +146,9 @@ def trace(
 
     def step(*tensors: torch.Tensor) -> list[torch.Tensor]:
         held, given = tensors[: len(names)], inputs.with_tensors(tensors[len(names) :])
-        pairs = zip(given.caches[::2], given.caches[1::2], sliding, strict=True)
-        layers = [StepLayer(k, v, given.start, s) for k, v, s in pairs]
+        scales = [None] * len(sliding) if given.scales is None else given.scales.unbind()
+        pairs = zip(given.caches[::2], given.caches[1::2], sliding, scales, strict=True)
+        layers = [StepLayer(k, v, given.start, s, own) for k, v, s, own in pairs]
         with _reparametrize_module(model, dict(zip(names, held, strict=True)), tie_weights=True):
             out = forward(
                 input_ids=given.ids,

@@ -105,6 +105,31 @@ def test_weights_of_4_bits_are_one_program_too():
     assert own.forward.compiled == 1
 
 
+@pytest.mark.skipif(generation.caches.FP8 is None, reason="this transformers has no cache of fp8")
+def test_a_cache_of_fp8():
+    """In double: what two computations round to fp8 is then not told apart by their last bits.
+
+    The first step says the scales; keys of those behind, of several tokens too, are rounded before they are read. What
+    eager has filled goes on here, and what was filled here goes on in eager.
+    """
+    model, own = pair(lambda: llama().double(), target="ref")
+    config = {"cache_implementation": "quantized", "cache_config": {"backend": "fp8"}}
+    given = prompt(2, 5)
+    assert torch.equal(answers(own, given, **config), answers(model, given, **config))
+    mine, theirs = (library.QuantizedCache("fp8", config=model.config) for _ in range(2))
+    with torch.no_grad():
+        long, short, one = (prompt(2, n)["input_ids"] for n in (70, 3, 1))
+        torch.testing.assert_close(own(long, past_key_values=mine).logits, model(long, past_key_values=theirs).logits)
+        taken, turned = copy.deepcopy(theirs), copy.deepcopy(mine)
+        for ids in (short, one):
+            want = model(ids, past_key_values=theirs).logits
+            for forward, cache in ((own, mine), (own, taken), (own.forward.original, turned)):
+                torch.testing.assert_close(forward(ids, past_key_values=cache).logits, want)
+        turned.reset()
+        want = model(short, past_key_values=library.QuantizedCache("fp8", config=model.config)).logits
+        torch.testing.assert_close(own(short, past_key_values=turned).logits, want)
+
+
 def test_lengths_are_numbers_of_a_run(monkeypatch):
     """On cpu: prompts of any length, several chunks of them too, and any number of sequences are one program.
 

@@ -21,6 +21,7 @@ from torch_migraphx.fx.builder import (
     type_name,
 )
 from torch_migraphx.fx.converter_registry import converter, named
+from torch_migraphx.fx.narrow import AS_FP8, MOST, SATURATES
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
 
 aten = torch.ops.aten
@@ -423,6 +424,12 @@ def addcdiv(b: Builder, input: Value, tensor1: Value, tensor2: Value, value: flo
 def to_dtype(b: Builder, input: Value, dtype: torch.dtype | None = None, acc_out_ty: Any = None) -> Value:
     dtype = acc_out_ty.dtype if dtype is None and acc_out_ty is not None else dtype
     return input if dtype is None else b.cast(input, dtype)
+
+
+@converter(AS_FP8)
+def as_fp8(b: Builder, x: Value) -> Value:
+    kept = clamp(b, x, -MOST, MOST) if SATURATES else x
+    return b.convert(b.convert(kept, target_type="fp8e4m3fn"), target_type=type_name(dtype_of(x)))
 
 
 @converter(aten.view.dtype)

@@ -36,7 +36,6 @@ from tests.torch_migraphx.fx.converters.samples import (
 BOUNDS = torch.tensor([-1.0, 0.5, 0.5, 0.75, 2.0])
 GRID3D = {"input": f(2, 3, 5, 4, 3), "grid": f(2, 3, 2, 3, 3, low=-1.4, high=1.4), "align_corners": False}
 SOME_NAN = f(2, 2, 7, 6).masked_fill(f(2, 2, 7, 6, low=0, high=1) < 0.4, math.nan)
-
 BY_CONVERTER: dict[str, list[Sample]] = {
     "matmul.addmv": [{"input": f(3), "mat": f(3, 4), "vec": f(4), "beta": 0.5, "alpha": 2.0}],
     "matmul.addbmm": [{"input": f(3, 5), "batch1": f(2, 3, 4), "batch2": f(2, 4, 5), "beta": 0.5, "alpha": 2.0}],
@@ -449,6 +448,7 @@ BY_CONVERTER: dict[str, list[Sample]] = {
             {"input": f(3), "tensor1": f(3), "tensor2": f(3, low=0.5), "value": 0.3},
         ],
     ),
+    "pointwise.as_fp8": [{"x": f(9, 9, low=-500, high=500)}, {"x": f(9, 9, low=-0.02, high=0.02)}, {"x": NAN}],
     "pointwise.view_dtype": [{"input": f(3, 4), "dtype": d} for d in (torch.int32, torch.float32)],
     "pointwise.to_dtype": [
         {"input": f(3, 4, low=-9, high=9), "dtype": d}
