@@ -31,7 +31,7 @@ REWRITTEN = {
     "rnn_var_sl_last_output", "rnn_var_sl_shift_output", "rnn_var_sl_shift_sequence",
     "allocate", "outline", "capture", "fill", "fixed_pad", "concat_past_present", "gqa_rotary_embedding",
     "broadcast_with_dims", "broadcast_for_dot", "dimensions_of", "dynamic_range",
-    "select_module", "unique", "nonzero_exact",
+    "select_module", "unique", "nonzero_exact", "as_length",
 }  # fmt: skip
 """Become other operators before a target lowers them, or run on the host because their size depends on data."""
 RELEASE = ".".join(torch.__version__.split(".")[:2])

@@ -47,6 +47,7 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "a length among tensors": lambda x: x[x > 0] * x[x > 0].numel(),
     "a sum as a number": lambda x: x * x.sum().item(),
     "a number alone": lambda x: (x.max().item(), (x * 3).long().sum().item()),
+    "a number that is no length": lambda x: (x.abs().sum().long() * 10**15).item(),
     "as many ones": lambda x: torch.ones(length(x)).cumsum(0),
     "rows again": lambda x: torch.repeat_interleave(x, x[:, 0].abs().long() + 1, dim=0),
 }
@@ -132,8 +133,18 @@ def test_wrong_inputs_are_refused() -> None:
 def test_what_the_engine_lacks_is_said() -> None:
     with pytest.raises(FallbackError, match="airy_ai"):
         lower_to_mgx(lambda x: torch.special.airy_ai(x[x > 0]), [some(0)], target="ref", fallback="error")
-    with pytest.raises(FallbackError, match="depends on the data"):
-        lower_to_mgx(CASES["elements"], [some(0)], target="ref", fallback="error", int4_weights=True)
+
+
+def test_weights_of_four_bits_behind_what_the_data_tells() -> None:
+    """As those of a program whose lengths are known."""
+    layer, x = nn.Linear(64, 8).eval().requires_grad_(False), torch.randn(5, 64)
+    rows = x[x[:, 0] > x[:, 0].median()]
+    known = lower_to_mgx(layer, [rows], target="ref", int4_weights=True)(rows)
+    lowered = lower_to_mgx(
+        lambda x: layer(x[x[:, 0] > x[:, 0].median()]), [x], target="ref", fallback="error", int4_weights=True
+    )
+    same(lowered(x), known)
+    assert 1e-3 < (known - layer(rows)).abs().max() < 0.5
 
 
 @pytest.mark.parametrize("precision", ["fp16", "bf16"])

@@ -175,6 +175,20 @@ class DynamicRange(Operation, name="dynamic_range"):
         return np.arange(start, limit, delta).astype(args[0].dtype)
 
 
+class AsLength(Operation, name="as_length"):
+    """{n, 0}, where the only element says n, at least 0: a number that lengths can be made of, and no memory."""
+
+    arity = 1
+
+    def infer(self, *inputs: Shape) -> Shape:
+        (x,) = inputs
+        self.require(x.elements == 1 and x.type in dtypes.INTEGERS, inputs, "input must be one integer")
+        return Shape("uint8", dyn_dims=(ANY_LENGTH, DynamicDimension(0, 0)))
+
+    def compute(self, *args: np.ndarray) -> np.ndarray:
+        return np.empty((max(args[0].item(), 0), 0), np.uint8)
+
+
 class ExactNonZero(Operation, name="nonzero_exact"):
     """As `nonzero`, as many columns as there are elements that are not 0 (ONNX NonZero)."""
 

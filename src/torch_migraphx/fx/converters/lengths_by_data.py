@@ -147,7 +147,7 @@ def item(b: Builder, input: Value) -> Value | int:
     if dtype_of(x).is_floating_point or dtype_of(x) == torch.bool:
         return b.view(x, [])
     x = b.cast(x, torch.int64)
-    above, below = (_numbers(b, b.pointwise("max", y, 0)) for y in (x, b.neg(x)))
+    (above,), (below,) = b.by_data("as_length", x), b.by_data("as_length", b.neg(x))
     return lens(above)[0] - lens(below)[0]
 
 
