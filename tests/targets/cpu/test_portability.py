@@ -43,7 +43,7 @@ def suite(cases: list[str], **environment: str) -> None:
 )
 def test_narrower_vectors(flags: str) -> None:
     """With little optimisation: what the compiler makes of vectors of any width is the kernels' tests' matter."""
-    suite(SAMPLE, OPENMGX_CXXFLAGS=f"{flags} -O1")
+    suite(SAMPLE, OPENMGX_CXXFLAGS=f"{flags} -Og")
 
 
 @pytest.mark.skipif(not shutil.which("clang++"), reason="needs clang++")

@@ -22,20 +22,20 @@ struct Put {  // y = conv + bias, as generated code does it
         store_n(y + r * c + j, v + load_n(bias + j, n), n);
     }
 };
-template <class TX, class TW>
+template <bool ALL, class TX, class TW>
 void run(const Depthwise* p, const TX* x, const TW* w, const float* bias, float* y, int kind, int threads) {
 #pragma omp parallel num_threads(threads)
     {
         const Team t{omp_get_thread_num(), threads};
         const Put put{y, bias, p->c};
-#define KIND(K, S) else if (kind == K * 10 + S) depthwise<K, S>(t, *p, x, w, put);
-        if (kind == 0) depthwise<0, 0>(t, *p, x, w, put);
-        KIND(3, 1) KIND(3, 2) KIND(5, 1) KIND(5, 2) KIND(7, 1) KIND(7, 2)
+#define KIND(K, S) if (kind == K * 10 + S) depthwise<K, S>(t, *p, x, w, put);
+        KIND(3, 1) KIND(5, 2)
+        if constexpr (ALL) { KIND(0, 0) KIND(3, 2) KIND(5, 1) KIND(7, 1) KIND(7, 2) }
     }
 }
-#define RUN(NAME, TX, TW) \
+#define RUN(NAME, ALL, TX, TW) \
     extern "C" void NAME(const Depthwise* p, const TX* x, const TW* w, const float* b, float* y, int kind, int n) \
-    { run(p, x, w, b, y, kind, n); }
+    { run<ALL>(p, x, w, b, y, kind, n); }
 extern "C" int lanes() { return LANES; }
 extern "C" void run_groups(
     const Depthwise* p, const float* x, const float* w, const float* bias, float* y, int kind, int threads) {
@@ -48,9 +48,9 @@ extern "C" void run_groups(
         if constexpr (LANES >= 8) if (kind == 328) depthwise<3, 2, 8>(t, *p, x, w, put);
     }
 }
-RUN(run_float, float, float)
-RUN(run_half, half, half)
-RUN(run_bf16, bf16, float)
+RUN(run_float, true, float, float)
+RUN(run_half, false, half, half)
+RUN(run_bf16, false, bf16, float)
 """
 Three = tuple[int, int, int]
 
