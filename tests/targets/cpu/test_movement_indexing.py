@@ -40,6 +40,21 @@ def test_movement(target: str = "cpu") -> None:
             Case(f"planes_{lens}_{t}", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(*lens, type=t),))
             for lens, t in (((1, 3, 9, 11), "float"), ((3, 3, 5, 7), "int32"), ((2, 3, 8, 8), "half"))
         ),
+        *(
+            Case(f"bytes_{lens}_{t}", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(*lens, type=t),))
+            for lens, t in (
+                ((1, 16, 9, 11), "int8"),
+                ((3, 9, 5, 7), "uint8"),
+                ((2, 24, 8, 8), "bool"),
+                ((5, 8, 8, 1), "fp8e4m3fn"),
+            )
+        ),
+        Case(
+            "bytes_of_some_channels",
+            lambda b, x: b.layout(b.slice(x, axes=(1,), starts=(2,), ends=(19,)), permutation=(0, 2, 3, 1)),
+            (shape(3, 20, 4, 5, type="int8"),),
+        ),
+        Case("bytes_back", lambda b, x: b.contiguous(x), (permuted("int8", (2, 33, 5, 4), (0, 2, 3, 1)),)),
         Case("contiguous", lambda b, x: b.contiguous(x), (permuted("float", (2, 5, 3, 4), (0, 2, 3, 1)),)),
         Case("concat", lambda b, x, y: b.concat(x, y, axis=1), (shape(3, 5), shape(3, 9))),
         Case("concat_last", lambda b, x, y: b.concat(b.relu(x), y, b.relu(x), axis=-1), (shape(3, 5), shape(3, 9))),

@@ -14,7 +14,7 @@ from migraphx.targets.cpu.emit.body import CPP, indented, load_text, pointers, s
 from migraphx.targets.cpu.emit.kernel import Kernel, function
 from migraphx.targets.cpu.emit.params import Nest, Numbers
 from migraphx.targets.cpu.emit.scalar import NARROW
-from migraphx.targets.cpu.emit.structs import Interleave
+from migraphx.targets.cpu.emit.structs import Interleave, Transpose
 
 SHORT_ROW = 8
 PIECE = 2048  # elements of a row that one thread takes at a time: long enough to amortise, short enough to share
@@ -35,6 +35,8 @@ def copy_call(read: View, write: View, origin: str = "") -> Call:
     read, write = (replace(v, type=f"uint{8 * v.itemsize}") if v.type in NARROW else v for v in (read, write))
     if _three_planes(read, write):
         return _interleave_call(read, write, origin)
+    if _bytes_transposed(read, write):
+        return _transpose_call(read, write, origin)
     return _call(lambda names, scope: names[0], [read], write, "copy", origin)
 
 
@@ -55,6 +57,29 @@ def _interleave_call(read: View, write: View, origin: str) -> Call:
     images = "reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1])"
     line = f"interleave(t, {fill}, {images});"
     kernel = Kernel("// copy of three planes\n" + function([line]), ("interleave.hpp",))
+    return Call(kernel, (read,), (write,), numbers.values, "copy", origin)
+
+
+def _bytes_transposed(read: View, write: View) -> bool:
+    """Whether rows of bytes become columns, as transpose.hpp has it."""
+    if read.itemsize != 1:
+        return False
+    nest = loops((read, write), lead=0)
+    if nest.rank not in (2, 3):
+        return False
+    (x_row, x_column), (y_row, y_column) = (s[-2:] for s in nest.strides)
+    follow = x_column == 1 and y_row == 1 and x_row != 0 and y_column not in (0, 1)
+    return follow and nest.lens[-2] >= SHORT_ROW and nest.lens[-1] >= SHORT_ROW
+
+
+def _transpose_call(read: View, write: View, origin: str) -> Call:
+    nest = loops((read, write), lead=0)
+    images, (x_image, y_image) = (nest.lens[0], [s[0] for s in nest.strides]) if nest.rank == 3 else (1, (0, 0))
+    numbers = Numbers()
+    steps = x_image, nest.strides[0][-2], y_image, nest.strides[1][-1]
+    fill = Transpose(images, *nest.lens[-2:], *steps).cpp(numbers)
+    bytes_ = "reinterpret_cast<const uint8_t*>(p[0]), reinterpret_cast<uint8_t*>(p[1])"
+    kernel = Kernel("// copy of rows as columns\n" + function([f"transpose(t, {fill}, {bytes_});"]), ("transpose.hpp",))
     return Call(kernel, (read,), (write,), numbers.values, "copy", origin)
 
 

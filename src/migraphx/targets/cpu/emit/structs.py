@@ -211,6 +211,16 @@ class Interleave(Params, header="interleave.hpp"):
     y_image: int
 
 
+class Transpose(Params, header="transpose.hpp"):
+    n: int
+    rows: int
+    columns: int
+    x_image: int
+    x_row: int
+    y_image: int
+    y_column: int
+
+
 class RoiAlign(Params, header="regions.hpp"):
     rois: int
     images: int
