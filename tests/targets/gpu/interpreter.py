@@ -25,6 +25,7 @@ from triton.runtime.jit import JITFunction
 
 from migraphx.targets.common.cache import digest
 from migraphx.targets.common.scratch import scratch
+from migraphx.targets.gpu.emit.source import parsing
 from migraphx.targets.gpu.kernel import Grid, Kernel
 from tests.targets.gpu.memory import Memory
 
@@ -147,9 +148,18 @@ def _float(a: Any) -> Any:
     return interpreter.TensorHandle((a.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
 
 
+_triton_rewrite = interpreter.FunctionRewriter.rewrite_ast
+
+
+def _rewrite(self: Any) -> Any:
+    with parsing():
+        return _triton_rewrite(self)
+
+
 MENDED: list[tuple[Any, str, Any]] = [
     (interpreter, "_patch_lang", _patch),
     (interpreter, "_get_np_dtype", _dtype),
+    (interpreter.FunctionRewriter, "rewrite_ast", _rewrite),
     (interpreter.interpreter_builder, "options", _unchecked),
     (tl.tensor, "__index__", _index),
     (interpreter.InterpreterBuilder, "cast_impl", _cast),

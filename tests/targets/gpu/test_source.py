@@ -1,6 +1,8 @@
 """The text of a kernel has what it names, and nothing else."""
 
 import ast
+import gc
+import threading
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,22 @@ def test_what_8_divides_is_known_to_the_compiler() -> None:
     shell = Shell()
     texts = [shell.size(40, fine=True), shell.size(48, fine=True), shell.size(44, fine=True), shell.size(40)]
     assert texts == ["(n0 * 8)", "n1", "n2", "n3"] and shell.numbers == [5, 48, 44, 40]
+
+
+def test_threads_that_parse_meanwhile_do_not_disturb() -> None:
+    """A collection of garbage, which the parser's own objects begin, may let another thread parse."""
+
+    def collected(phase: str, info: object) -> None:
+        if phase == "start":
+            other = threading.Thread(target=ast.parse, args=("x = 1",))
+            other.start()
+            other.join()
+
+    before, text = gc.get_threshold(), "\n".join(f"x{k} = [{k}, ({k}, {k})]" for k in range(200))
+    gc.callbacks.append(collected)
+    gc.set_threshold(50, 1000, 1000)
+    try:
+        assert len(source.parsed(text).body) == 200
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(collected)

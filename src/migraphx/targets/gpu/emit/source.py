@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import RLock
 
 KERNELS = Path(__file__).parent.parent / "kernels"
 HEAD = "import triton\nimport triton.language as tl\n"
+
+
+_one_at_a_time = RLock()
+
+
+@contextmanager
+def parsing() -> Iterator[None]:
+    """One thread at a time, and no garbage is collected meanwhile.
+
+    Python before 3.13 counts the depth of syntax trees in one place for all threads: where a collection lets another
+    thread parse, both fail (SystemError).
+    """
+    with _one_at_a_time:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collects:
+                gc.enable()
+
+
+def parsed(text: str) -> ast.Module:
+    with parsing():
+        return ast.parse(text)
 
 
 @dataclass(frozen=True)
@@ -26,7 +54,7 @@ def _names(node: ast.AST) -> frozenset[str]:
 
 def _definitions(text: str) -> Iterator[tuple[str, Definition]]:
     lines = text.splitlines()
-    for node in ast.parse(text).body:
+    for node in parsed(text).body:
         if isinstance(node, ast.FunctionDef):
             name, first = node.name, min([node.lineno, *(d.lineno for d in node.decorator_list)])
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -61,7 +89,7 @@ def complete(text: str) -> str:
                 needed[name] = None
                 need(known[name].names)
 
-    tree = ast.parse(text)
+    tree = parsed(text)
     own = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
     need(_names(tree) - own)
     parts = [known[name].text for name in sorted(needed)]
