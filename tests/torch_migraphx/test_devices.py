@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 import migraphx
 from torch_migraphx import devices
@@ -20,9 +20,9 @@ from torch_migraphx.fx.mgx_module import MGXModule
 X = torch.randn(2, 3)
 
 
-def on_cuda(*lens: int) -> torch.Tensor:
-    with FakeTensorMode():
-        return torch.empty(lens, device="cuda:0")
+def on_cuda(*lens: int, index: int = 0) -> torch.Tensor:
+    """Made of a meta tensor: torch asks the driver for a device where it makes one itself."""
+    return FakeTensor(FakeTensorMode(), torch.empty(lens, device="meta"), torch.device("cuda", index))
 
 
 def negated() -> migraphx.program:
@@ -74,9 +74,7 @@ def test_what_is_elsewhere_is_named() -> None:
     fakes = [on_cuda(2), X]
     with on_device_of(fakes):
         pass
-    with FakeTensorMode():
-        fakes.append(torch.empty(2, device="cuda:1"))
-    several = on_device_of(fakes)
+    several = on_device_of([*fakes, on_cuda(2, index=1)])
     with pytest.raises(NotImplementedError, match=r"one device; there are input 0 on cuda:0; input 2 on cuda:1\."):
         several.__enter__()
     module = MGXModule(negated(), ["x"])
