@@ -446,6 +446,33 @@ def test_attention(form: str, split: int, always: Callable[..., None]) -> None:
     check(built(lambda b, *x: b.attention(*x, **options), *shapes), arrays, scale=4)
 
 
+@pytest.mark.parametrize(("heads", "mask", "split"), [(4, "", 3), (2, "half", 3), (2, "bool", 1)])
+def test_attention_reads_a_cache_and_new_keys_where_they_lie(
+    heads: int, mask: str, split: int, always: Callable[..., None]
+) -> None:
+    """The last part has the new keys; where others read the joined ones as well, they are joined."""
+    always(Config("attention", 16, 32, 16, split))
+    lens = [(2, 4, 1, 16), (2, heads, 100, 16), (2, heads, 3, 16), (2, heads, 100, 20), (2, heads, 3, 20)]
+    masks = [Shape(mask, (2, 4, 1, 103))] if mask else []
+    arrays = {f"x{n}": weight(*s, type="half") for n, s in enumerate(lens)}
+    if mask:
+        arrays["x5"] = RNG.random(masks[0].lens) < 0.5 if mask == "bool" else weight(*masks[0].lens, type=mask)
+
+    def body(b: Builder, q: Instruction, *x: Instruction) -> Instruction:
+        keys, values = b.concat(x[0], x[1], axis=2), b.concat(x[2], x[3], axis=2)
+        return b.attention(q, keys, values, *x[4:], zero_rows=True)
+
+    made = check(built(body, *(Shape("half", s) for s in lens), *masks), arrays, scale=4)
+    assert all(step.kernel == "attention" for step in made.executable.steps)
+
+    def twice(b: Builder, q: Instruction, *x: Instruction) -> Instruction:
+        keys = b.concat(x[0], x[1], axis=2)
+        return b.add(b.attention(q, keys, keys, zero_rows=True), b.reduce_sum(keys, axes=[2]))
+
+    if heads == 4:
+        check(built(twice, *(Shape("half", s) for s in lens[:3])), scale=16)
+
+
 @pytest.mark.parametrize("type", ["bf16", "double", "fp8e4m3fn"])
 def test_types_of_attention(type: str) -> None:
     lens = (1, 2, 9, 16), (1, 2, 11, 16), (1, 2, 11, 16)

@@ -115,6 +115,15 @@ def attention_sums(
 
 
 @triton.jit
+def joined_sums(top, total, acc, other_top, other_total, other_acc):
+    """What attention_sums gives of two sets of keys, as of all of them."""
+    new = tl.maximum(top, other_top)
+    base = tl.where(new == float("-inf"), 0.0, new)
+    fade, other_fade = tl.exp2(top - base), tl.exp2(other_top - base)
+    return new, total * fade + other_total * other_fade, acc * fade[:, None] + other_acc * other_fade[:, None]
+
+
+@triton.jit
 def attention_result(total, acc, ZERO_ROWS: tl.constexpr):
     """Weighted means; a row that sees no key gives NaN, or 0."""
     if ZERO_ROWS:
