@@ -66,6 +66,11 @@ class Attention:
         return self.v.lens[3]
 
     @property
+    def masks_alike(self) -> bool:
+        """Whether the mask is the same for all rows of a head of keys."""
+        return self.mask is not None and self.mask.strides[2] == 0 and (self.group == 1 or self.mask.strides[1] == 0)
+
+    @property
     def at_hand(self) -> Attention:
         """The same with the lengths at hand for those that are open."""
         q, k, v, out = (view.at_hand for view in (self.q, self.k, self.v, self.out))
@@ -145,9 +150,8 @@ def _sums_text(
     q, row, rows, *q_strides = own
     given = ", ".join((q, k, v, mask, row, rows, *keys, *q_strides, *strides, *m_strides))
     sizes = f"{d}, {dv}, {power_of_two(max(d, LEAST))}, {power_of_two(max(dv, LEAST))}"
-    return (
-        f'attention_sums({given}, {a.scale!r}, {a.group}, {sizes}, {blocks}, "{kind}", {a.causal}, {fold}, {by_thirds})'
-    )
+    forms = f'"{kind}", {a.masks_alike}, {a.causal}, {fold}, {by_thirds}'
+    return f"attention_sums({given}, {a.scale!r}, {a.group}, {sizes}, {blocks}, {forms})"
 
 
 def rest_of(a: Attention, config: Config) -> int:
