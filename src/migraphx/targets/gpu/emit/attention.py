@@ -17,7 +17,7 @@ from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
 
-MOST_AGAIN = 16 << 10  # bytes of parts that each program of a product reads
+MOST_AGAIN = 24 << 10  # bytes of parts that each program of a product reads
 LEAST = 16  # of a dimension that tensor cores sum over
 
 
@@ -168,7 +168,7 @@ def part_keys(keys: int, config: Config) -> int:
 def combined_row(a: Attention, parts: Sequence[View]) -> Row | None:
     """What the second call makes of `parts`, as a function for other kernels; None where it is no single row.
 
-    Nor where each program would read more than MOST_AGAIN: on an H200 GPT-2's 12 KiB are faster so, Llama's 32 are not.
+    Nor where each program would read more than MOST_AGAIN: on an H200 GPT-2's 24 KiB are faster so, Llama's 32 are not.
     """
     rows, (batch, _, queries, width) = a.heads * a.rows, a.out.lens
     if is_open((rows, batch, queries, width)):
