@@ -165,8 +165,8 @@ template <class T, class TA, class TB> MGX_NOINLINE void run_micro(int rows, int
 
 // ---- finishing a tile ---------------------------------------------------------------------------
 
-// Rows that a long epilogue takes at once, unless there are fewer: of tiles of few numbers its start would count.
-inline constexpr int FINISHED_ROWS = LANES <= 8 ? 24 : 1;
+// Numbers that an epilogue takes at once, unless there are fewer: of smaller tiles its start would count.
+inline constexpr int64_t FINISHED = 384;
 
 // Gives rows x cols of a tile (rows `width` elements apart) to the epilogue.
 template <class T>
@@ -363,7 +363,7 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
                 run_micro<T, TA, TB>(n, int(vecs), u);
                 if (!last) continue;
                 waiting += n;
-                if (waiting < FINISHED_ROWS && t + 1 < parts.count) continue;
+                if (waiting * width < FINISHED && t + 1 < parts.count) continue;
                 const int above = waiting - n;
                 e.finish(e.epi, row - above, col0 + col, waiting, int(cols), int(width), tile - above * width);
                 waiting = 0;
