@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import migraphx
 from torch_migraphx import devices
@@ -20,9 +20,15 @@ from torch_migraphx.fx.mgx_module import MGXModule
 X = torch.randn(2, 3)
 
 
-def on_cuda(*lens: int, index: int = 0) -> torch.Tensor:
-    """Made of a meta tensor: torch asks the driver for a device where it makes one itself."""
-    return FakeTensor(FakeTensorMode(), torch.empty(lens, device="meta"), torch.device("cuda", index))
+def on_cuda(*lens: int) -> torch.Tensor:
+    with FakeTensorMode():
+        return torch.empty(lens, device="cuda:0")
+
+
+class Nowhere(torch.Tensor):
+    """A tensor without memory that says where it is; for a fake one torch asks the driver for the device."""
+
+    __torch_dispatch__ = classmethod(lambda *_: NotImplemented)
 
 
 def negated() -> migraphx.program:
@@ -74,7 +80,8 @@ def test_what_is_elsewhere_is_named() -> None:
     fakes = [on_cuda(2), X]
     with on_device_of(fakes):
         pass
-    several = on_device_of([*fakes, on_cuda(2, index=1)])
+    fakes.append(torch.Tensor._make_wrapper_subclass(Nowhere, (2,), device=torch.device("cuda:1")))
+    several = on_device_of(fakes)
     with pytest.raises(NotImplementedError, match=r"one device; there are input 0 on cuda:0; input 2 on cuda:1\."):
         several.__enter__()
     module = MGXModule(negated(), ["x"])
