@@ -128,12 +128,13 @@ def _found(usable: Callable[[int], int]) -> _Layout | None:
         (storage, sizes[1], memory.data_ptr()),
     ]
     every = [at for at in range(0, sizes[0] - WORD + 1, WORD) if at != WORD]  # the second counts references
-    places = [
-        _changed(id(d), range(0, dict.__basicsize__, WORD), lambda: d.update(a=2)),
-        *(_find(*what) for what in searched),
-        autograd := _changed(impl, every, t.requires_grad_),
-    ]
-    if None in places or min(sizes) < 4 * WORD or (known := int(_words(np.array([impl + autograd]))[0])) == 0:
+    version = _changed(id(d), range(0, dict.__basicsize__, WORD), lambda: d.update(a=2))
+    places = [version, *(_find(*what) for what in searched)]
+    autograd = _changed(impl, every, t.requires_grad_)
+    if None in places or autograd is None or min(sizes) < 4 * WORD:
+        return None
+    known = int(_words(np.array([impl + autograd]))[0])
+    if known == 0:
         return None
     inside = range(0, min(usable(known), MOST_WORDS * WORD) - WORD + 1, WORD)
     required = _changed(known, inside, lambda: t.requires_grad_(False))
@@ -143,7 +144,7 @@ def _found(usable: Callable[[int], int]) -> _Layout | None:
     for change in _OF_TENSORS[1:]:
         sample = _Sample()
         told |= set(_differing(sample.t._cdata, every, partial(change, sample)))
-    layout = _Layout(*places, required, tuple(sorted(told)))  # type: ignore[arg-type]
+    layout = _Layout(*places, autograd, required, tuple(sorted(told)))  # type: ignore[arg-type]
     return layout if all(_tells(layout, change) for change in _OF_TENSORS + _OF_MODULES) and _lasts(layout) else None
 
 
