@@ -101,6 +101,7 @@ FAMILIES: dict[str, tuple[Callable[..., Outputs], tuple[Shape, ...]]] = {
 }
 
 
+@pytest.mark.usefixtures("warm_compilers")
 @pytest.mark.parametrize("chip", KNOWN)
 def test_families_compile(chip: str) -> None:
     """Each with the configuration that is chosen, side by side."""
