@@ -283,6 +283,20 @@ def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
         check(built(lambda b, x, w=w, a=attributes: b.relu(b.convolution(x, b.literal(w), **a)), x), scale=4)
 
 
+def test_images_of_few_channels_are_read_as_they_came(always: Callable[..., None]) -> None:
+    """Planes one behind another; a copy puts channels last where rows do not follow one another."""
+    always(Config("flat", 16, 16, 16))
+    w = weight(20, 3, 3, 2)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        return b.relu(b.convolution(x, b.literal(w), stride=(2, 1), padding=(1, 0), dilation=(1, 1)))
+
+    lens = (2, 3, 9, 7)
+    turned = Shape("half", lens, (189, 63, 1, 9))
+    for shape, first in ((Shape("half", lens), "convolution relu"), (turned, "copy")):
+        assert check(built(build, shape), scale=4).executable.steps[0].kernel == first
+
+
 def test_windows_lined_up(always: Callable[..., None]) -> None:
     """Few channels of bytes: a copy with zeros round the image, whose windows' rows are vectors."""
     always(Config("lined", 16, 16, 32))

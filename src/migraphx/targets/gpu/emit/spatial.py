@@ -131,14 +131,16 @@ def conv_calls(
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
     fetched = fetch(shell, epilogue) if conv.group == 1 and fetches_first(config, kind) else None
+    numbers = window_text(shell, conv.window, conv.x)
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
-        numbers = window_text(shell, conv.window, conv.x)
+        if name == "flat":
+            planes = conv.x.strides[0] // (prod(conv.window.size) * conv.pixel)
+            first += f", {shell.size(planes, loose=True)}, {shell.stride(conv.x.strides[1], conv.x)}"
         consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
         shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:
         first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
-        numbers = window_text(shell, conv.window, conv.x)
         consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
     shell.lines += ["acc = acc.to(tl.int32)"] * short

@@ -64,13 +64,15 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
     conv, constant = Conv(source, packed, window, group, tight), ctx.constant(c.operands[1])
     can = constant and not is_open(source.lens) and can_be_lined_up(conv)
+    few = conv.x.lens[1] < FEW_CHANNELS and group == 1 and not is_open(source.lens)
+    came = as_it_came(ctx, c.operands[0], source) if few else source
     if constant and not depthwise and is_patches(conv) and not is_open(source.lens):
-        x, matrix = as_it_came(ctx, c.operands[0], source), constant[0].reshape(len(constant[0]), -1).T
+        matrix = constant[0].reshape(len(constant[0]), -1).T
         b = packed_matrix(ctx, matrix, multiplied(ctx, matrix_type(matrix)))
-        lower_product(ctx, patches(ctx, replace(conv, x=x), origin, False), b, epilogue, c.anchor.name, origin)
+        lower_product(ctx, patches(ctx, replace(conv, x=came), origin, False), b, epilogue, c.anchor.name, origin)
         return
-    lined = partial(lined_up, ctx, conv, as_it_came(ctx, c.operands[0], source), *constant, origin) if can else None
-    convolve(ctx, conv, epilogue, c.anchor.name, origin, lined)
+    lined = partial(lined_up, ctx, conv, came, *constant, origin) if can else None
+    convolve(ctx, conv, epilogue, c.anchor.name, origin, lined, came)
 
 
 quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
@@ -78,9 +80,12 @@ quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
 
 def convolve(
     ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, origin: str,
-    lined: Callable[[], tuple[GpuCall, Conv]] | None = None,
+    lined: Callable[[], tuple[GpuCall, Conv]] | None = None, came: View | None = None,
 ) -> None:  # fmt: skip
-    """The convolution, or the product that it is, with the best configuration. `lined`: as `lined_up` makes it."""
+    """The convolution, or the product that it is, with the best configuration. `lined`: as `lined_up` makes it.
+
+    `came`: the images as they came, before a copy put their channels last.
+    """
     if is_open(epilogue.write.lens) or is_open(conv.x.lens):
         raise ForEachLength(f"{name}: convolutions are compiled for each length")
     if not epilogue.write.elements:
@@ -122,7 +127,8 @@ def convolve(
             assert lined is not None
             copy, same = lined()
             return [copy, *conv_calls(same, epilogue, config, parts, label, origin)]
-        return conv_calls(conv, epilogue, config, parts, label, origin)
+        as_given = config.kernel == "flat" and came is not None and has_planes(came)
+        return conv_calls(replace(conv, x=came) if as_given else conv, epilogue, config, parts, label, origin)
 
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     problem = Problem("convolution", shape, types, label)
@@ -142,6 +148,13 @@ def can_be_lined_up(conv: Conv) -> bool:
     plain = conv.group == 1 and set(window.dilation) == {1} and len(conv.x.lens) == 4 and min(window.pad) >= 0
     bytes_ = conv.x.type == "int8"  # of others single elements load as fast, and what follows a window may be NaN
     return few and plain and bytes_ and window.kernel[2] > 1 and not is_patches(conv)
+
+
+def has_planes(x: View) -> bool:
+    """Whether pixels of {N, C, spatial...} follow one another as in a matrix, and images as whole planes."""
+    plane = x.strides[-1] * prod(x.lens[2:])
+    rows = all(s == t * n for s, t, n in zip(x.strides[2:-1], x.strides[3:], x.lens[3:], strict=True))
+    return rows and plane > 0 and x.strides[0] % plane == 0 and min(x.strides) > 0
 
 
 def as_it_came(ctx: LoweringContext, ins: Instruction, source: View) -> View:
