@@ -31,10 +31,10 @@ from migraphx.targets.gpu.costs import (
     depthwises,
     lined_up_convolutions,
 )
-from migraphx.targets.gpu.emit.contract import label_of, sums_type
+from migraphx.targets.gpu.emit.contract import Beside, Operands, label_of, product_calls, sums_type, takes_beside
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, pad_call, strip_call
 from migraphx.targets.gpu.emit.tiles import power_of_two
-from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.kernel import GpuCall, Launch
 from migraphx.targets.gpu.lower.contractions import (
     ALIGNED,
     as_multiplied,
@@ -107,10 +107,9 @@ def convolve(
     def offered(problem: Problem) -> Offer:
         return library_convolutions(ctx, conv, epilogue, choices, problem, label, origin)
 
+    beside = beside_of(ctx, conv, epilogue)
     if is_product(conv):
-        a = View(x.buffer, x.type, (conv.rows, x.lens[1]), (conv.pixel, 1), x.offset, x.moves)
-        b = replace(w, lens=(x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
-        lower_product(ctx, a, b, epilogue, name, origin, offered)
+        lower_pixels(ctx, conv, epilogue, beside, name, origin, offered)
         return
     if is_patches(conv):
         taps, channels = conv.taps, x.lens[1]
@@ -134,7 +133,38 @@ def convolve(
     problem = Problem("convolution", shape, types, label)
     cost: Callable[[Config], float] = lambda c: conv_cost(c, conv, facts, result)  # noqa: E731
     candidates = [*convolutions(conv, facts), *(lined_up_convolutions(conv) if lined else ())]
-    call_best(ctx, problem, candidates, cost, build, offered(problem))
+    config = call_best(ctx, problem, candidates, cost, build, offered(problem))
+    if beside and takes_beside(config):
+        (ctx.calls[-1],) = conv_calls(conv, epilogue, config, None, label, origin, beside)
+
+
+def lower_pixels(
+    ctx: LoweringContext, conv: Conv, epilogue: Epilogue, beside: Beside | None, name: str, origin: str,
+    offered: Callable[[Problem], Offer],
+) -> None:  # fmt: skip
+    """The product that a convolution of single pixels is; what adds its sums may compute them itself."""
+    x, w, write, before = conv.x, conv.w, epilogue.write, len(ctx.calls)
+    a = View(x.buffer, x.type, (conv.rows, x.lens[1]), (conv.pixel, 1), x.offset, x.moves)
+    b = replace(w, lens=(x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
+    config = lower_product(ctx, a, b, epilogue, name, origin, offered)
+    alone = len(ctx.calls) == before + 1 and isinstance(ctx.calls[-1].kernel, Launch)
+    if beside and config and takes_beside(config):
+        label = label_of(name, epilogue)
+        (ctx.calls[-1],) = product_calls(Operands.of(a, b), epilogue, config, None, label, origin, beside)
+    elif alone and epilogue.module is None and x.type == write.type in ("half", "bf16"):
+        emitter_of(ctx).sums[write.buffer] = a, b, write, ctx.calls[-1]
+
+
+def beside_of(ctx: LoweringContext, conv: Conv, epilogue: Epilogue) -> Beside | None:
+    """The product, seen before and read by nothing else, that an epilogue reads, where one kernel can compute both."""
+    assert ctx.instruction is not None
+    sums, once = emitter_of(ctx).sums, {ctx.view(i) for i in ctx.instruction.inputs if len(i.users) == 1}
+    for position, view in enumerate(epilogue.reads):
+        if view in once and view.buffer in sums and conv.group == 1:
+            a, b, write, _ = sums[view.buffer]
+            if view == write and {a.type, b.type, conv.w.type} == {conv.x.type}:
+                return Beside(a, b, position)
+    return None
 
 
 # ---- few channels ---------------------------------------------------------------------------------------------------
