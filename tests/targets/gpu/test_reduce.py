@@ -108,11 +108,11 @@ def test_reductions_are_those_of_ref(name, way):
 
 def test_norms_of_what_lies_far_from_zero(way):
     """The spread is that about the mean, however large that is: parts know their own."""
-    x = np.random.default_rng(5).standard_normal((3, 210)).astype(np.float32)
-    x += np.array([[0], [1000], [-300]]) + 5 * (np.arange(210) > 100)
-    one, zero = np.ones(210, np.float32), np.zeros(210, np.float32)
-    shapes = [Shape("float", a.shape) for a in (x, one, zero)]
-    check(built(layer_norm, *shapes), {"x0": x.astype(np.float32), "x1": one, "x2": zero}, scale=1000)
+    shapes = in_groups(3, 10, 4, 5)
+    x = np.random.default_rng(5).standard_normal(shapes[0].lens) + np.array([0, 100, -40]).reshape(3, 1, 1, 1)
+    x[:, :, :, 2:] += 3
+    one, zero = (np.full(shapes[1].lens, v, np.float32) for v in (1, 0))
+    check(built(group_norm, *shapes), {"x0": x.astype(np.float16), "x1": one, "x2": zero}, scale=4)
 
 
 def test_groups_are_held_apart(monkeypatch):
