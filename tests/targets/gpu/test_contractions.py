@@ -554,3 +554,9 @@ def test_two_products_that_are_added_are_one_kernel(type, stride) -> None:
         names = [s.kernel for s in made.executable.steps if s.kernel.startswith("convolution")]
         twice = [k for k in cast(Any, made.executable).plan.kernels if "more = product_sums" in k.source]
         assert ("convolution" not in names, bool(twice)) == (fused, fused), names
+
+
+def test_products_that_are_results_are_computed() -> None:
+    """Also where nobody adds them."""
+    x, w = Shape("half", (2, 24, 1, 1)), Shape("half", (32, 24, 1, 1))
+    check(built(lambda b, x, w: b.convolution(x, w, stride=(1, 1), padding=(0, 0), dilation=(1, 1)), x, w))

@@ -147,7 +147,8 @@ def lower_pixels(
     a = View(x.buffer, x.type, (conv.rows, x.lens[1]), (conv.pixel, 1), x.offset, x.moves)
     b = replace(w, lens=(x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
     config = lower_product(ctx, a, b, epilogue, name, origin, offered)
-    alone = len(ctx.calls) == before + 1 and isinstance(ctx.calls[-1].kernel, Launch)
+    one = len(ctx.calls) == before + 1 and isinstance(ctx.calls[-1].kernel, Launch)
+    alone = one and write.buffer.kind == "arena" and not any(v.moves for v in (a, b, write))
     if beside and config and takes_beside(config):
         label = label_of(name, epilogue)
         (ctx.calls[-1],) = product_calls(Operands.of(a, b), epilogue, config, None, label, origin, beside)
@@ -158,7 +159,8 @@ def lower_pixels(
 def beside_of(ctx: LoweringContext, conv: Conv, epilogue: Epilogue) -> Beside | None:
     """The product, seen before and read by nothing else, that an epilogue reads, where one kernel can compute both."""
     assert ctx.instruction is not None
-    sums, once = emitter_of(ctx).sums, {ctx.view(i) for i in ctx.instruction.inputs if len(i.users) == 1}
+    sums, made = emitter_of(ctx).sums, [i for i in ctx.instruction.inputs if i in ctx.views and len(i.users) == 1]
+    once = {ctx.views[i] for i in made}
     for position, view in enumerate(epilogue.reads):
         if view in once and view.buffer in sums and conv.group == 1:
             a, b, write, _ = sums[view.buffer]
@@ -192,8 +194,10 @@ def as_it_came(ctx: LoweringContext, ins: Instruction, source: View) -> View:
     moved = isinstance(ins.op, (Layout, Contiguous)) and ctx.view(ins) == source
     given = ctx.view(ins.inputs[0] if moved else ins)
     copy = next((call for call in reversed(ctx.calls) if source.buffer in {v.buffer for v in call.writes}), None)
-    if copy is None or given.buffer is source.buffer or (given.type, given.lens) != (source.type, source.lens):
+    others = copy is None or source.buffer.kind != "arena"  # what copies into a result is needed anyway
+    if others or given.buffer is source.buffer or (given.type, given.lens) != (source.type, source.lens):
         return source
+    assert copy is not None
     emitter_of(ctx).bodies[source.buffer] = None, copy
     return given
 
