@@ -153,19 +153,21 @@ def lower_pixels(
         label = label_of(name, epilogue)
         (ctx.calls[-1],) = product_calls(Operands.of(a, b), epilogue, config, None, label, origin, beside)
     elif alone and epilogue.module is None and x.type == write.type in ("half", "bf16"):
-        emitter_of(ctx).sums[write.buffer] = a, b, write, ctx.calls[-1]
+        assert ctx.instruction is not None
+        emitter_of(ctx).sums[write.buffer] = ctx.instruction, a, b, write, ctx.calls[-1]
 
 
 def beside_of(ctx: LoweringContext, conv: Conv, epilogue: Epilogue) -> Beside | None:
     """The product, seen before and read by nothing else, that an epilogue reads, where one kernel can compute both."""
     assert ctx.instruction is not None
-    sums, made = emitter_of(ctx).sums, [i for i in ctx.instruction.inputs if i in ctx.views and len(i.users) == 1]
-    once = {ctx.views[i] for i in made}
     for position, view in enumerate(epilogue.reads):
-        if view in once and view.buffer in sums and conv.group == 1:
-            a, b, write, _ = sums[view.buffer]
-            if view == write and {a.type, b.type, conv.w.type} == {conv.x.type}:
-                return Beside(a, b, position)
+        known = emitter_of(ctx).sums.get(view.buffer) if view is not None and conv.group == 1 else None
+        if known is None:
+            continue
+        made, a, b, write, _ = known
+        once = made in ctx.instruction.inputs and len(made.users) == 1  # here, and not in a branch before
+        if once and view == write and {a.type, b.type, conv.w.type} == {conv.x.type}:
+            return Beside(a, b, position)
     return None
 
 
