@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -283,6 +284,20 @@ def test_rows_of_windows(split: int, always: Callable[..., None]) -> None:
         check(built(lambda b, x, w=w, a=attributes: b.relu(b.convolution(x, b.literal(w), **a)), x), scale=4)
 
 
+def test_images_of_few_channels_are_read_as_they_came(always: Callable[..., None]) -> None:
+    """Planes one behind another; a copy puts channels last where rows do not follow one another."""
+    always(Config("flat", 16, 16, 16))
+    w = weight(20, 3, 3, 2)
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        return b.relu(b.convolution(x, b.literal(w), stride=(2, 1), padding=(1, 0), dilation=(1, 1)))
+
+    lens = (2, 3, 9, 7)
+    turned = Shape("half", lens, (189, 63, 1, 9))
+    for shape, first in ((Shape("half", lens), "convolution relu"), (turned, "copy")):
+        assert check(built(build, shape), scale=4).executable.steps[0].kernel == first
+
+
 def test_windows_lined_up(always: Callable[..., None]) -> None:
     """Few channels of bytes: a copy with zeros round the image, whose windows' rows are vectors."""
     always(Config("lined", 16, 16, 32))
@@ -520,3 +535,22 @@ def test_largest_of_each_type(type: str) -> None:
     x = permuted(type, (1, 5, 6, 7), (0, 2, 3, 1))
     pools = [{"lengths": (3, 2), "stride": (2, 1), "padding": (1, 0)}, {"dyn_global": True}]
     check(built(lambda b, x: [b.pooling(x, mode="max", **p) for p in pools], x))
+
+
+@pytest.mark.parametrize("type", ["half", "float"])
+@pytest.mark.parametrize("stride", [1, 2])
+def test_two_products_that_are_added_are_one_kernel(type, stride) -> None:
+    """As where a residual block changes its width; but not where what is added is read again."""
+    x, wide, narrow = (Shape(type, lens) for lens in ((2, 24, 6, 6), (32, 16, 1, 1), (32, 24, 1, 1)))
+
+    def body(b: Builder, x: Instruction, *weights: Instruction, again: bool = False) -> list[Instruction]:
+        first = b.pooling(b.slice(x, axes=[1], starts=[8], ends=[24]), mode="max", lengths=(1, 1), stride=(stride,) * 2)
+        first = b.convolution(b.relu(first), weights[0], stride=(1, 1), padding=(0, 0), dilation=(1, 1))
+        second = b.convolution(x, weights[1], stride=(stride,) * 2, padding=(0, 0), dilation=(1, 1))
+        return [b.relu(b.add(second, first)), *([first] if again else [])]
+
+    for again, fused in ((False, type == "half"), (True, False)):
+        made = check(built(partial(body, again=again), x, wide, narrow))
+        names = [s.kernel for s in made.executable.steps if s.kernel.startswith("convolution")]
+        twice = [k for k in cast(Any, made.executable).plan.kernels if "more = product_sums" in k.source]
+        assert ("convolution" not in names, bool(twice)) == (fused, fused), names

@@ -10,7 +10,7 @@ import pytest
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.gpu.emit import reduce
 from tests.targets.gpu.side_by_side import built, check
 
@@ -41,13 +41,33 @@ def way(request, monkeypatch):
     monkeypatch.setattr(reduce, "PART", 8 if request.param == "parts" else 1 << 40)
     chosen = reduce.plan
 
-    def smaller(rows, length, varying, itemsize, rowwise):
-        made = chosen(rows, length, varying, itemsize, rowwise)
-        parts = 4 if request.param == "parts" and length > 8 else 1
-        return reduce.Plan(min(made.height, 4), min(made.width, 16), made.warps, True, parts) if made.loop else made
+    monkeypatch.setattr(reduce, "LONGEST_RUNS", 8)
+
+    def smaller(rows, length, varying, itemsize, rowwise, run=0):
+        made = chosen(rows, length, varying, itemsize, rowwise, run)
+        parts, width = 4 if request.param == "parts" and length > 8 else 1, max(min(made.width, 16), 2 * made.run)
+        return reduce.Plan(min(made.height, 4), width, made.warps, True, parts, made.run) if made.loop else made
 
     monkeypatch.setattr(reduce, "plan", smaller)
     return request.param
+
+
+def group_norm(b: Builder, x: Instruction, gamma: Instruction, beta: Instruction) -> Instruction:
+    """Of images {N, groups, channels of a group, H, W} and factors {groups, channels of a group, 1, 1}."""
+    axes, lens = (2, 3, 4), x.shape.lens
+    wide = lambda v: b.multibroadcast(v, out_lens=lens)  # noqa: E731
+    values = b.convert(x, target_type="float")
+    centred = b.sub(values, wide(b.reduce_mean(values, axes=axes)))
+    variance = b.reduce_mean(b.mul(centred, centred), axes=axes)
+    scale = b.rsqrt(b.add(variance, b.full(1e-5, variance)))
+    made = b.convert(b.add(b.mul(b.mul(centred, wide(scale)), wide(gamma)), wide(beta)), target_type="half")
+    return b.mul(made, b.sigmoid(made))
+
+
+def in_groups(groups: int, channels: int, *size: int) -> list[Shape]:
+    """Channels-last images in groups of channels, and the factors of a norm."""
+    factors = Shape("float", (groups, channels, 1, 1))
+    return [permuted("half", (2, groups, channels, *size), (0, 3, 4, 1, 2)), factors, factors]
 
 
 CASES: dict[str, tuple[Body, list[Shape]]] = {
@@ -57,6 +77,9 @@ CASES: dict[str, tuple[Body, list[Shape]]] = {
     "softmax double outermost": (softmax(0), [Shape("double", (33, 5))]),
     "layer norm": (layer_norm, [Shape("float", (6, 48)), Shape("float", (48,)), Shape("float", (48,))]),
     "layer norm half": (layer_norm, [Shape("half", (3, 2, 37)), Shape("half", (37,)), Shape("half", (37,))]),
+    "group norm": (group_norm, in_groups(3, 10, 4, 5)),
+    "group norm of 5": (group_norm, in_groups(2, 5, 3, 3)),
+    "group norm of 16": (group_norm, in_groups(2, 16, 2, 4)),
     "sum of two axes": (lambda b, x: b.reduce_sum(x, axes=(1, 3)), [Shape("float", (3, 4, 5, 6))]),
     "sum of channels": (lambda b, x: b.reduce_sum(x, axes=(0, 2, 3)), [Shape("float", (3, 5, 4, 6))]),
     "mean of all": (lambda b, x: b.reduce_mean(b.exp(x), axes=(0, 1)), [Shape("float", (7, 13))]),
@@ -81,6 +104,22 @@ CASES: dict[str, tuple[Body, list[Shape]]] = {
 def test_reductions_are_those_of_ref(name, way):
     body, shapes = CASES[name]
     check(built(body, *shapes), scale=np.sqrt(70))
+
+
+def test_norms_of_what_lies_far_from_zero(way):
+    """The spread is that about the mean, however large that is: parts know their own."""
+    shapes = in_groups(3, 10, 4, 5)
+    x = np.random.default_rng(5).standard_normal(shapes[0].lens) + np.array([0, 100, -40]).reshape(3, 1, 1, 1)
+    x[:, :, :, 2:] += 3
+    one, zero = (np.full(shapes[1].lens, v, np.float32) for v in (1, 0))
+    check(built(group_norm, *shapes), {"x0": x.astype(np.float16), "x1": one, "x2": zero}, scale=4)
+
+
+def test_groups_are_held_apart(monkeypatch):
+    """A group's channels in each pixel have lanes of their own: nothing is divided by their number."""
+    monkeypatch.setattr(reduce, "REGISTERS", 64)
+    made = check(built(group_norm, *in_groups(3, 10, 16, 16)), scale=10)
+    assert all("% 16)" in k.source for k in made.executable.plan.kernels if k.name == "reduce")
 
 
 def specials(type: str, lens: tuple[int, ...]) -> np.ndarray:

@@ -56,10 +56,12 @@ TRITON = TritonReading()
 def reading_of(module: Module) -> TritonReading:
     """Approximate where what is computed so is rounded to 16 bits and no operator jumps.
 
-    Floats between are no matter: scales of a product, and what is quantized to fp8.
+    Floats between are no matter: scales of a product, and what is quantized to fp8. Nor is a norm's root of a float
+    where all results have 16 bits: it loses its last bit.
     """
     words = {i: i.op.words for i in module if isinstance(i.op, Pointwise)}
-    inexact = [i for i, own in words.items() if own & APPROXIMATE.keys()]
+    narrow = all(i.shape.type in SIXTEEN for i in module.outputs)
+    inexact = [i for i, own in words.items() if own & APPROXIMATE.keys() - ({"rsqrt"} if narrow else set())]
     floats = {s.type for i in inexact for s in (i.shape, *(x.shape for x in i.inputs)) if s.type in dtypes.FLOATS}
     smooth = not any(own & JUMPS for i, own in words.items() if not _rounds(i))
     return TritonReading(smooth and floats <= SIXTEEN, _makes_codes(module))

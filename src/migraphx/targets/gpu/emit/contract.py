@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.size import divides, hint_of
@@ -102,7 +102,7 @@ def finish(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None 
     fetched = fetched or fetch(shell, epilogue)
     scope, names = fetched.scope, fetched.names
     for position, view in enumerate(epilogue.reads):
-        if view is None:
+        if view is None and position not in names:
             names[position] = scope.bind(_sums(epilogue, position, sums))
     if epilogue.module is None:
         value = scope.bind(_converted("acc", sums, epilogue.write.type))
@@ -143,6 +143,43 @@ def _sums(epilogue: Epilogue, position: int, sums: str) -> str:
 def _converted(text: str, have: str, want: str) -> str:
     """As the type in which `want` is computed."""
     return text if compute_type(have) == compute_type(want) else f"{text}.to({compute_type(want)})"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A second product, {rows, K} times {K, columns}, whose sums stand for what an epilogue reads at `position`.
+
+    So two kernels are one, and nothing is written between them.
+    """
+
+    a: View
+    b: View
+    position: int
+
+    def lines(self, shell: Shell, epilogue: Epilogue, config: Config, rows: str, cols: str) -> tuple[Epilogue, Fetched]:
+        """Lines that compute the sums `more` at `row` and `col`; what is left to read, and is read here."""
+        a, b, depth = shell.pointer(self.a), shell.pointer(self.b), self.a.lens[1]
+        k, a_m, b_n = shell.size(depth, fine=True), shell.stride(self.a.strides[0], self.a), self.b.strides[1]
+        sizes = f"{rows}, {cols}, 0, {k}, {a_m}, 1, 1, {shell.stride(b_n, self.b)}, row, col"
+        shell.lines.append(f'more = product_sums({a}, {b}, {sizes}, "dot", True, True, {depth % config.k == 0}, BK)')
+        left = replace(epilogue, reads=tuple(None if n == self.position else v for n, v in enumerate(epilogue.reads)))
+        fetched = fetch(shell, left)
+        fetched.names[self.position] = "more"
+        return left, fetched
+
+
+def before_sums(
+    shell: Shell, epilogue: Epilogue, config: Config, kind: str, beside: Beside | None, rows: str, cols: str
+) -> tuple[Epilogue, Fetched | None]:
+    """Lines before sums of this kind: a product beside them, what the epilogue reads; the epilogue, what is known."""
+    if beside is not None:
+        return beside.lines(shell, epilogue, config, rows, cols)
+    return epilogue, fetch(shell, epilogue) if fetches_first(config, kind) else None
+
+
+def takes_beside(config: Config) -> bool:
+    """Whether a kernel has room for a second tile of sums."""
+    return config.kernel in ("product", "convolution") and fetches_first(config, "dot")
 
 
 # ---- products -------------------------------------------------------------------------------------------------------
@@ -188,8 +225,9 @@ class Operands:
 
 
 def product_calls(
-    o: Operands, epilogue: Epilogue, config: Config, parts: View | None, label: str, origin: str
-) -> list[GpuCall]:
+    o: Operands, epilogue: Epilogue, config: Config, parts: View | None, label: str, origin: str,
+    beside: Beside | None = None,
+) -> list[GpuCall]:  # fmt: skip
     """The product with its epilogue.
 
     Where the depth is split, a second call adds `parts` {split, rows, N} up; where that of the last tiles is,
@@ -225,7 +263,7 @@ def product_calls(
         given = f"{a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col"
         kind = kind_of(o.a.type, o.b.type, thirds(config))
         rows = f"{a_strides[1] == 1}, {b_strides[0] == 1}, {divides(config.k, o.k)}"
-        fetched = fetch(shell, epilogue) if not o.batch and fetches_first(config, kind) else None
+        epilogue, fetched = before_sums(shell, epilogue, config, "" if o.batch else kind, beside, m, n)
         shell.lines.append(f'acc = product_sums({given}, "{kind}", {rows}, BK)')
     if o.batch:
         shell.lines.append(f"row += batch * {m}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from migraphx.ir.module import Module
-from migraphx.targets.common.views import Buffer
+from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu.choices import Choices
 from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.indexing import gather_call
@@ -20,7 +20,8 @@ class TritonEmitter:
 
     `choices`: what its products know of the device. `finished`: calls that can store more, by what they write.
     `rows`, `bodies`: norms of one row, and bodies of one operand (None: copies), which who reads them may compute for
-    himself, with their calls, by what those write. `needless`: calls whose results are read where they come from.
+    himself, with their calls, by what those write. `sums`: likewise products without an epilogue, their operands and
+    what they write. `needless`: calls whose results are read where they come from.
     """
 
     choices: Choices = field(default_factory=Choices)
@@ -31,6 +32,10 @@ class TritonEmitter:
         default_factory=dict[Buffer, "tuple[Module | None, GpuCall]"]
     )
     needless: list[GpuCall] = field(default_factory=list[GpuCall])
+
+    sums: dict[Buffer, tuple[View, View, View, GpuCall]] = field(
+        default_factory=dict[Buffer, "tuple[View, View, View, GpuCall]"]
+    )
 
     copy = staticmethod(copy_call)
     pointwise = staticmethod(pointwise_call)

@@ -38,6 +38,8 @@ HELD = 32768  # the same times the views that have elements of their own for eac
 PART = 4096  # elements that are worth a program of their own
 MOST_PARTS = 256
 LONG = 32768  # elements of a row that a program of 1024 threads passes over
+MOST_RUN = 512  # elements of a run that takes lanes of its own
+LONGEST_RUNS = 2048  # elements of a row of runs, from which on they have lanes of their own
 
 
 @dataclass(frozen=True)
@@ -86,20 +88,27 @@ def accumulated(ins: Instruction) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """Tiles of `height` rows and `width` elements; `loop`: a row takes several; `parts`: programs to a row."""
+    """Tiles of `height` rows and `width` elements; `loop`: a row takes several; `parts`: programs to a row.
+
+    `run`: a tile's columns are runs of so many elements, a power of two, of which each holds one of the row's shorter
+    runs. 0: elements are counted through all runs.
+    """
 
     height: int
     width: int
     warps: int
     loop: bool = False
     parts: int = 1
+    run: int = 0
 
 
-def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> Plan:
+def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool, run: int = 0) -> Plan:
     """How the programs share out so many rows of so many elements.
 
     `itemsize`: bytes of the widest element that is read or written. Where few threads hold a row they hardly wait for
-    one another; rows that are read again and again are so few at a time that the cache has them.
+    one another; rows that are read again and again are so few at a time that the cache has them. `run`: so many of a
+    row's elements follow each other, then there are gaps (0: none): such as a group's channels in each pixel. To hold
+    them apart takes idle lanes, but no divisions.
     """
     whole = power_of_two(length)
     views = max(min(varying, 4), 1) * (2 if itemsize == 8 else 1)
@@ -110,6 +119,7 @@ def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> 
             return Plan(height, whole, _warps(height * whole, itemsize))
         return Plan(height, min(whole, 32), 4, True, parts)
     parts = _parts(rows, length, PART, MOST_PARTS)
+    apart = power_of_two(run) if rowwise and 1 < run <= MOST_RUN else 0
     if whole <= REGISTERS and whole * views <= HELD and (whole < PART or parts < 4):
         height = max(1, 1024 // whole)
         while height > 1 and blocks(rows, height) < PROGRAMS:
@@ -117,15 +127,16 @@ def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> 
         if not rowwise:
             height = max(height, min(64, power_of_two(rows)))
         height = min(height, power_of_two(rows))
-        return Plan(height, whole, _warps(height * whole, itemsize))
-    if parts > 1 or length < LONG:
-        return Plan(1, min(whole, 2048), 8, True, parts)
+        fits = apart and power_of_two(length // run) * apart == whole
+        return Plan(height, whole, _warps(height * whole, itemsize), run=apart if fits else 0)
+    if parts > 1 or length < LONG or apart:
+        return Plan(1, min(whole, 2048), 8, True, parts, apart if length >= LONGEST_RUNS else 0)
     return Plan(1, 8192, 32, True)
 
 
-def _plan_at(rows: int, length: int, varying: int, itemsize: int, rowwise: bool) -> Plan:
+def _plan_at(rows: int, length: int, varying: int, itemsize: int, rowwise: bool, run: int) -> Plan:
     """The plan of these numbers, which is for others as well where they are open: rows that a program holds fit."""
-    chosen = plan(hint_of(rows), hint_of(length), varying, itemsize, rowwise)
+    chosen = plan(hint_of(rows), hint_of(length), varying, itemsize, rowwise, run)
     if chosen.loop or not is_open(length):
         note_class(length)
         return chosen
@@ -166,22 +177,46 @@ def reduce_calls(
     held = zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)
     varying = sum(any(kept) and any(reduced) for kept, reduced in held)
     itemsize = max(v.itemsize for v in (*reads, write))
-    chosen = _plan_at(rows, length, varying, itemsize, found.rowwise)
+    run = found.reduced.lens[-1] if found.reduced.rank > 1 and not is_open(found.reduced.lens) else 0
+    chosen = _plan_at(rows, length, varying, itemsize, found.rowwise, run)
     names = [i.name for i in module if not i.name.startswith("@")]
     label = " ".join(w for w in names if w != "multibroadcast")
     if chosen.parts == 1:
         return [_Kernel(found, chosen, {}, also).call(found.stages, reads, write, label, origin)]
     calls, given = [], dict[Instruction, View]()
-    for stage in found.stages:
-        if stage.reductions:
-            kernel = _Kernel(found, chosen, dict(given))
-            parts = [temporary(Shape(accumulated(i), (chosen.parts, rows))) for i in stage.reductions]
-            calls.append(kernel.part(stage, reads, parts, label, origin))
-            given |= zip(stage.reductions, parts, strict=True)
-    last = [s for s in found.stages if not s.reductions]
+    passes, last = [[s] for s in found.stages if s.reductions], [s for s in found.stages if not s.reductions]
+    once = chosen.run > 0 and bool(last) and is_spread(*(i for stage in found.stages for i in stage.reductions))
+    if once:
+        passes = [[stage for own in passes for stage in own]]
+    for own in passes:
+        reductions = [i for stage in own for i in stage.reductions]
+        lens = (rows, chosen.parts) if found.rowwise else (chosen.parts, rows)
+        parts = [temporary(Shape(accumulated(i), lens)) for i in reductions]
+        calls.append(_Kernel(found, chosen, dict(given), parts=chosen.parts).part(own, reads, parts, label, origin))
+        given |= zip(reductions, parts, strict=True)
     finish = chosen if last else Plan(min(max(4096 // chosen.parts, 1), 64, power_of_two(hint_of(rows))), 1, 4)
-    calls.append(_Kernel(found, finish, given).call(last, reads, write, label, origin))
+    calls.append(_Kernel(found, finish, given, parts=chosen.parts, once=once).call(last, reads, write, label, origin))
     return calls
+
+
+def is_spread(*reductions: Instruction) -> bool:
+    """Whether these are a mean and the mean of squares of what differs from it, as norms have them.
+
+    Both are made of those of parts, each about the mean of its own (Chan, Golub, LeVeque: Updating Formulae and a
+    Pairwise Algorithm for Computing Sample Variances, 1979): a kernel has both, whose second pass finds its part in the
+    cache. On an H200 that gains where a pass costs little: where runs have lanes of their own.
+    """
+    if len(reductions) != 2 or not all(isinstance(i.op, ReduceMean) for i in reductions):
+        return False
+    mean, spread = reductions
+    square = spread.inputs[0]
+    if square.name != "mul" or len({*square.inputs}) != 1 or square.inputs[0].name != "sub":
+        return False
+    (apart,) = {*square.inputs}
+    value, taken = apart.inputs
+    while taken.name == "multibroadcast":
+        (taken,) = taken.inputs
+    return taken is mean and value is mean.inputs[0] and value.shape.type in dtypes.FLOATS
 
 
 @dataclass(frozen=True)
@@ -220,24 +255,32 @@ MOST_ROW = 4096  # elements of a row that many programs compute for themselves
 
 @dataclass
 class _Kernel:
-    """The text of one kernel. `given`: reductions whose parts are in memory, {parts, rows}."""
+    """The text of one kernel.
+
+    `given`: reductions whose `parts` are in memory, as `_at` says; `once`: as `is_spread` says.
+    """
 
     fused: FusedReduction
     plan: Plan
     given: Mapping[Instruction, View]
     also: Also | None = None
+    parts: int = 1
+    once: bool = False
     names: dict[Instruction, str] = field(default_factory=dict)  # of values, as far as they are known
+    held: dict[Instruction, str] = field(default_factory=dict)  # of reductions' parts
 
     def __post_init__(self) -> None:
         self.reading = reading_of(self.fused.module)
         self.row = Scope(self.reading)
         self.rows, self.length = prod(self.fused.kept.lens), prod(self.fused.reduced.lens)
         self.whole_rows = divides(self.plan.height, self.rows)
-        share = blocks(self.length, self.plan.parts)
-        self.share = blocks(share, self.plan.width) * self.plan.width if self.plan.loop else share  # of a part
-        self.even = not is_open(self.length) and self.length == (
-            self.share * self.plan.parts if self.plan.loop else self.plan.width
-        )
+        run = self.plan.run
+        self.across = self.length // self.fused.reduced.lens[-1] if run else self.length  # what tiles count: runs
+        self.step = self.plan.width // max(run, 1)  # of that, a tile's
+        share = blocks(self.across, self.plan.parts)
+        self.share = blocks(share, self.step) * self.step if self.plan.loop else share  # of a part
+        counted = self.share * self.plan.parts if self.plan.loop else self.step
+        self.even = not run and not is_open(self.length) and self.length == counted
 
     # ---- calls ----
 
@@ -274,15 +317,33 @@ class _Kernel:
         text = f"@triton.jit\ndef row_of({head}):\n" + "".join(f"    {line}\n" for line in [*lines, f"return {value}"])
         return Row(text, tuple(reads), tuple(self.numbers.values), self.numbers.wide, self.length)
 
-    def part(self, stage: Stage, reads: Sequence[View], parts: Sequence[View], label: str, origin: str) -> GpuCall:
-        """One stage on parts of the rows, each row's results at {part, row}."""
+    def part(
+        self, stages: Sequence[Stage], reads: Sequence[View], parts: Sequence[View], label: str, origin: str
+    ) -> GpuCall:
+        """Stages on parts of the rows, each row's results at {part, row}. Two of them: a mean and a spread."""
         self._begin(len(reads) + len(self.given) + len(parts))
-        folded = self._accumulate(stage)
-        at = f"(part * {self._number('rows', self.rows, not self.fused.rowwise)} + r)"
-        for n, (ins, text) in enumerate(zip(stage.reductions, folded, strict=True)):
-            out = "out" if n == 0 else f"out{n}"
-            self.row.lines.append(store_text(out, accumulated(ins), at, text, self._mask(True, False)))
+        at = self._at("part")
+        outs = iter(["out", *(f"out{n}" for n in range(1, len(parts)))])
+        for stage in stages:
+            for ins, folded in zip(stage.reductions, self._accumulate(stage), strict=True):
+                self.row.lines.append(store_text(next(outs), accumulated(ins), at, folded, self._mask(True, False)))
+                if stage is not stages[-1]:
+                    self.names[ins] = self.row.bind(f"{folded} / tl.maximum({self._count('part', ins)}, 1)")
         return self._made(reads, parts, self.plan.parts, label, origin)
+
+    def _at(self, part: str) -> str:
+        """Where the rows' results of a part are: one row's, or one part's, side by side, as lanes are."""
+        if self.fused.rowwise:
+            return f"(r * {self._number('parts', self.parts, vector=True)} + {part})"
+        return f"({part} * {self._number('rows', self.rows)} + r)"
+
+    def _count(self, part: str, ins: Instruction) -> str:
+        """How many elements of a row the part has, as the type that `ins` accumulates in."""
+        share = self._number("share", self.share, vector=True)
+        count = f"tl.maximum(tl.minimum({self._across} - {part} * {share}, {share}), 0)"
+        if self.plan.run:
+            count += f" * {self._fine(('run',), self.fused.reduced.lens[-1])}"
+        return self.row.bind(f"({count}).to({compute_type(accumulated(ins))})")
 
     def _begin(self, views: int) -> None:
         """Where the program stands, and the reductions that are given."""
@@ -303,9 +364,8 @@ class _Kernel:
         lines += self._digits("r", self.fused.kept, "kept")
         if self.plan.loop:
             lines.append(f"start = {start}")
-            lines.append(
-                f"stop = tl.minimum(start + {self._number('share', self.share, vector=True)}, {self._columns})"
-            )
+            share = self._number("share", self.share, vector=True)
+            lines.append(f"stop = tl.minimum(start + {share}, {self._across})")
         else:
             lines += self._block("0")
         for n, (ins, view) in enumerate(self.given.items()):
@@ -313,10 +373,15 @@ class _Kernel:
 
     def _take(self, n: int, ins: Instruction, view: View) -> None:
         """A reduction from its parts."""
-        parts = view.lens[0]
-        at = f"(tl.arange(0, {parts})[None, :] * {self._number('rows', self.rows)} + r)"
-        loaded = load_text(f"q{n}", view.type, at, self._mask(True, False))
-        self.names[ins] = self._total(ins, self._folded(ins, self.row.bind(loaded)))
+        parts = f"tl.arange(0, {view.lens[self.fused.rowwise]})[None, :]"
+        loaded = self.row.bind(load_text(f"q{n}", view.type, self._at(parts), self._mask(True, False)))
+        if self.once and self.held:  # what its parts' means differ by
+            (before,) = self.held
+            count = self._count(parts, ins)
+            apart = self.row.bind(f"{self.held[before]} / tl.maximum({count}, 1) - {self.names[before]}")
+            loaded = self.row.bind(f"{loaded} + {apart} * {apart} * {count}")
+        self.held[ins] = loaded
+        self.names[ins] = self._total(ins, self._folded(ins, loaded))
 
     def _made(self, reads: Sequence[View], writes: Sequence[View], parts: int, label: str, origin: str) -> GpuCall:
         views = (*reads, *self.given.values(), *writes)
@@ -348,10 +413,14 @@ class _Kernel:
     def _columns(self) -> str:
         return self._number("columns", self.length, vector=True)
 
-    def _digits(self, name: str, nest: Loops, role: str) -> list[str]:
-        """Lines that take an index of the nest apart."""
+    @property
+    def _across(self) -> str:
+        return self._number("runs", self.across, vector=True) if self.plan.run else self._columns
+
+    def _digits(self, name: str, nest: Loops, role: str, rank: int | None = None) -> list[str]:
+        """Lines that take an index of the nest's outermost `rank` loops apart."""
         lines, rest = [], name
-        for d in reversed(range(1, nest.rank)):
+        for d in reversed(range(1, nest.rank if rank is None else rank)):
             size = self.numbers.name((role, d), nest.lens[d], name == "c" or not self.fused.rowwise)
             lines += [f"{name}{d} = {rest} % {size}", f"{name}_{d} = {rest} // {size}"]
             rest = f"{name}_{d}"
@@ -359,12 +428,20 @@ class _Kernel:
 
     def _block(self, start: str) -> list[str]:
         """Lines that name the elements of a tile across."""
-        lines = [f"c = ({start} + tl.arange(0, COLS))[None, :]"]
-        if not self.even:
-            lines.append(f"inside_c = c < {'stop' if self.plan.loop else self._columns}")
-            if not self.whole_rows:
-                lines.append("inside = inside_r & inside_c")
-        return lines + self._digits("c", self.fused.reduced, "reduced")
+        stop, nest, run = "stop" if self.plan.loop else self._across, self.fused.reduced, self.plan.run
+        if run:
+            last, rank = f"c{nest.rank - 1}", nest.rank - 1
+            lines = [
+                f"c = ({start} + tl.arange(0, COLS) // {run})[None, :]",
+                f"{last} = (tl.arange(0, COLS) % {run})[None, :]",
+                f"inside_c = (c < {stop}) & ({last} < {self._fine(('run',), nest.lens[-1])})",
+            ]
+        else:
+            lines, rank = [f"c = ({start} + tl.arange(0, COLS))[None, :]"], nest.rank
+            lines += [] if self.even else [f"inside_c = c < {stop}"]
+        if not self.even and not self.whole_rows:
+            lines.append("inside = inside_r & inside_c")
+        return lines + self._digits("c", nest, "reduced", rank)
 
     def _mask(self, down: bool, across: bool) -> str:
         down, across = down and not self.whole_rows, across and not self.even
@@ -375,9 +452,17 @@ class _Kernel:
         for name, nest in (("r", self.fused.kept), ("c", self.fused.reduced)):
             for d, stride in enumerate(nest.strides[k]):
                 if stride:
-                    factor = "" if stride == 1 else " * " + self.numbers.name((name, k, d), stride)
+                    number = self._fine if self.plan.run else self.numbers.name
+                    factor = "" if stride == 1 else f" * {number((name, k, d), stride)}"
                     terms.append(f"{name}{d}{factor}")
         return " + ".join(terms) or "0"
+
+    def _fine(self, role: tuple[str | int, ...], value: int) -> str:
+        """A number whose small powers of two the compiler knows: runs begin and end on vectors of so many elements."""
+        for power in () if is_open(value) or value % 16 == 0 else (8, 4, 2):
+            if value % power == 0:
+                return f"({self.numbers.name((*role, power), value // power, False)} * {power})"
+        return self.numbers.name(role, value)
 
     # ---- values ----
 
@@ -419,6 +504,10 @@ class _Kernel:
         """A tile's columns as one, of the accumulator's type: sums of small integers come back wider."""
         type = accumulated(ins)
         text = REDUCERS[ins.op.__class__].fold.format(tile)
+        if (
+            self.parts > 1 and self.plan.height == 1
+        ):  # a number: of tiles of one element copies are made in shared memory
+            text = text.replace(", 1", ", None", 1).replace(", keep_dims=True", "")
         return self.row.bind(f"{text}.to({compute_type(type)})" if type in dtypes.INTEGERS else text)
 
     def _total(self, ins: Instruction, folded: str) -> str:
@@ -474,6 +563,14 @@ class _Kernel:
         if self.plan.loop:
             self._loop([], inner.lines)
 
+    @property
+    def _stride(self) -> str:
+        return f"COLS // {self.plan.run}" if self.plan.run else "COLS"
+
     def _loop(self, before: Sequence[str], lines: Sequence[str]) -> None:
         """A pass over the program's part of its rows."""
-        self.row.lines += [*before, "for at in range(start, stop, COLS):", *(f"    {line}" for line in lines)]
+        self.row.lines += [
+            *before,
+            f"for at in range(start, stop, {self._stride}):",
+            *(f"    {line}" for line in lines),
+        ]

@@ -15,9 +15,9 @@ from migraphx.targets.gpu.costs import LINED, thirds
 from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
+    Beside,
     add_parts_call,
-    fetch,
-    fetches_first,
+    before_sums,
     finish,
     function_name,
     kind_of,
@@ -101,8 +101,9 @@ def window_text(shell: Shell, window: Window, x: View) -> str:
 
 
 def conv_calls(
-    conv: Conv, epilogue: Epilogue, config: Config, parts: View | None, label: str, origin: str
-) -> list[GpuCall]:
+    conv: Conv, epilogue: Epilogue, config: Config, parts: View | None, label: str, origin: str,
+    beside: Beside | None = None,
+) -> list[GpuCall]:  # fmt: skip
     """The convolution with its epilogue, whose rows are pixels; `parts` {split, rows, OC} as for products."""
     shell, sums = Shell(), sums_type(conv.x.type)
     x, w = shell.pointer(conv.x), shell.pointer(conv.w)
@@ -130,15 +131,17 @@ def conv_calls(
     kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
-    fetched = fetch(shell, epilogue) if conv.group == 1 and fetches_first(config, kind) else None
+    epilogue, fetched = before_sums(shell, epilogue, config, kind if conv.group == 1 else "", beside, rows, cols)
+    numbers = window_text(shell, conv.window, conv.x)
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
-        numbers = window_text(shell, conv.window, conv.x)
+        if name == "flat":
+            planes = conv.x.strides[0] // (prod(conv.window.size) * conv.pixel)
+            first += f", {shell.size(planes, loose=True)}, {shell.stride(conv.x.strides[1], conv.x)}"
         consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
         shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:
         first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
-        numbers = window_text(shell, conv.window, conv.x)
         consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
     shell.lines += ["acc = acc.to(tl.int32)"] * short

@@ -64,12 +64,15 @@ def convolution_sums(
 
 @triton.jit
 def flat_convolution_sums(
-    x, w, row, col, rows, cols, begin, end, pixel, w_col,
+    x, w, row, col, rows, cols, begin, end, pixel, w_col, planes, channel_step,
     size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
     dilation0, dilation1, dilation2, pad0, pad1, pad2,
     C: tl.constexpr, K0: tl.constexpr, K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """The same for few channels C: a step is BK of all taps' channels. Weights are {cols, taps, C}."""
+    """The same for few channels C: a step is BK of all taps' channels. Weights are {cols, taps, C}.
+
+    Channels are `channel_step` apart, images as many pixels as they have, times `planes`.
+    """
     image, at0, at1, at2 = corner(
         row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
     )
@@ -84,7 +87,8 @@ def flat_convolution_sums(
             at0[:, None] + i0[None, :], at1[:, None] + i1[None, :], at2[:, None] + i2[None, :], size0, size1, size2
         )
         deep = depth < K0 * K1 * K2 * C
-        tile = tl.load(x + (image[:, None] + number) * pixel + channel[None, :], inside & there & deep[None, :], 0)
+        at = ((image * planes)[:, None] + number) * pixel + (channel * channel_step)[None, :]
+        tile = tl.load(x + at, inside & there & deep[None, :], 0)
         weights = tl.load(pw + depth[:, None], deep[:, None], 0)
         acc = accumulate(acc, tile, weights, deep, KIND)
     return acc

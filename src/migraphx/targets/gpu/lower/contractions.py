@@ -64,13 +64,13 @@ quant_dot = GPU.of_contraction("quant_dot")(dot)
 def lower_product(
     ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, name: str, origin: str,
     offered: Callable[[Problem], Offer] = lambda problem: NOTHING,
-) -> None:  # fmt: skip
-    """a {.., M, K} times b {.., K, N}, both of types that kernels multiply, with the best configuration.
+) -> Config | None:  # fmt: skip
+    """a {.., M, K} times b {.., K, N}, both of types that kernels multiply, with the best configuration, returned.
 
     `offered`: what a library has for it beside products.
     """
     if not epilogue.write.elements:
-        return
+        return None
     operands, label = Operands.of(a, b), label_of(name, epilogue)
     choices = choices_of(ctx)
     sizes = (operands.batches, operands.m, operands.n, operands.k)
@@ -115,7 +115,7 @@ def lower_product(
         candidates += described_products(shape, a.type, a.itemsize, choices.facts, epilogue.write.itemsize)
     if is_open(sizes):  # how many tiles there are, or parts of the depth
         candidates = [c for c in candidates if c.tail == 1 and (c.split == 1 or not is_open(operands.k))]
-    call_best(ctx, problem, candidates, cost, build, *offers)
+    return call_best(ctx, problem, candidates, cost, build, *offers)
 
 
 def norm_of(ctx: LoweringContext, o: Operands) -> Row | None:

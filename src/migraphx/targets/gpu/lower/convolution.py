@@ -31,10 +31,10 @@ from migraphx.targets.gpu.costs import (
     depthwises,
     lined_up_convolutions,
 )
-from migraphx.targets.gpu.emit.contract import label_of, sums_type
+from migraphx.targets.gpu.emit.contract import Beside, Operands, label_of, product_calls, sums_type, takes_beside
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, pad_call, strip_call
 from migraphx.targets.gpu.emit.tiles import power_of_two
-from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.kernel import GpuCall, Launch
 from migraphx.targets.gpu.lower.contractions import (
     ALIGNED,
     as_multiplied,
@@ -64,13 +64,15 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
     conv, constant = Conv(source, packed, window, group, tight), ctx.constant(c.operands[1])
     can = constant and not is_open(source.lens) and can_be_lined_up(conv)
+    few = conv.x.lens[1] < FEW_CHANNELS and group == 1 and not is_open(source.lens)
+    came = as_it_came(ctx, c.operands[0], source) if few else source
     if constant and not depthwise and is_patches(conv) and not is_open(source.lens):
-        x, matrix = as_it_came(ctx, c.operands[0], source), constant[0].reshape(len(constant[0]), -1).T
+        matrix = constant[0].reshape(len(constant[0]), -1).T
         b = packed_matrix(ctx, matrix, multiplied(ctx, matrix_type(matrix)))
-        lower_product(ctx, patches(ctx, replace(conv, x=x), origin, False), b, epilogue, c.anchor.name, origin)
+        lower_product(ctx, patches(ctx, replace(conv, x=came), origin, False), b, epilogue, c.anchor.name, origin)
         return
-    lined = partial(lined_up, ctx, conv, as_it_came(ctx, c.operands[0], source), *constant, origin) if can else None
-    convolve(ctx, conv, epilogue, c.anchor.name, origin, lined)
+    lined = partial(lined_up, ctx, conv, came, *constant, origin) if can else None
+    convolve(ctx, conv, epilogue, c.anchor.name, origin, lined, came)
 
 
 quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
@@ -78,9 +80,12 @@ quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
 
 def convolve(
     ctx: LoweringContext, conv: Conv, epilogue: Epilogue, name: str, origin: str,
-    lined: Callable[[], tuple[GpuCall, Conv]] | None = None,
+    lined: Callable[[], tuple[GpuCall, Conv]] | None = None, came: View | None = None,
 ) -> None:  # fmt: skip
-    """The convolution, or the product that it is, with the best configuration. `lined`: as `lined_up` makes it."""
+    """The convolution, or the product that it is, with the best configuration. `lined`: as `lined_up` makes it.
+
+    `came`: the images as they came, before a copy put their channels last.
+    """
     if is_open(epilogue.write.lens) or is_open(conv.x.lens):
         raise ForEachLength(f"{name}: convolutions are compiled for each length")
     if not epilogue.write.elements:
@@ -102,10 +107,9 @@ def convolve(
     def offered(problem: Problem) -> Offer:
         return library_convolutions(ctx, conv, epilogue, choices, problem, label, origin)
 
+    beside = beside_of(ctx, conv, epilogue)
     if is_product(conv):
-        a = View(x.buffer, x.type, (conv.rows, x.lens[1]), (conv.pixel, 1), x.offset, x.moves)
-        b = replace(w, lens=(x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
-        lower_product(ctx, a, b, epilogue, name, origin, offered)
+        lower_pixels(ctx, conv, epilogue, beside, name, origin, offered)
         return
     if is_patches(conv):
         taps, channels = conv.taps, x.lens[1]
@@ -122,13 +126,45 @@ def convolve(
             assert lined is not None
             copy, same = lined()
             return [copy, *conv_calls(same, epilogue, config, parts, label, origin)]
-        return conv_calls(conv, epilogue, config, parts, label, origin)
+        as_given = config.kernel == "flat" and came is not None and has_planes(came)
+        return conv_calls(replace(conv, x=came) if as_given else conv, epilogue, config, parts, label, origin)
 
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     problem = Problem("convolution", shape, types, label)
     cost: Callable[[Config], float] = lambda c: conv_cost(c, conv, facts, result)  # noqa: E731
     candidates = [*convolutions(conv, facts), *(lined_up_convolutions(conv) if lined else ())]
-    call_best(ctx, problem, candidates, cost, build, offered(problem))
+    config = call_best(ctx, problem, candidates, cost, build, offered(problem))
+    if beside and takes_beside(config):
+        (ctx.calls[-1],) = conv_calls(conv, epilogue, config, None, label, origin, beside)
+
+
+def lower_pixels(
+    ctx: LoweringContext, conv: Conv, epilogue: Epilogue, beside: Beside | None, name: str, origin: str,
+    offered: Callable[[Problem], Offer],
+) -> None:  # fmt: skip
+    """The product that a convolution of single pixels is; what adds its sums may compute them itself."""
+    x, w, write, before = conv.x, conv.w, epilogue.write, len(ctx.calls)
+    a = View(x.buffer, x.type, (conv.rows, x.lens[1]), (conv.pixel, 1), x.offset, x.moves)
+    b = replace(w, lens=(x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
+    config = lower_product(ctx, a, b, epilogue, name, origin, offered)
+    alone = len(ctx.calls) == before + 1 and isinstance(ctx.calls[-1].kernel, Launch)
+    if beside and config and takes_beside(config):
+        label = label_of(name, epilogue)
+        (ctx.calls[-1],) = product_calls(Operands.of(a, b), epilogue, config, None, label, origin, beside)
+    elif alone and epilogue.module is None and x.type == write.type in ("half", "bf16"):
+        emitter_of(ctx).sums[write.buffer] = a, b, write, ctx.calls[-1]
+
+
+def beside_of(ctx: LoweringContext, conv: Conv, epilogue: Epilogue) -> Beside | None:
+    """The product, seen before and read by nothing else, that an epilogue reads, where one kernel can compute both."""
+    assert ctx.instruction is not None
+    sums, once = emitter_of(ctx).sums, {ctx.view(i) for i in ctx.instruction.inputs if len(i.users) == 1}
+    for position, view in enumerate(epilogue.reads):
+        if view in once and view.buffer in sums and conv.group == 1:
+            a, b, write, _ = sums[view.buffer]
+            if view == write and {a.type, b.type, conv.w.type} == {conv.x.type}:
+                return Beside(a, b, position)
+    return None
 
 
 # ---- few channels ---------------------------------------------------------------------------------------------------
@@ -142,6 +178,13 @@ def can_be_lined_up(conv: Conv) -> bool:
     plain = conv.group == 1 and set(window.dilation) == {1} and len(conv.x.lens) == 4 and min(window.pad) >= 0
     bytes_ = conv.x.type == "int8"  # of others single elements load as fast, and what follows a window may be NaN
     return few and plain and bytes_ and window.kernel[2] > 1 and not is_patches(conv)
+
+
+def has_planes(x: View) -> bool:
+    """Whether pixels of {N, C, spatial...} follow one another as in a matrix, and images as whole planes."""
+    plane = x.strides[-1] * prod(x.lens[2:])
+    rows = all(s == t * n for s, t, n in zip(x.strides[2:-1], x.strides[3:], x.lens[3:], strict=True))
+    return rows and plane > 0 and x.strides[0] % plane == 0 and min(x.strides) > 0
 
 
 def as_it_came(ctx: LoweringContext, ins: Instruction, source: View) -> View:
