@@ -10,7 +10,8 @@ Random numbers are the same whatever ran before, so that a test which fails does
 compiling beside runs ends before the next test, which may count compilations or read the log.
 
 What exists when all tests are known stays until the end: the garbage collector, which would walk through torch's and
-the tests' million objects again and again (a quarter of the processor's time), leaves it alone.
+the tests' million objects again and again (a quarter of the processor's time), leaves it alone. It looks at new ones
+more rarely, too: what torch.compile makes of a graph is mostly garbage that needs no collector.
 """
 
 import gc
@@ -46,6 +47,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.hookimpl(tryfirst=True)

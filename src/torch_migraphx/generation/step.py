@@ -165,7 +165,7 @@ def trace(
     def traced(function: Callable[..., Any]) -> fx.GraphModule:
         """Products of experts are taken apart here: torch knows the shapes of those of bf16 only."""
         kind = "symbolic" if isinstance(inputs.ids, FakeTensor) else "fake"
-        with _config.patch(backed_size_oblivious=True):  # else whether a size may be 1 is a guard
+        with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]  # else "may be 1" is a guard
             return make_fx(function, DECOMPOSITIONS, kind, _allow_non_fake_inputs=True)(*weights, *inputs.flat())
 
     with torch.no_grad():

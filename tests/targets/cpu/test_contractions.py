@@ -15,6 +15,7 @@ from tests.targets.cpu.side_by_side import Case, check
 from tests.tolerances import assert_close
 
 RNG = np.random.default_rng(7)
+pytestmark = pytest.mark.usefixtures("portable")
 
 
 def shape(*lens: int, type: str = "float") -> Shape:

@@ -57,6 +57,7 @@ def test_pointwise_layouts(target: str = "cpu") -> None:
     check(cases, target=target)
 
 
+@pytest.mark.usefixtures("portable")
 @pytest.mark.parametrize("types", [FLOATS, INTEGERS])
 def test_pointwise_types(types: tuple[str, ...]) -> None:
     cases = []

@@ -1,54 +1,13 @@
-"""Other instruction sets and compilers than this machine's best give the same answers."""
+"""What lowering knows of an instruction set is what the compiler says; fixture `portable` compiles for several."""
 
 from __future__ import annotations
 
-import os
-import platform
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from migraphx.targets.cpu import toolchain
-from migraphx.targets.cpu.isa import instruction_set
-from tests.limits import HANG
-
-ROOT = Path(__file__).resolve().parents[3]
-SAMPLE = [
-    "tests/targets/cpu/test_contractions.py",
-    "tests/targets/cpu/test_pointwise_reduce.py::test_pointwise_types",
-]
-x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="flags of x86-64")
-WIDE = "avx512f" in instruction_set().split()
-
-
-def suite(cases: list[str], **environment: str) -> None:
-    """The cases in a process of their own."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *cases]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=HANG, check=False
-    )
-    assert not done.returncode, done.stdout[-3000:]
-
-
-@x86
-@pytest.mark.parametrize(
-    "flags",
-    [
-        pytest.param("-mno-avx512f", marks=pytest.mark.skipif(not WIDE, reason="what the other tests run here")),
-        "-march=x86-64",
-    ],
-)
-def test_narrower_vectors(flags: str) -> None:
-    """With little optimisation: what the compiler makes of vectors of any width is the kernels' tests' matter."""
-    suite(SAMPLE, OPENMGX_CXXFLAGS=f"{flags} -Og")
-
-
-@pytest.mark.skipif(not shutil.which("clang++"), reason="needs clang++")
-def test_clang() -> None:
-    suite(SAMPLE, CXX="clang++")
+from tests.targets.cpu.conftest import x86
 
 
 @x86

@@ -3,10 +3,14 @@
 `pytest tests/targets/gpu -m device` runs on the GPU alone, `-m "not device"` without one.
 """
 
+from collections.abc import Iterator
+from contextlib import nullcontext
+
 import pytest
 
 from migraphx.ir.operation import Unsupported
 from migraphx.targets import registry
+from migraphx.targets.gpu import binaries
 from migraphx.targets.gpu.accelerator import Accelerator
 from migraphx.targets.gpu.device import current_device
 from migraphx.targets.gpu.entry import GpuEntry
@@ -35,3 +39,15 @@ def gpu_target(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> str
 def everywhere(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> None:
     """`side_by_side.check` runs programs on the device."""
     monkeypatch.setattr(side_by_side, "DEVICE", lambda: accelerator)
+
+
+@pytest.fixture(scope="session")
+def compilers() -> Iterator[binaries.Compilers]:
+    with binaries.Compilers(binaries._processes()) as made:
+        yield made
+
+
+@pytest.fixture
+def warm_compilers(compilers: binaries.Compilers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests share processes that have imported Triton and what it imports late: the time of three kernels."""
+    monkeypatch.setattr(binaries, "Compilers", lambda count: nullcontext(compilers))

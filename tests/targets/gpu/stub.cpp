@@ -1,5 +1,6 @@
 // A driver of two devices that are none: memory is main memory, kernels do nothing. It keeps CUDA's rules of captures, graphs and
-// handles as far as the engine rests on them, and fails where a call breaks one. Compiled against CUDA's own header.
+// handles as far as the engine rests on them, and fails where a call breaks one. Compiled against CUDA's own header, whose macros
+// make another version of a function the default from time to time: each is spelt with the version that the engine asks for.
 #include <cuda.h>
 
 #include <cstdlib>
@@ -98,8 +99,8 @@ CUresult cuCtxGetDevice(CUdevice* d) {
     IN_CONTEXT;
     return *d = here(), CUDA_SUCCESS;
 }
-CUresult cuCtxPushCurrent(CUcontext c) { return contexts.push_back(c), CUDA_SUCCESS; }
-CUresult cuCtxPopCurrent(CUcontext* c) { return *c = contexts.back(), contexts.pop_back(), CUDA_SUCCESS; }
+CUresult cuCtxPushCurrent_v2(CUcontext c) { return contexts.push_back(c), CUDA_SUCCESS; }
+CUresult cuCtxPopCurrent_v2(CUcontext* c) { return *c = contexts.back(), contexts.pop_back(), CUDA_SUCCESS; }
 CUresult cuCtxSynchronize() {
     ALONE;
     IN_CONTEXT;
@@ -107,12 +108,12 @@ CUresult cuCtxSynchronize() {
     REQUIRE(!captured[here()], CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     return do_late(), CUDA_SUCCESS;
 }
-CUresult cuMemGetInfo(size_t* f, size_t* t) {
+CUresult cuMemGetInfo_v2(size_t* f, size_t* t) {
     ALONE;
     IN_CONTEXT;
     return *f = total - used[here()], *t = total, CUDA_SUCCESS;
 }
-CUresult cuMemAlloc(CUdeviceptr* p, size_t n) {
+CUresult cuMemAlloc_v2(CUdeviceptr* p, size_t n) {
     ALONE;
     IN_CONTEXT;
     UNDISTURBING;
@@ -122,7 +123,7 @@ CUresult cuMemAlloc(CUdeviceptr* p, size_t n) {
     blocks[*p] = {n, here()};
     return CUDA_SUCCESS;
 }
-CUresult cuMemFree(CUdeviceptr p) {
+CUresult cuMemFree_v2(CUdeviceptr p) {
     ALONE;
     IN_CONTEXT;
     UNDISTURBING;
@@ -131,8 +132,8 @@ CUresult cuMemFree(CUdeviceptr p) {
     blocks.erase(p);
     return free((void*)p), CUDA_SUCCESS;
 }
-CUresult cuMemAllocAsync(CUdeviceptr* p, size_t n, CUstream) { return cuMemAlloc(p, n); }
-CUresult cuMemFreeAsync(CUdeviceptr p, CUstream) { return cuMemFree(p); }
+CUresult cuMemAllocAsync(CUdeviceptr* p, size_t n, CUstream) { return cuMemAlloc_v2(p, n); }
+CUresult cuMemFreeAsync(CUdeviceptr p, CUstream) { return cuMemFree_v2(p); }
 CUresult cuPointerGetAttribute(void* v, CUpointer_attribute a, CUdeviceptr p) {
     ALONE;
     if (pinned.count((void*)p) && a == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
@@ -154,21 +155,21 @@ CUresult cuMemFreeHost(void* p) {
     REQUIRE(pinned.erase(p), CUDA_ERROR_INVALID_VALUE);
     return free(p), CUDA_SUCCESS;
 }
-CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, size_t n, CUstream) {
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t n, CUstream) {
     ALONE;
     IN_CONTEXT;
     REQUIRE(known(to, n), CUDA_ERROR_INVALID_VALUE);
     if (pinned.count((void*)from)) return late.push_back([=] { memcpy((void*)to, from, n); }), CUDA_SUCCESS;
     return memcpy((void*)to, from, n), CUDA_SUCCESS;
 }
-CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, size_t n, CUstream) {
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t n, CUstream) {
     ALONE;
     IN_CONTEXT;
     REQUIRE(known(from, n), CUDA_ERROR_INVALID_VALUE);
     do_late();
     return memcpy(to, (void*)from, n), CUDA_SUCCESS;
 }
-CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) {
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t n, CUstream) {
     ALONE;
     IN_CONTEXT;
     REQUIRE(known(from, n) && known(to, n), CUDA_ERROR_INVALID_VALUE);
@@ -178,7 +179,7 @@ CUresult cuStreamCreate(CUstream* s, unsigned) {
     IN_CONTEXT;
     return *s = new CUstream_st{here()}, CUDA_SUCCESS;
 }
-CUresult cuStreamDestroy(CUstream s) { return delete s, CUDA_SUCCESS; }
+CUresult cuStreamDestroy_v2(CUstream s) { return delete s, CUDA_SUCCESS; }
 CUresult cuStreamSynchronize(CUstream s) {
     ALONE;
     REQUIRE(!of(s)->capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -193,7 +194,7 @@ CUresult cuStreamIsCapturing(CUstream s, CUstreamCaptureStatus* status) {
     *status = of(s)->capturing ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
-CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode) {
+CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode) {
     ALONE;
     IN_CONTEXT;
     IN_CONTEXT_OF(of(s));
@@ -208,7 +209,7 @@ CUresult cuStreamEndCapture(CUstream s, CUgraph* g) {
     *g = s->capturing;
     return s->capturing = nullptr, CUDA_SUCCESS;
 }
-CUresult cuStreamGetCaptureInfo(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* g,
+CUresult cuStreamGetCaptureInfo_v3(CUstream s, CUstreamCaptureStatus* status, cuuint64_t* id, CUgraph* g,
                                 const CUgraphNode** nodes, const CUgraphEdgeData** edges, size_t* n) {
     REQUIRE(s && s->capturing && id && g && edges, CUDA_ERROR_INVALID_VALUE);
     *status = CU_STREAM_CAPTURE_STATUS_ACTIVE, *n = s->capturing->nodes.empty() ? 0 : 1;
@@ -233,8 +234,8 @@ CUresult cuEventElapsedTime(float* ms, CUevent a, CUevent b) {
     REQUIRE(a->recorded && b->recorded, CUDA_ERROR_INVALID_HANDLE);
     return *ms = 1.0f, CUDA_SUCCESS;
 }
-CUresult cuEventDestroy(CUevent e) { return delete e, CUDA_SUCCESS; }
-CUresult cuGraphInstantiate(CUgraphExec* x, CUgraph g, unsigned long long) {
+CUresult cuEventDestroy_v2(CUevent e) { return delete e, CUDA_SUCCESS; }
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* x, CUgraph g, unsigned long long) {
     IN_CONTEXT;
     REQUIRE(g, CUDA_ERROR_INVALID_VALUE);
     return *x = new CUgraphExec_st{g, here(), 0}, CUDA_SUCCESS;
@@ -244,7 +245,7 @@ CUresult cuGraphLaunch(CUgraphExec x, CUstream s) {
     REQUIRE(x && x->device == of(s)->device && !x->graph->nodes.empty(), CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* p) {
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec x, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS* p) {
     bool ours = false;
     for (auto n : x->graph->nodes) ours |= n == node;
     REQUIRE(ours && p->func && p->gridDimX && p->blockDimX && p->kernelParams, CUDA_ERROR_INVALID_VALUE);

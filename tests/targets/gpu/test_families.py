@@ -14,6 +14,7 @@ SOME = ("broadcast", "words of every kind", "eight bits", "rows in registers", "
 """What chips differ in: bf16, fp8, NaN in maxima, barriers, atomics. Without a GPU the rest compiles for one."""
 
 
+@pytest.mark.usefixtures("warm_compilers")
 @pytest.mark.parametrize("chip", SHARED)
 def test_families_compile(chip: str) -> None:
     compiled(chip, list(FAMILIES) if chip == "cuda:90" else SOME)

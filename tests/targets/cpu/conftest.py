@@ -1,0 +1,28 @@
+"""The instruction sets and compilers beside this machine's best, which give the same answers."""
+
+import platform
+import shutil
+
+import pytest
+
+from migraphx.targets.cpu.isa import instruction_set
+
+x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="flags of x86-64")
+wide = pytest.mark.skipif("avx512f" not in instruction_set().split(), reason="what the other tests run here")
+clang = pytest.mark.skipif(not shutil.which("clang++"), reason="needs clang++")
+
+
+@pytest.fixture(
+    params=[
+        "best",
+        pytest.param("-mno-avx512f", marks=[x86, wide]),
+        pytest.param("-march=x86-64", marks=x86),
+        pytest.param("clang++", marks=clang),
+    ]
+)
+def portable(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Narrower vectors have little optimisation: what the compiler makes of any width is the kernels' tests' matter."""
+    if request.param == "clang++":
+        monkeypatch.setenv("CXX", "clang++")
+    elif request.param != "best":
+        monkeypatch.setenv("OPENMGX_CXXFLAGS", f"{request.param} -Og")
