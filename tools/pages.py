@@ -231,6 +231,8 @@ def warm_up() -> None:
         import_torchvision()  # transformers does, which must work where torch is of another build
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module("tqdm").tqdm.monitor_interval = 0
+    if torch.version.cuda is not None:  # a compilation asks for GPUs, which forks could not use then
+        return
     model, x = torch.nn.Linear(2, 2).eval(), torch.ones(1, 2)
     with torch.no_grad():
         lower_to_mgx(model, [x], target="ref")

@@ -26,6 +26,7 @@ from migraphx.passes.fuse_reduce import fuse_reduce
 from migraphx.passes.interface import Pass
 from migraphx.passes.manager import run_passes
 from migraphx.passes.narrow_products import narrow_products
+from migraphx.passes.scale_weights import scale_weights
 from migraphx.passes.simplify_algebra import simplify_algebra
 from migraphx.passes.simplify_qdq import simplify_qdq
 from migraphx.passes.simplify_reshapes import simplify_reshapes
@@ -111,6 +112,31 @@ NORMS = [
          lambda b, x: normed(b, x, scale=channels(b, 3), offset=1e6), (IMAGES,)),
     Case("norm_of_convolution", "the scaled weights underflow",
          lambda b, x: normed(b, x, scale=channels(b, 3, 1e-6)), (IMAGES,)),
+]  # fmt: skip
+
+# ---- gates ----
+
+GATED, GATE = (1, 2, 4, 4), (1, 2, 1, 1)
+
+
+def gated(b: Builder, x: Instruction, gate: Instruction, outputs: int = 2, kernel: int = 1) -> Instruction:
+    spread = b.multibroadcast(gate, out_lens=x.shape.lens)
+    return b.convolution(b.mul(x, spread), weights(b, outputs, 2, kernel, kernel))
+
+
+def clamped(b: Builder, s: Instruction, high: float) -> Instruction:
+    return b.min(b.max(s, lit(b, 0, lens=GATE)), lit(b, high, lens=GATE))
+
+
+GATES = [
+    Case("gate_before_convolution", "not a gate of the channels of one image",
+         lambda b, x, s: gated(b, x, b.sigmoid(s)), ((2, *GATED[1:]), GATE)),
+    Case("gate_before_convolution", "the weights are not of a 1x1 convolution of floats",
+         lambda b, x, s: gated(b, x, b.sigmoid(s), kernel=3), (GATED, GATE)),
+    Case("gate_before_convolution", "numbers of the gate may be larger than 1, and products overflow",
+         lambda b, x, s: gated(b, x, clamped(b, s, 6)), (GATED, GATE)),
+    Case("gate_before_convolution", "few pixels share the weights",
+         lambda b, x, s: gated(b, x, clamped(b, s, 1), outputs=3), (GATED, GATE)),
 ]  # fmt: skip
 
 # ---- algebra ----
@@ -427,6 +453,7 @@ CASES: dict[Pass, list[Case]] = {
     simplify_qdq: QDQ,
     narrow_products: NARROW,
     fold_norms: NORMS,
+    scale_weights: GATES,
     fuse_pointwise: POINTWISE,
     fuse_reduce: REDUCE,
 }

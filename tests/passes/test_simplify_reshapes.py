@@ -7,6 +7,7 @@ import pytest
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
 from migraphx.passes.fold_constants import fold_constants
 from migraphx.passes.simplify_reshapes import groups, simplify_reshapes
 from tests.passes.checking import checked, program_of
@@ -15,8 +16,12 @@ Value = Instruction
 rng = np.random.default_rng(0)
 
 
+def const_array(*lens: int) -> np.ndarray:
+    return rng.standard_normal(lens).astype(np.float32)
+
+
 def const(b: Builder, *lens: int) -> Value:
-    return b.literal(rng.standard_normal(lens).astype(np.float32))
+    return b.literal(const_array(*lens))
 
 
 def left_of(build, **parameters) -> dict[str, int]:
@@ -102,6 +107,25 @@ def test_gather_of_a_range(indices: list, left: str):
         return b.relu(b.gather(x, b.literal(np.array(indices)), axis=1))
 
     assert left_of(build, x=(2, 4, 3)) == {left: 1, "relu": 1}
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_indices_that_are_broadcast_are_looked_up_once(axis: int):
+    """Those of a constant then are a constant."""
+
+    def build(b: Builder, x: Value, i: Value) -> list[Value]:
+        known = b.multibroadcast(b.literal(np.array(1)), out_lens=(4, 3))
+        return [
+            b.relu(b.gather(x, b.broadcast_to(i, (4, 3)), axis=axis)),
+            b.relu(b.gather(const(b, 3, 3), known, axis=axis)),
+        ]
+
+    program = program_of(build, x=(5, 6), i=Shape("int64", (3,)))
+    left = checked(
+        program, [fold_constants, simplify_reshapes, fold_constants], {"x": const_array(5, 6), "i": np.array([2, 0, 4])}
+    )
+    assert left["gather"] == 1
+    assert next(i for i in program.main if i.name == "gather").shape.elements == {0: 3 * 6, 1: 5 * 3}[axis]
 
 
 def test_an_index_out_of_range_is_left_to_the_operator():

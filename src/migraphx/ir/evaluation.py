@@ -21,13 +21,11 @@ class Evaluation:
     def __init__(self, sizes: Sizes, wanted: Sequence[Size]) -> None:
         self._symbols = [sizes.ranges[n] for n in sorted(sizes.ranges)]
         self._guards, self._wishes = list(sizes.others.items()), list(sizes.wishes.items())
-        needed: set[int] = set()
-        stack = [size for (size, _), _ in (*self._guards, *self._wishes)] + list(wanted)
-        while stack:
-            for number in {n for m in stack.pop().terms for n in m} - needed:
-                needed.add(number)
-                stack += [x for x in sizes.factors[number].arguments if isinstance(x, Size)]
-        self._factors = [(n, sizes.factors[n]) for n in sorted(needed) if sizes.factors[n].function]
+        first = _needed(sizes, [size for (size, _), _ in (*self._guards, *self._wishes)])
+        later = _needed(sizes, wanted) - first
+        self._asked, self._others = (
+            [(n, sizes.factors[n]) for n in sorted(own) if sizes.factors[n].function] for own in (first, later)
+        )
         self._inputs = sorted(sizes.ranges)
         self._count = len(sizes.factors)
         self._monomials = list(dict.fromkeys(m for size in wanted for m in size.terms))
@@ -46,10 +44,11 @@ class Evaluation:
         """The sizes at these lengths of the symbols; None where a guard does not hold, or a wish, if those count."""
         if not all(n in known for n, known in zip(lengths, self._symbols, strict=True)):
             return None
-        factors = self._values(lengths)
+        factors = self._known(lengths)
         asked = (*self._guards, *self._wishes) if wishes else self._guards
         if any(ask(size.at(factors), question) != given for (size, question), given in asked):
             return None
+        _compute(factors, self._others)
         return self._matrix @ np.array([product(factors, m) for m in self._monomials], np.int64)
 
     def unguarded(self, lengths: Sequence[int]) -> np.ndarray:
@@ -63,14 +62,35 @@ class Evaluation:
         return [size.at(factors) for size in self._wanted]
 
     def _values(self, lengths: Sequence[int]) -> list[int]:
+        factors = self._known(lengths)
+        _compute(factors, self._others)
+        return factors
+
+    def _known(self, lengths: Sequence[int]) -> list[int]:
+        """The factors that guards and wishes ask for: where one does not hold, the others are in vain."""
         factors = [0] * self._count
         for number, length in zip(self._inputs, lengths, strict=True):
             factors[number] = length
-        for number, factor in self._factors:
-            a, b = (x.at(factors) if isinstance(x, Size) else x for x in factor.arguments)
-            assert factor.function is not None
-            factors[number] = factor.function(a, b)
+        _compute(factors, self._asked)
         return factors
+
+
+def _needed(sizes: Sizes, wanted: Sequence[Size]) -> set[int]:
+    """The numbers of the factors of which these sizes are made."""
+    needed, stack = set[int](), list(wanted)
+    while stack:
+        for number in {n for m in stack.pop().terms for n in m} - needed:
+            needed.add(number)
+            stack += [x for x in sizes.factors[number].arguments if isinstance(x, Size)]
+    return needed
+
+
+def _compute(factors: list[int], functions: Sequence[tuple[int, Factor]]) -> None:
+    """Put in the values of these, in order: each is made of those before."""
+    for number, factor in functions:
+        a, b = (x.at(factors) if isinstance(x, Size) else x for x in factor.arguments)
+        assert factor.function is not None
+        factors[number] = factor.function(a, b)
 
 
 def written(sizes: Sizes, value: Any) -> str:

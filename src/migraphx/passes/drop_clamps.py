@@ -42,14 +42,14 @@ def drop_clamps(module: Module) -> Refusals:
 def _bounded(x: Instruction, c: Instruction) -> Instruction | None:
     """`x`, where it is never below the constant `c`: it is at least 0, or NaN, and `c` at most."""
     bound = scalar_of(c)
-    return x if bound is not None and bound <= 0 and _nonnegative(x) else None
+    return x if bound is not None and bound <= 0 and is_nonnegative(x) else None
 
 
-def _nonnegative(ins: Instruction) -> bool:
+def is_nonnegative(ins: Instruction) -> bool:
     """Whether no number that comes out is below 0."""
     if ins.name == "mul":
         x, y = ins.inputs
-        return any(_nonnegative(i) and (scalar_of(j) or -1) > 0 for i, j in ((x, y), (y, x)))
+        return any(is_nonnegative(i) and (scalar_of(j) or -1) > 0 for i, j in ((x, y), (y, x)))
     if ins.name == "clip":
         return (scalar_of(ins.inputs[1]) or 0) >= 0 and is_constant(ins.inputs[1])
-    return ins.name == "relu" or (ins.name == "nearbyint" and _nonnegative(ins.inputs[0]))
+    return ins.name == "relu" or (ins.name == "nearbyint" and is_nonnegative(ins.inputs[0]))

@@ -21,6 +21,7 @@ from migraphx.passes.simplify_control_flow import simplify_control_flow
 from migraphx.passes.simplify_qdq import simplify_qdq
 from migraphx.passes.simplify_requantize import simplify_requantize
 from migraphx.passes.simplify_reshapes import simplify_reshapes
+from migraphx.passes.slice_first import slice_first
 from migraphx.passes.transposed_products import transposed_products
 
 SIMPLIFY: list[Pass] = [
@@ -31,6 +32,7 @@ SIMPLIFY: list[Pass] = [
     simplify_qdq,  # products of integers, before constants are folded into floats
     fold_constants,  # weights as they are used: transposed, reshaped, converted
     simplify_reshapes,  # views out of the way, so that arithmetic meets
+    slice_first,  # no rows that nobody reads
     simplify_algebra,  # batch norm and scales into weights
     fold_constants,  # what the two left between literals
     common_subexpressions,  # equal masks, equal broadcasts

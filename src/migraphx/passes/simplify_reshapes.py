@@ -247,6 +247,15 @@ def gather_of_range(b: Builder, x: Instruction, i: Instruction, root: Instructio
     return b.reshape(cut, dims=root.shape.lens) if i.shape.ndim else b.squeeze(cut, axes=[axis])
 
 
+@rewrites(lambda b, x, i: b.gather(x, b.multibroadcast(i)))
+def gather_of_broadcast(b: Builder, x: Instruction, i: Instruction, root: Instruction) -> Answer:
+    """gather(x, broadcast(i)) -> broadcast(gather(x, i)): the embedding of indices that all sequences have in common"""
+    axis: int = root.op.attributes()["axis"] % x.shape.ndim
+    ahead = root.inputs[1].shape.ndim - i.shape.ndim
+    found = b.gather(x, b.unsqueeze(i, axes=list(range(ahead))) if ahead else i, axis=axis)
+    return b.multibroadcast(found, out_lens=root.shape.lens)
+
+
 # ---- reshapes of what is not row-major ----
 
 
@@ -508,6 +517,7 @@ RULES: list[Rule] = [
     concat_of_few,
     concat_of_slices,
     gather_of_range,
+    gather_of_broadcast,
     reshape_of_slice,
     reshape_as_views,
     reshape_as_split,

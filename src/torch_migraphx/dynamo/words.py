@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from torch._C._dynamo.guards import TensorGuards, dict_version
+from torch._C._dynamo.guards import TensorGuards
 from torch.utils._python_dispatch import _disable_current_modes
 
 logger = logging.getLogger(__name__)
@@ -122,36 +122,44 @@ def _found(usable: Callable[[int], int]) -> _Layout | None:
     impl, storage = t._cdata, memory._cdata
     sizes = [min(usable(at), MOST_WORDS * WORD) for at in (impl, storage)]
     searched = [
-        (id(d), d.__sizeof__(), dict_version(d)),
         (id(m), 2 * WORD, id(type(m))),
         (id(t), torch.Tensor.__basicsize__, impl),
         (impl, sizes[0], storage),
         (storage, sizes[1], memory.data_ptr()),
     ]
-    places = [_find(*what) for what in searched]
-    if None in places or min(sizes) < 4 * WORD:
+    every = [at for at in range(0, sizes[0] - WORD + 1, WORD) if at != WORD]  # the second counts references
+    version = _changed(id(d), range(0, dict.__basicsize__, WORD), lambda: d.update(a=2))
+    places = [version, *(_find(*what) for what in searched)]
+    autograd = _changed(impl, every, t.requires_grad_)
+    if None in places or autograd is None or min(sizes) < 4 * WORD:
         return None
-    every = np.array([at for at in range(0, sizes[0] - WORD + 1, WORD) if at != WORD])  # the second counts references
-    autograd = every[_differing(t._cdata + every, lambda: t.requires_grad_())]
-    if len(autograd) != 1 or (known := int(_words(t._cdata + autograd)[0])) == 0:
+    known = int(_words(np.array([impl + autograd]))[0])
+    if known == 0:
         return None
-    inside = np.arange(0, min(usable(known), MOST_WORDS * WORD) - WORD + 1, WORD)
-    required = inside[_differing(known + inside, lambda: t.requires_grad_(False))]
-    if len(required) != 1:
+    inside = range(0, min(usable(known), MOST_WORDS * WORD) - WORD + 1, WORD)
+    required = _changed(known, inside, lambda: t.requires_grad_(False))
+    if required is None:
         return None
-    told = {int(autograd[0])}
+    told = {autograd}
     for change in _OF_TENSORS[1:]:
         sample = _Sample()
-        told |= set(every[_differing(sample.t._cdata + every, partial(change, sample))].tolist())
-    layout = _Layout(*places, int(autograd[0]), int(required[0]), tuple(sorted(told)))  # type: ignore[arg-type]
+        told |= set(_differing(sample.t._cdata, every, partial(change, sample)))
+    layout = _Layout(*places, autograd, required, tuple(sorted(told)))  # type: ignore[arg-type]
     return layout if all(_tells(layout, change) for change in _OF_TENSORS + _OF_MODULES) and _lasts(layout) else None
 
 
-def _differing(addresses: np.ndarray, change: Callable[[], object]) -> np.ndarray:
-    """Which words at these addresses a change changes."""
+def _differing(address: int, places: Sequence[int], change: Callable[[], object]) -> list[int]:
+    """Which words so many bytes behind `address` a change changes."""
+    addresses = address + np.array(places, np.int64)
     before = _words(addresses)
     change()
-    return _words(addresses) != before
+    return [at for at, differs in zip(places, _words(addresses) != before, strict=True) if differs]
+
+
+def _changed(address: int, places: Sequence[int], change: Callable[[], object]) -> int | None:
+    """How many bytes behind `address` the one word lies that a change changes; None where there are more, or none."""
+    found = _differing(address, places, change)
+    return found[0] if len(found) == 1 else None
 
 
 def _find(address: int, size: int, value: int) -> int | None:

@@ -178,30 +178,27 @@ def _rows_by_group(x: torch.Tensor, y: torch.Tensor, offs: torch.Tensor, bias: t
     """Rows of x {rows, K}, of which those up to offs[g] are group g's, times y[g] {K, N}.
 
     The rows are cut into tiles of one group each: as long as an average group, so that at most two copies of y are
-    read, whatever the groups' lengths. A tile that has too few rows computes some in vain. Where the tiles are single
-    rows, as in a step of decoding, each reads its own matrix.
+    read, whatever the groups' lengths. A tile that has too few rows computes some in vain. Where there are fewer rows
+    than groups, as in a step of decoding, a tile is a row. Numbers of rows may be symbols: what is computed of them
+    beside sizes is a tensor, for torch would make a number of a symbol there.
     """
     rows, groups = x.shape[0], y.shape[0]
-    size = 1 << max(rows // groups - 1, 0).bit_length()
-    most = rows // size + min(groups, rows)
-    ends = offs.long()
-    row = torch.arange(rows)
+    if rows == 0:
+        return x.new_empty(0, y.shape[2])
+    size = (rows + groups - 1) // groups
+    most = (rows + groups * (size - 1)) // size
+    row, column, tile = map(torch.arange, (rows, size, most))
+    last, ends = column.amax(), offs.long()
     own = torch.searchsorted(ends, row, right=True).clamp(max=groups - 1)
-    if size == 1:
-        made = torch.bmm(x[:, None], y[own])[:, 0]
-        return made if bias is None else made + bias[own]
     starts = F.pad(ends, (1, 0))[:-1]
-    tiles = (ends - starts + size - 1) // size
-    last_tile = tiles.cumsum(0)
-    first_tile = last_tile - tiles
-    tile = torch.arange(most)
+    last_tile = ((ends - starts + last) // (last + 1)).cumsum(0)
+    first_tile = F.pad(last_tile, (1, 0))[:-1]
     group = torch.searchsorted(last_tile, tile, right=True).clamp(max=groups - 1)
-    first = starts[group] + (tile - first_tile[group]) * size
-    read = (first[:, None] + torch.arange(size)).clamp(0, rows - 1)
-    made = torch.bmm(x[read], y[group])
+    first = starts[group] + (tile - first_tile[group]) * (last + 1)
+    made = torch.bmm(x[torch.minimum(first[:, None] + column, row.amax())], y[group])
     made = made if bias is None else made + bias[group][:, None]
-    place = first_tile[own] * size + row - starts[own]
-    return made.reshape(most * size, y.shape[2])[place.clamp(0, most * size - 1)]
+    at = torch.where(row < ends[-1], first_tile[own] * (last + 1) + row - starts[own], 0)  # the others are nobody's
+    return made.reshape(most * size, y.shape[2])[at]
 
 
 # ---- losses ----

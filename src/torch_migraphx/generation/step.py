@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental import _config
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn.utils.stateless import _reparametrize_module
@@ -164,7 +165,8 @@ def trace(
     def traced(function: Callable[..., Any]) -> fx.GraphModule:
         """Products of experts are taken apart here: torch knows the shapes of those of bf16 only."""
         kind = "symbolic" if isinstance(inputs.ids, FakeTensor) else "fake"
-        return make_fx(function, DECOMPOSITIONS, kind, _allow_non_fake_inputs=True)(*weights, *inputs.flat())
+        with _config.patch(backed_size_oblivious=True):  # type: ignore[attr-defined]  # else "may be 1" is a guard
+            return make_fx(function, DECOMPOSITIONS, kind, _allow_non_fake_inputs=True)(*weights, *inputs.flat())
 
     with torch.no_grad():
         made = traced(step)

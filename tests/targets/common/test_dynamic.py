@@ -12,8 +12,10 @@ import pytest
 import migraphx
 from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
 from migraphx.ir.text import parse_program, program_text
+from migraphx.targets.common import forms as forms_of_many
 from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.dynamic import CompiledSpecialisation
+from migraphx.targets.cpu.executable import CpuExecutable
 from migraphx.targets.cpu.target import CpuTarget
 from tests.tolerances import assert_close
 
@@ -259,7 +261,12 @@ def images(batch) -> migraphx.program:
 
 
 @pytest.mark.parametrize("first", [2, 9])
-def test_a_program_for_other_lengths_serves_until_a_faster_one_is_compiled(first):
+def test_a_program_for_other_lengths_serves_until_a_faster_one_is_compiled(first, monkeypatch):
+    """The compilation begins behind the first run of such lengths, which has all cores."""
+    events: list[str] = []
+    for of, name in ((forms_of_many, "begin_beside"), (CpuExecutable, "run")):
+        real: Any = getattr(of, name)
+        monkeypatch.setattr(of, name, lambda *a, n=name, f=real, **k: (events.append(n), f(*a, **k))[1])
     p = compiled(images(dimension(1, 4096)), "cpu")
     forms = executable(p).region.forms
     for n in (first, 2, 3, 9, 5, 40):  # four tiles an image; Winograd wants sixteen
@@ -270,6 +277,7 @@ def test_a_program_for_other_lengths_serves_until_a_faster_one_is_compiled(first
                 assert_close(np.array(got), np.array(wanted), scale=144)
             if forms.improving is not None:
                 forms.improving.join()
+    assert events.count("begin_beside") == 1 and events[events.index("begin_beside") - 2 :][0] == "run"
     assert len(forms) == 2 and forms.waited == 1  # for few tiles, for many
     assert len({id(form.memory) for form in forms}) == 1 and len(forms._forms[0].memory) == 1
     assert executable(p).region.specialisations.values()[-1].form is forms._forms[first < 4]

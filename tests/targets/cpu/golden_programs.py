@@ -154,6 +154,13 @@ def convolution_depthwise(x: Inputs, b: Builder):
 
 
 @golden
+def convolution_banded(x: Inputs, b: Builder):
+    """A depthwise convolution behind one whose result is large: they take turns."""
+    large = b.relu(conv(b, x(1, 3, 96, 90), weight(64, 3, 1, 1)))
+    return b.relu(conv(b, large, weight(64, 1, 3, 3), 1, 2, group=64))
+
+
+@golden
 def convolution_grouped(x: Inputs, b: Builder):
     """Groups of four channels share a register; groups of three do not."""
     return conv(b, x(1, 20, 7, 9), weight(20, 4, 3, 3), 1, group=5), conv(b, x(1, 6, 5, 5), weight(6, 3, 3, 3), group=2)

@@ -22,8 +22,10 @@ from migraphx.targets.gpu.choices import Choices, Config, Problem
 from migraphx.targets.gpu.emit.spatial import Conv
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import GpuCall
+from migraphx.targets.gpu.target import GpuTarget
 from migraphx.targets.gpu.tune import Tuner
 from tests.targets.cpu import test_contractions as on_cpu
+from tests.targets.gpu.recorder import Recorder
 from tests.targets.gpu.side_by_side import built, check
 
 pytestmark = pytest.mark.usefixtures("everywhere")
@@ -444,6 +446,63 @@ def test_attention(form: str, split: int, always: Callable[..., None]) -> None:
         arrays["x3"] = RNG.random(shapes[3].lens) < 0.5
         arrays["x3"][0, 1] = False
     check(built(lambda b, *x: b.attention(*x, **options), *shapes), arrays, scale=4)
+
+
+@pytest.mark.parametrize(("heads", "mask", "split"), [(4, "", 3), (2, "half", 3), (2, "bool", 1)])
+def test_attention_reads_a_cache_and_new_keys_where_they_lie(
+    heads: int, mask: str, split: int, always: Callable[..., None]
+) -> None:
+    """The last part has the new keys; where others read the joined ones as well, they are joined."""
+    always(Config("attention", 16, 32, 16, split))
+    lens = [(2, 4, 1, 16), (2, heads, 100, 16), (2, heads, 3, 16), (2, heads, 100, 20), (2, heads, 3, 20)]
+    masks = [Shape(mask, (2, 4, 1, 103))] if mask else []
+    arrays = {f"x{n}": weight(*s, type="half") for n, s in enumerate(lens)}
+    if mask:
+        arrays["x5"] = RNG.random(masks[0].lens) < 0.5 if mask == "bool" else weight(*masks[0].lens, type=mask)
+
+    def body(b: Builder, q: Instruction, *x: Instruction) -> Instruction:
+        keys, values = b.concat(x[0], x[1], axis=2), b.concat(x[2], x[3], axis=2)
+        return b.attention(q, keys, values, *x[4:], zero_rows=True)
+
+    made = check(built(body, *(Shape("half", s) for s in lens), *masks), arrays, scale=4)
+    assert all(step.kernel == "attention" for step in made.executable.steps)
+
+    def twice(b: Builder, q: Instruction, *x: Instruction) -> Instruction:
+        keys = b.concat(x[0], x[1], axis=2)
+        return b.add(b.attention(q, keys, keys, zero_rows=True), b.reduce_sum(keys, axes=[2]))
+
+    if heads == 4:
+        check(built(twice, *(Shape("half", s) for s in lens[:3])), scale=16)
+
+
+@pytest.mark.parametrize(("mask", "lens"), [("bool", (2, 1, 1, 70)), ("half", (1, 4, 1, 70)), ("float", (1, 1, 5, 70))])
+def test_masks_of_all_rows_or_heads(mask: str, lens: tuple[int, ...], always: Callable[..., None]) -> None:
+    """Two heads share keys, so that rows are those of both."""
+    always(Config("attention", 16, 32, 16))
+    q, k, whole = Shape("half", (2, 4, 5, 16)), Shape("half", (2, 2, 70, 16)), (2, 4, 5, 70)
+    arrays = {f"x{n}": weight(*s.lens, type="half") for n, s in enumerate((q, k, k))}
+    arrays["x3"] = RNG.random(lens) < 0.5 if mask == "bool" else weight(*lens, type=mask)
+
+    def body(b: Builder, *x: Instruction) -> Instruction:
+        return b.attention(*x[:3], b.broadcast_to(x[3], whole), zero_rows=True)
+
+    check(built(body, q, k, k, Shape(mask, lens)), arrays, scale=4)
+
+
+def test_tiles_with_masks_leave_registers() -> None:
+    """Masks of the steps to come lie in registers, which must not spill."""
+    for alike, most in ((True, 32), (False, 16)):
+        lens = (1, 12, 1 if alike else 344, 344)
+
+        def body(b: Builder, q: Instruction, k: Instruction, v: Instruction, m: Instruction) -> Instruction:
+            return b.attention(q, k, v, b.broadcast_to(m, (1, 12, 344, 344)))
+
+        made = built(body, *[Shape("half", (1, 12, 344, 32))] * 3, Shape("bool", lens))
+        made.compile(GpuTarget(Recorder()))
+        executable: Any = made.executable
+        (kernel,) = (k for k in executable.plan.kernels if k.name == "attention")
+        sizes = dict(kernel.constants)
+        assert sizes["BM"] * sizes["BN"] <= most * 32 * kernel.warps
 
 
 @pytest.mark.parametrize("type", ["bf16", "double", "fp8e4m3fn"])

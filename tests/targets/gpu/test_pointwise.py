@@ -173,11 +173,22 @@ def test_rotary_positions_are_one_kernel(turned: bool) -> None:
     check(built(lambda b, *x: rotated(b, *x, right=False), *shapes))
 
 
+@pytest.mark.parametrize("rectified", [False, True])
 @pytest.mark.parametrize("type", ["int8", "uint8"])
-def test_numbers_are_rounded_as_they_become_codes(type: str) -> None:
-    """Ties go to even numbers, and what is too large, or infinite, to the nearest code."""
+def test_numbers_are_rounded_as_they_become_codes(type: str, rectified: bool) -> None:
+    """Ties go to even numbers, and what is too large, or infinite, to the nearest code; also where none is negative."""
     near = [n + f for n in (-130, -129, -3, -2, -1, 0, 1, 2, 126, 127, 254, 255) for f in (0, 0.25, 0.5, 0.75)]
     x = np.array([*near, 4e6 + 0.5, 1e9, -1e9, 3e38, np.inf, -np.inf, -0.0, 1e-30], np.float32)
-    made = built(lambda b, x: b.quantizelinear(x, b.full(1.0, x), out_type=type), Shape("float", x.shape))
-    made = check(made, {"x0": x})
+
+    def body(b: Builder, x: Instruction) -> Instruction:
+        return b.quantizelinear(b.relu(x) if rectified else x, b.full(1.0, x), out_type=type)
+
+    made = check(built(body, Shape("float", x.shape)), {"x0": x})
     assert any("nearest(" in k.source for k in cast(Any, made.executable).plan.kernels)
+
+
+@pytest.mark.parametrize("type", ["int8", "uint8"])
+def test_every_byte_becomes_the_float_that_it_is(type: str) -> None:
+    x = np.arange(256).astype(np.uint8).view(type)
+    made = check(built(lambda b, x: b.convert(x, target_type="float"), Shape(type, x.shape)), {"x0": x})
+    np.testing.assert_array_equal(np.asarray(made.run({"x0": x})[0]), x)

@@ -1,5 +1,6 @@
 """torch.compile(dynamic=True) makes one program for all sizes, where all of a graph runs in the engine."""
 
+import math
 from typing import Any
 
 import pytest
@@ -161,3 +162,50 @@ def test_no_guard_is_made(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
         assert size < 7
     assert not guards
     assert size < 7 and len(guards) == 1  # afterwards torch makes its guards again
+
+
+class Scaled(nn.Module):
+    """Floats where operators take numbers, some computed of others; a torch.Size; a symbol that is always 3."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.eps, self.scale = 0.25, 0.5
+
+    def forward(self, x: Tensor, keep: int) -> tuple[Tensor, Tensor]:
+        norm = torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+        seen = F.scaled_dot_product_attention(x, x * norm, x, scale=self.scale)[:, -keep:].view(2, 3, 4)
+        return seen * math.sqrt(2 / math.pi), torch.relu(x).view(torch.Size((*x.shape[:-1], 2, 2)))
+
+
+def test_floats_of_modules_are_compiled_in(made: list[any_size.AnySize], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo traces once, AOTAutograd not at all; another value is another program, and a third one an input."""
+    ways: list[str] = []
+    for name in ("_direct", "_autograd"):
+        real = getattr(backends, name)
+        monkeypatch.setattr(backends, name, lambda *a, n=name, f=real, **k: (ways.append(n), f(*a, **k))[1])
+    model = Scaled().eval()
+    fast = torch.compile(model, backend="migraphx", dynamic=True, options={"target": "ref"})
+    with torch.no_grad():
+        for scale in (0.5, 2.0, 0.125):
+            model.scale = scale
+            for n in (6, 5, 8):
+                x = torch.randn(2, n, 4)
+                for got, want in zip(fast(x, 3), model(x, 3), strict=True):
+                    assert_close(got.numpy(), want.numpy(), scale=16)
+            if scale == 0.5:
+                assert ways == ["_direct"]
+
+
+def test_floats_that_are_arguments_stay_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is compiled for the third one that was not for the second."""
+    graphs: list[Any] = []
+    real = backends._autograd
+    monkeypatch.setattr(backends, "_autograd", lambda gm, *a, **k: (graphs.append(gm), real(gm, *a, **k))[1])
+    fast = torch.compile(lambda x, k: torch.relu(x) * k, backend="migraphx", dynamic=True, options={"target": "ref"})
+    counts: list[int] = []
+    with torch.no_grad():
+        for n, k in ((3, 0.5), (5, 1.5), (4, 2.5), (7, 3.5)):
+            x = torch.randn(n, 4)
+            assert_close(fast(x, k).numpy(), (torch.relu(x) * k).numpy())
+            counts.append(len(graphs))
+    assert counts[-1] == counts[1]

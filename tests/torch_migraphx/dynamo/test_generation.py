@@ -81,8 +81,8 @@ def test_gradients_of_grouped_queries():
         torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("cache", ["static", None])
-def test_llama_generates_what_eager_does(cache, caplog):
+@pytest.mark.parametrize(("cache", "dynamic"), [("static", None), (None, None), (None, True)])
+def test_llama_generates_what_eager_does(cache, dynamic, caplog):
     pytest.importorskip("transformers")
     library = import_transformers()
     config = library.LlamaConfig(
@@ -92,7 +92,7 @@ def test_llama_generates_what_eager_does(cache, caplog):
     ids = torch.randint(0, 50, (2, 5))
     arguments = {"max_new_tokens": 3, "do_sample": False, "cache_implementation": cache, "disable_compile": True}
     want = model.generate(ids, **arguments)
-    model.forward = torch.compile(model.forward, backend="migraphx", options=REF)
+    model.forward = torch.compile(model.forward, backend="migraphx", options=REF, dynamic=dynamic)
     with caplog.at_level(logging.INFO, "torch_migraphx"):
         assert torch.equal(model.generate(ids, **arguments), want)
     assert pieces(caplog) and all("run in the engine" in line for line in pieces(caplog))

@@ -45,8 +45,8 @@ def sliding() -> Any:
 
 
 def mixture() -> Any:
-    """Two of three experts for each token."""
-    config = library.MixtralConfig(**SMALL, num_local_experts=3, num_experts_per_tok=2)
+    """Two of three experts for each token; one layer, since a trace of experts takes a second or two."""
+    config = library.MixtralConfig(**{**SMALL, "num_hidden_layers": 1}, num_local_experts=3, num_experts_per_tok=2)
     return library.MixtralForCausalLM(config)
 
 
@@ -82,10 +82,11 @@ def test_tokens_are_those_of_eager(make):
 
 
 def test_a_mixture_of_experts():
-    model, own = pair(mixture, target="ref")
-    given = prompt(2, 5)
-    assert torch.equal(answers(own, given), answers(model, given))
-    assert own.forward.compiled == 2
+    """On cpu: one program for prompts and steps, whatever the number of tokens that an expert gets."""
+    model, own = pair(mixture)
+    for given in (prompt(1, 3), prompt(2, 5), prompt(1, 70)):
+        assert torch.equal(answers(own, given), answers(model, given))
+    assert own.forward.compiled == 1
 
 
 def test_weights_of_4_bits_are_one_program_too():

@@ -42,6 +42,7 @@ class Call(Generic[K]):
     label: str = ""
     origin: str = ""
     gathers: bool = False  # reads no more of its first operand than it writes
+    also: int = 0  # operations of an instruction before, which the call computes too
 
     @property
     def views(self) -> tuple[View, ...]:

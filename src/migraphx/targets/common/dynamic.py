@@ -347,7 +347,12 @@ class DynamicRegion:
         return self.specialisations.find(self._key(lens, {})) is specialisation
 
     def keep_ready(self, specialisation: Specialisation) -> None:
-        """Keep the memory of the specialisations that ran last; the others, perhaps hundreds, give theirs back."""
+        """Keep the memory of the specialisations that ran last; the others, perhaps hundreds, give theirs back.
+
+        And begin to compile a better form, where these lengths asked for one.
+        """
+        if self.forms is not None:
+            self.forms.improve()
         memory = specialisation.memory
         if self._ready[:1] != [memory]:
             ready = [memory, *(m for m in self._ready if m is not memory)]

@@ -67,8 +67,8 @@ Found = tuple[Executable, Form]
 class Forms:
     """What a region was compiled for so far: a form serves all lengths that its guards allow.
 
-    Where its wishes do not hold, it serves until a better one has been compiled in a thread beside, and `improved` is
-    called.
+    Where its wishes do not hold, it serves until a better one has been compiled in a thread beside, which `improve`
+    starts; then `improved` is called.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Forms:
         self._open = open_dimensions(parameters)
         self._forms: list[Form] = []
         self.improving: Thread | None = None
+        self._wanted: Sequence[int] | None = None  # lengths at which another form would be faster
         self._lock = Lock()  # of one compilation at a time: the next may find the form that it needs
         self._tries = 0
         self._longest: list[int] = []  # of each symbol so far
@@ -124,24 +125,29 @@ class Forms:
         if found is None:
             found = self._at(lengths, wishes=False)
             if found is not None:
-                self._improve(lengths)
+                self._wanted = lengths
         return found
 
     def _at(self, lengths: Sequence[int], wishes: bool) -> Found | None:
         made = ((form.executable(lengths, wishes), form) for form in self._forms)
         return next(((found, form) for found, form in made if found is not None), None)
 
-    def _improve(self, lengths: Sequence[int]) -> None:
-        """Compile a form at these lengths in a thread of its own, one at a time, while others run."""
+    def improve(self) -> None:
+        """Compile a form at lengths that asked for a better one, in a thread of its own, one at a time.
+
+        Called behind a run: the first one of these lengths has all of the cores.
+        """
+        lengths, self._wanted = self._wanted, None
+        if lengths is None or self._tries >= MOST_FORMS or (self.improving is not None and self.improving.is_alive()):
+            return
 
         def make() -> None:
             with self._lock:
                 self._make(lengths, wishes=True)
             self._improved()
 
-        if self._tries < MOST_FORMS and (self.improving is None or not self.improving.is_alive()):
-            log.info("other ways are faster at lengths like %s: compiling beside", lengths)
-            self.improving = begin_beside(make)
+        log.info("other ways are faster at lengths like %s: compiling beside", lengths)
+        self.improving = begin_beside(make)
 
     def made(self, lens: Lens) -> Found | None:
         """A form at these lengths, compiled where there is none; None where the program must be compiled for them."""

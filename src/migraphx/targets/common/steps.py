@@ -35,7 +35,7 @@ def steps_of(lowered: LoweringContext) -> list[Step]:
     for call, ins, after in zip(lowered.calls, lowered.sources, following, strict=True):
         text = instruction_text(ins, names) if ins is not None else "copy to an output"
         work = ins.flops if ins is not None and ins is not after else 0
-        steps.append(Step(text, call.label, call.origin, call.bytes, work))
+        steps.append(Step(text, call.label, call.origin, call.bytes, work + call.also))
     return steps
 
 

@@ -31,7 +31,8 @@ TILES = {  # rows, columns, depth, warps, stages
         (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 128, 64, 8, 3), (128, 128, 64, 4, 4), (128, 128, 32, 4, 4),
         (64, 256, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4), (64, 64, 128, 4, 3),
         (64, 32, 64, 4, 4), (32, 64, 64, 4, 4), (32, 128, 64, 4, 4), (32, 32, 128, 4, 3), (16, 32, 128, 4, 4),
-        (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 32, 64, 2, 4),
+        (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 32, 64, 2, 4), (64, 64, 64, 4, 3), (64, 32, 64, 4, 3),
+        (64, 32, 128, 4, 4),
     ),
     "byte": (
         (128, 128, 128, 8, 3), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
@@ -373,7 +374,7 @@ def depthwise_cost(config: Config, conv: Convolution, facts: Facts) -> float:
 QUERIES = {  # rows, keys, warps, stages; by the size of a head
     64: (
         (128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (64, 128, 4, 3), (32, 64, 4, 3),
-        (16, 64, 4, 3), (16, 128, 4, 3),
+        (64, 32, 4, 3), (16, 64, 4, 3), (16, 128, 4, 3),
     ),
     128: (
         (128, 128, 8, 2), (128, 64, 8, 3), (128, 64, 8, 2), (64, 64, 4, 3), (64, 64, 4, 2), (32, 64, 4, 2),
@@ -394,6 +395,7 @@ THIRD_QUERIES = {  # of float by three products of TF32
     1 << 30: (),
 }
 KEY_SPLITS = (1, 2, 4, 8, 16, 32)
+MASKED = 32  # scores of a thread with masks; half as many where rows differ, whose next masks lie in registers
 
 
 class Attended(Protocol):
@@ -417,6 +419,12 @@ class Attended(Protocol):
     @property
     def causal(self) -> bool: ...
 
+    @property
+    def mask(self) -> View | None: ...
+
+    @property
+    def masks_alike(self) -> bool: ...
+
 
 def head_size(a: Attended) -> int:
     """Of queries or values, the larger, as tiles have it."""
@@ -438,7 +446,8 @@ def attentions(a: Attended, facts: Facts) -> list[Config]:
     ):
         config = Config(kernel, m, n, size, 1, warps, stages)
         too_large = (m > 16 and m >= 2 * a.rows) or (n > 32 and n >= 2 * a.keys)
-        if too_large or (m + 2 * n * stages) * size * itemsize > facts.shared:
+        spills = a.mask is not None and m * n * (1 if a.masks_alike else 2) > MASKED * 32 * warps
+        if too_large or spills or (m + 2 * n * stages) * size * itemsize > facts.shared:
             continue
         blocks = a.heads * -(-a.rows // m)
         for split in KEY_SPLITS:

@@ -84,10 +84,17 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
 
 
 def _tidy(graph: fx.Graph) -> None:
-    """Values where the tracers look for them, and no switches of gradients: none are computed in any case."""
+    """Values where the tracers look for them, and no switches of gradients: none are computed in any case.
+
+    Symbols of which a guard has made numbers are numbers, and a torch.Size is the tuple that it is made of.
+    """
     for n in list(graph.nodes):
         if "example_value" in n.meta:
-            n.meta["val"] = n.meta["example_value"]
+            value = n.meta["val"] = n.meta["example_value"]
+            if isinstance(value, torch.SymInt | torch.SymFloat) and value.node.expr.is_number:
+                n.replace_all_uses_with(value.node.hint, lambda user: user.op != "output")
+        if n.target is torch.Size:
+            n.replace_all_uses_with(n.args[0])
         if n.op == "call_function" and n.target in GRAD_MODE and not n.users:
             graph.erase_node(n)
 

@@ -59,8 +59,7 @@ def unique(
     """(Each value once, which one each element is, how often each is there): in order, as torch gives them anyhow."""
     values, _, inverse, counts = b.by_data("unique", _flat(b, input), count=4)
     nothing = b.full(0, torch.int64, [0])
-    which = b.view(inverse, lens(input)) if return_inverse or return_counts else nothing
-    return values, which, counts if return_counts else nothing
+    return values, b.view(inverse, lens(input)) if return_inverse else nothing, counts if return_counts else nothing
 
 
 @converter(aten.unique_dim.default)

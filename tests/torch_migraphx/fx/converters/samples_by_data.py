@@ -6,6 +6,7 @@ from tests.torch_migraphx.fx.converters.samples import Sample, each, f, i, m
 
 RUNS = torch.tensor([[1, 1, 2], [2, 3, 3], [3, 3, 3]])
 BOTH: list[Sample] = [{}, {"return_inverse": True, "return_counts": True}]
+ONE: list[Sample] = [{"return_inverse": True}, {"return_counts": True}]
 BY_DATA: dict[str, list[Sample]] = {
     "indexing.take": [{"input": f(3, 4), "index": i(2, 3)}, {"input": torch.tensor(2.0), "index": torch.tensor(0)}],
     **each(
@@ -18,10 +19,13 @@ BY_DATA: dict[str, list[Sample]] = {
         {"input": torch.tensor(2.0), "mask": torch.tensor(True)},
         {"input": f(2, 3), "mask": torch.zeros(2, 3, dtype=torch.bool)},
     ],
-    "lengths_by_data.unique": [{"input": x, **b} for x in (i(3, 4), f(5), torch.tensor(3)) for b in BOTH],
+    "lengths_by_data.unique": [
+        *({"input": x, **b} for x in (i(3, 4), f(5), torch.tensor(3)) for b in BOTH),
+        *({"input": x, **b} for x in (i(3, 4), f(2, 3)) for b in ONE),
+    ],
     "lengths_by_data.unique_dim": [{"input": RUNS[[0, 1, 0, 2]], "dim": 0}, {"input": RUNS, "dim": -1, **BOTH[1]}],
     "lengths_by_data.unique_consecutive": [
-        *({"input": RUNS, **b} for b in BOTH),
+        *({"input": RUNS, **b} for b in BOTH + ONE),
         {"input": RUNS[[0, 0, 1]], "dim": 0},
         {"input": torch.tensor(3.0), **BOTH[1]},
     ],

@@ -11,6 +11,7 @@ from torch import fx
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from tests.tolerances import assert_close
+from tests.torch_migraphx.declared import OTHER_TYPES
 from tests.torch_migraphx.fx.converters.samples import BY_TARGET
 from tests.torch_migraphx.fx.converters.samples_by_converter import BY_CONVERTER
 from tests.torch_migraphx.fx.converters.samples_by_data import BY_DATA
@@ -103,6 +104,8 @@ OPERATORS = [t for t in CONVERTERS if t not in ON_GPUS | NOTHING and not isinsta
 
 @pytest.mark.parametrize("target", OPERATORS, ids=target_name)
 def test_against_torch(target, caplog):
+    if target in OTHER_TYPES:
+        pytest.skip("this torch declares other types than it gives")
     caplog.set_level(logging.WARNING)
     tried = 0
     for sample in samples(target):

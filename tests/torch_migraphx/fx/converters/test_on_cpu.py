@@ -8,6 +8,7 @@ import torch
 from torch import fx, nn
 
 from tests.tolerances import assert_close
+from tests.torch_migraphx.declared import OTHER_TYPES
 from tests.torch_migraphx.fx.converters.test_converters import (
     MISDECLARED,
     UNINITIALISED,
@@ -35,7 +36,7 @@ def targets(family: str) -> list[Any]:
             and not target_name(target).startswith("prims")
         ):
             found.setdefault(made.function, target)
-    return [t for t in found.values() if target_name(t).split(".")[1] not in UNINITIALISED]
+    return [t for t in found.values() if target_name(t).split(".")[1] not in UNINITIALISED and t not in OTHER_TYPES]
 
 
 def calls(family: str) -> list[tuple[Any, dict[str, Any]]]:

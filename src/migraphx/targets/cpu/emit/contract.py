@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 
 import numpy as np
 
@@ -232,6 +232,40 @@ def depthwise_call(x: View, weights: View, window: Window, epilogue: Epilogue, o
     head = f"depthwise<{of}>(t, {params.cpp(numbers)}, p0, p1, epi);"
     label = "grouped convolution" if width > 1 else "depthwise"
     return contract(head, "0", "depthwise.hpp", (x, weights), numbers, epilogue, label, origin)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """What a call of conv.hpp was made of, for one together with the depthwise convolution behind it."""
+
+    call: Call
+    x: View
+    packed: View
+    params: Conv
+    epilogue: Epilogue
+    how: Engine
+
+
+def banded_call(
+    before: Convolution, weights: View, window: Window, epilogue: Epilogue, flops: int, origin: str
+) -> Call:
+    """A convolution and the depthwise one behind it, as banded.hpp has them; `flops`: those of the first.
+
+    The pointer that the first's epilogue writes to is a parameter, of the number that the next view's has outside.
+    """
+    numbers, first = Numbers(), before.epilogue
+    n, c, *_ = first.write.lens
+    params, between = Depthwise(n, c, c, *astuple(window)), 2 + len(first.views)
+    fills = f"{before.params.cpp(numbers)}, {params.cpp(numbers)}"
+    inner = (f"    {line}" for line in epilogue_lines(first, 2, numbers))
+    kernel = ", ".join(map(str, params.special))
+    call = f"banded<{kernel}>(t, {fills}, p0, p1, first, p{between}, epi, scratch, {before.how.cpp(numbers)});"
+    lines = [f"const auto first = [&](float* const p{between}) {{", *inner, "    return epi;", "};", call]
+    operands = (before.x, before.packed, *first.views, weights)
+    label, own = f"{before.call.label}, depthwise", (engine(before.x, before.packed), taps("float"))
+    scratch = f"banded_scratch({fills})"
+    made = contract("\n    ".join(lines), scratch, "banded.hpp", operands, numbers, epilogue, label, origin, own)
+    return replace(made, also=flops)
 
 
 def pool_call(

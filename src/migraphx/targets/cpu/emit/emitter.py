@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from migraphx.targets.common.views import Buffer
 from migraphx.targets.cpu.choices import Choices
+from migraphx.targets.cpu.emit.contract import Convolution
 from migraphx.targets.cpu.emit.indexing import gather_call
 from migraphx.targets.cpu.emit.pointwise import copy_call, pointwise_call
 from migraphx.targets.cpu.toolchain import Features
@@ -16,6 +18,8 @@ class CppEmitter:
 
     features: Features
     choices: Choices = field(default_factory=Choices)
+    convolutions: dict[Buffer, Convolution] = field(default_factory=dict[Buffer, Convolution])
+    """By what they write: those that may become one call with what reads it."""
 
     copy = staticmethod(copy_call)
     pointwise = staticmethod(pointwise_call)

@@ -76,8 +76,8 @@ def _transpose_call(read: View, write: View, origin: str) -> Call:
     nest = loops((read, write), lead=0)
     images, (x_image, y_image) = (nest.lens[0], [s[0] for s in nest.strides]) if nest.rank == 3 else (1, (0, 0))
     numbers = Numbers()
-    steps = x_image, nest.strides[0][-2], y_image, nest.strides[1][-1]
-    fill = Transpose(images, *nest.lens[-2:], *steps).cpp(numbers)
+    (*_, rows, columns), (*_, x_row, _), (*_, y_column) = nest.lens, *nest.strides
+    fill = Transpose(images, rows, columns, x_image, x_row, y_image, y_column).cpp(numbers)
     bytes_ = "reinterpret_cast<const uint8_t*>(p[0]), reinterpret_cast<uint8_t*>(p[1])"
     kernel = Kernel("// copy of rows as columns\n" + function([f"transpose(t, {fill}, {bytes_});"]), ("transpose.hpp",))
     return Call(kernel, (read,), (write,), numbers.values, "copy", origin)

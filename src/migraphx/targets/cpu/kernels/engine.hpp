@@ -165,6 +165,9 @@ template <class T, class TA, class TB> MGX_NOINLINE void run_micro(int rows, int
 
 // ---- finishing a tile ---------------------------------------------------------------------------
 
+// Numbers that an epilogue takes at once, unless there are fewer: of smaller tiles its start would count.
+inline constexpr int64_t FINISHED = 384;
+
 // Gives rows x cols of a tile (rows `width` elements apart) to the epilogue.
 template <class T>
 using Finish = void (*)(
@@ -340,9 +343,10 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
             const TB* b = e.b + p * e.panel + (seg * e.kc + k0) * e.step;
             const TB* next = last ? e.b + (p + np) * e.panel : b + segs * kc * e.step;
             const Ahead<TB> fetch(b, next, np, segs * kc, e.panel, parts.count);
+            int waiting = 0;  // rows in the buffer, above this tile's
             for (int64_t t = 0, r0 = 0, count; t < parts.count; r0 += count * parts.of(t), t += count) {
                 const int n = parts.of(t);
-                T* tile = plan.count == 1 ? out : out + r0 * width;
+                T* tile = out + (plan.count == 1 ? waiting : r0) * width;
                 const TA** taps = table + r0 * e.segs + seg * n;
                 const int64_t from = k0 + group * e.group_step, row = e.row0 + rows.begin + r0;
                 const Micro<T, TA, TB> u{
@@ -357,7 +361,12 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
                     }
                 }
                 run_micro<T, TA, TB>(n, int(vecs), u);
-                if (last) e.finish(e.epi, row, col0 + col, n, int(cols), int(width), tile);
+                if (!last) continue;
+                waiting += n;
+                if (waiting * width < FINISHED && t + 1 < parts.count) continue;
+                const int above = waiting - n;
+                e.finish(e.epi, row - above, col0 + col, waiting, int(cols), int(width), tile - above * width);
+                waiting = 0;
             }
         }
     }

@@ -322,7 +322,7 @@ template <class V> MGX_INLINE V ratio(V a, V d, V low) {
 inline constexpr float UNIT = 0x1p-64f, BIASED_UNIT = TO_INT + 127 - 64;
 template <bool EXACT, class V> MGX_INLINE V logistic(V part, V shifted) {
     const V power = bit_cast<V>(bit_cast<int_vec<V>>(shifted) << 23), some = part * power + UNIT, d = some + power;
-#if defined(__AVX512F__)  // there a division takes as long as all of the above
+#if defined(__AVX512F__) && !defined(__znver3__) && !defined(__znver4__)  // a division takes long, but on a Zen 4
     const V inverse = near_recip(d);
     if constexpr (!EXACT) return inverse * (2.0f - d * inverse) * UNIT;
     return (inverse + inverse * ((1.0f - power * inverse) - some * inverse)) * UNIT;

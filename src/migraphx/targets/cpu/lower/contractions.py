@@ -25,7 +25,6 @@ from migraphx.targets.cpu.emit.contract import (
     Engine,
     conv_call,
     conv_of,
-    depthwise_call,
     dot_call,
     gemm_call,
     winograd_call,
@@ -33,10 +32,11 @@ from migraphx.targets.cpu.emit.contract import (
 from migraphx.targets.cpu.emit.reduce import reduce_call
 from migraphx.targets.cpu.emit.structs import Conv
 from migraphx.targets.cpu.headers import constant
+from migraphx.targets.cpu.lower.depthwise import depthwise, in_lanes, note_convolution
 from migraphx.targets.cpu.lower.picked import picked, picked_dot
 from migraphx.targets.cpu.lower.registry import CPU, features_of, pick
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
-from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
+from migraphx.targets.cpu.pack.conv import pack_conv
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.winograd import pack_winograd
 
@@ -183,8 +183,8 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     )
     n_groups, features = attributes["group"], features_of(ctx)
     nr = features.panel
-    if _in_lanes(source, write, n_groups, features.lanes):
-        ctx.call(depthwise_call(source, _depthwise_weights(ctx, c.operands[1], origin), window, epilogue, origin))
+    if in_lanes(source, write, n_groups, features.lanes):
+        depthwise(ctx, c, source, window, epilogue)
         return
     if (
         constant is not None
@@ -211,6 +211,7 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
         value, key = constant
         packed = ctx.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups, nr))
     ctx.call(conv_call(source, packed, params, epilogue, how, origin))
+    note_convolution(ctx, source, packed, params, epilogue, how)
 
 
 def takes_winograd(
@@ -239,29 +240,6 @@ def takes_winograd(
     if why:
         ctx.refuse(c.anchor, "winograd", why)
     return not why
-
-
-def _in_lanes(source: View, write: View, group: int, lanes: int) -> bool:
-    """Whether depthwise.hpp takes a convolution: of groups with as many channels in as out, few enough for a register.
-
-    Measured on a Zen 4: 5 times as fast as the engine of products for groups of 4, 1.7 to 2.2 times for 8 (AVX2: 1 to
-    1.3), half as fast for 16.
-    """
-    (_, ic, *_), (_, oc, *_) = source.lens, write.lens
-    if ic != oc or source.type not in ("float", "half", "bf16"):
-        return False
-    width = ic // group
-    return width == 1 or (group > 1 and width in (2, 4, 8) and width <= lanes)
-
-
-def _depthwise_weights(ctx: LoweringContext, weights: Instruction, origin: str) -> View:
-    """{spatial..., G, C}."""
-    constant = ctx.constant(weights)
-    if constant is not None:
-        value, key = constant
-        return ctx.packed((*key, "depthwise"), lambda: pack_depthwise(value))
-    view = ctx.view(weights)
-    return ctx.standard(view.transposed((*range(2, len(view.lens)), 1, 0)), origin)
 
 
 def split(view: View, d: int, inner: int) -> View:

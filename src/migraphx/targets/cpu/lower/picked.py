@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from migraphx.ir.module import Instruction
-from migraphx.ir.size import is_open
+from migraphx.ir.size import divides, is_open, least_of
 from migraphx.targets.common.lowering import LoweringContext, described
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View
@@ -52,7 +52,7 @@ def picked(ctx: LoweringContext, operand: Instruction) -> Picked | None:
 
 def is_picked(ctx: LoweringContext, ins: Instruction) -> bool:
     """Whether matrices that `ins` gathers are read by dots alone, which take them as they lie."""
-    if ins.name != "gather" or ins.shape.ndim != 3 or ins.shape.type not in PICKED or is_open(ins.shape.lens):
+    if ins.name != "gather" or ins.shape.ndim != 3 or ins.shape.type not in PICKED or is_open(ins.shape.lens[1:]):
         return False
     constant = ctx.constant(ins.inputs[0])
     along = ins.op.attributes()["axis"] in (0, -3) and ins.inputs[1].shape.ndim == 1
@@ -94,7 +94,7 @@ def picked_dot(ctx: LoweringContext, c: Contraction, of: Picked) -> None:
     n = c.write.lens[-1]
     words = a.type == "bf16" and features_of(ctx).bf16_words
     each = 2 if words else 1
-    if a.strides[-1] != 1 or any(s % each for s in a.strides[:2]):
+    if a.strides[-1] != 1 or not all(divides(each, s) for s in a.strides[:2]):
         a = ctx.standard(a, origin)
     if words:
         packed = ctx.packed((*of.key, "picked words"), lambda: pack_vnni(of.matrices, nr))
@@ -102,7 +102,7 @@ def picked_dot(ctx: LoweringContext, c: Contraction, of: Picked) -> None:
         packed = ctx.packed((*of.key, "picked"), lambda: _pack(of.matrices, nr))
     experts = len(of.matrices)
     size = packed.elements // experts
-    read = replace(packed, lens=(min(batches, experts), size), strides=(size, 1))  # at most, of all that there is
+    read = replace(packed, lens=(least_of(batches, experts), size), strides=(size, 1))  # at most, of all that there is
     sizes = (batches, m, n, k // each, a.strides[1] // each, a.strides[0] // each, size)
     call = picked_gemm_call(a, read, picks_of(ctx, of), sizes, c.epilogue((0, 1), 2), words, ctx.fast_math, origin)
     ctx.call(call)

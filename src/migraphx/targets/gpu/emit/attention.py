@@ -17,13 +17,16 @@ from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
 
-MOST_AGAIN = 16 << 10  # bytes of parts that each program of a product reads
+MOST_AGAIN = 24 << 10  # bytes of parts that each program of a product reads
 LEAST = 16  # of a dimension that tensor cores sum over
 
 
 @dataclass(frozen=True)
 class Attention:
-    """q {B, H, Lq, D}, k {B, Hkv, Lk, D}, v {B, Hkv, Lk, Dv}, perhaps a mask {B, H, Lq, Lk}; out {B, H, Lq, Dv}."""
+    """q {B, H, Lq, D}, k {B, Hkv, Lk, D}, v {B, Hkv, Lk, Dv}, perhaps a mask {B, H, Lq, Lk}; out {B, H, Lq, Dv}.
+
+    `more`: a few keys and values that follow those in `k` and `v`, where they lie elsewhere.
+    """
 
     q: View
     k: View
@@ -33,6 +36,7 @@ class Attention:
     scale: float
     causal: bool
     zero_rows: bool
+    more: tuple[View, View] | None = None
 
     @property
     def kv_heads(self) -> int:
@@ -55,17 +59,23 @@ class Attention:
 
     @property
     def keys(self) -> int:
-        return self.k.lens[2]
+        return self.k.lens[2] + (self.more[0].lens[2] if self.more else 0)
 
     @property
     def width(self) -> int:
         return self.v.lens[3]
 
     @property
+    def masks_alike(self) -> bool:
+        """Whether the mask is the same for all rows of a head of keys."""
+        return self.mask is not None and self.mask.strides[2] == 0 and (self.group == 1 or self.mask.strides[1] == 0)
+
+    @property
     def at_hand(self) -> Attention:
         """The same with the lengths at hand for those that are open."""
         q, k, v, out = (view.at_hand for view in (self.q, self.k, self.v, self.out))
-        return replace(self, q=q, k=k, v=v, out=out, mask=self.mask and self.mask.at_hand)
+        more = (self.more[0].at_hand, self.more[1].at_hand) if self.more else None
+        return replace(self, q=q, k=k, v=v, out=out, mask=self.mask and self.mask.at_hand, more=more)
 
 
 def attention_calls(
@@ -77,40 +87,32 @@ def attention_calls(
     heads' rows, which a second call puts together. `also`: what the call stores as well where they are not.
     """
     shell = Shell()
-    q, k, v = (shell.pointer(view) for view in (a.q, a.k, a.v))
-    mask = shell.pointer(a.mask) if a.mask else k
-    rows, keys = shell.size(a.rows, loose=True), shell.size(a.keys, loose=True)
-    heads = shell.size(a.kv_heads, loose=True)
+    q = shell.pointer(a.q)
+    rows, heads = shell.size(a.rows, loose=True), shell.size(a.kv_heads, loose=True)
     tile = "tiles - 1 - tl.program_id(0) % tiles" if a.causal else "tl.program_id(0) % tiles"
     shell.lines += [
         f"tiles = tl.cdiv({rows}, BM)",
         "head = tl.program_id(0) // tiles",
         f"row = ({tile}) * BM + tl.arange(0, BM)",
         f"batch, head = head // {heads}, head % {heads}",
+        f"{q} += {shell.at(('batch', 'head'), (a.q.strides[0], a.q.strides[1] * a.group), a.q)}",
     ]
-    for name, view, by in ((q, a.q, a.group), (k, a.k, 1), (v, a.v, 1), (mask, a.mask, a.group)):
-        if view is not None:
-            strides = (view.strides[0], view.strides[1] * by)
-            shell.lines.append(f"{name} += {shell.at(('batch', 'head'), strides, view)}")
-    first, last = "0", keys
+    keys, first, last = shell.size(a.k.lens[2], loose=True), "0", ""
     if config.split > 1:
-        each = shell.size(part_keys(a.keys, config), loose=True)
+        each = shell.size(part_keys(a.k.lens[2], config), loose=True)
         shell.lines += [f"first = tl.program_id(1) * {each}", f"last = first + {each}"]
         first, last = "first", "last"
-    q_strides = [shell.stride(s, a.q) for s in a.q.strides[1:]]
-    k_strides, v_strides = ([shell.stride(s, view) for s in view.strides[2:]] for view in (a.k, a.v))
-    m_strides = ["0"] * 3
-    if a.mask is not None:  # whose strides are lengths
-        m_strides = [str(s) if s in (0, 1) else shell.size(s, span(a.mask) > WIDE) for s in a.mask.strides[1:]]
-    strides = ", ".join((*q_strides, *k_strides, *v_strides, *m_strides))
-    kind = a.mask.type if a.mask else "none"
-    fold = a.scale > 0 and kind in ("none", "bool")
-    d, dv = a.q.lens[3], a.width
-    sizes = f"{d}, {dv}, {power_of_two(max(d, LEAST))}, {power_of_two(max(dv, LEAST))}"
-    shell.lines.append(
-        f"top, total, acc = attention_sums({q}, {k}, {v}, {mask}, row, {rows}, {keys}, {first}, {last}, {strides}, "
-        f'{a.scale!r}, {a.group}, {sizes}, BN, {rest_of(a, config)}, "{kind}", {a.causal}, {fold}, {thirds(config)})'
-    )
+    own = [q, "row", rows, *(shell.stride(s, a.q) for s in a.q.strides[1:])]
+    dv = a.width
+    blocks = f"BN, {rest_of(a, config)}"
+    sums = _sums_text(shell, a, (a.k, a.v), a.mask, own, (keys, first, last or keys), blocks, thirds(config))
+    shell.lines.append(f"top, total, acc = {sums}")
+    if a.more:  # whose keys the last part has
+        count = shell.size(a.more[0].lens[2], loose=True)
+        shell.lines.append(f"few = tl.where(tl.program_id(1) == tl.num_programs(1) - 1, {count}, 0)")
+        mask = a.mask and a.mask.sliced(3, a.k.lens[2], a.keys)
+        sums = _sums_text(shell, a, a.more, mask, own, (count, "0", "few"), f"{LEAST}, {LEAST}", thirds(config))
+        shell.lines.append(f"top, total, acc = joined_sums(top, total, acc, *{sums})")
     shell.lines += [
         f"col = tl.arange(0, {power_of_two(max(dv, LEAST))})",
         f"rows_in, cols_in = row < {rows}, col < {dv}",
@@ -126,9 +128,35 @@ def attention_calls(
     return [shell.call("attention", grid, constants, config.warps, config.stages, "attention", origin, writes)]
 
 
+def _sums_text(
+    shell: Shell, a: Attention, keys_and_values: tuple[View, View], mask_view: View | None, own: Sequence[str],
+    keys: tuple[str, str, str], blocks: str, by_thirds: bool,
+) -> str:  # fmt: skip
+    """The call of attention_sums. `own`: queries, rows, how many, strides; `keys`: how many, first, last."""
+    k_view, v_view = keys_and_values
+    k, v = shell.pointer(k_view), shell.pointer(v_view)
+    mask = shell.pointer(mask_view) if mask_view else k
+    for name, view, by in ((k, k_view, 1), (v, v_view, 1), (mask, mask_view, a.group)):
+        if view is not None:
+            strides = (view.strides[0], view.strides[1] * by)
+            shell.lines.append(f"{name} += {shell.at(('batch', 'head'), strides, view)}")
+    strides = [shell.stride(s, view) for view in (k_view, v_view) for s in view.strides[2:]]
+    m_strides = ["0"] * 3
+    if mask_view is not None:  # whose strides are lengths
+        m_strides = [str(s) if s in (0, 1) else shell.size(s, span(mask_view) > WIDE) for s in mask_view.strides[1:]]
+    kind = mask_view.type if mask_view else "none"
+    fold = a.scale > 0 and kind in ("none", "bool")
+    d, dv = a.q.lens[3], a.width
+    q, row, rows, *q_strides = own
+    given = ", ".join((q, k, v, mask, row, rows, *keys, *q_strides, *strides, *m_strides))
+    sizes = f"{d}, {dv}, {power_of_two(max(d, LEAST))}, {power_of_two(max(dv, LEAST))}"
+    forms = f'"{kind}", {a.masks_alike}, {a.causal}, {fold}, {by_thirds}'
+    return f"attention_sums({given}, {a.scale!r}, {a.group}, {sizes}, {blocks}, {forms})"
+
+
 def rest_of(a: Attention, config: Config) -> int:
     """How many keys at a time come behind the whole blocks."""
-    rest = hint_of(a.keys) % config.n
+    rest = hint_of(a.k.lens[2]) % config.n
     return max(LEAST, power_of_two(rest)) if rest and not a.causal and config.split == 1 else config.n
 
 
@@ -140,7 +168,7 @@ def part_keys(keys: int, config: Config) -> int:
 def combined_row(a: Attention, parts: Sequence[View]) -> Row | None:
     """What the second call makes of `parts`, as a function for other kernels; None where it is no single row.
 
-    Nor where each program would read more than MOST_AGAIN: on an H200 GPT-2's 12 KiB are faster so, Llama's 32 are not.
+    Nor where each program would read more than MOST_AGAIN: on an H200 GPT-2's 24 KiB are faster so, Llama's 32 are not.
     """
     rows, (batch, _, queries, width) = a.heads * a.rows, a.out.lens
     if is_open((rows, batch, queries, width)):

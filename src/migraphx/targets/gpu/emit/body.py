@@ -10,6 +10,7 @@ from migraphx.ir.operation import Literal
 from migraphx.ir.size import divides
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.scalar import JUMPS
+from migraphx.passes.drop_clamps import is_nonnegative
 from migraphx.targets.common.body import Scope
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.scalar import (
@@ -79,14 +80,17 @@ def _makes_codes(module: Module) -> bool:
 
 
 def _clamped(convert: Instruction) -> Instruction | None:
-    """What is converted, before it was clamped between two numbers of few bits and seen by nothing else; or None."""
+    """What is converted, before it was clamped between two numbers of few bits and seen by nothing else; or None.
+
+    What is never negative needs no clamp from below.
+    """
     ins, bounds = convert.inputs[0], list[float]()
     while ins.name in {"max", "min"} and len(ins.users) == 1:
         literals = [i.op.value.item() for i in ins.inputs if isinstance(i.op, Literal)]
         ins = next(i for i in ins.inputs if not isinstance(i.op, Literal))
         bounds += literals
-    few = len(bounds) == 2 and max(map(abs, bounds)) <= MOST_CODE and len(ins.users) == 1
-    return ins if few else None
+    both = len(bounds) == 2 or (len(bounds) == 1 and convert.inputs[0].name == "min" and is_nonnegative(ins))
+    return ins if both and max(map(abs, bounds)) <= MOST_CODE and len(ins.users) == 1 else None
 
 
 def _rounds(ins: Instruction) -> bool:

@@ -20,7 +20,7 @@ class TritonEmitter:
 
     `choices`: what its products know of the device. `finished`: calls that can store more, by what they write.
     `rows`, `bodies`: norms of one row, and bodies of one operand (None: copies), which who reads them may compute for
-    himself, with their calls, by what those write.
+    himself, with their calls, by what those write. `needless`: calls whose results are read where they come from.
     """
 
     choices: Choices = field(default_factory=Choices)
@@ -30,6 +30,7 @@ class TritonEmitter:
     bodies: dict[Buffer, tuple[Module | None, GpuCall]] = field(
         default_factory=dict[Buffer, "tuple[Module | None, GpuCall]"]
     )
+    needless: list[GpuCall] = field(default_factory=list[GpuCall])
 
     copy = staticmethod(copy_call)
     pointwise = staticmethod(pointwise_call)

@@ -17,6 +17,7 @@ from migraphx.targets.gpu.emit.contract import (
     BYTES,
     add_parts_call,
     fetch,
+    fetches_first,
     finish,
     function_name,
     kind_of,
@@ -129,7 +130,7 @@ def conv_calls(
     kernel, kind = conv.window.kernel, "short" if short else kind_of(conv.x.type, conv.w.type, thirds(config))
     first = f"{x}, {w}, row, col, {rows}, {cols}, {begin}, {end}, {pixel}, {w_col}"
     shell.lines += [f"cols_in, rows_in = col < {cols}, row < {rows}"]
-    fetched = fetch(shell, epilogue) if kind == "bytes" and config.split == conv.group == 1 else None
+    fetched = fetch(shell, epilogue) if conv.group == 1 and fetches_first(config, kind) else None
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
         numbers = window_text(shell, conv.window, conv.x)

@@ -23,11 +23,14 @@ def add_product(x, y, acc, THIRDS: tl.constexpr):
 
 @triton.jit
 def attend(
-    query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, d, dv,
+    query, keys_at, values_at, mask, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, d, dv,
     SCALE: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr,
     FOLD: tl.constexpr, THIRDS: tl.constexpr, EDGE: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """The block of keys from `start` on; EDGE: some may not exist, or come after a query."""
+    """The block of keys from `start` on; EDGE: some may not exist, or come after a query.
+
+    `mask_at`: offsets, since as many addresses would take all registers.
+    """
     key = start + tl.arange(0, BN)
     seen = key < keys
     deep, wide = (d < D)[:, None], (dv < DV)[None, :]
@@ -41,9 +44,9 @@ def attend(
     if not FOLD:
         s *= SCALE * 1.4426950408889634  # log2(e)
     if MASK == "bool":
-        s = tl.where(widen(tl.load(mask_at + start * m_key, seen[None, :], 0), MASK), s, float("-inf"))
+        s = tl.where(widen(tl.load(mask + (mask_at + start * m_key), seen[None, :], 0), MASK), s, float("-inf"))
     elif MASK != "none":
-        s += widen(tl.load(mask_at + start * m_key, seen[None, :], 0), MASK).to(acc.dtype) * 1.4426950408889634
+        s += widen(tl.load(mask + (mask_at + start * m_key), seen[None, :], 0), MASK).to(acc.dtype) * 1.4426950408889634
     if EDGE and CAUSAL:
         s = tl.where(place[:, None] >= key[None, :], s, float("-inf"))
     if EDGE:
@@ -69,12 +72,13 @@ def attention_sums(
     q, k, v, mask, row, rows, keys, first, last,
     q_head, q_row, q_d, k_row, k_d, v_row, v_d, m_head, m_row, m_key,
     SCALE: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
-    BN: tl.constexpr, REST: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr, FOLD: tl.constexpr,
-    THIRDS: tl.constexpr,
+    BN: tl.constexpr, REST: tl.constexpr, MASK: tl.constexpr, ALIKE: tl.constexpr, CAUSAL: tl.constexpr,
+    FOLD: tl.constexpr, THIRDS: tl.constexpr,
 ):  # fmt: skip
     """Of the keys from `first` (a multiple of BN) to `last`: each row's maximum, sum of exponentials, weighted values.
 
-    What is no whole block of BN goes by blocks of REST. MASK: the type of the mask, or `none`. FOLD: the scale is
+    What is no whole block of BN goes by blocks of REST. MASK: the type of the mask, or `none`; ALIKE: all
+    rows have one. FOLD: the scale is
     positive and no float is added to scores.
     """
     wide: tl.constexpr = tl.float64 if q.dtype.element_ty == tl.float64 else tl.float32
@@ -85,10 +89,10 @@ def attention_sums(
     query = tl.load(q + at, there & (d < D)[None, :], 0)
     known = tl.minimum(place, (rows - 1) // GROUP)
     keys_of, values_of = k + (d * k_d)[:, None], v + (dv * v_d)[None, :]
-    mask_of = mask + (known * m_row + head * m_head)[:, None]
+    of_rows = (known * m_row + head * m_head)[:, None]
     key = tl.arange(0, BN)
     keys_at, values_at = keys_of + (key * k_row)[None, :], values_of + (key * v_row)[:, None]
-    mask_at = mask_of + (key * m_key)[None, :]
+    mask_at = (key * m_key)[None, :] if ALIKE else of_rows + (key * m_key)[None, :]
     top = tl.full((row.shape[0],), float("-inf"), wide)
     total = tl.zeros((row.shape[0],), wide)
     acc = tl.zeros((row.shape[0], BDV), wide)
@@ -100,18 +104,27 @@ def attention_sums(
     whole = first + tl.maximum(whole - first, 0) // BN * BN
     for start in range(first, whole, BN):
         top, total, acc = attend(
-            query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
+            query, keys_at, values_at, mask, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
             d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, False, BN,
         )  # fmt: skip
     rest = tl.arange(0, REST)
     keys_at, values_at = keys_of + (rest * k_row)[None, :], values_of + (rest * v_row)[:, None]
-    mask_at = mask_of + (rest * m_key)[None, :]
+    mask_at = (rest * m_key)[None, :] if ALIKE else of_rows + (rest * m_key)[None, :]
     for start in range(whole, end, REST):
         top, total, acc = attend(
-            query, keys_at, values_at, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
+            query, keys_at, values_at, mask, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
             d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, True, REST,
         )  # fmt: skip
     return top, total, acc
+
+
+@triton.jit
+def joined_sums(top, total, acc, other_top, other_total, other_acc):
+    """What attention_sums gives of two sets of keys, as of all of them."""
+    new = tl.maximum(top, other_top)
+    base = tl.where(new == float("-inf"), 0.0, new)
+    fade, other_fade = tl.exp2(top - base), tl.exp2(other_top - base)
+    return new, total * fade + other_total * other_fade, acc * fade[:, None] + other_acc * other_fade[:, None]
 
 
 @triton.jit

@@ -208,9 +208,20 @@ def to_float(a, TYPE: tl.constexpr):
     elif TYPE == "bf16":
         return a.to(tl.float32).to(tl.bfloat16).to(tl.float32)
     elif TYPE == "float":
-        return a.to(tl.float32)
+        if a.dtype == tl.int8:
+            return byte_to_float(a ^ -128, 128.0)
+        elif a.dtype == tl.uint8:
+            return byte_to_float(a, 0.0)
+        else:
+            return a.to(tl.float32)
     else:
         return a.to(tl.float64)
+
+
+@triton.jit
+def byte_to_float(a, LESS: tl.constexpr):
+    """A byte without a sign, less a whole number: the last bits of 2^23 + a. A conversion takes as long as 8 sums."""
+    return float_of(a.to(tl.uint8, bitcast=True).to(tl.uint32) | 0x4B000000) - (8388608.0 + LESS)
 
 
 @triton.jit

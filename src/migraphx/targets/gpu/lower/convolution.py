@@ -42,8 +42,10 @@ from migraphx.targets.gpu.lower.contractions import (
     choices_of,
     emitter_of,
     lower_product,
+    matrix_type,
     multiplied,
 )
+from migraphx.targets.gpu.lower.contractions import packed_weights as packed_matrix
 from migraphx.targets.gpu.lower.library import library_convolutions
 from migraphx.targets.gpu.lower.registry import GPU
 
@@ -62,6 +64,11 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
     conv, constant = Conv(source, packed, window, group, tight), ctx.constant(c.operands[1])
     can = constant and not is_open(source.lens) and can_be_lined_up(conv)
+    if constant and not depthwise and is_patches(conv) and not is_open(source.lens):
+        x, matrix = as_it_came(ctx, c.operands[0], source), constant[0].reshape(len(constant[0]), -1).T
+        b = packed_matrix(ctx, matrix, multiplied(ctx, matrix_type(matrix)))
+        lower_product(ctx, patches(ctx, replace(conv, x=x), origin, False), b, epilogue, c.anchor.name, origin)
+        return
     lined = partial(lined_up, ctx, conv, as_it_came(ctx, c.operands[0], source), *constant, origin) if can else None
     convolve(ctx, conv, epilogue, c.anchor.name, origin, lined)
 
@@ -198,13 +205,14 @@ def is_patches(conv: Conv) -> bool:
     return apart and conv.group == 1 and conv.x.lens[1] < FEW_CHANNELS and (step, last) == (conv.x.lens[1], 1)
 
 
-def patches(ctx: LoweringContext, conv: Conv, origin: str) -> View:
-    """The windows as a matrix {pixels of the output, taps x channels}."""
+def patches(ctx: LoweringContext, conv: Conv, origin: str, by_taps: bool = True) -> View:
+    """The windows as a matrix {pixels of the output, taps x channels}, or x {.., channels x taps}."""
     x, rank = conv.x, len(conv.x.lens) - 2
     out, kernel = conv.window.out[-rank:], conv.window.kernel[-rank:]
     steps = x.strides[2:]
-    lens = (x.lens[0], *out, *kernel, x.lens[1])
-    strides = (x.strides[0], *(s * k for s, k in zip(steps, kernel, strict=True)), *steps, x.strides[1])
+    inner = [(*kernel, x.lens[1]), (*steps, x.strides[1])] if by_taps else [(x.lens[1], *kernel), x.strides[1:]]
+    lens = (x.lens[0], *out, *inner[0])
+    strides = (x.strides[0], *(s * k for s, k in zip(steps, kernel, strict=True)), *inner[1])
     depth = conv.taps * x.lens[1]
     rows = ctx.standard(replace(x, lens=lens, strides=strides), origin)
     return replace(rows, lens=(conv.rows, depth), strides=(depth, 1))

@@ -32,14 +32,15 @@ def fused_reduce(ctx: LoweringContext, ins: Instruction) -> None:
 
 
 def drop_unread(ctx: LoweringContext) -> None:
-    """Forget norms and bodies that all who read them compute for themselves."""
+    """Forget norms and bodies that all who read them compute for themselves, and needless calls."""
     assert isinstance(ctx.emit, TritonEmitter)
     if any(call.flow is not None for call in ctx.calls):  # steps are counted there
         return
     made = {id(call): buffer for buffer, (_, call) in {**ctx.emit.rows, **ctx.emit.bodies}.items()}
+    needless = {id(call) for call in ctx.emit.needless}
     read, kept = set[Buffer](), list[int]()
     for n, call in reversed([*enumerate(ctx.calls)]):  # readers come first
-        if id(call) not in made or made[id(call)] in read:
+        if id(call) not in needless and (id(call) not in made or made[id(call)] in read):
             kept.append(n)
             read |= {v.buffer for v in call.reads}
     kept.reverse()

@@ -1,0 +1,87 @@
+// A convolution and the depthwise one behind it, one band of rows after the other: what lies between them never leaves
+// the second-level cache of the core that computes it.
+//
+//   banded<K, S>(team, conv, params, x, w, first, dw, epi, scratch, fast, block)
+//     conv, x, w, fast, block
+//                     as for conv.hpp; images of floats, in[0] = out[0] = 1; a kernel of one row has no stride and padding
+//     first(between)  the epilogue of the convolution, which writes its rows to `between`, densely and counted from 0
+//     params, dw, epi as for depthwise.hpp: it reads all that the convolution gives, dense
+//     K, S            as for depthwise.hpp
+//     scratch         banded_scratch(conv, params) bytes per thread, 64-byte aligned
+//
+// Threads take rows of the result. Rows that two bands read are moved, not computed again; those that two threads read
+// are computed by both.
+#pragma once
+
+#include "conv.hpp"
+#include "depthwise.hpp"
+
+namespace mgx {
+
+inline constexpr int64_t BAND = 1 << 18;  // bytes between the two, about
+
+// Rows of the result that a band makes: pairs, as depthwise.hpp likes them.
+inline constexpr int64_t band_lines(const Depthwise& d) {
+    const int64_t lines = BAND / (d.in[2] * d.c * int64_t(sizeof(float)) * d.stride[1]) / 2 * 2;
+    return lines > 2 ? lines : 2;
+}
+inline constexpr int64_t banded_scratch(const Conv& c, const Depthwise& d) {
+    const int64_t rows = (band_lines(d) - 1) * d.stride[1] + (d.kernel[1] - 1) * d.dilation[1] + 1;
+    return round64(conv_scratch(c, sizeof(float))) + rows * d.in[2] * d.c * int64_t(sizeof(float));
+}
+
+// An epilogue whose rows begin at this one.
+template <class Epi> struct OfLines {
+    Epi epi;
+    int64_t row;
+    template <class V, class... N> MGX_INLINE void operator()(int64_t r, int64_t c, V acc, N... n) const {
+        epi(row + r, c, acc, n...);
+    }
+};
+template <class Epi> struct ShortOfLines : OfLines<Epi> {
+    static constexpr bool in_registers = true;
+};
+template <class Epi> MGX_INLINE auto of_lines(const Epi& epi, int64_t row) {
+    if constexpr (requires { Epi::in_registers; })
+        return ShortOfLines<Epi>{{epi, row}};
+    else
+        return OfLines<Epi>{epi, row};
+}
+
+template <int K, int S, class First, class Epi>
+inline void banded(const Team& team, const Conv& c, const Depthwise& d, const float* x, const float* w, const First& first,
+                   const float* dw, const Epi& epi, char* scratch, bool fast, int64_t block = ROW_BLOCK) {
+    float* const band = reinterpret_cast<float*>(scratch + round64(conv_scratch(c, sizeof(float))));
+    const int64_t line = d.in[2] * d.c, lines = band_lines(d), reach = (d.kernel[1] - 1) * d.dilation[1] + 1;
+    const Range mine = team.share(d.n * d.out[1]);
+    const Team alone = team.alone();
+    int64_t from = 0, to = 0;  // rows of the image between that lie in the band
+    for (int64_t i = mine.begin, n; i < mine.end && !team.stopped(); i += n) {
+        const int64_t image = i / d.out[1], o = i % d.out[1], top = o * d.stride[1] - d.pad[1];
+        n = least(lines, least(mine.end - i, d.out[1] - o));
+        const int64_t begin = least(top > 0 ? top : 0, d.in[1]);
+        const int64_t last = least(top + (n - 1) * d.stride[1] + reach, d.in[1]), end = last > begin ? last : begin;
+        const int64_t kept = o > 0 && to > begin ? to - begin : 0, first_row = begin + kept;
+        if (kept) __builtin_memmove(band, band + (begin - from) * line, kept * line * sizeof(float));
+        from = begin, to = end;
+        Conv part = c;
+        part.n = 1;
+        part.out[1] = end - first_row;
+        const float* lies = x + image * c.in[1] * c.in[2] * c.pixel;
+        if (is_pointwise(c)) {
+            part.in[1] = part.out[1];
+            lies += first_row * c.in[2] * c.pixel;
+        } else {
+            part.pad[1] -= first_row * c.stride[1];
+        }
+        if (part.out[1] > 0) conv<float>(alone, part, lies, w, first(band + kept * line), scratch, fast, block);
+        Depthwise window = d;
+        window.n = 1;
+        window.in[1] = end - begin;
+        window.out[1] = n;
+        window.pad[1] = begin - top;
+        depthwise<K, S>(alone, window, band, dw, of_lines(epi, i * d.out[2]));
+    }
+}
+
+}  // namespace mgx

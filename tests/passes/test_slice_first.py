@@ -1,0 +1,97 @@
+"""Rows that nobody reads are not computed."""
+
+import numpy as np
+import pytest
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.passes.pipeline import SIMPLIFY
+from migraphx.passes.slice_first import slice_first
+from tests.passes.checking import checked, program_of
+
+rng = np.random.default_rng(0)
+
+
+def const(b: Builder, *lens: int) -> Instruction:
+    return b.literal((rng.standard_normal(lens) / 4).astype(np.float32))
+
+
+def norm(b: Builder, x: Instruction) -> Instruction:
+    lens = x.shape.lens
+    apart = b.sub(x, b.broadcast_to(b.reduce_mean(x, axes=(2,)), lens))
+    spread = b.reduce_mean(b.mul(apart, apart), axes=(2,))
+    return b.add(b.mul(apart, b.broadcast_to(b.rsqrt(b.add(spread, b.full(0.1, spread))), lens)), const(b, *lens))
+
+
+def layer(b: Builder, x: Instruction) -> Instruction:
+    """Of a transformer: x {batch, tokens, 8}, two heads."""
+    batch, tokens, width = x.shape.lens
+    y = norm(b, x)
+    q, k, v = (
+        b.transpose(
+            b.reshape(b.dot(y, b.broadcast_to(const(b, width, width), (batch, width, width))),
+                      dims=(batch, tokens, 2, width // 2)),
+            permutation=(0, 2, 1, 3))
+        for _ in range(3)
+    )  # fmt: skip
+    mixed = b.dot(b.softmax(b.dot(q, b.transpose(k, permutation=(0, 1, 3, 2))), axis=3), v)
+    mixed = b.reshape(b.transpose(mixed, permutation=(0, 2, 1, 3)), dims=(batch, tokens, width))
+    x = b.add(x, b.dot(mixed, b.broadcast_to(const(b, width, width), (batch, width, width))))
+    return b.add(x, b.relu(b.dot(norm(b, x), b.broadcast_to(const(b, width, width), (batch, width, width)))))
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 1), (4, 7), (6, 7)])
+def test_the_last_layer_is_computed_for_the_tokens_that_are_read(start: int, stop: int):
+    """Keys and values are of all tokens."""
+
+    def build(b: Builder, x: Instruction) -> Instruction:
+        return b.slice(norm(b, layer(b, layer(b, x))), axes=(1,), starts=(start,), ends=(stop,))
+
+    program = program_of(build, x=(2, 7, 8))
+    checked(program, SIMPLIFY)
+    rows = [i.shape.lens[1] for i in program.main if i.name == "dot" and i.shape.ndim == 3]
+    assert rows == [7] * 5 + [stop - start, 7, 7, stop - start, stop - start]  # keys and values of the last layer
+
+
+def test_columns_and_batches():
+    def columns(b: Builder, x: Instruction) -> Instruction:
+        return b.slice(b.relu(b.dot(x, const(b, 8, 12))), axes=(1,), starts=(2,), ends=(5,))
+
+    def batches(b: Builder, x: Instruction, y: Instruction) -> Instruction:
+        return b.slice(b.tanh(b.dot(x, y)), axes=(0,), starts=(1,), ends=(2,))
+
+    for build, parameters, lens in (
+        (columns, {"x": (4, 8)}, (4, 3)),
+        (batches, {"x": (3, 4, 8), "y": (3, 8, 2)}, (1, 4, 2)),
+    ):
+        program = program_of(build, **parameters)
+        checked(program, SIMPLIFY)
+        assert [i.shape.lens for i in program.main if i.name == "dot"] == [lens]
+
+
+@pytest.mark.parametrize(
+    "case", ["read elsewhere", "returned", "most rows", "summed rows", "other rows", "no product", "softmax"]
+)
+def test_what_is_read_whole_is_computed_whole(case: str):
+    def build(b: Builder, x: Instruction) -> list[Instruction]:
+        y = b.relu(x) if case == "no product" else b.relu(b.dot(x, b.broadcast_to(const(b, 4, 4), (2, 4, 4))))
+        if case == "summed rows":
+            y = b.add(y, b.broadcast_to(b.reduce_sum(y, axes=(1,)), y.shape.lens))
+        if case == "softmax":
+            y = b.softmax(y, axis=1)
+        made = [b.neg(b.slice(y, axes=(1,), starts=(0,), ends=(4 if case == "most rows" else 2,)))]
+        if case == "read elsewhere":
+            made.append(b.reduce_max(y, axes=(1,)))
+        if case == "returned":
+            made.append(y)
+        if case == "other rows":
+            made.append(b.neg(b.slice(y, axes=(1,), starts=(2,), ends=(4,))))
+        return made
+
+    program = program_of(build, x=(2, 6, 4))
+    before = str(program.main)
+    checked(program, [slice_first])
+    whole = [i for i in program.main if i.name == ("relu" if case == "no product" else "dot")]
+    assert [i.shape.lens[1] for i in whole] == [6]
+    if case not in ("summed rows", "softmax"):
+        assert str(program.main) == before

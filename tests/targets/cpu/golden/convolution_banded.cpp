@@ -1,0 +1,103 @@
+#include "gemm.hpp"
+
+namespace mgx {
+template void run_engine<float, float, float>(const Team&, const Engine<float, float, float>&, char*);
+template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
+template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+}  // namespace mgx
+
+#include "conv.hpp"
+
+namespace mgx {
+template void tap_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+template void run_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+}  // namespace mgx
+
+#include "team.hpp"
+#include "banded.hpp"
+#include "access.hpp"
+#include "math.hpp"
+
+namespace mgx {
+extern template void run_engine<float, float, float>(const Team&, const Engine<float, float, float>&, char*);
+extern template void run_grid<float, float, float>(const Grid&, const Engine<float, float, float>&, char*);
+extern template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
+extern template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+extern template void tap_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+extern template void run_pointers<float>(const void*, int64_t, const Tiles&, const float**);
+// convolution relu, depthwise relu
+void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    const float* const p1 = reinterpret_cast<const float*>(p[1]);
+    const float* const p2 = reinterpret_cast<const float*>(p[2]);
+    float* const p3 = reinterpret_cast<float*>(p[3]);
+    const int64_t e46 = a[46];
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = mgx::fill(acc, 0);
+        const auto v1 = mgx::max(acc, v0);
+        put(p3 + row * e46 + col, v1, n);
+    }};
+    const auto first = [&](float* const p2) {
+        const int64_t e44 = a[44];
+        const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+            const auto v0 = mgx::fill(acc, 0);
+            const auto v1 = mgx::max(acc, v0);
+            put(p2 + row * e44 + col, v1, n);
+        }};
+        return epi;
+    };
+    banded<3, 2>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}, p0, p1, first, p2, epi, scratch, a[45]);
+}
+int64_t k1_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}); }
+
+}  // namespace mgx
+
+#include "team.hpp"
+#include "interleave.hpp"
+#include "loops.hpp"
+#include "math.hpp"
+
+namespace mgx {
+// copy of three planes
+void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    interleave(t, Interleave{a[0], a[1], a[2], a[3], a[4]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
+}
+
+// copy
+void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    float* const p1 = reinterpret_cast<float*>(p[1]);
+    const int64_t s0 = a[3];
+    for_rows<2, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            const auto v0 = fetch_strided(p0 + o[0] + i * s0, s0, n);
+            put(p1 + o[1] + i, v0, n);
+        });
+    });
+}
+
+void k0(const Team&, char* const*, const int64_t*, char*);
+void k1(const Team&, char* const*, const int64_t*, char*);
+int64_t k1_scratch(const int64_t*);
+void k2(const Team&, char* const*, const int64_t*, char*);
+const Kernel kernels[] = {
+    {k0, nullptr},
+    {k1, k1_scratch},
+    {k2, nullptr},
+};
+
+}  // namespace mgx
+
+// bytes: arena 656640, status 64, input 0 103680, output 0 552960, weight 0 768, weight 1 2304
+// step 0: k0 (1, 8640, 0, 8640, 0), 10568 ns
+//     p0: input 0
+//     p1: arena + 552960
+// step 1: k1 (1, 3, 64, 1, 3, 1, 96, 90, 1, 96, 90, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 64, 64, 1, 96, 90, 1, 48, 45, 1, 3, 3, 1, 2, 2, 1, 1, 1, 0, 1, 1, 64, 1, 64), 98158 ns
+//     p0: arena + 552960
+//     p1: weight 0
+//     p2: weight 1
+//     p3: arena
+// step 2: k2 (64, 2160, 1, 64, 2160, 1), 55496 ns
+//     p0: arena
+//     p1: output 0
