@@ -8,13 +8,14 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Parameter, Return
 from migraphx.ir.size import is_open
-from migraphx.ops.movement import Broadcasting, Layout
+from migraphx.ops.movement import Broadcasting, Layout, Reshaping, Slice
 from migraphx.ops.pointwise import Pointwise
 from migraphx.passes.constants import compact, is_constant, value_of, without_repeats
 from migraphx.passes.rewrite import remove_unused, substitute
 
 SMALL = 1 << 20  # bytes: smaller results are folded whatever their inputs' size, such as masks
 GROWTH = 2  # a larger result may be so many times as large as the literals that it is computed from
+LEVELS = 4  # of operators between a part of a literal and what is the same for all parts
 DEQUANTIZED = 4  # as GROWTH, where bytes become floats: passes before this one took what could stay integers
 
 
@@ -54,13 +55,51 @@ def fold_constants(module: Module) -> None:
 
 
 def _fold_elementwise(ins: Instruction) -> None:
-    """Of what is broadcast to lens that change from run to run, the elements are computed."""
-    if not isinstance(ins.op, Pointwise) or not ins.op.pure or not all(map(is_constant, ins.inputs)):
+    """Of what is broadcast to lens that change from run to run, the elements are computed.
+
+    And what is computed of a part of a literal, where any part gives the same number everywhere, such as whether
+    positions are none below 0.
+    """
+    if not isinstance(ins.op, Pointwise) or not ins.op.pure:
         return
-    value = ins.op.compute(*np.broadcast_arrays(*map(compact, ins.inputs)))
+    if all(map(is_constant, ins.inputs)):
+        value = ins.op.compute(*np.broadcast_arrays(*map(compact, ins.inputs)))
+    elif ins.shape.type == "bool" and (whole := _of_whole(ins, _part_read(ins))) is not None and _uniform(whole):
+        value = whole[:1].reshape((1,) * ins.shape.ndim)
+    else:
+        return
     b = Builder(ins.owner or Module(), before=ins, origin=ins.origin)
     substitute(ins, b.broadcast_to(b.literal(without_repeats(value)), ins.shape.lens))
     remove_unused(b.module, [ins])
+
+
+def _part_read(ins: Instruction, levels: int = LEVELS) -> Instruction | None:
+    """The slice of a literal, of a length that changes from run to run, that a value is computed of."""
+    if isinstance(ins.op, Slice):
+        return ins if is_open(ins.shape.lens) and is_constant(ins.inputs[0]) else None
+    if not isinstance(ins.op, (Pointwise, Reshaping)) or not levels:
+        return None
+    return next((found for i in ins.inputs if (found := _part_read(i, levels - 1)) is not None), None)
+
+
+def _of_whole(ins: Instruction, part: Instruction | None, levels: int = LEVELS) -> np.ndarray | None:
+    """The elements, had they been computed of the whole literal that `part` is cut from; None where of others, too."""
+    if part is None or not levels:
+        return None
+    if ins is part:
+        return value_of(ins.inputs[0]).reshape(-1)
+    if is_constant(ins):
+        return compact(ins).reshape(-1) if compact(ins).size == 1 else None
+    if isinstance(ins.op, Reshaping):  # in the same order
+        return _of_whole(ins.inputs[0], part, levels - 1)
+    if not isinstance(ins.op, Pointwise) or not ins.op.pure:
+        return None
+    values = [v for i in ins.inputs if (v := _of_whole(i, part, levels - 1)) is not None]
+    return ins.op.compute(*np.broadcast_arrays(*values)) if len(values) == len(ins.inputs) else None
+
+
+def _uniform(value: np.ndarray) -> bool:
+    return bool(value.size) and bool((value == value[0]).all())
 
 
 def _foldable(ins: Instruction) -> bool:

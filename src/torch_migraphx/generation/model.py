@@ -206,7 +206,8 @@ class CompiledForward:
     def _mask(self, call: Call, start: int, room: int) -> Any:
         """Masks for all positions of the buffers: {batch, room}, or {batch, 1, tokens, room} where they came so."""
         batch, tokens = call.ids.shape
-        if call.mask is None:
+        kinds = list(call.mask.values()) if isinstance(call.mask, dict) else [call.mask]
+        if all(m is None for m in kinds):  # a dictionary of a static cache, too: the same program serves both caches
             return torch.ones(batch, room, dtype=torch.bool)
 
         def wide(mask: torch.Tensor | None) -> torch.Tensor:

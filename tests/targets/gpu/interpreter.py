@@ -25,8 +25,8 @@ from triton.runtime.jit import JITFunction
 
 from migraphx.targets.common.cache import digest
 from migraphx.targets.common.scratch import scratch
-from migraphx.targets.gpu.emit.source import parsing
 from migraphx.targets.gpu.kernel import Grid, Kernel
+from tests.targets.gpu.kept import KEPT, quick
 from tests.targets.gpu.memory import Memory
 
 MISSING = object()
@@ -37,7 +37,7 @@ _lock = RLock()  # the interpreter keeps its place in the grid in one global
 @contextmanager
 def interpreting(memory: Memory | None = None) -> Iterator[None]:
     """Functions that are declared or called here are interpreted; accesses outside of `memory` are errors."""
-    changes = [*_library(), *_language(), *MENDED]
+    changes = [*_library(), *_language(), *MENDED, *KEPT]
     if memory is not None:
         changes.append((interpreter, "_interpreter", _Checked(_triton_memory, memory)))
     with _lock, knobs.runtime.scope():
@@ -79,7 +79,7 @@ def _library() -> list[tuple[Any, str, Any]]:
 def _language() -> list[tuple[Any, str, Any]]:
     """What Triton puts in the place of its builtins: it would look for all of them at each call of a function."""
     changed = _triton_patch(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
-    found = [(place, name, vars(place)[name]) for place, name, _ in changed._changes]
+    found = [(place, name, quick(vars(place)[name])) for place, name, _ in changed._changes]
     changed.restore()
     return found
 
@@ -148,18 +148,9 @@ def _float(a: Any) -> Any:
     return interpreter.TensorHandle((a.data.astype(np.uint32) << 16).view(np.float32), tl.float32)
 
 
-_triton_rewrite = interpreter.FunctionRewriter.rewrite_ast
-
-
-def _rewrite(self: Any) -> Any:
-    with parsing():
-        return _triton_rewrite(self)
-
-
 MENDED: list[tuple[Any, str, Any]] = [
     (interpreter, "_patch_lang", _patch),
     (interpreter, "_get_np_dtype", _dtype),
-    (interpreter.FunctionRewriter, "rewrite_ast", _rewrite),
     (interpreter.interpreter_builder, "options", _unchecked),
     (tl.tensor, "__index__", _index),
     (interpreter.InterpreterBuilder, "cast_impl", _cast),

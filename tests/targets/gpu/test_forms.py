@@ -91,9 +91,21 @@ def choices(b: Builder, x: Instruction, image: Instruction, at: Instruction, new
     ]  # fmt: skip
 
 
+def positions(b: Builder, x: Instruction) -> list[Instruction]:
+    """What is the same for all parts of a table of positions, and what is not."""
+    at = b.slice(b.literal(np.arange(512)), axes=(0,), starts=(0,), ends=(x.shape.lens[0],))
+    zero, seven = b.full(0, at), b.full(7, at)
+    some, all_ = b.less(at, seven), b.logical_or(b.greater(at, zero), b.equal(at, zero))
+    wide = b.unsqueeze(b.where(b.less(b.unsqueeze(at, axes=(0,)), b.full(0, b.unsqueeze(at, axes=(0,)))),
+                               b.unsqueeze(zero, axes=(0,)), b.unsqueeze(seven, axes=(0,))), axes=(0,))  # fmt: skip
+    kept = b.where(b.logical_and(all_, b.greater(x, b.full(0, x))), x, b.full(0, x))
+    return [kept, b.where(some, x, b.full(0, x)), b.cast(b.reshape(wide, dims=x.shape.lens), "float")]
+
+
 CASES: dict[str, tuple[Callable[..., Any], Parameters, int]] = {
     "encoder": (encoder, {"x0": ("float", [B, S, 32]), "x1": ("int64", [B, S])}, 2),
     "rows": (rows, {"x0": ("float", [B, 3, S])}, 6),
+    "positions": (positions, {"x0": ("float", [S])}, 3),
     "choices": (
         choices,
         {"x0": ("float", [S, B]), "x1": ("float", [B, 2, 4, 4]), "x2": ("int64", [3, 1]), "x3": ("float", [3, B])},
@@ -148,6 +160,18 @@ def test_answers_at_other_lengths(name: str, accelerator: Accelerator) -> None:
         improving.join()
     assert all(isinstance(s, FormSpecialisation) for s in region(made).specialisations.values())
     assert len(region(made).forms) <= 3
+
+
+def test_what_is_the_same_for_all_positions_is_known(accelerator: Accelerator) -> None:
+    made = compiled("positions", accelerator)
+    for tokens in (19, 5, 300):
+        given = random(CASES["positions"][1], {"tokens": tokens})
+        oracle = built(positions, Shape.of(given["x0"]))
+        oracle.compile(migraphx.get_target("ref"))
+        for got, want in zip(made.run(given), oracle.run(given), strict=True):
+            assert_close(np.asarray(got), np.asarray(want))
+        words = " ".join(s.kernel for s in made.executable.steps).split()
+        assert "less" in words and not {"logical_or", "logical_and", "equal"} & set(words)
 
 
 def test_tiles_of_other_lengths_are_right(accelerator: Accelerator) -> None:

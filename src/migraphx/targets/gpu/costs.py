@@ -20,6 +20,7 @@ SECOND_PASS = 2.5  # adding the parts of a split depth up, besides their bytes
 LATENCY = 0.6  # from a load to its use
 FINISH = 2e-10  # seconds of a processor for an element's epilogue
 ALONE = 1.6  # times as long where no other block works meanwhile
+LOW_TILES = 1.6  # times as long tiles of fewer rows than wgmma has take in models (MiniLM's, 344 and 503 tokens)
 IN_FLIGHT = 9e3  # bytes that a processor must have asked for, to keep memory half busy
 REGISTERS = 65536  # of a processor
 THREADS = 2048  # of a processor
@@ -188,7 +189,8 @@ def product_cost(
     if config.tail > 1:
         left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
         passed = SECOND_PASS + left * config.m * config.n * 8 * config.tail / facts.cache_bandwidth * 1e6
-    return LAUNCH + LATENCY + max(work, traffic) * 1e6 + passed
+    low = LOW_TILES if config.kernel == "product" and facts.wide_tiles and config.m < 64 <= m else 1.0
+    return low * (LAUNCH + LATENCY + max(work, traffic) * 1e6 + passed)
 
 
 def shape_rate(config: Config, facts: Facts) -> float:
@@ -373,7 +375,7 @@ def depthwise_cost(config: Config, conv: Convolution, facts: Facts) -> float:
 
 QUERIES = {  # rows, keys, warps, stages; by the size of a head
     64: (
-        (128, 128, 8, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 3), (64, 128, 4, 3), (32, 64, 4, 3),
+        (128, 128, 8, 3), (64, 64, 4, 3), (128, 64, 4, 3), (128, 64, 8, 3), (64, 128, 4, 3), (32, 64, 4, 3),
         (64, 32, 4, 3), (16, 64, 4, 3), (16, 128, 4, 3),
     ),
     128: (
@@ -395,6 +397,7 @@ THIRD_QUERIES = {  # of float by three products of TF32
     1 << 30: (),
 }
 KEY_SPLITS = (1, 2, 4, 8, 16, 32)
+LOW = 1.5  # times as long a step with a mask takes of fewer rows than wgmma has
 MASKED = 32  # scores of a thread with masks; half as many where rows differ, whose next masks lie in registers
 
 
@@ -475,6 +478,7 @@ def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
     exponentials = config.m * config.n * together / 3.2e11  # a processor's, with what goes with each
     loads = 2 * config.n * size * itemsize * together / facts.cache_rate
     step = max(arithmetic + exponentials, loads, LATENCY * 1e-6 / max(config.stages - 1, 1))
+    step *= LOW if a.mask is not None and facts.wide_tiles and config.m < 64 else 1.0
     traffic = (a.heads * (2 * a.keys * size + 2 * a.rows * size) * itemsize) / facts.bandwidth
     second = SECOND_PASS + a.heads * a.rows * a.width * 8 * config.split / facts.cache_bandwidth * 1e6
     return LAUNCH + LATENCY + max(waves * steps * step, traffic) * 1e6 + (second if config.split > 1 else 0.0)

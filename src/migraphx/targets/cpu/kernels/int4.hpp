@@ -92,7 +92,7 @@ MGX_NOINLINE void int4_rows(const float* a, const Int4Gemm& g, Int4Weights w, co
         };
         const int64_t end = k + g.block;
         for (; k + SETS <= end; k += SETS, codes += SETS * LANES) {
-            __builtin_prefetch(codes + 2048, 0, 2);
+            __builtin_prefetch(codes + 2048, 0, 3);  // into L2 alone (2) was a tenth slower
             unroll<SETS>(add);
         }
         for (; k < end; ++k, codes += LANES) add(Int<0>{});
