@@ -19,7 +19,7 @@ from migraphx.passes.fuse_epilogue import fuse_epilogue
 from migraphx.passes.interface import Pass
 from migraphx.passes.layout import layout
 from migraphx.passes.manager import run_passes
-from migraphx.passes.pipeline import optimize, optimize_with
+from migraphx.passes.pipeline import optimize_with
 from migraphx.passes.scale_weights import scale_weights
 from migraphx.runtime.device import HOST, Device, Peaks
 from migraphx.runtime.executable import Executable
@@ -53,12 +53,12 @@ from migraphx.targets.target import Target, UnsupportedOperator
 log = logging.getLogger(__name__)
 MOST_LOOPS, MOST_VIEWS = (constant(name, "program.hpp") for name in ("MOST_LOOPS", "MOST_VIEWS"))
 
-LAYOUT = optimize.index(layout)
-ATTENTION = optimize_with(fuse_attention_but_of("double"))  # attention.hpp sums in float
+_shared = optimize_with(fuse_attention_but_of("double"))  # attention.hpp sums in float
+_layout_at = _shared.index(layout)
 PASSES: list[Pass] = [
-    *ATTENTION[:LAYOUT],
+    *_shared[:_layout_at],
     scale_weights,  # no pass over the image for its gates
-    *ATTENTION[LAYOUT:],
+    *_shared[_layout_at:],
     fuse_epilogue,  # into the dot or convolution before
 ]
 
