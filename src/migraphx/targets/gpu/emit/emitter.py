@@ -32,7 +32,6 @@ class TritonEmitter:
         default_factory=dict[Buffer, "tuple[Module | None, GpuCall]"]
     )
     needless: list[GpuCall] = field(default_factory=list[GpuCall])
-
     sums: dict[Buffer, tuple[Instruction, View, View, View, GpuCall]] = field(
         default_factory=dict[Buffer, "tuple[Instruction, View, View, View, GpuCall]"]
     )
