@@ -170,6 +170,8 @@ def test_numbers_that_no_tensor_tells(made: list[any_size.AnySize]) -> None:
             for got, want in zip(fast(x, cache), cache.filled(x), strict=True):
                 assert_close(got.numpy(), want.numpy(), scale=16)
     assert len(made) == forms(made[0]) == 1
+    executable: Any = made[0].program.executable
+    assert any("causal=1" in step.text for step in executable.steps)  # no mask is in memory
 
 
 def test_numbers_that_may_be_negative(made: list[any_size.AnySize]) -> None:

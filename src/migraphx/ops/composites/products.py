@@ -15,8 +15,8 @@ from migraphx.ir.size import is_open
 from migraphx.ops.composites.activation import scaled
 
 Value = Instruction
-MANY = 1 << 16
-"""Keys of attention of unknown length that one program serves; beyond, there is another one."""
+MANY = 1 << 11
+"""Keys of causal attention of unknown length that one program serves; twice as many have another one, and so on."""
 
 
 def swapped(b: Builder, x: Value) -> Value:
@@ -105,10 +105,8 @@ def causal_scores(b: Builder, scores: Value) -> Value:
     most = MANY
     while queries > most or keys > most:
         most *= 2
-    numbers = b.literal(np.arange(most, dtype=np.int32))
-    query, key = (b.slice(numbers, axes=(0,), starts=(0,), ends=(n,)) for n in (queries, keys))
-    query = b.broadcast_to(b.unsqueeze(query, axes=(1,)), (queries, keys))
-    return masked(b, scores, b.less_or_equal(b.broadcast_to(key, (queries, keys)), query))
+    corner = b.slice(b.literal(np.tri(most, dtype=np.bool_)), axes=(0, 1), starts=(0, 0), ends=(queries, keys))
+    return masked(b, scores, corner)
 
 
 @composite
