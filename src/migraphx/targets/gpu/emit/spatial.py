@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from migraphx.ir.module import Module
+from migraphx.ir.size import is_open
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
@@ -25,7 +26,7 @@ from migraphx.targets.gpu.emit.contract import (
     to_part,
 )
 from migraphx.targets.gpu.emit.shell import Shell
-from migraphx.targets.gpu.emit.tiles import WIDE, span
+from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
 
 UNROLLED_TAPS = 49  # of a depthwise window, at most, that become straight code
@@ -45,6 +46,11 @@ class Conv:
     window: Window
     group: int
     tight: Callable[[], View] | None = None
+
+    @property
+    def at_hand(self) -> Conv:
+        """The same with the lengths at hand for those that are open."""
+        return replace(self, x=self.x.at_hand, window=self.window.at_hand)
 
     @property
     def taps(self) -> int:
@@ -74,6 +80,16 @@ class Conv:
         """How many numbers of a window's row follow each other in memory; 0 where they do not."""
         follow = self.group == 1 and self.pixel == self.channels and self.window.dilation[2] == 1
         return self.window.kernel[2] * self.channels if follow else 0
+
+    @property
+    def inside(self) -> bool:
+        """Whether no window leaves its image, whatever sizes are open."""
+        w = self.window
+        axes = zip(w.size, w.out, w.kernel, w.stride, w.dilation, w.pad, strict=True)
+        return not is_open((*w.size, *w.out)) and all(
+            pad == 0 and (out - 1) * stride + (kernel - 1) * dilation < size
+            for size, out, kernel, stride, dilation, pad in axes
+        )
 
     @property
     def short(self) -> bool:
@@ -142,7 +158,7 @@ def conv_calls(
         shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:
         first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
-        consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
+        consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}, {conv.inside}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
     shell.lines += ["acc = acc.to(tl.int32)"] * short
     if conv.group > 1:
@@ -169,14 +185,14 @@ def pad_call(x: View, image: View, before: Sequence[int], module: Module | None,
     """
     shell, (n, high, across, channels) = Shell(), image.lens
     p, (_, c, *size) = shell.pointer(x), x.lens
-    total, h, w = (shell.size(v, loose=True) for v in (n * high * across, high, across))
+    h, w = (shell.size(v, loose=True) for v in (high, across))
     tops = [shell.size(v, loose=True) for v in (*before, *size)]
     scope = Scope(reading_of(module) if module else TRITON)
     shell.lines += [
-        "pixel, channel = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)",
-        f"line, at2 = pixel // {w}, pixel % {w} - {tops[1]}",
-        f"image, at1 = line // {h}, line % {h} - {tops[0]}",
-        f"inside = (at1 >= 0) & (at1 < {tops[2]}) & (at2 >= 0) & (at2 < {tops[3]}) & (pixel < {total})",
+        f"line = tl.program_id(0) // tl.cdiv({w}, BM)",
+        f"pixel, channel = tl.program_id(0) % tl.cdiv({w}, BM) * BM + tl.arange(0, BM), tl.arange(0, BN)",
+        f"image, at1, at2 = line // {h}, line % {h} - {tops[0]}, pixel - {tops[1]}",
+        f"inside = (at1 >= 0) & (at1 < {tops[2]}) & (at2 >= 0) & (at2 < {tops[3]})",
         f"there = inside[:, None] & (channel < {c})[None, :]",
         f"at = ({shell.at(('image', 'at1', 'at2'), (x.strides[0], *x.strides[2:]), x)})[:, None]",
         f"at += {shell.at(('channel[None, :]',), (x.strides[1],), x)}",
@@ -185,10 +201,11 @@ def pad_call(x: View, image: View, before: Sequence[int], module: Module | None,
     if module is not None:
         value = pointwise_body(module, dict.fromkeys(module.parameters, value), scope)
     shell.lines += [*scope.lines, f"value = tl.where(there, {value}, 0)"]
-    where = "pixel[:, None] * BN + channel[None, :]"
-    stored = store_text(shell.pointer(image), image.type, where, "value", f"(pixel < {total})[:, None]")
+    where = f"(line * {w} + pixel)[:, None] * BN + channel[None, :]"
+    stored = store_text(shell.pointer(image), image.type, where, "value", f"(pixel < {w})[:, None]")
     shell.lines.append(stored)
-    constants, grid = {"BM": PADDED, "BN": channels}, (-(-n * high * across // PADDED), 1, 1)
+    width = min(PADDED, power_of_two(across))
+    constants, grid = {"BM": width, "BN": channels}, (n * high * -(-across // width), 1, 1)
     return shell.call("pad", grid, constants, 4, 1, "pad", origin)
 
 
