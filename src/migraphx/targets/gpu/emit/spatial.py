@@ -26,7 +26,7 @@ from migraphx.targets.gpu.emit.contract import (
     to_part,
 )
 from migraphx.targets.gpu.emit.shell import Shell
-from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
+from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall
 
 UNROLLED_TAPS = 49  # of a depthwise window, at most, that become straight code
@@ -185,14 +185,14 @@ def pad_call(x: View, image: View, before: Sequence[int], module: Module | None,
     """
     shell, (n, high, across, channels) = Shell(), image.lens
     p, (_, c, *size) = shell.pointer(x), x.lens
-    h, w = (shell.size(v, loose=True) for v in (high, across))
+    total, h, w = (shell.size(v, loose=True) for v in (n * high * across, high, across))
     tops = [shell.size(v, loose=True) for v in (*before, *size)]
     scope = Scope(reading_of(module) if module else TRITON)
     shell.lines += [
-        f"line = tl.program_id(0) // tl.cdiv({w}, BM)",
-        f"pixel, channel = tl.program_id(0) % tl.cdiv({w}, BM) * BM + tl.arange(0, BM), tl.arange(0, BN)",
-        f"image, at1, at2 = line // {h}, line % {h} - {tops[0]}, pixel - {tops[1]}",
-        f"inside = (at1 >= 0) & (at1 < {tops[2]}) & (at2 >= 0) & (at2 < {tops[3]})",
+        "pixel, channel = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, BN)",
+        f"line, at2 = pixel // {w}, pixel % {w} - {tops[1]}",
+        f"image, at1 = line // {h}, line % {h} - {tops[0]}",
+        f"inside = (at1 >= 0) & (at1 < {tops[2]}) & (at2 >= 0) & (at2 < {tops[3]}) & (pixel < {total})",
         f"there = inside[:, None] & (channel < {c})[None, :]",
         f"at = ({shell.at(('image', 'at1', 'at2'), (x.strides[0], *x.strides[2:]), x)})[:, None]",
         f"at += {shell.at(('channel[None, :]',), (x.strides[1],), x)}",
@@ -201,11 +201,10 @@ def pad_call(x: View, image: View, before: Sequence[int], module: Module | None,
     if module is not None:
         value = pointwise_body(module, dict.fromkeys(module.parameters, value), scope)
     shell.lines += [*scope.lines, f"value = tl.where(there, {value}, 0)"]
-    where = f"(line * {w} + pixel)[:, None] * BN + channel[None, :]"
-    stored = store_text(shell.pointer(image), image.type, where, "value", f"(pixel < {w})[:, None]")
+    where = "pixel[:, None] * BN + channel[None, :]"
+    stored = store_text(shell.pointer(image), image.type, where, "value", f"(pixel < {total})[:, None]")
     shell.lines.append(stored)
-    width = min(PADDED, power_of_two(across))
-    constants, grid = {"BM": width, "BN": channels}, (n * high * -(-across // width), 1, 1)
+    constants, grid = {"BM": PADDED, "BN": channels}, (-(-n * high * across // PADDED), 1, 1)
     return shell.call("pad", grid, constants, 4, 1, "pad", origin)
 
 

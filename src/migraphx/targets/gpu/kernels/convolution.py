@@ -48,8 +48,8 @@ def convolution_sums(
     pw = w + tl.minimum(col, cols - 1)[None, :] * w_col + depth[:, None]
     corners = x + ((image + (at0 * size1 + at1) * size2 + at2) * pixel)[:, None] + depth[None, :]
     acc = zeros(row.shape[0], col.shape[0], x, KIND)
-    for step in range(begin, end):
-        tap, first = step // blocks, step % blocks * BK
+    tap, first = begin // blocks, begin % blocks * BK
+    for _ in range(begin, end):
         i0, i1, i2 = tap // (K1 * K2) * dilation0, tap // K2 % K1 * dilation1, tap % K2 * dilation2
         deep = first + depth < channels
         if INSIDE:
@@ -64,6 +64,9 @@ def convolution_sums(
             tile = tl.load(px, (inside & there)[:, None] & deep[None, :], 0)
             weights = tl.load(pw + (tap * w_tap + first), deep[:, None], 0)
         acc = accumulate(acc, tile, weights, deep, KIND)
+        first += BK
+        tap += (first >= channels).to(tl.int32)
+        first = tl.where(first >= channels, 0, first)
     return acc
 
 
