@@ -17,9 +17,7 @@ except ImportError:  # no Unix
 
 SLOW = 1.3  # times the fastest run
 FADES = 1.0001  # what the fastest run counts for after each other one: clocks and inputs change, too
-GAIN = (
-    0.9  # of one thread's time: all threads are faster, not by chance; one thread is steadier, and leaves others more
-)
+GAIN = 0.9  # of one thread's time: then all are faster, not by chance. One is steadier, and leaves others more
 LONG = 20e6  # nanoseconds: the turns that neighbours take on a core are short beside such a run, and all ways are alike
 RUNS = 8  # until it is clear whether cores are taken away
 TAKEN = 2  # times in these runs
