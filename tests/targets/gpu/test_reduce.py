@@ -12,6 +12,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.gpu.emit import reduce
+from migraphx.targets.gpu.executable import GpuExecutable
 from tests.targets.gpu.side_by_side import built, check
 
 pytestmark = pytest.mark.usefixtures("everywhere")
@@ -119,6 +120,7 @@ def test_groups_are_held_apart(monkeypatch):
     """A group's channels in each pixel have lanes of their own: nothing is divided by their number."""
     monkeypatch.setattr(reduce, "REGISTERS", 64)
     made = check(built(group_norm, *in_groups(3, 10, 16, 16)), scale=10)
+    assert isinstance(made.executable, GpuExecutable)
     assert all("% 16)" in k.source for k in made.executable.plan.kernels if k.name == "reduce")
 
 
