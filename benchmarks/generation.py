@@ -10,8 +10,8 @@ bytes of the weights over it. `compiled` counts programs: after the first genera
     eager           torch, the default cache, and `eager_static` the static one
     inductor        torch.compile(model.forward, dynamic=True), and `inductor_static` with the static cache
     openmgx         torch_migraphx.generation.compile_generation
-    openmgx_static  torch.compile(model.forward, backend="migraphx") with the static cache, and `openmgx_dynamic`
-                    dynamic=True with the default one
+    openmgx_static  torch.compile(model.forward, backend="migraphx", dynamic=True) with the static cache, and
+                    `openmgx_dynamic` with the default one
 
 `--dtype bf16` converts the model; `int4` too, and its weights take 4 bits in engine `openmgx`.
 """
@@ -134,7 +134,7 @@ def compiled(model: Any, engine: str, int4: bool) -> Callable[[], int]:
         compile_generation(model, fallback="error", int4_weights=int4)
     elif not engine.startswith("eager"):
         backend = "migraphx" if engine.startswith("openmgx") else "inductor"
-        dynamic = True if engine in ("inductor", "openmgx_dynamic") else None
+        dynamic = None if engine == "inductor_static" else True
         model.forward = torch.compile(model.forward, backend=backend, dynamic=dynamic)
     return lambda: counted[0]
 

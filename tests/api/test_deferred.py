@@ -60,6 +60,10 @@ def test_inputs_keep_their_order(target: str) -> None:
     made.compile(migraphx.get_target(target))
     b, a = np.random.default_rng(2).standard_normal((2, 5)).astype(np.float32)
     np.testing.assert_array_equal(np.array(made.run({"a": a, "b": b})[0]), b - a)
+    for names in (("a", "b"), ("b", "a")):
+        made.at(dict.fromkeys(names, (5,)))
+    executable: Any = made.executable
+    assert target == "ref" or len(executable.region.specialisations) == 1  # in whatever order lens are given
 
 
 @pytest.mark.parametrize("target", ["ref", "cpu"])

@@ -12,7 +12,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Mismatch, Refuse
-from migraphx.ops.movement import Broadcasting, Reshaping
+from migraphx.ops.movement import Broadcasting, Multibroadcast, Reshaping, Slice
 from migraphx.passes.constants import compact, is_constant, scalar_of
 from migraphx.passes.grouping import axes_of
 from migraphx.passes.interface import Pass, Refusals
@@ -87,7 +87,7 @@ def _read_scaled(x: Instruction) -> Scores | None:
 def literal_mask(mask: Mask, lq: int, lk: int) -> tuple[str, float] | None:
     """`none` or `causal`, and its low, where a constant mask keeps everything or exactly what causal keeps."""
     if not is_constant(mask.value):
-        return None
+        return ("causal", mask.low) if is_corner(mask, lq, lk) else None
     value, low = compact(mask.value), mask.low
     if value.dtype == np.bool_:
         keep = value != mask.inverted
@@ -101,6 +101,17 @@ def literal_mask(mask: Mask, lq: int, lk: int) -> tuple[str, float] | None:
     exact = keep.shape[-2:] == (lq, lk) and keep.size == lq * lk
     causal = exact and np.array_equal(keep.reshape(lq, lk), np.tri(lq, lk, dtype=np.bool_))
     return ("causal", low) if causal else None
+
+
+def is_corner(mask: Mask, lq: int, lk: int) -> bool:
+    """Whether it is the first rows and columns of a constant that keeps what causal keeps: their numbers are sizes."""
+    cut = mask.value
+    while isinstance(cut.op, Multibroadcast):
+        cut = cut.inputs[0]
+    if not isinstance(cut.op, Slice) or mask.inverted or any(cut.op.starts) or cut.shape.lens != (lq, lk):
+        return False
+    (whole,) = cut.inputs
+    return whole.literal is not None and np.array_equal(whole.literal, np.tri(*whole.shape.lens, dtype=np.bool_))
 
 
 def divided(masks: Sequence[Mask], lq: int, lk: int) -> tuple[list[Mask], bool]:

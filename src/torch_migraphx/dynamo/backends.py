@@ -23,7 +23,7 @@ from torch._guards import Source, TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
-from torch_migraphx.dynamo.float_inputs import specialize_attributes
+from torch_migraphx.dynamo.float_inputs import specialized_attributes
 from torch_migraphx.dynamo.module_guards import guard_modules_by_version
 from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, drops_between_layers, to_acc
 from torch_migraphx.dynamo.recurrent import traces_recurrent_layers
@@ -62,16 +62,16 @@ def migraphx_backend(
         return gm.forward
     # with gradients they ask who requires them, which is in no dictionary
     fetches = {} if torch.is_grad_enabled() else guard_modules_by_version()
-    specialize_attributes(gm)
-    if chosen.save_compiled or chosen.load_compiled:
-        return _in_file(gm, example_inputs, chosen)
-    if chosen.use_aot or needs_gradient(example_inputs):
-        return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
-    try:
-        return _direct(gm, example_inputs, chosen, fetches)
-    except NeedsAot as reason:
-        logger.info("through AOTAutograd: %s", reason)
-        return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
+    with specialized_attributes(gm):
+        if chosen.save_compiled or chosen.load_compiled:
+            return _in_file(gm, example_inputs, chosen)
+        if chosen.use_aot or needs_gradient(example_inputs):
+            return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
+        try:
+            return _direct(gm, example_inputs, chosen, fetches)
+        except NeedsAot as reason:
+            logger.info("through AOTAutograd: %s", reason)
+            return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
 
 
 @traces_recurrent_layers

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import fx
 from torch._dynamo.source import AttrSource
+from torch._dynamo.symbolic_convert import TensorifyState
 from torch._guards import CompileContext, Source
 from torch.fx.experimental.symbolic_shapes import guard_scalar
 
@@ -12,13 +16,15 @@ _numbers: dict[tuple[int, Source], float] = {}
 """What was made a number, of each code that Dynamo compiles (its frame)."""
 
 
-def specialize_attributes(gm: fx.GraphModule) -> None:
+@contextmanager
+def specialized_attributes(gm: fx.GraphModule) -> Iterator[None]:
     """Compile floats in that are attributes: a module's epsilon, its scale of attention, `math.pi`. Dynamo guards them.
 
     Most of what takes them needs numbers, which AOTAutograd finds out at its end; then Dynamo traces all again. Floats
     that are arguments may differ at each call and stay inputs, as does an attribute that has had another value. What
-    Dynamo has guarded already is a number in any case.
+    Dynamo has guarded already is a number in any case. In this context AOTAutograd knows of them.
     """
+    before = set(TensorifyState.force_specializations)
     current = CompileContext.current_compile_id()
     frame = -1 if current is None or current.frame_id is None else current.frame_id
     for n in gm.graph.find_nodes(op="placeholder"):
@@ -28,6 +34,11 @@ def specialize_attributes(gm: fx.GraphModule) -> None:
             for item in [u for u in n.users if u.target == "item"]:
                 item.replace_all_uses_with(guard_scalar(value))
                 gm.graph.erase_node(item)
+            TensorifyState.specialize(value.node._expr.name)  # what the input was called, not what it is now
+    try:
+        yield
+    finally:  # the next graph has names of its own
+        TensorifyState.force_specializations &= before
 
 
 def _is_kept(frame: int, source: Source, value: torch.SymFloat) -> bool:

@@ -95,9 +95,13 @@ class Words:
 def words_of(dicts: Iterable[Any], modules: Iterable[nn.Module], tensors: Sequence[torch.Tensor]) -> Words | None:
     """Words of these objects; None where they cannot be read, or say too little."""
     layout = _layout()
-    plain = all(type(t) in (torch.Tensor, nn.Parameter) and t.is_cpu and t.dim() <= MOST_DIMS for t in tensors)
-    strided = plain and all(t.layout is torch.strided for t in tensors)
-    return Words(dicts, modules, tensors, layout) if layout is not None and strided else None
+    return Words(dicts, modules, tensors, layout) if layout is not None and all(map(_says_all, tensors)) else None
+
+
+def _says_all(t: torch.Tensor) -> bool:
+    """Whether the words of a tensor tell all of its changes. Of one on a GPU they lie in main memory, too."""
+    plain = type(t) in (torch.Tensor, nn.Parameter) and t.dim() <= MOST_DIMS
+    return plain and (t.is_cpu or t.is_cuda) and t.layout is torch.strided
 
 
 @cache

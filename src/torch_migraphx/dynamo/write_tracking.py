@@ -33,7 +33,9 @@ logger = logging.getLogger(__name__)
 
 SMALL = PAGE // 4  # bytes: less is compared sooner than the kernel is asked about it
 GAP = 1 << 20  # bytes: one question is about ranges that lie so close
-ALARMS = 2  # times that a page was written in which others' data are, too, before its weights are compared
+# Times that a page was written in which others' data are, too, before its weights are compared. The first two calls of
+# a model write to most such pages, as tensors are counted and guards built there, and the calls behind them to none.
+ALARMS = 4
 LARGE = 1 << 16  # bytes: less is compared in one go with others
 MOST_RANGES = 8192  # a range costs two of the 65,530 mappings that Linux allows a process
 

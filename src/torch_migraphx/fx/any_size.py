@@ -186,6 +186,8 @@ class AnySize:
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = {n.name: args[k] for k, n in enumerate(nodes) if k in constants}
         self.inputs = [k for k, n in enumerate(nodes) if isinstance(value_of(n), torch.Tensor) and k not in constants]
+        if ranges is None:
+            self.inputs += _lone_numbers(nodes)
         self.names = [nodes[k].name for k in self.inputs]
         parameters = {
             n.name: _parameter(n, ranges or {}, self.place.device.type) for n in (nodes[k] for k in self.inputs)
@@ -193,11 +195,12 @@ class AnySize:
         if not by_data and any(0 in dims for _, dims in parameters.values()):
             raise UnsupportedError("an input is empty")
         outputs, self.results = _results(graph, nodes, taken=ranges is None)
+        numbers = {n.name for n in nodes if isinstance(value_of(n), torch.SymInt)}
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
             lengths = _lengths(parameters, given)
             with same_random_state(), torch.no_grad(), _no_new_guards_of_data(graph):
-                inputs = dict(zip(self.names, given, strict=True))
+                inputs = {n: x for n, x in zip(self.names, given, strict=True) if n not in numbers}
                 device, int4 = self.place.device.type, options.int4_weights
                 converter = _Converter(graph, main, inputs, lengths, fixed, device, options.verbose_log, int4)
                 return converter.values(outputs, lasting)
@@ -216,11 +219,13 @@ class AnySize:
         self.known = migraphx.SingleFlightLRU[Any, Any](options.max_specialisations)  # of some lengths, by addresses
 
     def __call__(self, *args: Any) -> list[Any]:
-        """The first run of some lengths checks all; the next ones take addresses."""
-        given = [args[k].detach().resolve_neg() for k in self.inputs]
+        """The first run checks all; the next ones take addresses."""
+        given = [self._tensor(args[k]) for k in self.inputs]
         lens = tuple([x.shape for x in given])
         run = self.known.find(lens)
-        if run is not None and run.current() and all(map(self._plain, given)):
+        if self.known and (run is None or not run.current()):  # there is a program, it seems, for all lengths
+            run = self._kept(lens)
+        if run is not None and all(map(self._plain, given)):
             kinds = zip(run.outputs, self.types, strict=True)
             made = [torch.empty(s.lens, dtype=dtype, device=self.place.device) for s, dtype in kinds]
             places = [x.data_ptr() for x in made]
@@ -229,16 +234,46 @@ class AnySize:
             named = dict(zip(self.names, given, strict=True))
             with on_device_of(given):  # torch exports no tensors of another GPU than the current one
                 made = [self.place.taken(a) for a in self.program.run_async(named, self.place.stream())]
-            if (found := self.program.at(dict(zip(self.names, lens, strict=True)))) is not None:
-                self.known.put(lens, found)
+            self._kept(lens)
         return made if self.results is None else [r.of(args, made) for r in self.results]
+
+    def _kept(self, lens: tuple[torch.Size, ...]) -> Any:
+        """What runs the program on addresses at these lengths; None where it is not one program."""
+        found = self.program.at(dict(zip(self.names, lens, strict=True)))
+        if found is not None:
+            self.known.put(lens, found)
+        return found
+
+    def _tensor(self, x: Any) -> torch.Tensor:
+        """An input of the program; of a number, memory of that length, which nothing reads."""
+        if isinstance(x, torch.Tensor):
+            return x.detach().resolve_neg()
+        return torch.empty(x, dtype=torch.uint8, device=self.place.device)
 
     def _plain(self, x: torch.Tensor) -> bool:
         return x.is_contiguous() and self.place.holds(x)
 
 
+def _lone_numbers(placeholders: Sequence[fx.Node]) -> list[int]:
+    """Inputs that are symbols which are no tensor's length, such as how many positions a cache will have.
+
+    The program takes each as the length of a tensor without contents.
+    """
+    told = _sizes_of([n for n in placeholders if isinstance(value_of(n), torch.Tensor)])
+    lone = []
+    for k, n in enumerate(placeholders):
+        value = value_of(n)
+        if isinstance(value, torch.SymInt) and n.users and not _is_number(value):
+            expression, known = value.node.expr, value.node.shape_env.var_to_range
+            if expression.is_Symbol and expression not in told and bound_sympy(expression, known).lower >= 0:
+                lone.append(k)
+    return lone
+
+
 def _parameter(n: fx.Node, ranges: Mapping[str, Limits], device: str) -> tuple[str, list[Dimension]]:
     value = value_of(n)
+    if isinstance(value, torch.SymInt):
+        return "uint8", [_dimension(value, ranges)]
     assert isinstance(value, torch.Tensor)
     if why := not_held(value, (device,)):
         raise UnsupportedError(f"%{n.name} {why}")
@@ -292,13 +327,18 @@ class Given:
 
 @dataclass(frozen=True)
 class Number:
-    """What is computed of the sizes of inputs: `symbols` says where each lies, in which input and dimension of it."""
+    """What is computed of the sizes of inputs: `symbols` says where each lies, in which input and dimension of it.
+
+    An input that is a number has no dimension, and d counts for nothing.
+    """
 
     expression: Any  # sympy's
     symbols: Mapping[Any, tuple[int, int]]
 
     def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
-        lengths = {s: args[k].shape[d] for s, (k, d) in self.symbols.items()}
+        lengths = {
+            s: args[k].shape[d] if isinstance(args[k], torch.Tensor) else args[k] for s, (k, d) in self.symbols.items()
+        }
         return sympy_interp(PythonReferenceAnalysis, lengths, self.expression)
 
 
@@ -380,7 +420,7 @@ def _sizes_of(placeholders: Sequence[fx.Node]) -> dict[Any, tuple[int, int]]:
     known: dict[Any, tuple[int, int]] = {}
     for k, p in enumerate(placeholders):
         x = value_of(p)
-        sizes = x.shape if isinstance(x, torch.Tensor) else ()
+        sizes = x.shape if isinstance(x, torch.Tensor) else [x] if isinstance(x, torch.SymInt) else ()
         known |= {_expression(s): (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
     return known
 

@@ -20,7 +20,7 @@ import pytest
 import migraphx
 from migraphx.ir.builder import Builder
 from migraphx.ir.shape import Shape
-from migraphx.targets.cpu.toolchain import CompilerError, find_compiler
+from migraphx.targets.cpu.toolchain import CompilerError, build, find_compiler
 from tests.limits import HANG
 from tests.tolerances import assert_close, relative_error, tolerance
 
@@ -102,6 +102,12 @@ def test_one_source_is_not_its_own_part(cache: Path) -> None:
         [sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=HANG, check=True
     )
     assert ctypes.CDLL(done.stdout.strip()).f() == 3
+
+
+def test_a_source_that_needs_the_library_of_cpp(cache: Path) -> None:
+    """Kernels need little of it, and are linked without; those of others may need more."""
+    made = build(['extern "C" int f(int n) { int* x = new int[n]; x[1] = n; n += x[1]; delete[] x; return n; }'], "f")
+    assert ctypes.CDLL(str(made)).f(4) == 8
 
 
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "seal"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from pathlib import Path
 
@@ -108,9 +109,28 @@ def test_a_winner_belongs_to_what_it_was_measured_with(monkeypatch: pytest.Monke
 
 def test_versions_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a wheel as the library itself would say it; without a wheel or a library there is none."""
-    for cached in (find.wheel, find.version):
-        cached.cache_clear()
+    find.version.cache_clear()
     monkeypatch.setattr(find, "load", lambda name: None)
     monkeypatch.setattr(find, "wheel", {"cublasLt": "13.1.0.3", "cudnn": None}.get)
     assert find.versions() == {"cublasLt": 130100, "cudnn": 0}
     find.version.cache_clear()
+
+
+def test_libraries_of_wheels_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wheels may lie in the folder of the user, too, or in that of another environment."""
+    about, lib = tmp_path / "nvidia_cudnn_cu13-9.7.1.dist-info", tmp_path / "nvidia" / "cudnn" / "lib"
+    about.mkdir()
+    lib.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-cudnn-cu13\nVersion: 9.7.1\n")
+    (lib / "libcudnn.so.9").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    loaded: list[str] = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda place, mode: loaded.append(place))
+    cached = (find._distribution, find.load, find.version)
+    for function in cached:
+        function.cache_clear()
+    find.load("cudnn")
+    found = find.version("cudnn")
+    for function in cached:
+        function.cache_clear()
+    assert (loaded, found) == ([str(lib / "libcudnn.so.9")], 90701)

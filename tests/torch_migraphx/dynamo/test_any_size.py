@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._dynamo.symbolic_convert import TensorifyState
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -149,6 +150,39 @@ def test_what_is_written_and_returned_too(made: list[any_size.AnySize]) -> None:
     assert len(made) == forms(made[0]) == 1
 
 
+class Positions:
+    """As a static cache of transformers begins: its buffer is made in the graph, by a number that no tensor has."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+
+    def filled(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        kept = torch.zeros(1, 2, self.most, 8).index_copy_(2, torch.arange(x.shape[2]), x)
+        return F.scaled_dot_product_attention(x, x, x, is_causal=True), kept
+
+
+def test_numbers_that_no_tensor_tells(made: list[any_size.AnySize]) -> None:
+    """And causal attention of any length: queries see what lies before them."""
+    fast = torch.compile(lambda x, cache: cache.filled(x), backend="migraphx", dynamic=True)
+    with torch.no_grad():
+        for n, most in ((5, 9), (7, 12), (33, 70), (4, 70)):
+            x, cache = torch.randn(1, 2, n, 8), Positions(most)
+            for got, want in zip(fast(x, cache), cache.filled(x), strict=True):
+                assert_close(got.numpy(), want.numpy(), scale=16)
+    assert len(made) == forms(made[0]) == 1
+    executable: Any = made[0].program.executable
+    assert any("causal=1" in step.text for step in executable.steps)  # no mask is in memory
+
+
+def test_numbers_that_may_be_negative(made: list[any_size.AnySize]) -> None:
+    """No tensor has so many elements: each is compiled by itself."""
+    fast = torch.compile(lambda x, k: x + torch.full([x.shape[0]], k), backend="migraphx", dynamic=True)
+    with torch.no_grad():
+        for n, k in ((5, 9), (6, -3), (7, 4)):
+            x = torch.randn(n)
+            assert_close(fast(x, k).numpy(), (x + k).numpy())
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_no_guard_is_made(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Torch 2.11 cannot be told to raise instead."""
@@ -177,14 +211,15 @@ class Scaled(nn.Module):
         return seen * math.sqrt(2 / math.pi), torch.relu(x).view(torch.Size((*x.shape[:-1], 2, 2)))
 
 
-def test_floats_of_modules_are_compiled_in(made: list[any_size.AnySize], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dynamo traces once, AOTAutograd not at all; another value is another program, and a third one an input."""
+@pytest.mark.parametrize("use_aot", [False, True])
+def test_floats_of_modules_are_compiled_in(use_aot: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dynamo traces once; another value is another program, and a third one an input."""
     ways: list[str] = []
     for name in ("_direct", "_autograd"):
         real = getattr(backends, name)
         monkeypatch.setattr(backends, name, lambda *a, n=name, f=real, **k: (ways.append(n), f(*a, **k))[1])
     model = Scaled().eval()
-    fast = torch.compile(model, backend="migraphx", dynamic=True, options={"target": "ref"})
+    fast = torch.compile(model, backend="migraphx", dynamic=True, options={"target": "ref", "use_aot": use_aot})
     with torch.no_grad():
         for scale in (0.5, 2.0, 0.125):
             model.scale = scale
@@ -193,7 +228,8 @@ def test_floats_of_modules_are_compiled_in(made: list[any_size.AnySize], monkeyp
                 for got, want in zip(fast(x, 3), model(x, 3), strict=True):
                     assert_close(got.numpy(), want.numpy(), scale=16)
             if scale == 0.5:
-                assert ways == ["_direct"]
+                assert ways == ["_autograd" if use_aot else "_direct"]
+    assert not TensorifyState.force_specializations  # else floats of other graphs with these names were numbers
 
 
 def test_floats_that_are_arguments_stay_inputs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from torch_migraphx.dynamo import write_tracking, written_pages
-from torch_migraphx.dynamo.write_tracking import PAGE, Tracker, Watch, is_plain
+from torch_migraphx.dynamo.write_tracking import ALARMS, PAGE, Tracker, Watch, is_plain
 from torch_migraphx.dynamo.written_pages import WrittenPages
 
 X = torch.randn(2, 128)
@@ -25,7 +25,7 @@ X = torch.randn(2, 128)
 
 def quiet(watch: Watch) -> bool:
     """Whether its tensors are unwritten; a page that others write, too, is compared after a few looks."""
-    return any(watch.clean() or (not watch.changed() and watch.clean()) for _ in range(5))
+    return any(watch.clean() or (not watch.changed() and watch.clean()) for _ in range(2 * ALARMS))
 
 
 def forbidden() -> int:
@@ -375,9 +375,9 @@ def test_every_place_of_a_page_and_its_neighbours(way):
         weight.numpy()[at] += 1
         assert not watch.clean() and watch.changed() == {0}
     watch = Watch([weight], way)
-    for n in range(5):  # the kernel is asked about these pages no more
+    for n in range(ALARMS + 2):  # the kernel is asked about these pages no more
         memory[:100] = memory[9 * PAGE + 33 :] = n
-        assert n < 2 or watch.clean()
+        assert n < ALARMS or watch.clean()
         assert quiet(watch)
     for at in (0, 4 * PAGE, len(weight) - 1):
         weight.numpy()[at] += 1

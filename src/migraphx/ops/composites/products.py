@@ -11,9 +11,12 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder, composite
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import broadcast_lens
+from migraphx.ir.size import is_open
 from migraphx.ops.composites.activation import scaled
 
 Value = Instruction
+MANY = 1 << 11
+"""Keys of causal attention of unknown length that one program serves; twice as many have another one, and so on."""
 
 
 def swapped(b: Builder, x: Value) -> Value:
@@ -94,6 +97,19 @@ def masked(b: Builder, scores: Value, mask: Value) -> Value:
 
 
 @composite
+def causal_scores(b: Builder, scores: Value) -> Value:
+    """Scores {..., Lq, Lk}, -inf where the key's number is larger than the query's (is_causal of torch's attention)."""
+    queries, keys = scores.shape.lens[-2:]
+    if not is_open((queries, keys)):
+        return masked(b, scores, b.literal(np.tri(queries, keys, dtype=np.bool_)))
+    most = MANY
+    while queries > most or keys > most:
+        most *= 2
+    corner = b.slice(b.literal(np.tri(most, dtype=np.bool_)), axes=(0, 1), starts=(0, 0), ends=(queries, keys))
+    return masked(b, scores, corner)
+
+
+@composite
 def scaled_dot_product_attention(
     b: Builder,
     q: Value,
@@ -115,8 +131,7 @@ def scaled_dot_product_attention(
     scores = scaled(b, b.matmul(q, swapped(b, k)), scale)
     rows = None
     if is_causal:
-        causal = b.literal(np.tri(*scores.shape.lens[-2:], dtype=np.bool_))
-        scores = masked(b, scores, causal)
+        scores = causal_scores(b, scores)
     if mask is not None:
         rows = seen_by_any(b, mask)
         scores = masked(b, scores, mask)

@@ -183,6 +183,7 @@ class DynamicExecutable(Executable):
 
     def at(self, lens: Lens) -> AtLens | None:
         """What runs it on inputs and outputs at addresses, for these lens; None where that is not one program."""
+        lens = {n: lens[n] for n in self.parameters}  # the order in which `run` has them: keys are alike
         specialisation = self.region.specialisation(lens, {})
         if not isinstance(specialisation, CompiledSpecialisation):
             return None

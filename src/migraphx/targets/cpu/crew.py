@@ -17,12 +17,11 @@ except ImportError:  # no Unix
 
 SLOW = 1.3  # times the fastest run
 FADES = 1.0001  # what the fastest run counts for after each other one: clocks and inputs change, too
-GAIN = 0.9  # of the other way's time: less is faster, not chance
+GAIN = 0.9  # of one thread's time: then all are faster, not by chance. One is steadier, and leaves others more
 LONG = 20e6  # nanoseconds: the turns that neighbours take on a core are short beside such a run, and all ways are alike
 RUNS = 8  # until it is clear whether cores are taken away
 TAKEN = 2  # times in these runs
-TRIAL = 4  # runs, or fewer where one is
-HOPELESS = 1.5  # times as long as those of the way that was chosen
+TRIAL = 4  # runs, or fewer: the first that is slower than those of the way that was chosen ends it
 FIRST, MOST = 16, 64  # runs between two trials, twice as many after each that changed nothing; of one thread:
 MOST_OF_ONE = 256
 
@@ -56,8 +55,10 @@ class Crew:
         if trial is not None:
             if alone == self.alone:
                 trial.append(nanoseconds)
-                if len(trial) >= TRIAL or nanoseconds > HOPELESS * self._mean:
-                    self._judge(sum(trial) / len(trial))
+                if nanoseconds > self._mean:
+                    self._judge(nanoseconds)
+                elif len(trial) >= TRIAL:
+                    self._judge(sum(trial) / TRIAL)
             return
         if alone != self.alone:
             return
@@ -80,7 +81,7 @@ class Crew:
     def _judge(self, mean: float) -> None:
         """Keep to the way that was tried, or go back."""
         self._trial = None
-        if mean < GAIN * self._mean:
+        if mean < (1.0 if self.alone else GAIN) * self._mean:
             self._mean, self._pause = mean, FIRST
         else:
             self._pause = min(2 * self._pause, MOST_OF_ONE if self.alone else MOST)

@@ -43,7 +43,10 @@ FLAGS = (
     "-fno-rtti",
     "-fno-semantic-interposition",
     "-w",
+    "-pipe",  # a temporary file less
 )
+# Linking against all that C++ may need takes twice as long.
+NEEDED = ("-nodefaultlibs", "-Wl,-z,defs", "-lm", "-lc", "-lgcc")
 FIRST_CLANG_WRONG_ON_BF16 = 15  # 15 to 19 have not been tried
 TIMEOUT_SECONDS = 600
 HELP = (
@@ -68,6 +71,10 @@ class Compiler:
     @property
     def architecture(self) -> str:
         return "-mcpu=native" if platform.machine() in ("aarch64", "arm64") else "-march=native"
+
+
+class _Refused(CompilerError):
+    """The compiler ended by itself and said no: it was not killed, and is there."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +208,16 @@ def _compile(
         first = give_way if is_beside() else None
         with progress(f"compiling {name}"), ThreadPoolExecutor(available(), initializer=first) as pool:
             objects = list(pool.map(one, range(len(sources))))
-            pool.submit(_make, compiler, ["-shared", *map(str, objects), "-lm"], out, folder).result()
+            pool.submit(_link, compiler, objects, out, folder).result()
+
+
+def _link(compiler: Compiler, objects: Sequence[Path], out: Path, temporary: str) -> None:
+    """Against what kernels need; against all where that is not enough: kernels of others, sanitizers."""
+    arguments = ["-shared", *map(str, objects)]
+    try:
+        _make(compiler, [*arguments, *NEEDED], out, temporary)
+    except _Refused:
+        _make(compiler, [*arguments, "-lm"], out, temporary)
 
 
 def _make(compiler: Compiler, arguments: Sequence[str], out: Path, temporary: str) -> None:
@@ -239,5 +255,6 @@ def _call(command: Sequence[str], temporary: str | None = None) -> str:
         message = done.stderr.strip()[-4000:] or "(it said nothing on standard error)"
         if temporary and shutil.disk_usage(temporary).free < SPACE:
             raise CompilerError(f"{_temporary_name()} is full; {MAKE_ROOM}\n{message}")
-        raise CompilerError(f"`{shlex.join(command)}` failed with exit code {done.returncode}:\n{message}")
+        kind = _Refused if done.returncode == 1 else CompilerError
+        raise kind(f"`{shlex.join(command)}` failed with exit code {done.returncode}:\n{message}")
     return done.stdout

@@ -139,13 +139,10 @@ def scores_logsumexp(
     transposed = b.permute(key, [*range(n - 2), n - 1, n - 2])
     factor = lens(query)[-1] ** -0.5 if scale is None else scale
     scores = b.cast(b.pointwise("mul", b.matmul(query, transposed), factor), wide)
-    rows, columns = lens(scores)[-2:]
-    hidden = b.full(-torch.inf, wide, lens(scores))
     if is_causal:
-        seen = b.expand(b.literal(torch.ones(rows, columns, dtype=torch.bool).tril()), lens(scores))
-        scores = b.where(seen, scores, hidden)
+        scores = b.causal_scores(scores)
     if mask is not None and dtype_of(mask) == torch.bool:
-        scores = b.where(b.expand(mask, lens(scores)), scores, hidden)
+        scores = b.where(b.expand(mask, lens(scores)), scores, b.full(-torch.inf, wide, lens(scores)))
     elif mask is not None:
         scores = b.pointwise("add", scores, b.cast(mask, wide))
     return b.logsumexp(scores, axes=[n - 1], keepdims=False)

@@ -23,6 +23,19 @@ using namespace mgx;
 thread_local int self;
 int coming;  // how many threads come; the caller is the first
 bool uneven;
+int changed;  // threads that may use other cores than before
+
+void watched(void (*fn)(void*), void* data) {
+#if defined(__linux__)
+    cpu_set_t before, after;
+    sched_getaffinity(0, sizeof before, &before);
+    fn(data);
+    sched_getaffinity(0, sizeof after, &after);
+    if (!CPU_EQUAL(&before, &after)) __atomic_add_fetch(&changed, 1, __ATOMIC_RELAXED);
+#else
+    fn(data);
+#endif
+}
 
 void parallel(void (*fn)(void*), void* data, unsigned threads, unsigned) {
     std::vector<std::thread> others;
@@ -30,10 +43,10 @@ void parallel(void (*fn)(void*), void* data, unsigned threads, unsigned) {
         others.emplace_back([=] {
             self = tid;
             if (uneven) usleep(300 * tid);
-            fn(data);
+            watched(fn, data);
         });
     self = 0;
-    fn(data);
+    watched(fn, data);
     for (auto& t : others) t.join();
 }
 int thread_num() { return self; }
@@ -48,14 +61,25 @@ void reversed(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     if (uneven && (mine.begin * 7 + a[1]) % 5 == 0) usleep(50);
 }
 
-extern "C" void run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads, int come,
-                    bool some_late, int64_t* nanoseconds) {
+extern "C" int run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads, int come,
+                   bool some_late, bool are_contended, int64_t* nanoseconds) {
     static const mgx::Kernel kernels[] = {{reversed, nullptr}};
     static const OpenMP omp{parallel, thread_num};
-    coming = come, uneven = some_late;
+    coming = come, uneven = some_late, changed = 0;
+    contended_until = are_contended ? INT64_MAX : 0;
     Stop stop{-1, nullptr, 0, {}, 0, 0};
     mgx::Program g{kernels, table, buffers, scratch, stride, nanoseconds, &omp, &stop, threads};
     run_program(g);
+    return changed;
+}
+
+// Whether cores count as contended for a while after a thread was seen at these times, when it had worked so long.
+extern "C" bool is_contended(int64_t seen, int64_t worked, int64_t again, int64_t worked_again) {
+    contended_until = 0;
+    Watch watch;
+    watch.look(seen, worked);
+    watch.look(again, worked_again);
+    return contended(again + 1) && !contended(again + 1'000'000'000);
 }
 """
 SIZE, STRIDE = 24, 128
@@ -68,7 +92,7 @@ def added(source: Buffer, to: Buffer, number: int) -> Call:
     return Call(KERNEL, (read,), (write,), (SIZE, number))
 
 
-def answer(x: np.ndarray, calls: Sequence[Call], work: int, threads: int, come: int, late: bool) -> np.ndarray:
+def answer(x: np.ndarray, calls: Sequence[Call], work: int, threads: int, come: int, how: str) -> np.ndarray:
     """What the calls make of the input `x` and an output of zeros."""
     layout = Layout(1, 1, 0)
     y = np.zeros(SIZE, np.int64)
@@ -79,18 +103,19 @@ def answer(x: np.ndarray, calls: Sequence[Call], work: int, threads: int, come: 
     start = scratch.ctypes.data + -scratch.ctypes.data % 64
     spent = np.zeros(len(calls), np.int64)
     pointer = ctypes.c_void_p
-    compile_snippet(SOURCE).run(
-        pointer(table.ctypes.data), buffers, pointer(start), ctypes.c_int64(STRIDE), threads, come, late,
-        pointer(spent.ctypes.data),
+    changed = compile_snippet(SOURCE).run(
+        pointer(table.ctypes.data), buffers, pointer(start), ctypes.c_int64(STRIDE), threads, come,
+        how == "late", how == "contended", pointer(spent.ctypes.data),
     )  # fmt: skip
+    assert changed == 0
     assert (spent >= 0).all()
     return y
 
 
-@pytest.mark.parametrize("late", [False, True], ids=["even", "late"])
+@pytest.mark.parametrize("how", ["even", "late", "contended"])
 @pytest.mark.parametrize(("threads", "come"), [(1, 1), (2, 2), (4, 4), (4, 1), (5, 3), (16, 16)])
 @pytest.mark.parametrize("work", [0, 50_000, 100_000_000])
-def test_every_share_once(work: int, threads: int, come: int, late: bool) -> None:
+def test_every_share_once(work: int, threads: int, come: int, how: str) -> None:
     """Little work runs on one thread, more in one part a share, much in several."""
     x, y = Buffer("input", 8 * SIZE), Buffer("output", 8 * SIZE)
     calls = [call for n in range(10) for call in (added(x, y, n), added(y, x, n))]
@@ -99,7 +124,7 @@ def test_every_share_once(work: int, threads: int, come: int, late: bool) -> Non
     for n in range(10):
         want[1] += want[0][::-1] + n
         want[0] += want[1][::-1] + n
-    got = answer(x_ := given.copy(), calls, work, threads, come, late)
+    got = answer(x_ := given.copy(), calls, work, threads, come, how)
     assert np.array_equal(got, want[1]) and np.array_equal(x_, want[0])
 
 
@@ -109,5 +134,14 @@ def test_a_loop(threads: int, come: int) -> None:
     x, y = Buffer("input", 8 * SIZE), Buffer("output", 8 * SIZE)
     trips = 500
     loop, again = (Call(None, (), (), (kind, 0, target, trips, 0, 0)) for kind, target in ((LOOP, 3), (AGAIN, 1)))
-    got = answer(np.ones(SIZE, np.int64), [loop, added(x, y, 2), again], 50_000, threads, come, False)
+    got = answer(np.ones(SIZE, np.int64), [loop, added(x, y, 2), again], 50_000, threads, come, "even")
     assert np.array_equal(got, np.full(SIZE, 3 * trips))
+
+
+def test_time_that_a_thread_neither_worked_nor_slept() -> None:
+    contended = compile_snippet(SOURCE).is_contended
+    contended.restype = ctypes.c_bool
+    contended.argtypes = [ctypes.c_int64] * 4
+    milli = 1_000_000
+    assert contended(5 * milli, 3 * milli, 15 * milli, 9 * milli)  # worked 6 of 10 ms
+    assert not contended(5 * milli, 3 * milli, 15 * milli, 13 * milli - milli // 2)

@@ -560,6 +560,28 @@ inline void few_queries(const Team& team, const Attention& p, const T* q, const 
         run_few(p, i / p.kv_heads, i % p.kv_heads, rows, q, k, v, mask, out, reinterpret_cast<float*>(scratch));
 }
 
+template <class T, class M>
+inline void many_queries(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask, T* out,
+                         char* scratch) {
+    const int64_t group = p.heads / p.kv_heads, tiles = (p.queries + MQ - 1) / MQ;
+    int64_t per = p.batch * p.heads * tiles / (4 * team.size);  // tiles of a unit: four units a thread
+    per = per < 1 ? 1 : per > TILES ? TILES : per;
+    const int64_t units = (tiles + per - 1) / per, span = per * MQ;
+    const Range range = team.share(p.batch * p.heads * units);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+        const int64_t b = i / units / p.heads, h = i / units % p.heads, q0 = i % units * span, g = h / group;
+        const int64_t left = p.queries - q0;
+        const Unit<T, M> unit{q + b * p.q.batch + h * p.q.head + q0 * p.q.row,
+                                    k + b * p.k.batch + g * p.k.head,
+                                    v + b * p.v.batch + g * p.v.head,
+                                    mask ? mask + b * p.mask_batch + h * p.mask_head + q0 * p.mask_row : mask,
+                                    out + b * p.out.batch + h * p.out.head + q0 * p.out.row,
+                                    q0,
+                                    left < span ? left : span};
+        run_unit(p, unit, reinterpret_cast<float*>(scratch));
+    }
+}
+
 }  // namespace attn
 
 template <class T> inline int64_t attention_scratch(const Attention& p) {
@@ -568,30 +590,23 @@ template <class T> inline int64_t attention_scratch(const Attention& p) {
     return int64_t(sizeof(float)) * (many > few ? many : few);
 }
 
-enum class Group { any, few, many };  // how many queries it has, as far as that is known beforehand
-template <Group group_is = Group::any, class T, class M>
+enum class Group { few, many };  // how many queries share keys
+template <Group group_is, class T, class M>
 MGX_NOINLINE void attention(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask,
                       T* out, char* scratch) {
-    const int64_t group = p.heads / p.kv_heads, tiles = (p.queries + attn::MQ - 1) / attn::MQ;
-    if constexpr (group_is != Group::many)
-        if (group_is == Group::few || group * p.queries <= attn::FEW)
-            return attn::few_queries(team, p, q, k, v, mask, out, scratch);
-    int64_t per = p.batch * p.heads * tiles / (4 * team.size);  // tiles of a unit: four units a thread
-    per = per < 1 ? 1 : per > attn::TILES ? attn::TILES : per;
-    const int64_t units = (tiles + per - 1) / per, span = per * attn::MQ;
-    const Range range = team.share(p.batch * p.heads * units);
-    for (int64_t i = range.begin; i < range.end; ++i) {
-        const int64_t b = i / units / p.heads, h = i / units % p.heads, q0 = i % units * span, g = h / group;
-        const int64_t left = p.queries - q0;
-        const attn::Unit<T, M> unit{q + b * p.q.batch + h * p.q.head + q0 * p.q.row,
-                                    k + b * p.k.batch + g * p.k.head,
-                                    v + b * p.v.batch + g * p.v.head,
-                                    mask ? mask + b * p.mask_batch + h * p.mask_head + q0 * p.mask_row : mask,
-                                    out + b * p.out.batch + h * p.out.head + q0 * p.out.row,
-                                    q0,
-                                    left < span ? left : span};
-        attn::run_unit(p, unit, reinterpret_cast<float*>(scratch));
-    }
+    if constexpr (group_is == Group::few)
+        attn::few_queries(team, p, q, k, v, mask, out, scratch);
+    else
+        attn::many_queries(team, p, q, k, v, mask, out, scratch);
+}
+
+template <class T, class M>  // of a number of queries that differs from run to run
+MGX_INLINE void attention(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask,
+                          T* out, char* scratch) {
+    if (p.heads / p.kv_heads * p.queries <= attn::FEW)
+        attention<Group::few>(team, p, q, k, v, mask, out, scratch);
+    else
+        attention<Group::many>(team, p, q, k, v, mask, out, scratch);
 }
 
 }  // namespace mgx

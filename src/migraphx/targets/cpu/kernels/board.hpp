@@ -3,6 +3,7 @@
 // yet is waited for only where it holds a part.
 #pragma once
 
+#include "contention.hpp"
 #include "team.hpp"
 
 #if defined(__linux__)
@@ -19,6 +20,7 @@ namespace mgx {
 struct alignas(64) Claim {
     static constexpr int BITS = 20;
     int64_t word = 0;
+    int core = -1;  // that the thread was seen on, where cores are contended
 
     // The number of a part that nobody has claimed; -1 where there is none of that phase.
     int64_t take(int64_t phase, int64_t parts) {
@@ -38,9 +40,11 @@ struct alignas(64) Claim {
 struct Patience {
     static constexpr int64_t LEAST = 5'000, FIRST = 50'000, MOST = 2'000'000;  // ns
     int64_t limit = MOST, left = 0;  // left: when it last found work
+    Watch watch;
 
     // Threads have like shares: the others need about as long as this one did, unless they lost their cores.
     int64_t spin(int64_t now) const {
+        if (contended(now)) return LEAST;  // who sleeps gives its core to the one that it waits for
         const int64_t own = left && now - left > FIRST ? now - left : FIRST;
         return own < limit ? own : limit;
     }
@@ -81,7 +85,9 @@ struct alignas(64) Board {
 
     // The phase behind `seen`, or `seen` where the run is stopped.
     int64_t await(int64_t seen, Patience& patience, const Team& team) {
-        const int64_t came = clock_now(), limit = patience.spin(came);
+        const int64_t came = clock_now();
+        patience.watch.look(came);
+        const int64_t limit = patience.spin(came);
         if (spin(seen, came + limit, team)) {
             patience.in_time();
         } else {
@@ -89,6 +95,7 @@ struct alignas(64) Board {
             __atomic_add_fetch(&sleepers, 1, __ATOMIC_SEQ_CST);
             while (now() == seen && !team.stopped()) sleep(seen);
             __atomic_sub_fetch(&sleepers, 1, __ATOMIC_RELAXED);
+            patience.watch.slept(clock_now());
         }
         patience.left = clock_now();
         return now();

@@ -69,6 +69,7 @@ inline constexpr int MOST_VIEWS = 256, MOST_LOOPS = 1024, MOST_PARTS = 1 << 18;
 // comes in a few parts, so that a thread that is ahead can take some of another's. A kernel of up to LITTLE is not worth
 // a word to the others, one of up to WAKING is not worth waking who sleeps.
 inline constexpr int64_t LONGEST = 5'000'000, BALANCED = 1'000'000, LITTLE = 2'000, WAKING = 60'000;
+inline constexpr int64_t SETTLED = 2'000'000;  // ns that a thread stays on the core that it went to
 inline constexpr int FEW_PARTS = 4;
 
 inline char* address(const Program& g, const Place& place) {
@@ -179,14 +180,34 @@ inline void work_on(Program& g, int64_t phase, const Job& job, int tid) {
     }
 }
 
+// Where other processes run on this machine's cores, the system lets two threads of a run share one for tens of
+// milliseconds, as that is fair to all: of these the later one goes to a core where none of them is.
+inline void part_ways(const Program& g, int tid, int64_t now, int64_t& moved) {
+    if (!contended(now)) return;
+    const auto core_of = [&](int other) { return __atomic_load_n(&claim_of(g, other).core, __ATOMIC_RELAXED); };
+    const int mine = current_core();
+    __atomic_store_n(&claim_of(g, tid).core, mine, __ATOMIC_RELAXED);
+    int other = 0;
+    while (other < tid && core_of(other) != mine) ++other;
+    if (other == tid || now - moved < SETTLED) return;
+    moved = now;
+    leave_core([&](int core) {
+        for (int k = 0; k < g.threads; ++k)
+            if (core_of(k) == core) return true;
+        return false;
+    });
+}
+
 inline void run_steps(Program& g, int tid) {
     const Team me{tid, g.threads, g.stop, tid == 0};
     Patience patience;
+    int64_t moved = 0;
     for (int64_t seen = 0, phase; (phase = g.board.await(seen, patience, me)) != seen; seen = phase) {
         Job job;
         if (!g.board.read(phase, job)) continue;
         if (job.step == Job::OVER) return;
         work_on(g, phase, job, tid);
+        part_ways(g, tid, patience.left, moved);
     }
 }
 

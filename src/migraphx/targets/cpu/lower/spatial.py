@@ -74,13 +74,17 @@ def _attention_call(
     else:
         mask, last, of_mask = "p3", 4, cpp_type(STORAGE_TYPES, masks[0].type)
     low, high = bounds_of(heads // kv_heads * queries)
-    group = "few" if high <= FEW else "many" if low > FEW else "any"
-    head = f"attention<Group::{group}>(t, {fill}, p0, p1, p2, {mask}, p{last}, scratch);"
+    groups = [group for group, is_it in (("few", low <= FEW), ("many", high > FEW)) if is_it]
+    known = f"<Group::{groups[0]}>" if len(groups) == 1 else ""
+    head = f"attention{known}(t, {fill}, p0, p1, p2, {mask}, p{last}, scratch);"
     operands = f"const {type}*, const {type}*, const {type}*, const {of_mask}*, {type}*"
-    function = f"void attention<Group::{group}, {type}, {of_mask}>(const Team&, const Attention&, {operands}, char*)"
+    functions = [
+        f"void attention<Group::{group}, {type}, {of_mask}>(const Team&, const Attention&, {operands}, char*)"
+        for group in groups
+    ]
     return simple_call(
         head, (q, k, v, *masks), (out,), numbers, "attention", origin, "attention.hpp",
-        f"attention_scratch<{type}>({fill})", instances=(Instances("attention.hpp", (function,)),),
+        f"attention_scratch<{type}>({fill})", instances=tuple(Instances("attention.hpp", (f,)) for f in functions),
     )  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -17,8 +16,18 @@ DISTRIBUTIONS = {
 }
 
 
+@cache
+def _distribution(name: str) -> metadata.Distribution | None:
+    """The wheel that brings a library, wherever on `sys.path` it lies; None where none does."""
+    for distribution in DISTRIBUTIONS[name]:
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.distribution(distribution)
+    return None
+
+
 def _places(name: str) -> Iterator[str]:
-    for base in dict.fromkeys(Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")):
+    if (brings := _distribution(name)) is not None:
+        base = Path(str(brings.locate_file("")))
         for folder in ("nvidia/cu13/lib", "nvidia/*/lib"):
             yield from map(str, sorted(base.glob(f"{folder}/lib{name}.so.*[0-9]"), reverse=True))
     for major in MAJORS:
@@ -27,7 +36,7 @@ def _places(name: str) -> Iterator[str]:
 
 @cache
 def load(name: str) -> ctypes.CDLL | None:
-    """The library `cublasLt`, `cudart`, ...; None where there is none that loads."""
+    """The library `cublasLt` or `cudnn`; None where there is none that loads."""
     for place in _places(name):
         try:
             return ctypes.CDLL(place, mode=ctypes.RTLD_GLOBAL)
@@ -36,13 +45,10 @@ def load(name: str) -> ctypes.CDLL | None:
     return None
 
 
-@cache
 def wheel(name: str) -> str | None:
     """The version of the wheel that brings a library; None where none does."""
-    for distribution in DISTRIBUTIONS[name]:
-        with suppress(metadata.PackageNotFoundError):
-            return metadata.version(distribution)
-    return None
+    brings = _distribution(name)
+    return None if brings is None else brings.version
 
 
 @cache

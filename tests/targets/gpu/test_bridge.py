@@ -1,0 +1,52 @@
+"""The bridge on a GPU: what only tensors there can show."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tests.torch_migraphx.dynamo.test_words import CHANGES, data, is_told
+
+pytestmark = pytest.mark.device
+
+
+@pytest.fixture(autouse=True)
+def _gpu() -> None:
+    if not torch.cuda.device_count():
+        pytest.skip("torch finds no GPU")
+
+
+ELSEWHERE = {"another device": data(torch.Tensor.cpu)}
+ON_HOST = ("shared", "set", "swapped")  # memory on a GPU is shared as it is; the others make a tensor in main memory
+HERE = [name for name in CHANGES if name not in ON_HOST]
+
+
+@pytest.mark.parametrize("name", [*HERE, *ELSEWHERE])
+def test_every_change_of_a_weight_is_told(name: str) -> None:
+    is_told((CHANGES | ELSEWHERE)[name], "cuda")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("frozen", [False, True])
+def test_weights_that_are_replaced(frozen: bool) -> None:
+    """Other weights are other answers at the next call; what is written to weights too, unless they are frozen."""
+    torch._dynamo.reset()
+    layers = [nn.Linear(8, 8, device="cuda") for _ in range(6)]
+    model = nn.Sequential(*layers)
+    x = torch.randn(4, 8, device="cuda")
+    compiled = torch.compile(model, backend="migraphx", options={"frozen": frozen})
+
+    def same() -> bool:
+        return all(torch.allclose(compiled(x), model(x), atol=1e-5) for _ in range(3))
+
+    assert same()
+    if not frozen:
+        layers[1].weight.data.mul_(2)
+        assert same()
+        layers[2].weight.data = torch.randn(8, 8, device="cuda")
+        assert same()
+    layers[3].weight = nn.Parameter(torch.randn(8, 8, device="cuda"))
+    assert same()
+    model[4] = nn.Linear(8, 8, device="cuda")
+    assert same()
