@@ -34,7 +34,7 @@ def widen_late(module: Module) -> Refusals:
         @5 = @return(@4)
     """
     for ins in list(module):
-        views = _views(ins) if widens(ins) else []
+        views = views_behind(ins) if widens(ins) else []
         if not views or not inner(views[-1]) or not any(isinstance(u.op, Reduction) for u in views[-1].users):
             continue
         b, value = Builder(module, before=views[-1], origin=ins.origin), ins.inputs[0]
@@ -45,7 +45,7 @@ def widen_late(module: Module) -> Refusals:
     return []
 
 
-def _views(ins: Instruction) -> list[Instruction]:
+def views_behind(ins: Instruction) -> list[Instruction]:
     """The views behind an instruction, each of which alone reads what comes before it."""
     found: list[Instruction] = []
     while len(ins.users) == 1 and isinstance((user := next(iter(ins.users))).op, (Reshaping, Transpose)):

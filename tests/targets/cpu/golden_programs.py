@@ -155,9 +155,13 @@ def convolution_depthwise(x: Inputs, b: Builder):
 
 @golden
 def convolution_banded(x: Inputs, b: Builder):
-    """A depthwise convolution behind one whose result is large: they take turns."""
+    """A depthwise convolution behind one whose result is large: they take turns, also with a 1x1 one behind."""
     large = b.relu(conv(b, x(1, 3, 96, 90), weight(64, 3, 1, 1)))
-    return b.relu(conv(b, large, weight(64, 1, 3, 3), 1, 2, group=64))
+    pair = b.relu(conv(b, large, weight(64, 1, 3, 3), 1, 2, group=64))
+    images = x(1, 3, 96, 90)
+    wide = b.relu(conv(b, images, weight(64, 3, 1, 1)))
+    narrow = conv(b, b.relu(conv(b, wide, weight(64, 1, 3, 3), 1, group=64)), weight(3, 64, 1, 1))
+    return pair, b.add(narrow, images)
 
 
 @golden

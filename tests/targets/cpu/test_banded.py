@@ -1,4 +1,4 @@
-"""Convolutions and the depthwise ones behind them, band by band, on cpu against ref."""
+"""Convolutions, the depthwise ones behind them and 1x1 ones behind those, band by band, on cpu against ref."""
 
 from collections.abc import Callable
 
@@ -42,6 +42,21 @@ def pair(channels: int, first: tuple[int, ...], second: tuple[int, ...], finish:
     return build
 
 
+def residual(
+    channels: int, out: int, second: tuple[int, ...], last: tuple[int, ...], finish: Finish, again: bool = False
+):
+    """An expansion, a depthwise convolution and a `last` one; `again`: what lies before that is an output, too."""
+
+    def build(b: Builder, x: Instruction) -> list[Instruction]:
+        between = finish(b, convolution(b, x, channels, 1, 1, 0, 0))
+        behind = finish(b, convolution(b, between, channels, *second, group=channels))
+        y = convolution(b, behind, out, *last)
+        y = b.add(y, x) if y.shape.lens == x.shape.lens else y
+        return [y, b.relu(behind)] if again else [y]
+
+    return build
+
+
 def relu(b: Builder, x: Instruction) -> Instruction:
     return b.relu(x)
 
@@ -59,6 +74,17 @@ PAIRS = {
     "rows that read nothing": ((1, 3, 6, 9), pair(24, (3, 1, 1, 1), (3, 1, 5, 4), relu)),
     "few rows": ((1, 3, 3, 20), pair(24, (3, 1, 1, 1), (5, 1, 2, 2), relu)),
 }
+RESIDUALS = {
+    "added to its input": ((1, 6, 51, 40), residual(96, 6, (3, 1, 1, 1), (1, 1, 0, 0), relu)),
+    "stride 2 behind": ((1, 5, 60, 31), residual(100, 40, (3, 2, 0, 1), (1, 1, 0, 0), silu)),
+    "images added": ((3, 8, 21, 30), residual(96, 8, (5, 1, 2, 2), (1, 1, 0, 0), relu)),
+}
+NO_RESIDUALS = {
+    "what lies before is used twice": ((1, 4, 9, 8), residual(24, 4, (3, 1, 1, 1), (1, 1, 0, 0), relu, again=True)),
+    "a last kernel with a stride": ((1, 4, 9, 8), residual(24, 7, (3, 1, 1, 1), (1, 2, 0, 0), relu)),
+    "a last kernel with padding": ((1, 4, 9, 8), residual(24, 7, (3, 1, 1, 1), (1, 1, 1, 1), relu)),
+    "a last kernel of three": ((1, 4, 9, 8), residual(24, 7, (3, 1, 1, 1), (3, 2, 1, 1), relu)),
+}
 APART = {
     "used twice": ((1, 4, 9, 8), pair(24, (1, 1, 0, 0), (3, 1, 1, 1), relu, again=True)),
     "a padded kernel of one": ((1, 4, 9, 8), pair(24, (1, 1, 1, 1), (3, 1, 1, 1), relu)),
@@ -67,19 +93,20 @@ APART = {
 
 def test_bands_equal_whole_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(depthwise, "BETWEEN", 1)
-    every = {**PAIRS, **APART}
+    every = {**PAIRS, **APART, **RESIDUALS, **NO_RESIDUALS}
     check([Case(name, build, (Shape("float", lens),)) for name, (lens, build) in every.items()])
 
 
 def test_who_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And that a call of two counts the operations of both."""
+    """And that a call of several counts the operations of all."""
     for least in (1, depthwise.BETWEEN):
         monkeypatch.setattr(depthwise, "BETWEEN", least)
-        for name, (lens, build) in {**PAIRS, **APART}.items():
+        for name, (lens, build) in {**PAIRS, **APART, **RESIDUALS, **NO_RESIDUALS}.items():
             program = migraphx.program().graph
             program.main.add_return(build(Builder(program.main), program.main.add_parameter("x", Shape("float", lens))))
             made = translate(program, CompileOptions(), AVX512)
-            together = least == 1 and name in PAIRS
-            assert any(", depthwise" in call.label for call in made.lowered.calls) == together, name
+            labels = [call.label for call in made.lowered.calls]
+            assert any(", depthwise" in label for label in labels) == (least == 1 and name not in APART), name
+            assert any(", convolution" in label for label in labels) == (least == 1 and name in RESIDUALS), name
             flops = sum(i.flops for i in program.main)
             assert sum(step.flops for step in made.outline.steps) == flops, name

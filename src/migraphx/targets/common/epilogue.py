@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from migraphx.ir.module import Module
 from migraphx.ir.operation import Literal, Operation, Parameter, Return
+from migraphx.ir.size import hint_of
 from migraphx.targets.common.views import View
 
 
@@ -63,3 +64,9 @@ class Window:
             (*ones, *size), (*ones, *out), (*ones, *kernel), (*ones, *stride), (*ones, *dilation),
             (*zeros, *pad[: len(size)]),
         )  # fmt: skip
+
+    @property
+    def at_hand(self) -> Window:
+        """The window at the lengths of this compilation, where it is for many."""
+        size, out, pad = (tuple(map(hint_of, n)) for n in (self.size, self.out, self.pad))
+        return replace(self, size=size, out=out, pad=pad)

@@ -13,10 +13,6 @@ from migraphx.targets.gpu.libraries.dnn import Plans
 from migraphx.targets.gpu.library import LibraryCall
 
 
-class ForEachLength(NotImplementedError):
-    """What is not compiled once for many lengths: says which, and why."""
-
-
 @dataclass(frozen=True)
 class Problem:
     """What is computed, as the table of measured winners knows it.

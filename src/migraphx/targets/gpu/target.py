@@ -15,6 +15,7 @@ from migraphx.ir.program import Program
 from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
+from migraphx.passes.add_late import add_late
 from migraphx.passes.broadcast_first import broadcast_first
 from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention
@@ -41,7 +42,7 @@ from migraphx.targets.common.specialise import runs_in_parts
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator
-from migraphx.targets.gpu.choices import Choices, ForEachLength
+from migraphx.targets.gpu.choices import Choices
 from migraphx.targets.gpu.diagnose import CHECKS
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
 from migraphx.targets.gpu.executable import GpuExecutable, restored
@@ -70,6 +71,7 @@ PASSES: list[Pass] = [
     simplify_algebra,  # the biases of both sides of an addition meet
     *optimize[SIMPLE:FUSING],
     widen_late,  # a norm reads half what a product would store
+    add_late,  # a norm adds what libraries do not
     rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again
     *optimize[FUSING:],
@@ -138,7 +140,7 @@ class GpuTarget(Target):
     def form(self, program: Program, options: CompileOptions, sizes: Sizes) -> GpuForm | None:
         """The program, whose lens are made of `sizes`, for all lengths of which their guards hold.
 
-        None where candidates are timed, which is done at lengths, and where a lowering is for one length.
+        None where candidates are timed, which is done at lengths.
         """
         if options.exhaustive_tune or self._slots is None:
             return None
@@ -148,12 +150,8 @@ class GpuTarget(Target):
             run_passes(program, PASSES)
         device = self.accelerator
         with device.ahead() as want:
-            try:
-                with stages("lowering"):
-                    lowered = self._lowered(program, options, want)
-            except ForEachLength as error:
-                log.info("not compiled for all lengths: %s", error)
-                return None
+            with stages("lowering"):
+                lowered = self._lowered(program, options, want)
             outputs = [s.as_standard() for s in program.main.output_shapes]
             with stages("compiler or cache"):
                 outline = Outline(parameters, outputs, steps_of(lowered), lowered.checks, 0)

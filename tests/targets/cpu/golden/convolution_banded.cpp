@@ -51,6 +51,43 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 int64_t k1_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}); }
 
+// convolution relu, depthwise relu, convolution add
+void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    const float* const p1 = reinterpret_cast<const float*>(p[1]);
+    const float* const p2 = reinterpret_cast<const float*>(p[2]);
+    const float* const p3 = reinterpret_cast<const float*>(p[3]);
+    const float* const p4 = reinterpret_cast<const float*>(p[4]);
+    float* const p5 = reinterpret_cast<float*>(p[5]);
+    const int64_t e70 = a[70];
+    const int64_t e71 = a[71];
+    const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+        const auto v0 = fetch(p4 + row * e70 + col, n);
+        const auto v1 = (acc + v0);
+        put(p5 + row * e71 + col, v1, n);
+    }};
+    const auto first = [&](float* const p2) {
+        const int64_t e67 = a[67];
+        const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+            const auto v0 = mgx::fill(acc, 0);
+            const auto v1 = mgx::max(acc, v0);
+            put(p2 + row * e67 + col, v1, n);
+        }};
+        return epi;
+    };
+    const auto second = [&](float* const p3) {
+        const int64_t e68 = a[68];
+        const auto epi = ShortEpilogue{[=](int64_t row, int64_t col, auto acc, auto n) __attribute__((always_inline)) {
+            const auto v0 = mgx::fill(acc, 0);
+            const auto v1 = mgx::max(acc, v0);
+            put(p3 + row * e68 + col, v1, n);
+        }};
+        return epi;
+    };
+    banded<3, 1>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}, Conv{a[44], a[45], a[46], a[47], a[48], {a[49], a[50], a[51]}, {a[52], a[53], a[54]}, {a[55], a[56], a[57]}, {a[58], a[59], a[60]}, {a[61], a[62], a[63]}, {a[64], a[65], a[66]}}, p0, p1, first, p2, second, p3, epi, scratch, a[69]);
+}
+int64_t k2_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}, Conv{a[44], a[45], a[46], a[47], a[48], {a[49], a[50], a[51]}, {a[52], a[53], a[54]}, {a[55], a[56], a[57]}, {a[58], a[59], a[60]}, {a[61], a[62], a[63]}, {a[64], a[65], a[66]}}); }
+
 }  // namespace mgx
 
 #include "team.hpp"
@@ -65,7 +102,7 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 // copy
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
     const int64_t s0 = a[3];
@@ -81,15 +118,18 @@ void k0(const Team&, char* const*, const int64_t*, char*);
 void k1(const Team&, char* const*, const int64_t*, char*);
 int64_t k1_scratch(const int64_t*);
 void k2(const Team&, char* const*, const int64_t*, char*);
+int64_t k2_scratch(const int64_t*);
+void k3(const Team&, char* const*, const int64_t*, char*);
 const Kernel kernels[] = {
     {k0, nullptr},
     {k1, k1_scratch},
-    {k2, nullptr},
+    {k2, k2_scratch},
+    {k3, nullptr},
 };
 
 }  // namespace mgx
 
-// bytes: arena 656640, status 64, input 0 103680, output 0 552960, weight 0 768, weight 1 2304
+// bytes: arena 760320, status 64, input 0 103680, input 1 103680, output 0 552960, output 1 103680, weight 0 768, weight 1 2304, weight 2 2304, weight 3 8192
 // step 0: k0 (1, 8640, 0, 8640, 0), 10568 ns
 //     p0: input 0
 //     p1: arena + 552960
@@ -98,6 +138,19 @@ const Kernel kernels[] = {
 //     p1: weight 0
 //     p2: weight 1
 //     p3: arena
-// step 2: k2 (64, 2160, 1, 64, 2160, 1), 55496 ns
+// step 2: k0 (1, 8640, 0, 8640, 0), 10568 ns
+//     p0: input 1
+//     p1: arena + 552960
+// step 3: k2 (1, 3, 64, 1, 3, 1, 96, 90, 1, 96, 90, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 1, 64, 64, 1, 96, 90, 1, 96, 90, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1, 1, 64, 3, 1, 64, 1, 96, 90, 1, 96, 90, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 64, 64, 1, 3, 3), 188337 ns
+//     p0: arena + 552960
+//     p1: weight 0
+//     p2: weight 2
+//     p3: weight 3
+//     p4: arena + 552960
+//     p5: arena + 656640
+// step 4: k3 (64, 2160, 1, 64, 2160, 1), 55496 ns
 //     p0: arena
 //     p1: output 0
+// step 5: k3 (3, 8640, 1, 3, 8640, 1), 10568 ns
+//     p0: arena + 656640
+//     p1: output 1

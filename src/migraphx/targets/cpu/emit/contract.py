@@ -246,26 +246,47 @@ class Convolution:
     how: Engine
 
 
-def banded_call(
-    before: Convolution, weights: View, window: Window, epilogue: Epilogue, flops: int, origin: str
-) -> Call:
-    """A convolution and the depthwise one behind it, as banded.hpp has them; `flops`: those of the first.
+@dataclass(frozen=True)
+class Bands:
+    """What a call of banded.hpp was made of, for one together with the 1x1 convolution behind it.
 
-    The pointer that the first's epilogue writes to is a parameter, of the number that the next view's has outside.
+    `flops`: those of all but the last convolution.
     """
-    numbers, first = Numbers(), before.epilogue
+
+    before: Convolution
+    weights: View
+    window: Window
+    epilogue: Epilogue
+    flops: int
+    call: Call | None = None
+
+
+def banded_call(bands: Bands, origin: str, last: Convolution | None = None) -> Call:
+    """A convolution, the depthwise one behind it, and the 1x1 one behind that, as banded.hpp has them.
+
+    The pointers that all epilogues but the last one write to are parameters, of the numbers that the next views have
+    outside.
+    """
+    numbers, before, first = Numbers(), bands.before, bands.before.epilogue
     n, c, *_ = first.write.lens
-    params, between = Depthwise(n, c, c, *astuple(window)), 2 + len(first.views)
-    fills = f"{before.params.cpp(numbers)}, {params.cpp(numbers)}"
-    inner = (f"    {line}" for line in epilogue_lines(first, 2, numbers))
-    kernel = ", ".join(map(str, params.special))
-    call = f"banded<{kernel}>(t, {fills}, p0, p1, first, p{between}, epi, scratch, {before.how.cpp(numbers)});"
-    lines = [f"const auto first = [&](float* const p{between}) {{", *inner, "    return epi;", "};", call]
-    operands = (before.x, before.packed, *first.views, weights)
-    label, own = f"{before.call.label}, depthwise", (engine(before.x, before.packed), taps("float"))
-    scratch = f"banded_scratch({fills})"
-    made = contract("\n    ".join(lines), scratch, "banded.hpp", operands, numbers, epilogue, label, origin, own)
-    return replace(made, also=flops)
+    params = Depthwise(n, c, c, *astuple(bands.window))
+    fills = [before.params.cpp(numbers), params.cpp(numbers), *([last.params.cpp(numbers)] if last else [])]
+    views, lines, args = [before.x, before.packed], list[str](), ["p0", "p1"]
+    stages = [("first", first, bands.weights), *([("second", bands.epilogue, last.packed)] if last else [])]
+    for name, epilogue, weights in stages:
+        to = len(views) + len(epilogue.views)
+        inner = (f"    {line}" for line in epilogue_lines(epilogue, len(views), numbers))
+        lines += [f"const auto {name} = [&](float* const p{to}) {{", *inner, "    return epi;", "};"]
+        views += [*epilogue.views, weights]
+        args += [name, f"p{to}"]
+    fill, kernel = ", ".join(map(str, fills)), ", ".join(map(str, params.special))
+    lines.append(f"banded<{kernel}>(t, {fill}, {', '.join(args)}, epi, scratch, {before.how.cpp(numbers)});")
+    label = f"{before.call.label}, depthwise" if bands.call is None else f"{bands.call.label}, convolution"
+    epilogue, own = last.epilogue if last else bands.epilogue, (engine(before.x, before.packed), taps("float"))
+    text, scratch = "\n    ".join(lines), f"banded_scratch({fill})"
+    return replace(
+        contract(text, scratch, "banded.hpp", views, numbers, epilogue, label, origin, own), also=bands.flops
+    )
 
 
 def pool_call(

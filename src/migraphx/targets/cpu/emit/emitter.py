@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from migraphx.targets.common.views import Buffer
 from migraphx.targets.cpu.choices import Choices
-from migraphx.targets.cpu.emit.contract import Convolution
+from migraphx.targets.cpu.emit.contract import Bands, Convolution
 from migraphx.targets.cpu.emit.indexing import gather_call
 from migraphx.targets.cpu.emit.pointwise import copy_call, pointwise_call
 from migraphx.targets.cpu.toolchain import Features
@@ -19,6 +19,7 @@ class CppEmitter:
     features: Features
     choices: Choices = field(default_factory=Choices)
     convolutions: dict[Buffer, Convolution] = field(default_factory=dict[Buffer, Convolution])
+    bands: dict[Buffer, Bands] = field(default_factory=dict[Buffer, Bands])
     """By what they write: those that may become one call with what reads it."""
 
     copy = staticmethod(copy_call)

@@ -554,9 +554,8 @@ MGX_NOINLINE void run_few(const Attention& p, int64_t b, int64_t g, int64_t rows
 template <class T, class M>
 inline void few_queries(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask, T* out,
                         char* scratch) {
-    const int64_t rows = p.heads / p.kv_heads * p.queries;
     const Range mine = team.share(p.batch * p.kv_heads);
-    for (int64_t i = mine.begin; i < mine.end; ++i)
+    for (int64_t i = mine.begin, rows = p.heads / p.kv_heads * p.queries; i < mine.end; ++i)
         run_few(p, i / p.kv_heads, i % p.kv_heads, rows, q, k, v, mask, out, reinterpret_cast<float*>(scratch));
 }
 
@@ -564,20 +563,16 @@ template <class T, class M>
 inline void many_queries(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask, T* out,
                          char* scratch) {
     const int64_t group = p.heads / p.kv_heads, tiles = (p.queries + MQ - 1) / MQ;
-    int64_t per = p.batch * p.heads * tiles / (4 * team.size);  // tiles of a unit: four units a thread
-    per = per < 1 ? 1 : per > TILES ? TILES : per;
-    const int64_t units = (tiles + per - 1) / per, span = per * MQ;
+    const int64_t each = p.batch * p.heads * tiles / (4 * team.size);  // tiles of a unit: four units a thread
+    const int64_t per = each < 1 ? 1 : least(each, TILES), units = (tiles + per - 1) / per, span = per * MQ;
     const Range range = team.share(p.batch * p.heads * units);
     for (int64_t i = range.begin; i < range.end; ++i) {
         const int64_t b = i / units / p.heads, h = i / units % p.heads, q0 = i % units * span, g = h / group;
-        const int64_t left = p.queries - q0;
-        const Unit<T, M> unit{q + b * p.q.batch + h * p.q.head + q0 * p.q.row,
-                                    k + b * p.k.batch + g * p.k.head,
-                                    v + b * p.v.batch + g * p.v.head,
-                                    mask ? mask + b * p.mask_batch + h * p.mask_head + q0 * p.mask_row : mask,
-                                    out + b * p.out.batch + h * p.out.head + q0 * p.out.row,
-                                    q0,
-                                    left < span ? left : span};
+        const M* own = mask ? mask + b * p.mask_batch + h * p.mask_head + q0 * p.mask_row : mask;
+        const Unit<T, M> unit{
+            q + b * p.q.batch + h * p.q.head + q0 * p.q.row, k + b * p.k.batch + g * p.k.head,
+            v + b * p.v.batch + g * p.v.head, own, out + b * p.out.batch + h * p.out.head + q0 * p.out.row,
+            q0, least(span, p.queries - q0)};
         run_unit(p, unit, reinterpret_cast<float*>(scratch));
     }
 }
@@ -593,20 +588,13 @@ template <class T> inline int64_t attention_scratch(const Attention& p) {
 enum class Group { few, many };  // how many queries share keys
 template <Group group_is, class T, class M>
 MGX_NOINLINE void attention(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask,
-                      T* out, char* scratch) {
-    if constexpr (group_is == Group::few)
-        attn::few_queries(team, p, q, k, v, mask, out, scratch);
-    else
-        attn::many_queries(team, p, q, k, v, mask, out, scratch);
+                            T* out, char* scratch) {
+    if constexpr (group_is == Group::few) attn::few_queries(team, p, q, k, v, mask, out, scratch);
+    if constexpr (group_is == Group::many) attn::many_queries(team, p, q, k, v, mask, out, scratch);
 }
-
-template <class T, class M>  // of a number of queries that differs from run to run
-MGX_INLINE void attention(const Team& team, const Attention& p, const T* q, const T* k, const T* v, const M* mask,
-                          T* out, char* scratch) {
-    if (p.heads / p.kv_heads * p.queries <= attn::FEW)
-        attention<Group::few>(team, p, q, k, v, mask, out, scratch);
-    else
-        attention<Group::many>(team, p, q, k, v, mask, out, scratch);
+template <class... Rest> MGX_INLINE void attention(const Team& team, const Attention& p, Rest... rest) {
+    const bool few = p.heads / p.kv_heads * p.queries <= attn::FEW;  // which differs from run to run
+    few ? attention<Group::few>(team, p, rest...) : attention<Group::many>(team, p, rest...);
 }
 
 }  // namespace mgx

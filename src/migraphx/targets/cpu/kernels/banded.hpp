@@ -1,13 +1,16 @@
-// A convolution and the depthwise one behind it, one band of rows after the other: what lies between them never leaves
-// the second-level cache of the core that computes it.
+// A convolution and the depthwise one behind it, one band of rows after the other, and the 1x1 convolution behind that:
+// what lies between them never leaves the second-level cache of the core that computes it.
 //
 //   banded<K, S>(team, conv, params, x, w, first, dw, epi, scratch, fast, block)
+//   banded<K, S>(team, conv, params, last, x, w, first, dw, second, pw, epi, scratch, fast, block)
 //     conv, x, w, fast, block
 //                     as for conv.hpp; images of floats, in[0] = out[0] = 1; a kernel of one row has no stride and padding
 //     first(between)  the epilogue of the convolution, which writes its rows to `between`, densely and counted from 0
 //     params, dw, epi as for depthwise.hpp: it reads all that the convolution gives, dense
 //     K, S            as for depthwise.hpp
-//     scratch         banded_scratch(conv, params) bytes per thread, 64-byte aligned
+//     last, pw        as for conv.hpp: kernels of one, without stride and padding
+//     second(between) the epilogue of the depthwise one, as `first`
+//     scratch         banded_scratch(conv, params) or (conv, params, last) bytes per thread, 64-byte aligned
 //
 // Threads take rows of the result. Rows that two bands read are moved, not computed again; those that two threads read
 // are computed by both.
@@ -27,7 +30,11 @@ inline constexpr int64_t band_lines(const Depthwise& d) {
 }
 inline constexpr int64_t banded_scratch(const Conv& c, const Depthwise& d) {
     const int64_t rows = (band_lines(d) - 1) * d.stride[1] + (d.kernel[1] - 1) * d.dilation[1] + 1;
-    return round64(conv_scratch(c, sizeof(float))) + rows * d.in[2] * d.c * int64_t(sizeof(float));
+    return round64(conv_scratch(c, sizeof(float))) + round64(rows * d.in[2] * d.c * int64_t(sizeof(float)));
+}
+inline constexpr int64_t banded_scratch(const Conv& c, const Depthwise& d, const Conv& last) {
+    const int64_t lines = round64(band_lines(d) * d.out[2] * d.c * int64_t(sizeof(float)));
+    return banded_scratch(c, d) + lines + conv_scratch(last, sizeof(float));
 }
 
 // An epilogue whose rows begin at this one.
@@ -48,9 +55,10 @@ template <class Epi> MGX_INLINE auto of_lines(const Epi& epi, int64_t row) {
         return OfLines<Epi>{epi, row};
 }
 
-template <int K, int S, class First, class Epi>
-inline void banded(const Team& team, const Conv& c, const Depthwise& d, const float* x, const float* w, const First& first,
-                   const float* dw, const Epi& epi, char* scratch, bool fast, int64_t block = ROW_BLOCK) {
+// `give(i, n, window, band)` is called for rows i .. i + n - 1 of the result, with what it takes to compute them.
+template <class First, class Give>
+MGX_INLINE void each_band(const Team& team, const Conv& c, const Depthwise& d, const float* x, const float* w, const First& first,
+                          char* scratch, bool fast, int64_t block, const Give& give) {
     float* const band = reinterpret_cast<float*>(scratch + round64(conv_scratch(c, sizeof(float))));
     const int64_t line = d.in[2] * d.c, lines = band_lines(d), reach = (d.kernel[1] - 1) * d.dilation[1] + 1;
     const Range mine = team.share(d.n * d.out[1]);
@@ -80,8 +88,34 @@ inline void banded(const Team& team, const Conv& c, const Depthwise& d, const fl
         window.in[1] = end - begin;
         window.out[1] = n;
         window.pad[1] = begin - top;
-        depthwise<K, S>(alone, window, band, dw, of_lines(epi, i * d.out[2]));
+        give(i, n, window, band);
     }
+}
+
+template <int K, int S, class First, class Epi>
+inline void banded(const Team& team, const Conv& c, const Depthwise& d, const float* x, const float* w, const First& first,
+                   const float* dw, const Epi& epi, char* scratch, bool fast, int64_t block = ROW_BLOCK) {
+    const Team alone = team.alone();
+    each_band(team, c, d, x, w, first, scratch, fast, block, [&](int64_t i, int64_t, const Depthwise& window, const float* band) {
+        depthwise<K, S>(alone, window, band, dw, of_lines(epi, i * d.out[2]));
+    });
+}
+
+template <int K, int S, class First, class Second, class Epi>
+inline void banded(const Team& team, const Conv& c, const Depthwise& d, const Conv& last, const float* x, const float* w,
+                   const First& first, const float* dw, const Second& second, const float* pw, const Epi& epi, char* scratch,
+                   bool fast, int64_t block = ROW_BLOCK) {
+    const Team alone = team.alone();
+    char* const behind = scratch + banded_scratch(c, d);
+    float* const lines = reinterpret_cast<float*>(behind + conv_scratch(last, sizeof(float)));
+    const auto between = second(lines);
+    each_band(team, c, d, x, w, first, scratch, fast, block, [&](int64_t i, int64_t n, const Depthwise& window, const float* band) {
+        depthwise<K, S>(alone, window, band, dw, between);
+        Conv part = last;
+        part.n = 1;
+        part.in[1] = part.out[1] = n;
+        conv<float>(alone, part, lines, pw, of_lines(epi, i * d.out[2]), behind, fast, block);
+    });
 }
 
 }  // namespace mgx

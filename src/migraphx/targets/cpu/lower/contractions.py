@@ -23,7 +23,6 @@ from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import Loops, View, loops
 from migraphx.targets.cpu.emit.contract import (
     Engine,
-    conv_call,
     conv_of,
     dot_call,
     gemm_call,
@@ -32,7 +31,7 @@ from migraphx.targets.cpu.emit.contract import (
 from migraphx.targets.cpu.emit.reduce import reduce_call
 from migraphx.targets.cpu.emit.structs import Conv
 from migraphx.targets.cpu.headers import constant
-from migraphx.targets.cpu.lower.depthwise import depthwise, in_lanes, note_convolution
+from migraphx.targets.cpu.lower.depthwise import convolved, depthwise, in_lanes
 from migraphx.targets.cpu.lower.picked import picked, picked_dot
 from migraphx.targets.cpu.lower.registry import CPU, features_of, pick
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
@@ -210,8 +209,7 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     else:
         value, key = constant
         packed = ctx.packed((*key, "convolution", n_groups), lambda: pack_conv(value, n_groups, nr))
-    ctx.call(conv_call(source, packed, params, epilogue, how, origin))
-    note_convolution(ctx, source, packed, params, epilogue, how)
+    convolved(ctx, c, source, packed, params, epilogue, how)
 
 
 def takes_winograd(

@@ -1,60 +1,96 @@
-"""Depthwise convolutions, alone or together with the convolution before them."""
+"""Depthwise convolutions, alone or together with the convolutions before and behind them."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import prod
+from typing import Any
+
 from migraphx.ir.module import Instruction
 from migraphx.ir.size import is_open, likely_less
+from migraphx.targets.common.call import Call
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View
-from migraphx.targets.cpu.emit.contract import Convolution, Engine, banded_call, depthwise_call
+from migraphx.targets.cpu.emit.contract import (
+    Bands,
+    Convolution,
+    Engine,
+    banded_call,
+    conv_call,
+    depthwise_call,
+)
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.emit.structs import Conv
 from migraphx.targets.cpu.pack.conv import pack_depthwise
 
-BETWEEN = 1 << 21  # bytes of an image between two convolutions from which on they take turns: fewer stay in caches
+BETWEEN = 1 << 20  # bytes of an image between two convolutions from which on they take turns: fewer stay in caches
 
 
 def depthwise(ctx: LoweringContext, c: Contraction, source: View, window: Window, epilogue: Epilogue) -> None:
     """A convolution that `in_lanes` says depthwise.hpp takes, of channels-last `source`."""
+    assert isinstance(ctx.emit, CppEmitter)
     weights = _depthwise_weights(ctx, c.operands[1], c.origin)
-    before = _in_bands(ctx, c.operands[0], source, weights)
-    if before is None:
+    before = ctx.emit.convolutions.get(source.buffer)
+    floats = weights.type == "float" and weights.lens[-2] == 1
+    follows = before is not None and floats and _only_reads(ctx, c, source, before.call)
+    if before is None or not follows or likely_less(4 * prod(source.lens[1:]), BETWEEN):
         ctx.call(depthwise_call(source, weights, window, epilogue, c.origin))
         return
-    ctx.calls.pop()
-    maker = ctx.sources.pop()
-    assert maker is not None  # the convolution
-    ctx.call(banded_call(before, weights, window, epilogue, maker.flops, c.origin))
+    bands = Bands(before, weights, window, epilogue, _taken_back(ctx))
+    call = banded_call(bands, c.origin)
+    ctx.call(call)
+    if _goes_between(epilogue):
+        ctx.emit.bands[epilogue.write.buffer] = replace(bands, call=call)
 
 
-def note_convolution(
-    ctx: LoweringContext, x: View, packed: View, params: Conv, epilogue: Epilogue, how: Engine
+def convolved(
+    ctx: LoweringContext, c: Contraction, x: View, packed: View, params: Conv, epilogue: Epilogue, how: Engine
 ) -> None:
-    """Of the last call: a depthwise convolution behind it may take its place."""
+    """A convolution by conv.hpp, in a call of its own or behind the bands that only it reads.
+
+    A depthwise convolution behind it may take its place.
+    """
     assert isinstance(ctx.emit, CppEmitter)
+    bands, call = ctx.emit.bands.get(x.buffer), conv_call(x, packed, params, epilogue, how, c.origin)
+    made = Convolution(call, x, packed, params, epilogue, how)
+    one = params.kernel == (1, 1, 1)
+    plain = params.stride == (1, 1, 1) and params.pad == (0, 0, 0)
     floats = all(v.type == "float" for v in (x, packed, epilogue.write))
-    varied = any(is_open(s) or s for v in epilogue.views for s in (v.strides[d] for d in epilogue.row_dims))
-    plain = params.kernel[1] > 1 or (params.stride == (1, 1, 1) and params.pad == (0, 0, 0))
-    if floats and plain and not varied and len(epilogue.write.lens) == 4 and ctx.calls:
-        made = Convolution(ctx.calls[-1], x, packed, params, epilogue, how)
+    if bands is not None and bands.call and floats and one and plain and _only_reads(ctx, c, x, bands.call):
+        bands = replace(bands, flops=bands.flops + _taken_back(ctx))
+        ctx.call(banded_call(bands, c.origin, made))
+        return
+    ctx.call(call)
+    if floats and (plain or params.kernel[1] > 1) and _goes_between(epilogue):
         ctx.emit.convolutions[epilogue.write.buffer] = made
 
 
-def _in_bands(ctx: LoweringContext, maker: Instruction, source: View, weights: View) -> Convolution | None:
-    """The convolution whose result only this depthwise one reads, where banded.hpp is to compute the two."""
-    assert isinstance(ctx.emit, CppEmitter)
-    before = ctx.emit.convolutions.get(source.buffer)
-    if before is None or ctx.calls[-1] is not before.call or len(ctx.sources) < len(ctx.calls):
-        return None  # another call lies between
-    whole = source == before.epilogue.write and source.buffer.kind == "arena" and source.strides[1] == 1
+def _goes_between(epilogue: Epilogue) -> bool:
+    """Whether what a convolution of images writes may be a band: what its epilogue reads is the same for all rows."""
+    varied = any(is_open(s) or s for v in epilogue.views for s in (v.strides[d] for d in epilogue.row_dims))
+    return not varied and len(epilogue.write.lens) == 4
+
+
+def _only_reads(ctx: LoweringContext, c: Contraction, source: View, call: Call[Any]) -> bool:
+    """Whether the last call is this one, and a convolution is all that reads what it wrote, which is dense."""
+    maker = c.operands[0]
+    if not ctx.calls or ctx.calls[-1] is not call or len(ctx.sources) < len(ctx.calls):
+        return False  # another call lies between
+    whole = source == call.writes[0] and source.buffer.kind == "arena" and source.strides[1] == 1
     if ctx.sources[-1] is not maker or not whole or len(maker.users) > 1:
-        return None
-    _, channels, rows, columns = source.lens
-    dense = source.strides[2:] == (columns * channels, channels)
-    floats = weights.type == "float" and weights.lens[-2] == 1
-    return before if dense and floats and not likely_less(4 * channels * rows * columns, BETWEEN) else None
+        return False
+    _, channels, _, columns = source.lens
+    return source.strides[2:] == (columns * channels, channels)
+
+
+def _taken_back(ctx: LoweringContext) -> int:
+    """The operations of the last call, which another one will do."""
+    ctx.calls.pop()
+    maker = ctx.sources.pop()
+    assert maker is not None  # the convolution
+    return maker.flops
 
 
 def in_lanes(source: View, write: View, group: int, lanes: int) -> bool:

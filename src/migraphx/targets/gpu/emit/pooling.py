@@ -20,7 +20,6 @@ from migraphx.targets.gpu.kernel import GpuCall
 TILE = 2048  # elements of a program
 MANY_TAPS = 16  # from which on a window that is the whole image is divided among lanes
 GLOBAL_TILE = 4096
-LEAST_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -64,22 +63,27 @@ def pool_call(pool: Pool, write: View, origin: str = "") -> GpuCall:
         constants = {"BN": width, "BT": GLOBAL_TILE // width}
         programs = x.lens[0] * -(-x.lens[1] // width)
     else:
-        note_class(rows)
+        lines, across = rows // window.out[2], window.out[2]
+        note_class(across)
         width = min(power_of_two(x.lens[1]), 128)
-        height = min(TILE // width, power_of_two(max(hint_of(rows) // 256, LEAST_ROWS)))
-        m = shell.size(rows, loose=True)
+        height = min(TILE // width, power_of_two(hint_of(across)))
+        m = shell.size(across, loose=True)
         lead = 3 - len(pool.behind)
         ends = ", ".join(["0"] * lead + [shell.size(e, loose=True) for e in pool.behind])
         k0, k1, k2 = window.kernel
         numbers = f"{ends}, {window_text(shell, window, x)}, {k0}, {k1}, {k2}"
+        plain = (
+            x.type in ("half", "bf16", "float", "double") or x.type in dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
+        )
         shell.lines += [
-            f"tiles_n = tl.cdiv({cols}, BN)",
-            "row = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)",
+            f"tiles_n, tiles_m = tl.cdiv({cols}, BN), tl.cdiv({m}, BM)",
+            "line = tl.program_id(0) // tiles_n // tiles_m",
+            "place = tl.program_id(0) // tiles_n % tiles_m * BM + tl.arange(0, BM)",
             "col = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)",
-            f"acc = pooling_sums({p}, row, col, {m}, {cols}, {pixel}, {numbers}, {kind}, {pool.count_pad})",
-            f"rows_in, cols_in = row < {m}, col < {cols}",
+            f"acc = pooling_sums({p}, line, place, col, {cols}, {pixel}, {numbers}, {kind}, {pool.count_pad}, {plain})",
+            f"row, rows_in, cols_in = line * {m} + place, place < {m}, col < {cols}",
         ]
         constants = {"BM": height, "BN": width}
-        programs = -(-rows // height) * -(-x.lens[1] // width)
+        programs = lines * -(-across // height) * -(-x.lens[1] // width)
     finish(shell, epilogue, write.type)
     return shell.call("pooling", (programs, 1, 1), constants, 4, 1, "pooling", origin)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from migraphx.ir.module import Module
+from migraphx.ir.size import is_open
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
@@ -47,6 +48,11 @@ class Conv:
     tight: Callable[[], View] | None = None
 
     @property
+    def at_hand(self) -> Conv:
+        """The same with the lengths at hand for those that are open."""
+        return replace(self, x=self.x.at_hand, window=self.window.at_hand)
+
+    @property
     def taps(self) -> int:
         return prod(self.window.kernel)
 
@@ -74,6 +80,16 @@ class Conv:
         """How many numbers of a window's row follow each other in memory; 0 where they do not."""
         follow = self.group == 1 and self.pixel == self.channels and self.window.dilation[2] == 1
         return self.window.kernel[2] * self.channels if follow else 0
+
+    @property
+    def inside(self) -> bool:
+        """Whether no window leaves its image, whatever sizes are open."""
+        w = self.window
+        axes = zip(w.size, w.out, w.kernel, w.stride, w.dilation, w.pad, strict=True)
+        return not is_open((*w.size, *w.out)) and all(
+            pad == 0 and (out - 1) * stride + (kernel - 1) * dilation < size
+            for size, out, kernel, stride, dilation, pad in axes
+        )
 
     @property
     def short(self) -> bool:
@@ -142,7 +158,7 @@ def conv_calls(
         shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:
         first += f", {shell.size(conv.channels, fine=True)}, {shell.size(conv.w.strides[1], fine=True)}"
-        consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}'
+        consts = f'{kernel[1]}, {kernel[2]}, "{kind}", {conv.channels % config.k == 0}, {conv.inside}'
         shell.lines.append(f"acc = convolution_sums({first}, {numbers}, {consts}, BK)")
     shell.lines += ["acc = acc.to(tl.int32)"] * short
     if conv.group > 1:

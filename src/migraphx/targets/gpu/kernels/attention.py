@@ -22,25 +22,36 @@ def add_product(x, y, acc, THIRDS: tl.constexpr):
 
 
 @triton.jit
+def block_of(at, seen, inside, EDGE: tl.constexpr, WIDER: tl.constexpr):
+    """Keys or values. EDGE: some may not be there; WIDER: the tile has more than the head."""
+    if EDGE:
+        return tl.load(at, seen & inside, 0)
+    elif WIDER:
+        return tl.load(at, inside, 0)
+    else:
+        return tl.load(at)
+
+
+@triton.jit
 def attend(
-    query, keys_at, values_at, mask, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key, d, dv,
+    query, query2, keys_at, keys2_at, values_at, mask, mask_at, top, total, acc, place, start, keys,
+    k_row, v_row, m_key, d, d2, dv,
     SCALE: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, MASK: tl.constexpr, CAUSAL: tl.constexpr,
     FOLD: tl.constexpr, THIRDS: tl.constexpr, EDGE: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """The block of keys from `start` on; EDGE: some may not exist, or come after a query.
 
+    `query2`, `keys2_at`: what is behind a head's first d.shape[0] numbers, where these are not all.
+
     `mask_at`: offsets, since as many addresses would take all registers.
     """
     key = start + tl.arange(0, BN)
     seen = key < keys
-    deep, wide = (d < D)[:, None], (dv < DV)[None, :]
-    if EDGE:
-        k = tl.load(keys_at + start * k_row, seen[None, :] & deep, 0)
-    elif d.shape[0] != D:
-        k = tl.load(keys_at + start * k_row, deep, 0)
-    else:
-        k = tl.load(keys_at + start * k_row)
+    k = block_of(keys_at + start * k_row, seen[None, :], (d < D)[:, None], EDGE, d.shape[0] > D)
     s = add_product(query, k, tl.zeros((query.shape[0], BN), acc.dtype), THIRDS)
+    if d.shape[0] < D:
+        k = block_of(keys2_at + start * k_row, seen[None, :], (d2 < D)[:, None], EDGE, True)
+        s = add_product(query2, k, s, THIRDS)
     if not FOLD:
         s *= SCALE * 1.4426950408889634  # log2(e)
     if MASK == "bool":
@@ -57,12 +68,7 @@ def attend(
     e = tl.exp2(s * unit - base[:, None])
     fade = tl.exp2(top - base)
     total = total * fade + tl.sum(e, 1)
-    if EDGE:
-        v = tl.load(values_at + start * v_row, seen[:, None] & wide, 0)
-    elif dv.shape[0] != DV:
-        v = tl.load(values_at + start * v_row, wide, 0)
-    else:
-        v = tl.load(values_at + start * v_row)
+    v = block_of(values_at + start * v_row, seen[:, None], (dv < DV)[None, :], EDGE, dv.shape[0] > DV)
     acc = add_product(e.to(v.dtype), v, acc * fade[:, None], THIRDS)
     return new, total, acc
 
@@ -73,10 +79,11 @@ def attention_sums(
     q_head, q_row, q_d, k_row, k_d, v_row, v_d, m_head, m_row, m_key,
     SCALE: tl.constexpr, GROUP: tl.constexpr, D: tl.constexpr, DV: tl.constexpr, BD: tl.constexpr, BDV: tl.constexpr,
     BN: tl.constexpr, REST: tl.constexpr, MASK: tl.constexpr, ALIKE: tl.constexpr, CAUSAL: tl.constexpr,
-    FOLD: tl.constexpr, THIRDS: tl.constexpr,
+    FOLD: tl.constexpr, THIRDS: tl.constexpr, BE: tl.constexpr,
 ):  # fmt: skip
     """Of the keys from `first` (a multiple of BN) to `last`: each row's maximum, sum of exponentials, weighted values.
 
+    Of a head's D numbers BD are multiplied at once, and BE that follow where D is larger.
     What is no whole block of BN goes by blocks of REST. MASK: the type of the mask, or `none`; ALIKE: all
     rows have one. FOLD: the scale is
     positive and no float is added to scores.
@@ -84,14 +91,18 @@ def attention_sums(
     wide: tl.constexpr = tl.float64 if q.dtype.element_ty == tl.float64 else tl.float32
     place, head = row // GROUP, row % GROUP
     d, dv = tl.arange(0, BD), tl.arange(0, BDV)
+    d2 = BD + tl.arange(0, BE)
     there = (row < rows)[:, None]
-    at = (place * q_row + head * q_head)[:, None] + (d * q_d)[None, :]
-    query = tl.load(q + at, there & (d < D)[None, :], 0)
+    at = (place * q_row + head * q_head)[:, None]
+    query = tl.load(q + at + (d * q_d)[None, :], there & (d < D)[None, :], 0)
+    query2 = tl.load(q + at + (d2 * q_d)[None, :], there & (d2 < D)[None, :], 0) if BD < D else query
     known = tl.minimum(place, (rows - 1) // GROUP)
     keys_of, values_of = k + (d * k_d)[:, None], v + (dv * v_d)[None, :]
+    keys2_of = k + (d2 * k_d)[:, None]
     of_rows = (known * m_row + head * m_head)[:, None]
     key = tl.arange(0, BN)
     keys_at, values_at = keys_of + (key * k_row)[None, :], values_of + (key * v_row)[:, None]
+    keys2_at = keys2_of + (key * k_row)[None, :]
     mask_at = (key * m_key)[None, :] if ALIKE else of_rows + (key * m_key)[None, :]
     top = tl.full((row.shape[0],), float("-inf"), wide)
     total = tl.zeros((row.shape[0],), wide)
@@ -104,16 +115,17 @@ def attention_sums(
     whole = first + tl.maximum(whole - first, 0) // BN * BN
     for start in range(first, whole, BN):
         top, total, acc = attend(
-            query, keys_at, values_at, mask, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
-            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, False, BN,
+            query, query2, keys_at, keys2_at, values_at, mask, mask_at, top, total, acc, place, start, keys, k_row,
+            v_row, m_key, d, d2, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, False, BN,
         )  # fmt: skip
     rest = tl.arange(0, REST)
     keys_at, values_at = keys_of + (rest * k_row)[None, :], values_of + (rest * v_row)[:, None]
+    keys2_at = keys2_of + (rest * k_row)[None, :]
     mask_at = (rest * m_key)[None, :] if ALIKE else of_rows + (rest * m_key)[None, :]
     for start in range(whole, end, REST):
         top, total, acc = attend(
-            query, keys_at, values_at, mask, mask_at, top, total, acc, place, start, keys, k_row, v_row, m_key,
-            d, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, True, REST,
+            query, query2, keys_at, keys2_at, values_at, mask, mask_at, top, total, acc, place, start, keys, k_row,
+            v_row, m_key, d, d2, dv, SCALE, D, DV, MASK, CAUSAL, FOLD, THIRDS, True, REST,
         )  # fmt: skip
     return top, total, acc
 

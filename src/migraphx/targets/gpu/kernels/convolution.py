@@ -32,11 +32,12 @@ def convolution_sums(
     x, w, row, col, rows, cols, begin, end, pixel, w_col, channels, w_tap,
     size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
     dilation0, dilation1, dilation2, pad0, pad1, pad2,
-    K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr,
+    K1: tl.constexpr, K2: tl.constexpr, KIND: tl.constexpr, EVEN: tl.constexpr, INSIDE: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Sums over the steps from `begin` to `end`: BK channels of one tap each, tap after tap.
 
-    Weights are {cols, taps, w_tap}, a row for each output channel. EVEN: `channels` is a multiple of BK.
+    Weights are {cols, taps, w_tap}, a row for each output channel. EVEN: `channels` is a multiple of BK. INSIDE: no
+    window leaves its image, so that a step is as far from the first for all pixels.
     """
     image, at0, at1, at2 = corner(
         row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
@@ -45,13 +46,17 @@ def convolution_sums(
     there = row < rows
     blocks = tl.cdiv(channels, BK)
     pw = w + tl.minimum(col, cols - 1)[None, :] * w_col + depth[:, None]
+    corners = x + ((image + (at0 * size1 + at1) * size2 + at2) * pixel)[:, None] + depth[None, :]
     acc = zeros(row.shape[0], col.shape[0], x, KIND)
-    for step in range(begin, end):
-        tap, first = step // blocks, step % blocks * BK
+    tap, first = begin // blocks, begin % blocks * BK
+    for _ in range(begin, end):
         i0, i1, i2 = tap // (K1 * K2) * dilation0, tap // K2 % K1 * dilation1, tap % K2 * dilation2
-        number, inside = pixel_of(at0 + i0, at1 + i1, at2 + i2, size0, size1, size2)
         deep = first + depth < channels
-        px = x + ((image + number) * pixel + first)[:, None] + depth[None, :]
+        if INSIDE:
+            px, inside = corners + (((i0 * size1 + i1) * size2 + i2) * pixel + first), there
+        else:
+            number, inside = pixel_of(at0 + i0, at1 + i1, at2 + i2, size0, size1, size2)
+            px = x + ((image + number) * pixel + first)[:, None] + depth[None, :]
         if EVEN:
             tile = tl.load(px, (inside & there)[:, None], 0)
             weights = tl.load(pw + (tap * w_tap + first))
@@ -59,6 +64,9 @@ def convolution_sums(
             tile = tl.load(px, (inside & there)[:, None] & deep[None, :], 0)
             weights = tl.load(pw + (tap * w_tap + first), deep[:, None], 0)
         acc = accumulate(acc, tile, weights, deep, KIND)
+        first += BK
+        tap += (first >= channels).to(tl.int32)
+        first = tl.where(first >= channels, 0, first)
     return acc
 
 

@@ -6,7 +6,7 @@ Geometry is that of kernels/convolution.py; TYPE is the elements' type. MODE: `m
 import triton
 import triton.language as tl
 
-from migraphx.targets.gpu.kernels.convolution import corner, pixel_of
+from migraphx.targets.gpu.kernels.convolution import pixel_of
 from migraphx.targets.gpu.kernels.narrow import widen
 from migraphx.targets.gpu.kernels.scalar import scalar_abs, scalar_max, scalar_pow, scalar_sqrt
 
@@ -45,39 +45,48 @@ def finish_window(acc, count, MODE: tl.constexpr, ORDER: tl.constexpr):
 @triton.jit
 def pool_tap(
     x, col, tap, image, at0, at1, at2, there, pixel, size0, size1, size2, end0, end1, end2,
-    dilation0, dilation1, dilation2, K1: tl.constexpr, K2: tl.constexpr, TYPE: tl.constexpr, LOWEST: tl.constexpr,
+    dilation0, dilation1, dilation2, K1: tl.constexpr, K2: tl.constexpr, TYPE: tl.constexpr, OUTSIDE: tl.constexpr,
+    PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """The elements of one place of the windows, LOWEST outside of the image, and whether an average counts them."""
+    """The elements of one place of the windows, OUTSIDE where there is no image, and whether an average counts them."""
     j0 = at0 + tap // (K1 * K2) * dilation0
     j1 = at1 + tap // K2 % K1 * dilation1
     j2 = at2 + tap % K2 * dilation2
     number, inside = pixel_of(j0, j1, j2, size0, size1, size2)
-    value = widen(tl.load(x + ((image + number) * pixel)[:, None] + col[None, :], inside[:, None] & there, 0), TYPE)
-    value = tl.where(inside[:, None], value, tl.full([], LOWEST, value.dtype))
+    at = x + ((image + number) * pixel)[:, None] + col[None, :]
+    if PLAIN:
+        value = widen(tl.load(at, inside[:, None] & there, OUTSIDE), TYPE)
+    else:
+        value = widen(tl.load(at, inside[:, None] & there, 0), TYPE)
+        value = tl.where(inside[:, None], value, tl.full([], OUTSIDE, value.dtype))
     return value, ((j0 < size0 + end0) & (j1 < size1 + end1) & (j2 < size2 + end2)), inside
 
 
 @triton.jit
 def pooling_sums(
-    x, row, col, rows, cols, pixel, end0, end1, end2,
+    x, line, place, col, cols, pixel, end0, end1, end2,
     size0, size1, size2, out0, out1, out2, stride0, stride1, stride2,
     dilation0, dilation1, dilation2, pad0, pad1, pad2,
     K0: tl.constexpr, K1: tl.constexpr, K2: tl.constexpr, TYPE: tl.constexpr, MODE: tl.constexpr,
-    ORDER: tl.constexpr, LOWEST: tl.constexpr, COUNT_PAD: tl.constexpr,
+    ORDER: tl.constexpr, LOWEST: tl.constexpr, COUNT_PAD: tl.constexpr, PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """Windows at rows `row` and channels `col`; `end`: padding behind, which averages count with COUNT_PAD."""
-    image, at0, at1, at2 = corner(
-        row, size0, size1, size2, out0, out1, out2, stride0, stride1, stride2, pad0, pad1, pad2
-    )
-    there = (row < rows)[:, None] & (col < cols)[None, :]
+    """Windows at places `place` of the output's line `line`, and channels `col`.
+
+    `end`: padding behind, which averages count with COUNT_PAD. PLAIN: the type is stored as it is computed, or wider.
+    """
+    at2 = place * stride2 - pad2
+    at1 = line % out1 * stride1 - pad1
+    at0 = line // out1 % out0 * stride0 - pad0
+    image = line // (out1 * out0) * size0 * size1 * size2
+    there = (place < out2)[:, None] & (col < cols)[None, :]
     start: tl.constexpr = LOWEST if MODE == "max" else 0
-    acc = empty_window(row.shape[0], col.shape[0], widen(tl.load(x), TYPE), MODE, LOWEST)
-    count = tl.zeros((row.shape[0],), tl.int32)
+    acc = empty_window(place.shape[0], col.shape[0], widen(tl.load(x), TYPE), MODE, LOWEST)
+    count = tl.zeros((place.shape[0],), tl.int32)
     if K0 * K1 * K2 <= 16:  # all loads at once
         for tap in tl.static_range(K0 * K1 * K2):
             value, padded, inside = pool_tap(
                 x, col, tap, image, at0, at1, at2, there, pixel, size0, size1, size2, end0, end1, end2,
-                dilation0, dilation1, dilation2, K1, K2, TYPE, start,
+                dilation0, dilation1, dilation2, K1, K2, TYPE, start, PLAIN,
             )  # fmt: skip
             acc = join_window(acc, value, MODE, ORDER)
             count += (padded if COUNT_PAD else inside).to(tl.int32)
@@ -85,7 +94,7 @@ def pooling_sums(
         for tap in range(K0 * K1 * K2):
             value, padded, inside = pool_tap(
                 x, col, tap, image, at0, at1, at2, there, pixel, size0, size1, size2, end0, end1, end2,
-                dilation0, dilation1, dilation2, K1, K2, TYPE, start,
+                dilation0, dilation1, dilation2, K1, K2, TYPE, start, PLAIN,
             )  # fmt: skip
             acc = join_window(acc, value, MODE, ORDER)
             count += (padded if COUNT_PAD else inside).to(tl.int32)

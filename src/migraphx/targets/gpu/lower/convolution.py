@@ -12,7 +12,7 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
-from migraphx.ir.size import is_open
+from migraphx.ir.size import is_open, note_class
 from migraphx.ops.convolution import ConvolutionBackwards, both_sides
 from migraphx.ops.movement import Contiguous, Layout
 from migraphx.targets.common.epilogue import Epilogue, Window
@@ -21,7 +21,7 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
-from migraphx.targets.gpu.choices import Config, ForEachLength, Offer, Problem
+from migraphx.targets.gpu.choices import NOTHING, Config, Offer, Problem
 from migraphx.targets.gpu.costs import (
     FEW_CHANNELS,
     LINED,
@@ -86,28 +86,28 @@ def convolve(
 
     `came`: the images as they came, before a copy put their channels last.
     """
-    if is_open(epilogue.write.lens) or is_open(conv.x.lens):
-        raise ForEachLength(f"{name}: convolutions are compiled for each length")
     if not epilogue.write.elements:
         return
-    label, choices = label_of(name, epilogue), choices_of(ctx)
-    x, w, window, facts = conv.x, conv.w, conv.window, choices.facts
+    label, choices, near = label_of(name, epilogue), choices_of(ctx), conv.at_hand
+    x, w, window, facts = conv.x, conv.w, near.window, choices.facts
+    open_ = is_open((*x.lens, *epilogue.write.lens))
     types = (x.type, w.type, epilogue.write.type)
-    sizes = (x.lens[0], x.lens[1], *x.lens[2:], epilogue.write.lens[1], *window.kernel, *window.stride)
+    sizes = (*near.x.lens, epilogue.write.at_hand.lens[1], *window.kernel, *window.stride)
     shape = (*sizes, *window.dilation, *window.pad, conv.group)
+    note_class(conv.rows)
     if is_depthwise(conv, epilogue):
         problem = Problem("depthwise", shape, types, label)
-        candidates = depthwises(conv)
         call_best(
-            ctx, problem, candidates, lambda c: depthwise_cost(c, conv, facts),
+            ctx, problem, depthwises(near), lambda c: depthwise_cost(c, near, facts),
             lambda c: [(strip_call if c.kernel == "strips" else depthwise_call)(conv, epilogue, c, label, origin)],
         )  # fmt: skip
         return
 
     def offered(problem: Problem) -> Offer:
-        return library_convolutions(ctx, conv, epilogue, choices, problem, label, origin)
+        """Plans of a library are for one size each."""
+        return NOTHING if open_ else library_convolutions(ctx, conv, epilogue, choices, problem, label, origin)
 
-    beside = beside_of(ctx, conv, epilogue)
+    beside = None if open_ else beside_of(ctx, conv, epilogue)
     if is_product(conv):
         lower_pixels(ctx, conv, epilogue, beside, name, origin, offered)
         return
@@ -131,8 +131,8 @@ def convolve(
 
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
     problem = Problem("convolution", shape, types, label)
-    cost: Callable[[Config], float] = lambda c: conv_cost(c, conv, facts, result)  # noqa: E731
-    candidates = [*convolutions(conv, facts), *(lined_up_convolutions(conv) if lined else ())]
+    cost: Callable[[Config], float] = lambda c: conv_cost(c, near, facts, result)  # noqa: E731
+    candidates = [*convolutions(near, facts), *(lined_up_convolutions(near) if lined else ())]
     config = call_best(ctx, problem, candidates, cost, build, offered(problem))
     if beside and takes_beside(config):
         (ctx.calls[-1],) = conv_calls(conv, epilogue, config, None, label, origin, beside)
@@ -148,7 +148,7 @@ def lower_pixels(
     b = replace(w, lens=(x.lens[1], w.lens[0]), strides=(1, w.strides[0]))
     config = lower_product(ctx, a, b, epilogue, name, origin, offered)
     one = len(ctx.calls) == before + 1 and isinstance(ctx.calls[-1].kernel, Launch)
-    alone = one and write.buffer.kind == "arena" and not any(v.moves for v in (a, b, write))
+    alone = one and write.buffer.kind == "arena" and not any(v.moves for v in (a, b, write)) and not is_open(a.lens)
     if beside and config and takes_beside(config):
         label = label_of(name, epilogue)
         (ctx.calls[-1],) = product_calls(Operands.of(a, b), epilogue, config, None, label, origin, beside)
