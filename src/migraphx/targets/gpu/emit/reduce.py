@@ -197,10 +197,9 @@ class _Kernel:
         self.row = Scope(self.reading)
         self.rows, self.length = prod(self.fused.kept.lens), prod(self.fused.reduced.lens)
         self.whole_rows = divides(self.plan.height, self.rows)
-        self.pieces = [
-            (Scope(self.reading, self.row.lines, 1000 * k), dict[Instruction, str]())
-            for k in range(1, 1 + self.plan.pieces)
-        ]
+        numbers = range(1, 1 + self.plan.pieces if self.plan.pieces > 1 else 1)
+        # of each piece: statements among the row's with names of their own, and its values
+        self.pieces = [(Scope(self.reading, self.row.lines, 1000 * k), dict[Instruction, str]()) for k in numbers]
         run = self.plan.run
         self.across = self.length // self.fused.reduced.lens[-1] if run else self.length  # what tiles count: runs
         self.step = self.plan.width // max(run, 1)  # of that, a tile's
@@ -215,10 +214,10 @@ class _Kernel:
         """All stages that are left, and the output."""
         writes = self.also.writes(write) if self.also else [write]
         self._begin(len(reads) + len(self.given) + len(writes))
-        for k in range(self.plan.pieces if self.plan.pieces > 1 else 0):  # all loads at once
+        for k, (scope, done) in enumerate(self.pieces):  # all loads at once
             self._piece(k)
             for ins in self.fused.number:
-                self._value(ins, *self.pieces[k])
+                self._value(ins, scope, done)
         for stage in stages:
             if stage.reductions:
                 self._reduce(stage)
@@ -462,7 +461,7 @@ class _Kernel:
     def _accumulate(self, stage: Stage) -> list[str]:
         """The names of a stage's reductions over what the program has of its rows."""
         row = self.row
-        if self.plan.pieces > 1:
+        if self.pieces:
             return [self._folded(i, self._joined(i)) for i in stage.reductions]
         if not self.plan.loop:
             values = [self._value(i.inputs[0], row, {}) for i in stage.reductions]
@@ -494,10 +493,10 @@ class _Kernel:
 
     def _finish(self) -> None:
         """The output, of which every element is computed."""
-        for k, (scope, done) in enumerate(self.pieces if self.plan.pieces > 1 else ()):
+        for k, (scope, done) in enumerate(self.pieces):
             self._piece(k)
             self._store_tile(scope, done)
-        if self.plan.pieces > 1:
+        if self.pieces:
             return
         inner = self.row.inner() if self.plan.loop else self.row
         if self.plan.loop:
