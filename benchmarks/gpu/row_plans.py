@@ -1,7 +1,7 @@
 """Every way to share out rows among programs, and elements among tiles, timed on target gpu.
 
 `python -m benchmarks.gpu.row_plans [--only softmax]` prints one JSON object: for each case the microseconds of each
-plan, best first. It says what `plan` of emit/reduce.py and `tiles` of emit/tiles.py should choose.
+plan, best first. It says what `plan` of emit/plans.py and `tiles` of emit/tiles.py should choose.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.gpu.rows import CASES, Case, Measured
 from migraphx.targets.gpu.device import current_device
-from migraphx.targets.gpu.emit import pointwise, reduce, tiles
+from migraphx.targets.gpu.emit import plans, pointwise, tiles
 from migraphx.targets.gpu.emit.tiles import power_of_two
 
 ROWS = ("softmax 6144x768", "softmax 65536x1024", "softmax 16384x4096", "softmax 4096x16384", "softmax 16384x197",
@@ -23,16 +23,16 @@ FLAT = ("copy 18.9 MB half", "relu 6144x3072 half", "bias gelu 6144x3072 half", 
 ROUNDS = 10
 
 
-def row_plans(length: int) -> Iterator[reduce.Plan]:
+def row_plans(length: int) -> Iterator[plans.Plan]:
     whole = power_of_two(length)
-    if whole > reduce.REGISTERS:
+    if whole > plans.REGISTERS:
         for width, warps in ((2048, 8), (4096, 8), (4096, 16), (8192, 16), (8192, 32), (16384, 32)):
-            yield reduce.Plan(1, width, warps, True)
+            yield plans.Plan(1, width, warps, True)
         return
     for height in (1, 2, 4, 8):
         for warps in (1, 2, 4, 8, 16):
             if 256 <= height * whole // warps <= 2048 and (height == 1 or height * whole <= 8192):
-                yield reduce.Plan(height, whole, warps)
+                yield plans.Plan(height, whole, warps)
 
 
 def timed(case: Case, device: Any) -> float:
@@ -40,13 +40,13 @@ def timed(case: Case, device: Any) -> float:
 
 
 def of_rows(case: Case, device: Any) -> dict[str, float]:
-    chosen, found = reduce.plan, {"chosen": timed(case, device)}
+    chosen, found = plans.plan, {"chosen": timed(case, device)}
     for plan in row_plans(case.x.lens[-1]):
-        reduce.plan = lambda *_, plan=plan: plan
+        plans.plan = lambda *_, plan=plan: plan
         try:
             found[f"height {plan.height} width {plan.width} warps {plan.warps}"] = timed(case, device)
         finally:
-            reduce.plan = chosen
+            plans.plan = chosen
     return found
 
 

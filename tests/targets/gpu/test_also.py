@@ -10,6 +10,7 @@ import pytest
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
+from migraphx.targets.gpu.emit import plans
 from tests.targets.gpu.side_by_side import built, check
 
 pytestmark = pytest.mark.usefixtures("everywhere")
@@ -75,3 +76,16 @@ def test_outputs_are_kernels_of_their_own() -> None:
         return [y, b.convert(y, target_type="fp8e4m3fn")]
 
     assert len(check(built(build, TOKENS)).executable.steps) == 2
+
+
+def test_codes_of_rows_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plans, "PROGRAMS", 1)
+    w = RNG.standard_normal((512, 16)).astype(np.float16)
+
+    def build(b: Builder, x: Instruction) -> list[Instruction]:
+        y = b.layer_norm(x)
+        return [b.dot(through(b, y), b.broadcast_to(through(b, b.literal(w)), (2, 512, 16))), y]
+
+    made = check(built(build, Shape("half", (2, 9, 512))), scale=4)
+    stored, product = made.executable.plan.kernels
+    assert ("COLS", 256) in stored.constants and "out1" in stored.source and product.name != stored.name

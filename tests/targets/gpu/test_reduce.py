@@ -11,7 +11,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
-from migraphx.targets.gpu.emit import reduce
+from migraphx.targets.gpu.emit import plans
 from migraphx.targets.gpu.executable import GpuExecutable
 from tests.targets.gpu.side_by_side import built, check
 
@@ -37,19 +37,19 @@ def layer_norm(b: Builder, x: Instruction, gamma: Instruction, beta: Instruction
 def way(request, monkeypatch):
     """Each way to share out rows, for rows of a few elements."""
     if request.param != "registers":
-        monkeypatch.setattr(reduce, "REGISTERS", 4)
-        monkeypatch.setattr(reduce, "HELD", 4)
-    monkeypatch.setattr(reduce, "PART", 8 if request.param == "parts" else 1 << 40)
-    chosen = reduce.plan
+        monkeypatch.setattr(plans, "REGISTERS", 4)
+        monkeypatch.setattr(plans, "HELD", 4)
+    monkeypatch.setattr(plans, "PART", 8 if request.param == "parts" else 1 << 40)
+    chosen = plans.plan
 
-    monkeypatch.setattr(reduce, "LONGEST_RUNS", 8)
+    monkeypatch.setattr(plans, "LONGEST_RUNS", 8)
 
-    def smaller(rows, length, varying, itemsize, rowwise, run=0):
+    def smaller(rows, length, varying, itemsize, rowwise, run=0, narrow=False):
         made = chosen(rows, length, varying, itemsize, rowwise, run)
         parts, width = 4 if request.param == "parts" and length > 8 else 1, max(min(made.width, 16), 2 * made.run)
-        return reduce.Plan(min(made.height, 4), width, made.warps, True, parts, made.run) if made.loop else made
+        return plans.Plan(min(made.height, 4), width, made.warps, True, parts, made.run) if made.loop else made
 
-    monkeypatch.setattr(reduce, "plan", smaller)
+    monkeypatch.setattr(plans, "plan", smaller)
     return request.param
 
 
@@ -118,7 +118,7 @@ def test_norms_of_what_lies_far_from_zero(way):
 
 def test_groups_are_held_apart(monkeypatch):
     """A group's channels in each pixel have lanes of their own: nothing is divided by their number."""
-    monkeypatch.setattr(reduce, "REGISTERS", 64)
+    monkeypatch.setattr(plans, "REGISTERS", 64)
     made = check(built(group_norm, *in_groups(3, 10, 16, 16)), scale=10)
     assert isinstance(made.executable, GpuExecutable)
     assert all("% 16)" in k.source for k in made.executable.plan.kernels if k.name == "reduce")
@@ -141,6 +141,18 @@ def test_what_is_no_number_is_kept(name, type, way):
     check(built(body, Shape(type, (6, 21))), {"x0": specials(type, (6, 21))}, scale=5)
 
 
+@pytest.mark.parametrize("rows", [16, 21])
+def test_rows_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 16 bits, where there are many rows: in registers, and nothing but rows is masked."""
+    monkeypatch.setattr(plans, "PROGRAMS", 1)
+    for type, length in (("half", 768), ("bf16", 1024)):
+        x, own = Shape(type, (rows, length)), Shape(type, (length,))
+        for build, shapes in ((layer_norm, (x, own, own)), (softmax(1), (x,))):
+            made = check(built(build, *shapes), scale=4)
+            (kernel,) = made.executable.plan.kernels
+            assert ("COLS", 256) in kernel.constants
+
+
 def test_nothing_is_reduced_to_what_it_starts_from():
     check(built(lambda b, x: b.reduce_sum(x, axes=(1,)), Shape("float", (3, 0))))
     check(built(lambda b, x: b.reduce_mean(x, axes=(1,)), Shape("float", (3, 0))))
@@ -150,11 +162,14 @@ def test_nothing_is_reduced_to_what_it_starts_from():
 
 def test_plans_fill_a_gpu():
     """Short rows several a program, rows of up to 16k elements in registers, few long ones in parts."""
-    assert reduce.plan(65536, 64, 1, 4, True).height == 16
+    assert plans.plan(65536, 64, 1, 4, True).height == 16
     for rows, length in ((6144, 768), (65536, 1024), (16384, 4096), (2048, 16384)):
-        made = reduce.plan(rows, length, 1, 4, True)
+        made = plans.plan(rows, length, 1, 4, True)
         assert (made.height, made.parts, made.loop) == (1, 1, False) and made.width >= length
-    assert reduce.plan(2, 1 << 20, 1, 4, True).parts == 256
-    assert reduce.plan(4096, 50257, 1, 4, True) == reduce.Plan(1, 8192, 32, True, 1)
-    columns = reduce.plan(768, 16384, 1, 4, False)
+    assert plans.plan(2, 1 << 20, 1, 4, True).parts == 256
+    assert plans.plan(4096, 50257, 1, 4, True) == plans.Plan(1, 8192, 32, True, 1)
+    columns = plans.plan(768, 16384, 1, 4, False)
     assert columns.height == 64 and columns.loop and columns.parts > 8
+    assert plans.plan(6304, 768, 1, 4, True, narrow=True) == plans.Plan(8, 256, 4, pieces=3)
+    for rows, length, varying in ((1000, 768, 1), (6304, 770, 1), (6304, 768, 2), (6304, 1280, 1), (1 << 16, 256, 1)):
+        assert plans.plan(rows, length, varying, 4, True, narrow=True).pieces == 1

@@ -1,5 +1,6 @@
 """The Triton reading of the scalar words against the NumPy reading, on every device."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -9,6 +10,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ops.scalar import VOCABULARY, NumpyScalar
 from migraphx.targets.gpu.emit.scalar import APPROXIMATE, NARROW, TritonScalar, constant_text
 from tests.ops.test_scalar import accepts, castable, check, operands, values
+from tests.targets.gpu.families import kernels, of
 from tests.targets.gpu.words import evaluate
 
 TYPES = ("float", "double", "bool", *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64)))
@@ -123,6 +125,27 @@ def test_words_for_16_bits(arity, accelerator):
         with np.errstate(all="ignore"):
             want = np.asarray(getattr(NumpyScalar, word)(*inputs))
         np.testing.assert_allclose(got, want, 1e-5, 4e-5 if word == "erf" else 1e-7, err_msg=word)
+
+
+def test_gelu_of_16_bits(accelerator):
+    """x times a probability that is one polynomial; not where x is scaled otherwise, nor of float."""
+    a = np.concatenate([values("float"), np.linspace(-12, 12, 999, dtype=np.float32)])
+    (got,) = evaluate(accelerator, ["(x0 * fast_cdf(x0))"], ["float"], [a], ["float"])
+    with np.errstate(all="ignore"):
+        want = a * NumpyScalar.mul(np.float32(0.5), NumpyScalar.erf(a * np.float32(0.70710678)) + np.float32(1))
+    np.testing.assert_allclose(got, want, 3e-5, 6e-5)
+
+    def scaled(b, x, half=0.5, root=0.5**0.5, one=1.0):
+        grown = b.add(b.erf(b.mul(x, b.full(root, x))), b.full(one, x))
+        return b.mul(b.mul(b.full(half, x), x), grown)
+
+    others = ({"half": 0.25}, {"root": 1.0}, {"one": 2.0})
+    for build, type, known in (
+        (scaled, "half", True), (scaled, "bf16", True), (scaled, "float", False),
+        *((partial(scaled, **other), "half", False) for other in others),
+    ):  # fmt: skip
+        (kernel,) = kernels((build, (of(type, 64),)))
+        assert ("fast_cdf(" in kernel.source) == known
 
 
 def test_constants_are_exact():

@@ -38,7 +38,7 @@ class TritonReading:
     codes: bool = False
 
     def scalar(self, scope: Scope) -> TritonScalar:
-        return TritonScalar(scope.bind, self.approximate, self.codes)
+        return TritonScalar(scope.bind, self.approximate, self.codes, scope.text)
 
     def assign(self, name: str, text: str) -> str:
         return f"{name} = {text}"

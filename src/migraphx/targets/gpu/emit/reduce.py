@@ -13,7 +13,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal, Operation
 from migraphx.ir.shape import Shape
-from migraphx.ir.size import divides, hint_of, is_open, likely_less, note_class
+from migraphx.ir.size import divides, hint_of, is_open
 from migraphx.ops.reduce import (
     ReduceAll,
     ReduceAny,
@@ -28,18 +28,11 @@ from migraphx.targets.common.stages import FusedReduction, Stage
 from migraphx.targets.common.views import Loops, View
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, load_text, pointer_type, reading_of, store_text
+from migraphx.targets.gpu.emit.plans import Plan, plan_at
 from migraphx.targets.gpu.emit.scalar import constant_text
 from migraphx.targets.gpu.emit.source import complete
-from migraphx.targets.gpu.emit.tiles import PROGRAMS, Numbers, blocks, is_wide, pointer_marks, power_of_two
+from migraphx.targets.gpu.emit.tiles import Numbers, blocks, is_wide, pointer_marks, power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
-
-REGISTERS = 16384  # elements of a row that one program holds
-HELD = 32768  # the same times the views that have elements of their own for each row
-PART = 4096  # elements that are worth a program of their own
-MOST_PARTS = 256
-LONG = 32768  # elements of a row that a program of 1024 threads passes over
-MOST_RUN = 512  # elements of a run that takes lanes of its own
-LONGEST_RUNS = 2048  # elements of a row of runs, from which on they have lanes of their own
 
 
 @dataclass(frozen=True)
@@ -86,79 +79,6 @@ def accumulated(ins: Instruction) -> str:
     return dtypes.from_numpy(dtypes.accumulator(type))
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Tiles of `height` rows and `width` elements; `loop`: a row takes several; `parts`: programs to a row.
-
-    `run`: a tile's columns are runs of so many elements, a power of two, of which each holds one of the row's shorter
-    runs. 0: elements are counted through all runs.
-    """
-
-    height: int
-    width: int
-    warps: int
-    loop: bool = False
-    parts: int = 1
-    run: int = 0
-
-
-def plan(rows: int, length: int, varying: int, itemsize: int, rowwise: bool, run: int = 0) -> Plan:
-    """How the programs share out so many rows of so many elements.
-
-    `itemsize`: bytes of the widest element that is read or written. Where few threads hold a row they hardly wait for
-    one another; rows that are read again and again are so few at a time that the cache has them. `run`: so many of a
-    row's elements follow each other, then there are gaps (0: none): such as a group's channels in each pixel. To hold
-    them apart takes idle lanes, but no divisions.
-    """
-    whole = power_of_two(length)
-    views = max(min(varying, 4), 1) * (2 if itemsize == 8 else 1)
-    if not rowwise and whole > 64:  # neighbours are in other rows
-        height = min(power_of_two(rows), 64)
-        parts = _parts(blocks(rows, height), length, 64, min(MOST_PARTS, 8192 // height))
-        if whole * height <= HELD // views and parts == 1:
-            return Plan(height, whole, _warps(height * whole, itemsize))
-        return Plan(height, min(whole, 32), 4, True, parts)
-    parts = _parts(rows, length, PART, MOST_PARTS)
-    apart = power_of_two(run) if rowwise and 1 < run <= MOST_RUN else 0
-    if whole <= REGISTERS and whole * views <= HELD and (whole < PART or parts < 4):
-        height = max(1, 1024 // whole)
-        while height > 1 and blocks(rows, height) < PROGRAMS:
-            height //= 2
-        if not rowwise:
-            height = max(height, min(64, power_of_two(rows)))
-        height = min(height, power_of_two(rows))
-        fits = apart and power_of_two(length // run) * apart == whole
-        return Plan(height, whole, _warps(height * whole, itemsize), run=apart if fits else 0)
-    if parts > 1 or length < LONG or apart:
-        return Plan(1, min(whole, 2048), 8, True, parts, apart if length >= LONGEST_RUNS else 0)
-    return Plan(1, 8192, 32, True)
-
-
-def _plan_at(rows: int, length: int, varying: int, itemsize: int, rowwise: bool, run: int) -> Plan:
-    """The plan of these numbers, which is for others as well where they are open: rows that a program holds fit."""
-    chosen = plan(hint_of(rows), hint_of(length), varying, itemsize, rowwise, run)
-    if chosen.loop or not is_open(length):
-        note_class(length)
-        return chosen
-    if length > chosen.width:  # a guard
-        raise AssertionError(f"{chosen.width} elements do not hold a row of {length}")
-    likely_less(4 * length, chosen.width)  # a narrower one would be faster
-    return chosen
-
-
-def _parts(programs: int, length: int, least: int, most: int) -> int:
-    """Into how many parts rows are divided so that all programs have work: a power of two."""
-    parts = 1
-    while parts < most and programs * parts < 2 * PROGRAMS and length >= 2 * least * parts:
-        parts *= 2
-    return parts
-
-
-def _warps(elements: int, itemsize: int) -> int:
-    """So that a thread has some vectors of memory at once."""
-    return max(1, min(16, power_of_two(elements // (1024 if itemsize <= 2 else 512))))
-
-
 def reduce_calls(
     module: Module,
     axes: Sequence[int],
@@ -175,10 +95,13 @@ def reduce_calls(
     found = FusedReduction.of(module, axes, reads, write)
     rows, length = prod(found.kept.lens), prod(found.reduced.lens)
     held = zip(found.kept.strides[:-1], found.reduced.strides[:-1], strict=True)
-    varying = sum(any(kept) and any(reduced) for kept, reduced in held)
+    varied = [any(kept) and any(reduced) for kept, reduced in held]
+    varying = sum(varied)
     itemsize = max(v.itemsize for v in (*reads, write))
     run = found.reduced.lens[-1] if found.reduced.rank > 1 and not is_open(found.reduced.lens) else 0
-    chosen = _plan_at(rows, length, varying, itemsize, found.rowwise, run)
+    narrow = all(v.itemsize <= 2 for v, own in zip((*reads, write), (*varied, True), strict=True) if own)
+    narrow = narrow and found.rowwise and found.full_output and not run
+    chosen = plan_at(rows, length, varying, itemsize, found.rowwise, run, narrow)
     names = [i.name for i in module if not i.name.startswith("@")]
     label = " ".join(w for w in names if w != "multibroadcast")
     if chosen.parts == 1:
@@ -274,12 +197,15 @@ class _Kernel:
         self.row = Scope(self.reading)
         self.rows, self.length = prod(self.fused.kept.lens), prod(self.fused.reduced.lens)
         self.whole_rows = divides(self.plan.height, self.rows)
+        numbers = range(1, 1 + self.plan.pieces if self.plan.pieces > 1 else 1)
+        # of each piece: statements among the row's with names of their own, and its values
+        self.pieces = [(Scope(self.reading, self.row.lines, 1000 * k), dict[Instruction, str]()) for k in numbers]
         run = self.plan.run
         self.across = self.length // self.fused.reduced.lens[-1] if run else self.length  # what tiles count: runs
         self.step = self.plan.width // max(run, 1)  # of that, a tile's
         share = blocks(self.across, self.plan.parts)
         self.share = blocks(share, self.step) * self.step if self.plan.loop else share  # of a part
-        counted = self.share * self.plan.parts if self.plan.loop else self.step
+        counted = self.share * self.plan.parts if self.plan.loop else self.step * self.plan.pieces
         self.even = not run and not is_open(self.length) and self.length == counted
 
     # ---- calls ----
@@ -288,6 +214,10 @@ class _Kernel:
         """All stages that are left, and the output."""
         writes = self.also.writes(write) if self.also else [write]
         self._begin(len(reads) + len(self.given) + len(writes))
+        for k, (scope, done) in enumerate(self.pieces):  # all loads at once
+            self._piece(k)
+            for ins in self.fused.number:
+                self._value(ins, scope, done)
         for stage in stages:
             if stage.reductions:
                 self._reduce(stage)
@@ -531,6 +461,8 @@ class _Kernel:
     def _accumulate(self, stage: Stage) -> list[str]:
         """The names of a stage's reductions over what the program has of its rows."""
         row = self.row
+        if self.pieces:
+            return [self._folded(i, self._joined(i)) for i in stage.reductions]
         if not self.plan.loop:
             values = [self._value(i.inputs[0], row, {}) for i in stage.reductions]
             live = [row.bind(self._live(i, v)) for i, v in zip(stage.reductions, values, strict=True)]
@@ -547,21 +479,40 @@ class _Kernel:
         self._loop(before, [*inner.lines, *updates])
         return [self._folded(i, name) for i, name in zip(stage.reductions, names, strict=True)]
 
+    def _piece(self, k: int) -> None:
+        """The elements of the row's piece k are those that are loaded and stored from here on."""
+        self.row.lines.append(f"c0 = ({k * self.plan.width} + tl.arange(0, COLS))[None, :]")
+
+    def _joined(self, ins: Instruction) -> str:
+        """A tile of what the pieces of a row have in the same place, reduced."""
+        join, found = REDUCERS[ins.op.__class__].join, ""
+        for scope, done in self.pieces:
+            live = scope.bind(self._live(ins, self._value(ins.inputs[0], scope, done)))
+            found = scope.bind(join.format(found, live)) if found else live
+        return found
+
     def _finish(self) -> None:
         """The output, of which every element is computed."""
+        for k, (scope, done) in enumerate(self.pieces):
+            self._piece(k)
+            self._store_tile(scope, done)
+        if self.pieces:
+            return
         inner = self.row.inner() if self.plan.loop else self.row
         if self.plan.loop:
             inner.lines += self._block("at")
-        value = self._value(self.fused.module.outputs[0], inner, {})
-        out = self.fused.out
-        where, mask = f"({self._offset(out)})", self._mask(True, True)
+        self._store_tile(inner, {})
+        if self.plan.loop:
+            self._loop([], inner.lines)
+
+    def _store_tile(self, inner: Scope, done: dict[Instruction, str]) -> None:
+        value = self._value(self.fused.module.outputs[0], inner, done)
+        where, mask = f"({self._offset(self.fused.out)})", self._mask(True, True)
         type = self.fused.views[-1].type
         if not self.also or not self.also.alone:
             inner.lines.append(store_text("out", type, where, value, mask))
         if self.also:
             inner.lines += self.also.lines(value, type, "out" if self.also.alone else "out1", where, mask)
-        if self.plan.loop:
-            self._loop([], inner.lines)
 
     @property
     def _stride(self) -> str:

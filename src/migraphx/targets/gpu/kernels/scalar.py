@@ -524,5 +524,20 @@ def fast_erf(a):
 
 
 @triton.jit
+def fast_cdf(x):
+    """Of the normal distribution, to 1.3e-5, and times x, the exact GELU, to 6e-5; of NaN some number.
+
+    Where the polynomial is no approximation any more it lies beyond 0 and 1. The last addition saturates by itself: no
+    comparisons, which take twice as long as multiplications.
+    """
+    z = x * x
+    p = -5.0416196e-09 + z * 5.1684227e-11
+    p = -5.4947138e-06 + z * (2.1708689e-07 + z * p)
+    p = -1.1028274e-03 + z * (9.2259408e-05 + z * p)
+    p = -6.6327442e-02 + z * (9.8011075e-03 + z * p)
+    return tl.minimum(tl.maximum(0.5 + x * (0.39889674 + z * p), 0.0), 1.0)
+
+
+@triton.jit
 def multiply(a, b):
     return a * b
