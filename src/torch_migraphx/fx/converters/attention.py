@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -137,7 +138,7 @@ def scores_logsumexp(
     key = with_heads(b, key, lens(query)[-3])
     wide = torch.promote_types(dtype_of(query), torch.float32)
     transposed = b.permute(key, [*range(n - 2), n - 1, n - 2])
-    factor = lens(query)[-1] ** -0.5 if scale is None else scale
+    factor = 1 / math.sqrt(max(lens(query)[-1], 1)) if scale is None else scale
     scores = b.cast(b.pointwise("mul", b.matmul(query, transposed), factor), wide)
     if is_causal:
         scores = b.causal_scores(scores)
