@@ -57,8 +57,8 @@ def fold_constants(module: Module) -> None:
 def _fold_elementwise(ins: Instruction) -> None:
     """Of what is broadcast to lens that change from run to run, the elements are computed.
 
-    And what is computed of a part of a literal, where any part gives the same number everywhere, such as whether
-    positions are none below 0.
+    And what is computed of a part of a literal, where any part gives the same number everywhere, such as whether a
+    position is negative.
     """
     if not isinstance(ins.op, Pointwise) or not ins.op.pure:
         return

@@ -87,7 +87,7 @@ def _read_scaled(x: Instruction) -> Scores | None:
 def literal_mask(mask: Mask, lq: int, lk: int) -> tuple[str, float] | None:
     """`none` or `causal`, and its low, where a constant mask keeps everything or exactly what causal keeps."""
     if not is_constant(mask.value):
-        return ("causal", mask.low) if is_corner(mask, lq, lk) else None
+        return ("causal", mask.low) if _is_corner(mask, lq, lk) else None
     value, low = compact(mask.value), mask.low
     if value.dtype == np.bool_:
         keep = value != mask.inverted
@@ -103,7 +103,7 @@ def literal_mask(mask: Mask, lq: int, lk: int) -> tuple[str, float] | None:
     return ("causal", low) if causal else None
 
 
-def is_corner(mask: Mask, lq: int, lk: int) -> bool:
+def _is_corner(mask: Mask, lq: int, lk: int) -> bool:
     """Whether it is the first rows and columns of a constant that keeps what causal keeps: their numbers are sizes."""
     cut = mask.value
     while isinstance(cut.op, Multibroadcast):

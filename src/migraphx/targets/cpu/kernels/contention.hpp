@@ -10,7 +10,7 @@
 
 namespace mgx {
 
-// Until when threads of this process count as losing their cores: what one run has seen holds for the next ones, too.
+// Until when threads of this program count as losing their cores: what one run has seen holds for its next ones, too.
 static int64_t contended_until = 0;
 
 inline bool contended(int64_t now) { return now < __atomic_load_n(&contended_until, __ATOMIC_RELAXED); }
