@@ -1,7 +1,7 @@
 """Every elementwise operator and reduction, in every type that it takes, on cpu and on ref.
 
-Types of 8 bits and fewer that are computed in the lanes of another are optimised little here: that other type is
-compiled as users compile it, and test_narrow.py compiles the way between the two so.
+Types that are computed in the lanes of another are optimised little here: that other type is compiled as users compile
+it, and so are the ways between the two, by test_narrow.py and, of half and bf16, by test_composites.py.
 """
 
 import pytest
@@ -16,10 +16,7 @@ from tests.targets.cpu.side_by_side import Case, check
 
 ROUNDED = {"tan", "pow", "fmod", "mod"}  # NaN and inf beside finite values are test_scalar's matter
 
-TYPES = [
-    pytest.param(t, marks=pytest.mark.unoptimised) if t in NARROW and t not in ("half", "bf16") else t
-    for t in STORAGE_TYPES
-]
+TYPES = [pytest.param(t, marks=pytest.mark.unoptimised) if t in NARROW else t for t in STORAGE_TYPES]
 
 WITH_ITSELF = {"div", "fmod", "mod"}  # of which compilers know more, and g++ 12 wrongly: x / x was -1
 
