@@ -4,8 +4,8 @@ Tests run side by side, so that a thread that spins takes a core from another te
 that way. Answers do not depend on it. NumPy and OpenMP read these when they are loaded, tests' processes inherit them.
 
 The tests of targets compile kernels as users do: every family of kernels, and every type that has lanes of its own.
-The others ask what programs mean, or how compilers are called (marker `unoptimised`), and ask for less optimisation:
-the C++ compiler is most of what they cost.
+The others ask what programs mean, or how compilers are called (marker `unoptimised`), and ask for less optimisation
+and for fewer sources, all of which begin with the same headers: the C++ compiler is most of what they cost.
 
 Random numbers are the same whatever ran before, so that a test which fails does so again; and what a test left
 compiling beside runs ends before the next test, which may count compilations or read the log.
@@ -13,9 +13,6 @@ compiling beside runs ends before the next test, which may count compilations or
 What exists when all tests are known stays until the end: the garbage collector, which would walk through torch's and
 the tests' million objects again and again (a quarter of the processor's time), leaves it alone. It looks at new ones
 more rarely, too: what torch.compile makes of a graph is mostly garbage that needs no collector.
-
-torch times the guards of each graph that it compiles, for its log; it empties the processor's cache for that, which
-takes 25 ms, and the tests compile many graphs: here it does not.
 """
 
 import gc
@@ -27,8 +24,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_torch import hurry
+
 TARGETS = Path(__file__).parent / "targets"
 FLAGS = os.environ.get("OPENMGX_CXXFLAGS", "")
+CODEGEN = "migraphx.targets.cpu.codegen"
+PARTS: dict[str, int] = {}
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -54,15 +55,18 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000)
-    if "torch._dynamo.guards" in sys.modules:
-        vars(sys.modules["torch._dynamo.guards"])["profile_guard_manager"] = lambda *of: 0.0
+    gc.set_threshold(20_000, 10, 100)
+    hurry()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     as_users = item.path.is_relative_to(TARGETS) and not item.get_closest_marker("unoptimised")
     os.environ["OPENMGX_CXXFLAGS"] = FLAGS if as_users else f"{FLAGS} -Og"
+    if CODEGEN in sys.modules:  # users' sources compile side by side, and tests run side by side
+        codegen = vars(sys.modules[CODEGEN])
+        parts = PARTS.setdefault(CODEGEN, codegen["ENOUGH_PARTS"])
+        codegen["ENOUGH_PARTS"] = parts if as_users else 1
     seed()
 
 
