@@ -5,6 +5,7 @@ Answers, graphs and messages are the same. Each place is changed only where the 
 
 from __future__ import annotations
 
+import logging
 import sys
 import typing
 from collections.abc import Callable
@@ -12,7 +13,12 @@ from typing import Any
 
 
 def hurry() -> None:
-    """Change what has been imported of torch."""
+    """Change what has been imported of torch.
+
+    pytest hangs its handlers on every logger that does not propagate. torch writes each graph that it makes, and the
+    stacks that led to it, to one of these, where that has handlers: which no user's has who does not ask for it.
+    """
+    logging.getLogger("torch.__trace").propagate = True
     for module, name, change in CHANGES:
         place = vars(sys.modules[module]) if module in sys.modules else {}
         if name in place:
