@@ -57,11 +57,11 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 100)
-    hurry()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    hurry()
     of_kernels = item.path.is_relative_to(TARGETS) and not item.path.is_relative_to(TARGETS / "common")
     as_users = of_kernels and not item.get_closest_marker("unoptimised")
     os.environ["OPENMGX_CXXFLAGS"] = FLAGS if as_users else f"{FLAGS} -Og"
