@@ -33,6 +33,7 @@ from migraphx.targets.gpu.costs import (
 )
 from migraphx.targets.gpu.emit.contract import Beside, Operands, label_of, product_calls, sums_type, takes_beside
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, pad_call, strip_call
+from migraphx.targets.gpu.emit.taps import taps_call, turns_taps
 from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Launch
 from migraphx.targets.gpu.lower.contractions import (
@@ -331,6 +332,11 @@ def weights_at_run_time(ctx: LoweringContext, weights: View, depthwise: bool, or
         lens: tuple[int, ...] = (taps, oc)
     else:
         turned, lens = weights.transposed((0, *range(2, rank), 1)), (oc, taps, channels)
+        flat = weights.reshaped((oc, channels, taps))
+        if flat is not None and turns_taps(flat):
+            packed = ctx.temporary(Shape(weights.type, lens))
+            ctx.call(taps_call(flat, packed, origin))
+            return packed
     packed = ctx.standard(turned, origin).reshaped(lens)
     assert packed is not None
     strides = (oc, 1) if depthwise else (taps * channels, channels, 1)
