@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from migraphx.ir.size import is_open
 from migraphx.targets.common.views import View
