@@ -171,12 +171,12 @@ def _join(
         f"places = {shell.size(places, loose=True)}",
         f"count = tl.maximum(tl.minimum(places - part * {PLACES}, {PLACES}), 1).to(tl.float32)",
         f"whole = (places * {runs}).to(tl.float32)",
-        "mean = tl.sum(tl.sum(total, 1), 0) / whole",
+        "mean = tl.sum(tl.sum(total, 0), 0) / whole",
         "apart = tl.where(inside, total / count - mean, 0)",
-        "spread = tl.sum(tl.sum(square + apart * apart * count, 1), 0) / whole",
+        "spread = tl.sum(tl.sum(square + apart * apart * count, 0), 0) / whole",
         f"to = image * {shell.size(channels // run, loose=True)} + group",
     ]
     for view, name in ((means, "mean"), (spreads, "spread")):
         shell.lines.append(f"tl.store({shell.pointer(view)} + to, {name})")
-    warps = max(1, min(8, high * wide // 1024))
+    warps = max(1, min(8, high * wide // 256))
     return shell.call("join", (channels // run, images, 1), {}, warps, 1, label, origin, 2)
