@@ -8,7 +8,7 @@ Formulae and a Pairwise Algorithm for Computing Sample Variances, 1979.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 
@@ -27,9 +27,9 @@ from migraphx.targets.gpu.kernel import GpuCall
 LEAST = 8192  # elements of a norm, below which one program holds it
 MOST_RUN = 512  # channels of a norm
 LANES = 64  # channels of a tile
-PLACES = 64  # of a part
-MOST_PARTS = 128
-APPLIED = 32  # places of a tile that the last kernel takes
+PLACES = 32  # of a part
+MOST_PARTS = 256
+APPLIED = 16  # places of a tile that the last kernel takes
 
 
 def is_side_by_side(found: FusedReduction) -> bool:
