@@ -14,6 +14,7 @@ from migraphx.targets.gpu.lower import alike
 from tests.targets.gpu.side_by_side import built, check
 
 pytestmark = pytest.mark.usefixtures("everywhere")
+WINDOW = ("padding", "stride", "dilation")
 
 
 def projections(b: Builder, x: Instruction, *weights: Instruction) -> Sequence[Instruction]:
@@ -50,7 +51,7 @@ def test_what_depends_on_one_another_stays_in_order() -> None:
 )
 def test_weights_that_are_inputs(type: str, weights: tuple[int, ...]) -> None:
     """Programs that are not full, a window of one and two dimensions, all vector widths."""
-    spatial = (9,) * len(weights[2:])
+    spatial = (13,) * len(weights[2:])
     ones = {"stride": (1,) * len(spatial), "dilation": (1,) * len(spatial), "padding": (0,) * len(spatial)}
     made = built(
         lambda b, x, w: b.convolution(x, w, **ones), Shape(type, (1, weights[1], *spatial)), Shape(type, weights)
@@ -86,3 +87,26 @@ def test_group_norm_with_weights_that_are_inputs(lens: tuple[int, ...]) -> None:
     made = built(norm, *(Shape("half", s) for s in (lens, lens[1:2], lens[1:2])))
     steps = [s.kernel for s in check(made, scale=4).executable.steps]
     assert "reduce_mean" in steps[0] and steps[0].endswith("tanh") and steps[1:] in ([], ["copy"])
+
+
+@pytest.mark.parametrize(
+    ("type", "image", "weights", "how"),
+    [
+        ("half", (2, 16, 5, 6), (70, 16, 3, 3), {"padding": (1, 1), "stride": (1, 1), "dilation": (1, 1)}),
+        ("float", (1, 8, 9, 7), (40, 8, 2, 3), {"padding": (1, 0), "stride": (2, 1), "dilation": (1, 2)}),
+        ("bf16", (2, 24, 9), (24, 24, 5), {"padding": (2,), "stride": (1,), "dilation": (1,)}),
+        ("float", (1, 4, 3, 5, 4), (64, 4, 2, 2, 2), {f: (n,) * 3 for f, n in zip(WINDOW, (0, 1, 1), strict=True)}),
+    ],
+)
+def test_windows_are_copied_where_they_are_less(
+    type: str, image: tuple[int, ...], weights: tuple[int, ...], how: dict[str, tuple[int, ...]]
+) -> None:
+    """The weights are read as they came; one to three dimensions, windows that leave the image, an epilogue."""
+
+    def body(b: Builder, x: Instruction, w: Instruction, bias: Instruction) -> Instruction:
+        y = b.convolution(x, w, **how)
+        return b.relu(b.add(y, b.broadcast(bias, axis=1, out_lens=y.shape.lens)))
+
+    shapes = Shape(type, image), Shape(type, weights), Shape(type, weights[:1])
+    steps = [s.kernel for s in check(built(body, *shapes), scale=4).executable.steps]
+    assert steps[:3] == ["copy", "copy patches", "convolution add relu"]

@@ -62,7 +62,7 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     steps = attributes["stride"], attributes["dilation"], before
     window = Window.of(source.lens[2:], c.write.lens[2:], weights[2:], *steps)
     depthwise = group == source.lens[1] == c.write.lens[1]
-    if group == 1 and ctx.constant(c.operands[1]) is None and as_patches(ctx, c, source, window, epilogue):
+    if group == 1 and as_patches(ctx, c, source, window, epilogue):
         return
     packed = packed_weights(ctx, c.operands[1], depthwise, origin)
     tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
@@ -82,12 +82,18 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
 quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
 
 
+MOST_ROWS = 0  # pixels of a convolution of constant weights that is a product of copied windows
+
+
 def as_patches(ctx: LoweringContext, c: Contraction, x: View, window: Window, epilogue: Epilogue) -> bool:
     """Lower to a product of all windows and the weights as they came, where that copies less than to pack these."""
+    lens, rows = c.operands[1].shape.lens, prod(c.write.lens) // c.write.lens[1]
+    most = lens[0] if ctx.constant(c.operands[1]) is None else MOST_ROWS
+    if is_open((*x.lens, *c.write.lens)) or rows > most:
+        return False
     w = ctx.view(c.operands[1])
     flat = w.reshaped((*w.lens[:2], prod(w.lens[2:])))
-    rows = prod(c.write.lens) // c.write.lens[1]
-    if flat is None or is_open((*x.lens, *c.write.lens)) or rows > w.lens[0] or not in_vectors(flat):
+    if flat is None or not in_vectors(flat):
         return False
     if x.type != w.type or x.type not in dtypes.FLOATS or multiplied(ctx, x.type) != x.type or not lies_in_vectors(x):
         return False
