@@ -76,3 +76,15 @@ def test_a_mean_far_from_zero() -> None:
 def test_norms_that_are_no_runs_of_channels() -> None:
     """Channels first: each norm's elements follow one another, and one kernel holds them."""
     assert len(steps_of(Shape("half", (2, 4, 16, 8, 8)), scale=2)) == 1
+
+
+def test_doubles_stay_doubles() -> None:
+    """Parts are floats: of doubles another kernel has them."""
+
+    def norm(b: Builder, x: Instruction) -> Instruction:
+        mean = b.reduce_mean(x, axes=(2, 3))
+        centred = b.sub(x, b.multibroadcast(mean, out_lens=x.shape.lens))
+        variance = b.reduce_mean(b.mul(centred, centred), axes=(2, 3))
+        return b.mul(centred, b.multibroadcast(b.rsqrt(variance), out_lens=x.shape.lens))
+
+    check(built(norm, images("double", 2, 4, 8, 20)))

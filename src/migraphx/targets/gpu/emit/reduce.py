@@ -106,7 +106,8 @@ def reduce_calls(
     names = [i.name for i in module if not i.name.startswith("@")]
     label = " ".join(w for w in names if w != "multibroadcast")
     reductions = [i for stage in found.stages for i in stage.reductions]
-    if not also and is_side_by_side(found) and is_spread(*reductions):
+    floats = all(accumulated(i) == "float" for i in reductions)
+    if not also and floats and is_side_by_side(found) and is_spread(*reductions):
         return spread_calls(found, *reductions, temporary, label, origin)
     if chosen.parts == 1:
         return [_Kernel(found, chosen, {}, also).call(found.stages, reads, write, label, origin)]

@@ -16,7 +16,7 @@ from migraphx.targets.gpu.library import LibraryCall
 
 PROGRAMS = 264  # that fill a large device: a launch of more gains nothing from others beside it
 BYTES = 4 << 20  # that a call may write; its result waits in memory for those who read it
-MOST = 16  # calls of a launch: each has pointers among its arguments
+MOST, MOST_VIEWS = 16, 8  # calls of a launch, and views of each: all are among its arguments
 
 
 def merge_alike(ctx: LoweringContext) -> None:
@@ -64,7 +64,9 @@ def _uses(calls: Sequence[GpuCall | LibraryCall]) -> tuple[dict[Buffer, list[int
 
 def _is_small(call: GpuCall | LibraryCall) -> TypeGuard[GpuCall]:
     """Whether it is a launch that leaves most of a device idle, into memory of the program's own."""
-    if not isinstance(call.kernel, Launch) or is_open((*call.kernel.grid, *call.numbers)):
+    if not isinstance(call.kernel, Launch) or len(call.views) > MOST_VIEWS:
+        return False
+    if is_open((*call.kernel.grid, *call.numbers, *(n for v in call.views for n in v.lens))):
         return False
     own = all(v.buffer.kind == "arena" for v in call.writes) and all(v.buffer.kind != "status" for v in call.reads)
     few = prod(call.kernel.grid) <= PROGRAMS and sum(v.elements * v.itemsize for v in call.writes) <= BYTES
