@@ -67,11 +67,14 @@ def apply(ins: Instruction, arguments: Sequence[str], scope: Scope) -> str:
     return ins.op.apply(scope.reading.scalar(scope), *arguments)
 
 
-def pointwise_body(module: Module, arguments: Mapping[str, str], scope: Scope) -> str:
-    """Add the statements of a `pointwise` body; returns the name of its result.
+def pointwise_body(
+    module: Module, arguments: Mapping[str, str], scope: Scope, result: Instruction | None = None
+) -> str:
+    """Add the statements of a `pointwise` body; returns the name of its result, or of another value in it.
 
     `arguments` names the value of each parameter.
     """
+    result = result or module.outputs[0]
     names: dict[Instruction, str] = {}
     for ins in module:
         if isinstance(ins.op, Parameter):
@@ -80,4 +83,6 @@ def pointwise_body(module: Module, arguments: Mapping[str, str], scope: Scope) -
             names[ins] = scope.bind(scope.reading.literal(ins))
         elif not isinstance(ins.op, Return):
             names[ins] = apply(ins, [names[i] for i in ins.inputs], scope)
-    return names[module.outputs[0]]
+        if ins is result:
+            break
+    return names[result]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from migraphx.ir import dtype as dtypes
@@ -11,7 +12,7 @@ from migraphx.ir.size import divides
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.scalar import JUMPS
 from migraphx.passes.drop_clamps import is_nonnegative
-from migraphx.targets.common.body import Scope
+from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.scalar import (
     APPROXIMATE,
@@ -25,6 +26,7 @@ from migraphx.targets.gpu.emit.scalar import (
 )
 
 VECTOR = 16  # bytes that a thread moves at once, where it may
+LARGEST_E4M3 = 448.0
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,21 @@ def _clamped(convert: Instruction) -> Instruction | None:
 
     What is never negative needs no clamp from below.
     """
-    ins, bounds = convert.inputs[0], list[float]()
-    while ins.name in {"max", "min"} and len(ins.users) == 1:
-        literals = [i.op.value.item() for i in ins.inputs if isinstance(i.op, Literal)]
-        ins = next(i for i in ins.inputs if not isinstance(i.op, Literal))
-        bounds += literals
+    ins, bounds = _bounded(convert.inputs[0])
     both = len(bounds) == 2 or (len(bounds) == 1 and convert.inputs[0].name == "min" and is_nonnegative(ins))
     return ins if both and max(map(abs, bounds)) <= MOST_CODE and len(ins.users) == 1 else None
+
+
+def _bounded(ins: Instruction) -> tuple[Instruction, list[float]]:
+    """A value before it was clamped, and the bounds; nothing else sees it on the way."""
+    bounds = list[float]()
+    while ins.name in {"max", "min"} and len(ins.users) == 1:
+        literals = [i.op.value.item() for i in ins.inputs if isinstance(i.op, Literal)]
+        if len(literals) != 1:
+            break
+        ins = next(i for i in ins.inputs if not isinstance(i.op, Literal))
+        bounds += literals
+    return ins, bounds
 
 
 def _rounds(ins: Instruction) -> bool:
@@ -123,16 +133,31 @@ def load_text(pointer: str, type: str, at: str, mask: str = "", other: str = "")
     return f'widen({text}, "{type}")' if type in NARROW else text
 
 
-def unrounded(scope: Scope, value: str, type: str) -> str:
-    """The value before its last statement rounded it to `type`, a narrow float: storing it does so, too."""
-    begin, end = f"{value} = convert(", f', "{type}")'
-    last = scope.lines[-1] if scope.lines else ""
-    if type not in dtypes.NARROW_FLOATS or not (last.startswith(begin) and last.endswith(end)):
-        return value
-    return f"{scope.lines.pop()[len(begin) : -len(end)]}.to(tl.float32)"
+def stored_body(module: Module, arguments: Mapping[str, str], scope: Scope, type: str) -> str:
+    """Add the statements of a body; the text of its result as memory holds elements of `type`.
+
+    A body that ends by rounding to a narrow float leaves that to the conversion that is due here, and so its clamp to
+    the largest numbers of fp8e4m3fn.
+    """
+    result = module.outputs[0]
+    if result.name != "convert" or result.shape.type != type or type not in dtypes.NARROW_FLOATS:
+        return stored_text(pointwise_body(module, arguments, scope), type)
+    value, bounds = _bounded(result.inputs[0])
+    saturates = type == "fp8e4m3fn" and sorted(bounds) == [-LARGEST_E4M3, LARGEST_E4M3]
+    text = f"{pointwise_body(module, arguments, scope, value if saturates else result.inputs[0])}.to(tl.float32)"
+    return f"saturated_e4m3({text})" if saturates else stored_text(text, type)
+
+
+def stored_text(value: str, type: str) -> str:
+    """A computed value as memory holds it."""
+    return f'narrow({value}, "{type}")' if type in NARROW else value
 
 
 def store_text(pointer: str, type: str, at: str, value: str, mask: str = "") -> str:
     """Store computed values as elements of a view."""
-    value = f'narrow({value}, "{type}")' if type in NARROW else value
-    return f"tl.store({pointer} + {at}, {value}{', ' + mask if mask else ''})"
+    return store_line(pointer, at, stored_text(value, type), mask)
+
+
+def store_line(pointer: str, at: str, stored: str, mask: str = "") -> str:
+    """Store elements as memory holds them."""
+    return f"tl.store({pointer} + {at}, {stored}{', ' + mask if mask else ''})"
