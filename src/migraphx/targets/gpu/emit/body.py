@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from migraphx.ir import dtype as dtypes
@@ -40,7 +41,7 @@ class TritonReading:
     codes: bool = False
 
     def scalar(self, scope: Scope) -> TritonScalar:
-        return TritonScalar(scope.bind, self.approximate, self.codes, scope.text)
+        return TritonScalar(scope.bind, self.approximate, self.codes)
 
     def assign(self, name: str, text: str) -> str:
         return f"{name} = {text}"
@@ -50,6 +51,11 @@ class TritonReading:
         assert isinstance(ins.op, Literal)
         value = ins.op.value.reshape(-1)[0].astype(dtypes.accumulator(ins.shape.type))
         return constant_text(value.item(), triton_type(COMPUTE_TYPES, ins.shape.type))
+
+    def shorter(self, ins: Instruction) -> tuple[str, Sequence[Instruction]] | None:
+        """The exact GELU of 16 bits is one polynomial."""
+        x = _gelu_of(ins) if self.approximate else None
+        return ("({0} * fast_cdf({0}))", (x,)) if x else None
 
 
 TRITON = TritonReading()
@@ -67,6 +73,24 @@ def reading_of(module: Module) -> TritonReading:
     floats = {s.type for i in inexact for s in (i.shape, *(x.shape for x in i.inputs)) if s.type in dtypes.FLOATS}
     smooth = not any(own & JUMPS for i, own in words.items() if not _rounds(i))
     return TritonReading(smooth and floats <= SIXTEEN, _makes_codes(module))
+
+
+def _gelu_of(ins: Instruction) -> Instruction | None:
+    """x, where this is x / 2 times 1 + erf(x / sqrt(2))."""
+    for half, gate in (ins.inputs, ins.inputs[::-1]) if ins.name == "mul" else ():
+        x, root = _but_for(half, "mul", 0.5), _but_for(gate, "add", 1.0)
+        inner = _but_for(root.inputs[0], "mul", math.sqrt(0.5)) if root and root.name == "erf" else None
+        if x and x is inner:
+            return x
+    return None
+
+
+def _but_for(ins: Instruction, name: str, value: float) -> Instruction | None:
+    """The other operand of an operator called so, where one is this number, or the nearest of 16 bits."""
+    for x, c in (ins.inputs, ins.inputs[::-1]) if ins.name == name else ():
+        if isinstance(c.op, Literal) and c.op.value.size == 1 and math.isclose(c.op.value.item(), value, rel_tol=4e-3):
+            return x
+    return None
 
 
 MOST_CODE = 1 << 20  # a whole number that float holds with bits to spare
