@@ -15,7 +15,7 @@ from migraphx.passes.rewrite import rewrite, rewrites
 def add_of_concat(b: Builder, a: Instruction, root: Instruction) -> Instruction | Refuse:
     """concat(c, x) + a -> concat(c + a[:n], x + a[n:]), where c is constant"""
     joined = next(i for i in root.inputs if i.name == "concat")
-    axis = joined.op.attributes()["axis"] % root.shape.ndim
+    axis: int = joined.op.attributes()["axis"] % root.shape.ndim
     lens = [part.shape.lens[axis] for part in joined.inputs]
     if is_open(lens) or not any(is_constant(part) for part in joined.inputs):
         return Mismatch("nothing is known ahead")
