@@ -16,6 +16,7 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.refusal import Mismatch, Refusal, Refuse
 from migraphx.ir.shape import Shape
+from migraphx.passes.add_to_parts import add_to_parts
 from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention, fuse_attention_but_of
 from migraphx.passes.fuse_dots import fuse_dots
@@ -442,7 +443,13 @@ REDUCE = [
     Case("fuse_reduce", "it can be the epilogue of a dot or convolution",
          lambda b, x, w: b.reduce_sum(b.relu(b.dot(x, w)), axes=[1]), (X, (3, 4))),
 ]  # fmt: skip
+PARTS = [
+    Case("add_of_concat", "nothing is known ahead",
+         lambda b, x, y: b.add(b.concat(x, y, axis=0), lit(b, 2, lens=(4, 3))), (X, X)),
+]  # fmt: skip
+
 CASES: dict[Pass, list[Case]] = {
+    add_to_parts: PARTS,
     simplify_algebra: ALGEBRA,
     simplify_reshapes: VIEWS,
     fuse_attention: ATTENTION,

@@ -192,3 +192,26 @@ def test_every_byte_becomes_the_float_that_it_is(type: str) -> None:
     x = np.arange(256).astype(np.uint8).view(type)
     made = check(built(lambda b, x: b.convert(x, target_type="float"), Shape(type, x.shape)), {"x0": x})
     np.testing.assert_array_equal(np.asarray(made.run({"x0": x})[0]), x)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_what_is_clamped_saturates_as_it_becomes_fp8(wide: bool) -> None:
+    """At the type's largest numbers; bounds beyond them leave NaN of what is larger, as the conversion does."""
+    x = np.array([447, 448, 449, 463, 464, 465, 480, 1e9, -449, -464, -470, np.inf, -np.inf, np.nan, 0.3], np.float32)
+    limit = 512.0 if wide else 448.0
+
+    def body(b: Builder, x: Instruction) -> Instruction:
+        clamped = b.min(b.max(b.mul(x, b.full(1.0, x)), b.full(-limit, x)), b.full(limit, x))
+        return b.convert(clamped, target_type="fp8e4m3fn")
+
+    made = check(built(body, Shape("float", x.shape)), {"x0": x})
+    kernels = cast(Any, made.executable).plan.kernels
+    assert any("saturated_e4m3(v" in k.source for k in kernels) != wide
+
+
+def test_a_clamp_between_two_values_is_none() -> None:
+    def body(b: Builder, x: Instruction, y: Instruction) -> Instruction:
+        clamped = b.min(b.max(b.max(x, y), b.full(-448.0, x)), b.full(448.0, x))
+        return b.convert(clamped, target_type="fp8e4m3fn")
+
+    check(built(body, Shape("float", (40,)), Shape("float", (40,))))

@@ -141,13 +141,17 @@ def test_what_is_no_number_is_kept(name, type, way):
     check(built(body, Shape(type, (6, 21))), {"x0": specials(type, (6, 21))}, scale=5)
 
 
+def norm_of_sum(b: Builder, x: Instruction, y: Instruction) -> Instruction:
+    return b.layer_norm(b.add(x, y))
+
+
 @pytest.mark.parametrize("rows", [16, 21])
 def test_rows_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 16 bits, where there are many rows: in registers, and nothing but rows is masked."""
     monkeypatch.setattr(plans, "PROGRAMS", 1)
     for type, length in (("half", 768), ("bf16", 1024)):
         x, own = Shape(type, (rows, length)), Shape(type, (length,))
-        for build, shapes in ((layer_norm, (x, own, own)), (softmax(1), (x,))):
+        for build, shapes in ((layer_norm, (x, own, own)), (softmax(1), (x,)), (norm_of_sum, (x, x))):
             made = check(built(build, *shapes), scale=4)
             (kernel,) = made.executable.plan.kernels
             assert ("COLS", 256) in kernel.constants
@@ -171,5 +175,6 @@ def test_plans_fill_a_gpu():
     columns = plans.plan(768, 16384, 1, 4, False)
     assert columns.height == 64 and columns.loop and columns.parts > 8
     assert plans.plan(6304, 768, 1, 4, True, narrow=True) == plans.Plan(8, 256, 4, pieces=3)
-    for rows, length, varying in ((1000, 768, 1), (6304, 770, 1), (6304, 768, 2), (6304, 1280, 1), (1 << 16, 256, 1)):
+    assert plans.plan(6304, 768, 2, 4, True, narrow=True) == plans.Plan(4, 256, 4, pieces=3)
+    for rows, length, varying in ((1000, 768, 1), (6304, 770, 1), (6304, 768, 3), (6304, 1280, 1), (1 << 16, 256, 1)):
         assert plans.plan(rows, length, varying, 4, True, narrow=True).pieces == 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Literal, Parameter, Return
+from migraphx.ir.operation import Literal, Parameter
 from migraphx.ops.movement import Broadcasting, Contiguous, Reshaping
 from migraphx.ops.pointwise import Identity, Pointwise
 
@@ -25,6 +25,10 @@ class Reading(Protocol):
 
     def literal(self, ins: Instruction) -> str:
         """A one-element literal."""
+        ...
+
+    def shorter(self, ins: Instruction) -> tuple[str, Sequence[Instruction]] | None:
+        """A value's text, {0} ... in the place of what it is made of, where that is shorter than its operators'."""
         ...
 
 
@@ -67,17 +71,36 @@ def apply(ins: Instruction, arguments: Sequence[str], scope: Scope) -> str:
     return ins.op.apply(scope.reading.scalar(scope), *arguments)
 
 
-def pointwise_body(module: Module, arguments: Mapping[str, str], scope: Scope) -> str:
-    """Add the statements of a `pointwise` body; returns the name of its result.
+def pointwise_body(
+    module: Module, arguments: Mapping[str, str], scope: Scope, result: Instruction | None = None
+) -> str:
+    """Add the statements of a `pointwise` body; returns the name of its result, or of another value in it.
 
     `arguments` names the value of each parameter.
     """
+    result = result or module.outputs[0]
+    shorter = {ins: short for ins in module if (short := scope.reading.shorter(ins))}
+    needed = _needed(result, shorter)
     names: dict[Instruction, str] = {}
-    for ins in module:
+    for ins in (i for i in module if i in needed):
         if isinstance(ins.op, Parameter):
             names[ins] = arguments[ins.op.parameter]
         elif isinstance(ins.op, Literal):
             names[ins] = scope.bind(scope.reading.literal(ins))
-        elif not isinstance(ins.op, Return):
+        elif ins in shorter:
+            text, made_of = shorter[ins]
+            names[ins] = scope.bind(text.format(*(names[i] for i in made_of)))
+        else:
             names[ins] = apply(ins, [names[i] for i in ins.inputs], scope)
-    return names[module.outputs[0]]
+    return names[result]
+
+
+def _needed(result: Instruction, shorter: Mapping[Instruction, tuple[str, Sequence[Instruction]]]) -> set[Instruction]:
+    """The result and all that it is made of."""
+    found, left = {result}, [result]
+    while left:
+        ins = left.pop()
+        more = [i for i in (shorter[ins][1] if ins in shorter else ins.inputs) if i not in found]
+        found.update(more)
+        left += more
+    return found

@@ -16,6 +16,7 @@ from migraphx.ir.refusal import Refusal
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import Sizes
 from migraphx.passes.add_late import add_late
+from migraphx.passes.add_to_parts import add_to_parts
 from migraphx.passes.broadcast_first import broadcast_first
 from migraphx.passes.fold_norms import fold_norms
 from migraphx.passes.fuse_attention import fuse_attention
@@ -73,6 +74,7 @@ PASSES: list[Pass] = [
     *optimize[SIMPLE:FUSING],
     widen_late,  # a norm reads half what a product would store
     add_late,  # a norm adds what libraries do not
+    add_to_parts,  # positions, before patches stand beside a token
     rotate_halves,  # no kernels for what is a view
     broadcast_first,  # a launch for a few numbers takes longer than to compute them again
     *optimize[FUSING:],

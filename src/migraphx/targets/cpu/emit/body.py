@@ -26,6 +26,9 @@ class CppReading:
         type = cpp_type(COMPUTE_TYPES, ins.shape.type)
         return f"mgx::splat<{type}>({constant_text(ins.op.value.reshape(-1)[0].item())})"
 
+    def shorter(self, ins: Instruction) -> None:
+        """The vocabulary finds what it has."""
+
 
 CPP = CppReading()
 

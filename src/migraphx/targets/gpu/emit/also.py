@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from migraphx.ir.module import Instruction, Module
-from migraphx.targets.common.body import Scope, pointwise_body
+from migraphx.targets.common.body import Scope
 from migraphx.targets.common.views import View, standard_strides
-from migraphx.targets.gpu.emit.body import reading_of, store_text, unrounded
+from migraphx.targets.gpu.emit.body import reading_of, store_line, stored_body
 from migraphx.targets.gpu.emit.scalar import NARROW
 from migraphx.targets.gpu.kernel import GpuCall
 
@@ -34,9 +34,9 @@ class Also:
         """Statements that compute the body of what memory would hold of `value`, and store it."""
         scope = Scope(reading_of(self.module), [], FIRST_NAME)
         stored = scope.bind(f'widen(narrow({value}, "{type}"), "{type}")' if type in NARROW else value)
-        result = pointwise_body(self.module, dict.fromkeys(self.module.parameters, stored), scope)
-        result = unrounded(scope, result, self.write.type)
-        return [*scope.lines, store_text(pointer, self.write.type, at, result, mask)]
+        given = dict.fromkeys(self.module.parameters, stored)
+        result = stored_body(self.module, given, scope, self.write.type)
+        return [*scope.lines, store_line(pointer, at, result, mask)]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from migraphx.ir import dtype as dtypes
@@ -11,7 +13,7 @@ from migraphx.ir.size import divides
 from migraphx.ops.pointwise import Pointwise
 from migraphx.ops.scalar import JUMPS
 from migraphx.passes.drop_clamps import is_nonnegative
-from migraphx.targets.common.body import Scope
+from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.scalar import (
     APPROXIMATE,
@@ -25,6 +27,7 @@ from migraphx.targets.gpu.emit.scalar import (
 )
 
 VECTOR = 16  # bytes that a thread moves at once, where it may
+LARGEST_E4M3 = 448.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class TritonReading:
     codes: bool = False
 
     def scalar(self, scope: Scope) -> TritonScalar:
-        return TritonScalar(scope.bind, self.approximate, self.codes, scope.text)
+        return TritonScalar(scope.bind, self.approximate, self.codes)
 
     def assign(self, name: str, text: str) -> str:
         return f"{name} = {text}"
@@ -48,6 +51,11 @@ class TritonReading:
         assert isinstance(ins.op, Literal)
         value = ins.op.value.reshape(-1)[0].astype(dtypes.accumulator(ins.shape.type))
         return constant_text(value.item(), triton_type(COMPUTE_TYPES, ins.shape.type))
+
+    def shorter(self, ins: Instruction) -> tuple[str, Sequence[Instruction]] | None:
+        """The exact GELU of 16 bits is one polynomial."""
+        x = _gelu_of(ins) if self.approximate else None
+        return ("({0} * fast_cdf({0}))", (x,)) if x else None
 
 
 TRITON = TritonReading()
@@ -65,6 +73,24 @@ def reading_of(module: Module) -> TritonReading:
     floats = {s.type for i in inexact for s in (i.shape, *(x.shape for x in i.inputs)) if s.type in dtypes.FLOATS}
     smooth = not any(own & JUMPS for i, own in words.items() if not _rounds(i))
     return TritonReading(smooth and floats <= SIXTEEN, _makes_codes(module))
+
+
+def _gelu_of(ins: Instruction) -> Instruction | None:
+    """x, where this is x / 2 times 1 + erf(x / sqrt(2))."""
+    for half, gate in (ins.inputs, ins.inputs[::-1]) if ins.name == "mul" else ():
+        x, root = _but_for(half, "mul", 0.5), _but_for(gate, "add", 1.0)
+        inner = _but_for(root.inputs[0], "mul", math.sqrt(0.5)) if root and root.name == "erf" else None
+        if x and x is inner:
+            return x
+    return None
+
+
+def _but_for(ins: Instruction, name: str, value: float) -> Instruction | None:
+    """The other operand of an operator called so, where one is this number, or the nearest of 16 bits."""
+    for x, c in (ins.inputs, ins.inputs[::-1]) if ins.name == name else ():
+        if isinstance(c.op, Literal) and c.op.value.size == 1 and math.isclose(c.op.value.item(), value, rel_tol=4e-3):
+            return x
+    return None
 
 
 MOST_CODE = 1 << 20  # a whole number that float holds with bits to spare
@@ -86,13 +112,21 @@ def _clamped(convert: Instruction) -> Instruction | None:
 
     What is never negative needs no clamp from below.
     """
-    ins, bounds = convert.inputs[0], list[float]()
-    while ins.name in {"max", "min"} and len(ins.users) == 1:
-        literals = [i.op.value.item() for i in ins.inputs if isinstance(i.op, Literal)]
-        ins = next(i for i in ins.inputs if not isinstance(i.op, Literal))
-        bounds += literals
+    ins, bounds = _bounded(convert.inputs[0])
     both = len(bounds) == 2 or (len(bounds) == 1 and convert.inputs[0].name == "min" and is_nonnegative(ins))
     return ins if both and max(map(abs, bounds)) <= MOST_CODE and len(ins.users) == 1 else None
+
+
+def _bounded(ins: Instruction) -> tuple[Instruction, list[float]]:
+    """A value before it was clamped, and the bounds; nothing else sees it on the way."""
+    bounds = list[float]()
+    while ins.name in {"max", "min"} and len(ins.users) == 1:
+        literals = [i.op.value.item() for i in ins.inputs if isinstance(i.op, Literal)]
+        if len(literals) != 1:
+            break
+        ins = next(i for i in ins.inputs if not isinstance(i.op, Literal))
+        bounds += literals
+    return ins, bounds
 
 
 def _rounds(ins: Instruction) -> bool:
@@ -123,16 +157,31 @@ def load_text(pointer: str, type: str, at: str, mask: str = "", other: str = "")
     return f'widen({text}, "{type}")' if type in NARROW else text
 
 
-def unrounded(scope: Scope, value: str, type: str) -> str:
-    """The value before its last statement rounded it to `type`, a narrow float: storing it does so, too."""
-    begin, end = f"{value} = convert(", f', "{type}")'
-    last = scope.lines[-1] if scope.lines else ""
-    if type not in dtypes.NARROW_FLOATS or not (last.startswith(begin) and last.endswith(end)):
-        return value
-    return f"{scope.lines.pop()[len(begin) : -len(end)]}.to(tl.float32)"
+def stored_body(module: Module, arguments: Mapping[str, str], scope: Scope, type: str) -> str:
+    """Add the statements of a body; the text of its result as memory holds elements of `type`.
+
+    A body that ends by rounding to a narrow float leaves that to the conversion that is due here, and so its clamp to
+    the largest numbers of fp8e4m3fn.
+    """
+    result = module.outputs[0]
+    if result.name != "convert" or result.shape.type != type or type not in dtypes.NARROW_FLOATS:
+        return stored_text(pointwise_body(module, arguments, scope), type)
+    value, bounds = _bounded(result.inputs[0])
+    saturates = type == "fp8e4m3fn" and sorted(bounds) == [-LARGEST_E4M3, LARGEST_E4M3]
+    text = f"{pointwise_body(module, arguments, scope, value if saturates else result.inputs[0])}.to(tl.float32)"
+    return f"saturated_e4m3({text})" if saturates else stored_text(text, type)
+
+
+def stored_text(value: str, type: str) -> str:
+    """A computed value as memory holds it."""
+    return f'narrow({value}, "{type}")' if type in NARROW else value
 
 
 def store_text(pointer: str, type: str, at: str, value: str, mask: str = "") -> str:
     """Store computed values as elements of a view."""
-    value = f'narrow({value}, "{type}")' if type in NARROW else value
-    return f"tl.store({pointer} + {at}, {value}{', ' + mask if mask else ''})"
+    return store_line(pointer, at, stored_text(value, type), mask)
+
+
+def store_line(pointer: str, at: str, stored: str, mask: str = "") -> str:
+    """Store elements as memory holds them."""
+    return f"tl.store({pointer} + {at}, {stored}{', ' + mask if mask else ''})"

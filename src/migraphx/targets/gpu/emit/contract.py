@@ -7,12 +7,20 @@ from dataclasses import dataclass, replace
 
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.size import divides, hint_of
-from migraphx.targets.common.body import Scope, pointwise_body
+from migraphx.targets.common.body import Scope
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.costs import thirds
-from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text, unrounded
+from migraphx.targets.gpu.emit.body import (
+    TRITON,
+    compute_type,
+    load_text,
+    reading_of,
+    store_line,
+    stored_body,
+    stored_text,
+)
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.kernel import GpuCall
 
@@ -105,15 +113,14 @@ def finish(shell: Shell, epilogue: Epilogue, sums: str, fetched: Fetched | None 
         if view is None and position not in names:
             names[position] = scope.bind(_sums(epilogue, position, sums))
     if epilogue.module is None:
-        value = scope.bind(_converted("acc", sums, epilogue.write.type))
+        value = stored_text(_converted("acc", sums, epilogue.write.type), epilogue.write.type)
     else:
         given = {p: names[n] for n, p in enumerate(epilogue.module.parameters)}
-        value = pointwise_body(epilogue.module, given, scope)
-        value = unrounded(scope, value, epilogue.write.type)
+        value = stored_body(epilogue.module, given, scope, epilogue.write.type)
     steps = loops((*epilogue.views, epilogue.write), None, epilogue.row_dims).strides[-1]
     at, _ = _place(shell, epilogue.write, fetched.digits, steps, epilogue.col_dim, whole=True)
     shell.lines += scope.lines
-    shell.lines.append(store_text(shell.pointer(epilogue.write), epilogue.write.type, at, value, INSIDE))
+    shell.lines.append(store_line(shell.pointer(epilogue.write), at, value, INSIDE))
 
 
 INSIDE = "rows_in[:, None] & cols_in[None, :]"

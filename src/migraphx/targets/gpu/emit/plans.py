@@ -39,7 +39,7 @@ PIECE, MOST_PIECES = 256, 4  # elements that a warp loads at once; of a row, wha
 def plan(
     rows: int, length: int, varying: int, itemsize: int, rowwise: bool, run: int = 0, narrow: bool = False
 ) -> Plan:
-    """How the programs share out so many rows of so many elements.
+    """How the programs share out so many rows of so many elements, of which `varying` views have their own.
 
     `itemsize`: bytes of the widest element that is read or written. Where few threads hold a row they hardly wait for
     one another; rows that are read again and again are so few at a time that the cache has them. `run`: so many of a
@@ -50,8 +50,8 @@ def plan(
     8.7, a copy 4.5.
     """
     count, rest = divmod(length, PIECE)
-    height = 8 if count < MOST_PIECES else 4
-    if narrow and varying == 1 < count <= MOST_PIECES and not rest and rows >= 2 * PROGRAMS * height:
+    height = 8 if count * varying < MOST_PIECES else 4
+    if narrow and varying <= 2 and 1 < count <= MOST_PIECES and not rest and rows >= 2 * PROGRAMS * height:
         return Plan(height, PIECE, 4, pieces=count)
     whole = power_of_two(length)
     views = max(min(varying, 4), 1) * (2 if itemsize == 8 else 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from migraphx.ir.module import Module
 from migraphx.ir.size import divides, hint_of
-from migraphx.targets.common.body import Scope, pointwise_body
+from migraphx.targets.common.body import Scope
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.body import (
     TRITON,
@@ -15,15 +15,15 @@ from migraphx.targets.gpu.emit.body import (
     load_text,
     pointer_type,
     reading_of,
-    store_text,
-    unrounded,
+    store_line,
+    stored_body,
 )
 from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import Numbers, Tiles, is_wide, pointer_marks, tiles
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
 
 Body = Callable[[Sequence[str], Scope], str]
-"""Adds statements to a scope; the name of the result, from those of the operands."""
+"""Adds statements to a scope; the text of the result as memory holds it, from the names of the operands."""
 
 WARPS = 4
 
@@ -32,8 +32,7 @@ def pointwise_call(module: Module, reads: Sequence[View], write: View, origin: s
     """One pass over `write.lens`, computing the module's body."""
 
     def body(names: Sequence[str], scope: Scope) -> str:
-        value = pointwise_body(module, dict(zip(module.parameters, names, strict=True)), scope)
-        return unrounded(scope, value, write.type)
+        return stored_body(module, dict(zip(module.parameters, names, strict=True)), scope, write.type)
 
     names = [i.name for i in module if not i.name.startswith("@")]
     return _call(body, reads, write, reading_of(module), " ".join(names), origin)
@@ -91,5 +90,5 @@ def _pass(
     where = f"({walk.offset(last, numbers)})" if any(walk.nest.strides[last]) else "(0 * c)"
     if any(n > 1 and not s for n, s in zip(walk.nest.lens, walk.nest.strides[last], strict=True)):
         raise ValueError("a view that is written has every element once")
-    scope.lines.append(store_text(f"p{last}", views[last].type, where, result, inside))
+    scope.lines.append(store_line(f"p{last}", where, result, inside))
     return scope.lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -73,8 +72,6 @@ APPROXIMATE = {
 }
 """Words in a few instructions, to 1e-5 (erf: to 4e-5 of 1): for bodies whose floats are all rounded to 16 bits."""
 
-CONSTANT, ERF = re.compile(r"tl\.full\(\[\], ([-+.\de]+), .*\)"), re.compile(r"fast_erf\((\w+)\)")
-
 
 def triton_type(table: dict[str, str], type: str) -> str:
     """Triton's type of a MIGraphX type; ValueError for those that the GPU kernels do not have."""
@@ -105,33 +102,10 @@ class TritonScalar:
     """
 
     def __init__(
-        self, bind: Callable[[str], str] | None = None, approximate: bool = False, codes: bool = False,
-        text: Callable[[str], str] = str,
-    ) -> None:  # fmt: skip
-        """`text`: what a name stands for."""
-        self.bind, self.text = bind or str, text
+        self, bind: Callable[[str], str] | None = None, approximate: bool = False, codes: bool = False
+    ) -> None:
+        self.bind = bind or str
         self.approximate, self.codes = approximate, codes
-
-    def mul(self, a: str, b: str) -> str:
-        x = self._gated(a, b) or self._gated(b, a) if self.approximate else None
-        return self.bind(f"({x} * fast_cdf({x}))" if x else TEMPLATES["mul"].format(a, b))
-
-    def _gated(self, half: str, gate: str) -> str | None:
-        """x, where these are x / 2 and 1 + erf(x / sqrt(2)), whose product is the exact GELU."""
-        root = next((e for e, one in self._terms(gate, "+") if self._is(one, 1.0)), "")
-        inner = ERF.fullmatch(self.text(root))
-        scaled = [x for x, c in self._terms(inner[1], "*") if self._is(c, math.sqrt(0.5))] if inner else []
-        return next((x for x, c in self._terms(half, "*") if x in scaled and self._is(c, 0.5)), None)
-
-    def _terms(self, name: str, sign: str) -> list[tuple[str, str]]:
-        """Both operands of a sum or a product, in both orders; none of what is none."""
-        a, found, b = self.text(name).strip("()").partition(f" {sign} ")
-        return [(a, b), (b, a)] if found else []
-
-    def _is(self, name: str, value: float) -> bool:
-        """Whether it stands for this number, or the nearest of 16 bits."""
-        found = CONSTANT.fullmatch(self.text(name))
-        return found is not None and math.isclose(float(found[1]), value, rel_tol=4e-3)
 
     def nearbyint(self, a: str) -> str:
         return a if self.codes else self.bind(TEMPLATES["nearbyint"].format(a))

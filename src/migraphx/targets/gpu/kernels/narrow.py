@@ -95,6 +95,15 @@ def write_e4m3(x):
 
 
 @triton.jit
+def saturated_e4m3(x):
+    """The code of a float, the largest numbers' for what is larger."""
+    if NATIVE_FP8:
+        return x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+    else:
+        return write_e4m3(tl.where(x > 448.0, 448.0, tl.where(x < -448.0, -448.0, x)))
+
+
+@triton.jit
 def read_exponent(raw):
     """fp8e8m0fnu: powers of two; the smallest is a denormal float, 255 is NaN."""
     u = raw.to(tl.uint32)
