@@ -27,7 +27,7 @@ from torch_migraphx.dynamo.float_inputs import specialized_attributes
 from torch_migraphx.dynamo.module_guards import guard_modules_by_version
 from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, drops_between_layers, to_acc
 from torch_migraphx.dynamo.recurrent import traces_recurrent_layers
-from torch_migraphx.dynamo.runner import Runner
+from torch_migraphx.dynamo.runner import OfPlaces, Runner
 from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
 from torch_migraphx.dynamo.stages import ends_at, stages_of
 from torch_migraphx.dynamo.strides import in_memory_order, permuted_back, shared_memory, with_strides
@@ -200,7 +200,7 @@ def _runner(
                 if [args[k].shape for k in weights] != traced:  # Dynamo 2.11 does not trace anew
                     _falls_back(options, "a graph runs in torch: weights have other sizes than when it was traced")
                     return gm.forward
-                return lower(gm, args, options, fixed, written).forward
+                return _at_once(lower(gm, args, options, fixed, written))
             if runner.any_size is not False:
                 every = for_any_size(gm, inputs, args, options, fixed, normalized)
                 runner.any_size = every is not None
@@ -215,6 +215,19 @@ def _runner(
     if at_hand and not symbolic:
         runner.prepare(inputs)
     return runner
+
+
+def _at_once(lowered: fx.GraphModule) -> Callable[..., Any]:
+    """What calls a module that is one program at once, with the inputs that it takes; of others, their forward."""
+    inputs = _placeholders(lowered)
+    first = next(n for n in lowered.graph.nodes if n.op != "placeholder")
+    outputs = lowered.graph.output_node().args[0]
+    alone = first.op == "call_module" and isinstance(outputs, tuple) and outputs == (first,)
+    program = lowered.get_submodule(str(first.target)) if alone else None
+    if not isinstance(program, MGXModule) or not all(n in inputs for n in first.args):
+        return lowered.forward
+    run = program.forward
+    return OfPlaces(lambda *args: (run(*args),), tuple(map(inputs.index, first.args)))
 
 
 def share_weights(lowered: nn.Module, others: Iterable[nn.Module]) -> None:

@@ -18,6 +18,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from threading import get_ident
 from typing import Any, cast
 
 import torch
@@ -195,12 +196,15 @@ class ModuleGuard:
                 at = at.setdefault(key, {})
         self._states: dict[int, State] = {}
         self._misses = 0
+        self._passed: tuple[int, State] | None = None  # by which thread, and not yet asked for its tensors
 
     def __call__(self, module: Any) -> bool:
+        self._passed = None
         state = self._states.get(id(module))
         if state is not None and state.module() is module:
             if state.lasts():
                 self._misses = 0
+                self._passed = get_ident(), state
                 return True
             self._misses += 1
         now = self._state(module)  # as it is before it is asked about
@@ -213,7 +217,10 @@ class ModuleGuard:
         return True
 
     def remembered(self, module: Any) -> Fetched | None:
-        """The tensors of a module that is as it was when it passed."""
+        """The tensors of a module that is as it was when it passed; right behind the guard nothing is asked again."""
+        passed, self._passed = self._passed, None
+        if passed is not None and passed[0] == get_ident() and passed[1].module() is module:
+            return passed[1].fetched
         state = self._states.get(id(module))
         return state.fetched if state is not None and state.module() is module and state.lasts() else None
 

@@ -63,6 +63,17 @@ class Fetched:
         self.known: Weights | None = None
 
 
+@dataclass(frozen=True)
+class OfPlaces:
+    """A function of the arguments at these places, which reads no others."""
+
+    function: Function
+    places: tuple[int, ...]
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*[args[k] for k in self.places])
+
+
 class Runner:
     """Calls what `build(inputs, constants)` makes.
 
@@ -114,6 +125,15 @@ class Runner:
                 if form is not None and known.clean():
                     return form(*args)
         return self.prepare(args)(*args)
+
+    def without(self, absent: frozenset[int], args: Sequence[Any], fetched: Fetched) -> OfPlaces | None:
+        """What runs without the tensors of `fetched`, whose places are `absent`: none of them is touched."""
+        known = fetched.known
+        if known is None or not fetched.placed:
+            return None
+        form = self._forms.find((known, self._sizes(args)))
+        suits = isinstance(form, OfPlaces) and absent.isdisjoint(form.places) and known.clean()
+        return form if suits else None  # type: ignore[return-value]
 
     def _known(self, args: Sequence[Any], fetched: Fetched | None) -> Weights | None:
         """The weights among `args`, if they are compiled in as they are."""

@@ -118,12 +118,15 @@ def _none(_: Any, codegen: Any) -> None:
 def _taking_a_module(runner: Runner, fetch: Fetch, places: Sequence[int], inputs: int) -> Callable[..., Any]:
     """`runner` with a module in the first of these places, and nothing in the others."""
     first, by_place = places[0], {k: inputs + at for at, k in enumerate(places)}
-    order = itemgetter(*[by_place.get(k, k) for k in range(inputs)])
+    order, absent = itemgetter(*[by_place.get(k, k) for k in range(inputs)]), frozenset(places)
 
     def call(*args: Any) -> Any:
         if isinstance(args[first], torch.Tensor):
             return runner(*args)
         fetched = fetch(args[first])
+        form = runner.without(absent, args, fetched)
+        if form is not None:
+            return form(*args)
         return runner.run(order((*args, *fetched.tensors)), fetched)
 
     return call

@@ -9,6 +9,7 @@ from torch import nn
 from tests.torch_migraphx.dynamo.test_module_guards import WRITES, X, model
 from torch_migraphx.dynamo import weights_at_once
 from torch_migraphx.dynamo.module_guards import PATIENCE
+from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.dynamo.weights_at_once import Fetch
 
 WEIGHTS = (
@@ -55,6 +56,30 @@ def test_the_guard_remembers_weights(fetched):
     for _ in range(4):
         same(fast, m)
     assert fetched[-1] == (m, True) and all(asked is m for asked, _ in fetched)
+
+
+def test_a_known_module_hands_over_no_weights(monkeypatch):
+    ran: list[int] = []
+    run = Runner.run
+    monkeypatch.setattr(Runner, "run", lambda self, *args: ran.append(1) or run(self, *args))
+    m = model(2)
+    fast = compiled(m)
+    for _ in range(5):
+        same(fast, m)
+    before = len(ran)
+    for k in range(3):
+        same(fast, m, torch.randn_like(X) + k)
+    assert 0 < before == len(ran)
+
+
+def test_weights_that_have_become_inputs_are_read(fetched):
+    m = model(2)
+    fast = compiled(m)
+    for _ in range(7):
+        same(fast, m)
+        with torch.no_grad():
+            m[0].linear.weight.mul_(1.5)
+    assert fetched[-1] == (m, True)
 
 
 @pytest.mark.parametrize("write", [WRITES[name] for name in WEIGHTS], ids=WEIGHTS)

@@ -221,12 +221,15 @@ class CpuExecutable:
             call_with_pool(self._call_native, state, nanoseconds, threads, deadline, stop=state.stop.ask)
         else:
             self._call_native(state, nanoseconds, threads, deadline)
-        status = state.status[:2].tolist() if self.checks else (0, 0)
-        state.status[0] = 0
+        status = None
+        if self.checks:
+            status = state.status[:2].tolist()
+            state.status[0] = 0
         if begin:
             self._crew.ran(threads == 1, perf_counter_ns() - begin)
         self.memory.append(state)  # not behind a run that was ended: its state may be told so late
-        self.outline.raise_failed(status)
+        if status:
+            self.outline.raise_failed(status)
 
     def _call_native(self, state: _State, nanoseconds: int | None, threads: int, deadline: Deadline | None) -> None:
         state.stop.begin(deadline)

@@ -29,6 +29,9 @@ template <class T> struct Put {  // what generated code does, with nothing fused
     void operator()(int64_t r, int64_t j, vec<T> v) const { store(c + r * ldc + j, v); }
     void operator()(int64_t r, int64_t j, vec<T> v, int n) const { store_n(c + r * ldc + j, v, n); }
 };
+template <class T> struct Short : Put<T> {  // what is written into the kernels of whole tiles
+    static constexpr bool in_registers = true;
+};
 template <class F> void parallel(int threads, int64_t bytes, F f) {
 #pragma omp parallel num_threads(threads)
     {
@@ -38,10 +41,10 @@ template <class F> void parallel(int threads, int64_t bytes, F f) {
         free(scratch);
     }
 }
-template <class T, class TA, class TB>
+template <class T, class TA, class TB, template <class> class To = Put>
 void dot(const Gemm* g, const void* a, const void* b, void* c, int64_t ldc, int threads) {
     parallel(threads, GEMM_SCRATCH, [&](const Team& t, char* s) {
-        const Put<T> put{static_cast<T*>(c), ldc};
+        const To<T> put{static_cast<T*>(c), ldc};
         gemm<T>(t, *g, static_cast<const TA*>(a), static_cast<const TB*>(b), put, s);
     });
 }
@@ -62,6 +65,8 @@ DOT(dot_f16, float, half, half)
 DOT(dot_bf16, float, bf16, bf16)
 DOT(dot_f32_f16, float, float, half)
 DOT(dot_u8_s8, int32_t, uint8_t, int8_t)
+void dot_f32_short(const Gemm* g, const void* a, const void* b, void* c, int64_t ldc, int threads)
+{ dot<float, float, float, Short>(g, a, b, c, ldc, threads); }
 void batched_f32(const BatchedDot* d, const void* a, const void* b, void* c, int threads)
 { batched<float>(d, a, b, c, threads); }
 void batched_f64(const BatchedDot* d, const void* a, const void* b, void* c, int threads)
@@ -70,6 +75,7 @@ void batched_f64(const BatchedDot* d, const void* a, const void* b, void* c, int
 """
 KINDS = {
     "f32": (np.float32, np.float32, np.float32),
+    "f32_short": (np.float32, np.float32, np.float32),
     "f64": (np.float64, np.float64, np.float64),
     "f16": (np.float16, np.float16, np.float32),
     "bf16": (np.uint16, np.uint16, np.float32),
@@ -102,6 +108,8 @@ SHAPES = [
     (121, 70, 50),
     (250, 33, 17),
     (64, 200, 1600),
+    (47, 96, 40),
+    (30, 32, 1100),
     (3, 17, 0),
 ]
 

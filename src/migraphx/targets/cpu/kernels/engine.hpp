@@ -219,9 +219,9 @@ template <class TA, class TB> struct Strip {
 };
 template <class TA, class TB> using RunStrip = void (*)(const Strip<TA, TB>&);
 
-template <class TA, class TB, class Epi, int ROWS>
+template <class TA, class TB, class Epi, int ROWS, int PANELS>
 MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
-    constexpr int VECS = NP<float> * NR / LANES;
+    constexpr int VECS = PANELS * NR / LANES;
     const Epi e = *static_cast<const Epi*>(s.epi);  // a copy, which stores cannot change
     Micro<float, TA, TB> u = s.tile;
     const int64_t next = s.next, end = s.first + s.tiles;
@@ -238,15 +238,25 @@ MGX_NOINLINE void run_strip(const Strip<TA, TB>& s) {
     }
 }
 
-// What multiplies and finishes whole tiles of MR - 1 and of MR rows; null where numbers are not float or Epi is long.
+// What multiplies and finishes whole tiles of so many panels and rows: of one panel MR1 - 1 and MR1 rows, of two MR - 1 and
+// MR. Null where numbers are not float or Epi is long.
 template <class TA, class TB> struct Strips {
-    RunStrip<TA, TB> of[2] = {};
+    RunStrip<TA, TB> of[2][2] = {};
+
+    RunStrip<TA, TB> run(int64_t panels, int rows) const {
+        const int shorter = rows - (panels == 1 ? MR1<float> : MR<float>) + 1;
+        return shorter == 0 || shorter == 1 ? of[panels - 1][shorter] : nullptr;
+    }
 };
 template <class T, class TA, class TB, class Epi> inline constexpr Strips<TA, TB> strips() {
-    if constexpr (same_v<T, float> && same_v<TA, float> && same_v<TB, float> && requires { Epi::in_registers; })
-        return {{run_strip<TA, TB, Epi, MR<float> - 1>, run_strip<TA, TB, Epi, MR<float>>}};
-    else
+    if constexpr (!(same_v<T, float> && same_v<TA, float> && same_v<TB, float> && requires { Epi::in_registers; })) {
         return {};
+    } else {
+        constexpr int M1 = MR1<float>, M = MR<float>;
+        Strips<TA, TB> s{{{run_strip<TA, TB, Epi, M1 - 1, 1>, run_strip<TA, TB, Epi, M1, 1>}, {}}};
+        if constexpr (NP<float> == 2) s.of[1][0] = run_strip<TA, TB, Epi, M - 1, 2>, s.of[1][1] = run_strip<TA, TB, Epi, M, 2>;
+        return s;
+    }
 }
 
 // ---- the engine ---------------------------------------------------------------------------------
@@ -333,7 +343,8 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
         const bool three = MR3<T> > 0 && e.segs == 1 && p + 2 <= panels.end && first + 2 == per_group &&
             e.cols - first * NR <= 3 * LANES;
         if (three) np = 2;
-        const Tiles parts = three ? tiles_of(rows.size(), MR3<T>) : all;
+        const bool last_alone = NP<T> == 2 && np == 1 && e.segs == 1;
+        const Tiles parts = three ? tiles_of(rows.size(), MR3<T>) : last_alone ? tiles_of(rows.size(), MR1<T>) : all;
         const int64_t col = first * NR, cols = least(np * NR, e.cols - col);
         const int64_t vecs = ceil_div(cols, LANES), width = vecs * LANES;
         for (int64_t pass = 0; pass < plan.count; ++pass) {
@@ -353,10 +364,10 @@ MGX_NOINLINE void run_block(const Engine<T, TA, TB>& e, const Grid& grid, T* out
                     taps, segs, from, kc, b, e.step, e.panel, tile, pass > 0, fetch.at(t), fetch.step};
                 count = 1;
                 if constexpr (same_v<T, float>) {
-                    const int which = n - MR<float> + 1;
-                    if (last && cols == NP<T> * NR && (which == 0 || which == 1) && e.strips.of[which]) {
+                    const auto strip = last && cols == np * NR ? e.strips.run(np, n) : nullptr;
+                    if (strip) {
                         count = (t < parts.longer ? parts.longer : parts.count) - t;
-                        e.strips.of[which]({u, count, e.segs * n, fetch, t, e.epi, row, col0 + col});
+                        strip({u, count, e.segs * n, fetch, t, e.epi, row, col0 + col});
                         continue;
                     }
                 }
