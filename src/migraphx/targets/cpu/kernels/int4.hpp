@@ -9,11 +9,12 @@
 //   column j of the panel, the upper j + LANES. What fills up a block may be any code.
 //   scales[panels][k / block][NR], zeros likewise, a byte each.
 //
-// A few rows (a step of decoding) are bound by memory, if only a code costs little. So they become integers of 24 bits, whose
-// step in each block of the depth is the block's largest number over LARGEST. That is as exact as floats are: a number is off
-// by half a step at most, 6e-8 of the largest, and the sums of a block are exact. An integer is three digits from -128 to 127,
-// so that a code takes three products of bytes. More rows, and those with infinities or NaN, are multiplied as floats: some
-// panels at a time become floats in scratch, where the engine takes them.
+// A few rows (a step of decoding) are bound by memory, if only a code costs little. Where the processor sums products of bytes
+// (VNNI), their numbers become integers of 24 bits, whose step in each block of the depth is the block's largest number over
+// LARGEST. That is as exact as floats are: a number is off by half a step at most, 6e-8 of the largest, and the sums of a
+// block are exact. An integer is three digits from -128 to 127: 64 bytes of codes take six products. Elsewhere codes become
+// floats in registers. More rows, and those with infinities or NaN, whose sums would be NaN in every column, are multiplied
+// as floats: some panels at a time become floats in scratch, where the engine takes them.
 #pragma once
 
 #include "gemm.hpp"
@@ -23,6 +24,7 @@
 namespace mgx {
 
 inline constexpr int FEW_ROWS = 4;
+inline constexpr int64_t AHEAD = 512;  // bytes that are fetched ahead: 1024 and 2048 were a seventh slower on a Zen 4
 // Panels that are floats at a time: those of a tile, more where AMX must pay for splitting A.
 inline constexpr int64_t PANELS_AT_ONCE = 8, PANELS_OF_FEW = 2, FEW_FOR_AMX = 64;
 
@@ -35,6 +37,10 @@ struct Int4Weights {  // of one panel
     const uint8_t* codes;
     const float* scales;
     const int8_t* zeros;
+    void to_next_block(int64_t quads) {
+        codes += quads * 4 * LANES, scales += NR;
+        if (zeros) zeros += NR;
+    }
 };
 inline constexpr int64_t int4_scratch(int64_t k) { return engine_scratch(1) + round64(k * PANELS_AT_ONCE * NR * 4); }
 
@@ -62,12 +68,10 @@ MGX_INLINE vec<float> code_of(vec<int32_t> v) {
 #endif
 }
 
-// The zeros of a block; the blocks' follow each other.
-MGX_INLINE Pair read_zeros(const int8_t*& p) {
+// The zeros of a block.
+MGX_INLINE Pair read_zeros(const int8_t* p) {
     if (!p) return {vec<float>{}, vec<float>{}};
-    const Pair z{cast<float>(load<LANES>(p)), cast<float>(load<LANES>(p + LANES))};
-    p += NR;
-    return z;
+    return {cast<float>(load<LANES>(p)), cast<float>(load<LANES>(p + LANES))};
 }
 MGX_INLINE vec<int32_t> read_codes(const uint8_t* p) {
     vec<int32_t> codes = load(reinterpret_cast<const int32_t*>(p));
@@ -137,53 +141,49 @@ inline bool prepare_rows(const Int4Gemm& g, const float* a, char* to) {
     return true;
 }
 
-// Sums of one digit of a row times the codes, for both vectors. Variables, not arrays, which compilers keep in memory
-// here.
-struct DigitSums {
-    vec<int32_t> left, right;
-    static MGX_INLINE DigitSums all(int32_t x) { return {splat<int32_t>(x), splat<int32_t>(x)}; }
-    MGX_INLINE void add(vec<int32_t> lower, vec<int32_t> upper, int32_t word) {
-        const vec<int32_t> x = splat<int32_t>(word);
-        left = add_quads(left, lower, x);
-        right = add_quads(right, upper, x);
+// Sums of a row's digits times the codes of a panel, in steps. Variables, not arrays, which compilers keep in memory here.
+struct CodeSums {
+    vec<int32_t> low_left, low_right, middle_left, middle_right, high_left, high_right;
+    explicit MGX_INLINE CodeSums(const Digits* a)
+        : low_left(splat<int32_t>(a->starts[0])), low_right(low_left), middle_left(splat<int32_t>(a->starts[1])),
+          middle_right(middle_left), high_left(splat<int32_t>(a->starts[2])), high_right(high_left) {}
+    MGX_INLINE void add(const uint8_t* codes, int32_t low_word, int32_t middle_word, int32_t high_word) {
+        __builtin_prefetch(codes + AHEAD, 0, 3);
+        const vec<int32_t> low = splat<int32_t>(low_word), middle = splat<int32_t>(middle_word);
+        const vec<int32_t> high = splat<int32_t>(high_word);
+        const vec<int32_t> both = read_codes(codes), left = both & 0x0f0f0f0f, right = (both >> 4) & 0x0f0f0f0f;
+        low_left = add_quads(low_left, left, low), low_right = add_quads(low_right, right, low);
+        middle_left = add_quads(middle_left, left, middle), middle_right = add_quads(middle_right, right, middle);
+        high_left = add_quads(high_left, left, high), high_right = add_quads(high_right, right, high);
+    }
+    static MGX_INLINE vec<float> whole(vec<int32_t> low, vec<int32_t> middle, vec<int32_t> high) {
+        return (cast<float>(high) * 256.0f + cast<float>(middle)) * 256.0f + cast<float>(low);
+    }
+    // Adds them to a row of C. `zeros` as of the block, or null.
+    MGX_INLINE void finish(const Digits* a, const float* scales, const int8_t* zeros, float* to) const {
+        vec<float> left = whole(low_left, middle_left, high_left) * a->step;
+        vec<float> right = whole(low_right, middle_right, high_right) * a->step;
+        if (zeros) {
+            const Pair zero = read_zeros(zeros);
+            left -= a->total * zero.left, right -= a->total * zero.right;
+        }
+        store(to, load(to) + left * load(scales));
+        store(to + LANES, load(to + LANES) + right * load(scales + LANES));
     }
 };
-// A block of a row times the codes less 8, in steps.
-MGX_INLINE Pair sum_codes(const Digits* a, int64_t quads, const uint8_t* codes) {
-    const int32_t *low = a->quads(), *middle = low + quads, *high = middle + quads;
-    DigitSums x = DigitSums::all(a->starts[0]), y = DigitSums::all(a->starts[1]), z = DigitSums::all(a->starts[2]);
-    for (int64_t q = 0; q < quads; ++q, codes += 4 * LANES) {
-        __builtin_prefetch(codes + 2048, 0, 3);
-        const vec<int32_t> both = read_codes(codes), lower = both & 0x0f0f0f0f, upper = (both >> 4) & 0x0f0f0f0f;
-        x.add(lower, upper, low[q]);
-        y.add(lower, upper, middle[q]);
-        z.add(lower, upper, high[q]);
-    }
-    const auto whole = [](vec<int32_t> low, vec<int32_t> middle, vec<int32_t> high) {
-        return (cast<float>(high) * 256.0f + cast<float>(middle)) * 256.0f + cast<float>(low);
-    };
-    return {whole(x.left, y.left, z.left), whole(x.right, y.right, z.right)};
-}
 
 // m x NR elements of C.
 MGX_NOINLINE inline void int4_rows(const Int4Gemm& g, const float*, const char* rows, Int4Weights w, float* tile) {
-    auto [codes, scales, zeros] = w;
     const int64_t blocks = g.blocks(), quads = g.quads(), step = Digits::bytes(quads);
     for (int64_t i = 0; i < g.m * NR; i += LANES) store(tile + i, vec<float>{});
-    for (int64_t b = 0; b < blocks; ++b, rows += step, codes += quads * 4 * LANES, scales += NR) {
-        const vec<float> left = load(scales), right = load(scales + LANES);
-        const bool with_zeros = zeros;
-        const Pair zero = read_zeros(zeros);
+    for (int64_t b = 0; b < blocks; ++b, rows += step, w.to_next_block(quads))
         for (int64_t r = 0; r < g.m; ++r) {
             const auto* a = reinterpret_cast<const Digits*>(rows + r * blocks * step);
-            Pair sums = sum_codes(a, quads, codes);
-            sums.left *= a->step, sums.right *= a->step;
-            if (with_zeros) sums.left -= a->total * zero.left, sums.right -= a->total * zero.right;
-            float* to = tile + r * NR;
-            store(to, load(to) + sums.left * left);
-            store(to + LANES, load(to + LANES) + sums.right * right);
+            const int32_t *low = a->quads(), *middle = low + quads, *high = middle + quads;
+            CodeSums sums(a);
+            for (int64_t q = 0; q < quads; ++q) sums.add(w.codes + q * 4 * LANES, low[q], middle[q], high[q]);
+            sums.finish(a, w.scales, w.zeros, tile + r * NR);
         }
-    }
 }
 
 #else
@@ -207,10 +207,10 @@ inline bool prepare_rows(const Int4Gemm& g, const float* a, char* to) {
 template <int ROWS>
 MGX_NOINLINE void some_rows(const Int4Gemm& g, const float* a, const float* totals, Int4Weights w, float* tile) {
     constexpr int SETS = ROWS == 1 ? 4 : ROWS == 2 ? 2 : 1, TILE = ROWS * 2;
-    auto [codes, scales, zeros] = w;
     vec<float> sums[TILE];
     unroll<TILE>([&](auto i) { sums[i] = vec<float>{}; });
-    for (int64_t k = 0, blocks = g.blocks(); k < g.k; scales += NR, ++totals) {
+    for (int64_t k = 0, blocks = g.blocks(); k < g.k; w.to_next_block(g.quads()), ++totals) {
+        const uint8_t* codes = w.codes;
         vec<float> acc[SETS * TILE];
         unroll<SETS * TILE>([&](auto i) { acc[i] = vec<float>{}; });
         const auto add = [&](auto set, int64_t at, vec<int32_t> both) {
@@ -223,17 +223,16 @@ MGX_NOINLINE void some_rows(const Int4Gemm& g, const float* a, const float* tota
         };
         const int64_t end = k + g.block;
         for (; k + 4 <= end; k += 4, codes += 4 * LANES) {
-            __builtin_prefetch(codes + 2048, 0, 3);  // into L2 alone (2) was a tenth slower
+            __builtin_prefetch(codes + AHEAD, 0, 3);
             const vec<int32_t> both = read_codes(codes);
             unroll<4>([&](auto i) { add(Int<i % SETS>{}, k + i, both >> 8 * i); });
         }
         if (k < end) {
             vec<int32_t> both = read_codes(codes);
-            codes += 4 * LANES;
             for (; k < end; ++k, both >>= 8) add(Int<0>{}, k, both);
         }
-        const vec<float> left = load(scales), right = load(scales + LANES);
-        Pair zero = read_zeros(zeros);
+        const vec<float> left = load(w.scales), right = load(w.scales + LANES);
+        Pair zero = read_zeros(w.zeros);
         zero.left += 8.0f, zero.right += 8.0f;
         unroll<(SETS - 1) * TILE>([&](auto i) { acc[i % TILE] += acc[TILE + i]; });
         unroll<ROWS>([&](auto r) {
@@ -255,10 +254,10 @@ inline void int4_rows(const Int4Gemm& g, const float* a, const char* totals, Int
 
 // One panel as floats, [k][NR].
 inline void int4_panel(const Int4Gemm& g, Int4Weights w, float* to) {
-    auto [codes, scales, zeros] = w;
-    for (int64_t k = 0; k < g.k; scales += NR) {
-        const vec<float> left = load(scales), right = load(scales + LANES);
-        const Pair zero = read_zeros(zeros);
+    for (int64_t k = 0; k < g.k; w.to_next_block(g.quads())) {
+        const uint8_t* codes = w.codes;
+        const vec<float> left = load(w.scales), right = load(w.scales + LANES);
+        const Pair zero = read_zeros(w.zeros);
         const vec<float> zero_left = zero.left + 8.0f, zero_right = zero.right + 8.0f;
         for (const int64_t end = k + g.block; k < end; codes += 4 * LANES) {
             vec<int32_t> both = read_codes(codes);
