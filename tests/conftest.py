@@ -3,8 +3,9 @@
 Tests run side by side, so that a thread that spins takes a core from another test: a third of the processor's time went
 that way. Answers do not depend on it. NumPy and OpenMP read these when they are loaded, tests' processes inherit them.
 
-The tests of targets compile kernels as users do. The others ask what programs mean, and ask for less optimisation: the
-C++ compiler is most of what they cost.
+The tests of targets compile kernels as users do: every family of kernels, and every type that has lanes of its own.
+The others ask what programs mean, or how compilers are called (marker `unoptimised`), and ask for less optimisation
+and for fewer sources, all of which begin with the same headers: the C++ compiler is most of what they cost.
 
 Random numbers are the same whatever ran before, so that a test which fails does so again; and what a test left
 compiling beside runs ends before the next test, which may count compilations or read the log.
@@ -23,8 +24,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.quick_torch import hurry
+
 TARGETS = Path(__file__).parent / "targets"
 FLAGS = os.environ.get("OPENMGX_CXXFLAGS", "")
+CODEGEN = "migraphx.targets.cpu.codegen"
+PARTS: dict[str, int] = {}
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -36,7 +41,10 @@ def seed() -> None:
     if "numpy" in sys.modules:
         sys.modules["numpy"].random.seed(0)
     if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(0)
+        torch = sys.modules["torch"]
+        torch.default_generator.manual_seed(0)
+        if torch.cuda.is_initialized():  # `torch.manual_seed` formats a stack where it is not
+            torch.cuda.manual_seed_all(0)
 
 
 def pytest_collectstart() -> None:
@@ -47,13 +55,25 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000)
+    gc.set_threshold(20_000, 10, 100)
+    hurry()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    os.environ["OPENMGX_CXXFLAGS"] = FLAGS if item.path.is_relative_to(TARGETS) else f"{FLAGS} -Og"
+    as_users = item.path.is_relative_to(TARGETS) and not item.get_closest_marker("unoptimised")
+    os.environ["OPENMGX_CXXFLAGS"] = FLAGS if as_users else f"{FLAGS} -Og"
+    if CODEGEN in sys.modules:  # users' sources compile side by side, and tests run side by side
+        codegen = vars(sys.modules[CODEGEN])
+        parts = PARTS.setdefault(CODEGEN, codegen["ENOUGH_PARTS"])
+        codegen["ENOUGH_PARTS"] = parts if as_users else 1
     seed()
+
+
+@pytest.fixture
+def own_objects() -> None:
+    """A collection of garbage looks at the test's own objects alone, as it does not at what all tests have imported."""
+    gc.freeze()
 
 
 def pytest_runtest_teardown() -> None:

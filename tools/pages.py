@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import importlib
 import io
 import json
@@ -30,6 +31,7 @@ import shlex
 import sys
 import tempfile
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -225,12 +227,28 @@ def rewritten(path: Path, printed: Sequence[str]) -> str:
     return FENCE.sub(replaced, path.read_text())
 
 
-def warm_up() -> None:
-    """Do once what all compilations share, by each road. torch.fx's bars of tqdm would start a thread."""
+def imported_by_several(paths: Sequence[Path]) -> list[str]:
+    """The modules that more than one of the documents imports."""
+    found: Counter[str] = Counter()
+    for path in paths:
+        code = "\n".join(b.code for b in blocks(path) if b.kind == "python" and b.mark not in ELSEWHERE)
+        names = re.findall(r"^(?:import|from) ([\w.]+)", code, re.M)
+        found.update({".".join(parts) for name in names for parts in accumulate([p] for p in name.split("."))})
+    return [name for name, count in found.items() if count > 1]
+
+
+def warm_up(modules: Sequence[str] = ()) -> None:
+    """Import these, and do once what all compilations share, by each road; bars of tqdm would start a thread.
+
+    The collector leaves alone what exists then: forks that it walks through copy all of it.
+    """
     with contextlib.suppress(ModuleNotFoundError):
         import_torchvision()  # transformers does, which must work where torch is of another build
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module("tqdm").tqdm.monitor_interval = 0
+    for name in modules:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     if torch.version.cuda is not None:  # a compilation asks for GPUs, which forks could not use then
         return
     model, x = torch.nn.Linear(2, 2).eval(), torch.ones(1, 2)
@@ -239,6 +257,8 @@ def warm_up() -> None:
         torch.compile(model, backend="migraphx", options={"target": "ref"})(x)
         torch.export.export(model, (x,))
     torch._dynamo.reset()
+    gc.collect()
+    gc.freeze()
 
 
 def used() -> float:
@@ -254,9 +274,10 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--write", action="store_true", help="put in what the blocks print now")
     parser.add_argument("--times", action="store_true", help="say how long each document took")
     words = parser.parse_args(given)
-    warm_up()
+    paths = [p.resolve() for p in words.files] or documents()
+    warm_up(imported_by_several(paths))
     failed = 0
-    for path in [p.resolve() for p in words.files] or documents():
+    for path in paths:
         start = used()
         result = in_a_fork(lambda path=path: run_document(path))
         if words.write and path.suffix != ".py":

@@ -98,6 +98,7 @@ def test_torch_tensors_both_ways(name: str) -> None:
         assert not view.numel() or back.data_ptr() == view.data_ptr()
 
 
+@pytest.mark.usefixtures("own_objects")
 def test_dlpack_owns_its_memory() -> None:
     t = torch.randn(64, 64).bfloat16()
     want = t.float().numpy().copy()
@@ -161,6 +162,7 @@ def test_buffer_protocol() -> None:
         np.frombuffer(migraphx.argument(a.T), np.float32)  # asks for memory without strides
 
 
+@pytest.mark.usefixtures("own_objects")
 def test_views_keep_the_memory() -> None:
     view = memoryview(migraphx.argument(np.full(1 << 16, 3.0)))
     gc.collect()

@@ -115,6 +115,7 @@ def places(p: migraphx.program) -> list[list[int]]:
     return [[w.ctypes.data for w in own] for own in weights(p)]
 
 
+@pytest.mark.usefixtures("own_objects")
 def test_specialisations_share_their_packed_weights(tmp_path):
     p = compiled(network(dimension(1, 8, {2, 4}), 3), "cpu", max_specialisations=3)
     p.run({"x": np.ones((5, 3, 6), np.float32)})
@@ -144,6 +145,7 @@ def test_programs_share_equal_weights():
         migraphx.share_weights(b, [network(2, 3)])
 
 
+@pytest.mark.usefixtures("own_objects")
 def test_constants_are_one_while_in_use():
     lasting = RNG.standard_normal((40, 40)).astype(np.float32)
     constants = Constants(lasting=lambda: [lasting])

@@ -19,7 +19,7 @@ PACKED = {
     "winograd": lambda: pack_winograd(np.ones((70, 16, 3, 3), np.float32), 32),
     "depthwise": lambda: pack_depthwise(np.ones((70, 1, 3, 3), np.float32)),
     "words": lambda: pack_vnni(np.ones((1, 64, 70), np.int8), 32),
-    "int4": lambda: pack_int4_panels(np.ones((64, 70), np.int8), 32),
+    "int4": lambda: pack_int4_panels(np.ones((64, 70), np.int8), 32, 32),
 }
 
 

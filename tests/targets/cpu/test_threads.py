@@ -50,7 +50,10 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 
 
 def run(body: str, first: str = "", threads: int = 2, prefix: tuple[str, ...] = (), **environment: str) -> str:
-    script = PROGRAM.format(first=first, threads=threads, hang=HANG) + body
+    return execute(PROGRAM.format(first=first, threads=threads, hang=HANG) + body, prefix, **environment)
+
+
+def execute(script: str, prefix: tuple[str, ...] = (), **environment: str) -> str:
     given = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)} | environment
     command = [*prefix, sys.executable, "-c", script]
     done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=HANG, check=False)
@@ -92,8 +95,8 @@ def test_affinity() -> None:
     count = "from migraphx.targets.cpu.threads import available; print(available())"
     one = run(count, threads=0, prefix=("taskset", "-c", str(min(os.sched_getaffinity(0)))), OMP_NUM_THREADS="")
     assert int(one) == 1
-    assert int(run(count, threads=0, OMP_NUM_THREADS="")) >= 2
-    assert int(run(count, threads=0, OMP_NUM_THREADS="3,1")) == 3
+    assert int(execute(count, OMP_NUM_THREADS="")) >= 2
+    assert int(execute(count, OMP_NUM_THREADS="3,1")) == 3
 
 
 def test_more_threads_than_cores() -> None:

@@ -12,6 +12,7 @@ from textwrap import dedent
 from types import CodeType
 from typing import Any
 
+import numpy as np
 import triton.language as tl
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
@@ -21,15 +22,27 @@ from migraphx.targets.gpu.emit.source import parsing
 _triton_block_type = tl.block_type.__init__
 _triton_tensor = tl.tensor.__init__
 _triton_broadcast = TritonSemantic.broadcast_impl_value
+_triton_operands = TritonSemantic.binary_op_type_checking_impl
 _triton_rewrite = interpreter.FunctionRewriter.rewrite_ast
+
+COMPUTED = {"int1", "fp32", "fp64", *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))}
+"""Names of the types that are computed in themselves."""
 
 _shapes: dict[tuple[int, ...], tuple[Any, Any]] = {}
 _tensors: dict[tuple[int, ...], dict[str, Any]] = {}
+_constants: dict[tuple[Any, ...], np.ndarray | None] = {}
 _codes: dict[str, CodeType] = {}
 
 
 def _sizes(shape: Any) -> tuple[int, ...]:
-    return tuple(s.value if isinstance(s, tl.constexpr) else s for s in shape)
+    return tuple([s.value if isinstance(s, tl.constexpr) else s for s in shape])
+
+
+def _sizes_of(type: Any) -> tuple[int, ...]:
+    if not type.is_block():
+        return ()
+    known = vars(type).get("sizes")
+    return _sizes(type.shape) if known is None else known
 
 
 def _block_type(self: Any, element_ty: Any, shape: Any) -> None:
@@ -38,24 +51,47 @@ def _block_type(self: Any, element_ty: Any, shape: Any) -> None:
     if sizes not in _shapes:
         _triton_block_type(self, element_ty, shape)
         _shapes[sizes] = self.shape, self.numel
-    self.element_ty = element_ty
+    self.element_ty, self.sizes = element_ty, sizes
     self.shape, self.numel = _shapes[sizes]
 
 
 def _tensor(self: Any, handle: Any, type: Any) -> None:
-    sizes = _sizes(type.shape) if type.is_block() else ()
-    if sizes not in _tensors:
+    sizes = _sizes_of(type)
+    known = _tensors.get(sizes)
+    if known is None:
         _triton_tensor(self, handle, type)
-        _tensors[sizes] = {name: value for name, value in vars(self).items() if name not in ("handle", "type", "dtype")}
-    vars(self).update(_tensors[sizes])
-    self.handle, self.type, self.dtype = handle, type, type.scalar
+        known = {name: value for name, value in vars(self).items() if name not in ("handle", "type", "dtype")}
+        _tensors[sizes] = known
+    own = vars(self)
+    own.update(known)
+    own["handle"], own["type"], own["dtype"] = handle, type, type.scalar
 
 
 def _broadcast(self: Any, lhs: Any, rhs: Any) -> Any:
     """Most operands have one shape already."""
     a, b = lhs.type, rhs.type
-    same = a.is_block() and b.is_block() and (a.shape is b.shape or _sizes(a.shape) == _sizes(b.shape))
+    same = a.is_block() and b.is_block() and (a.shape is b.shape or _sizes_of(a) == _sizes_of(b))
     return (lhs, rhs) if same else _triton_broadcast(self, lhs, rhs)
+
+
+def _operands(self: Any, lhs: Any, rhs: Any, *rules: Any, **named: Any) -> Any:
+    """Most are of one type, or one is an integer that is given the type of the other."""
+    if type(lhs) is tl.tensor and lhs.dtype.name in COMPUTED:
+        if type(rhs) is tl.tensor and lhs.dtype.name == rhs.dtype.name:
+            return self.broadcast_impl_value(lhs, rhs)
+        if type(rhs) is int and (number := _constant(self, rhs, lhs.dtype, rules, named)) is not None:
+            return self.broadcast_impl_value(lhs, number)
+    return _triton_operands(self, lhs, rhs, *rules, **named)
+
+
+def _constant(self: Any, number: int, dtype: Any, rules: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    """What becomes of a number beside numbers of that type; None where these become something else."""
+    key = number, dtype.name, rules, *named.items()
+    if key not in _constants:
+        of_type, made = _triton_operands(self, self.scalar_constant(1, dtype), number, *rules, **named)
+        _constants[key] = made.handle.data if of_type.dtype.name == made.dtype.name == dtype.name else None
+    data = _constants[key]
+    return None if data is None else tl.tensor(interpreter.TensorHandle(data, dtype), dtype)
 
 
 def quick(patched: Any) -> Any:
@@ -106,5 +142,6 @@ KEPT: list[tuple[Any, str, Any]] = [
     (tl.block_type, "name", property(lambda self: f"<{self.shape}, {self.element_ty}>", lambda self, name: None)),
     (tl.tensor, "__init__", _tensor),
     (TritonSemantic, "broadcast_impl_value", _broadcast),
+    (TritonSemantic, "binary_op_type_checking_impl", _operands),
     (interpreter.FunctionRewriter, "rewrite_ast", _rewrite),
 ]

@@ -164,6 +164,7 @@ def test_what_no_graph_can_record() -> None:
         made.run_at([A, B], [C], 5)
 
 
+@pytest.mark.usefixtures("own_objects")
 def test_out_of_memory_leaks_nothing() -> None:
     """Wherever it strikes, what was taken is given back, and the next run has all it needs."""
     device = Recorder()
@@ -228,6 +229,7 @@ def test_kernels_with_memory_of_their_own() -> None:
     assert made._program.scratch == {0: 0, 1: 768} and made._program.arena_bytes == 2 * 768
 
 
+@pytest.mark.usefixtures("own_objects")
 def test_lengths_of_one_program_share_memory() -> None:
     """One arena, of the largest; who needs more than there is lets the others go."""
     device = Recorder()

@@ -45,7 +45,7 @@ def driver(library: Library) -> Driver:
 
 
 @pytest.fixture
-def device(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
+def device(driver: Driver, monkeypatch: pytest.MonkeyPatch, own_objects: None) -> Iterator[CudaDevice]:
     """Behind a test nothing is left of what it allocated."""
     monkeypatch.setattr(module, "cuda_driver", lambda: driver)
     made = CudaDevice(0)

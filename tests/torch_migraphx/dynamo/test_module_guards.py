@@ -171,6 +171,7 @@ def test_modules_that_write_to_themselves():
     assert counters["stats"]["unique_graphs"] == 1
 
 
+@pytest.mark.usefixtures("own_objects")
 def test_modules_go_when_nobody_has_them():
     def run(m: Any) -> weakref.ref[Any]:
         torch.testing.assert_close(fast(m, X), m(X))

@@ -141,6 +141,7 @@ def test_leaf_modules_that_depend_on_data_stay_in_torch():
     assert len(pieces(lower_to_mgx(model, [x], target="ref", tracer_base_cls=Tracer))) == 1
 
 
+@pytest.mark.usefixtures("own_objects")
 def test_weights_are_there_once():
     """What the target packed is given back, what runs in torch keeps its own; the answer stays."""
 

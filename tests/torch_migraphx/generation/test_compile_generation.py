@@ -226,6 +226,7 @@ def test_weights_that_change_are_seen():
     assert torch.equal(answers(own, given), answers(model, given))
 
 
+@pytest.mark.usefixtures("own_objects")
 def test_programs_that_are_forgotten_are_let_go():
     model, own = pair(llama, target="ref", max_specialisations=2)
     for batch in (1, 2, 3):

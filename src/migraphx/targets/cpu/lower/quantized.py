@@ -52,11 +52,12 @@ def dot_int4(ctx: LoweringContext, c: Contraction) -> None:
     rank, origin = len(c.write.lens), c.origin
     a, (codes, scales, *zeros) = int4_operands(ctx, c)
     unpacked, nr = UnpackInt4(axis=0).compute, features_of(ctx).panel
+    m, k = a.lens
+    block = k // scales[0].shape[0]
     packed = (
-        ctx.packed((*codes[1], "int4"), lambda: pack_int4_panels(unpacked(codes[0]), nr)),
+        ctx.packed((*codes[1], "int4", block), lambda: pack_int4_panels(unpacked(codes[0]), block, nr)),
         *(ctx.packed((*key, "dot"), lambda of=value: pack_dot(of, nr)) for value, key in (scales, *zeros)),
     )
-    m, k = a.lens
-    sizes = (m, c.write.lens[-1], k, a.strides[0], k // scales[0].shape[0])
+    sizes = (m, c.write.lens[-1], k, a.strides[0], block)
     epilogue = c.epilogue(range(rank - 1), rank - 1)
     ctx.call(int4_gemm_call(a, packed, sizes, epilogue, ctx.fast_math, origin))
