@@ -3,9 +3,10 @@
 Tests run side by side, so that a thread that spins takes a core from another test: a third of the processor's time went
 that way. Answers do not depend on it. NumPy and OpenMP read these when they are loaded, tests' processes inherit them.
 
-The tests of targets compile kernels as users do: every family of kernels, and every type that has lanes of its own.
-The others ask what programs mean, or how compilers are called (marker `unoptimised`), and ask for less optimisation
-and for fewer sources, all of which begin with the same headers: the C++ compiler is most of what they cost.
+The tests of single targets compile kernels as users do: each family of kernels, each type that has lanes of its own.
+Others ask what programs mean, or how compilers are called (marker `unoptimised`), and ask for less optimisation. None
+but those that read sources (marker `sources`) ask for several that begin with the same headers. The C++ compiler is
+most of what tests cost.
 
 Random numbers are the same whatever ran before, so that a test which fails does so again; and what a test left
 compiling beside runs ends before the next test, which may count compilations or read the log.
@@ -56,17 +57,18 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 100)
-    hurry()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    as_users = item.path.is_relative_to(TARGETS) and not item.get_closest_marker("unoptimised")
+    hurry()
+    of_kernels = item.path.is_relative_to(TARGETS) and not item.path.is_relative_to(TARGETS / "common")
+    as_users = of_kernels and not item.get_closest_marker("unoptimised")
     os.environ["OPENMGX_CXXFLAGS"] = FLAGS if as_users else f"{FLAGS} -Og"
-    if CODEGEN in sys.modules:  # users' sources compile side by side, and tests run side by side
+    if CODEGEN in sys.modules:  # users' sources compile side by side; tests run side by side, and headers cost
         codegen = vars(sys.modules[CODEGEN])
         parts = PARTS.setdefault(CODEGEN, codegen["ENOUGH_PARTS"])
-        codegen["ENOUGH_PARTS"] = parts if as_users else 1
+        codegen["ENOUGH_PARTS"] = parts if item.get_closest_marker("sources") else 1
     seed()
 
 

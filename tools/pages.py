@@ -52,6 +52,7 @@ PROJECT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S)
 RUN = ("python", "sh")
 HEAVY = {"demo.py": "`make demo` runs it: it trains for a minute"}
+OBJECTS = 20_000  # new ones between two collections of garbage: what torch makes of a graph is mostly none
 ELSEWHERE = ("seed", "setup")  # the marks of blocks that are not run here
 PINNED = f"torch=={torch.__version__.partition('+')[0]}\n" in (PROJECT / "requirements" / "constraints.txt").read_text()
 """Whether torch prints its graphs as the documents show them: it changes their text from release to release."""
@@ -259,6 +260,7 @@ def warm_up(modules: Sequence[str] = ()) -> None:
     torch._dynamo.reset()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(OBJECTS)
 
 
 def used() -> float:

@@ -20,6 +20,7 @@ import gc, os, runpy, shlex, sys
 import pytest, torch_migraphx.dynamo
 
 gc.freeze()
+gc.set_threshold(20_000)
 for command in sys.argv[1:]:
     program, option, name, *words = shlex.split(command)
     assert (program, option) == ("python", "-m"), command

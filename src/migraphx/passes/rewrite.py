@@ -162,7 +162,7 @@ def rewrite(module: Module, rules: Sequence[Rule]) -> Refusals:
         for name in rule.pattern.names:
             by_root.setdefault(name, []).append(rule)
     reach = max(depth(rule.pattern) for rule in rules)
-    queue = deque(module)
+    queue = deque(ins for ins in module if ins.name in by_root)
     waiting = set(queue)
     refusals: dict[Refusal[Instruction], None] = {}
     budget = STEPS_AN_INSTRUCTION * (len(module) + 1)
@@ -171,14 +171,14 @@ def rewrite(module: Module, rules: Sequence[Rule]) -> Refusals:
         waiting.discard(ins)
         if ins.owner is not module or not ins.users:
             continue
-        touched = _apply_first(module, ins, by_root.get(ins.name, ()), refusals)
+        touched = _apply_first(module, ins, by_root[ins.name], refusals)
         if not touched:
             continue
         budget -= 1
         if not budget:
             raise RuntimeError(f"rewriting {module.name!r} does not end; last at {ins!r}")
         for other in _with_users(touched, reach):
-            if other not in waiting and other.owner is module:
+            if other.name in by_root and other not in waiting and other.owner is module:
                 waiting.add(other)
                 queue.append(other)
     if log.isEnabledFor(logging.DEBUG):

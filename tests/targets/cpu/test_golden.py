@@ -22,6 +22,8 @@ from migraphx.targets.cpu.target import Translation, translate
 from migraphx.targets.cpu.toolchain import Features
 from tests.targets.cpu.golden_programs import PROGRAMS, Inputs, program_of, weight
 
+pytestmark = pytest.mark.sources
+
 FOLDER = Path(__file__).parent / "golden"
 AVX512 = Features(lanes=16, bf16_words=True, amx=False)  # whatever processor the tests run on
 MAIN = "main"

@@ -3,6 +3,7 @@
 `pytest tests/targets/gpu -m device` runs on the GPU alone, `-m "not device"` without one.
 """
 
+import os
 from collections.abc import Iterator
 from contextlib import nullcontext
 
@@ -43,7 +44,9 @@ def everywhere(accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.fixture(scope="session")
 def compilers() -> Iterator[binaries.Compilers]:
-    with binaries.Compilers(binaries._processes()) as made:
+    """As many as there are cores for each process that runs tests: each imports Triton."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    with binaries.Compilers(max(1, binaries._processes() // workers)) as made:
         yield made
 
 

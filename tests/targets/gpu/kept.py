@@ -68,10 +68,21 @@ def _tensor(self: Any, handle: Any, type: Any) -> None:
 
 
 def _broadcast(self: Any, lhs: Any, rhs: Any) -> Any:
-    """Most operands have one shape already."""
+    """Most operands have one shape already, or one is a scalar."""
     a, b = lhs.type, rhs.type
-    same = a.is_block() and b.is_block() and (a.shape is b.shape or _sizes_of(a) == _sizes_of(b))
+    if not a.is_block():
+        return (_filled(lhs, b), rhs) if b.is_block() else (lhs, rhs)
+    if not b.is_block():
+        return lhs, _filled(rhs, a)
+    same = a.shape is b.shape or _sizes_of(a) == _sizes_of(b)
     return (lhs, rhs) if same else _triton_broadcast(self, lhs, rhs)
+
+
+def _filled(scalar: Any, like: Any) -> Any:
+    """A block of the shape of `like` that holds a scalar everywhere."""
+    handle, type = scalar.handle, tl.block_type(scalar.dtype, like.shape)
+    full = np.full(like.shape, handle.data.item(), handle.data.dtype)
+    return tl.tensor(interpreter.TensorHandle(full, handle.dtype.scalar), type)
 
 
 def _operands(self: Any, lhs: Any, rhs: Any, *rules: Any, **named: Any) -> Any:

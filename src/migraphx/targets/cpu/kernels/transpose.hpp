@@ -6,9 +6,6 @@
 // Threads take runs of eight rows.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
-
 #include "team.hpp"
 #include "vec.hpp"
 
@@ -37,16 +34,16 @@ inline void transpose(const Team& team, const Transpose& p, const uint8_t* x, ui
     const int64_t runs = (p.rows + 7) / 8;
     const Range mine = team.share(p.n * runs);
     for (int64_t i = mine.begin; i < mine.end; ++i) {
-        const int64_t first = i % runs * 8, rows = std::min<int64_t>(8, p.rows - first);
+        const int64_t first = i % runs * 8, rows = least(8, p.rows - first);
         const uint8_t* from = x + i / runs * p.x_image + first * p.x_row;
         uint8_t* to = y + i / runs * p.y_image + first;
         for (int64_t k = 0; k < p.columns; k += 8) {
-            const int64_t columns = std::min<int64_t>(8, p.columns - k);
+            const int64_t columns = least(8, p.columns - k);
             if (rows == 8 && columns == 8) {
                 uint64_t tile[8];
-                for (int j = 0; j < 8; ++j) std::memcpy(&tile[j], from + j * p.x_row + k, 8);
+                for (int j = 0; j < 8; ++j) __builtin_memcpy(&tile[j], from + j * p.x_row + k, 8);
                 transpose_tile(tile);
-                for (int j = 0; j < 8; ++j) std::memcpy(to + (k + j) * p.y_column, &tile[j], 8);
+                for (int j = 0; j < 8; ++j) __builtin_memcpy(to + (k + j) * p.y_column, &tile[j], 8);
                 continue;
             }
             for (int64_t j = 0; j < columns; ++j)
