@@ -21,7 +21,7 @@
 
 namespace mgx {
 
-inline constexpr int64_t BAND = 1 << 17;  // bytes between the two, about
+inline constexpr int64_t BAND = 1 << 18;  // bytes between the two, about
 
 // Rows of the result that a band makes: pairs, as depthwise.hpp likes them.
 inline constexpr int64_t band_lines(const Depthwise& d) {
