@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -99,7 +100,7 @@ def test_group_norm_with_weights_that_are_inputs(lens: tuple[int, ...]) -> None:
     ],
 )
 def test_windows_are_copied_where_they_are_less(
-    type: str, image: tuple[int, ...], weights: tuple[int, ...], how: dict[str, tuple[int, ...]]
+    type: str, image: tuple[int, ...], weights: tuple[int, ...], how: dict[str, Any]
 ) -> None:
     """The weights are read as they came; one to three dimensions, windows that leave the image, an epilogue."""
 

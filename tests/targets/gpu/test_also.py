@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -87,5 +88,5 @@ def test_codes_of_rows_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         return [b.dot(through(b, y), b.broadcast_to(through(b, b.literal(w)), (2, 512, 16))), y]
 
     made = check(built(build, Shape("half", (2, 9, 512))), scale=4)
-    stored, product = made.executable.plan.kernels
+    stored, product = cast(Any, made.executable).plan.kernels
     assert ("COLS", 256) in stored.constants and "out1" in stored.source and product.name != stored.name

@@ -108,7 +108,8 @@ def reduce_calls(
     reductions = [i for stage in found.stages for i in stage.reductions]
     floats = all(accumulated(i) == "float" for i in reductions)
     if not also and floats and is_side_by_side(found) and is_spread(*reductions):
-        return spread_calls(found, *reductions, temporary, label, origin)
+        mean, spread = reductions
+        return spread_calls(found, mean, spread, temporary, label, origin)
     if chosen.parts == 1:
         return [_Kernel(found, chosen, {}, also).call(found.stages, reads, write, label, origin)]
     calls, given = [], dict[Instruction, View]()
