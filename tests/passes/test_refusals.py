@@ -430,7 +430,7 @@ POINTWISE = [
     Case("fuse_pointwise", "its result is used outside the kernel too",
          lambda b, x: [b.sin(y := b.relu(x)), b.reshape(y, dims=[6])], (X,)),
     Case("fuse_pointwise", "the kernel is full", long_chain, (X,)),
-    Case("fuse_pointwise", "it is narrower than the product that waits for another",
+    Case("fuse_pointwise", "it is what a product that waits for another stores",
          lambda b, x, y: b.add(*(b.convert(b.dot(x, y), target_type="half") for _ in range(2))), (X, (3, 4))),
 ]  # fmt: skip
 REDUCE = [

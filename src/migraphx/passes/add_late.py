@@ -63,10 +63,12 @@ def add_late(module: Module) -> Refusals:
 
 
 def _is_few(ins: Instruction) -> bool:
+    """Whether few numbers are broadcast, and along several dimensions: along one they are a library's bias."""
     if ins.name != "multibroadcast":
         return False
     (small,) = ins.inputs
-    return FEW * hint_of(small.shape.elements) <= hint_of(ins.shape.elements) and not is_constant(small)
+    few = FEW * hint_of(small.shape.elements) <= hint_of(ins.shape.elements)
+    return few and sum(n > 1 for n in small.shape.lens) > 1 and not is_constant(small)
 
 
 def _is_product(ins: Instruction) -> bool:

@@ -1,4 +1,4 @@
-"""What is computed of a few numbers for an epilogue is computed in it."""
+"""What is computed of a few numbers for an epilogue or a norm is computed in it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ FEWER = 16  # times: what is repeated has so few elements
 
 
 def broadcast_first(module: Module) -> Refusals:
-    """Broadcast the inputs of pointwise operators, not their result, where epilogues alone read that.
+    """Broadcast the inputs of pointwise operators, not their result, where epilogues and norms alone read that.
 
     A batch norm whose statistics are inputs computes a scale for each channel: by itself that is a kernel as long as
-    its launch, in the convolution's epilogue it is next to nothing.
+    its launch, in the convolution's epilogue it is next to nothing. So it is with a norm's weights that are converted.
 
     before:
         v = @param:v -> float_type, {32}, {1}
@@ -43,9 +43,10 @@ def broadcast_first(module: Module) -> Refusals:
         @7 = mul(@6,@5) -> float_type, {16, 32}, {32, 1}
         @8 = @return(@7)
     """
-    epilogues = Grouping(module).epilogues
+    grouping = Grouping(module)
+    fused = grouping.epilogues | grouping.nearest.keys()
     for ins in list(module):
-        if ins.name != "multibroadcast" or not ins.users or not all(u in epilogues for u in ins.users):
+        if ins.name != "multibroadcast" or not ins.users or not all(u in fused for u in ins.users):
             continue
         views = [ins]
         while isinstance(views[-1].inputs[0].op, Reshaping):

@@ -146,14 +146,14 @@ class Grouping:
         """As `_unfit`, for a kernel without reductions."""
         if not isinstance(ins.op, Pointwise):
             return ""
-        return Refuse("it is narrower than the product that waits for another") if self._waits(ins) else None
+        return Refuse("it is what a product that waits for another stores") if self._waits(ins) else None
 
     def _waits(self, ins: Instruction) -> bool:
-        """Whether it is the narrowest form of a product that lies in memory until a later product meets it."""
-        if ins not in self.epilogues or ins.name != "convert":
+        """Whether a product stores it until a later product meets it: its narrowest form, or that and a bias."""
+        if ins not in self.epilogues or (ins.name != "convert" and not _is_biased(ins)):
             return False
         above = list(self._above(ins))
-        if any(_bytes(i) < _bytes(ins) + i.op.takes_epilogue for i in above):
+        if ins.name == "convert" and any(_bytes(i) < _bytes(ins) + i.op.takes_epilogue for i in above):
             return False
         last = max(self.position[i] for i in above if i.op.takes_epilogue)
         below = ins
@@ -220,6 +220,11 @@ def widens(ins: Instruction) -> bool:
 def _bytes(ins: Instruction) -> int:
     """Of an element."""
     return ins.shape.numpy_dtype.itemsize
+
+
+def _is_biased(ins: Instruction) -> bool:
+    """A product and a bias."""
+    return ins.name == "add" and {i.name == "multibroadcast" or i.op.takes_epilogue for i in ins.inputs} == {True}
 
 
 def _repeated(ins: Instruction) -> bool:

@@ -451,6 +451,8 @@ def _before(b: Builder, i: Instruction, view: Instruction) -> Answer:
     if order is None:
         if is_constant(i):
             return _constant_before(b, i, x.shape.lens)
+        if i.name == "multibroadcast" and (few := _broadcast_before(b, i, x.shape.lens)) is not None:
+            return few
         if isinstance(i.op, Reshaping) and i.inputs[0].shape.lens == x.shape.lens and i.inputs[0].shape.standard:
             return i.inputs[0]
         free = i.shape.standard and takes_epilogue(x) and not takes_epilogue(i)
@@ -467,15 +469,33 @@ def _before(b: Builder, i: Instruction, view: Instruction) -> Answer:
 
 
 def _constant_before(b: Builder, c: Instruction, lens: Sequence[int]) -> Answer:
-    """A constant before a reshape of values of `lens`, where it varies along all or none of what is reshaped."""
-    small, dims = compact(c), [1] * len(lens)
-    for mine, theirs in groups(lens, c.shape.lens) or []:
-        varies = [d for d in theirs if small.shape[d] > 1]
-        if varies and any(small.shape[d] != c.shape.lens[d] for d in theirs):
-            return Refuse("a constant varies along a part of what is reshaped")
+    """A constant before a reshape of values of `lens`."""
+    small = compact(c)
+    dims = _lens_before(small.shape, c.shape.lens, lens)
+    if dims is None:
+        return Refuse("a constant varies along a part of what is reshaped")
+    return broadcast_literal(b, small.reshape(dims), lens) if small.size else Refuse("it is empty")
+
+
+def _broadcast_before(b: Builder, i: Instruction, lens: Sequence[int]) -> Instruction | None:
+    """A broadcast of what is row-major before a reshape of values of `lens`: of a norm's weights, one a channel."""
+    (small,) = i.inputs
+    dims = _lens_before((1,) * (i.shape.ndim - small.shape.ndim) + small.shape.lens, i.shape.lens, lens)
+    if dims is None or not small.shape.standard or not small.shape.elements:
+        return None
+    return b.multibroadcast(b.reshape(small, dims=dims), out_lens=lens)
+
+
+def _lens_before(small: Sequence[int], wide: Sequence[int], lens: Sequence[int]) -> list[int] | None:
+    """The lens `small` before a reshape of `lens` to `wide`; None where they vary along a part of what is reshaped."""
+    dims = [1] * len(lens)
+    for mine, theirs in groups(lens, wide) or []:
+        varies = [d for d in theirs if small[d] > 1]
+        if varies and any(small[d] != wide[d] for d in theirs):
+            return None
         for d in mine if varies else []:
             dims[d] = lens[d]
-    return broadcast_literal(b, small.reshape(dims), lens) if small.size else Refuse("it is empty")
+    return dims
 
 
 @rewrites(lambda b: b.one_of(POINTWISE, ...))

@@ -104,6 +104,7 @@ class Runner:
         self._said = False
         self.any_size: bool | None = None  # what is built runs for all sizes; None: nobody has tried
         self._identity: Callable[[torch.Tensor], int] = id if frozen else torch.Tensor.data_ptr
+        self.weights = frozenset(constants)  # those that are inputs of what is built, too
         self._fix(constants)
 
     def _fix(self, constants: Collection[int]) -> None:

@@ -78,12 +78,12 @@ def weights_at_once(gm: fx.GraphModule, runner: Runner, fetches: Mapping[Source,
         return runner
     inputs = [n.meta.get("grapharg") for n in gm.graph.nodes if n.op == "placeholder"]
     places: dict[Source, list[int]] = {root: [] for root in fetches}
-    for k in sorted(runner.constants):
+    for k in sorted(runner.weights):
         source = getattr(inputs[k], "source", None)
         if source is not None and (root := root_of(source)) in places and _steps(source):
             places[root].append(k)
     root, found = max(places.items(), key=lambda item: len(item[1]), default=(None, []))
-    if root is None or len(found) < max(FEWEST, len(runner.constants)) or _compiled_again():
+    if root is None or len(found) < max(FEWEST, len(runner.weights)) or _compiled_again():
         return runner
     if not all(_writes_itself(inputs[k]) for k in found):
         logger.info("Dynamo's code fetches weights one by one: its inputs are of another kind than is known here")

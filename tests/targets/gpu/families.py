@@ -9,7 +9,7 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.program import Program
-from migraphx.ir.shape import Shape
+from migraphx.ir.shape import Shape, permuted
 from migraphx.passes.manager import run_passes
 from migraphx.targets.common.lowering import lower
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
@@ -43,6 +43,14 @@ def layer_norm(b: Builder, x: Instruction, gamma: Instruction) -> Instruction:
     return b.mul(b.mul(centred, b.multibroadcast(scale, out_lens=lens)), b.multibroadcast(gamma, out_lens=lens))
 
 
+def group_norm(b: Builder, x: Instruction) -> Instruction:
+    """Of {N, groups, channels, places}."""
+    axes, lens = (2, 3), x.shape.lens
+    centred = b.sub(x, b.multibroadcast(b.reduce_mean(x, axes=axes), out_lens=lens))
+    variance = b.reduce_mean(b.mul(centred, centred), axes=axes)
+    return b.mul(centred, b.multibroadcast(b.rsqrt(variance), out_lens=lens))
+
+
 def masked(b: Builder, x: Instruction) -> Instruction:
     """Bools, integers and floats together."""
     whole = b.cast(x, "int32")
@@ -65,11 +73,16 @@ FAMILIES: dict[str, Case] = {
     "short rows": (one("softmax", axis=1), (of("float", 65536, 50),)),
     "rows in passes": (one("softmax", axis=1), (of("half", 512, 50257),)),
     "rows in parts": (one("softmax", axis=1), (of("float", 2, 1 << 20),)),
+    "runs side by side": (group_norm, (permuted("float", (2, 8, 10, 1024), (0, 3, 1, 2)),)),
     "columns": (one("reduce_sum", axes=(0,)), (of("bf16", 16384, 768),)),
     "channels": (one("softmax", axis=1), (of("float", 8, 96, 28, 28),)),
     "integers reduced": (one("reduce_mean", axes=(1,)), (of("int8", 100, 1000),)),
     "bools reduced": (one("reduce_any", axes=(1,)), (of("bool", 100, 1000),)),
     "product": (one("reduce_prod", axes=(1,)), (of("double", 100, 100),)),
+    "weights with their taps apart": (
+        one("convolution", stride=(1, 1), dilation=(1, 1), padding=(0, 0)),
+        (permuted("half", (1, 64, 9, 9), (0, 2, 3, 1)), of("half", 8, 64, 3, 3)),
+    ),
     "gather": (one("gather"), (of("half", 1000, 768), of("int64", 64))),
     "gather_elements": (one("gather_elements", axis=1), (of("float", 64, 50), of("int32", 64, 30))),
     "gathernd": (one("gathernd"), (of("float", 64, 50, 32), of("int64", 40, 2))),

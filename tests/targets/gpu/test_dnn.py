@@ -142,6 +142,13 @@ def normed(b: Builder, x: Instruction) -> Instruction:
     return b.relu(b.batchnorm(y, scale, shift, mean, var, epsilon=1e-5))
 
 
+def biased(b: Builder, x: Instruction, w: Instruction, bias: Instruction) -> Instruction:
+    """The convolution of whole images, whose weights and bias are inputs."""
+    padding = tuple(n // 2 for n in w.shape.lens[2:])
+    y = b.convolution(x, w, padding=padding, stride=(1, 1), dilation=(1, 1))
+    return b.add(y, b.broadcast(bias, axis=1, out_lens=y.shape.lens))
+
+
 X, Z = channels_last(2, 16, 5, 7), channels_last(2, 24, 5, 7)
 FORMS: dict[str, tuple[Callable[..., Instruction], tuple[Shape, ...], tuple[bool, bool, bool] | None]] = {
     "plain": (lambda b, x: conv(b, x, 24, 16, 3, 3, bias=False), (X,), (False, False, False)),
@@ -173,6 +180,16 @@ FORMS: dict[str, tuple[Callable[..., Instruction], tuple[Shape, ...], tuple[bool
     "few channels": (lambda b, x: conv(b, x, 24, 3, 3, 3), (channels_last(2, 3, 5, 7),), (True, False, False)),
     "channels with gaps behind them": (
         lambda b, x: conv(b, x, 24, 20, 3, 1), (channels_last(2, 20, 5, 7),), (True, False, False),
+    ),
+    "a bias that is an input, before a norm": (
+        lambda b, x, *w: b.cast(
+            b.reduce_sum(b.cast(b.reshape(biased(b, x, *w), dims=(2, 24, 35)), "float"), axes=(2,)), "half"
+        ),
+        (X, Shape("half", (24, 16, 3, 3)), Shape("half", (24,))), (True, False, False),
+    ),
+    "biases that are inputs, of two that meet": (
+        lambda b, x, *w: b.add(biased(b, x, *w[:2]), biased(b, x, *w[2:])),
+        (X, *(Shape("half", s) for s in ((24, 16, 1, 1), (24,), (24, 16, 3, 3), (24,)))), (True, True, False),
     ),
     "odd results, by our kernel": (lambda b, x: conv(b, x, 20, 16, 3, 3), (X,), None),
     "depthwise, by our kernel": (lambda b, x: conv(b, x, 16, 1, 3, 3, group=16), (X,), None),

@@ -53,6 +53,7 @@ from migraphx.targets.gpu.libraries.blas import algorithms_on
 from migraphx.targets.gpu.libraries.dnn import plans_on
 from migraphx.targets.gpu.libraries.find import versions
 from migraphx.targets.gpu.lower import GPU
+from migraphx.targets.gpu.lower.alike import merge_alike
 from migraphx.targets.gpu.lower.reduce import drop_unread
 from migraphx.targets.gpu.peaks import measure_peaks
 from migraphx.targets.gpu.plan import Plan
@@ -184,6 +185,7 @@ class GpuTarget(Target):
             choices.measure = tuner.winner
         lowered = lower(program.main, GPU, TritonEmitter(choices), options.fast_math, self.constants, watch)
         drop_unread(lowered)
+        merge_alike(lowered)
         return lowered
 
     def restore(

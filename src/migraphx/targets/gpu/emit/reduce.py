@@ -31,6 +31,7 @@ from migraphx.targets.gpu.emit.body import compute_type, load_text, pointer_type
 from migraphx.targets.gpu.emit.plans import Plan, plan_at
 from migraphx.targets.gpu.emit.scalar import constant_text
 from migraphx.targets.gpu.emit.source import complete
+from migraphx.targets.gpu.emit.spread import is_side_by_side, spread_calls
 from migraphx.targets.gpu.emit.tiles import Numbers, blocks, is_wide, pointer_marks, power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Kernel, Launch
 
@@ -104,6 +105,10 @@ def reduce_calls(
     chosen = plan_at(rows, length, varying, itemsize, found.rowwise, run, narrow)
     names = [i.name for i in module if not i.name.startswith("@")]
     label = " ".join(w for w in names if w != "multibroadcast")
+    reductions = [i for stage in found.stages for i in stage.reductions]
+    floats = all(accumulated(i) == "float" for i in reductions)
+    if not also and floats and is_side_by_side(found) and is_spread(*reductions):
+        return spread_calls(found, *reductions, temporary, label, origin)
     if chosen.parts == 1:
         return [_Kernel(found, chosen, {}, also).call(found.stages, reads, write, label, origin)]
     calls, given = [], dict[Instruction, View]()

@@ -29,6 +29,7 @@ from migraphx.targets.gpu.library import LibraryCall
 from migraphx.targets.gpu.lower.library import library_products
 from migraphx.targets.gpu.lower.registry import GPU
 
+SMALL = 1 << 20  # elements of a product beside which others may run in one launch
 ALIGNED = 16  # elements: rows of packed weights begin at multiples of these
 MULTIPLIED = {"half", "bf16", "float", "double"} | dtypes.INTEGERS - dtypes.NARROW_INTEGERS.keys()
 
@@ -55,19 +56,29 @@ def dot(ctx: LoweringContext, c: Contraction) -> None:
         b = packed_weights(ctx, matrix, multiplied(ctx, matrix_type(matrix)))
         b = b.expanded((*a.lens[:-2], *b.lens))
     a, b = (as_multiplied(ctx, v, c.origin) for v in (a, b))
-    lower_product(ctx, a, b, c.epilogue(range(rank - 1), rank - 1), c.anchor.name, c.origin)
+    count = _alike(ctx) if b.buffer.kind == "input" else 1
+    lower_product(ctx, a, b, c.epilogue(range(rank - 1), rank - 1), c.anchor.name, c.origin, count=count)
 
 
 quant_dot = GPU.of_contraction("quant_dot")(dot)
 
 
+def _alike(ctx: LoweringContext) -> int:
+    """How many instructions multiply the same left side by as large a right side: `merge_alike` makes one launch."""
+    ins = ctx.instruction
+    assert ins is not None
+    shapes = [i.shape.lens for i in ins.inputs]
+    users = [u for u in ins.inputs[0].users if u.op == ins.op and u.inputs[0] is ins.inputs[0]]
+    return sum([i.shape.lens for i in u.inputs] == shapes for u in users)
+
+
 def lower_product(
     ctx: LoweringContext, a: View, b: View, epilogue: Epilogue, name: str, origin: str,
-    offered: Callable[[Problem], Offer] = lambda problem: NOTHING,
+    offered: Callable[[Problem], Offer] = lambda problem: NOTHING, count: int = 1,
 ) -> Config | None:  # fmt: skip
     """a {.., M, K} times b {.., K, N}, both of types that kernels multiply, with the best configuration, returned.
 
-    `offered`: what a library has for it beside products.
+    `offered`: what a library has for it beside products. `count`: so many of its kind may run in one launch.
     """
     if not epilogue.write.elements:
         return None
@@ -104,14 +115,19 @@ def lower_product(
     flops = 2.0 * prod(shape)
     algorithms = choices.algorithms if choices.algorithms and choices.asks_library(problem, flops) else None
     more, build_library, fused = library_products(ctx, operands, epilogue, algorithms, label, origin)
+    count = count if m * shape[2] <= SMALL else 1
     guess = library_cost(shape, a.type, a.itemsize, choices.facts, result, fused)
-    offers = Offer(more, build_library, guess), offered(problem)
+    offers = Offer(more, build_library, guess * count), offered(problem)
+
+    together = (batches * count, *shape[1:])
 
     def cost(config: Config) -> float:
-        return product_cost(config, shape, a.type, a.itemsize, choices.facts, result)
+        return product_cost(config, together, a.type, a.itemsize, choices.facts, result)
 
-    candidates = products(shape, a.type, a.itemsize, choices.facts, along_depth)
-    if describable(operands):
+    candidates = products(together, a.type, a.itemsize, choices.facts, along_depth)
+    if count > 1:
+        candidates = [c for c in candidates if c.tail == 1]
+    elif describable(operands):
         candidates += described_products(shape, a.type, a.itemsize, choices.facts, epilogue.write.itemsize)
     if is_open(sizes):  # how many tiles there are, or parts of the depth
         candidates = [c for c in candidates if c.tail == 1 and (c.split == 1 or not is_open(operands.k))]

@@ -31,8 +31,10 @@ from migraphx.targets.gpu.costs import (
     depthwises,
     lined_up_convolutions,
 )
+from migraphx.targets.gpu.emit.body import VECTOR
 from migraphx.targets.gpu.emit.contract import Beside, Operands, label_of, product_calls, sums_type, takes_beside
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls, depthwise_call, pad_call, strip_call
+from migraphx.targets.gpu.emit.taps import in_vectors, patches_call, taps_call
 from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall, Launch
 from migraphx.targets.gpu.lower.contractions import (
@@ -60,9 +62,12 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     steps = attributes["stride"], attributes["dilation"], before
     window = Window.of(source.lens[2:], c.write.lens[2:], weights[2:], *steps)
     depthwise = group == source.lens[1] == c.write.lens[1]
+    constant = ctx.constant(c.operands[1])
+    if constant is None and group == 1 and as_patches(ctx, c, source, window, epilogue):
+        return
     packed = packed_weights(ctx, c.operands[1], depthwise, origin)
     tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
-    conv, constant = Conv(source, packed, window, group, tight), ctx.constant(c.operands[1])
+    conv = Conv(source, packed, window, group, tight)
     can = constant and not is_open(source.lens) and can_be_lined_up(conv)
     few = conv.x.lens[1] < FEW_CHANNELS and group == 1 and not is_open(source.lens)
     came = as_it_came(ctx, c.operands[0], source) if few else source
@@ -76,6 +81,33 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
 
 
 quant_convolution = GPU.of_contraction("quant_convolution")(convolution)
+
+
+def as_patches(ctx: LoweringContext, c: Contraction, x: View, window: Window, epilogue: Epilogue) -> bool:
+    """Lower to a product of all windows and the weights as they came, where that copies less than to pack these.
+
+    On an H200 it takes as long as a convolution of packed weights, which constant ones are.
+    """
+    rows, w = prod(c.write.lens) // c.write.lens[1], ctx.view(c.operands[1])
+    if is_open((*x.lens, *c.write.lens)) or rows > w.lens[0]:
+        return False
+    flat = w.reshaped((*w.lens[:2], prod(w.lens[2:])))
+    if flat is None or not in_vectors(flat):
+        return False
+    if x.type != w.type or x.type not in dtypes.FLOATS or multiplied(ctx, x.type) != x.type or not lies_in_vectors(x):
+        return False
+    depth = prod(w.lens[1:])
+    patches = ctx.temporary(Shape(x.type, (rows, depth)))
+    ctx.call(patches_call(x, window, patches, c.origin))
+    b = replace(flat, lens=(depth, w.lens[0]), strides=(1, depth))
+    lower_product(ctx, patches, b, epilogue, c.anchor.name, c.origin)
+    return True
+
+
+def lies_in_vectors(x: View) -> bool:
+    """Whether each pixel of channels-last images begins where a vector does."""
+    steps = (x.offset, x.strides[0], *x.strides[2:])
+    return x.strides[1] == 1 and not x.moves and all(s * x.itemsize % VECTOR == 0 for s in steps)
 
 
 def convolve(
@@ -331,6 +363,11 @@ def weights_at_run_time(ctx: LoweringContext, weights: View, depthwise: bool, or
         lens: tuple[int, ...] = (taps, oc)
     else:
         turned, lens = weights.transposed((0, *range(2, rank), 1)), (oc, taps, channels)
+        flat = weights.reshaped((oc, channels, taps))
+        if flat is not None and in_vectors(flat):
+            packed = ctx.temporary(Shape(weights.type, lens))
+            ctx.call(taps_call(flat, packed, origin))
+            return packed
     packed = ctx.standard(turned, origin).reshaped(lens)
     assert packed is not None
     strides = (oc, 1) if depthwise else (taps * channels, channels, 1)

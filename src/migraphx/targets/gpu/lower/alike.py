@@ -1,0 +1,128 @@
+"""Small calls that differ in their operands alone become one launch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from math import prod
+from typing import TypeGuard
+
+from migraphx.ir.size import is_open
+from migraphx.targets.common.lowering import LoweringContext
+from migraphx.targets.common.views import Buffer, View
+from migraphx.targets.gpu.kernel import GpuCall, Launch
+from migraphx.targets.gpu.library import LibraryCall
+
+PROGRAMS = 264  # that fill a large device: a launch of more gains nothing from others beside it
+BYTES = 4 << 20  # that a call may write; its result waits in memory for those who read it
+MOST, MOST_VIEWS = 16, 8  # calls of a launch, and views of each: all are among its arguments
+
+
+def merge_alike(ctx: LoweringContext) -> None:
+    """One launch for all calls of one kernel, with the same sizes, whose operands are there when the first one runs.
+
+    The projections of a text in each layer of a diffusion model, whose weights are inputs, are such calls; compiled in,
+    weights are one wide matrix.
+    """
+    if any(call.flow is not None for call in ctx.calls):  # steps are counted there
+        return
+    touched, written = _uses(ctx.calls)
+    open_, dropped = dict[Hashable, list[int]](), set[int]()
+    merged: dict[int, list[int]] = defaultdict(list)
+    for n, call in enumerate(ctx.calls):
+        if not _is_small(call):
+            continue
+        assert call.kernel is not None
+        key = call.kernel, call.numbers, tuple(v.itemsize for v in call.views)
+        group = open_.get(key)
+        if group is not None and len(group) < MOST and _can_move(call, n, group[0], touched, written):
+            group.append(n)
+            merged[group[0]] = group
+            dropped.add(n)
+            for places in (touched, written):  # what reads its result may follow it
+                for v in call.views:
+                    places[v.buffer] = [group[0] if m == n else m for m in places[v.buffer]]
+        else:
+            open_[key] = [n]
+    for first, group in merged.items():
+        ctx.calls[first] = _one(ctx, group)
+    kept = [n for n in range(len(ctx.calls)) if n not in dropped]
+    ctx.calls, ctx.sources = [ctx.calls[n] for n in kept], [ctx.sources[n] for n in kept]
+
+
+def _uses(calls: Sequence[GpuCall | LibraryCall]) -> tuple[dict[Buffer, list[int]], dict[Buffer, list[int]]]:
+    """The calls that touch each buffer, and those that write it, in order."""
+    touched, written = defaultdict[Buffer, list[int]](list), defaultdict[Buffer, list[int]](list)
+    for n, call in enumerate(calls):
+        for v in call.views:
+            touched[v.buffer].append(n)
+        for v in call.writes:
+            written[v.buffer].append(n)
+    return touched, written
+
+
+def _is_small(call: GpuCall | LibraryCall) -> TypeGuard[GpuCall]:
+    """Whether it is a launch that leaves most of a device idle, into memory of the program's own."""
+    if not isinstance(call.kernel, Launch) or len(call.views) > MOST_VIEWS:
+        return False
+    if is_open((*call.kernel.grid, *call.numbers, *(n for v in call.views for n in v.lens))):
+        return False
+    own = all(v.buffer.kind == "arena" for v in call.writes) and all(v.buffer.kind != "status" for v in call.reads)
+    few = prod(call.kernel.grid) <= PROGRAMS and sum(v.elements * v.itemsize for v in call.writes) <= BYTES
+    plain = call.kernel.grid[2] == 1 and "program_id(2)" not in call.kernel.kernel.source
+    return own and few and plain and not any(v.moves for v in call.views)
+
+
+def _can_move(
+    call: GpuCall, at: int, first: int, touched: dict[Buffer, list[int]], written: dict[Buffer, list[int]]
+) -> bool:
+    """Whether a call may run as early as call `first`: nothing between makes what it reads, or uses what it writes."""
+    between = lambda places: any(first <= n < at for n in places)  # noqa: E731
+    return not any(between(written[v.buffer]) for v in call.reads) and not any(
+        between(touched[v.buffer]) for v in call.writes
+    )
+
+
+def _one(ctx: LoweringContext, group: Sequence[int]) -> GpuCall:
+    """A launch whose programs along the third axis are those of one call each."""
+    calls: list[GpuCall] = [ctx.calls[n] for n in group]
+    first = calls[0]
+    assert first.kernel is not None
+    base, reads, names = first.kernel.kernel, list[View](), list[str]()
+    lines, divisible, given = ["which = tl.program_id(2)"], list[int](), 0
+    arguments = list[str]()
+    for k, views in enumerate(zip(*(call.views for call in calls), strict=True)):
+        alike = len({(v.buffer, v.byte_offset) for v in views}) == 1
+        own = [f"p{k}_{n}" for n in range(1 if alike else len(views))]
+        chosen = own[0]
+        for n, name in enumerate(own[1:], 1):
+            chosen = f"tl.where(which == {n}, {name}, {chosen})"
+        lines.append(f"p{k} = {chosen}")
+        if k in base.divisible:
+            divisible += range(given, given + len(own))
+        given += len(own)
+        names += own
+        arguments += [base.arguments[k]] * len(own)
+        reads += views[: len(own)]
+    count, numbers = len(first.views), [f"n{k}" for k in range(len(first.numbers))]
+    divisible += [given + k - count for k in base.divisible if k >= count]
+    inner = [*(f"p{k}" for k in range(count)), *numbers, *(name for name, _ in base.constants)]
+    lines.append(f"{base.name}({', '.join(inner)})")
+    head = ", ".join([*names, *numbers, *(f"{name}: tl.constexpr" for name, _ in base.constants)])
+    text = f"@triton.jit\ndef {base.name}s({head}):\n" + "".join(f"    {line}\n" for line in lines)
+    kernel = replace(
+        base, name=f"{base.name}s", source=f"{base.source}\n\n{text}",
+        arguments=(*arguments, *base.arguments[count:]), divisible=tuple(divisible),
+    )  # fmt: skip
+    writes = len(calls) * len(first.writes)
+    also = sum(call.also for call in calls)
+    for n in group[1:]:
+        source, after = ctx.sources[n], ctx.sources[n + 1] if n + 1 < len(ctx.sources) else None
+        also += source.flops if source is not None and source is not after else 0
+    grid = (*first.kernel.grid[:2], len(calls))
+    label = f"{len(calls)} x {first.label}"
+    return replace(
+        first, kernel=Launch(kernel, grid), reads=tuple(reads[:-writes]), writes=tuple(reads[-writes:]), label=label,
+        also=also,
+    )  # fmt: skip

@@ -1,0 +1,112 @@
+"""Weights that are inputs: small calls that are alike are one launch, convolutions' weights are copied as vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from migraphx.ir.builder import Builder
+from migraphx.ir.module import Instruction
+from migraphx.ir.shape import Shape
+from migraphx.targets.gpu.emit import taps
+from migraphx.targets.gpu.lower import alike
+from tests.targets.gpu.side_by_side import built, check
+
+pytestmark = pytest.mark.usefixtures("everywhere")
+WINDOW = ("padding", "stride", "dilation")
+
+
+def projections(b: Builder, x: Instruction, *weights: Instruction) -> Sequence[Instruction]:
+    """Each is read by a sum of its own, so that none is an output's memory."""
+    wide = [b.transpose(w, permutation=(1, 0)) for w in weights]
+    return [b.reduce_sum(b.dot(x, w), axes=(1,)) for w in wide]
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_products_of_one_text_are_one_launch(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many as a launch takes; those of other sizes apart."""
+    monkeypatch.setattr(alike, "MOST", 3)
+    shapes = [Shape("half", (5, 32)), *[Shape("half", (16, 32))] * count, Shape("half", (48, 32))]
+    steps = [s.kernel for s in check(built(projections, *shapes), scale=4).executable.steps]
+    assert [s for s in steps if "dot" in s] == {3: ["3 x dot", "dot"], 5: ["3 x dot", "2 x dot", "dot"]}[count]
+
+
+def test_what_depends_on_one_another_stays_in_order() -> None:
+    """Each product reads the one before, though all are alike."""
+
+    def chain(b: Builder, x: Instruction, *weights: Instruction) -> Instruction:
+        for w in weights:
+            x = b.dot(x, w)
+        return b.relu(b.reduce_sum(x, axes=(1,)))
+
+    shapes = [Shape("half", (4, 32)), *[Shape("half", (32, 32))] * 3]
+    steps = [s.kernel for s in check(built(chain, *shapes), scale=30).executable.steps]
+    assert sum(s == "dot" for s in steps) == 3
+
+
+@pytest.mark.parametrize(
+    ("type", "weights"),
+    [("half", (5, 24, 3, 3)), ("half", (3, 8, 1, 7)), ("float", (130, 4, 2, 2)), ("bf16", (2, 16, 5))],
+)
+def test_weights_that_are_inputs(type: str, weights: tuple[int, ...]) -> None:
+    """Programs that are not full, a window of one and two dimensions, all vector widths."""
+    spatial = (13,) * len(weights[2:])
+    ones = {"stride": (1,) * len(spatial), "dilation": (1,) * len(spatial), "padding": (0,) * len(spatial)}
+    made = built(
+        lambda b, x, w: b.convolution(x, w, **ones), Shape(type, (1, weights[1], *spatial)), Shape(type, weights)
+    )
+    steps = [s.kernel for s in check(made, scale=4).executable.steps]
+    assert "copy taps" in steps
+
+
+def test_weights_that_are_no_vectors_are_copied_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+    ones = {"stride": (1, 1), "dilation": (1, 1), "padding": (0, 0)}
+    for most, channels in ((taps.MOST_TAPS, 12), (8, 16)):
+        monkeypatch.setattr(taps, "MOST_TAPS", most)
+        shapes = Shape("half", (1, channels, 5, 5)), Shape("half", (4, channels, 3, 3))
+        made = built(lambda b, x, w: b.convolution(x, w, **ones), *shapes)
+        assert "copy taps" not in [s.kernel for s in check(made, scale=4).executable.steps]
+
+
+@pytest.mark.parametrize("lens", [(2, 24, 4, 4), (1, 6, 35)])
+def test_group_norm_with_weights_that_are_inputs(lens: tuple[int, ...]) -> None:
+    """No float goes through memory between the norm and its weights, and these are converted where they are read."""
+    groups, channels = (lens[0], 3, lens[1] // 3, *lens[2:]), (lens[1], *(1,) * len(lens[2:]))
+    axes = tuple(range(2, len(groups)))
+
+    def norm(b: Builder, x: Instruction, *weights: Instruction) -> Instruction:
+        values = b.reshape(b.cast(x, "float"), dims=groups)
+        wide = lambda v, of=groups: b.multibroadcast(v, out_lens=of)  # noqa: E731
+        centred = b.sub(values, wide(b.reduce_mean(values, axes=axes)))
+        variance = b.reduce_mean(b.mul(centred, centred), axes=axes)
+        y = b.mul(centred, wide(b.rsqrt(b.add(variance, b.full(1e-5, variance)))))
+        gamma, beta = (wide(b.cast(b.reshape(w, dims=channels), "float"), lens) for w in weights)
+        return b.tanh(b.cast(b.add(b.mul(b.reshape(y, dims=lens), gamma), beta), "half"))
+
+    made = built(norm, *(Shape("half", s) for s in (lens, lens[1:2], lens[1:2])))
+    steps = [s.kernel for s in check(made, scale=4).executable.steps]
+    assert "reduce_mean" in steps[0] and steps[0].endswith("tanh") and steps[1:] in ([], ["copy"])
+
+
+@pytest.mark.parametrize(
+    ("type", "image", "weights", "how"),
+    [
+        ("half", (2, 16, 5, 6), (70, 16, 3, 3), {"padding": (1, 1), "stride": (1, 1), "dilation": (1, 1)}),
+        ("float", (1, 8, 9, 7), (40, 8, 2, 3), {"padding": (1, 0), "stride": (2, 1), "dilation": (1, 2)}),
+        ("bf16", (2, 24, 9), (24, 24, 5), {"padding": (2,), "stride": (1,), "dilation": (1,)}),
+        ("float", (1, 4, 3, 5, 4), (64, 4, 2, 2, 2), {f: (n,) * 3 for f, n in zip(WINDOW, (0, 1, 1), strict=True)}),
+    ],
+)
+def test_windows_are_copied_where_they_are_less(
+    type: str, image: tuple[int, ...], weights: tuple[int, ...], how: dict[str, tuple[int, ...]]
+) -> None:
+    """The weights are read as they came; one to three dimensions, windows that leave the image, an epilogue."""
+
+    def body(b: Builder, x: Instruction, w: Instruction, bias: Instruction) -> Instruction:
+        y = b.convolution(x, w, **how)
+        return b.relu(b.add(y, b.broadcast(bias, axis=1, out_lens=y.shape.lens)))
+
+    shapes = Shape(type, image), Shape(type, weights), Shape(type, weights[:1])
+    steps = [s.kernel for s in check(built(body, *shapes), scale=4).executable.steps]
+    assert steps[:3] == ["copy", "copy patches", "convolution add relu"]
