@@ -78,6 +78,7 @@ INPUTS: dict[str, list[Shape]] = {
 }  # fmt: skip
 LENS = ((2, 3, 4, 4), (3, 3, 2, 2), (1,), (2, 2), (2,), (2, 3, 4), (5, 4), ())
 TYPES = ("float", "int64", "bool", "int8")
+SHAPES = [[Shape(type, lens) for lens in LENS] for type in TYPES]
 
 
 def plain_operators() -> list[str]:
@@ -97,7 +98,7 @@ def random_inputs(op: Operation, rng: np.random.Generator, tries: int = 4000) ->
     """Shapes that the operator takes, found by trying."""
     for _ in range(tries):
         count = op.arity if op.arity is not None else int(rng.integers(1, 5))
-        shapes = [Shape(TYPES[rng.integers(len(TYPES))], LENS[rng.integers(len(LENS))]) for _ in range(count)]
+        shapes = [SHAPES[rng.integers(len(TYPES))][rng.integers(len(LENS))] for _ in range(count)]
         if rng.random() < 0.2:
             shapes = shapes[:1] * count
         try:
