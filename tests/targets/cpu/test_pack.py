@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 
+from migraphx.targets.cpu.pack import panels
 from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.int4 import pack_int4_panels
@@ -45,3 +50,17 @@ def test_the_same_whatever_the_order_in_memory(lens: tuple[int, int], turned: bo
     pairs = pack_vnni(weights.view(ml_dtypes.bfloat16)[None], 32).view(np.uint16).reshape(-1, 32, 2)
     panels = pairs.reshape(padded.shape[1] // 32, -1, 32, 2)[:, 1 : 1 + len(padded) // 2]
     np.testing.assert_array_equal(panels.transpose(1, 3, 0, 2).reshape(padded.shape), padded)
+
+
+@pytest.mark.parametrize("size", [panels.WORTH_PAGES, panels.HUGE_PAGE + 24])
+def test_zeros_where_the_kernel_has_no_huge_pages(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    class Mapping(mmap.mmap):
+        def madvise(self, *range: Any) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(panels.mmap, "mmap", Mapping)
+    monkeypatch.setattr(panels, "_rest", [np.empty(0, np.uint8)])
+    made = panels.zeros((size // 8,), np.float64)
+    assert made.shape == (size // 8,) and not made.any() and made.ctypes.data % panels.LINE == 0
+    made[:] = 1
+    assert made.sum() == size // 8

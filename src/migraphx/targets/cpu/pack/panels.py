@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Lock
 
 import numpy as np
@@ -35,7 +36,7 @@ def zeros(shape: Sequence[int], dtype: DTypeLike) -> np.ndarray:
 def _in_huge_pages(size: int) -> np.ndarray:
     """Zeros in a mapping of their own, whose last part is of ordinary pages; fewer share a huge page with others."""
     if size >= HUGE_PAGE:
-        return _mapping(size)[:size]
+        return _mapping(size)
     with _lock:
         if _rest[0].nbytes < size:
             _rest[0] = _mapping(HUGE_PAGE)
@@ -48,7 +49,8 @@ def _mapping(size: int) -> np.ndarray:
     memory = mmap.mmap(-1, size + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     whole = np.frombuffer(memory, np.uint8)
     start = -whole.__array_interface__["data"][0] % HUGE_PAGE
-    memory.madvise(mmap.MADV_HUGEPAGE, start, size // HUGE_PAGE * HUGE_PAGE)
+    with suppress(OSError):  # a kernel without them answers that it has none
+        memory.madvise(mmap.MADV_HUGEPAGE, start, size // HUGE_PAGE * HUGE_PAGE)
     return whole[start : start + size]
 
 
