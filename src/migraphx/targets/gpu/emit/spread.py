@@ -128,10 +128,8 @@ class _Tile:
             return known
         if ins in self.found.number:
             k = self.found.number[ins]
-            down, across = (any(nest.strides[k]) for nest in (self.found.reduced, self.found.kept))
-            down, across = bool(self.found.reduced.strides[k][0]), across or bool(self.found.reduced.strides[k][1])
-            view = self.found.views[k]
-            mask = self._mask(down, across)
+            (place, element), view = self.found.reduced.strides[k], self.found.views[k]
+            mask = self._mask(bool(place), bool(element) or any(self.found.kept.strides[k]))
             text = self.scope.bind(load_text(self.pointers[k], view.type, f"({self._offset(k)})", mask))
         elif isinstance(ins.op, Literal):
             text = self.scope.bind(self.reading.literal(ins))
