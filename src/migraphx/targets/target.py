@@ -39,6 +39,17 @@ class UnsupportedProcessor(Unsupported):
     """A program is compiled for instructions that the processor here lacks: names both."""
 
 
+Ranges = tuple[np.ndarray, np.ndarray]
+
+
+class MemoryImage(Protocol):
+    """What some memory of this process held."""
+
+    def same(self) -> bool:
+        """Whether it holds that still. No other thread of Python's runs meanwhile."""
+        ...
+
+
 class Target(Protocol):
     """`ref`, `cpu` or `gpu`.
 
@@ -79,6 +90,14 @@ class Target(Protocol):
 
     def share(self, runs: int) -> None:
         """Keep the runs of the calling thread to their share of the device, beside as many others; the host's cores."""
+
+    def memory_image(self, stages: Sequence[Ranges]) -> MemoryImage | None:
+        """What ranges of this process's memory hold now, which is then compared at once; None where it cannot.
+
+        Ranges are addresses (int64) of first bytes, and of those behind the last. Those of a stage are read only where
+        all of the stages before hold what they held: these may hold what says that they are there.
+        """
+        return None
 
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         """What the target needs of this machine: checks by name, each says what it found or raises what is wrong."""

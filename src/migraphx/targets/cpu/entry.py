@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -14,7 +15,7 @@ from migraphx.targets.cpu.executable import restore
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.threads import available, runtime
 from migraphx.targets.late import LateTarget
-from migraphx.targets.target import Target
+from migraphx.targets.target import MemoryImage, Ranges, Target
 
 
 class CpuEntry(LateTarget):
@@ -36,6 +37,9 @@ class CpuEntry(LateTarget):
 
     def concurrency(self) -> int:
         return available()
+
+    def memory_image(self, stages: Sequence[Ranges]) -> MemoryImage | None:
+        return import_module("migraphx.targets.cpu.memory_image").memory_image(stages)
 
     def share(self, runs: int) -> None:
         runtime().set_threads(max(1, available() // runs))
