@@ -14,6 +14,7 @@ from migraphx.ir.refusal import Refusal
 from migraphx.passes.interface import Pass
 from migraphx.runtime.device import Device, Peaks
 from migraphx.runtime.executable import Executable
+from migraphx.runtime.memory_image import MemoryImage, Ranges, Requests
 from migraphx.runtime.options import CompileOptions
 
 
@@ -37,17 +38,6 @@ class UnsupportedOperator(Unsupported):
 
 class UnsupportedProcessor(Unsupported):
     """A program is compiled for instructions that the processor here lacks: names both."""
-
-
-Ranges = tuple[np.ndarray, np.ndarray]
-
-
-class MemoryImage(Protocol):
-    """What some memory of this process held."""
-
-    def same(self) -> bool:
-        """Whether it holds that still. No other thread of Python's runs meanwhile."""
-        ...
 
 
 class Target(Protocol):
@@ -91,11 +81,13 @@ class Target(Protocol):
     def share(self, runs: int) -> None:
         """Keep the runs of the calling thread to their share of the device, beside as many others; the host's cores."""
 
-    def memory_image(self, stages: Sequence[Ranges]) -> MemoryImage | None:
+    def memory_image(
+        self, stages: Sequence[Ranges], requests: Requests | None = None, lasting: bool = False
+    ) -> MemoryImage | None:
         """What ranges of this process's memory hold now, which is then compared at once; None where it cannot.
 
-        Ranges are addresses (int64) of first bytes, and of those behind the last. Those of a stage are read only where
-        all of the stages before hold what they held: these may hold what says that they are there.
+        Those of a stage are read only where all of the stages before hold what they held: these may hold what says
+        that they are there. No other thread of Python's runs while `same` is asked, unless they are `lasting`.
         """
         return None
 

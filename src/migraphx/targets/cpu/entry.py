@@ -10,12 +10,13 @@ import numpy as np
 
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
+from migraphx.runtime.memory_image import MemoryImage, Ranges, Requests
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.cpu.executable import restore
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.threads import available, runtime
 from migraphx.targets.late import LateTarget
-from migraphx.targets.target import MemoryImage, Ranges, Target
+from migraphx.targets.target import Target
 
 
 class CpuEntry(LateTarget):
@@ -38,8 +39,10 @@ class CpuEntry(LateTarget):
     def concurrency(self) -> int:
         return available()
 
-    def memory_image(self, stages: Sequence[Ranges]) -> MemoryImage | None:
-        return import_module("migraphx.targets.cpu.memory_image").memory_image(stages)
+    def memory_image(
+        self, stages: Sequence[Ranges], requests: Requests | None = None, lasting: bool = False
+    ) -> MemoryImage | None:
+        return import_module("migraphx.targets.cpu.memory_image").memory_image(stages, requests, lasting)
 
     def share(self, runs: int) -> None:
         runtime().set_threads(max(1, available() // runs))

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ctypes
 import logging
 from collections.abc import Sequence
+from copy import copy
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
+from migraphx.runtime.memory_image import Ranges, Requests
 from migraphx.targets.cpu.executable import address
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.toolchain import build
-from migraphx.targets.target import CompilerError, Ranges
+from migraphx.targets.target import CompilerError
 
 log = logging.getLogger(__name__)
 SOURCE = """#include "memory_image.hpp"
@@ -23,51 +26,82 @@ extern "C" void mgx_take(const mgx::Image* image, char* kept) { mgx::take(*image
 
 class _Image(ctypes.Structure):
     _fields_ = [
-        ("pieces", ctypes.c_void_p),
-        ("ends", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("pieces", "ends")),
         ("stages", ctypes.c_int64),
         ("kept", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("file", "number", "requests")),
+        ("arguments", ctypes.c_char_p),
     ]
 
 
 class NativeImage:
-    """As MemoryImage. Python's lock is held while it is asked, so that what other threads of Python's have stays."""
+    """A MemoryImage, natively."""
 
-    def __init__(self, library: ctypes.PyDLL, stages: Sequence[Ranges]) -> None:
+    def __init__(self, library: ctypes.CDLL, stages: Sequence[Ranges], requests: Requests | None) -> None:
         pieces = [_pieces(*ranges) for ranges in stages]
-        ends = np.cumsum([len(p) for p in pieces], dtype=np.int64)
-        every = np.concatenate([np.empty(0, np.uint64), *pieces])
-        kept = np.empty(int((every >> _ADDRESS_BITS).sum()), np.uint8)
-        self._image = _Image(address(every), address(ends), len(pieces), address(kept))
-        self._alive = every, ends, kept
-        self._at = ctypes.addressof(self._image)
+        self._ends = np.cumsum([len(p) for p in pieces], dtype=np.int64)
+        self._pieces = np.concatenate([np.empty(0, np.uint64), *pieces])
+        self._kept = np.empty(int((self._pieces >> _ADDRESS_BITS).sum()), np.uint8)
         self._same = library.mgx_same
-        library.mgx_take(self._at, address(kept))
+        self._describe(requests)
+        library.mgx_take(self._at, address(self._kept))
+
+    def _describe(self, requests: Requests | None) -> None:
+        file, number, arguments = requests or (-1, 0, ())
+        if any(len(x) != _REQUEST_BYTES for x in arguments):
+            raise ValueError(f"arguments of requests have {_REQUEST_BYTES} bytes")
+        self._image = _Image(
+            address(self._pieces), address(self._ends), len(self._ends), address(self._kept),
+            file, number, len(arguments), b"".join(arguments),
+        )  # fmt: skip
+        self._at = ctypes.addressof(self._image)
+        self.native = ctypes.cast(self._same, ctypes.c_void_p).value or 0, self._at
 
     def same(self) -> bool:
-        """Whether all pieces hold what they held."""
         return self._same(self._at) == 1
 
+    def differing(self) -> list[tuple[int, int]]:
+        sizes = (self._pieces >> _ADDRESS_BITS).astype(np.int64)
+        begins = (self._pieces & ((np.uint64(1) << _ADDRESS_BITS) - np.uint64(1))).astype(np.int64)
+        found: list[tuple[int, int]] = []
+        for begin, size, at in zip(begins.tolist(), sizes.tolist(), (np.cumsum(sizes) - sizes).tolist(), strict=True):
+            if ctypes.string_at(begin, size) != self._kept[at : at + size].tobytes():
+                found.append((begin, begin + size))
+        return found
 
-def memory_image(stages: Sequence[Ranges]) -> NativeImage | None:
+    def asking(self, requests: Requests) -> NativeImage:
+        other = copy(self)
+        other._describe(requests)
+        return other
+
+
+def memory_image(
+    stages: Sequence[Ranges], requests: Requests | None = None, lasting: bool = False
+) -> NativeImage | None:
     """As Target.memory_image; None where there is no C++ compiler, which is logged."""
-    library = _library()
-    return None if library is None else NativeImage(library, stages)
+    path = _path()
+    return None if path is None else NativeImage(_library(path, lasting), stages, requests)
 
 
 @cache
-def _library() -> ctypes.PyDLL | None:
+def _path() -> Path | None:
     try:
-        library = ctypes.PyDLL(str(build([SOURCE], "memory_image")))
+        return build([SOURCE], "memory_image")
     except CompilerError as error:
         log.info("memory is not compared natively: %s", error)
         return None
+
+
+@cache
+def _library(path: Path, lasting: bool) -> ctypes.CDLL:
+    library = (ctypes.CDLL if lasting else ctypes.PyDLL)(str(path))
     library.mgx_same.argtypes = [ctypes.c_void_p]
     library.mgx_take.argtypes, library.mgx_take.restype = [ctypes.c_void_p] * 2, None
     return library
 
 
 _ADDRESS_BITS = np.uint64(constant("ADDRESS_BITS", "memory_image.hpp"))
+_REQUEST_BYTES = constant("REQUEST_BYTES", "memory_image.hpp")
 _MOST = (1 << 64 - int(_ADDRESS_BITS)) - 8  # bytes of a piece
 
 

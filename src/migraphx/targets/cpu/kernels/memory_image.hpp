@@ -4,12 +4,14 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 namespace mgx {
 
 // Where a piece begins, and above that how many bytes it has: fewer than 64 K.
 using Piece = uint64_t;
 inline constexpr int ADDRESS_BITS = 48;
+inline constexpr int64_t REQUEST_BYTES = 96;
 inline constexpr int64_t PIECES_AHEAD = 32, LINE_BYTES = 64, LONG_PIECE = 256;
 
 inline const char* begin_of(Piece piece) {
@@ -38,6 +40,21 @@ inline uint64_t difference(const char* a, const char* b, int64_t bytes) {
     return found | (memcmp(a, b, bytes) != 0);
 }
 
+// What the kernel is asked, which answers 0 where nothing changed: the same question with several arguments.
+struct Requests {
+    int64_t file, number, count;
+    const char* arguments;
+
+    bool unchanged() const {
+        for (int64_t k = 0; k < count; ++k) {
+            char argument[REQUEST_BYTES];  // which the kernel writes to
+            memcpy(argument, arguments + k * REQUEST_BYTES, REQUEST_BYTES);
+            if (ioctl(int(file), (unsigned long)(number), argument) != 0) return false;
+        }
+        return true;
+    }
+};
+
 // Pieces come in stages, which end at ends[0], ends[1], ...: only where all of a stage are as they were is the memory of
 // the next one read. `kept` is what they held, one behind the other.
 struct Image {
@@ -45,11 +62,13 @@ struct Image {
     const int64_t* ends;
     int64_t stages;
     const char* kept;
+    Requests requests;
 
     int64_t count() const { return stages ? ends[stages - 1] : 0; }
 };
 
 inline bool same(const Image& image) {
+    if (!image.requests.unchanged()) return false;
     const char* kept = image.kept;
     const int64_t count = image.count();
     for (int64_t stage = 0, k = 0, asked = 0; stage < image.stages; ++stage) {
