@@ -212,8 +212,8 @@ class Runner:
         if watch is not None and watch.compared and not self._said:
             self._said = True
             logger.warning(
-                "each call compares %.1f MB of weights with a copy, since %s; options={'frozen': True} says that they "
-                "do not change, and ends this", watch.compared / 1e6, watch.why_compared,
+                "each call compares %.1f MB of weights with what they were, since %s; options={'frozen': True} says "
+                "that they do not change, and ends this", watch.compared / 1e6, watch.why_compared,
             )  # fmt: skip
         layouts = [(t.shape, t.stride()) for t in tensors]
         return Weights(key, list(map(weakref.ref, tensors)), watch, layouts, _alike(tensors))

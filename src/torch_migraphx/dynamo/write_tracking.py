@@ -1,8 +1,8 @@
 """Sees every write to the memory of weights: by torch, `.data`, NumPy, other threads, other processes.
 
-Pages that hold weights are tracked by the kernel where it can (`written_pages.py`). What is left is compared with a
-copy: a few small weights, pages where others write too, memory that other processes can write, everything where the
-kernel can't help.
+Pages that hold weights are tracked by the kernel where it can (`written_pages.py`). What is left is compared with what
+it held: a few small weights, pages where others write too, memory that other processes can write, everything where the
+kernel can't help. The engine does so natively; where it can't (AMD's, no C++ compiler) copies are kept here.
 """
 
 from __future__ import annotations

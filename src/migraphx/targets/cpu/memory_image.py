@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 from collections.abc import Sequence
 from copy import copy
 from functools import cache
@@ -20,7 +21,8 @@ from migraphx.targets.target import CompilerError
 log = logging.getLogger(__name__)
 SOURCE = """#include "memory_image.hpp"
 extern "C" int mgx_same(const mgx::Image* image) { return mgx::same(*image); }
-extern "C" void mgx_take(const mgx::Image* image, char* kept) { mgx::take(*image, kept); }
+extern "C" int64_t mgx_take(const mgx::Image* image) { return mgx::take(*image); }
+extern "C" void mgx_compare(const mgx::Image* image, bool* differs) { mgx::compare(*image, differs); }
 """
 
 
@@ -28,7 +30,7 @@ class _Image(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("pieces", "ends")),
         ("stages", ctypes.c_int64),
-        ("kept", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("kept", "random")),
         *((name, ctypes.c_int64) for name in ("file", "number", "requests")),
         ("arguments", ctypes.c_char_p),
     ]
@@ -41,33 +43,34 @@ class NativeImage:
         pieces = [_pieces(*ranges) for ranges in stages]
         self._ends = np.cumsum([len(p) for p in pieces], dtype=np.int64)
         self._pieces = np.concatenate([np.empty(0, np.uint64), *pieces])
-        self._kept = np.empty(int((self._pieces >> _ADDRESS_BITS).sum()), np.uint8)
-        self._same = library.mgx_same
+        self._library, self._kept = library, np.empty(0, np.uint8)
         self._describe(requests)
-        library.mgx_take(self._at, address(self._kept))
+        self._kept = np.empty(library.mgx_take(self._at), np.uint8)
+        self._image.kept = address(self._kept)
+        library.mgx_take(self._at)
 
     def _describe(self, requests: Requests | None) -> None:
         file, number, arguments = requests or (-1, 0, ())
         if any(len(x) != _REQUEST_BYTES for x in arguments):
             raise ValueError(f"arguments of requests have {_REQUEST_BYTES} bytes")
+        kept = address(self._kept) if len(self._kept) else None
         self._image = _Image(
-            address(self._pieces), address(self._ends), len(self._ends), address(self._kept),
+            address(self._pieces), address(self._ends), len(self._ends), kept, address(_random()),
             file, number, len(arguments), b"".join(arguments),
         )  # fmt: skip
         self._at = ctypes.addressof(self._image)
-        self.native = ctypes.cast(self._same, ctypes.c_void_p).value or 0, self._at
+        self.native = ctypes.cast(self._library.mgx_same, ctypes.c_void_p).value or 0, self._at
+        self._same = self._library.mgx_same
 
     def same(self) -> bool:
         return self._same(self._at) == 1
 
     def differing(self) -> list[tuple[int, int]]:
-        sizes = (self._pieces >> _ADDRESS_BITS).astype(np.int64)
-        begins = (self._pieces & ((np.uint64(1) << _ADDRESS_BITS) - np.uint64(1))).astype(np.int64)
-        found: list[tuple[int, int]] = []
-        for begin, size, at in zip(begins.tolist(), sizes.tolist(), (np.cumsum(sizes) - sizes).tolist(), strict=True):
-            if ctypes.string_at(begin, size) != self._kept[at : at + size].tobytes():
-                found.append((begin, begin + size))
-        return found
+        differs = np.empty(len(self._pieces), np.bool_)
+        self._library.mgx_compare(self._at, address(differs))
+        found = self._pieces[differs]
+        begin = found & ((np.uint64(1) << _ADDRESS_BITS) - np.uint64(1))
+        return [*zip(begin.tolist(), (begin + (found >> _ADDRESS_BITS)).tolist(), strict=True)]
 
     def asking(self, requests: Requests) -> NativeImage:
         other = copy(self)
@@ -96,8 +99,15 @@ def _path() -> Path | None:
 def _library(path: Path, lasting: bool) -> ctypes.CDLL:
     library = (ctypes.CDLL if lasting else ctypes.PyDLL)(str(path))
     library.mgx_same.argtypes = [ctypes.c_void_p]
-    library.mgx_take.argtypes, library.mgx_take.restype = [ctypes.c_void_p] * 2, None
+    library.mgx_take.argtypes, library.mgx_take.restype = [ctypes.c_void_p], ctypes.c_int64
+    library.mgx_compare.argtypes, library.mgx_compare.restype = [ctypes.c_void_p] * 2, None
     return library
+
+
+@cache
+def _random() -> np.ndarray:
+    """Numbers of this process's."""
+    return np.frombuffer(os.urandom(constant("BLOCK_WORDS", "memory_image.hpp") * 8), np.uint64)
 
 
 _ADDRESS_BITS = np.uint64(constant("ADDRESS_BITS", "memory_image.hpp"))

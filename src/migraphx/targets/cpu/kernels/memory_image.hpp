@@ -27,17 +27,68 @@ inline void prefetch(Piece piece) {
     __builtin_prefetch(begin + bytes - 1);
 }
 
-// Zero where `bytes` bytes are alike. By words, which compilers make vectors of.
-inline uint64_t difference(const char* a, const char* b, int64_t bytes) {
-    if (bytes > LONG_PIECE) return memcmp(a, b, bytes) != 0;
+// Of a long piece the image keeps no bytes, but for each block of it a sum of products with random numbers: half as much is
+// read, and a block that was changed has the same sum once in 2^64 times, whatever was written, for nobody knows the
+// numbers (NH of Black, Halevi, Krawczyk, Krovetz, Rogaway: UMAC, Crypto 1999; words of 64 bits).
+inline constexpr int64_t BLOCK_WORDS = 128, BLOCK_BYTES = BLOCK_WORDS * 8;
+using Sum = unsigned __int128;
+
+#if defined(__GNUC__) && !defined(__clang__)
+__attribute__((optimize("no-tree-slp-vectorize")))  // it would add pairs as vectors, and take them apart to multiply
+#endif
+inline Sum sum_of(const char* words, const uint64_t* random) {
+    Sum sums[2] = {};
+    for (int64_t k = 0; k < BLOCK_WORDS; k += 4) {
+        uint64_t w[4];
+        memcpy(w, words + 8 * k, sizeof w);
+        sums[0] += Sum(w[0] + random[k]) * (w[1] + random[k + 1]);
+        sums[1] += Sum(w[2] + random[k + 2]) * (w[3] + random[k + 3]);
+    }
+    return sums[0] + sums[1];
+}
+
+// Bytes that are kept of a piece.
+inline int64_t kept_of(Piece piece) {
+    const int64_t bytes = bytes_of(piece);
+    return bytes <= LONG_PIECE ? bytes : (bytes + BLOCK_BYTES - 1) / BLOCK_BYTES * int64_t(sizeof(Sum));
+}
+
+// Calls `block(its sum, its number)` for each block of a long piece; the last one ends with zeros.
+template <class F> inline void each_sum(Piece piece, const uint64_t* random, const F& block) {
+    const char* const begin = begin_of(piece);
+    const int64_t bytes = bytes_of(piece);
+    int64_t k = 0;
+    for (; (k + 1) * BLOCK_BYTES <= bytes; ++k) block(sum_of(begin + k * BLOCK_BYTES, random), k);
+    if (k * BLOCK_BYTES == bytes) return;
+    char last[BLOCK_BYTES] = {};
+    memcpy(last, begin + k * BLOCK_BYTES, bytes - k * BLOCK_BYTES);
+    block(sum_of(last, random), k);
+}
+
+inline void take(Piece piece, const uint64_t* random, char* kept) {
+    if (bytes_of(piece) <= LONG_PIECE) {
+        memcpy(kept, begin_of(piece), bytes_of(piece));
+    } else {
+        each_sum(piece, random, [&](Sum sum, int64_t k) { memcpy(kept + k * sizeof(Sum), &sum, sizeof(Sum)); });
+    }
+}
+
+// Zero where a piece is as it was. Short ones by words, which compilers make vectors of.
+inline uint64_t difference(Piece piece, const uint64_t* random, const char* kept) {
     uint64_t found = 0;
-    for (; bytes >= 8; bytes -= 8, a += 8, b += 8) {
+    if (bytes_of(piece) > LONG_PIECE) {
+        each_sum(piece, random, [&](Sum sum, int64_t k) { found |= memcmp(kept + k * sizeof(Sum), &sum, sizeof(Sum)) != 0; });
+        return found;
+    }
+    const char* begin = begin_of(piece);
+    int64_t bytes = bytes_of(piece);
+    for (; bytes >= 8; bytes -= 8, begin += 8, kept += 8) {
         uint64_t x, y;
-        memcpy(&x, a, 8);
-        memcpy(&y, b, 8);
+        memcpy(&x, begin, 8);
+        memcpy(&y, kept, 8);
         found |= x ^ y;
     }
-    return found | (memcmp(a, b, bytes) != 0);
+    return found | (memcmp(begin, kept, bytes) != 0);
 }
 
 // What the kernel is asked, which answers 0 where nothing changed: the same question with several arguments.
@@ -61,7 +112,8 @@ struct Image {
     const Piece* pieces;
     const int64_t* ends;
     int64_t stages;
-    const char* kept;
+    char* kept;
+    const uint64_t* random;  // BLOCK_WORDS numbers
     Requests requests;
 
     int64_t count() const { return stages ? ends[stages - 1] : 0; }
@@ -73,21 +125,30 @@ inline bool same(const Image& image) {
     const int64_t count = image.count();
     for (int64_t stage = 0, k = 0, asked = 0; stage < image.stages; ++stage) {
         uint64_t found = 0;
-        for (; k < image.ends[stage]; ++k) {
+        for (; k < image.ends[stage]; kept += kept_of(image.pieces[k++])) {
             for (; asked < count && asked <= k + PIECES_AHEAD; ++asked) prefetch(image.pieces[asked]);
-            const Piece piece = image.pieces[k];
-            found |= difference(begin_of(piece), kept, bytes_of(piece));
-            kept += bytes_of(piece);
+            found |= difference(image.pieces[k], image.random, kept);
         }
         if (found) return false;
     }
     return true;
 }
 
-inline void take(const Image& image, char* kept) {
-    const Piece* const pieces = image.pieces;
-    const int64_t count = image.count();
-    for (int64_t k = 0; k < count; kept += bytes_of(pieces[k++])) memcpy(kept, begin_of(pieces[k]), bytes_of(pieces[k]));
+// How many bytes are kept; they are written where `kept` is not null.
+inline int64_t take(const Image& image) {
+    int64_t at = 0;
+    for (int64_t k = 0; k < image.count(); at += kept_of(image.pieces[k++])) {
+        if (image.kept) take(image.pieces[k], image.random, image.kept + at);
+    }
+    return at;
+}
+
+// Whether each piece differs.
+inline void compare(const Image& image, bool* differs) {
+    const char* kept = image.kept;
+    for (int64_t k = 0; k < image.count(); kept += kept_of(image.pieces[k++])) {
+        differs[k] = difference(image.pieces[k], image.random, kept) != 0;
+    }
 }
 
 }  // namespace mgx
