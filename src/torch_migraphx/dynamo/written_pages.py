@@ -150,6 +150,10 @@ class WrittenPages:
         """Whether a page of the ranges was written since it was protected. May be called from several threads."""
         return any(map(fcntl.ioctl, repeat(self._pagemap), repeat(PAGEMAP_SCAN), queries))
 
+    def requests(self, queries: Sequence[bytearray]) -> tuple[int, int, Sequence[bytearray]]:
+        """These queries for who calls `ioctl` itself: a file, a number, arguments. 0 means that nothing was written."""
+        return self._pagemap, PAGEMAP_SCAN, queries
+
     def written(self, begin: int, end: int) -> list[Range]:
         """The pages of a range that were written. One thread at a time, as the methods below."""
         return self._scan(CHECK, begin, end)
