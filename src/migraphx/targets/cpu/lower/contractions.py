@@ -229,7 +229,7 @@ def takes_winograd(
     elif not params.fits_winograd:
         why = Refuse("the stride, dilation or groups are not 1")
     else:
-        suits = params.suits_winograd or (params.suits_winograd_of_taps and not features_of(ctx).amx)
+        suits = params.suits_winograd or params.suits_winograd_of_taps
         ways = ("winograd", "direct") if suits else ("direct", "winograd")
         if pick(ctx, "convolution", ways) == "direct":
             few = Refuse("too few pixels or channels share the transforms")
