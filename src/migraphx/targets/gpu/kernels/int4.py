@@ -14,7 +14,7 @@ def int4_weights(codes, scales, zeros, at, depth, blocks, inside, BLOCK: tl.cons
     """Codes as weights; `at`: where the scales of their columns begin. A block of whole halves has one scale a half."""
     block = depth // BLOCK
     known = inside & (block < blocks)
-    weights = codes.to(tl.float32) - 8.0
+    weights = byte_to_float(codes, 8.0)
     if ZEROS:
         weights -= tl.load(zeros + at + block, known, 0).to(tl.float32)
     return weights * tl.load(scales + at + block, known, 0)
@@ -44,22 +44,34 @@ def int4_sums(a, codes, scales, zeros, m, n, k, blocks, a_m, row, col, BLOCK: tl
 
 
 @triton.jit
-def int4_vector_sums(
-    a, codes, scales, zeros, n, k, blocks, col, BLOCK: tl.constexpr, ZEROS: tl.constexpr, CHUNKS: tl.constexpr
+def int4_columns(
+    codes, scales, zeros, n, k, blocks, begin, col, BLOCK: tl.constexpr, ZEROS: tl.constexpr, CHUNKS: tl.constexpr
 ):
-    """The same of one row a {k}; CHUNKS at a time."""
+    """CHUNKS of the weights of columns `col` from chunk `begin` on: the first halves of chunks and the second ones."""
     chunks = tl.cdiv(k, 64)
     j = tl.arange(0, 32)[None, None, :]
     inside = (col < n)[:, None, None]
     column = tl.minimum(col, n - 1)[:, None, None]
-    acc = tl.zeros((col.shape[0], CHUNKS, 32), tl.float32)
-    for begin in range(0, chunks, CHUNKS):
-        chunk = begin + tl.arange(0, CHUNKS)[None, :, None]
-        pair = tl.load(codes + column * (chunks * 32) + chunk * 32 + j, chunk < chunks, 0)
-        first = chunk * 64
-        of = first + j if BLOCK % 32 != 0 else first
-        low = int4_weights(pair & 15, scales, zeros, column * blocks, of, blocks, inside, BLOCK, ZEROS)
-        high = int4_weights(pair >> 4, scales, zeros, column * blocks, of + 32, blocks, inside, BLOCK, ZEROS)
-        acc += tl.load(a + first + j, first + j < k, 0) * low
-        acc += tl.load(a + first + 32 + j, first + 32 + j < k, 0) * high
+    chunk = begin + tl.arange(0, CHUNKS)[None, :, None]
+    pair = tl.load(codes + column * (chunks * 32) + chunk * 32 + j, chunk < chunks, 0)
+    of = chunk * 64 + j if BLOCK % 32 != 0 else chunk * 64
+    low = int4_weights(pair & 15, scales, zeros, column * blocks, of, blocks, inside, BLOCK, ZEROS)
+    high = int4_weights(pair >> 4, scales, zeros, column * blocks, of + 32, blocks, inside, BLOCK, ZEROS)
+    return low, high
+
+
+@triton.jit
+def int4_vector_sums(
+    a, codes, scales, zeros, low, high, n, k, blocks, col, BLOCK: tl.constexpr, ZEROS: tl.constexpr,
+    CHUNKS: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """The same of one row a {k}; CHUNKS at a time, the first of which are `low` and `high`. WHOLE: these are all."""
+    depth = tl.arange(0, CHUNKS)[None, :, None] * 64 + tl.arange(0, 32)[None, None, :]
+    acc = low * tl.load(a + depth, depth < k, 0) + high * tl.load(a + depth + 32, depth + 32 < k, 0)
+    if not WHOLE:
+        for begin in range(CHUNKS, tl.cdiv(k, 64), CHUNKS):
+            low, high = int4_columns(codes, scales, zeros, n, k, blocks, begin, col, BLOCK, ZEROS, CHUNKS)
+            at = depth + begin * 64
+            acc += low * tl.load(a + at, at < k, 0)
+            acc += high * tl.load(a + at + 32, at + 32 < k, 0)
     return tl.sum(tl.sum(acc, 2), 1)
