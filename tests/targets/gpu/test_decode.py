@@ -47,6 +47,18 @@ def test_whole_depths_in_a_tile(type: str, split: int, monkeypatch: pytest.Monke
         check(built(linear(k, n, type), Shape(type, (1, k)), Shape(type, (1, n))), scale=4)
 
 
+@pytest.mark.parametrize("types", [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8")])
+@pytest.mark.usefixtures("everywhere")
+def test_bytes_of_one_row_are_exact(types: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one step and in several: sums of 32 bits that floats do not hold."""
+    left, right = (dtypes.limits(t)[1] for t in types)
+    for width in (512, 64):
+        always(monkeypatch, Config("vector", 1, 8, width))
+        w = RNG.integers(right - 20, right, (300, 21)).astype(dtypes.to_numpy(types[1]))
+        x = RNG.integers(left - 20, left, (1, 300)).astype(dtypes.to_numpy(types[0]))
+        check(built(lambda b, x, w=w: b.quant_dot(x, b.literal(w)), Shape(types[0], (1, 300))), {"x0": x})
+
+
 def calls_of(build: Build, config: Config, *shapes: Shape) -> Sequence[tuple[str, list[bool]]]:
     """The own text of each kernel, and which of its pointers are weights."""
     program = Program()

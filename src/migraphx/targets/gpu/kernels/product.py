@@ -167,12 +167,19 @@ def vector_weights(b, n, k, end, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.c
 
 
 @triton.jit
+def row_zeros(BN: tl.constexpr, BK: tl.constexpr, a):
+    """Sums of products with the numbers of one row, before the first: bytes' are exact."""
+    element: tl.constexpr = a.dtype.element_ty
+    return zeros(BN, BK, a, "bytes" if element == tl.int8 or element == tl.uint8 else "dot")
+
+
+@triton.jit
 def vector_sums(a, b, y, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr):
     """Sums over the depth of one row a {k} times b {k, n} at columns `col`, without tensor cores: bytes decide.
 
     `y`: the weights of the first step; those of the next one are asked for before it is computed.
     """
-    acc = zeros(col.shape[0], BK, a, "dot")
+    acc = row_zeros(col.shape[0], BK, a)
     for k in range(begin, end, BK):
         depth = k + tl.arange(0, BK)
         deep = depth < end
@@ -189,7 +196,7 @@ def vector_step(a, b, y, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr
     depth = begin + tl.arange(0, BK)
     deep = depth < end
     x = load_tile(a + depth * a_k, deep, deep, EVEN, True)
-    acc = zeros(col.shape[0], BK, a, "dot")
+    acc = row_zeros(col.shape[0], BK, a)
     return tl.sum(acc + y.to(acc.dtype) * x.to(acc.dtype)[None, :], 1)
 
 
