@@ -67,7 +67,7 @@ ROWS = (
     (8, 1024, 4),
 )  # of one row: columns, depth, warps
 HELD = ((4096, 4), (8192, 4), (8192, 8), (16384, 8))  # elements of whole rows in a tile, warps
-WIDEST = 8192  # of a row that a tile holds whole
+WIDEST = 1024  # elements of a row that a tile holds whole, for each warp
 COLUMNS = ((64, 16, 4), (128, 16, 4), (256, 8, 4))  # the same where columns follow each other in memory
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 LEAST_STEPS = 3  # of the depth in a part
@@ -125,7 +125,7 @@ def products(
 def whole_rows(k: int) -> list[tuple[int, int, int]]:
     """Tiles of one row's product that hold the whole depth: columns, depth, warps."""
     width = max(256, 1 << (k - 1).bit_length())
-    return [(held // width, width, warps) for held, warps in HELD if width <= min(held, WIDEST)]
+    return [(held // width, width, warps) for held, warps in HELD if width <= min(held, WIDEST * warps)]
 
 
 def described_products(
@@ -502,14 +502,11 @@ def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
 
 def int4_products(shape: tuple[int, int, int, int]) -> list[Config]:
     """Candidates for rows of floats times weights of 4 bits."""
-    _, m, n, _ = shape
+    _, m, n, k = shape
     tiles = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (32, 64, 4, 2), (16, 64, 4, 3), (16, 32, 4, 3))
     found = [Config("int4", tm, tn, 64, 1, w, s) for tm, tn, w, s in tiles if tm <= 16 or tm < 2 * m]
     if m <= 4:
-        widths = (
-            (4, 512, 4), (8, 256, 4), (16, 256, 4), (2, 1024, 4), (4, 256, 2), (4, 1024, 4), (8, 1024, 4), (2, 2048, 4),
-            (4, 2048, 4), (8, 2048, 8), (1, 4096, 4), (2, 4096, 4), (4, 4096, 8), (1, 8192, 4), (2, 8192, 8),
-        )  # fmt: skip
+        widths = dict.fromkeys((*whole_rows(k), (8, 1024, 4), (4, 1024, 4), (4, 512, 4)))
         found += [Config("int4 vector", 1, tn, tk, 1, w, 3) for tn, tk, w in widths if tn < 2 * n]
     return found
 
@@ -521,4 +518,6 @@ def int4_cost(config: Config, shape: tuple[int, int, int, int], facts: Facts) ->
     each = facts.float_flops / facts.processors * (0.5 if config.kernel == "int4" else 0.25)
     work = -(-tiles // facts.processors) * 2 * config.m * config.n * (k + 64) / each
     traffic = -(-m // config.m) * n * k / 2 / facts.bandwidth
+    if config.kernel == "int4 vector":
+        work *= (TURNS if config.k < k else 1.0) * (1 + 0.05 * abs(math.log2(config.n * config.k / HELD[1][0])))
     return LAUNCH + LATENCY + max(work, traffic) * 1e6

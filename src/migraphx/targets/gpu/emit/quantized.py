@@ -35,11 +35,12 @@ def int4_call(
     step = shell.stride(a.strides[0], a)
     kind, constant = f"{block}, {len(packed) == 3}", packed[0].buffer.kind == "weight"
     if config.kernel == "int4 vector":
-        chunks, of = config.k // CHUNK, ", ".join(pointers[1:])
-        first = f"{of}, {cols}, {depth}, {count}, 0, col, {kind}, {chunks}"
-        shell.lines += [f"low, high = int4_columns({first})", *[WAITS] * constant]
-        sums = f"{of}, low, high, {cols}, {depth}, {count}, col, {kind}, {chunks}, {k <= config.k}"
-        shell.lines += [f"acc = int4_vector_sums({pointers[0]} + tile_m * {step}, {sums})[None, :]"]
+        chunks = config.k // CHUNK
+        first = f"words = int4_words({pointers[1]}, {cols}, {depth}, 0, col, {chunks})"
+        shell.lines += [first, *[WAITS] * constant]
+        given = f"{pointers[0]} + tile_m * {step}, {pointers[1]}, words, {pointers[2]}, {pointers[3]}"
+        kind = f"{kind}, {chunks}, {k <= config.k}"
+        shell.lines.append(f"acc = int4_vector_sums({given}, {cols}, {depth}, {count}, col, {kind})[None, :]")
     else:
         first = f"{', '.join(pointers)}, {rows}, {cols}, {depth}, {count}, {step}"
         shell.lines.append(f"acc = int4_sums({first}, row, col, {kind})")
