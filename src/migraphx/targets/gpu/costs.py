@@ -196,6 +196,8 @@ def product_cost(
     if config.kernel == "vector":
         waiting = max(1.0, min(tiles / facts.processors, together)) * config.n * config.k * itemsize
         traffic *= (1 + (IN_FLIGHT / waiting) ** 1.5) * (TURNS if steps > 1 else 1.0)
+        each = max(1.0, tiles / facts.processors)
+        traffic *= math.ceil(each) / each  # some processors read more than others
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
     if config.tail > 1:
         left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
