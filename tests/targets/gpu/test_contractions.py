@@ -20,7 +20,6 @@ from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import costs, facts
 from migraphx.targets.gpu.choices import Choices, Config, Problem
-from migraphx.targets.gpu.emit.attention import Attention
 from migraphx.targets.gpu.emit.spatial import Conv
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import GpuCall
@@ -519,53 +518,6 @@ def test_tiles_with_masks_leave_registers() -> None:
         (kernel,) = (k for k in executable.plan.kernels if k.name == "attention")
         sizes = dict(kernel.constants)
         assert sizes["BM"] * sizes["BN"] <= most * 32 * kernel.warps
-
-
-@pytest.mark.parametrize(("heads", "keys", "tile", "turns"), [(4, 23, 64, 1), (2, 70, 16, 2)])
-def test_attention_of_whole_heads(heads: int, keys: int, tile: int, turns: int, always: Callable[..., None]) -> None:
-    """Keys in several blocks, the last of them not full; heads that share keys; more tiles than rows."""
-    always(Config("whole heads", tile, 64, 16, group=turns))
-    lens = (2, 4, 21, 16), (2, heads, keys, 16), (2, heads, keys, 16)
-    for type, scale in (("half", 0.3), ("bf16", 1.0)):
-        arrays = {f"x{n}": 3 * weight(*s, type=type) for n, s in enumerate(lens)}
-        check(built(lambda b, *x, s=scale: b.attention(*x, scale=s), *(Shape(type, s) for s in lens)), arrays, scale=4)
-
-
-def test_heads_side_by_side_in_one_product(always: Callable[..., None]) -> None:
-    """Queries, keys and values of 70 tokens as a linear layer gives them; scores so large that one key has all."""
-    always(Config("whole heads", 64, 80, 16, group=1))
-    x = weight(2, 70, 96)
-    x[0] *= 30
-
-    def heads(b: Builder, x: Instruction, at: int) -> Instruction:
-        part = b.slice(x, axes=(2,), starts=(at,), ends=(at + 32,))
-        return b.transpose(b.reshape(part, dims=(2, 70, 2, 16)), permutation=(0, 2, 1, 3))
-
-    def build(b: Builder, x: Instruction) -> Instruction:
-        y = b.attention(*(heads(b, x, at) for at in (0, 32, 64)))
-        return b.reshape(b.transpose(y, permutation=(0, 2, 1, 3)), dims=(2, 70, 32))
-
-    check(built(build, Shape("half", x.shape)), {"x0": x}, scale=4)
-
-
-def test_which_attention_holds_whole_heads() -> None:
-    """Where they fill the device; not with masks, nor where a program's registers do not hold the scores."""
-
-    def best(batch: int, rows: int, keys: int, causal: bool = False, type: str = "half") -> Config:
-        q, k = (View(Buffer("arena", 1), type, (batch, 12, n, 64), (n * 768, 64, 768, 1)) for n in (rows, keys))
-        a = Attention(q, k, k, None, q, 0.125, causal, False)
-        return min(costs.attentions(a, facts.H200), key=lambda c: costs.attention_cost(c, a, facts.H200))
-
-    assert [best(32, n, n).group for n in (197, 128) if best(32, n, n).kernel == "whole heads"] == [4, 2]
-    others = (
-        (1, 197, 197),
-        (32, 1, 197),
-        (32, 256, 256),
-        (32, 197, 384),
-        (32, 197, 197, True),
-        (32, 99, 99, False, "float"),
-    )
-    assert {best(*other).kernel.split()[0] for other in others} == {"attention"}
 
 
 @pytest.mark.parametrize("type", ["bf16", "double", "fp8e4m3fn"])
