@@ -5,7 +5,7 @@ from __future__ import annotations
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.emit.contract import Operands, fetch, finish, function_name
-from migraphx.targets.gpu.emit.reduce import Row
+from migraphx.targets.gpu.emit.rows import Row
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall
