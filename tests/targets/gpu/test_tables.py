@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.options import CompileOptions
+from migraphx.targets.common.call import Call
+from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import tables, tune
 from migraphx.targets.gpu.choices import DNN, LIBRARIES, LIBRARY, Choice, Choices, Config, Problem
 from migraphx.targets.gpu.costs import THIRDS
 from migraphx.targets.gpu.facts import KNOWN
+from migraphx.targets.gpu.kernel import Grid, Kernel, Launch
 from migraphx.targets.gpu.libraries import find
 from migraphx.targets.gpu.tables import TABLES, shipped, table_text
 from migraphx.targets.gpu.target import GpuTarget
 from migraphx.targets.gpu.tune import Timing, Tuner
 from tests.targets.gpu.interpreted import InterpretedDevice
+from tests.targets.gpu.recorder import RecordedWork, Recorder
 from tests.targets.gpu.side_by_side import built
 
 KERNELS = {
@@ -105,6 +112,47 @@ def test_a_winner_belongs_to_what_it_was_measured_with(monkeypatch: pytest.Monke
     monkeypatch.setattr(tuner.device, "identity", lambda: "another driver")
     keys.append(tuner._key(problem))
     assert len({*keys}) == 4
+
+
+class _Fresh(Recorder):
+    """A device that never gives an address out again, so that none is of other memory than it was."""
+
+    def allocate(self, nbytes: int, stream: int | None = None) -> tuple[int, Any]:
+        self.next = -(-getattr(self, "next", 1 << 32) // 512) * 512 + 512
+        start, owner = self.next, type("Owner", (), {})()
+        self.next += nbytes
+        self.memory.add(start, nbytes, owner)
+        return start, owner
+
+    def work(self, function: Any, grid: Grid, values: Sequence[int], scratch: int = 0) -> RecordedWork:
+        return RecordedWork(self, [*values, scratch])
+
+
+def test_what_a_launch_takes_is_there_when_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its pieces at once, also those of more bytes than a pool had.
+
+    On an H200 the left side of a product lay in memory that its weights of 525 MB had let go: an illegal address.
+    """
+    monkeypatch.setattr(tune, "COLD", 4096)
+    monkeypatch.setattr(tune, "PATTERN", 64)
+    kernel = Kernel("scratching", "", ("*fp16", "*fp16", "*fp32", "*fp16"), stages=100)  # which asks for 100 bytes
+    for lens in itertools.permutations((64, 3000, 9000, 500)):  # elements: some fit and some do not
+        device = _Fresh()
+        tuner = Tuner(device)
+        x, weights, parts, y = (
+            View(Buffer("arena", 4 * n, k), type, (n,), (1,), 0)
+            for k, (type, n) in enumerate(zip(("half", "half", "float", "half"), lens, strict=True))
+        )
+        call = Call(Launch(kernel, (70, 1, 1)), (x, weights), (parts, y), (), "", "")
+        tuner.time([call])
+        launched = [entry[2] for entry in device.log if entry[0] == "launch"]
+        assert launched
+        for values in itertools.chain.from_iterable(launched):
+            taken = list(zip(values, [*(v.elements * v.itemsize for v in call.views), 100 * 70], strict=True))
+            for start, nbytes in taken:
+                device.memory.check(start, nbytes)
+            ends = sorted((start, start + nbytes) for start, nbytes in taken)
+            assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ends))
 
 
 def test_versions_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

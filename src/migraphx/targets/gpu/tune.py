@@ -53,8 +53,13 @@ class _Pool:
         """The address of so many bytes, those that were given out longest ago."""
         if self.at + nbytes > self.block.nbytes:
             self.at = 0
-        self.at += -(-nbytes // ALIGNMENT) * ALIGNMENT
-        return self.block.address + self.at - -(-nbytes // ALIGNMENT) * ALIGNMENT
+        self.at += _whole(nbytes)
+        return self.block.address + self.at - _whole(nbytes)
+
+
+def _whole(nbytes: int) -> int:
+    """Bytes that a piece of a pool takes."""
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
 @dataclass(frozen=True)
@@ -153,15 +158,20 @@ class Tuner:
         prepared = [c.kernel.prepare(device) if c.kernel and not isinstance(c.kernel, Launch) else None for c in calls]
         functions = iter(device.load(kernels_of(calls)))
         loaded = [next(functions) if isinstance(c.kernel, Launch) else None for c in calls]
+        scratches = [
+            f.scratch * prod(c.kernel.grid) if f is not None and isinstance(c.kernel, Launch) else 0
+            for c, f in zip(calls, loaded, strict=True)
+        ]
+        sizes = self._sizes(calls)
+        self._reserve([*sizes.values(), *(("written", each) for each in scratches)], stream)
         works: list[Work] = []
         for _ in range(LAUNCHES):
-            places = self._places(calls, stream)
-            for call, function, append in zip(calls, loaded, prepared, strict=True):
+            places = {b: self._pools[name].take(n) for b, (name, n) in sizes.items()}
+            for call, function, append, each in zip(calls, loaded, prepared, scratches, strict=True):
                 pointers = [places[v.buffer] + v.byte_offset for v in call.views]
                 if function is not None and isinstance(call.kernel, Launch):
-                    grid, each = call.kernel.grid, function.scratch
-                    scratch = self._pool("written", each * prod(grid), stream).take(each * prod(grid)) if each else 0
-                    works.append(device.work(function, grid, [*pointers, *call.numbers], scratch))
+                    scratch = self._pools["written"].take(each) if each else 0
+                    works.append(device.work(function, call.kernel.grid, [*pointers, *call.numbers], scratch))
                 elif append is not None:
                     works.append(LibraryWork(append, pointers))
         for work in works[: len(calls)]:  # libraries load code when they first run, which no capture may see
@@ -177,21 +187,28 @@ class Tuner:
         device.synchronise(stream)
         return median(end.seconds(begin) for begin, end in events) * 1e6 / LAUNCHES
 
-    def _places(self, calls: Sequence[AnyCall], stream: int) -> dict[Buffer, int]:
-        """An address for each buffer; those that are written lie in memory of their own."""
+    def _sizes(self, calls: Sequence[AnyCall]) -> dict[Buffer, tuple[str, int]]:
+        """The pool of each buffer, and the bytes it takes of it; those that are written have one of their own."""
         sizes: dict[Buffer, int] = {}
         for view in (v for call in calls for v in call.views):
             last = (view.offset + span(view) + 1) * view.itemsize
             sizes[view.buffer] = max(sizes.get(view.buffer, 0), last)
         written = {v.buffer for call in calls for v in call.writes}
         types = {v.buffer: v.type for call in calls for v in call.views}
-        return {b: self._pool("written" if b in written else types[b], n, stream).take(n) for b, n in sizes.items()}
+        return {b: ("written" if b in written else types[b], n) for b, n in sizes.items()}
 
-    def _pool(self, name: str, least: int, stream: int) -> _Pool:
-        if name not in self._pools or self._pools[name].block.nbytes < least:
-            type = "half" if name == "written" else name
-            self._pools[name] = _Pool(self.device, max(least, COLD), type, stream)
-        return self._pools[name]
+    def _reserve(self, wanted: Sequence[tuple[str, int]], stream: int) -> None:
+        """Pools that hold all pieces of a launch at once.
+
+        Before the first piece is given out: a pool that is made larger later would free the memory of its pieces.
+        """
+        least: dict[str, int] = {}
+        for name, nbytes in wanted:
+            least[name] = least.get(name, 0) + _whole(nbytes)
+        for name, nbytes in least.items():
+            if name not in self._pools or self._pools[name].block.nbytes < nbytes:
+                type = "half" if name == "written" else name
+                self._pools[name] = _Pool(self.device, max(nbytes, COLD), type, stream)
 
 
 def kernels_of(calls: Sequence[AnyCall]) -> list[Kernel]:
