@@ -128,9 +128,13 @@ def numbered(calls: Sequence[Call]) -> dict[Kernel, int]:
 
 def generate(kernels: dict[Kernel, int]) -> list[str]:
     """The sources: main, which is that of every program, then what the kernels share with others, then their parts."""
-    names = {kernel: f"k{n}" for kernel, n in kernels.items()}
+    return [*shared_sources(kernels), *_parts({kernel: f"k{n}" for kernel, n in kernels.items()})]
+
+
+def shared_sources(kernels: dict[Kernel, int]) -> list[str]:
+    """The sources that are those of other programs, too."""
     shared = dict.fromkeys(instances for k in kernels for instances in k.instances)
-    return [MAIN, *map(_instances, shared), *_parts(names)]
+    return [MAIN, *map(_instances, shared)]
 
 
 def _list(names: dict[Kernel, str]) -> str:
