@@ -25,6 +25,7 @@ from migraphx.targets.gpu.libraries import find
 from migraphx.targets.gpu.tables import TABLES, shipped, table_text
 from migraphx.targets.gpu.target import GpuTarget
 from migraphx.targets.gpu.tune import Timing, Tuner
+from migraphx.targets.target import CompilerError
 from tests.targets.gpu.interpreted import InterpretedDevice
 from tests.targets.gpu.recorder import RecordedWork, Recorder
 from tests.targets.gpu.side_by_side import built
@@ -153,6 +154,32 @@ def test_what_a_launch_takes_is_there_when_it_runs(monkeypatch: pytest.MonkeyPat
                 device.memory.check(start, nbytes)
             ends = sorted((start, start + nbytes) for start, nbytes in taken)
             assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ends))
+
+
+def test_a_lost_context_ends_the_timing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A candidate that fails is left out; one that takes the device with it is an error, and no other is timed."""
+    device, timed = Recorder(), list[Any]()
+
+    def time(_: Tuner, calls: Sequence[Any]) -> float:
+        timed.append(calls)
+        raise RuntimeError("an illegal address")
+
+    def lost(_: int | None = None) -> None:
+        raise RuntimeError("the context is lost")
+
+    monkeypatch.setattr(Tuner, "time", time)
+    tuner, problem, configs = (
+        Tuner(device),
+        Problem("product", (1,), ("half",)),
+        [Config("product", 16, 16, 16), Config("product", 32, 16, 16)],
+    )
+    with pytest.raises(CompilerError, match="an illegal address"):
+        tuner.measure(problem, configs, lambda config: [])
+    assert len(timed) == 2
+    monkeypatch.setattr(device, "synchronise", lost)
+    with pytest.raises(RuntimeError, match="the context is lost"):
+        tuner.measure(problem, configs, lambda config: [])
+    assert len(timed) == 3
 
 
 def test_versions_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

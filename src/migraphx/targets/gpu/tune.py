@@ -128,12 +128,14 @@ class Tuner:
         return tried[min(right)[1]]
 
     def _timed(self, configs: Sequence[Config], programs: Sequence[Sequence[AnyCall]]) -> list[Timing]:
+        """The driver's error where a candidate lost the context, in which nothing runs any more."""
         errors = self._compile(programs)
         found = []
         for config, calls, error in zip(configs, programs, errors, strict=True):
             try:
                 found.append(Timing(config, None, error) if error else Timing(config, self.time(calls)))
             except (RuntimeError, OSError, MemoryError) as failure:
+                self.device.synchronise(self.device.stream())
                 found.append(Timing(config, None, str(failure)))
         return found
 
