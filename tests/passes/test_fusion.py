@@ -285,6 +285,32 @@ def test_a_value_that_is_channels_last_needs_none():
     assert not left["layout"]
 
 
+@pytest.mark.parametrize(("lens", "groups"), [((2, 6, 5, 4), 2), ((1, 6, 5, 4), 3), ((2, 6, 7), 2)])
+def test_channels_are_shuffled_and_sliced_pixel_by_pixel(lens: tuple[int, ...], groups: int):
+    """One copy, of the pixels' channels: neither the shuffle nor the halves are laid out anew."""
+
+    def build(b: Builder, x: Value) -> Value:
+        y = b.reshape(conv(b, x, 6), dims=(lens[0], groups, 6 // groups, *lens[2:]))
+        y = b.transpose(y, permutation=(0, 2, 1, *range(3, len(lens) + 1)))
+        y = b.reshape(y, dims=lens)
+        halves = [b.slice(y, axes=(1,), starts=(k,), ends=(k + 3,)) for k in (0, 3)]
+        return b.reduce_sum(b.concat(halves[0], conv(b, halves[1]), axis=1), axes=tuple(range(2, len(lens))))
+
+    left = checked(program_of(build, x=lens), [layout, simplify_reshapes])
+    assert left["layout"] == 1 and left["reshape"] == 2
+
+
+def test_a_reshape_that_moves_pixels_is_none():
+    """Pixels that become channels are laid out anew."""
+
+    def build(b: Builder, x: Value) -> Value:
+        y = b.reshape(conv(b, x, 4), dims=(1, 4, 2, 2, 3, 2))
+        y = b.reshape(b.transpose(y, permutation=(0, 1, 3, 5, 2, 4)), dims=(1, 16, 2, 3))
+        return b.reduce_sum(conv(b, y), axes=(2, 3))
+
+    assert checked(program_of(build, x=(1, 3, 4, 6)), [layout, simplify_reshapes])["layout"] == 2
+
+
 def test_groups_have_an_end():
     """A kernel has so many operands at most, whatever is fused into it."""
 

@@ -25,6 +25,7 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
+from migraphx.runtime.memory_image import MemoryImage
 from migraphx.runtime.options import CompileOptions, MoreKeywords
 from migraphx.targets.common.at_lens import AtLens
 from migraphx.targets.target import Target
@@ -237,6 +238,15 @@ class program:
         and signals: as in `run`.
         """
         self.executable.run_at(inputs, outputs, stream, None if timeout is None else Deadline(timeout))
+
+    def run_unless_changed(
+        self, image: MemoryImage, inputs: Sequence[int], outputs: Sequence[int], stream: int | None = None
+    ) -> bool:
+        """`run_at`, where the memory of `image` is as it was; else false, and what the outputs hold is undefined.
+
+        `image` is what a target's `memory_image` made. It may be compared while the run goes on.
+        """
+        return self.executable.run_unless_changed(image, inputs, outputs, stream)
 
     def at(self, lens: Mapping[str, Sequence[int]]) -> AtLens | None:
         """`run_at` of a program with dynamic shapes, for parameters of these lens; it takes inputs and outputs.

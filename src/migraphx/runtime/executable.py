@@ -12,6 +12,7 @@ from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import Device
+from migraphx.runtime.memory_image import MemoryImage
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,23 @@ class Executable(Protocol):
         given = [Argument(s, p, None, self.device) for s, p in zip(self.parameters.values(), inputs, strict=True)]
         places = [Argument(s, p, None, self.device) for s, p in zip(self.outputs, outputs, strict=True)]
         self.run(given, places, stream, deadline)
+
+    def run_unless_changed(
+        self,
+        image: MemoryImage,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> bool:
+        """As `run_at`, where the memory of `image` is as it was; else false, and the outputs are undefined.
+
+        It may be looked at while the run goes on.
+        """
+        if not image.same():
+            return False
+        self.run_at(inputs, outputs, stream, deadline)
+        return True
 
     def profile(self, inputs: Sequence[Argument], runs: int) -> list[float]:
         """Seconds of each of `steps`, the mean of so many runs after one that is not counted."""

@@ -14,6 +14,7 @@ from migraphx.ir.refusal import Refusal
 from migraphx.passes.interface import Pass
 from migraphx.runtime.device import Device, Peaks
 from migraphx.runtime.executable import Executable
+from migraphx.runtime.memory_image import MemoryImage, Ranges, Requests
 from migraphx.runtime.options import CompileOptions
 
 
@@ -79,6 +80,16 @@ class Target(Protocol):
 
     def share(self, runs: int) -> None:
         """Keep the runs of the calling thread to their share of the device, beside as many others; the host's cores."""
+
+    def memory_image(
+        self, stages: Sequence[Ranges], requests: Requests | None = None, lasting: bool = False
+    ) -> MemoryImage | None:
+        """What ranges of this process's memory hold now, which is then compared at once; None where it cannot.
+
+        Those of a stage are read only where all of the stages before hold what they held: these may hold what says
+        that they are there. No other thread of Python's runs while `same` is asked, unless they are `lasting`.
+        """
+        return None
 
     def diagnose(self) -> Mapping[str, Callable[[], str]]:
         """What the target needs of this machine: checks by name, each says what it found or raises what is wrong."""

@@ -226,8 +226,13 @@ def _at_once(lowered: fx.GraphModule) -> Callable[..., Any]:
     program = lowered.get_submodule(str(first.target)) if alone else None
     if not isinstance(program, MGXModule) or not all(n in inputs for n in first.args):
         return lowered.forward
-    run = program.forward
-    return OfPlaces(lambda *args: (run(*args),), tuple(map(inputs.index, first.args)))
+    run = program.run_unless_changed
+
+    def function(image: Any, args: Sequence[Any]) -> tuple[Any] | None:
+        result = run(image, args)
+        return None if result is None else (result,)
+
+    return OfPlaces(function, tuple(map(inputs.index, first.args)))
 
 
 def share_weights(lowered: nn.Module, others: Iterable[nn.Module]) -> None:

@@ -65,13 +65,16 @@ class Fetched:
 
 @dataclass(frozen=True)
 class OfPlaces:
-    """A function of the arguments at these places, which reads no others."""
+    """A function of the arguments at these places, which reads no others.
 
-    function: Function
+    It is given an image of memory, or None, and these arguments; its answer is None where the image is out of date.
+    """
+
+    function: Callable[[Any, Sequence[Any]], Any]
     places: tuple[int, ...]
 
     def __call__(self, *args: Any) -> Any:
-        return self.function(*[args[k] for k in self.places])
+        return self.function(None, [args[k] for k in self.places])
 
 
 class Runner:
@@ -127,14 +130,18 @@ class Runner:
                     return form(*args)
         return self.prepare(args)(*args)
 
-    def without(self, absent: frozenset[int], args: Sequence[Any], fetched: Fetched) -> OfPlaces | None:
-        """What runs without the tensors of `fetched`, whose places are `absent`: none of them is touched."""
+    def run_without(self, absent: frozenset[int], args: Sequence[Any], fetched: Fetched) -> Any:
+        """Call without the tensors of `fetched`, whose places are `absent`; None where one of them may be needed."""
         known = fetched.known
         if known is None or not fetched.placed:
             return None
         form = self._forms.find((known, self._sizes(args)))
-        suits = isinstance(form, OfPlaces) and absent.isdisjoint(form.places) and known.clean()
-        return form if suits else None  # type: ignore[return-value]
+        if not isinstance(form, OfPlaces) or not absent.isdisjoint(form.places):
+            return None
+        function, inputs = form.function, [args[k] for k in form.places]
+        if known.watch is None:
+            return function(None, inputs)
+        return known.watch.run_if_clean(lambda image: function(image, inputs))
 
     def _known(self, args: Sequence[Any], fetched: Fetched | None) -> Weights | None:
         """The weights among `args`, if they are compiled in as they are."""
@@ -205,8 +212,8 @@ class Runner:
         if watch is not None and watch.compared and not self._said:
             self._said = True
             logger.warning(
-                "each call compares %.1f MB of weights with a copy, since %s; options={'frozen': True} says that they "
-                "do not change, and ends this", watch.compared / 1e6, watch.why_compared,
+                "each call compares %.1f MB of weights with what they were, since %s; options={'frozen': True} says "
+                "that they do not change, and ends this", watch.compared / 1e6, watch.why_compared,
             )  # fmt: skip
         layouts = [(t.shape, t.stride()) for t in tensors]
         return Weights(key, list(map(weakref.ref, tensors)), watch, layouts, _alike(tensors))

@@ -124,9 +124,9 @@ def _taking_a_module(runner: Runner, fetch: Fetch, places: Sequence[int], inputs
         if isinstance(args[first], torch.Tensor):
             return runner(*args)
         fetched = fetch(args[first])
-        form = runner.without(absent, args, fetched)
-        if form is not None:
-            return form(*args)
+        results = runner.run_without(absent, args, fetched)
+        if results is not None:
+            return results
         return runner.run(order((*args, *fetched.tensors)), fetched)
 
     return call

@@ -1,14 +1,14 @@
 """Whether many dictionaries, modules and tensors are as they were, by words of their memory that are read at once.
 
 Asked one by one, the objects of a model with 200 layers cost a fifth of a millisecond: each answer waits for memory
-that a run has pushed out of the caches. NumPy gathers words of all of them without waiting for one after the other. A
-dictionary has its version, a module its type; a tensor its type and the address of a TensorImpl, that one sizes,
-strides, which kernels it takes, and two addresses: of a StorageImpl, which has the address of the elements, and of what
-autograd knows, which is whether it requires gradients. Words are only read of objects that are alive: what holds an
-address was found unchanged before it is followed.
+that a run has pushed out of the caches. Native code (`migraphx.memory_image`) reads words of all of them without
+waiting for one after the other. A dictionary has its version, a module its type; a tensor its type and the address of a
+TensorImpl, that one sizes, strides, which kernels it takes, and two addresses: of a StorageImpl, which has the address
+of the elements, and of what autograd knows, which is whether it requires gradients. Words are only read of objects that
+are alive: what holds an address was found unchanged before it is followed.
 
 Where the words lie is found out by experiment, once a process, and so is whether they tell every kind of change. Where
-they do not (another Python, torch or C library), objects are asked one by one.
+they do not (another Python, torch or C library, no C++ compiler), objects are asked one by one.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from torch import nn
 from torch._C._dynamo.guards import TensorGuards
 from torch.utils._python_dispatch import _disable_current_modes
 
+import migraphx
+
 logger = logging.getLogger(__name__)
 
 WORD = 8  # bytes
@@ -42,14 +44,9 @@ class _Memory:
 _memory = np.asarray(_Memory())
 
 
-def _numbers(addresses: np.ndarray) -> np.ndarray:
-    """Which words of `_memory` lie at these addresses."""
-    return addresses // WORD - 1
-
-
 def _words(addresses: np.ndarray) -> np.ndarray:
     """The words at these addresses, each of which has to be of something alive."""
-    return _memory.take(_numbers(addresses))
+    return _memory.take(addresses // WORD - 1)
 
 
 @dataclass(frozen=True)
@@ -79,17 +76,23 @@ class Words:
         described = (impls[:, None] + np.array(layout.described, np.int64)).ravel()
         pointed = np.concatenate([storages + layout.data, autograd[autograd > 0] + layout.required])
         every = np.array(objects, np.int64), described, pointed
-        self._places = [np.sort(_numbers(at)) for at in every]  # one page after the other
-        self._kept = [_memory.take(at).tobytes() for at in self._places]
+        self._unwritten = _image([(at, at + WORD) for at in every]).same
         fixed: dict[str, Any] = {"dynamic_dims_sizes": None, "dynamic_dims_strides": None}
         self._some = tensors[:1]  # whether this thread is in another of torch's modes is asked of one
         self._alike = TensorGuards(*self._some, **fixed).check if self._some else lambda: True
 
     def same(self) -> bool:
         """Whether they are as they were; false also for some changes that mean nothing."""
-        take = _memory.take  # the next words only where those before are the same
-        unwritten = all(take(at).tobytes() == kept for at, kept in zip(self._places, self._kept, strict=True))
-        return unwritten and self._alike(*self._some)
+        return self._unwritten() and self._alike(*self._some)
+
+
+def _image(stages: Sequence[tuple[np.ndarray, np.ndarray]]) -> Any:
+    """An image of these ranges by the engine; OSError where it cannot make one (AMD's, or without a C++ compiler)."""
+    make = getattr(migraphx.get_target("cpu"), "memory_image", None)
+    image = None if make is None else make(stages)
+    if image is None:
+        raise OSError("the engine cannot compare memory")
+    return image
 
 
 def words_of(dicts: Iterable[Any], modules: Iterable[nn.Module], tensors: Sequence[torch.Tensor]) -> Words | None:

@@ -1,8 +1,8 @@
 """Sees every write to the memory of weights: by torch, `.data`, NumPy, other threads, other processes.
 
-Pages that hold weights are tracked by the kernel where it can (`written_pages.py`). What is left is compared with a
-copy: a few small weights, pages where others write too, memory that other processes can write, everything where the
-kernel can't help.
+Pages that hold weights are tracked by the kernel where it can (`written_pages.py`). What is left is compared with what
+it held: a few small weights, pages where others write too, memory that other processes can write, everything where the
+kernel can't help. The engine does so natively; where it can't (AMD's, no C++ compiler) copies are kept here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import weakref
 import zlib
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,6 +27,7 @@ import torch
 from torch import nn
 from torch._C._functorch import is_functorch_wrapped_tensor
 
+import migraphx
 from torch_migraphx.dynamo.written_pages import PAGE, Range, WrittenPages
 
 logger = logging.getLogger(__name__)
@@ -37,6 +38,9 @@ GAP = 1 << 20  # bytes: one question is about ranges that lie so close
 # a model write to most such pages, as tensors are counted and guards built there, and the calls behind them to none.
 ALARMS = 4
 LARGE = 1 << 16  # bytes: less is compared in one go with others
+# Bytes of a watch whose pages become huge ones first, which takes 0.3 s a GB: a question about small ones takes 0.8 ms
+# a GB, since what runs between two questions leaves nothing of the page tables in the caches.
+WORTH_HUGE_PAGES = 1 << 28
 MOST_RANGES = 8192  # a range costs two of the 65,530 mappings that Linux allows a process
 
 _memcmp = ctypes.CDLL(None).memcmp
@@ -133,10 +137,13 @@ class Tracker:
             return
         self._release_gone()
         others, ranges = self.used(), list(ranges)
+        collapsed = sum(end - begin for begin, end in ranges) >= WORTH_HUGE_PAGES
         for begin, end in ranges[: max(0, MOST_RANGES - len(others))]:
             watch.ranges.append((begin, end))
             try:
                 for part in _without(begin, end, others):
+                    if collapsed:
+                        pages.collapse(*part)
                     pages.register(*part)
                 self.sweep([(begin, end)])
             except OSError as error:  # special memory, or too many mappings
@@ -221,7 +228,10 @@ def _pages_of(begin: int, end: int) -> Range:
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """What a question reads: pages that the kernel tracks, and pieces of memory beside what they held."""
+    """What a question reads: pages that the kernel tracks, and pieces of memory beside what they held.
+
+    `image` is both, natively, where the engine has that; then nothing is kept here.
+    """
 
     pages: WrittenPages | None
     queries: Sequence[bytearray]
@@ -229,14 +239,26 @@ class Look:
     kept: bytes
     comparisons: tuple[list[int], list[int], list[int]]  # where large pieces lie, where their copies, how many bytes
     copies: Sequence[Any]
+    image: Any
 
     def finds_written(self) -> bool:
         """Whether anything was written. OSError where the kernel no longer tracks."""
+        if self.image is not None:
+            return not self.image.same()
         if self.pages is not None and self.pages.any_written(self.queries):
             return True
         if self.small and b"".join(self.small) != self.kept:
             return True
         return bool(self.copies) and any(map(_memcmp, *self.comparisons))
+
+
+def _image(pieces: Sequence[Range], pages: WrittenPages | None, queries: Sequence[bytearray]) -> Any:
+    """An image of these pieces that asks these queries, too; None where the engine makes none: it may be AMD's."""
+    make = getattr(migraphx.get_target("cpu"), "memory_image", None)
+    if make is None:
+        return None
+    begin, end = np.array(pieces, np.int64).reshape(-1, 2).T
+    return make([(begin, end)], pages.requests(queries) if pages is not None else None, lasting=True)
 
 
 class Watch:
@@ -253,6 +275,7 @@ class Watch:
         self.gaps: list[Range] = []  # which are no range of any watch, and are asked about with the ranges round them
         self.lost = False  # as after a fork
         self.stale = False  # once and for all
+        self.compared = 0  # bytes that every question reads, those of small pieces left out
         self._written: set[int] = set()  # numbers of tensors whose pages were written, says another watch or this one
         self._edges: Sequence[int] = ()  # pages that hold others' data, too
         self._alarms: Counter[int] = Counter()  # how often such a page was written
@@ -284,20 +307,26 @@ class Watch:
     def _prepare(self) -> None:
         """Say what a question reads, and copy what will be compared."""
         pieces = [p for s in _united(s[:2] for s in self._spans) for p in _without(*s, self.ranges)]
+        pages = self._tracker.pages
+        queries = self._queries(pages) if pages else ()
+        image = _image(pieces, pages, queries)
+        self.compared = sum(end - begin for begin, end in pieces if end - begin >= LARGE)
+        pieces = [] if image is not None else pieces
         self._small = [(begin, end) for begin, end in pieces if end - begin < LARGE]
         self._large = [(begin, end) for begin, end in pieces if end - begin >= LARGE]
         views = [memoryview(_bytes(*p)).cast("B") for p in self._small]
         sizes = [end - begin for begin, end in self._large]
         copies = [(ctypes.c_char * n).from_buffer_copy(_bytes(*p)) for n, p in zip(sizes, self._large, strict=True)]
         comparisons = [begin for begin, _ in self._large], list(map(ctypes.addressof, copies)), sizes
-        pages = self._tracker.pages
-        self._look = Look(pages, self._queries(pages) if pages else (), views, b"".join(views), comparisons, copies)
+        self._look = Look(pages, queries, views, b"".join(views), comparisons, copies, image)
 
     def ask_anew(self) -> None:
         """Another watch has got pages in a gap."""
-        pages = self._look.pages
+        pages, image = self._look.pages, self._look.image
         if pages is not None:
-            self._look = replace(self._look, queries=self._queries(pages))
+            queries = self._queries(pages)
+            image = None if image is None else image.asking(pages.requests(queries))
+            self._look = replace(self._look, queries=queries, image=image)
 
     def _queries(self, pages: WrittenPages) -> list[bytearray]:
         """Of ranges with small gaps between them, in which no other watch has pages, one question."""
@@ -316,11 +345,6 @@ class Watch:
         return queries
 
     @property
-    def compared(self) -> int:
-        """Bytes that every question reads, those of small pieces left out."""
-        return sum(self._look.comparisons[2])
-
-    @property
     def why_compared(self) -> str:
         return self._tracker.why_none or "other processes can write to them, or their memory is of a special kind"
 
@@ -337,6 +361,18 @@ class Watch:
         # Another thread may have protected and copied anew what was written: it notes that before, and clears the note
         # after it has said whether anything changed. So these are read last, in this order.
         return not (self._written or self.stale or self.lost)
+
+    def run_if_clean(self, run: Callable[[Any], Any]) -> Any:
+        """What `run` returns; None where something was written.
+
+        It is given what native code compares while it runs, and returns None where that has changed; or None, where
+        nothing is left to be compared.
+        """
+        image = self._look.image
+        if image is None:
+            return run(None) if self.clean() else None
+        results = None if self.lost or self.stale else run(image)
+        return None if self._written or self.stale or self.lost else results  # as `clean` does
 
     def note(self, regions: Sequence[Range]) -> None:
         """These pages were written."""
@@ -374,6 +410,8 @@ class Watch:
     def _differing(self) -> set[int]:
         """The numbers of tensors with pieces that are not equal to their copies."""
         found, at, look = [], 0, self._look
+        if look.image is not None:
+            found = look.image.differing()
         for piece, view in zip(self._small, look.small, strict=True):
             if view != look.kept[at : at + len(view)]:
                 found.append(piece)

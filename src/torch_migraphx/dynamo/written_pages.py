@@ -13,8 +13,13 @@ import mmap
 import os
 import platform
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
 from itertools import repeat
+from pathlib import Path
+
+import numpy as np
 
 PAGE = mmap.PAGESIZE
 Range = tuple[int, int]
@@ -30,6 +35,8 @@ REGISTERED, WRITTEN = 1, 2  # PAGE_IS_WPALLOWED, PAGE_IS_WRITTEN
 PROTECT = 1  # PM_SCAN_WP_MATCHING
 CHECK = 2  # PM_SCAN_CHECK_WPASYNC: EPERM where a page is not registered, rather than "written"
 MOST_REGIONS = 512  # a call
+COLLAPSE = 25  # MADV_COLLAPSE, Linux 6.1
+PRESENT, OF_FILE, EXCLUSIVE = 63, 61, 56  # bits of a page's entry in /proc/self/pagemap
 
 
 def _ioctl_number(direction: int, kind: int, number: int, size: int) -> int:
@@ -43,10 +50,24 @@ UFFDIO_UNREGISTER = _ioctl_number(2, API, 1, 16)
 PAGEMAP_SCAN = _ioctl_number(3, ord("f"), 16, 96)
 
 
-def _userfaultfd() -> int:
+@cache
+def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return libc
+
+
+@cache
+def _huge_page() -> int:
+    """Bytes; 0 where the kernel has none."""
+    with suppress(OSError):
+        return int(Path("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").read_text())
+    return 0
+
+
+def _userfaultfd() -> int:
     number = USERFAULTFD.get(platform.machine(), -1)
-    fd = libc.syscall(number, os.O_CLOEXEC | USER_MODE_ONLY) if number > 0 else -1
+    fd = _libc().syscall(number, os.O_CLOEXEC | USER_MODE_ONLY) if number > 0 else -1
     if fd < 0:
         code = ctypes.get_errno() or errno.ENOSYS
         raise OSError(code, f"userfaultfd: {os.strerror(code)}")
@@ -86,6 +107,28 @@ class WrittenPages:
         self._request(UFFDIO_REGISTER, begin, end - begin, MODE_WRITE_PROTECT, 0)
         self._request(UFFDIO_WRITEPROTECT, begin, end - begin, 1)
 
+    def collapse(self, begin: int, end: int) -> None:
+        """Of pages that are not registered: make them huge pages, where they can be. A question looks at each page."""
+        for address, size in self._collapsible(begin, end):
+            _libc().madvise(address, size, COLLAPSE)  # where the system does not, they stay as they are
+
+    def _collapsible(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Addresses and lengths within a range that are whole huge pages, in memory and this process's alone.
+
+        Pages that are shared with a fork would be copied, and those that nobody has written yet take no memory.
+        """
+        size = _huge_page()
+        if not size or end - (begin := -(-begin // size) * size) < size:
+            return
+        count = (end - begin) // size
+        raw = os.pread(self._pagemap, count * size // PAGE * 8, begin // PAGE * 8)
+        entries = np.frombuffer(raw, np.uint64).reshape(count, -1)
+        wanted, looked_at = 1 << PRESENT | 1 << EXCLUSIVE, 1 << PRESENT | 1 << EXCLUSIVE | 1 << OF_FILE
+        suits = ((entries & np.uint64(looked_at)) == np.uint64(wanted)).all(1)
+        borders = np.flatnonzero(np.diff(suits, prepend=False, append=False)).tolist()
+        for first, last in zip(borders[::2], borders[1::2], strict=True):
+            yield begin + first * size, (last - first) * size
+
     def unregister(self, begin: int, end: int) -> None:
         self._request(UFFDIO_UNREGISTER, begin, end - begin)
 
@@ -106,6 +149,10 @@ class WrittenPages:
     def any_written(self, queries: Sequence[bytearray]) -> bool:
         """Whether a page of the ranges was written since it was protected. May be called from several threads."""
         return any(map(fcntl.ioctl, repeat(self._pagemap), repeat(PAGEMAP_SCAN), queries))
+
+    def requests(self, queries: Sequence[bytearray]) -> tuple[int, int, Sequence[bytearray]]:
+        """These queries for who calls `ioctl` itself: a file, a number, arguments. 0 means that nothing was written."""
+        return self._pagemap, PAGEMAP_SCAN, queries
 
     def written(self, begin: int, end: int) -> list[Range]:
         """The pages of a range that were written. One thread at a time, as the methods below."""

@@ -228,6 +228,20 @@ class MGXModule(ForInference):
         RuntimeError for an input that needs a gradient, inside torch.jit.trace, and where the module is empty;
         IndexError where an index inside is out of range, torch.linalg.LinAlgError where a matrix is singular.
         """
+        return self._run(inputs, None)
+
+    def run_unless_changed(self, image: Any, inputs: Sequence[torch.Tensor]) -> Any:
+        """As `forward`; None where the memory of `image`, which the engine made, is not as it was.
+
+        It is looked at while the program runs, unless that writes to its inputs.
+        """
+        if image is not None and self._written:
+            if not image.same():
+                return None
+            image = None
+        return self._run(inputs, image)
+
+    def _run(self, inputs: Sequence[torch.Tensor], image: Any) -> Any:
         program = self.program
         if program is None:
             raise RuntimeError("this MGXModule is empty: give it a program, or load a state dict")
@@ -244,9 +258,12 @@ class MGXModule(ForInference):
                 return self._imagined(fake)
             addresses, alive = self._looked_at(inputs)
         results = self._results(inputs, addresses)
-        stream = self._place.stream()
+        places = [addresses[k] for k in self._order], [x.data_ptr() for x in results], self._place.stream()
         try:
-            program.run_at([addresses[k] for k in self._order], [x.data_ptr() for x in results], stream)
+            if image is None:
+                program.run_at(*places)
+            elif not program.run_unless_changed(image, *places):
+                return None
         except np.linalg.LinAlgError as error:
             raise torch.linalg.LinAlgError(str(error)) from None  # pyright: ignore[reportPrivateImportUsage]
         del alive  # the run is over, or it is in a stream that comes before whatever takes their memory

@@ -12,12 +12,18 @@ DEPTH, COLUMNS = 96, 70
 
 
 def rows(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Normal numbers, some far larger or smaller than the rest of their block, and a row of zeros."""
+    """Normal numbers, some far larger or smaller than the rest of their block, and a row of zeros.
+
+    Of four rows one has numbers whose lower two digits are the least, -128 each.
+    """
     x = rng.standard_normal((count, DEPTH)).astype(np.float32)
     x[:, 3::17] *= np.float32(1e4)
     x[:, 5::13] *= np.float32(1e-6)
     x[0, : DEPTH // 2] *= np.float32(1e-38)
     x[-1] *= np.float32(0 if count > 1 else 1e30)
+    if count == 4:
+        x[1] = -0x8080 / 0x7F7F70
+        x[1, ::6] = 1
     return x
 
 
@@ -29,6 +35,7 @@ def test_few_rows_against_double() -> None:
     products, wanted = [], []
     for block, with_zeros in ((32, False), (32, True), (6, True), (DEPTH, False)):
         codes = rng.integers(-8, 8, (DEPTH, COLUMNS)).astype(np.int8)
+        codes[:, 3] = 7
         scales = rng.uniform(0.01, 0.1, (DEPTH // block, COLUMNS)).astype(np.float32)
         zeros = rng.integers(-8, 8, scales.shape).astype(np.int8)
         packed = [b.literal(v) for v in (PackInt4(axis=0).compute(codes), scales, *([zeros] if with_zeros else []))]

@@ -38,7 +38,12 @@ def test_movement(target: str = "cpu") -> None:
         Case("layout", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(2, 5, 3, 4),)),
         *(
             Case(f"planes_{lens}_{t}", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(*lens, type=t),))
-            for lens, t in (((1, 3, 9, 11), "float"), ((3, 3, 5, 7), "int32"), ((2, 3, 8, 8), "half"))
+            for lens, t in (
+                ((1, 3, 9, 11), "float"),
+                ((3, 3, 5, 7), "int32"),
+                ((2, 3, 8, 8), "half"),
+                ((3, 2, 5, 9), "float"),
+            )
         ),
         *(
             Case(f"bytes_{lens}_{t}", lambda b, x: b.layout(x, permutation=(0, 2, 3, 1)), (shape(*lens, type=t),))

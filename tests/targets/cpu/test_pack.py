@@ -15,13 +15,14 @@ from migraphx.targets.cpu.pack.conv import pack_conv, pack_depthwise
 from migraphx.targets.cpu.pack.dot import pack_dot
 from migraphx.targets.cpu.pack.int4 import pack_int4_panels
 from migraphx.targets.cpu.pack.vnni import pack_vnni
-from migraphx.targets.cpu.pack.winograd import pack_winograd
+from migraphx.targets.cpu.pack.winograd import pack_winograd, pack_winograd_taps
 
 PACKED = {
     "dot": lambda: pack_dot(np.ones((300, 70), np.float32), 32),
     "double": lambda: pack_dot(np.ones((300, 70)), 32),
     "conv": lambda: pack_conv(np.ones((70, 8, 3, 3), np.float32), 2, 32),
     "winograd": lambda: pack_winograd(np.ones((70, 16, 3, 3), np.float32), 32),
+    "winograd taps": lambda: pack_winograd_taps(np.ones((70, 16, 3, 3), np.float32), 32),
     "depthwise": lambda: pack_depthwise(np.ones((70, 1, 3, 3), np.float32)),
     "words": lambda: pack_vnni(np.ones((1, 64, 70), np.int8), 32),
     "int4": lambda: pack_int4_panels(np.ones((64, 70), np.int8), 32, 32),

@@ -5,6 +5,7 @@ import ctypes
 import errno
 import fcntl
 import logging
+import mmap
 import os
 import sys
 import threading
@@ -21,6 +22,8 @@ from torch_migraphx.dynamo.write_tracking import ALARMS, PAGE, Tracker, Watch, i
 from torch_migraphx.dynamo.written_pages import WrittenPages
 
 X = torch.randn(2, 128)
+madvise = ctypes.CDLL(None).madvise
+madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def quiet(watch: Watch) -> bool:
@@ -455,8 +458,6 @@ def test_huge_pages(way):
     huge = 1 << 21
     memory = torch.zeros(4 * huge, dtype=torch.uint8)
     start = -(-memory.data_ptr() // huge) * huge
-    madvise = ctypes.CDLL(None).madvise
-    madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     madvise(start, 2 * huge, 14)  # MADV_HUGEPAGE
     memory.fill_(1)
     for collapse_first in (True, False):
@@ -466,6 +467,43 @@ def test_huge_pages(way):
         memory.numpy()[huge + 12345] += 1
         madvise(start, 2 * huge, 25)
         assert not watch.clean() and watch.changed() == {0}
+
+
+def test_only_pages_of_this_process_alone_become_huge():
+    """Not those that nobody has written, nor those that a fork shares: they would take memory."""
+    huge = written_pages._huge_page()
+    if not kernel_tracks() or not huge:
+        pytest.skip("this kernel, or this container, has no asynchronous write protection, or no huge pages")
+    memory = np.frombuffer(mmap.mmap(-1, 5 * huge, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
+    start = -memory.__array_interface__["data"][0] % huge
+    at = memory.__array_interface__["data"][0] + start
+    memory[start : start + 4 * huge : PAGE] = 1
+
+    def found(begin: int, end: int = at + 4 * huge) -> list[tuple[int, int]]:
+        pages = WrittenPages()
+        spans = list(pages._collapsible(begin, end))
+        pages.close()
+        return spans
+
+    assert found(at + 1) == [(at + huge, 3 * huge)]
+    assert found(at, at + PAGE) == found(at + PAGE, at + 2 * huge - PAGE) == []
+    madvise(at + 2 * huge, huge, mmap.MADV_DONTNEED)
+    assert found(at) == [(at, 2 * huge), (at + 3 * huge, huge)]
+
+    def work() -> None:
+        assert not found(at)
+
+    assert in_child(work) == 0
+
+
+def test_large_weights_become_huge_pages(way, monkeypatch):
+    """Where the system has them; every write is seen all the same."""
+    monkeypatch.setattr(write_tracking, "WORTH_HUGE_PAGES", 1 << 20)
+    weight = torch.ones(3 << 20)
+    watch = Watch([weight], way)
+    assert bool(weight.eq(1).all()) and quiet(watch)
+    weight[1 << 20] = 2
+    assert not watch.clean() and watch.changed() == {0} and watch.stale
 
 
 def test_the_way_is_lost(way):

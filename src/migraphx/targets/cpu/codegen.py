@@ -21,7 +21,7 @@ FLOW = enumerators("Flow", "program.hpp")
 MOST_KERNELS = 50  # of one source: sources compile side by side, and the headers cost as much as two kernels do
 FEW_KERNELS, ENOUGH_PARTS = 5, 4  # a source of its own is worth it for so many, up to so many sources
 NO_KERNEL = -1
-ABI = "3"  # of objects and tables: counts on when what `mgx_run` takes or what a table holds changes
+ABI = "4"  # of objects and tables: counts on when what `mgx_run` takes or what a table holds changes
 
 MAIN = """\
 #include "program.hpp"

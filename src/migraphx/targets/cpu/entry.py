@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
+from migraphx.runtime.memory_image import MemoryImage, Ranges, Requests
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.cpu.executable import restore
 from migraphx.targets.cpu.isa import check_processor
@@ -36,6 +38,11 @@ class CpuEntry(LateTarget):
 
     def concurrency(self) -> int:
         return available()
+
+    def memory_image(
+        self, stages: Sequence[Ranges], requests: Requests | None = None, lasting: bool = False
+    ) -> MemoryImage | None:
+        return import_module("migraphx.targets.cpu.memory_image").memory_image(stages, requests, lasting)
 
     def share(self, runs: int) -> None:
         runtime().set_threads(max(1, available() // runs))

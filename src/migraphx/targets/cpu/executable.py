@@ -17,6 +17,7 @@ from migraphx.runtime.argument import Argument
 from migraphx.runtime.deadline import Deadline
 from migraphx.runtime.device import HOST, Device
 from migraphx.runtime.executable import Executable
+from migraphx.runtime.memory_image import MemoryImage
 from migraphx.runtime.options import NATIVE, CompileOptions
 from migraphx.targets.common import sections
 from migraphx.targets.common.cache import digest, lookup, obtain
@@ -171,6 +172,17 @@ class CpuExecutable:
         HOST.check_stream(stream)
         self._call([*inputs, *outputs], None, deadline)
 
+    def run_unless_changed(
+        self,
+        image: MemoryImage,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        stream: int | None = None,
+        deadline: Deadline | None = None,
+    ) -> bool:
+        HOST.check_stream(stream)
+        return self._call([*inputs, *outputs], None, deadline, image)
+
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
         return self.outline.in_place
 
@@ -204,7 +216,14 @@ class CpuExecutable:
             self._call(addresses, address(spent))
         return [float(n) * 1e-9 / runs for n in spent]
 
-    def _call(self, addresses: Sequence[int], nanoseconds: int | None, deadline: Deadline | None = None) -> None:
+    def _call(
+        self,
+        addresses: Sequence[int],
+        nanoseconds: int | None,
+        deadline: Deadline | None = None,
+        image: MemoryImage | None = None,
+    ) -> bool:
+        """Run; false where the memory of `image`, which is looked at meanwhile, has changed."""
         threads, begin = self.requested_threads or min(self.threads, self._allowed()), 0
         if threads > 1 and not self.requested_threads:
             threads, begin = 1 if self._crew.alone else threads, perf_counter_ns()
@@ -218,9 +237,12 @@ class CpuExecutable:
             state.serve(self)
         state.table[2 : 2 + len(addresses)] = addresses
         if threads > 1 and pool_is_lost():
-            call_with_pool(self._call_native, state, nanoseconds, threads, deadline, stop=state.stop.ask)
+            call = self._call_native, state, nanoseconds, threads, deadline, image
+            done = call_with_pool(*call, stop=state.stop.ask)
         else:
-            self._call_native(state, nanoseconds, threads, deadline)
+            done = self._call_native(state, nanoseconds, threads, deadline, image)
+        if not done:
+            return False
         status = None
         if self.checks:
             status = state.status[:2].tolist()
@@ -230,15 +252,25 @@ class CpuExecutable:
         self.memory.append(state)  # not behind a run that was ended: its state may be told so late
         if status:
             self.outline.raise_failed(status)
+        return True
 
-    def _call_native(self, state: _State, nanoseconds: int | None, threads: int, deadline: Deadline | None) -> None:
-        state.stop.begin(deadline)
+    def _call_native(
+        self,
+        state: _State,
+        nanoseconds: int | None,
+        threads: int,
+        deadline: Deadline | None,
+        image: MemoryImage | None,
+    ) -> bool:
+        state.stop.begin(deadline, image)
         self._run(
             self._table_pointer, state.table, state.scratch_pointer, self.scratch_stride, threads,
             self._openmp_pointer, nanoseconds, state.stop_pointer,
         )  # fmt: skip
         if state.stop.reason:
             state.stop.finish(deadline)
+            return False
+        return True
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `restore` needs: JSON data and named tensors; `code` is the compiled object, `table.code` its table.

@@ -10,6 +10,7 @@ import ctypes
 import threading
 
 from migraphx.runtime.deadline import Deadline
+from migraphx.runtime.memory_image import MemoryImage
 from migraphx.targets.cpu.headers import enumerators
 
 REASON = enumerators("Reason", "stop.hpp")
@@ -35,20 +36,25 @@ class Stop(ctypes.Structure):
         ("error", ctypes.c_void_p * 3),
         ("deadline", ctypes.c_int64),
         ("next", ctypes.c_int64),
+        ("holds", ctypes.c_void_p),
+        ("subject", ctypes.c_void_p),
     ]
 
-    def begin(self, deadline: Deadline | None) -> None:
-        """In the thread that will run."""
+    def begin(self, deadline: Deadline | None, image: MemoryImage | None) -> None:
+        """In the thread that will run. Memory that is not as in `image` ends the run."""
         self.timeout = -1 if deadline is None else deadline.nanoseconds
         main = threading.get_ident() == threading.main_thread().ident
         self.python = _address if main else None
+        self.holds, self.subject = image.native if image is not None else (None, None)
 
     def ask(self) -> None:
         """End the run; from any thread, also before it begins."""
         self.reason = REASON["ASKED"]
 
     def finish(self, deadline: Deadline | None) -> None:
-        """Raise what ended the run: TimeoutError, what a signal handler raised, InterruptedError."""
+        """Raise what ended the run: TimeoutError, what a signal handler raised, InterruptedError; not for an image."""
+        if self.reason == REASON["CHANGED"]:
+            return
         if self.reason == REASON["SIGNAL"]:
             _restore(*self.error)
         if self.reason == REASON["TIMEOUT"] and deadline is not None:

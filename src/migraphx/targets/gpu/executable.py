@@ -100,6 +100,8 @@ class GpuExecutable:
     def in_place(self, inputs: Sequence[Argument]) -> Mapping[int, int]:
         return {}
 
+    run_unless_changed = Executable.run_unless_changed
+
     def run_at(
         self,
         inputs: Sequence[int],

@@ -96,9 +96,9 @@ int64_t k2_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], a[
 #include "math.hpp"
 
 namespace mgx {
-// copy of three planes
+// copy of planes
 void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    interleave(t, Interleave{a[0], a[1], a[2], a[3], a[4]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
+    interleave<3>(t, Interleave{a[0], a[1], a[2], a[3], a[4]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
 // copy

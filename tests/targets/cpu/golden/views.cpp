@@ -114,9 +114,9 @@ void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
-// copy of three planes
+// copy of planes
 void k7(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    interleave(t, Interleave{a[0], a[1], a[2], a[3], a[4]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
+    interleave<3>(t, Interleave{a[0], a[1], a[2], a[3], a[4]}, reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1]));
 }
 
 // neg

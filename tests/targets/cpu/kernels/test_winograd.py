@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from itertools import product
 
 import numpy as np
 import pytest
@@ -23,13 +24,17 @@ struct Put {
 };
 extern "C" {
 int columns() { return NR; }
-void run(const Conv* c, const float* x, const float* u, float* y, int threads) {
+void run(const Conv* c, const float* x, const float* u, float* y, int threads, bool taps) {
 #pragma omp parallel num_threads(threads)
     {
-        const int64_t bytes = winograd_scratch(*c);
+        const int64_t bytes = taps ? winograd_of_taps_scratch(*c) : winograd_scratch(*c);
         char* scratch = static_cast<char*>(aligned_alloc(64, bytes + 64));
         __builtin_memset(scratch, 0x7b, bytes + 64);
-        winograd(Team{omp_get_thread_num(), threads}, *c, x, u, Put{y, c->oc}, scratch);
+        const Team team{omp_get_thread_num(), threads};
+        if (taps)
+            winograd_of_taps(team, *c, x, u, Put{y, c->oc}, scratch);
+        else
+            winograd(team, *c, x, u, Put{y, c->oc}, scratch);
         for (int i = 0; i < 64; ++i)
             if (scratch[bytes + i] != 0x7b) __builtin_trap();
         free(scratch);
@@ -55,7 +60,7 @@ CASES = [
     (1, 28, 28, 128, 32, 1, 1, 0),
     (1, 14, 14, 256, 70, 1, 1, 0),
     (2, 7, 7, 512, 33, 1, 1, 0),
-    (1, 9, 5, 37, 100, 1, 1, 3),
+    (1, 9, 5, 101, 100, 1, 1, 3),
     (3, 4, 4, 16, 16, 0, 0, 0),
     (1, 3, 3, 1, 1, 0, 0, 1),
     (1, 6, 13, 20, 40, 2, 0, 0),
@@ -71,6 +76,15 @@ def transform_weights(w: np.ndarray, nr: int) -> np.ndarray:
     return pack(u.reshape(36, ic, oc).astype(np.float32), nr)
 
 
+def taps(w: np.ndarray, nr: int) -> np.ndarray:
+    """(oc, ic, 3, 3) -> [ic / 64][panels][64][9][nr]; the last part of ic is as long as it is."""
+    parts = (w[:, k : k + 64].reshape(len(w), -1, 9) for k in range(0, w.shape[1], 64))
+    return aligned(np.concatenate([pack(part.transpose(2, 1, 0), nr).transpose(1, 2, 0, 3).ravel() for part in parts]))
+
+
+PACKINGS = {"places": transform_weights, "taps": taps}
+
+
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_winograd(isa: str, case: tuple[int, ...]) -> None:
@@ -83,20 +97,20 @@ def test_winograd(isa: str, case: tuple[int, ...]) -> None:
     want = np.moveaxis(torch.conv2d(tx, torch.from_numpy(w.astype(np.float64))).numpy(), 1, -1)
     wide = np.full((n, height, width, ic + gap), np.nan, np.float32)
     wide[..., :ic] = x
-    packed = transform_weights(w, lib.columns())
     spatial = [1, height, width, 1, *want.shape[1:3], 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, before, before]
     numbers = [n, ic, oc, 1, ic + gap, *spatial]
-    for threads in (1, 2, 3):
+    for threads, kind in product((1, 2, 3), PACKINGS):
         source, out = aligned(wide), Guarded(want.shape, np.float32)
-        sizes = (ctypes.c_int64 * len(numbers))(*numbers)
-        lib.run(sizes, pointer(source), pointer(packed), pointer(out.array), threads)
+        sizes, packed = (ctypes.c_int64 * len(numbers))(*numbers), PACKINGS[kind](w, lib.columns())
+        lib.run(sizes, pointer(source), pointer(packed), pointer(out.array), threads, kind == "taps")
         out.check()
         assert relative_error(out.array, want) <= 5e-6
 
 
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("share", [0.01, 0.3])
-def test_values_that_are_not_finite(isa: str, share: float) -> None:
+@pytest.mark.parametrize("kind", PACKINGS)
+def test_values_that_are_not_finite(isa: str, share: float, kind: str) -> None:
     """NaN and infinities reach what a direct convolution lets them reach."""
     lib, rng = compile_snippet(SOURCE, isa), np.random.default_rng(11)
     n, height, width, ic, oc = 2, 13, 18, 20, 37
@@ -108,8 +122,8 @@ def test_values_that_are_not_finite(isa: str, share: float) -> None:
     want = np.moveaxis(torch.conv2d(tx, tw, padding=1).numpy(), 1, -1)
     numbers = [n, ic, oc, 1, ic, 1, height, width, 1, height, width, 1, 3, 3, 1, 1, 1, 1, 1, 1, 0, 1, 1]
     out, source = Guarded(want.shape, np.float32), aligned(x)
-    packed = transform_weights(w, lib.columns())
-    lib.run((ctypes.c_int64 * len(numbers))(*numbers), pointer(source), pointer(packed), pointer(out.array), 2)
+    sizes, packed = (ctypes.c_int64 * len(numbers))(*numbers), PACKINGS[kind](w, lib.columns())
+    lib.run(sizes, pointer(source), pointer(packed), pointer(out.array), 2, kind == "taps")
     out.check()
     np.testing.assert_array_equal(np.isnan(out.array), np.isnan(want))
     np.testing.assert_array_equal(np.isposinf(out.array), np.isposinf(want))

@@ -215,12 +215,14 @@ def conv_of(x: View, window: Window, group: int, epilogue: Epilogue, each: int =
     return Conv(n, c // each, epilogue.write.lens[1], group, x.strides[-1] // each, *astuple(window))
 
 
-def winograd_call(x: View, packed: View, params: Conv, epilogue: Epilogue, origin: str = "") -> Call:
-    """A 3x3 convolution of stride 1 by Winograd's F(4x4, 3x3); weights transformed and packed ahead."""
-    numbers = Numbers()
+def winograd_call(
+    x: View, packed: View, params: Conv, epilogue: Epilogue, origin: str = "", taps: bool = False
+) -> Call:
+    """A 3x3 convolution of stride 1 by Winograd's F(4x4, 3x3); packed weights are `taps` or transformed ones."""
+    numbers, name = Numbers(), "winograd_of_taps" if taps else "winograd"
     fill = params.cpp(numbers)
-    head = f"winograd(t, {fill}, p0, p1, epi, scratch);"
-    scratch, views = f"winograd_scratch({fill})", (x, packed)
+    head = f"{name}(t, {fill}, p0, p1, epi, scratch);"
+    scratch, views = f"{name}_scratch({fill})", (x, packed)
     return contract(head, scratch, "winograd.hpp", views, numbers, epilogue, "convolution", origin, (engine(*views),))
 
 

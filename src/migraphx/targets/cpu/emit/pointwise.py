@@ -17,6 +17,7 @@ from migraphx.targets.cpu.emit.scalar import NARROW
 from migraphx.targets.cpu.emit.structs import Interleave, Transpose
 
 SHORT_ROW = 8
+PLANES = (2, 3)  # that interleave.hpp takes
 PIECE = 2048  # elements of a row that one thread takes at a time: long enough to amortise, short enough to share
 
 
@@ -33,20 +34,20 @@ def pointwise_call(module: Module, reads: Sequence[View], write: View, origin: s
 def copy_call(read: View, write: View, origin: str = "") -> Call:
     """Copy one view into another of equal lens and type; narrow types as the bits that they are."""
     read, write = (replace(v, type=f"uint{8 * v.itemsize}") if v.type in NARROW else v for v in (read, write))
-    if _three_planes(read, write):
+    if _few_planes(read, write):
         return _interleave_call(read, write, origin)
     if _bytes_transposed(read, write):
         return _transpose_call(read, write, origin)
     return _call(lambda names, scope: names[0], [read], write, "copy", origin)
 
 
-def _three_planes(read: View, write: View) -> bool:
-    """Whether this is an image of three planes that becomes one of pixels, as interleave.hpp has it."""
+def _few_planes(read: View, write: View) -> bool:
+    """Whether planes become pixels, as interleave.hpp has it."""
     nest = loops((read, write), lead=0)
     if nest.rank not in (2, 3) or read.itemsize != 4:
         return False
-    strides = nest.strides[1][-1] == 3 and nest.strides[0][-1] == 1 and nest.strides[1][-2] == 1
-    return strides and nest.lens[-2] == 3 and nest.lens[-1] >= SHORT_ROW  # strides first, which seldom are open
+    strides = nest.strides[1][-1] in PLANES and nest.strides[0][-1] == 1 and nest.strides[1][-2] == 1
+    return strides and nest.lens[-2] == nest.strides[1][-1] and nest.lens[-1] >= SHORT_ROW  # strides seldom are open
 
 
 def _interleave_call(read: View, write: View, origin: str) -> Call:
@@ -55,8 +56,8 @@ def _interleave_call(read: View, write: View, origin: str) -> Call:
     numbers = Numbers()
     fill = Interleave(images, nest.lens[-1], x_image, nest.strides[0][-2], y_image).cpp(numbers)
     images = "reinterpret_cast<const uint32_t*>(p[0]), reinterpret_cast<uint32_t*>(p[1])"
-    line = f"interleave(t, {fill}, {images});"
-    kernel = Kernel("// copy of three planes\n" + function([line]), ("interleave.hpp",))
+    line = f"interleave<{nest.lens[-2]}>(t, {fill}, {images});"
+    kernel = Kernel("// copy of planes\n" + function([line]), ("interleave.hpp",))
     return Call(kernel, (read,), (write,), numbers.values, "copy", origin)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from migraphx.ir.size import likely_less
 from migraphx.targets.cpu.emit.params import (
     ConstBool,
@@ -20,6 +22,8 @@ from migraphx.targets.cpu.headers import constant
 
 
 WINOGRAD_WORDS = constant("WINOGRAD_WORDS", "winograd_words.hpp")
+TAPS_TILES = constant("TAPS_TILES", "winograd.hpp")
+TAPS_CHANNELS = 64
 
 
 class Gemm(Params, header="gemm.hpp"):
@@ -85,14 +89,27 @@ class Conv(Params, header="conv.hpp"):
         return able and self.pad[0] == 0 and self.in_[0] == self.out[0]
 
     @property
+    def winograd_tiles(self) -> int:
+        """Tiles of 4x4 pixels that winograd.hpp computes."""
+        return self.n * self.out[0] * -(-self.out[1] // 4) * -(-self.out[2] // 4)
+
+    @property
     def suits_winograd(self) -> bool:
         """Whether winograd.hpp is expected to beat conv.hpp.
 
-        Measured, with weights that come from outside L2: it gains 2.2 to 2.9 times at 56x56 and 28x28, 1.1 to 1.3 at
-        14x14, and loses at 7x7, where four times as many weights serve four tiles only.
+        Measured, with weights that come from outside L2: it gains 2.2 to 2.9 times at 56x56 and 28x28.
         """
-        tiles = self.n * self.out[0] * -(-self.out[1] // 4) * -(-self.out[2] // 4)
-        return self.fits_winograd and self.ic >= 16 and self.oc >= 16 and not likely_less(tiles, 16)
+        return self.fits_winograd and self.ic >= 16 and self.oc >= 16 and not likely_less(self.winograd_tiles, 16)
+
+    @property
+    def suits_winograd_of_taps(self) -> bool:
+        """Whether weights had better be transformed on the way, for so few tiles, and this should beat conv.hpp.
+
+        Measured on a Zen 4: it gains 1.2 to 1.3 times at 7x7, and at 14x14 as much over transformed weights.
+        """
+        many, pixels = self.ic >= TAPS_CHANNELS and self.oc >= TAPS_CHANNELS, self.n * prod(self.out)
+        gains = not likely_less(9 * pixels, 48 * self.winograd_tiles + 100)  # multiply-adds a weight, and the transform
+        return self.fits_winograd and many and gains and likely_less(self.winograd_tiles, TAPS_TILES)
 
     @property
     def fits_winograd_of_words(self) -> bool:

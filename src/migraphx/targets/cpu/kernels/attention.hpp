@@ -16,8 +16,8 @@
 // K, the softmax has no horizontal step, and the second product broadcasts probabilities against rows of V. A
 // unit of work is up to TILES tiles of MQ queries of one head; keys are taken KEY_BLOCK at a time, so that a
 // tile's scores stay in the first-level cache, with running maximum and sum (Milakov and Gimelshein, 2018;
-// Dao et al., 2022). Blocks of keys before the first and behind the last that a tile's mask shows are not read, so that
-// a cache costs what is filled of it. A few queries for each head of keys (a step of decoding) take another way: the
+// Dao et al., 2022). Blocks of keys before the first that a tile's mask shows, and keys behind the last, are not read, so
+// that a cache costs what is filled of it. A few queries for each head of keys (a step of decoding) take another way: the
 // heads of a group read their keys once, and depth lies in lanes.
 #pragma once
 
@@ -77,7 +77,6 @@ inline Scratch divide(const Attention& p, float* at, int tile) {
 }
 
 // ---- transposing LANES x LANES ----------------------------------------------------------------------------
-
 
 template <int S, int... I> MGX_INLINE void swap_blocks(F& a, F& b, Ints<I...>) {
     const F low = __builtin_shufflevector(a, b, ((I & S) ? LANES + I - S : I)...);
@@ -325,16 +324,17 @@ MGX_NOINLINE bool hides(const Attention& p, const M* mask, int64_t rows, int64_t
     return true;
 }
 
-// The keys below `keys` that any of these rows may see, in whole blocks from the begin on; the first block where none is.
+// The keys below `keys` that any of these rows may see, from the begin of a block on; the first block where none is.
 template <class M>
 inline Range shown(const Attention& p, const M* mask, int64_t rows, int64_t keys) {
     if (!mask || keys <= 0) return {0, keys};
     const int64_t block = key_block(p);
-    int64_t begin = 0, end = (keys - 1) / block * block;
-    while (begin < end && hides(p, mask, rows, begin, block)) begin += block;
-    if (begin < end && !hides(p, mask, rows, end, keys - end)) return {begin, keys};
-    if (begin == end) return hides(p, mask, rows, end, keys - end) ? Range{0, least(block, keys)} : Range{begin, keys};
-    while (end - block > begin && hides(p, mask, rows, end - block, block)) end -= block;
+    const auto hidden = [&](int64_t from) { return hides(p, mask, rows, from, least(block, keys - from)); };
+    int64_t begin = 0, end = keys, last = (keys - 1) / block * block;
+    while (begin < last && hidden(begin)) begin += block;
+    if (begin == last && hidden(begin)) return {0, least(block, keys)};
+    for (; last > begin && hidden(last); last -= block) end = last;
+    while (end - begin > LANES && hides(p, mask, rows, end - LANES, LANES)) end -= LANES;
     return {begin, end};
 }
 

@@ -10,7 +10,7 @@
 //   scales[panels][k / block][NR], zeros likewise, a byte each.
 //
 // A few rows (a step of decoding) are bound by memory, if only a code costs little. Where the processor sums products of bytes
-// (VNNI), their numbers become integers of 24 bits, whose step in each block of the depth is the block's largest number over
+// (VNNI, AVX2), their numbers become integers of 24 bits, whose step in each block of the depth is the block's largest over
 // LARGEST. That is as exact as floats are: a number is off by half a step at most, 6e-8 of the largest, and the sums of a
 // block are exact. An integer is three digits from -128 to 127: 64 bytes of codes take six products. Elsewhere codes become
 // floats in registers. More rows, and those with infinities or NaN, whose sums would be NaN in every column, are multiplied
@@ -83,7 +83,7 @@ MGX_INLINE vec<int32_t> read_codes(const uint8_t* p) {
 
 // ---- few rows -----------------------------------------------------------------------------------
 
-#if defined(__AVX512VNNI__) || defined(__AVXVNNI__)
+#if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || (defined(MGX_PAIRS) && defined(__AVX2__))
 
 inline constexpr int DIGITS = 3;
 inline constexpr int32_t ALL_128 = 0x808080;    // 128 in each digit
@@ -141,9 +141,21 @@ inline bool prepare_rows(const Int4Gemm& g, const float* a, char* to) {
     return true;
 }
 
+// Adds the products of codes and digits, to a sum of 32 bits in each lane, or to two of 16 bits: these hold eight quads, as
+// none is more than 2 * 15 * 128.
+MGX_INLINE void add_codes(vec<int32_t>& sums, vec<int32_t> codes, vec<int32_t> digits) {
+#if defined(MGX_PAIRS)
+    vec<int32_t> products;
+    asm("vpmaddubsw %3, %2, %1\n\tvpaddw %1, %0, %0" : "+v"(sums), "=&v"(products) : "v"(codes), "v"(digits));
+#else
+    sums = add_quads(sums, codes, digits);
+#endif
+}
+
 // Sums of a row's digits times the codes of a panel, in steps. Variables, not arrays, which compilers keep in memory here.
 struct CodeSums {
-    vec<int32_t> low_left, low_right, middle_left, middle_right, high_left, high_right;
+    vec<int32_t> low_left{}, low_right{}, middle_left{}, middle_right{}, high_left{}, high_right{};
+    CodeSums() = default;
     explicit MGX_INLINE CodeSums(const Digits* a)
         : low_left(splat<int32_t>(a->starts[0])), low_right(low_left), middle_left(splat<int32_t>(a->starts[1])),
           middle_right(middle_left), high_left(splat<int32_t>(a->starts[2])), high_right(high_left) {}
@@ -152,10 +164,30 @@ struct CodeSums {
         const vec<int32_t> low = splat<int32_t>(low_word), middle = splat<int32_t>(middle_word);
         const vec<int32_t> high = splat<int32_t>(high_word);
         const vec<int32_t> both = read_codes(codes), left = both & 0x0f0f0f0f, right = (both >> 4) & 0x0f0f0f0f;
-        low_left = add_quads(low_left, left, low), low_right = add_quads(low_right, right, low);
-        middle_left = add_quads(middle_left, left, middle), middle_right = add_quads(middle_right, right, middle);
-        high_left = add_quads(high_left, left, high), high_right = add_quads(high_right, right, high);
+        add_codes(low_left, left, low), add_codes(low_right, right, low);
+        add_codes(middle_left, left, middle), add_codes(middle_right, right, middle);
+        add_codes(high_left, left, high), add_codes(high_right, right, high);
     }
+    MGX_INLINE void add_block(const uint8_t* codes, const Digits* a, int64_t quads) {
+        const int32_t *low = a->quads(), *middle = low + quads, *high = middle + quads;
+#if defined(MGX_PAIRS)
+        for (int64_t q = 0; q < quads;) {
+            CodeSums some;
+#pragma GCC unroll 1
+            for (const int64_t end = least(q + 8, quads); q < end; ++q, codes += 4 * LANES)
+                some.add(codes, low[q], middle[q], high[q]);
+            add_wide(low_left, some.low_left), add_wide(low_right, some.low_right);
+            add_wide(middle_left, some.middle_left), add_wide(middle_right, some.middle_right);
+            add_wide(high_left, some.high_left), add_wide(high_right, some.high_right);
+        }
+    }
+    static MGX_INLINE void add_wide(vec<int32_t>& to, vec<int32_t> pairs) {
+        to += multiply_pairs(pairs, splat<int32_t>(0x00010001));
+    }
+#else
+        for (int64_t q = 0; q < quads; ++q) add(codes + q * 4 * LANES, low[q], middle[q], high[q]);
+    }
+#endif
     static MGX_INLINE vec<float> whole(vec<int32_t> low, vec<int32_t> middle, vec<int32_t> high) {
         return (cast<float>(high) * 256.0f + cast<float>(middle)) * 256.0f + cast<float>(low);
     }
@@ -179,9 +211,8 @@ MGX_NOINLINE inline void int4_rows(const Int4Gemm& g, const float*, const char* 
     for (int64_t b = 0; b < blocks; ++b, rows += step, w.to_next_block(quads))
         for (int64_t r = 0; r < g.m; ++r) {
             const auto* a = reinterpret_cast<const Digits*>(rows + r * blocks * step);
-            const int32_t *low = a->quads(), *middle = low + quads, *high = middle + quads;
             CodeSums sums(a);
-            for (int64_t q = 0; q < quads; ++q) sums.add(w.codes + q * 4 * LANES, low[q], middle[q], high[q]);
+            sums.add_block(w.codes, a, quads);
             sums.finish(a, w.scales, w.zeros, tile + r * NR);
         }
 }

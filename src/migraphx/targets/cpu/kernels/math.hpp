@@ -23,6 +23,7 @@
 // + - * and unary minus are the compiler's operators (on integers they wrap).
 #pragma once
 
+#include "erf.hpp"
 #include "narrow.hpp"
 
 namespace mgx {
@@ -373,13 +374,8 @@ template <class V> MGX_INLINE V erf(V x) {
 }
 // 1 + erf(x) and 1 + tanh(x) to 4e-7, about what rounding erf(x) and the sum leaves of them; less work than erf and tanh.
 template <class V> MGX_INLINE V one_plus_erf(V x) {
-    if constexpr (!is_f32<V>) {
-        return fill<V>(1) + erf(x);
-    } else {  // 2 / (1 + 2^t): log2(erfc(x) / erfc(-x)) is odd and smooth
-        const V s = x * x, odd = poly(s, -3.2558126e+00f, -2.9652828e-01f, 5.4075405e-04f, 1.8032859e-03f, -2.5913905e-04f,
-                                      1.7425164e-05f, -4.7154782e-07f);
-        return near_logistic(clamp(x * odd, -62.0f, 190.0f)) * 2.0f;
-    }
+    if constexpr (!HAS_ERF_PIECES || !same_v<V, vec<float>>) return fill<V>(1) + erf(x);
+    else return copysign(erf_of_pieces(mgx::min(abs(x) * ERF_SCALE, fill<V>(LANES - 0.6f))), x) + 1.0f;
 }
 template <class V> MGX_INLINE V one_plus_tanh(V x) { return times_sigmoid(fill<V>(2), x + x); }
 

@@ -214,6 +214,7 @@ inline void run_steps(Program& g, int tid) {
 inline void run_thread(void* data) {
     Program& g = *static_cast<Program*>(data);
     const int tid = g.omp->thread_num();
+    if (tid == 0) g.stop->ask();
     if (tid < g.threads) run_steps(g, tid);
 }
 
@@ -226,7 +227,8 @@ inline void run_program(Program& g) {
     g.stop->begin();
     g.last = g.nanoseconds ? clock_now() : 0;
     advance(g, 0, 0);
-    if (g.board.jobs[1].step != Job::OVER) g.omp->parallel(run_thread, &g, unsigned(g.threads), 0);
+    if (g.board.jobs[1].step == Job::OVER) return g.stop->ask();
+    g.omp->parallel(run_thread, &g, unsigned(g.threads), 0);
 }
 
 inline int64_t largest_scratch(const Kernel* kernels, const int64_t* table) {

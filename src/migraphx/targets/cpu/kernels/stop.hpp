@@ -1,4 +1,5 @@
-// What ends a run before its last step: a deadline, a signal handler of Python, or whoever stores a reason.
+// What ends a run before its last step: a deadline, a signal handler of Python, what it depends on, or whoever stores a
+// reason.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ struct Python {
 // One for each run, made by the caller. The thread that called the run looks for a reason to end it, all threads read
 // what it found: between steps, between the parts of a long step, and while they wait for each other.
 struct Stop {
-    enum Reason : int64_t { NONE, TIMEOUT, SIGNAL, ASKED };
+    enum Reason : int64_t { NONE, TIMEOUT, SIGNAL, ASKED, CHANGED };
     static constexpr int64_t INTERVAL = 20'000'000;  // ns between two looks: each takes Python's lock
 
     int64_t timeout;       // nanoseconds; negative: none
@@ -32,6 +33,8 @@ struct Stop {
     int64_t reason;        // NONE while the run goes on; anybody may set it, the caller sets it back
     void* error[3];        // what a handler raised: type, value, traceback
     int64_t deadline, next;
+    int (*holds)(const void* subject) = nullptr;  // where not null: says whether what the run depends on is as it was
+    const void* subject = nullptr;
 
     void begin() {
         const int64_t now = clock_now();
@@ -39,6 +42,11 @@ struct Stop {
         look_again(now);
     }
     bool set() const { return __atomic_load_n(&reason, __ATOMIC_RELAXED) != NONE; }
+
+    // For the thread that called the run: asked once, while others begin.
+    void ask() {
+        if (holds && !set() && !holds(subject)) end(CHANGED);
+    }
 
     // For the thread that called the run.
     void look() {

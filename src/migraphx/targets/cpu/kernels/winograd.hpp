@@ -5,7 +5,11 @@
 //   void winograd(const Team&, const Conv&, const float* x, const float* packed_u, const Epi&, char*);
 //       As conv of conv.hpp, for float with kernel {1, 3, 3}, stride and dilation 1, pad[0] = 0, one group;
 //       any padding and size. scratch: winograd_scratch(c) bytes per thread, 64-byte aligned.
-//   When it is expected to beat conv is said where that is decided: Conv.suits_winograd of emit/structs.py.
+//   template <class Epi>
+//   void winograd_of_taps(const Team&, const Conv&, const float* x, const float* packed_w, const Epi&, char*);
+//       The same of weights that are transformed on the way, a part of the channels at a time: for few tiles, where a
+//       quarter of the bytes is worth more than the transform. scratch: winograd_of_taps_scratch(c) bytes.
+//   When each is expected to beat conv is said where that is decided: Conv.suits_winograd of emit/structs.py.
 //   A NaN or infinity in x reaches the outputs that read it and no others, as in conv: a tile that comes out
 //   with one is computed again, directly. Weights must be finite.
 //
@@ -18,6 +22,8 @@
 //                     [1 / j, q / j, q**2 / j], [1 / j, -q / j, q**2 / j], [0, 0, 1]])
 //       u = np.einsum("ai,ocij,bj->abco", G, w, G).reshape(36, ic, oc).astype(np.float32)
 //       packed = each u[k] of shape (ic, oc) packed as B
+//   winograd_of_taps: packed[ceil(ic / TAPS_DEPTH)][ceil(oc / NR)][TAPS_DEPTH][9][NR], the weights as they are; the last
+//   part of the channels is as long as it is.
 //   The other two matrices are in the code below: input_line is B^T, output_line is A^T. These points make an
 //   error four times smaller than the usual 0, 1, -1, 2, -2 (measured: 3e-6 of the largest output for 256
 //   channels, 1.1e-5 there) and cost no more.
@@ -84,9 +90,9 @@ inline Patch patch_of(const Conv& c, int64_t tile) {
     return {line / high, line % high * 4, tile % wide * 4};
 }
 
-// One 6x6 patch, all channels: place k goes to v + k * stride.
-inline void transform_input(
-    const Conv& c, const float* x, const float* zeros, const Patch& p, float* v, int64_t stride) {
+// One 6x6 patch, channels `from` to `to`: place k goes to v + k * stride.
+inline void transform_input(const Conv& c, const float* x, const float* zeros, const Patch& p, int64_t from, int64_t to,
+                            float* v, int64_t stride) {
     const float* at[36];
     for (int i = 0; i < 6; ++i)
         for (int j = 0; j < 6; ++j) {
@@ -94,7 +100,7 @@ inline void transform_input(
             const bool inside = uint64_t(y) < uint64_t(c.in[1]) && uint64_t(z) < uint64_t(c.in[2]);
             at[6 * i + j] = inside ? x + ((p.n * c.in[1] + y) * c.in[2] + z) * c.pixel : zeros;
         }
-    for (int64_t ch = 0; ch < c.ic; ch += LANES) {
+    for (int64_t ch = from; ch < to; ch += LANES) {
         vec<float> t[36], line[6];
         for (int j = 0; j < 6; ++j) {
             vec<float> d[6];
@@ -107,7 +113,7 @@ inline void transform_input(
         }
         for (int i = 0; i < 6; ++i) {
             input_line(t + 6 * i, line);
-            unroll<6>([&](auto j) { store(v + (6 * i + j) * stride + ch, line[j]); });
+            unroll<6>([&](auto j) { store(v + (6 * i + j) * stride + ch - from, line[j]); });
         }
     }
 }
@@ -127,8 +133,8 @@ inline void transform_output(const float* m, int64_t stride, vec<float>* pixels)
 struct WinogradBlock {
     int64_t first, tiles;  // of the output
     Range panels;
-    float *v, *m;          // [36][tiles][ic], [36][panel pair][tiles][columns of the pair]
-    int64_t v_stride, m_stride, ic;
+    float *v, *m;          // [36][tiles][ic], [36][panels in groups of `together`][tiles][columns of the group]
+    int64_t v_stride, m_stride, ic, together;
 };
 
 // The 36 dots of a block.
@@ -162,21 +168,13 @@ MGX_INLINE void weight_line(vec<float> zero, vec<float> p, vec<float> minus_p, v
     w[2] = last;
 }
 
-// LANES channels of one tile directly; u: these columns of place 0, places `step` elements apart.
-MGX_NOINLINE inline void direct_tile(
-    const Conv& c, const float* x, const Patch& p, const float* u, int64_t step, vec<float>* pixels) {
-    constexpr int PLACES[4] = {0, 1, 2, 5};
+// LANES channels of one tile directly; weights_of(ch, w) gives the nine weights of an input channel.
+template <class Weights>
+MGX_NOINLINE void direct_tile(const Conv& c, const float* x, const Patch& p, const Weights& weights_of, vec<float>* pixels) {
     for (int i = 0; i < 16; ++i) pixels[i] = vec<float>{};
-    for (int64_t ch = 0; ch < c.ic; ++ch, u += NR) {
-        vec<float> lines[4][3], w[9], back[3];
-        for (int i = 0; i < 4; ++i) {
-            const float* at = u + 6 * PLACES[i] * step;
-            weight_line(load(at), load(at + step), load(at + 2 * step), load(at + 5 * step), lines[i]);
-        }
-        for (int j = 0; j < 3; ++j) {
-            weight_line(lines[0][j], lines[1][j], lines[2][j], lines[3][j], back);
-            for (int i = 0; i < 3; ++i) w[3 * i + j] = back[i];
-        }
+    for (int64_t ch = 0; ch < c.ic; ++ch) {
+        vec<float> w[9];
+        weights_of(ch, w);
         for (int i = 0; i < 36; ++i) {
             const int64_t y = p.y - c.pad[1] + i / 6, z = p.x - c.pad[2] + i % 6;
             if (uint64_t(y) >= uint64_t(c.in[1]) || uint64_t(z) >= uint64_t(c.in[2])) continue;
@@ -189,6 +187,44 @@ MGX_NOINLINE inline void direct_tile(
     }
 }
 
+// Weights of transformed ones, in places `step` elements apart: four of a line's six points give them back.
+struct OfPlaces {
+    const float* u;
+    int64_t step;
+
+    MGX_NOINLINE void operator()(int64_t ch, vec<float>* w) const {
+        constexpr int PLACES[4] = {0, 1, 2, 5};
+        vec<float> lines[4][3], back[3];
+        for (int i = 0; i < 4; ++i) {
+            const float* at = u + ch * NR + 6 * PLACES[i] * step;
+            weight_line(load(at), load(at + step), load(at + 2 * step), load(at + 5 * step), lines[i]);
+        }
+        for (int j = 0; j < 3; ++j) {
+            weight_line(lines[0][j], lines[1][j], lines[2][j], lines[3][j], back);
+            for (int i = 0; i < 3; ++i) w[3 * i + j] = back[i];
+        }
+    }
+};
+
+// Channels of the input whose weights are transformed together: what they become stays in L2.
+inline constexpr int64_t TAPS_DEPTH = 64;
+
+// The weights of a panel for channels from `first` on, a multiple of TAPS_DEPTH, as winograd_of_taps has them.
+inline const float* taps_at(const Conv& c, const float* w, int64_t first, int64_t panel) {
+    return w + (first * ceil_div(c.oc, NR) + panel * least(TAPS_DEPTH, c.ic - first)) * 9 * NR;
+}
+struct OfTaps {
+    const Conv& c;
+    const float* w;
+    int64_t col;
+
+    void operator()(int64_t ch, vec<float>* to) const {
+        const int64_t first = ch / TAPS_DEPTH * TAPS_DEPTH;
+        const float* at = taps_at(c, w, first, col / NR) + (ch - first) * 9 * NR + col % NR;
+        for (int k = 0; k < 9; ++k) to[k] = load(at + k * NR);
+    }
+};
+
 // Whether a value is NaN or infinite (or the sum overflows, which costs no more than a second computation).
 MGX_INLINE bool not_finite(const vec<float>* pixels) {
     vec<float> sum = pixels[0];
@@ -196,23 +232,22 @@ MGX_INLINE bool not_finite(const vec<float>* pixels) {
     return hsum(sum - sum) != 0;
 }
 
-template <class Epi>
-void finish_tiles(const Conv& c, const WinogradBlock& w, const float* x, const float* u, const Epi& epi) {
+// `weights_of(col)` gives what direct_tile takes for LANES columns.
+template <class Weights, class Epi>
+void finish_tiles(const Conv& c, const WinogradBlock& w, const float* x, const Weights& weights_of, const Epi& epi) {
     vec<float> pixels[16];
-    const int64_t panel = c.ic * NR, place = ceil_div(c.oc, NR) * panel;
     for (int64_t t = 0; t < w.tiles; ++t) {
         const Patch patch = patch_of(c, w.first + t);
         const int64_t high = least(4, c.out[1] - patch.y), wide = least(4, c.out[2] - patch.x);
         const int64_t row = (patch.n * c.out[1] + patch.y) * c.out[2] + patch.x;
         for (int64_t p = w.panels.begin, np; p < w.panels.end; p += np) {
-            np = least(NP<float>, w.panels.end - p);
+            np = least(w.together, w.panels.end - p);
             const int64_t vecs = ceil_div(least(np * NR, c.oc - p * NR), LANES);
             const float* m = w.m + ((p - w.panels.begin) * NR * w.tiles) + t * vecs * LANES;
             for (int64_t j = 0; j < vecs; ++j) {
                 const int64_t col = p * NR + j * LANES, n = least(LANES, c.oc - col);
                 transform_output(m + j * LANES, w.m_stride, pixels);
-                if (__builtin_expect(not_finite(pixels), 0))
-                    direct_tile(c, x, patch, u + col / NR * panel + col % NR, place, pixels);
+                if (__builtin_expect(not_finite(pixels), 0)) direct_tile(c, x, patch, weights_of(col), pixels);
                 for (int64_t i = 0; i < high; ++i)
                     for (int64_t k = 0; k < wide; ++k) {
                         if (n == LANES)
@@ -237,15 +272,102 @@ inline void winograd(
     float* v = reinterpret_cast<float*>(scratch + round64(ic * 4));
     float* m = v + 36 * place_stride(most, ic);
     const Tiles blocks = tiles_of(total, most);
+    const int64_t panel = c.ic * NR, place = ceil_div(c.oc, NR) * panel;
+    const auto weights_of = [&](int64_t col) { return OfPlaces{u + col / NR * panel + col % NR, place}; };
     for (int64_t i = 0, first = grid.rows.begin; i < blocks.count; first += blocks.of(i), ++i) {
         const int64_t tiles = blocks.of(i);
         const int64_t v_stride = place_stride(tiles, ic);
         const int64_t m_stride = place_stride(tiles, grid.panels.size() * NR);
-        const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, ic};
+        const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, ic, NP<float>};
         for (int64_t t = 0; t < tiles; ++t)
-            transform_input(c, x, zeros, patch_of(c, first + t), v + t * ic, v_stride);
+            transform_input(c, x, zeros, patch_of(c, first + t), 0, c.ic, v + t * ic, v_stride);
         multiply_places(c, w, u);
-        finish_tiles(c, w, x, u, epi);
+        finish_tiles(c, w, x, weights_of, epi);
+    }
+}
+
+// ---- weights that are transformed on the way ----------------------------------------------------
+
+inline constexpr int64_t TAPS_TILES = 32;  // of a block, and about as many as it is quicker for
+
+inline constexpr int64_t winograd_of_taps_scratch(const Conv& c) {
+    const int64_t tiles = least(TAPS_TILES, winograd_tiles(c)), oc = ceil_div(c.oc, NR) * NR;
+    const int64_t places = place_stride(tiles, TAPS_DEPTH) + place_stride(TAPS_DEPTH, NR) + place_stride(tiles, oc);
+    return round64(round_lanes(c.ic) * 4) + 36 * 4 * places;
+}
+
+// G w: a line of three weights at six points.
+MGX_INLINE void place_line(vec<float> a, vec<float> b, vec<float> c, vec<float>* t) {
+    constexpr float I = 1 / (2 * P2 * (P2 - Q2)), J = 1 / (2 * Q2 * (Q2 - P2));
+    const vec<float> p = a * I + c * (P2 * I), q = a * J + c * (Q2 * J), r = b * (P1 * I), s = b * (Q1 * J);
+    t[0] = a * (1 / (P2 * Q2));
+    t[1] = p + r;
+    t[2] = p - r;
+    t[3] = q + s;
+    t[4] = q - s;
+    t[5] = c;
+}
+
+// Weights of `depth` channels of a panel: place k goes to u + k * stride.
+MGX_NOINLINE inline void transform_taps(const float* w, int64_t depth, float* u, int64_t stride) {
+    for (int64_t k = 0; k < depth; ++k, w += 9 * NR, u += NR)
+        for (int64_t j = 0; j < NR; j += LANES) {
+            vec<float> columns[3][6], line[6];
+            unroll<3>([&](auto i) {
+                place_line(load(w + i * NR + j), load(w + (3 + i) * NR + j), load(w + (6 + i) * NR + j), columns[i]);
+            });
+            unroll<6>([&](auto a) {
+                place_line(columns[0][a], columns[1][a], columns[2][a], line);
+                unroll<6>([&](auto b) { store(u + (6 * a + b) * stride + j, line[b]); });
+            });
+        }
+}
+
+// Scratch: winograd_of_taps_scratch(c).
+template <class Epi>
+inline void winograd_of_taps(
+    const Team& team, const Conv& c, const float* x, const float* taps, const Epi& epi, char* scratch) {
+    const int64_t all = winograd_tiles(c), panels = ceil_div(c.oc, NR), most = least(TAPS_TILES, all);
+    const bool whole = panels >= team.size;  // else some transform the same weights
+    const Grid grid = whole ? Grid{{0, all}, team.share(panels), team} : divide(team, all, panels, c.ic);
+    const int64_t total = grid.rows.size();
+    if (total == 0 || grid.panels.size() == 0) return;
+    float* zeros = reinterpret_cast<float*>(scratch);
+    __builtin_memset(zeros, 0, round64(round_lanes(c.ic) * 4));
+    float* v = reinterpret_cast<float*>(scratch + round64(round_lanes(c.ic) * 4));
+    float* u = v + 36 * place_stride(most, TAPS_DEPTH);
+    float* m = u + 36 * place_stride(TAPS_DEPTH, NR);
+    const auto weights_of = [&](int64_t col) { return OfTaps{c, taps, col}; };
+    const Tiles blocks = tiles_of(total, most);
+    for (int64_t i = 0, first = grid.rows.begin; i < blocks.count; first += blocks.of(i), ++i) {
+        const int64_t tiles = blocks.of(i), u_stride = place_stride(TAPS_DEPTH, NR);
+        const int64_t v_stride = place_stride(tiles, TAPS_DEPTH);
+        const int64_t m_stride = place_stride(tiles, grid.panels.size() * NR);
+        const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, TAPS_DEPTH, 1};
+        const Tiles parts = tiles_of(tiles, MR1<float>);
+        for (int64_t ch = 0; ch < c.ic && !team.stopped(); ch += TAPS_DEPTH) {
+            const int64_t depth = least(TAPS_DEPTH, c.ic - ch);
+            for (int64_t t = 0; t < tiles; ++t)
+                transform_input(c, x, zeros, patch_of(c, first + t), ch, ch + depth, v + t * TAPS_DEPTH, v_stride);
+            for (int64_t p = grid.panels.begin; p < grid.panels.end; ++p) {
+                transform_taps(taps_at(c, taps, ch, p), depth, u, u_stride);
+                const bool last = p + 1 == grid.panels.end;  // the weights behind these are on their way meanwhile
+                const int64_t then = last ? least(ch + TAPS_DEPTH, c.ic - 1) / TAPS_DEPTH * TAPS_DEPTH : ch;
+                const char* ahead = reinterpret_cast<const char*>(taps_at(c, taps, then, last ? grid.panels.begin : p + 1));
+                const int64_t vecs = ceil_div(least(NR, c.oc - p * NR), LANES), step = NR / parts.count;
+                float* const out = m + (p - grid.panels.begin) * NR * tiles;
+                for (int64_t k = 0; k < 36; ++k)
+                    for (int64_t t = 0, row = 0; t < parts.count; row += parts.of(t), ++t, ahead += step * depth) {
+                        const float* rows[MR1<float>];
+                        for (int r = 0; r < parts.of(t); ++r) rows[r] = v + k * v_stride + (row + r) * TAPS_DEPTH;
+                        float* tile = out + k * m_stride + row * vecs * LANES;
+                        const Micro<float, float, float> place{
+                            rows, 1, 0, depth, u + k * u_stride, NR, 0, tile, ch > 0, ahead, step};
+                        run_micro<float, float, float>(parts.of(t), int(vecs), place);
+                    }
+            }
+        }
+        finish_tiles(c, w, x, weights_of, epi);
     }
 }
 

@@ -37,7 +37,7 @@ from migraphx.targets.cpu.lower.registry import CPU, features_of, pick
 from migraphx.targets.cpu.lower.vnni import groups_fill_lanes, vnni_convolution, vnni_dot
 from migraphx.targets.cpu.pack.conv import pack_conv
 from migraphx.targets.cpu.pack.dot import pack_dot
-from migraphx.targets.cpu.pack.winograd import pack_winograd
+from migraphx.targets.cpu.pack.winograd import pack_winograd, pack_winograd_taps
 
 BLOCKS = (str(constant("ROW_BLOCK", "engine.hpp")), "60")  # rows of a product that are worked on together
 MOST_BATCHES = 4  # dimensions of batched_dot in gemm.hpp
@@ -199,9 +199,10 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
         constant = constant[0].astype(np.float32), (*constant[1], "float")
     params = conv_of(source, window, n_groups, epilogue)
     if takes_winograd(ctx, c, params, source, constant) and constant is not None:
-        value, key = constant
-        transformed = ctx.packed((*key, "winograd"), lambda: pack_winograd(value, nr))
-        ctx.call(winograd_call(source, transformed, params, epilogue, origin))
+        (value, key), taps = constant, params.suits_winograd_of_taps
+        kind, pack = ("winograd taps", pack_winograd_taps) if taps else ("winograd", pack_winograd)
+        packed = ctx.packed((*key, kind), lambda: pack(value, nr))
+        ctx.call(winograd_call(source, packed, params, epilogue, origin, taps))
         return
     how = engine_for(ctx, source, rows)
     if constant is None:
@@ -228,7 +229,7 @@ def takes_winograd(
     elif not params.fits_winograd:
         why = Refuse("the stride, dilation or groups are not 1")
     else:
-        suits = params.suits_winograd
+        suits = params.suits_winograd or params.suits_winograd_of_taps
         ways = ("winograd", "direct") if suits else ("direct", "winograd")
         if pick(ctx, "convolution", ways) == "direct":
             few = Refuse("too few pixels or channels share the transforms")

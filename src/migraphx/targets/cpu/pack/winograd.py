@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from migraphx.targets.cpu.headers import real
+from migraphx.targets.cpu.headers import constant, real
 from migraphx.targets.cpu.pack.panels import zeros
 
 
@@ -37,6 +37,23 @@ def pack_winograd(w: np.ndarray, nr: int) -> np.ndarray:
     transform = np.kron(WINOGRAD_G, WINOGRAD_G).astype(np.float32)  # {36, 9}: both sides in one product
     packed = zeros((36, panels, ic, nr), np.float32)
     np.matmul(transform, taps, out=packed.reshape(36, -1))
+    return packed
+
+
+TAPS_DEPTH = constant("TAPS_DEPTH", "winograd.hpp")
+
+
+def pack_winograd_taps(w: np.ndarray, nr: int) -> np.ndarray:
+    """{OC, IC, 3, 3} -> {IC / TAPS_DEPTH, ceil(OC / NR), TAPS_DEPTH, 9, NR}, the last part of IC as long as it is."""
+    oc, ic, *_ = w.shape
+    panels = -(-oc // nr)
+    packed = zeros((ic, panels, 9 * nr), np.float32)
+    for first in range(0, ic, TAPS_DEPTH):
+        part = packed[first : first + TAPS_DEPTH]
+        to = part.reshape(panels, len(part), 9, nr)
+        for p in range(panels):
+            columns = w[p * nr : (p + 1) * nr, first : first + len(part)]
+            to[p, ..., : len(columns)] = columns.reshape(len(columns), -1, 9).transpose(1, 2, 0)
     return packed
 
 
