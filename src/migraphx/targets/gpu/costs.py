@@ -203,7 +203,11 @@ def product_cost(
         traffic *= math.ceil(each) / each  # some processors read more than others
     elif config.kernel == "product" and m <= 16:
         waiting = (
-            max(1.0, min(tiles / facts.processors, together)) * config.n * config.k * itemsize * (config.stages - 1)
+            max(1.0, min(tiles / facts.processors, together))
+            * config.n
+            * config.k
+            * itemsize
+            * max(config.stages - 1, 1)
         )
         traffic *= (1 + (STAGED / waiting) ** 1.5) * (TURNS if m == 1 else 1.0)
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
