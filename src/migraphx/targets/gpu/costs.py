@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import Protocol
 
+from migraphx.ir.size import is_open
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
@@ -421,6 +422,9 @@ THIRD_QUERIES = {  # of float by three products of TF32
     128: ((64, 32, 4, 2), (64, 64, 8, 2)),
     1 << 30: (),
 }
+WHOLE_HEADS = "whole heads"  # the kernel of configurations whose programs hold all keys of a head
+MOST_HELD = 256  # keys
+TURN = 1.4  # at least, of a tile of rows whose keys are held, where no other block works meanwhile
 KEY_SPLITS = (1, 2, 4, 8, 16, 32)
 LOW = 1.5  # times as long a step with a mask takes of fewer rows than wgmma has
 MASKED = 32  # scores of a thread with masks; half as many where rows differ, whose next masks lie in registers
@@ -448,6 +452,9 @@ class Attended(Protocol):
     def causal(self) -> bool: ...
 
     @property
+    def scale(self) -> float: ...
+
+    @property
     def mask(self) -> View | None: ...
 
     @property
@@ -459,8 +466,20 @@ def head_size(a: Attended) -> int:
     return 1 << (max(a.q.lens[3], a.width, 16) - 1).bit_length()
 
 
+def holds_heads(a: Attended, facts: Facts) -> bool:
+    """Whether programs may hold all keys and values of a head, and the scores of a tile of rows in registers."""
+    size, plain = head_size(a), a.mask is None and not a.causal and a.scale > 0
+    known = not is_open(a.keys) and a.keys <= MOST_HELD and a.rows > 32
+    return (
+        plain and known and facts.wide_tiles and a.q.type in ("half", "bf16") and size == a.q.lens[3] == a.width <= 64
+    )
+
+
 def attentions(a: Attended, facts: Facts) -> list[Config]:
-    """Candidates: m rows and n keys at a time; `split` programs share the keys."""
+    """Candidates: m rows and n keys at a time; `split` programs share the keys.
+
+    Of whole heads a program has all keys, and `group` tiles of rows in turn.
+    """
     size, itemsize = head_size(a), a.q.itemsize
     tables = QUERIES if a.q.type in ("half", "bf16") else WIDE_QUERIES
     tiles = next(t for most, t in tables.items() if size <= most)
@@ -468,6 +487,9 @@ def attentions(a: Attended, facts: Facts) -> list[Config]:
     if a.q.type != "float" or not facts.third_flops:
         by_thirds = ()
     found = []
+    if holds_heads(a, facts):
+        held = -(-a.keys // 16) * 16
+        found = [Config(WHOLE_HEADS, 64, held, size, 1, 4, 1, n) for n in (4, 2, 1) if n == 1 or 64 * n < a.rows + 64]
     for kernel, (m, n, warps, stages) in (
         *(("attention", t) for t in tiles),
         *(("attention x3", t) for t in by_thirds),
@@ -487,26 +509,30 @@ def attentions(a: Attended, facts: Facts) -> list[Config]:
 
 def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
     """Microseconds."""
-    size, itemsize = config.k, a.q.itemsize
-    blocks = a.heads * -(-a.rows // config.m) * config.split
+    size, itemsize, held = config.k, a.q.itemsize, config.kernel == WHOLE_HEADS
+    blocks = a.heads * -(-a.rows // (config.m * (config.group if held else 1))) * config.split
     shared = (config.m + 2 * config.n * config.stages) * size * itemsize
-    registers = min(255, 64 + config.m * (config.n + size) // (32 * config.warps)) * 32 * config.warps
+    registers = min(255, 64 + config.m * (config.n + (0 if held else size)) // (32 * config.warps)) * 32 * config.warps
     together = max(1, min(REGISTERS // registers, facts.shared // shared, 8))
     waves = -(-blocks // (facts.processors * together))
     if waves == 1:
         together = -(-blocks // facts.processors)
     keys = a.keys / config.split * (0.5 if a.causal and a.rows > config.m else 1.0)
-    steps = max(1, math.ceil(keys / config.n))
+    steps = config.group if held else max(1, math.ceil(keys / config.n))
     type = "thirds" if thirds(config) else a.q.type
     rate = facts.flops(type) / facts.processors * (0.75 if config.m >= 64 else 0.35)
     arithmetic = 4 * config.m * config.n * size * together / rate
     exponentials = config.m * config.n * together / 3.2e11  # a processor's, with what goes with each
     loads = 2 * config.n * size * itemsize * together / facts.cache_rate
-    step = max(arithmetic + exponentials, loads, LATENCY * 1e-6 / max(config.stages - 1, 1))
+    if held:  # what a program holds is there before its first tile
+        before, step = 0.4 * loads, max(0.9 * (arithmetic + exponentials), TURN * 1e-6)
+    else:
+        before, step = 0.0, max(arithmetic + exponentials, loads, LATENCY * 1e-6 / max(config.stages - 1, 1))
     step *= LOW if a.mask is not None and facts.wide_tiles and config.m < 64 else 1.0
     traffic = (a.heads * (2 * a.keys * size + 2 * a.rows * size) * itemsize) / facts.bandwidth
     second = SECOND_PASS + a.heads * a.rows * a.width * 8 * config.split / facts.cache_bandwidth * 1e6
-    return LAUNCH + LATENCY + max(waves * steps * step, traffic) * 1e6 + (second if config.split > 1 else 0.0)
+    work = waves * (before + steps * step)
+    return LAUNCH + LATENCY + max(work, traffic) * 1e6 + (second if config.split > 1 else 0.0)
 
 
 # ---- weights of 4 bits ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.emit.contract import Beside, Operands, fetch, finish, function_name
-from migraphx.targets.gpu.emit.reduce import Row
+from migraphx.targets.gpu.emit.rows import Row
 from migraphx.targets.gpu.emit.shell import WAITS, Shell
 from migraphx.targets.gpu.emit.tiles import power_of_two
 from migraphx.targets.gpu.kernel import GpuCall
