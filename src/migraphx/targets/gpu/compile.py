@@ -26,7 +26,7 @@ FIRST_PDL = 90  # compute capability from which on a kernel may start while the 
 FIRST_FP8 = 89  # from which on fp8e4m3fn is converted by one instruction
 HIDDEN = 2  # pointers that follow a kernel's arguments: global scratch, profile scratch
 OBJECTS = 100_000  # new ones between two collections of garbage, which were a sixth of a compilation's time
-WAITS, NEXT = "# now what others wrote", "# now the next one"  # emit/shell.py puts them into texts
+WAITS = "# now what others wrote"  # emit/shell.py puts it into texts
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
 
 
@@ -42,12 +42,12 @@ def target_of(chip: str) -> GPUTarget:
 
 
 def waiting(source: str, name: str) -> str:
-    """The text, where kernel `name` waits for the one before it, and lets the next one start.
+    """The text, where kernel `name` waits for the one before it, and then lets the next one start.
 
     It waits where it says WAITS, else before anything else: all that a kernel reads or overwrites may be the work of
-    those before it, but for weights. The next one starts there, or where it says NEXT. What is gained is the time
-    between two kernels: blocks of the next one are there when the last of this one ends, and what they want of memory
-    is on its way. To start it before the wait is slower on an H200: blocks that wait take the place of those that work.
+    those before it, but for weights. What is gained is the time between two kernels: blocks of the next one are there
+    when the last of this one ends, and what they want of memory is on its way. To start it before the wait is slower
+    on an H200: blocks that wait take the place of those that work.
     """
     tree = ast.parse(source)
     function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
@@ -57,9 +57,7 @@ def waiting(source: str, name: str) -> str:
     begin = body[0].lineno - 1
     own = range(begin, function.end_lineno or begin)
     at = next((n for n in own if lines[n] == indent + WAITS), begin)
-    after = next((n for n in own if lines[n] == indent + NEXT), at)
-    lines[after:after] = [f"{indent}gdc_launch_dependents()"]
-    lines[at:at] = [f"{indent}gdc_wait()"]
+    lines[at:at] = [f"{indent}gdc_wait()", f"{indent}gdc_launch_dependents()"]
     first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
     lines[first - 1 : first - 1] = [WAIT]
     return "\n".join(lines) + "\n"

@@ -23,6 +23,8 @@ FINISH = 2e-10  # seconds of a processor for an element's epilogue
 ALONE = 1.6  # times as long where no other block works meanwhile
 LOW_TILES = 1.6  # times as long tiles of fewer rows than wgmma has take in models (MiniLM's, 344 and 503 tokens)
 IN_FLIGHT = 3e3  # bytes that a processor must have asked for, to keep memory half busy
+STAGED = 24e3  # the same of tiles that come through shared memory
+FEW = 2.0  # times as fast tiles of 16 rows are where there are no more, and memory decides
 TURNS = 1.07  # times as long one row's weights take that come by several steps
 REGISTERS = 65536  # of a processor
 THREADS = 2048  # of a processor
@@ -186,6 +188,7 @@ def product_cost(
     steps = max(1, math.ceil(k / config.split / config.k))
     busy = together  # blocks that share a processor's units
     rate = facts.flops("thirds" if thirds(config) else type) / facts.processors * shape_rate(config, facts)
+    rate *= FEW if m <= 16 else 1.0
     arithmetic = 0.0 if config.kernel == "vector" else 2 * config.m * config.n * config.k * busy / rate
     loads = (config.m + config.n) * config.k * itemsize * busy / facts.cache_rate
     step = max(arithmetic, loads, LATENCY * 1e-6 / max(config.stages - 1, 1) / 2)
@@ -199,12 +202,19 @@ def product_cost(
         traffic *= (1 + (IN_FLIGHT / waiting) ** 1.5) * (TURNS if steps > 1 else 1.0)
         each = max(1.0, tiles / facts.processors)
         traffic *= math.ceil(each) / each  # some processors read more than others
+    elif config.kernel == "product" and m <= 16:
+        waiting = (
+            max(1.0, min(tiles / facts.processors, together))
+            * config.n
+            * config.k
+            * itemsize
+            * max(config.stages - 1, 1)
+        )
+        traffic *= (1 + (STAGED / waiting) ** 1.5) * (TURNS if m == 1 else 1.0)
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
     if config.tail > 1:
         left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
         passed = SECOND_PASS + left * config.m * config.n * 8 * config.tail / facts.cache_bandwidth * 1e6
-    if config.kernel == "product" and m == 1:
-        traffic *= TURNS
     low = LOW_TILES if config.kernel == "product" and facts.wide_tiles and config.m < 64 <= m else 1.0
     return low * (LAUNCH + LATENCY + max(work, traffic) * 1e6 + passed)
 

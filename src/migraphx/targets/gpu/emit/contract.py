@@ -21,7 +21,7 @@ from migraphx.targets.gpu.emit.body import (
     stored_body,
     stored_text,
 )
-from migraphx.targets.gpu.emit.shell import NEXT, WAITS, Shell
+from migraphx.targets.gpu.emit.shell import WAITS, Shell
 from migraphx.targets.gpu.kernel import GpuCall
 
 BYTES = ("int8", "uint8")
@@ -271,9 +271,8 @@ def product_calls(
         kind = kind_of(o.a.type, o.b.type, thirds(config))
         rows = f"{a_strides[1] == 1}, {b_strides[0] == 1}, {divides(config.k, o.k)}"
         shell.lines += ask_for_weights(shell, o, config, b, n, begin, end)
-        late = [NEXT] * (reads_weights(o, config) and WAITS not in shell.lines)
         epilogue, fetched = before_sums(shell, epilogue, config, "" if o.batch else kind, beside, m, n)
-        shell.lines += [f'acc = product_sums({given}, "{kind}", {rows}, BK)', *late]
+        shell.lines.append(f'acc = product_sums({given}, "{kind}", {rows}, BK)')
     if o.batch:
         shell.lines.append(f"row += batch * {m}")
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
@@ -310,29 +309,22 @@ def _vector_lines(
 
 MOST_ASKED = 1024  # lines of the cache that a program asks for before it waits
 MOST_BYTES = 16 << 20  # of weights
+MOST_ROWS = 32  # of a product whose weights are most of what it reads
 LINE = 128  # bytes
 
 
 def ask_for_weights(shell: Shell, o: Operands, config: Config, b: str, n: str, begin: str, end: str) -> list[str]:
     """Lines that bring weights to the device's cache before the kernel waits: where they are most of what it reads.
 
-    Of more than MOST_BYTES it takes as long as what waits meanwhile: on an H200 the next kernel starts late instead.
+    On an H200 that is faster up to MOST_BYTES.
     """
-    if not reads_weights(o, config) or hint_of(o.n * o.k) * o.b.itemsize > MOST_BYTES:
+    constant = o.b.buffer.kind == "weight" and o.b.strides[-2] == 1 and not o.batch and config.tail == 1
+    if not constant or hint_of(o.m) > MOST_ROWS or hint_of(o.n * o.k) * o.b.itemsize > MOST_BYTES:
         return []
     each = LINE // o.b.itemsize
     count = max(1, min(MOST_ASKED // config.n, 1 << (hint_of(part_depth(o.k, config)) // each - 1).bit_length()))
     step = shell.stride(o.b.strides[-1], o.b)
     return [f"prefetch_columns({b}, {n}, {begin}, {end}, {step}, col, {each}, {count})", WAITS]
-
-
-def reads_weights(o: Operands, config: Config) -> bool:
-    """Whether weights are most of what a product reads."""
-    constant = o.b.buffer.kind == "weight" and o.b.strides[-2] == 1
-    return constant and not o.batch and config.tail == 1 and hint_of(o.m) <= MOST_ROWS
-
-
-MOST_ROWS = 32  # of a product whose weights are most of what it reads
 
 
 def part_depth(depth: int, config: Config) -> int:

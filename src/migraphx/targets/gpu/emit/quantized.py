@@ -36,9 +36,12 @@ def int4_call(
     kind, constant = f"{block}, {len(packed) == 3}", packed[0].buffer.kind == "weight"
     if config.kernel == "int4 vector":
         chunks = config.k // CHUNK
-        first = f"words = int4_words({pointers[1]}, {cols}, {depth}, 0, col, {chunks})"
-        shell.lines += [first, *[WAITS] * constant]
-        given = f"{pointers[0]} + tile_m * {step}, {pointers[1]}, words, {pointers[2]}, {pointers[3]}"
+        shell.lines += [
+            f"words = int4_words({pointers[1]}, {cols}, {depth}, 0, col, {chunks})",
+            f"low, high = int4_scales({pointers[2]}, {cols}, {depth}, {count}, 0, col, {block}, {chunks})",
+            *[WAITS] * constant,
+        ]
+        given = f"{pointers[0]} + tile_m * {step}, {pointers[1]}, words, low, high, {pointers[2]}, {pointers[3]}"
         kind = f"{kind}, {chunks}, {k <= config.k}"
         shell.lines.append(f"acc = int4_vector_sums({given}, {cols}, {depth}, {count}, col, {kind})[None, :]")
     else:

@@ -15,8 +15,6 @@ from migraphx.targets.gpu.kernel import GpuCall, Grid, Kernel, Launch
 
 WAITS = "# now what others wrote"
 """A line of a kernel's text: only weights are read before it (compile.py)."""
-NEXT = "# now the next one"
-"""Another: the kernel behind it starts here, and not where this one has waited."""
 
 
 @dataclass

@@ -55,8 +55,23 @@ def int4_words(codes, n, k, begin, col, CHUNKS: tl.constexpr):
 
 
 @triton.jit
-def int4_half(a, words, scales, zeros, first, k, at, blocks, inside, acc, BLOCK: tl.constexpr, ZEROS: tl.constexpr):
-    """acc {columns, CHUNKS} + the sums of halves of chunks, which begin at depths `first` {1, CHUNKS, 1}.
+def int4_scales(scales, n, k, blocks, begin, col, BLOCK: tl.constexpr, CHUNKS: tl.constexpr):
+    """The scales of the first and second halves of these chunks, {columns, CHUNKS}, where each has one; else ones."""
+    inside, at = (col < n)[:, None], (tl.minimum(col, n - 1) * blocks)[:, None]
+    first = (begin + tl.arange(0, CHUNKS))[None, :] * 64
+    if BLOCK % 32 == 0:
+        low, high = first // BLOCK, (first + 32) // BLOCK
+        of_low = tl.load(scales + at + low, inside & (low < blocks), 0)
+        of_high = tl.load(scales + at + high, inside & (high < blocks), 0)
+    else:
+        of_low = tl.full((col.shape[0], CHUNKS), 1.0, tl.float32)
+        of_high = of_low
+    return of_low, of_high
+
+
+@triton.jit
+def int4_half(a, words, scales, zeros, first, k, at, blocks, inside, BLOCK: tl.constexpr, ZEROS: tl.constexpr):
+    """Sums {columns, CHUNKS} of halves of chunks, which begin at depths `first` {1, CHUNKS, 1}; scales of a half apart.
 
     The lower 4 bits of each byte of `words`; `at`: where the scales of the columns begin. Codes become floats where
     they are, as bits below the first of 2^23, 2^15 or 2^7, whose last bits stand for 1, 2^-8 and 2^-16.
@@ -79,11 +94,7 @@ def int4_half(a, words, scales, zeros, first, k, at, blocks, inside, acc, BLOCK:
         if BLOCK % 32 != 0:
             weights = int4_scaled(weights, scales, zeros, at, depth // BLOCK, blocks, inside, ZEROS)
         sums += weights * tl.load(a + depth, depth < k, 0)
-    if BLOCK % 32 == 0:
-        acc += tl.sum(sums, 2) * tl.sum(tl.load(scales + at + block, inside & (block < blocks), 0), 2)
-    else:
-        acc += tl.sum(sums, 2)
-    return acc
+    return tl.sum(sums, 2)
 
 
 @triton.jit
@@ -97,18 +108,19 @@ def int4_scaled(weights, scales, zeros, at, block, blocks, inside, ZEROS: tl.con
 
 @triton.jit
 def int4_vector_sums(
-    a, codes, words, scales, zeros, n, k, blocks, col, BLOCK: tl.constexpr, ZEROS: tl.constexpr, CHUNKS: tl.constexpr,
-    WHOLE: tl.constexpr,
+    a, codes, words, of_low, of_high, scales, zeros, n, k, blocks, col, BLOCK: tl.constexpr, ZEROS: tl.constexpr,
+    CHUNKS: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """The same of one row a {k}; CHUNKS at a time, of which `words` are the first. WHOLE: these are all."""
+    """The same of one row a {k}; CHUNKS at a time, of which the first are there. WHOLE: these are all."""
     inside, at = (col < n)[:, None, None], (tl.minimum(col, n - 1) * blocks)[:, None, None]
     chunk = tl.arange(0, CHUNKS)[None, :, None]
     acc = tl.zeros((col.shape[0], CHUNKS), tl.float32)
     for begin in range(0, CHUNKS if WHOLE else tl.cdiv(k, 64), CHUNKS):
-        first, then = (begin + chunk) * 64, words
+        first, then, then_low, then_high = (begin + chunk) * 64, words, of_low, of_high
         if not WHOLE:
             then = int4_words(codes, n, k, begin + CHUNKS, col, CHUNKS)
-        acc = int4_half(a, words, scales, zeros, first, k, at, blocks, inside, acc, BLOCK, ZEROS)
-        acc = int4_half(a, words >> 4, scales, zeros, first + 32, k, at, blocks, inside, acc, BLOCK, ZEROS)
-        words = then
+            then_low, then_high = int4_scales(scales, n, k, blocks, begin + CHUNKS, col, BLOCK, CHUNKS)
+        acc += int4_half(a, words, scales, zeros, first, k, at, blocks, inside, BLOCK, ZEROS) * of_low
+        acc += int4_half(a, words >> 4, scales, zeros, first + 32, k, at, blocks, inside, BLOCK, ZEROS) * of_high
+        words, of_low, of_high = then, then_low, then_high
     return tl.sum(acc, 1)
