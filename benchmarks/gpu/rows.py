@@ -1,4 +1,7 @@
-"""Bytes a second of copies, elementwise work and rows on target gpu, and their share of a copy's in the same run.
+"""Bytes a second of copies, elementwise work and rows on target gpu, and their share of copies' in the same run.
+
+Each case stands beside a copy of 1 GiB and one of as many bytes as its own, of as many buffers in turn: small ones end
+before they reach the speed of large ones.
 
 `python -m benchmarks.gpu.rows [--only softmax] [--rounds 20]` prints one JSON object. Every case is a compiled program
 that does its work on several buffers one after the other, more than a device's cache holds, as one CUDA graph; the time
@@ -134,6 +137,11 @@ class Measured:
         self.inputs = [Argument.of(values[s]).to(device) for s in self.made.parameters.values()]
         self.outputs = [Argument.empty(s, device) for s in self.made.outputs]
 
+    @property
+    def copy(self) -> Case:
+        """A copy that reads and writes as many bytes."""
+        return Case(lambda b, x: x, Shape("half", (self.bytes // 4,)))
+
     def seconds(self, rounds: int) -> list[float]:
         """Of one buffer, in each round; the first rounds are not counted."""
         pointers = [a.pointer for a in self.inputs], [a.pointer for a in self.outputs]
@@ -191,7 +199,7 @@ def main() -> None:
     peak = Measured(Case(lambda b, x: x, CALIBRATION), device)
     copied = peak.bytes / statistics.median(peak.seconds(options.rounds))
     del peak
-    results: dict[str, Any] = {}
+    results, copies = dict[str, Any](), dict[int, float]()
     for name, case in CASES.items():
         if options.only not in name:
             continue
@@ -199,8 +207,12 @@ def main() -> None:
             measured = Measured(case, device)
             seconds = statistics.median(measured.seconds(options.rounds))
             speed = measured.bytes / seconds
+            copy, size = measured.copy, measured.bytes
             results[name] = {"us": seconds * 1e6, "GB/s": speed / 1e9, "share of copy": speed / copied}
             del measured
+            if size not in copies:
+                copies[size] = statistics.median(Measured(copy, device).seconds(options.rounds))
+            results[name]["share of a copy of its size"] = copies[size] / seconds
             if options.torch and (theirs := torch_seconds(name, case, options.rounds)) is not None:
                 results[name] |= {"torch us": theirs * 1e6, "torch / ours": theirs / seconds}
         except Exception as error:  # the other cases are worth having

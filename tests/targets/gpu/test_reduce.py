@@ -34,20 +34,23 @@ def layer_norm(b: Builder, x: Instruction, gamma: Instruction, beta: Instruction
     return b.add(b.mul(b.mul(centred, wide(scale)), wide(gamma)), wide(beta))
 
 
-@pytest.fixture(params=["registers", "passes", "parts"])
+@pytest.fixture(params=["registers", "passes", "parts", "parts in registers"])
 def way(request, monkeypatch):
     """Each way to share out rows, for rows of a few elements."""
     if request.param != "registers":
         monkeypatch.setattr(plans, "REGISTERS", 4)
         monkeypatch.setattr(plans, "HELD", 4)
-    monkeypatch.setattr(plans, "PART", 8 if request.param == "parts" else 1 << 40)
+    in_parts = "parts" in request.param
+    monkeypatch.setattr(plans, "PART", 8 if in_parts else 1 << 40)
     chosen = plans.plan
 
     monkeypatch.setattr(plans, "LONGEST_RUNS", 8)
 
-    def smaller(rows, length, varying, itemsize, rowwise, run=0, narrow=False):
-        made = chosen(rows, length, varying, itemsize, rowwise, run)
-        parts, width = 4 if request.param == "parts" and length > 8 else 1, max(min(made.width, 16), 2 * made.run)
+    def smaller(rows, length, varying, itemsize, rowwise, run=0, narrow=False, vector=0, closed=True):
+        made = chosen(rows, length, varying, itemsize, rowwise, run, closed=closed)
+        parts, width = 4 if in_parts and length > 8 else 1, max(min(made.width, 16), 2 * made.run)
+        if made.loop and rowwise and not made.run and request.param == "parts in registers":
+            return plans.Plan(1, 1 << (-(-length // parts) - 1).bit_length(), made.warps, False, parts)
         return plans.Plan(min(made.height, 4), width, made.warps, True, parts, made.run) if made.loop else made
 
     monkeypatch.setattr(plans, "plan", smaller)
@@ -170,12 +173,13 @@ def test_plans_fill_a_gpu():
     assert plans.plan(65536, 64, 1, 4, True).height == 16
     for rows, length in ((6144, 768), (65536, 1024), (16384, 4096), (2048, 16384)):
         made = plans.plan(rows, length, 1, 4, True)
-        assert (made.height, made.parts, made.loop) == (1, 1, False) and made.width >= length
-    assert plans.plan(2, 1 << 20, 1, 4, True).parts == 256
-    assert plans.plan(4096, 50257, 1, 4, True) == plans.Plan(1, 8192, 32, True, 1)
+        assert (made.height, made.parts, made.loop) == (1, 1, False) and made.width * made.pieces >= length
+    long = plans.plan(2, 1 << 20, 1, 4, True)
+    assert (long.parts, long.width, long.loop) == (256, 4096, False)
+    assert plans.plan(4096, 151936, 1, 4, True) == plans.Plan(1, 8192, 32, True, 1)
     columns = plans.plan(768, 16384, 1, 4, False)
     assert columns.height == 64 and columns.loop and columns.parts > 8
     assert plans.plan(6304, 768, 1, 4, True, narrow=True) == plans.Plan(8, 256, 4, pieces=3)
     assert plans.plan(6304, 768, 2, 4, True, narrow=True) == plans.Plan(4, 256, 4, pieces=3)
     for rows, length, varying in ((1000, 768, 1), (6304, 770, 1), (6304, 768, 3), (6304, 1280, 1), (1 << 16, 256, 1)):
-        assert plans.plan(rows, length, varying, 4, True, narrow=True).pieces == 1
+        assert plans.plan(rows, length, varying, 4, True, narrow=True).width != 256 or length == 256

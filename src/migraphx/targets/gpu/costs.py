@@ -22,7 +22,8 @@ LATENCY = 0.6  # from a load to its use
 FINISH = 2e-10  # seconds of a processor for an element's epilogue
 ALONE = 1.6  # times as long where no other block works meanwhile
 LOW_TILES = 1.6  # times as long tiles of fewer rows than wgmma has take in models (MiniLM's, 344 and 503 tokens)
-IN_FLIGHT = 9e3  # bytes that a processor must have asked for, to keep memory half busy
+IN_FLIGHT = 3e3  # bytes that a processor must have asked for, to keep memory half busy
+TURNS = 1.07  # times as long one row's weights take that come by several steps
 REGISTERS = 65536  # of a processor
 THREADS = 2048  # of a processor
 
@@ -34,12 +35,13 @@ TILES = {  # rows, columns, depth, warps, stages
         (64, 256, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4), (64, 64, 128, 4, 3),
         (64, 32, 64, 4, 4), (32, 64, 64, 4, 4), (32, 128, 64, 4, 4), (32, 32, 128, 4, 3), (16, 32, 128, 4, 4),
         (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 32, 64, 2, 4), (64, 64, 64, 4, 3), (64, 32, 64, 4, 3),
-        (64, 32, 128, 4, 4),
+        (64, 32, 128, 4, 4), (16, 32, 256, 2, 4),
     ),
     "byte": (
         (128, 128, 128, 8, 3), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
         (64, 64, 128, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 4), (128, 128, 64, 8, 2), (64, 128, 64, 4, 2),
         (128, 64, 64, 4, 2), (64, 64, 64, 4, 2), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4), (16, 32, 128, 4, 4),
+        (16, 32, 256, 2, 4),
     ),
     "float": (
         (128, 128, 16, 8, 3), (128, 64, 16, 8, 3), (64, 128, 16, 8, 3), (64, 64, 32, 4, 3), (64, 64, 16, 4, 4),
@@ -63,7 +65,10 @@ ROWS = (
     (2, 1024, 4),
     (1, 1024, 4),
     (64, 64, 4),
+    (8, 1024, 4),
 )  # of one row: columns, depth, warps
+HELD = ((4096, 4), (8192, 4), (8192, 8), (16384, 8))  # elements of whole rows in a tile, warps
+WIDEST = 1024  # elements of a row that a tile holds whole, for each warp
 COLUMNS = ((64, 16, 4), (128, 16, 4), (256, 8, 4))  # the same where columns follow each other in memory
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 LEAST_STEPS = 3  # of the depth in a part
@@ -108,14 +113,20 @@ def products(
             if split == 1 or (tiles * split <= 2 * facts.processors and k >= split * LEAST_STEPS * tk):
                 found.append(replace(config, split=split))
         found += with_tail(config, tiles, k // tk, itemsize, facts) if batch == 1 else []
-    if m == 1 and type in ("half", "bf16", "float", "double"):
-        tiles_n = ROWS if along_depth else COLUMNS
-        for tn, tk, warps in tiles_n:
+    if m == 1 and (type in ("half", "bf16", "float", "double") or (type in ("int8", "uint8") and along_depth)):
+        tiles_n = (*whole_rows(k), *ROWS) if along_depth else COLUMNS
+        for tn, tk, warps in dict.fromkeys(tiles_n):
             config = Config("vector", 1, tn, tk, 1, warps, 3)
             for split in SPLITS:
                 if split == 1 or (batch * -(-n // tn) * split <= 4 * facts.processors and k >= split * 2 * tk):
                     found.append(replace(config, split=split))
     return found or [Config("product", *smallest(type))]
+
+
+def whole_rows(k: int) -> list[tuple[int, int, int]]:
+    """Tiles of one row's product that hold the whole depth: columns, depth, warps."""
+    width = max(256, 1 << (k - 1).bit_length())
+    return [(held // width, width, warps) for held, warps in HELD if width <= min(held, WIDEST * warps)]
 
 
 def described_products(
@@ -185,11 +196,15 @@ def product_cost(
     traffic /= min(1.0, tiles / facts.processors)
     if config.kernel == "vector":
         waiting = max(1.0, min(tiles / facts.processors, together)) * config.n * config.k * itemsize
-        traffic *= 1 + (IN_FLIGHT / waiting) ** 1.5
+        traffic *= (1 + (IN_FLIGHT / waiting) ** 1.5) * (TURNS if steps > 1 else 1.0)
+        each = max(1.0, tiles / facts.processors)
+        traffic *= math.ceil(each) / each  # some processors read more than others
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
     if config.tail > 1:
         left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
         passed = SECOND_PASS + left * config.m * config.n * 8 * config.tail / facts.cache_bandwidth * 1e6
+    if config.kernel == "product" and m == 1:
+        traffic *= TURNS
     low = LOW_TILES if config.kernel == "product" and facts.wide_tiles and config.m < 64 <= m else 1.0
     return low * (LAUNCH + LATENCY + max(work, traffic) * 1e6 + passed)
 
@@ -515,11 +530,11 @@ def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
 
 def int4_products(shape: tuple[int, int, int, int]) -> list[Config]:
     """Candidates for rows of floats times weights of 4 bits."""
-    _, m, n, _ = shape
+    _, m, n, k = shape
     tiles = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (32, 64, 4, 2), (16, 64, 4, 3), (16, 32, 4, 3))
     found = [Config("int4", tm, tn, 64, 1, w, s) for tm, tn, w, s in tiles if tm <= 16 or tm < 2 * m]
     if m <= 4:
-        widths = ((4, 512, 4), (8, 256, 4), (16, 256, 4), (2, 1024, 4), (4, 256, 2))
+        widths = dict.fromkeys((*whole_rows(k), (8, 1024, 4), (4, 1024, 4), (4, 512, 4)))
         found += [Config("int4 vector", 1, tn, tk, 1, w, 3) for tn, tk, w in widths if tn < 2 * n]
     return found
 
@@ -531,4 +546,6 @@ def int4_cost(config: Config, shape: tuple[int, int, int, int], facts: Facts) ->
     each = facts.float_flops / facts.processors * (0.5 if config.kernel == "int4" else 0.25)
     work = -(-tiles // facts.processors) * 2 * config.m * config.n * (k + 64) / each
     traffic = -(-m // config.m) * n * k / 2 / facts.bandwidth
+    if config.kernel == "int4 vector":
+        work *= (TURNS if config.k < k else 1.0) * (1 + 0.05 * abs(math.log2(config.n * config.k / HELD[1][0])))
     return LAUNCH + LATENCY + max(work, traffic) * 1e6

@@ -14,7 +14,8 @@ from migraphx.targets.gpu.costs import WHOLE_HEADS, thirds
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, store_text
 from migraphx.targets.gpu.emit.contract import INSIDE
-from migraphx.targets.gpu.emit.reduce import MOST_ROW, Row
+from migraphx.targets.gpu.emit.reduce import MOST_ROW
+from migraphx.targets.gpu.emit.rows import Row
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.emit.tiles import WIDE, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall

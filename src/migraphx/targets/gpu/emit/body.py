@@ -11,6 +11,7 @@ from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Literal
 from migraphx.ir.size import divides
 from migraphx.ops.pointwise import Pointwise
+from migraphx.ops.reduce import Reduction
 from migraphx.ops.scalar import JUMPS
 from migraphx.passes.drop_clamps import is_nonnegative
 from migraphx.targets.common.body import Scope, pointwise_body
@@ -64,12 +65,14 @@ TRITON = TritonReading()
 def reading_of(module: Module) -> TritonReading:
     """Approximate where what is computed so is rounded to 16 bits and no operator jumps.
 
-    Floats between are no matter: scales of a product, and what is quantized to fp8. Nor is a norm's root of a float
-    where all results have 16 bits: it loses its last bit.
+    Floats between are no matter: scales of a product, and what is quantized to fp8. Nor are a norm's root and a
+    softmax's exponentials of floats where all results have 16 bits: they lose their last bits.
     """
     words = {i: i.op.words for i in module if isinstance(i.op, Pointwise)}
-    narrow = all(i.shape.type in SIXTEEN for i in module.outputs)
-    inexact = [i for i, own in words.items() if own & APPROXIMATE.keys() - ({"rsqrt"} if narrow else set())]
+    lost = set[str]()
+    if all(i.shape.type in SIXTEEN for i in module.outputs):
+        lost = {"rsqrt"} | ({"exp", "recip"} if any(isinstance(i.op, Reduction) for i in module) else set())
+    inexact = [i for i, own in words.items() if own & APPROXIMATE.keys() - lost]
     floats = {s.type for i in inexact for s in (i.shape, *(x.shape for x in i.inputs)) if s.type in dtypes.FLOATS}
     smooth = not any(own & JUMPS for i, own in words.items() if not _rounds(i))
     return TritonReading(smooth and floats <= SIXTEEN, _makes_codes(module))

@@ -10,7 +10,7 @@ from migraphx.targets.gpu.choices import Choices
 from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.indexing import gather_call
 from migraphx.targets.gpu.emit.pointwise import copy_call, pointwise_call
-from migraphx.targets.gpu.emit.reduce import Row
+from migraphx.targets.gpu.emit.rows import Row
 from migraphx.targets.gpu.kernel import GpuCall
 
 

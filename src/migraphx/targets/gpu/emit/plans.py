@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from migraphx.ir.size import hint_of, is_open, likely_less, note_class
+from migraphx.targets.gpu.emit.body import VECTOR
 from migraphx.targets.gpu.emit.tiles import PROGRAMS, blocks, power_of_two
 
 REGISTERS = 16384  # elements of a row that one program holds
@@ -22,6 +23,8 @@ class Plan:
 
     `pieces`: so many tiles, all in registers, are a row. `run`: a tile's columns are runs of so many elements, a
     power of two, of which each holds one of the row's shorter runs. 0: elements are counted through all runs.
+    `vector`: rows are whole vectors of so many elements, and ends. `late`: what is the same for all rows is read behind
+    the sums.
     """
 
     height: int
@@ -31,14 +34,21 @@ class Plan:
     parts: int = 1
     run: int = 0
     pieces: int = 1
+    vector: int = 0
+    late: bool = False
 
 
 PIECE, MOST_PIECES = 256, 4  # elements that a warp loads at once; of a row, what its threads have registers for
+COLUMNS = 32  # of a tile whose neighbouring elements are in other rows
+SHORT = 1024  # elements of a row that one warp holds
+WARP = 4096  # bytes of a longer row that a warp holds
+MOST_HELD = 53 * 1024  # elements of a row that a program of 1024 threads holds
 
 
 def plan(
-    rows: int, length: int, varying: int, itemsize: int, rowwise: bool, run: int = 0, narrow: bool = False
-) -> Plan:
+    rows: int, length: int, varying: int, itemsize: int, rowwise: bool, run: int = 0, narrow: bool = False,
+    vector: int = 0, closed: bool = True,
+) -> Plan:  # fmt: skip
     """How the programs share out so many rows of so many elements, of which `varying` views have their own.
 
     `itemsize`: bytes of the widest element that is read or written. Where few threads hold a row they hardly wait for
@@ -47,22 +57,21 @@ def plan(
     them apart takes idle lanes, but no divisions. `narrow`: rows of whole outputs, where what differs among rows has 16
     bits: in pieces as wide as a warp loads no lane is idle, no warp waits for another one, and several rows share what
     is the same for all. On an H200 a layer norm of 6,304 rows of 768, written so by hand, took 5 us, one row a program
-    8.7, a copy 4.5.
+    8.7, a copy 4.5. `vector`: as whole_vectors has it. `closed`: the plan is for these numbers alone.
     """
     count, rest = divmod(length, PIECE)
     height = 8 if count * varying < MOST_PIECES else 4
     if narrow and varying <= 2 and 1 < count <= MOST_PIECES and not rest and rows >= 2 * PROGRAMS * height:
         return Plan(height, PIECE, 4, pieces=count)
-    whole = power_of_two(length)
+    whole = power_of_two(length // vector * vector if vector else length)
     views = max(min(varying, 4), 1) * (2 if itemsize == 8 else 1)
     if not rowwise and whole > 64:  # neighbours are in other rows
-        height = min(power_of_two(rows), 64)
-        parts = _parts(blocks(rows, height), length, 64, min(MOST_PARTS, 8192 // height))
-        if whole * height <= HELD // views and parts == 1:
-            return Plan(height, whole, _warps(height * whole, itemsize))
-        return Plan(height, min(whole, 32), 4, True, parts)
+        return _across(rows, length, views, itemsize, closed)
     parts = _parts(rows, length, PART, MOST_PARTS)
     apart = power_of_two(run) if rowwise and 1 < run <= MOST_RUN else 0
+    pieces = closed and rowwise and not run and itemsize <= 4
+    if pieces and parts < 4 and length > SHORT and length * max(varying, 1) <= MOST_HELD:
+        return _held(length, max(varying, 1), itemsize, vector)
     if whole <= REGISTERS and whole * views <= HELD and (whole < PART or parts < 4):
         height = max(1, 1024 // whole)
         while height > 1 and blocks(rows, height) < PROGRAMS:
@@ -71,16 +80,42 @@ def plan(
             height = max(height, min(64, power_of_two(rows)))
         height = min(height, power_of_two(rows))
         fits = apart and power_of_two(length // run) * apart == whole
-        return Plan(height, whole, _warps(height * whole, itemsize), run=apart if fits else 0)
+        return Plan(height, whole, _warps(height * whole, itemsize), run=apart if fits else 0, vector=vector)
+    share = power_of_two(blocks(length, parts))
+    if parts > 1 and pieces and 4 * share <= 5 * blocks(length, parts) and share * views <= 2 * PART:
+        return Plan(1, share, _warps(share, itemsize), parts=parts)
     if parts > 1 or length < LONG or apart:
         return Plan(1, min(whole, 2048), 8, True, parts, apart if length >= LONGEST_RUNS else 0)
     return Plan(1, 8192, 32, True)
 
 
-def plan_at(rows: int, length: int, varying: int, itemsize: int, rowwise: bool, run: int, narrow: bool) -> Plan:
+def _across(rows: int, length: int, views: int, itemsize: int, closed: bool) -> Plan:
+    """Of rows whose neighbouring elements are in other rows."""
+    height = min(power_of_two(rows), 64)
+    whole, parts = power_of_two(length), _parts(blocks(rows, height), length, 64, min(MOST_PARTS, 8192 // height))
+    columns, rest = divmod(length, COLUMNS)
+    if whole * height <= HELD // views and parts == 1 and closed and not rest and columns <= 2 * MOST_PIECES:
+        warps = 2 if itemsize * columns <= 2 * MOST_PIECES else 4
+        return Plan(min(height, 32), COLUMNS, warps, pieces=columns)
+    if whole * height <= HELD // views and parts == 1:
+        return Plan(height, whole, _warps(height * whole, itemsize))
+    return Plan(height, min(whole, 32), 4, True, parts)
+
+
+def _held(length: int, varying: int, itemsize: int, vector: int) -> Plan:
+    """Of rows that several warps hold."""
+    warps = min(max(power_of_two(blocks(length * varying * itemsize, WARP)), 4), 32)
+    width = warps * 32 * (VECTOR // itemsize)
+    return Plan(1, width, warps, pieces=blocks(length, width), vector=vector, late=True)
+
+
+def plan_at(
+    rows: int, length: int, varying: int, itemsize: int, rowwise: bool, run: int, narrow: bool, vector: int = 0
+) -> Plan:
     """The plan of these numbers, which is for others as well where they are open: rows that a program holds fit."""
     closed = not is_open((rows, length))
-    chosen = plan(hint_of(rows), hint_of(length), varying, itemsize, rowwise, run, narrow and closed)
+    numbers = hint_of(rows), hint_of(length), varying, itemsize, rowwise, run
+    chosen = plan(*numbers, narrow and closed, vector, closed)
     if chosen.loop or not is_open(length):
         note_class(length)
         return chosen

@@ -246,15 +246,19 @@ def scalar_rsqrt(a):
 
 @triton.jit
 def scalar_exp(a):
-    """e^a. Of floats: 2^n e^r with |r| <= log(2) / 2; n log(2) is subtracted in two parts, the first exact."""
+    """e^a. Of floats: 2^n e^r with |r| <= log(2) / 2; n log(2) is subtracted in two parts, the first exact.
+
+    What is added to 1.5 * 2^23 is rounded, and the sum's last bits are n: no conversions, which are slow.
+    """
     if a.dtype == tl.float64:
         return tl.exp(a)
     else:
         x = tl.maximum(a, -105.0, propagate_nan=tl.PropagateNan.ALL)
         x = tl.minimum(x, 90.0, propagate_nan=tl.PropagateNan.ALL)
-        n = tl.floor(x * 1.4426950408889634 + 0.5)
+        rounded = x * 1.4426950408889634 + 12582912.0
+        n = rounded - 12582912.0
         r = (x - n * 0.693359375) + n * 2.12194440e-4
-        whole = tl.where(a == a, n, 0.0).to(tl.int32)
+        whole = rounded.to(tl.int32, bitcast=True) - 0x4B400000
         half = whole >> 1
         return tl.exp2(r * 1.4426950408889634) * power_of_two(half, a) * power_of_two(whole - half, a)
 
