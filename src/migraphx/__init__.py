@@ -18,6 +18,7 @@ from migraphx.targets.target import Target as target
 from migraphx.targets.target import UnsupportedOperator
 
 if TYPE_CHECKING:  # the names of LATE
+    from migraphx.api.ahead import compile_ahead
     from migraphx.api.async_queue import AsyncQueue
     from migraphx.api.deferred import add_deferred, deferred_program
     from migraphx.api.files import load, load_buffer, save, save_buffer
@@ -51,6 +52,7 @@ if TYPE_CHECKING:  # the names of LATE
     from migraphx.runtime.single_flight import SingleFlightLRU
 
 LATE = {
+    "migraphx.api.ahead": {"compile_ahead"},
     "migraphx.api.async_queue": {"AsyncQueue"},
     "migraphx.api.deferred": {"add_deferred", "deferred_program"},
     "migraphx.api.files": {"load", "load_buffer", "save", "save_buffer"},
@@ -88,6 +90,7 @@ __all__ = [
     "argument_from_pointer",
     "autocast_fp8",
     "bisect",
+    "compile_ahead",
     "compile_modes",
     "create_argument",
     "custom_op",

@@ -48,6 +48,9 @@ class LateTarget(Target):
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         return self._whole.compile(program, options)
 
+    def compile_ahead(self, program: Program, options: CompileOptions) -> None:
+        self._whole.compile_ahead(program, options)
+
     def peaks(self, threads: int) -> Peaks:
         return self._whole.peaks(threads)
 

@@ -70,6 +70,9 @@ class Target(Protocol):
         """
         ...
 
+    def compile_ahead(self, program: Program, options: CompileOptions) -> None:
+        """Compile what programs of the same operators and types have in common, into the cache. Changes the program."""
+
     def peaks(self, threads: int) -> Peaks:
         """What the device can do at best, measured now; `threads` of the host, where programs run there."""
         ...

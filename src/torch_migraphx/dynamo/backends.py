@@ -15,7 +15,7 @@ import torch
 from functorch.compile import default_partition
 from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.callback import CallbackArgs, callback_handler, on_compile_end
+from torch._dynamo.callback import CallbackArgs, callback_handler, on_compile_end, on_compile_start
 from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd.utils import make_boxed_func
@@ -23,6 +23,7 @@ from torch._guards import Source, TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
+from torch_migraphx.dynamo.expected import expect, expect_graph
 from torch_migraphx.dynamo.float_inputs import specialized_attributes
 from torch_migraphx.dynamo.module_guards import guard_modules_by_version
 from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, drops_between_layers, to_acc
@@ -60,6 +61,8 @@ def migraphx_backend(
     chosen = _reported(gm, example_inputs, _options(options, other, example_inputs))
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
+    if chosen.target == "cpu":
+        expect_graph(gm)
     # with gradients they ask who requires them, which is in no dictionary
     fetches = {} if torch.is_grad_enabled() else guard_modules_by_version()
     with specialized_attributes(gm):
@@ -378,8 +381,16 @@ def _say_what_dynamo_keeps(_: CallbackArgs) -> None:
             _say(f"torch.compile runs {module} and its surroundings in eager torch: {reason.splitlines()[0]}")
 
 
+def _expect_floats(_: CallbackArgs) -> None:
+    """Most graphs have products or convolutions of floats, many have attention."""
+    if not torch.cuda.is_available():
+        expect(torch.float32)
+
+
 def _listen() -> None:
     """Be told of every compilation of Dynamo's, those too that give no graph; its reset() forgets who listens."""
+    if _expect_floats not in callback_handler.start_callbacks:
+        on_compile_start(_expect_floats)
     if _say_what_dynamo_keeps not in callback_handler.end_callbacks:
         on_compile_end(_say_what_dynamo_keeps)
 

@@ -103,6 +103,8 @@ class Runner:
         self._lock = threading.RLock()
         self._weights: dict[Key, Weights] = {}
         self._forms = migraphx.SingleFlightLRU[tuple[Weights, Any], Function](max_specialisations)
+        self._epoch = 0  # counts how often forms were forgotten: what was found before that is not used again
+        self._found: tuple[int, Weights, Any, OfPlaces] | None = None  # by the last call, and in which epoch
         self._rebuilds = 0
         self._said = False
         self.any_size: bool | None = None  # what is built runs for all sizes; None: nobody has tried
@@ -135,13 +137,17 @@ class Runner:
         known = fetched.known
         if known is None or not fetched.placed:
             return None
-        form = self._forms.find((known, self._sizes(args)))
-        if not isinstance(form, OfPlaces) or not absent.isdisjoint(form.places):
-            return None
-        function, inputs = form.function, [args[k] for k in form.places]
+        epoch, found, sizes = self._epoch, self._found, self._sizes(args)
+        if found is None or found[0] != epoch or found[1] is not known or found[2] != sizes:
+            form = self._forms.find((known, sizes))
+            if not isinstance(form, OfPlaces) or not absent.isdisjoint(form.places):
+                return None
+            self._found = found = epoch, known, sizes, form
+        form = found[3]
+        inputs = [args[k] for k in form.places]
         if known.watch is None:
-            return function(None, inputs)
-        return known.watch.run_if_clean(lambda image: function(image, inputs))
+            return form.function(None, inputs)
+        return known.watch.run_if_clean(form.function, inputs)
 
     def _known(self, args: Sequence[Any], fetched: Fetched | None) -> Weights | None:
         """The weights among `args`, if they are compiled in as they are."""
@@ -197,12 +203,19 @@ class Runner:
             self._forms.put((form[0], self._sizes(args)), made)
         used = {weights for (weights, _), _ in self._forms.items()}
         self._weights = {k: weights for k, weights in self._weights.items() if weights in used}
+        self._forgotten()  # those above the limit
         return made
 
     def _forget(self, keys: Collection[Key]) -> None:
         """Drop these weights, and the forms that have them."""
         dropped = {self._weights.pop(key) for key in keys}
         self._forms.forget(lambda form: form[0] in dropped)
+        self._forgotten()
+
+    def _forgotten(self) -> None:
+        """To be called once forms are gone, not before: then nobody finds them and takes them for the epoch's."""
+        self._epoch += 1
+        self._found = None
 
     def _held(self, key: Key, tensors: Sequence[torch.Tensor]) -> Weights:
         """The tensors, watched from now on: what is compiled afterwards can't miss a write."""

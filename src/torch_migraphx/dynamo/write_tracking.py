@@ -362,16 +362,16 @@ class Watch:
         # after it has said whether anything changed. So these are read last, in this order.
         return not (self._written or self.stale or self.lost)
 
-    def run_if_clean(self, run: Callable[[Any], Any]) -> Any:
-        """What `run` returns; None where something was written.
+    def run_if_clean(self, function: Callable[[Any, Sequence[Any]], Any], args: Sequence[Any]) -> Any:
+        """What `function` returns; None where something was written.
 
         It is given what native code compares while it runs, and returns None where that has changed; or None, where
-        nothing is left to be compared.
+        nothing is left to be compared; and `args`.
         """
         image = self._look.image
         if image is None:
-            return run(None) if self.clean() else None
-        results = None if self.lost or self.stale else run(image)
+            return function(None, args) if self.clean() else None
+        results = None if self.lost or self.stale else function(image, args)
         return None if self._written or self.stale or self.lost else results  # as `clean` does
 
     def note(self, regions: Sequence[Range]) -> None:

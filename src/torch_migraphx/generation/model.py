@@ -17,6 +17,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 import migraphx
 from torch_migraphx.dynamo.backends import share_weights
+from torch_migraphx.dynamo.expected import expect
 from torch_migraphx.dynamo.runner import Runner
 from torch_migraphx.fx.any_size import or_each_size, takes
 from torch_migraphx.fx.any_size_in_place import AnySizeInPlace
@@ -283,6 +284,8 @@ class CompiledForward:
         options = self.options.beside(args)
         if not (hasattr(migraphx, "deferred_program") and options.target == "cpu" and takes(options)):
             return None
+
+        expect(self._heads[0][3], self._heads[0][3])
 
         @torch.no_grad()
         def make() -> AnySizeInPlace:

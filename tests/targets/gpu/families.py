@@ -43,6 +43,12 @@ def layer_norm(b: Builder, x: Instruction, gamma: Instruction) -> Instruction:
     return b.mul(b.mul(centred, b.multibroadcast(scale, out_lens=lens)), b.multibroadcast(gamma, out_lens=lens))
 
 
+def few_rows(b: Builder, *x: Instruction) -> Instruction:
+    """Products whose weights are most of what they read, of one row and of several."""
+    weights = b.literal(np.random.default_rng(0).standard_normal((512, 64)).astype(np.float16))
+    return b.concat(*(b.dot(rows, weights) for rows in x), axis=0)
+
+
 def group_norm(b: Builder, x: Instruction) -> Instruction:
     """Of {N, groups, channels, places}."""
     axes, lens = (2, 3), x.shape.lens
@@ -84,6 +90,7 @@ FAMILIES: dict[str, Case] = {
         one("convolution", stride=(1, 1), dilation=(1, 1), padding=(0, 0)),
         (permuted("half", (1, 64, 9, 9), (0, 2, 3, 1)), of("half", 8, 64, 3, 3)),
     ),
+    "few rows": (few_rows, (of("half", 1, 512), of("half", 8, 512))),
     "gather": (one("gather"), (of("half", 1000, 768), of("int64", 64))),
     "gather_elements": (one("gather_elements", axis=1), (of("float", 64, 50), of("int32", 64, 30))),
     "gathernd": (one("gathernd"), (of("float", 64, 50, 32), of("int64", 40, 2))),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -238,9 +239,15 @@ def load(kernel: Kernel) -> Interpreted:
     return Interpreted(kernel, function)
 
 
+ASKS = re.compile(r"if PREFETCHES:\n +tl\.inline_asm_elementwise\(.*?\n    +\)\n", re.DOTALL)
+"""What a kernel asks for ahead, which must be there: it is loaded here."""
+
+
 @cache
 def _module(source: str) -> ModuleType:
-    name = f"kernel_{digest(source)}"
+    name, asked = f"kernel_{digest(source)}", source.count("if PREFETCHES:")
+    source, found = ASKS.subn("tl.load(pointers)\n", source)
+    assert asked == found, "what is asked for ahead is not checked"
     path = scratch() / f"{name}.py"
     path.write_text(source)
     spec = importlib.util.spec_from_file_location(name, path)

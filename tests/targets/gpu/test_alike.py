@@ -10,7 +10,9 @@ import pytest
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
+from migraphx.targets.common.call import Call
 from migraphx.targets.gpu.emit import taps
+from migraphx.targets.gpu.kernel import Kernel, Launch
 from migraphx.targets.gpu.lower import alike
 from tests.targets.gpu.side_by_side import built, check
 
@@ -26,11 +28,33 @@ def projections(b: Builder, x: Instruction, *weights: Instruction) -> Sequence[I
 
 @pytest.mark.parametrize("count", [3, 5])
 def test_products_of_one_text_are_one_launch(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many as a launch takes; those of other sizes apart."""
+    """As many as a launch takes; those of other sizes apart, unless all are tiny."""
     monkeypatch.setattr(alike, "MOST", 3)
+    monkeypatch.setattr(alike, "TINY", 0)
     shapes = [Shape("half", (5, 32)), *[Shape("half", (16, 32))] * count, Shape("half", (48, 32))]
     steps = [s.kernel for s in check(built(projections, *shapes), scale=4).executable.steps]
     assert [s for s in steps if "dot" in s] == {3: ["3 x dot", "dot"], 5: ["3 x dot", "2 x dot", "dot"]}[count]
+
+
+@pytest.mark.parametrize("type", ["half", "float"])
+def test_tiny_calls_of_other_sizes_are_one_launch(type: str) -> None:
+    """As rotations of queries and of keys: other rows or columns, programs and results that some do not have."""
+
+    def rotated(b: Builder, *heads: Instruction) -> Sequence[Instruction]:
+        turned = [b.mul(b.neg(h), b.sin(h)) for h in heads]
+        return [b.dot(t, b.transpose(h, permutation=(1, 0))) for t, h in zip(turned, heads, strict=True)]
+
+    for lens in ([(40, 96), (8, 96), (20, 96)], [(3, 640), (3, 16), (3, 336)]):
+        steps = [s.kernel for s in check(built(rotated, *(Shape(type, n) for n in lens)), scale=8).executable.steps]
+        assert [s for s in steps if "sin" in s] == ["3 x neg sin mul"]
+
+
+@pytest.mark.parametrize(("text", "alike_only"), [("", False), ("tl.num_programs(0)", True)])
+def test_what_counts_its_programs_has_as_many(text: str, alike_only: bool) -> None:
+    """Else programs that one call has and another has not would be counted as its own."""
+    kernel = Kernel("f", text, ())
+    sizes = [alike._sizes(Call(Launch(kernel, (n, 1, 1)), (), (), (n,))) for n in (3, 4)]
+    assert (sizes[0] != sizes[1]) == alike_only
 
 
 def test_what_depends_on_one_another_stays_in_order() -> None:

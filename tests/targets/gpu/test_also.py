@@ -11,6 +11,7 @@ import pytest
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
+from migraphx.targets.gpu.choices import Choices, Config
 from migraphx.targets.gpu.emit import plans
 from tests.targets.gpu.side_by_side import built, check
 
@@ -63,6 +64,14 @@ def test_codes_are_stored_by_what_computes_them(
 ) -> None:
     made = check(built(build, *shapes))
     assert len(made.executable.steps) == kernels
+
+
+def test_codes_of_whole_heads(monkeypatch: pytest.MonkeyPatch) -> None:
+    pick, whole = Choices.pick, Config("whole heads", 16, 16, 16, 1, 4, 1, 1)
+    monkeypatch.setattr(
+        Choices, "pick", lambda self, p, *rest: whole if p.family == "attention" else pick(self, p, *rest)
+    )
+    assert len(check(built(attention, *HEADS)).executable.steps) == 2
 
 
 def test_what_lies_in_another_order_is_another_kernel() -> None:

@@ -89,6 +89,7 @@ FAMILIES: dict[str, tuple[Callable[..., Outputs], tuple[Shape, ...]]] = {
     "few channels": (lambda b, x: conv(b, x, 64, 3, 7, 7), (image(1, 3, 56),)),
     "depthwise": (lambda b, x: conv(b, x, 96, 1, 3, 3, group=96), (image(1, 96, 28),)),
     "attention": (lambda b, q, k, v: b.attention(q, k, v, causal=True), (heads(1, 12, 384, 64),) * 3),
+    "whole heads": (lambda b, q, k, v: b.attention(q, k, v), (heads(32, 12, 128, 64),) * 3),
     "one query": (
         lambda b, q, k, v, new, m: b.attention(q, b.concat(k, new, axis=2), b.concat(v, new, axis=2), m),
         (heads(1, 32, 1, 80), *(heads(1, 8, 4096, 80),) * 2, heads(1, 8, 1, 80), Shape("float", (1, 32, 1, 4097))),

@@ -12,7 +12,7 @@ import pytest
 from migraphx.targets.common import cache
 from migraphx.targets.gpu import binaries as module
 from migraphx.targets.gpu.binaries import Ahead, Binary, CompilerError, Compilers, binaries, key_of
-from migraphx.targets.gpu.compile import waiting
+from migraphx.targets.gpu.compile import WAITS, waiting
 from migraphx.targets.gpu.kernel import Kernel
 from tests.targets.gpu.test_executable import TEXT
 
@@ -123,3 +123,11 @@ def test_a_kernel_waits_before_all_else() -> None:
         "    gdc_wait()\n    gdc_launch_dependents()\n    y = x\n"
     )
     assert waiting(text, "f") == want
+
+
+def test_a_kernel_asks_for_weights_before_it_waits() -> None:
+    """It waits where it says so itself, not where a function that it calls does."""
+    inner = f"@triton.jit\ndef g(x):\n    y = x\n    {WAITS}\n    return y\n\n"
+    text = f"{inner}@triton.jit\ndef f(x):\n    y = g(x)\n    {WAITS}\n    z = y\n"
+    for name, want in (("f", "    y = g(x)\n    gdc_wait()\n"), ("g", "    y = x\n    gdc_wait()\n")):
+        assert want in waiting(text, name) and waiting(text, name).count("gdc_wait()") == 1

@@ -33,7 +33,7 @@ KERNELS = {
     "product": {"product", "vector", "described", LIBRARY, DNN, "int4", "int4 vector"},
     "convolution": {"convolution", "flat", "rows", "lined", DNN},
     "depthwise": {"depthwise", "strips"},
-    "attention": {"attention"},
+    "attention": {"attention", "whole heads"},
 }
 
 

@@ -28,10 +28,11 @@ MAIN = """\
 
 extern "C" {
 int64_t mgx_scratch(const int64_t* table) { return mgx::largest_scratch(mgx::kernels, table); }
-void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
-             const mgx::OpenMP* omp, int64_t* nanoseconds, mgx::Stop* stop) {
+int64_t mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
+                const mgx::OpenMP* omp, int64_t* nanoseconds, mgx::Stop* stop) {
     mgx::Program program{mgx::kernels, table, buffers, scratch, stride, nanoseconds, omp, stop, threads};
     mgx::run_program(program);
+    return stop->reason;
 }
 }
 """
@@ -128,9 +129,13 @@ def numbered(calls: Sequence[Call]) -> dict[Kernel, int]:
 
 def generate(kernels: dict[Kernel, int]) -> list[str]:
     """The sources: main, which is that of every program, then what the kernels share with others, then their parts."""
-    names = {kernel: f"k{n}" for kernel, n in kernels.items()}
+    return [*shared_sources(kernels), *_parts({kernel: f"k{n}" for kernel, n in kernels.items()})]
+
+
+def shared_sources(kernels: dict[Kernel, int]) -> list[str]:
+    """The sources that are those of other programs, too."""
     shared = dict.fromkeys(instances for k in kernels for instances in k.instances)
-    return [MAIN, *map(_instances, shared), *_parts(names)]
+    return [MAIN, *map(_instances, shared)]
 
 
 def _list(names: dict[Kernel, str]) -> str:

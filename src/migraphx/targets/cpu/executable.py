@@ -46,7 +46,7 @@ class _Object:
         self.scratch, self.run = self._library.mgx_scratch, self._library.mgx_run
         self.scratch.restype, self.scratch.argtypes = ctypes.c_int64, [pointer]
         self.run.argtypes = [pointer, pointer, pointer, ctypes.c_int64, ctypes.c_int, pointer, pointer, pointer]
-        self.run.restype = None
+        self.run.restype = ctypes.c_int64
 
 
 _loaded = lru_cache(1024)(_Object)
@@ -70,13 +70,13 @@ class _State:
 
     def serve(self, executable: CpuExecutable) -> None:
         """Take the table of this program, and of those that share weights with it."""
-        self.shared = executable.shared
-        if self.shared not in self.tables:
-            table = self.tables[self.shared] = (ctypes.c_void_p * executable.layout.size)()
+        self.serves, shared = executable.token, executable.shared
+        if shared not in self.tables:
+            table = self.tables[shared] = (ctypes.c_void_p * executable.layout.size)()
             table[0], table[1] = address(self.arena), address(self.status)
             for k, w in enumerate(executable.weights):
                 table[executable.layout.first_weight + k] = address(w)
-        self.table = self.tables[self.shared]
+        self.table = self.tables[shared]
 
     def fits(self, executable: CpuExecutable) -> bool:
         scratch = executable.scratch_stride * executable.threads
@@ -141,7 +141,7 @@ class CpuExecutable:
         self._openmp = _OpenMP(found.parallel, found.thread_num)
         self._openmp_pointer = ctypes.addressof(self._openmp)
         self._allowed = found.max_threads
-        self._crew = Crew()
+        self._crew, self.token = Crew(), object()
         self.shared, self.memory = shared, shared.idle if shared else Idle()
 
     def _check_sizes(self) -> None:
@@ -231,9 +231,8 @@ class CpuExecutable:
             state = self.memory.pop()  # list.pop and append are atomic
         except IndexError:
             state = _State(self)
-        if not state.fits(self):
-            state = _State(self)
-        elif state.shared is not self.shared:
+        if state.serves is not self.token:
+            state = state if state.fits(self) else _State(self)
             state.serve(self)
         state.table[2 : 2 + len(addresses)] = addresses
         if threads > 1 and pool_is_lost():
@@ -263,14 +262,13 @@ class CpuExecutable:
         image: MemoryImage | None,
     ) -> bool:
         state.stop.begin(deadline, image)
-        self._run(
+        reason = self._run(
             self._table_pointer, state.table, state.scratch_pointer, self.scratch_stride, threads,
             self._openmp_pointer, nanoseconds, state.stop_pointer,
         )  # fmt: skip
-        if state.stop.reason:
+        if reason:
             state.stop.finish(deadline)
-            return False
-        return True
+        return not reason
 
     def sections(self) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """What `restore` needs: JSON data and named tensors; `code` is the compiled object, `table.code` its table.

@@ -7,6 +7,7 @@ a run that the main thread called asks the interpreter every few milliseconds wh
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 
 from migraphx.runtime.deadline import Deadline
@@ -26,6 +27,18 @@ _address = ctypes.addressof(_python)
 _restore = ctypes.PYFUNCTYPE(None, *(ctypes.c_void_p,) * 3)(("PyErr_Restore", ctypes.pythonapi))
 
 
+class _Main:
+    ident = threading.main_thread().ident
+
+
+def _forked() -> None:
+    _Main.ident = threading.get_ident()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)  # which leaves one thread, then the main one
+
+
 class Stop(ctypes.Structure):
     """One for each run, as in stop.hpp. A run that was ended has a `reason`."""
 
@@ -43,8 +56,7 @@ class Stop(ctypes.Structure):
     def begin(self, deadline: Deadline | None, image: MemoryImage | None) -> None:
         """In the thread that will run. Memory that is not as in `image` ends the run."""
         self.timeout = -1 if deadline is None else deadline.nanoseconds
-        main = threading.get_ident() == threading.main_thread().ident
-        self.python = _address if main else None
+        self.python = _address if threading.get_ident() == _Main.ident else None
         self.holds, self.subject = image.native if image is not None else (None, None)
 
     def ask(self) -> None:

@@ -35,7 +35,7 @@ from migraphx.targets.common.specialise import runs_in_parts
 from migraphx.targets.common.steps import lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.cpu.choices import Choices
-from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, table_of
+from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, shared_sources, table_of
 from migraphx.targets.cpu.diagnose import CHECKS
 from migraphx.targets.cpu.emit.emitter import CppEmitter
 from migraphx.targets.cpu.executable import CpuExecutable, Idle, restore, table_bytes
@@ -45,7 +45,7 @@ from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
 from migraphx.targets.cpu.peaks import measure_peaks
 from migraphx.targets.cpu.threads import available
-from migraphx.targets.cpu.toolchain import Features, build, features
+from migraphx.targets.cpu.toolchain import Features, build, build_objects, features
 from migraphx.targets.cpu.tune import Timer, Tuner, seconds
 from migraphx.targets.cpu.work import nanoseconds
 from migraphx.targets.target import Target, UnsupportedOperator
@@ -107,6 +107,11 @@ class CpuTarget(Target):
         log.info("compiled in %s", stages)
         weights = made.lowered.weights
         return CpuExecutable(library, made.table, made.outline, weights, options.num_threads, options.isa)
+
+    def compile_ahead(self, program: Program, options: CompileOptions) -> None:
+        check_processor(options.isa)
+        lowered = _lowered(program, options, features(options.isa), None, Stages())
+        build_objects(shared_sources(numbered(lowered.calls)), options.isa)
 
     def form(self, program: Program, options: CompileOptions, sizes: Sizes) -> CpuForm | None:
         """The program, whose lens are made of `sizes`, for all lengths of which their guards hold.

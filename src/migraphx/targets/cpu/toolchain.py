@@ -164,6 +164,13 @@ def build(sources: Sequence[str], name: str, isa: str = NATIVE) -> Path:
     return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, made_by, path, name))
 
 
+def build_objects(sources: Sequence[str], isa: str = NATIVE) -> None:
+    """Have the cache hold the sources' objects, as far as it does not; CompilerError when the compiler fails."""
+    compiler = find_compiler()
+    with _temporary_folder() as folder:
+        _objects(compiler, _flags(compiler, isa, extra_flags()), sources, identity(isa), folder)
+
+
 def identity(isa: str = NATIVE) -> tuple[str, ...]:
     """What objects depend on besides their sources: the compiler, the instruction set, the flags and our headers."""
     compiler = find_compiler()
@@ -194,21 +201,27 @@ def _kernel_text() -> str:
 def _compile(
     compiler: Compiler, flags: Sequence[str], sources: Sequence[str], made_by: Sequence[str], out: Path, name: str
 ) -> None:
-    """Each source is an object of its own in the cache: many are those of other programs too."""
     log.info("compiling %s: %d sources with %s", name, len(sources), compiler.version)
-    with _temporary_folder() as folder:
-
-        def one(k: int) -> Path:
-            source = Path(folder, f"part{k}.cpp")
-            with _blaming_temporary_folder():
-                source.write_text(sources[k])
-            arguments = [*flags, f"-I{KERNELS}", "-c", str(source)]
-            return obtain(digest(*made_by, sources[k]), ".o", lambda o: _make(compiler, arguments, o, folder))
-
-        first = give_way if is_beside() else None
-        with progress(f"compiling {name}"), ThreadPoolExecutor(available(), initializer=first) as pool:
-            objects = list(pool.map(one, range(len(sources))))
+    with _temporary_folder() as folder, progress(f"compiling {name}"):
+        objects = _objects(compiler, flags, sources, made_by, folder)
+        with ThreadPoolExecutor(1, initializer=give_way if is_beside() else None) as pool:
             pool.submit(_link, compiler, objects, out, folder).result()
+
+
+def _objects(
+    compiler: Compiler, flags: Sequence[str], sources: Sequence[str], made_by: Sequence[str], folder: str
+) -> list[Path]:
+    """Each source is an object of its own in the cache: many are those of other programs too."""
+
+    def one(k: int) -> Path:
+        source = Path(folder, f"part{k}.cpp")
+        with _blaming_temporary_folder():
+            source.write_text(sources[k])
+        arguments = [*flags, f"-I{KERNELS}", "-c", str(source)]
+        return obtain(digest(*made_by, sources[k]), ".o", lambda o: _make(compiler, arguments, o, folder))
+
+    with ThreadPoolExecutor(available(), initializer=give_way if is_beside() else None) as pool:
+        return list(pool.map(one, range(len(sources))))
 
 
 def _link(compiler: Compiler, objects: Sequence[Path], out: Path, temporary: str) -> None:

@@ -26,6 +26,7 @@ FIRST_PDL = 90  # compute capability from which on a kernel may start while the 
 FIRST_FP8 = 89  # from which on fp8e4m3fn is converted by one instruction
 HIDDEN = 2  # pointers that follow a kernel's arguments: global scratch, profile scratch
 OBJECTS = 100_000  # new ones between two collections of garbage, which were a sixth of a compilation's time
+WAITS, NEXT = "# now what others wrote", "# now the next one"  # emit/shell.py puts them into texts
 WAIT = "from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait"
 
 
@@ -41,30 +42,37 @@ def target_of(chip: str) -> GPUTarget:
 
 
 def waiting(source: str, name: str) -> str:
-    """The text, where kernel `name` waits for the one before it as its first act, and then lets the next one start.
+    """The text, where kernel `name` waits for the one before it, and lets the next one start.
 
-    All that a kernel reads or overwrites may be the work of those before it, so it waits before anything else. What is
-    gained is the time between two kernels: blocks of the next one are there when the last of this one ends.
+    It waits where it says WAITS, else before anything else: all that a kernel reads or overwrites may be the work of
+    those before it, but for weights. The next one starts there, or where it says NEXT. What is gained is the time
+    between two kernels: blocks of the next one are there when the last of this one ends, and what they want of memory
+    is on its way. To start it before the wait is slower on an H200: blocks that wait take the place of those that work.
     """
     tree = ast.parse(source)
     function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name)
     body = function.body[1:] if ast.get_docstring(function) is not None and len(function.body) > 1 else function.body
     lines = source.splitlines()
     indent = " " * body[0].col_offset
-    lines[body[0].lineno - 1 : body[0].lineno - 1] = [f"{indent}gdc_wait()", f"{indent}gdc_launch_dependents()"]
+    begin = body[0].lineno - 1
+    own = range(begin, function.end_lineno or begin)
+    at = next((n for n in own if lines[n] == indent + WAITS), begin)
+    after = next((n for n in own if lines[n] == indent + NEXT), at)
+    lines[after:after] = [f"{indent}gdc_launch_dependents()"]
+    lines[at:at] = [f"{indent}gdc_wait()"]
     first = min([function.lineno, *(d.lineno for d in function.decorator_list)])
     lines[first - 1 : first - 1] = [WAIT]
     return "\n".join(lines) + "\n"
 
 
-def loaded(path: Path, name: str, native_fp8: bool) -> Any:
+def loaded(path: Path, name: str, known: dict[str, bool]) -> Any:
     """The function `name` of a file, whose text is told what the chip has."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    if "NATIVE_FP8" in vars(module):
-        vars(module)["NATIVE_FP8"] = triton.language.constexpr(native_fp8)
+    for fact in known.keys() & vars(module).keys():
+        vars(module)[fact] = triton.language.constexpr(known[fact])
     return getattr(module, name)
 
 
@@ -74,7 +82,8 @@ def compiled(job: dict[str, Any]) -> dict[str, Any]:
     pdl = target.backend == "cuda" and int(target.arch) >= FIRST_PDL
     path = Path(job["folder"]) / f"kernel_{job['key']}.py"
     path.write_text(waiting(job["source"], job["name"]) if pdl else job["source"])
-    function = loaded(path, job["name"], target.backend == "cuda" and int(target.arch) >= FIRST_FP8)
+    fp8 = target.backend == "cuda" and int(target.arch) >= FIRST_FP8
+    function = loaded(path, job["name"], {"NATIVE_FP8": fp8, "PREFETCHES": pdl})
     constants = dict(job["constants"])
     given = iter(job["arguments"])
     signature = {n: "constexpr" if n in constants else next(given) for n in function.arg_names}

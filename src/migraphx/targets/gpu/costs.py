@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import Protocol
 
+from migraphx.ir.size import is_open
 from migraphx.targets.common.epilogue import Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
@@ -21,7 +22,8 @@ LATENCY = 0.6  # from a load to its use
 FINISH = 2e-10  # seconds of a processor for an element's epilogue
 ALONE = 1.6  # times as long where no other block works meanwhile
 LOW_TILES = 1.6  # times as long tiles of fewer rows than wgmma has take in models (MiniLM's, 344 and 503 tokens)
-IN_FLIGHT = 9e3  # bytes that a processor must have asked for, to keep memory half busy
+IN_FLIGHT = 3e3  # bytes that a processor must have asked for, to keep memory half busy
+TURNS = 1.07  # times as long one row's weights take that come by several steps
 REGISTERS = 65536  # of a processor
 THREADS = 2048  # of a processor
 
@@ -33,12 +35,13 @@ TILES = {  # rows, columns, depth, warps, stages
         (64, 256, 64, 4, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4), (64, 64, 128, 4, 3),
         (64, 32, 64, 4, 4), (32, 64, 64, 4, 4), (32, 128, 64, 4, 4), (32, 32, 128, 4, 3), (16, 32, 128, 4, 4),
         (16, 64, 128, 4, 4), (16, 128, 64, 4, 4), (16, 32, 64, 2, 4), (64, 64, 64, 4, 3), (64, 32, 64, 4, 3),
-        (64, 32, 128, 4, 4),
+        (64, 32, 128, 4, 4), (16, 32, 256, 2, 4),
     ),
     "byte": (
         (128, 128, 128, 8, 3), (128, 128, 64, 8, 4), (128, 128, 64, 4, 4), (64, 128, 128, 4, 4), (128, 64, 128, 4, 4),
         (64, 64, 128, 4, 4), (128, 64, 64, 4, 4), (64, 64, 64, 4, 4), (128, 128, 64, 8, 2), (64, 128, 64, 4, 2),
         (128, 64, 64, 4, 2), (64, 64, 64, 4, 2), (32, 64, 128, 4, 4), (16, 64, 256, 4, 4), (16, 32, 128, 4, 4),
+        (16, 32, 256, 2, 4),
     ),
     "float": (
         (128, 128, 16, 8, 3), (128, 64, 16, 8, 3), (64, 128, 16, 8, 3), (64, 64, 32, 4, 3), (64, 64, 16, 4, 4),
@@ -62,7 +65,10 @@ ROWS = (
     (2, 1024, 4),
     (1, 1024, 4),
     (64, 64, 4),
+    (8, 1024, 4),
 )  # of one row: columns, depth, warps
+HELD = ((4096, 4), (8192, 4), (8192, 8), (16384, 8))  # elements of whole rows in a tile, warps
+WIDEST = 1024  # elements of a row that a tile holds whole, for each warp
 COLUMNS = ((64, 16, 4), (128, 16, 4), (256, 8, 4))  # the same where columns follow each other in memory
 SPLITS = (1, 2, 3, 4, 6, 8, 12, 16)
 LEAST_STEPS = 3  # of the depth in a part
@@ -107,14 +113,20 @@ def products(
             if split == 1 or (tiles * split <= 2 * facts.processors and k >= split * LEAST_STEPS * tk):
                 found.append(replace(config, split=split))
         found += with_tail(config, tiles, k // tk, itemsize, facts) if batch == 1 else []
-    if m == 1 and type in ("half", "bf16", "float", "double"):
-        tiles_n = ROWS if along_depth else COLUMNS
-        for tn, tk, warps in tiles_n:
+    if m == 1 and (type in ("half", "bf16", "float", "double") or (type in ("int8", "uint8") and along_depth)):
+        tiles_n = (*whole_rows(k), *ROWS) if along_depth else COLUMNS
+        for tn, tk, warps in dict.fromkeys(tiles_n):
             config = Config("vector", 1, tn, tk, 1, warps, 3)
             for split in SPLITS:
                 if split == 1 or (batch * -(-n // tn) * split <= 4 * facts.processors and k >= split * 2 * tk):
                     found.append(replace(config, split=split))
     return found or [Config("product", *smallest(type))]
+
+
+def whole_rows(k: int) -> list[tuple[int, int, int]]:
+    """Tiles of one row's product that hold the whole depth: columns, depth, warps."""
+    width = max(256, 1 << (k - 1).bit_length())
+    return [(held // width, width, warps) for held, warps in HELD if width <= min(held, WIDEST * warps)]
 
 
 def described_products(
@@ -184,11 +196,15 @@ def product_cost(
     traffic /= min(1.0, tiles / facts.processors)
     if config.kernel == "vector":
         waiting = max(1.0, min(tiles / facts.processors, together)) * config.n * config.k * itemsize
-        traffic *= 1 + (IN_FLIGHT / waiting) ** 1.5
+        traffic *= (1 + (IN_FLIGHT / waiting) ** 1.5) * (TURNS if steps > 1 else 1.0)
+        each = max(1.0, tiles / facts.processors)
+        traffic *= math.ceil(each) / each  # some processors read more than others
     passed = elements * 4 * (2 * config.split) / facts.cache_bandwidth * 1e6 + SECOND_PASS if config.split > 1 else 0.0
     if config.tail > 1:
         left = batch * -(-m // config.m) * -(-n // config.n) - config.whole
         passed = SECOND_PASS + left * config.m * config.n * 8 * config.tail / facts.cache_bandwidth * 1e6
+    if config.kernel == "product" and m == 1:
+        traffic *= TURNS
     low = LOW_TILES if config.kernel == "product" and facts.wide_tiles and config.m < 64 <= m else 1.0
     return low * (LAUNCH + LATENCY + max(work, traffic) * 1e6 + passed)
 
@@ -396,6 +412,9 @@ THIRD_QUERIES = {  # of float by three products of TF32
     128: ((64, 32, 4, 2), (64, 64, 8, 2)),
     1 << 30: (),
 }
+WHOLE_HEADS = "whole heads"  # the kernel of configurations whose programs hold all keys of a head
+MOST_HELD = 256  # keys
+TURN = 1.4  # at least, of a tile of rows whose keys are held, where no other block works meanwhile
 KEY_SPLITS = (1, 2, 4, 8, 16, 32)
 LOW = 1.5  # times as long a step with a mask takes of fewer rows than wgmma has
 MASKED = 32  # scores of a thread with masks; half as many where rows differ, whose next masks lie in registers
@@ -423,6 +442,9 @@ class Attended(Protocol):
     def causal(self) -> bool: ...
 
     @property
+    def scale(self) -> float: ...
+
+    @property
     def mask(self) -> View | None: ...
 
     @property
@@ -434,8 +456,20 @@ def head_size(a: Attended) -> int:
     return 1 << (max(a.q.lens[3], a.width, 16) - 1).bit_length()
 
 
+def holds_heads(a: Attended, facts: Facts) -> bool:
+    """Whether programs may hold all keys and values of a head, and the scores of a tile of rows in registers."""
+    size, plain = head_size(a), a.mask is None and not a.causal and a.scale > 0
+    known = not is_open(a.keys) and a.keys <= MOST_HELD and a.rows > 32
+    return (
+        plain and known and facts.wide_tiles and a.q.type in ("half", "bf16") and size == a.q.lens[3] == a.width <= 64
+    )
+
+
 def attentions(a: Attended, facts: Facts) -> list[Config]:
-    """Candidates: m rows and n keys at a time; `split` programs share the keys."""
+    """Candidates: m rows and n keys at a time; `split` programs share the keys.
+
+    Of whole heads a program has all keys, and `group` tiles of rows in turn.
+    """
     size, itemsize = head_size(a), a.q.itemsize
     tables = QUERIES if a.q.type in ("half", "bf16") else WIDE_QUERIES
     tiles = next(t for most, t in tables.items() if size <= most)
@@ -443,6 +477,9 @@ def attentions(a: Attended, facts: Facts) -> list[Config]:
     if a.q.type != "float" or not facts.third_flops:
         by_thirds = ()
     found = []
+    if holds_heads(a, facts):
+        held = -(-a.keys // 16) * 16
+        found = [Config(WHOLE_HEADS, 64, held, size, 1, 4, 1, n) for n in (4, 2, 1) if n == 1 or 64 * n < a.rows + 64]
     for kernel, (m, n, warps, stages) in (
         *(("attention", t) for t in tiles),
         *(("attention x3", t) for t in by_thirds),
@@ -462,26 +499,30 @@ def attentions(a: Attended, facts: Facts) -> list[Config]:
 
 def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
     """Microseconds."""
-    size, itemsize = config.k, a.q.itemsize
-    blocks = a.heads * -(-a.rows // config.m) * config.split
+    size, itemsize, held = config.k, a.q.itemsize, config.kernel == WHOLE_HEADS
+    blocks = a.heads * -(-a.rows // (config.m * (config.group if held else 1))) * config.split
     shared = (config.m + 2 * config.n * config.stages) * size * itemsize
-    registers = min(255, 64 + config.m * (config.n + size) // (32 * config.warps)) * 32 * config.warps
+    registers = min(255, 64 + config.m * (config.n + (0 if held else size)) // (32 * config.warps)) * 32 * config.warps
     together = max(1, min(REGISTERS // registers, facts.shared // shared, 8))
     waves = -(-blocks // (facts.processors * together))
     if waves == 1:
         together = -(-blocks // facts.processors)
     keys = a.keys / config.split * (0.5 if a.causal and a.rows > config.m else 1.0)
-    steps = max(1, math.ceil(keys / config.n))
+    steps = config.group if held else max(1, math.ceil(keys / config.n))
     type = "thirds" if thirds(config) else a.q.type
     rate = facts.flops(type) / facts.processors * (0.75 if config.m >= 64 else 0.35)
     arithmetic = 4 * config.m * config.n * size * together / rate
     exponentials = config.m * config.n * together / 3.2e11  # a processor's, with what goes with each
     loads = 2 * config.n * size * itemsize * together / facts.cache_rate
-    step = max(arithmetic + exponentials, loads, LATENCY * 1e-6 / max(config.stages - 1, 1))
+    if held:  # what a program holds is there before its first tile
+        before, step = 0.4 * loads, max(0.9 * (arithmetic + exponentials), TURN * 1e-6)
+    else:
+        before, step = 0.0, max(arithmetic + exponentials, loads, LATENCY * 1e-6 / max(config.stages - 1, 1))
     step *= LOW if a.mask is not None and facts.wide_tiles and config.m < 64 else 1.0
     traffic = (a.heads * (2 * a.keys * size + 2 * a.rows * size) * itemsize) / facts.bandwidth
     second = SECOND_PASS + a.heads * a.rows * a.width * 8 * config.split / facts.cache_bandwidth * 1e6
-    return LAUNCH + LATENCY + max(waves * steps * step, traffic) * 1e6 + (second if config.split > 1 else 0.0)
+    work = waves * (before + steps * step)
+    return LAUNCH + LATENCY + max(work, traffic) * 1e6 + (second if config.split > 1 else 0.0)
 
 
 # ---- weights of 4 bits ----------------------------------------------------------------------------------------------
@@ -489,11 +530,11 @@ def attention_cost(config: Config, a: Attended, facts: Facts) -> float:
 
 def int4_products(shape: tuple[int, int, int, int]) -> list[Config]:
     """Candidates for rows of floats times weights of 4 bits."""
-    _, m, n, _ = shape
+    _, m, n, k = shape
     tiles = ((128, 64, 8, 2), (64, 64, 4, 2), (64, 32, 4, 2), (32, 64, 4, 2), (16, 64, 4, 3), (16, 32, 4, 3))
     found = [Config("int4", tm, tn, 64, 1, w, s) for tm, tn, w, s in tiles if tm <= 16 or tm < 2 * m]
     if m <= 4:
-        widths = ((4, 512, 4), (8, 256, 4), (16, 256, 4), (2, 1024, 4), (4, 256, 2))
+        widths = dict.fromkeys((*whole_rows(k), (8, 1024, 4), (4, 1024, 4), (4, 512, 4)))
         found += [Config("int4 vector", 1, tn, tk, 1, w, 3) for tn, tk, w in widths if tn < 2 * n]
     return found
 
@@ -505,4 +546,6 @@ def int4_cost(config: Config, shape: tuple[int, int, int, int], facts: Facts) ->
     each = facts.float_flops / facts.processors * (0.5 if config.kernel == "int4" else 0.25)
     work = -(-tiles // facts.processors) * 2 * config.m * config.n * (k + 64) / each
     traffic = -(-m // config.m) * n * k / 2 / facts.bandwidth
+    if config.kernel == "int4 vector":
+        work *= (TURNS if config.k < k else 1.0) * (1 + 0.05 * abs(math.log2(config.n * config.k / HELD[1][0])))
     return LAUNCH + LATENCY + max(work, traffic) * 1e6

@@ -2,9 +2,10 @@
 
 extern "C" {
 int64_t mgx_scratch(const int64_t* table) { return mgx::largest_scratch(mgx::kernels, table); }
-void mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
-             const mgx::OpenMP* omp, int64_t* nanoseconds, mgx::Stop* stop) {
+int64_t mgx_run(const int64_t* table, char* const* buffers, char* scratch, int64_t stride, int threads,
+                const mgx::OpenMP* omp, int64_t* nanoseconds, mgx::Stop* stop) {
     mgx::Program program{mgx::kernels, table, buffers, scratch, stride, nanoseconds, omp, stop, threads};
     mgx::run_program(program);
+    return stop->reason;
 }
 }

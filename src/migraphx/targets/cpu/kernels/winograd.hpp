@@ -90,8 +90,12 @@ inline Patch patch_of(const Conv& c, int64_t tile) {
     return {line / high, line % high * 4, tile % wide * 4};
 }
 
-// One 6x6 patch, channels `from` to `to`: place k goes to v + k * stride.
-inline void transform_input(const Conv& c, const float* x, const float* zeros, const Patch& p, int64_t from, int64_t to,
+// What the lines of G have in common: they are 1 0 0, 1 p p^2, 1 -p p^2, 1 q q^2, 1 -q q^2, 0 0 1 times these.
+static constexpr float SCALES[6] = {1 / (P2 * Q2), 1 / (2 * P2 * (P2 - Q2)), 1 / (2 * P2 * (P2 - Q2)),
+                                    1 / (2 * Q2 * (Q2 - P2)), 1 / (2 * Q2 * (Q2 - P2)), 1};
+
+// One 6x6 patch, channels `from` to `to`: place k goes to v + k * stride. SCALED: times what weights are not.
+template <bool SCALED> inline void transform_input(const Conv& c, const float* x, const float* zeros, const Patch& p, int64_t from, int64_t to,
                             float* v, int64_t stride) {
     const float* at[36];
     for (int i = 0; i < 6; ++i)
@@ -113,7 +117,10 @@ inline void transform_input(const Conv& c, const float* x, const float* zeros, c
         }
         for (int i = 0; i < 6; ++i) {
             input_line(t + 6 * i, line);
-            unroll<6>([&](auto j) { store(v + (6 * i + j) * stride + ch - from, line[j]); });
+            unroll<6>([&](auto j) {
+                if constexpr (SCALED) line[j] *= SCALES[i] * SCALES[j];
+                store(v + (6 * i + j) * stride + ch - from, line[j]);
+            });
         }
     }
 }
@@ -280,7 +287,7 @@ inline void winograd(
         const int64_t m_stride = place_stride(tiles, grid.panels.size() * NR);
         const WinogradBlock w{first, tiles, grid.panels, v, m, v_stride, m_stride, ic, NP<float>};
         for (int64_t t = 0; t < tiles; ++t)
-            transform_input(c, x, zeros, patch_of(c, first + t), 0, c.ic, v + t * ic, v_stride);
+            transform_input<false>(c, x, zeros, patch_of(c, first + t), 0, c.ic, v + t * ic, v_stride);
         multiply_places(c, w, u);
         finish_tiles(c, w, x, weights_of, epi);
     }
@@ -296,11 +303,10 @@ inline constexpr int64_t winograd_of_taps_scratch(const Conv& c) {
     return round64(round_lanes(c.ic) * 4) + 36 * 4 * places;
 }
 
-// G w: a line of three weights at six points.
+// A line of three weights at six points: G w, but for SCALES, which the input has taken.
 MGX_INLINE void place_line(vec<float> a, vec<float> b, vec<float> c, vec<float>* t) {
-    constexpr float I = 1 / (2 * P2 * (P2 - Q2)), J = 1 / (2 * Q2 * (Q2 - P2));
-    const vec<float> p = a * I + c * (P2 * I), q = a * J + c * (Q2 * J), r = b * (P1 * I), s = b * (Q1 * J);
-    t[0] = a * (1 / (P2 * Q2));
+    const vec<float> p = a + P2 * c, q = a + Q2 * c, r = P1 * b, s = Q1 * b;
+    t[0] = a;
     t[1] = p + r;
     t[2] = p - r;
     t[3] = q + s;
@@ -321,6 +327,35 @@ MGX_NOINLINE inline void transform_taps(const float* w, int64_t depth, float* u,
                 unroll<6>([&](auto b) { store(u + (6 * a + b) * stride + j, line[b]); });
             });
         }
+}
+
+// Place A of those of a column of three weights.
+template <int A> MGX_INLINE vec<float> place_of(const float* w) {
+    constexpr float X = A < 3 ? P1 : Q1;
+    if constexpr (A == 0) return load(w);
+    if constexpr (A == 5) return load(w + 6 * NR);
+    return load(w) + X * X * load(w + 6 * NR) + (A % 2 ? X : -X) * load(w + 3 * NR);
+}
+
+// The products of four tiles and LANES columns at the places of line A. What weights become stays in registers: so few
+// products would pay for a way through the cache only half.
+inline constexpr int64_t FOUR = 4;
+template <int A>
+MGX_NOINLINE void multiply_four(const float* w, int64_t depth, const float* v, float* m, int64_t m_stride, int64_t m_tile,
+                                bool accumulate, const char* ahead) {
+    constexpr int64_t V_STRIDE = place_stride(FOUR, TAPS_DEPTH);
+    vec<float> sums[6][FOUR] = {};
+    v += 6 * A * V_STRIDE, m += 6 * A * m_stride;
+    if (accumulate)
+        unroll<6>([&](auto b) { unroll<FOUR>([&](auto t) { sums[b][t] = load(m + b * m_stride + t * m_tile); }); });
+    for (int64_t k = 0; k < depth; ++k, w += 9 * NR, ++v, ahead += 96) {
+        __builtin_prefetch(ahead, 0, 3);
+        __builtin_prefetch(ahead + 64, 0, 3);
+        vec<float> u[6];
+        place_line(place_of<A>(w), place_of<A>(w + NR), place_of<A>(w + 2 * NR), u);
+        unroll<6>([&](auto b) { unroll<FOUR>([&](auto t) { sums[b][t] += u[b] * v[b * V_STRIDE + t * TAPS_DEPTH]; }); });
+    }
+    unroll<6>([&](auto b) { unroll<FOUR>([&](auto t) { store(m + b * m_stride + t * m_tile, sums[b][t]); }); });
 }
 
 // Scratch: winograd_of_taps_scratch(c).
@@ -348,14 +383,24 @@ inline void winograd_of_taps(
         for (int64_t ch = 0; ch < c.ic && !team.stopped(); ch += TAPS_DEPTH) {
             const int64_t depth = least(TAPS_DEPTH, c.ic - ch);
             for (int64_t t = 0; t < tiles; ++t)
-                transform_input(c, x, zeros, patch_of(c, first + t), ch, ch + depth, v + t * TAPS_DEPTH, v_stride);
+                transform_input<true>(c, x, zeros, patch_of(c, first + t), ch, ch + depth, v + t * TAPS_DEPTH, v_stride);
             for (int64_t p = grid.panels.begin; p < grid.panels.end; ++p) {
-                transform_taps(taps_at(c, taps, ch, p), depth, u, u_stride);
                 const bool last = p + 1 == grid.panels.end;  // the weights behind these are on their way meanwhile
                 const int64_t then = last ? least(ch + TAPS_DEPTH, c.ic - 1) / TAPS_DEPTH * TAPS_DEPTH : ch;
                 const char* ahead = reinterpret_cast<const char*>(taps_at(c, taps, then, last ? grid.panels.begin : p + 1));
                 const int64_t vecs = ceil_div(least(NR, c.oc - p * NR), LANES), step = NR / parts.count;
                 float* const out = m + (p - grid.panels.begin) * NR * tiles;
+#if defined(__AVX512F__)
+                if (tiles == FOUR) {
+                    for (int64_t j = 0; j < vecs; ++j)
+                        unroll<6>([&](auto a) {
+                            multiply_four<a>(taps_at(c, taps, ch, p) + j * LANES, depth, v, out + j * LANES, m_stride,
+                                             vecs * LANES, ch > 0, ahead + (j * 6 + a) * 96 * depth);
+                        });
+                    continue;
+                }
+#endif
+                transform_taps(taps_at(c, taps, ch, p), depth, u, u_stride);
                 for (int64_t k = 0; k < 36; ++k)
                     for (int64_t t = 0, row = 0; t < parts.count; row += parts.of(t), ++t, ahead += step * depth) {
                         const float* rows[MR1<float>];

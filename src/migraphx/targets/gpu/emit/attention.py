@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from migraphx.ir.size import hint_of, is_open
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs import thirds
+from migraphx.targets.gpu.costs import WHOLE_HEADS, thirds
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, store_text
 from migraphx.targets.gpu.emit.contract import INSIDE
@@ -20,6 +22,7 @@ from migraphx.targets.gpu.kernel import GpuCall
 
 MOST_AGAIN = 24 << 10  # bytes of parts that each program of a product reads
 LEAST = 16  # of a dimension that tensor cores sum over
+MOST_BLOCK = 128  # keys
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,66 @@ class Attention:
         return replace(self, q=q, k=k, v=v, out=out, mask=self.mask and self.mask.at_hand, more=more)
 
 
+def blocks_kept(keys: int) -> list[int]:
+    """The sizes of the blocks that so many keys are held in: powers of two, at most the last of them not full."""
+    left, sizes = -(-keys // LEAST) * LEAST, list[int]()
+    while left > 0:
+        sizes.append(min(MOST_BLOCK, 1 << left.bit_length() - 1))
+        left -= sizes[-1]
+    return sizes
+
+
+def whole_heads_call(a: Attention, config: Config, origin: str, also: Also | None = None) -> GpuCall:
+    """The attention where a program holds all keys and values of a head and takes `config.group` tiles of rows in turn.
+
+    Nothing is scaled again for later keys, and what is held is read once. On an H200 384 heads of 197 tokens took 18 us
+    so, and 23 with online softmax. The compiler must hoist nothing out of the loop: three programs share a processor's
+    registers.
+    """
+    shell = Shell()
+    q, k, v = map(shell.pointer, (a.q, a.k, a.v))
+    rows, heads, keys = (shell.size(n, loose=True) for n in (a.rows, a.kv_heads, a.keys))
+    shell.lines += [
+        f"programs = tl.cdiv({rows}, BM * TURNS)",
+        "first, head = tl.program_id(0) % programs * (BM * TURNS), tl.program_id(0) // programs",
+        f"batch, head = head // {heads}, head % {heads}",
+    ]
+    for name, view, by in ((q, a.q, a.group), (k, a.k, 1), (v, a.v, 1)):
+        shell.lines.append(f"{name} += {shell.at(('batch', 'head'), (view.strides[0], view.strides[1] * by), view)}")
+    steps = {name: ", ".join(shell.stride(s, view) for s in view.strides[2:]) for name, view in ((k, a.k), (v, a.v))}
+    d, sizes = a.width, blocks_kept(a.keys)
+    known = list(enumerate(zip(sizes, accumulate(sizes, initial=0), strict=False)))
+    for kind, name in (("keys", k), ("values", v)):
+        for n, (size, start) in known:
+            block = f"{keys}, {start}, {size}, {d}, {start + size > a.keys}"
+            shell.lines.append(f"{kind}{n} = kept_{kind}({name}, {steps[name]}, {block})")
+    of_rows = ", ".join(shell.stride(s, a.q) for s in a.q.strides[1:])
+    lines = [
+        "row = first + turn * BM + tl.arange(0, BM)",
+        f"query = queries({q}, row, {rows}, {of_rows}, {a.group}, {d})",
+    ]
+    for n, (size, start) in known:
+        lines.append(f"s{n} = scores(query, keys{n}, {keys}, {start}, {start + size > a.keys})")
+    lines.append("top = tl.max(s0, 1)")
+    lines += [f"top = tl.maximum(top, tl.max(s{n}, 1))" for n, _ in known[1:]]
+    lines.append('base = tl.where(top == float("-inf"), 0.0, top * UNIT)[:, None]')
+    lines += [f"e{n} = tl.exp2(s{n} * UNIT - base)" for n, _ in known]
+    lines.append("total = " + " + ".join(f"tl.sum(e{n}, 1)" for n, _ in known))
+    lines.append("acc = tl.dot(e0.to(values0.dtype), values0)")
+    lines += [f"acc = tl.dot(e{n}.to(values{n}.dtype), values{n}, acc)" for n, _ in known[1:]]
+    lines += [f"col = tl.arange(0, {d})", f"rows_in, cols_in = row < {rows}, col < {d}"]
+    shell.lines, before = lines, shell.lines
+    writes = _store(shell, a, also)
+    shell.lines = [
+        *before,
+        "for turn in tl.range(0, TURNS, disable_licm=True):",
+        *("    " + line for line in shell.lines),
+    ]
+    constants = {"BM": config.m, "TURNS": config.group, "UNIT": a.scale * math.log2(math.e)}
+    grid = (a.heads * -(-a.rows // (config.m * config.group)), 1, 1)
+    return shell.call("attention", grid, constants, config.warps, config.stages, "attention", origin, writes)
+
+
 def attention_calls(
     a: Attention, config: Config, parts: tuple[View, View] | None, origin: str, also: Also | None = None
 ) -> list[GpuCall]:
@@ -87,6 +150,8 @@ def attention_calls(
     Where keys are divided, `parts` are the values {split, rows, Dv} and the maxima and sums {split, rows, 2} of all
     heads' rows, which a second call puts together. `also`: what the call stores as well where they are not.
     """
+    if config.kernel == WHOLE_HEADS:
+        return [whole_heads_call(a, config, origin, also)]
     shell = Shell()
     q = shell.pointer(a.q)
     rows, heads = shell.size(a.rows, loose=True), shell.size(a.kv_heads, loose=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from migraphx.ir import dtype as dtypes
-from migraphx.ir.size import divides, hint_of
+from migraphx.ir.size import divides, hint_of, is_open
 from migraphx.targets.common.body import Scope
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View, loops
@@ -21,7 +21,7 @@ from migraphx.targets.gpu.emit.body import (
     stored_body,
     stored_text,
 )
-from migraphx.targets.gpu.emit.shell import Shell
+from migraphx.targets.gpu.emit.shell import NEXT, WAITS, Shell
 from migraphx.targets.gpu.kernel import GpuCall
 
 BYTES = ("int8", "uint8")
@@ -270,8 +270,10 @@ def product_calls(
         given = f"{a}, {b}, {m}, {n}, {begin}, {end}, {a_m}, {a_k}, {b_k}, {b_n}, row, col"
         kind = kind_of(o.a.type, o.b.type, thirds(config))
         rows = f"{a_strides[1] == 1}, {b_strides[0] == 1}, {divides(config.k, o.k)}"
+        shell.lines += ask_for_weights(shell, o, config, b, n, begin, end)
+        late = [NEXT] * (reads_weights(o, config) and WAITS not in shell.lines)
         epilogue, fetched = before_sums(shell, epilogue, config, "" if o.batch else kind, beside, m, n)
-        shell.lines.append(f'acc = product_sums({given}, "{kind}", {rows}, BK)')
+        shell.lines += [f'acc = product_sums({given}, "{kind}", {rows}, BK)', *late]
     if o.batch:
         shell.lines.append(f"row += batch * {m}")
     constants = {"BM": config.m, "BN": config.n, "BK": config.k, "GROUP": config.group}
@@ -298,9 +300,39 @@ def _vector_lines(
     rows, even = o.b.strides[-2] == 1, divides(config.k, o.k)
     full = even and (config.split == 1 or (config.split - 1) * part_depth(o.k, config) < o.k)
     shell.lines.append(f"first = vector_weights({first}, {rows}, {full}, BK)")
+    whole = not is_open(o.k) and part_depth(o.k, config) <= config.k
+    shell.lines += [WAITS] * (o.b.buffer.kind == "weight")
     fetched = fetch(shell, epilogue) if config.split == 1 and not o.batch else None
-    shell.lines.append(f"acc = vector_sums({given}, {rows}, {even}, BK)[None, :]")
+    sums = "vector_step" if whole else "vector_sums"
+    shell.lines.append(f"acc = {sums}({given}, {rows}, {even}, BK)[None, :]")
     return fetched
+
+
+MOST_ASKED = 1024  # lines of the cache that a program asks for before it waits
+MOST_BYTES = 16 << 20  # of weights
+LINE = 128  # bytes
+
+
+def ask_for_weights(shell: Shell, o: Operands, config: Config, b: str, n: str, begin: str, end: str) -> list[str]:
+    """Lines that bring weights to the device's cache before the kernel waits: where they are most of what it reads.
+
+    Of more than MOST_BYTES it takes as long as what waits meanwhile: on an H200 the next kernel starts late instead.
+    """
+    if not reads_weights(o, config) or hint_of(o.n * o.k) * o.b.itemsize > MOST_BYTES:
+        return []
+    each = LINE // o.b.itemsize
+    count = max(1, min(MOST_ASKED // config.n, 1 << (hint_of(part_depth(o.k, config)) // each - 1).bit_length()))
+    step = shell.stride(o.b.strides[-1], o.b)
+    return [f"prefetch_columns({b}, {n}, {begin}, {end}, {step}, col, {each}, {count})", WAITS]
+
+
+def reads_weights(o: Operands, config: Config) -> bool:
+    """Whether weights are most of what a product reads."""
+    constant = o.b.buffer.kind == "weight" and o.b.strides[-2] == 1
+    return constant and not o.batch and config.tail == 1 and hint_of(o.m) <= MOST_ROWS
+
+
+MOST_ROWS = 32  # of a product whose weights are most of what it reads
 
 
 def part_depth(depth: int, config: Config) -> int:

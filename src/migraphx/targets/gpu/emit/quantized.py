@@ -8,7 +8,7 @@ from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
 from migraphx.targets.gpu.emit.contract import finish, function_name
-from migraphx.targets.gpu.emit.shell import Shell
+from migraphx.targets.gpu.emit.shell import WAITS, Shell
 from migraphx.targets.gpu.kernel import GpuCall
 
 CHUNK = 64  # depths that lie in 32 bytes
@@ -33,11 +33,14 @@ def int4_call(
         f"rows_in, cols_in = row < {rows}, col < {cols}",
     ]
     step = shell.stride(a.strides[0], a)
-    kind = f"{block}, {len(packed) == 3}"
+    kind, constant = f"{block}, {len(packed) == 3}", packed[0].buffer.kind == "weight"
     if config.kernel == "int4 vector":
-        first = f"{pointers[0]} + tile_m * {step}, {', '.join(pointers[1:])}"
         chunks = config.k // CHUNK
-        shell.lines.append(f"acc = int4_vector_sums({first}, {cols}, {depth}, {count}, col, {kind}, {chunks})[None, :]")
+        first = f"words = int4_words({pointers[1]}, {cols}, {depth}, 0, col, {chunks})"
+        shell.lines += [first, *[WAITS] * constant]
+        given = f"{pointers[0]} + tile_m * {step}, {pointers[1]}, words, {pointers[2]}, {pointers[3]}"
+        kind = f"{kind}, {chunks}, {k <= config.k}"
+        shell.lines.append(f"acc = int4_vector_sums({given}, {cols}, {depth}, {count}, col, {kind})[None, :]")
     else:
         first = f"{', '.join(pointers)}, {rows}, {cols}, {depth}, {count}, {step}"
         shell.lines.append(f"acc = int4_sums({first}, row, col, {kind})")

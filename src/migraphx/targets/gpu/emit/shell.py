@@ -13,6 +13,11 @@ from migraphx.targets.gpu.emit.source import complete
 from migraphx.targets.gpu.emit.tiles import WIDE, span
 from migraphx.targets.gpu.kernel import GpuCall, Grid, Kernel, Launch
 
+WAITS = "# now what others wrote"
+"""A line of a kernel's text: only weights are read before it (compile.py)."""
+NEXT = "# now the next one"
+"""Another: the kernel behind it starts here, and not where this one has waited."""
+
 
 @dataclass
 class Shell:

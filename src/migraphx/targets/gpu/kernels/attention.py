@@ -141,10 +141,10 @@ def joined_sums(top, total, acc, other_top, other_total, other_acc):
 
 @triton.jit
 def attention_result(total, acc, ZERO_ROWS: tl.constexpr):
-    """Weighted means; a row that sees no key gives NaN, or 0."""
+    """Weighted means, by one division a row; a row that sees no key gives NaN, or 0."""
     if ZERO_ROWS:
         total = tl.where(total == 0, 1.0, total)
-    return acc / total[:, None]
+    return acc * (1.0 / total)[:, None]
 
 
 @triton.jit
@@ -177,3 +177,33 @@ def combined_row(
     at = row[:, None] * WIDTH + col[None, :]
     total, acc = combine_parts(sums, tops, at, row, inside, there, COUNT, rows, WIDTH)
     return tl.reshape(tl.where(inside, attention_result(total, acc, ZERO_ROWS), 0.0), (1, COLS))
+
+
+@triton.jit
+def kept_keys(k, row, step, keys, START: tl.constexpr, N: tl.constexpr, D: tl.constexpr, EDGE: tl.constexpr):
+    """Keys {D, N} of a head from START on. EDGE: some may not exist."""
+    key, d = START + tl.arange(0, N), tl.arange(0, D)
+    return block_of(k + (d * step)[:, None] + (key * row)[None, :], (key < keys)[None, :], True, EDGE, False)
+
+
+@triton.jit
+def kept_values(v, row, step, keys, START: tl.constexpr, N: tl.constexpr, D: tl.constexpr, EDGE: tl.constexpr):
+    """Values {N, D} of a head from START on. EDGE: some may not exist, and are 0."""
+    key, d = START + tl.arange(0, N), tl.arange(0, D)
+    return block_of(v + (key * row)[:, None] + (d * step)[None, :], (key < keys)[:, None], True, EDGE, False)
+
+
+@triton.jit
+def queries(q, row, rows, q_head, q_row, q_d, GROUP: tl.constexpr, D: tl.constexpr):
+    """Rows of a tile {rows, D}, 0 behind the last."""
+    at = (row // GROUP * q_row + row % GROUP * q_head)[:, None] + (tl.arange(0, D) * q_d)[None, :]
+    return tl.load(q + at, (row < rows)[:, None], 0)
+
+
+@triton.jit
+def scores(query, k, keys, START: tl.constexpr, EDGE: tl.constexpr):
+    """Products of queries and the kept keys from START on; -inf where there is no key."""
+    s = tl.dot(query, k)
+    if EDGE:
+        s = tl.where((START + tl.arange(0, k.shape[1]) < keys)[None, :], s, float("-inf"))
+    return s

@@ -156,7 +156,21 @@ def vector_weights(b, n, k, end, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.c
     depth = k + tl.arange(0, BK)
     at = tl.minimum(col, n - 1) if B_ROWS else col
     pb = b + at[:, None] * b_n + depth[None, :] * b_k
-    return load_tile(pb, (col < n)[:, None], (depth < end)[None, :], B_ROWS, EVEN)
+    deep = (depth < end)[None, :]
+    if B_ROWS and EVEN:
+        tile = tl.load(pb, eviction_policy="evict_first")
+    elif B_ROWS:
+        tile = tl.load(pb, deep, 0, eviction_policy="evict_first")
+    else:
+        tile = load_tile(pb, (col < n)[:, None], deep, False, EVEN)
+    return tile
+
+
+@triton.jit
+def row_zeros(BN: tl.constexpr, BK: tl.constexpr, a):
+    """Sums of products with the numbers of one row, before the first: bytes' are exact."""
+    element: tl.constexpr = a.dtype.element_ty
+    return zeros(BN, BK, a, "bytes" if element == tl.int8 or element == tl.uint8 else "dot")
 
 
 @triton.jit
@@ -165,7 +179,7 @@ def vector_sums(a, b, y, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr
 
     `y`: the weights of the first step; those of the next one are asked for before it is computed.
     """
-    acc = zeros(col.shape[0], BK, a, "dot")
+    acc = row_zeros(col.shape[0], BK, a)
     for k in range(begin, end, BK):
         depth = k + tl.arange(0, BK)
         deep = depth < end
@@ -174,6 +188,16 @@ def vector_sums(a, b, y, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr
         acc += y.to(acc.dtype) * x.to(acc.dtype)[None, :]
         y = then
     return tl.sum(acc, 1)
+
+
+@triton.jit
+def vector_step(a, b, y, n, begin, end, a_k, b_k, b_n, col, B_ROWS: tl.constexpr, EVEN: tl.constexpr, BK: tl.constexpr):
+    """As vector_sums, where `y` is all the weights."""
+    depth = begin + tl.arange(0, BK)
+    deep = depth < end
+    x = load_tile(a + depth * a_k, deep, deep, EVEN, True)
+    acc = row_zeros(col.shape[0], BK, a)
+    return tl.sum(acc + y.to(acc.dtype) * x.to(acc.dtype)[None, :], 1)
 
 
 @triton.jit

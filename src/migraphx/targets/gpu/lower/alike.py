@@ -15,6 +15,7 @@ from migraphx.targets.gpu.kernel import GpuCall, Launch
 from migraphx.targets.gpu.library import LibraryCall
 
 PROGRAMS = 264  # that fill a large device: a launch of more gains nothing from others beside it
+TINY = 32  # programs of a launch that takes as long as one: sizes of others beside it may differ
 BYTES = 4 << 20  # that a call may write; its result waits in memory for those who read it
 MOST, MOST_VIEWS = 16, 8  # calls of a launch, and views of each: all are among its arguments
 
@@ -22,8 +23,9 @@ MOST, MOST_VIEWS = 16, 8  # calls of a launch, and views of each: all are among 
 def merge_alike(ctx: LoweringContext) -> None:
     """One launch for all calls of one kernel, with the same sizes, whose operands are there when the first one runs.
 
-    The projections of a text in each layer of a diffusion model, whose weights are inputs, are such calls; compiled in,
-    weights are one wide matrix.
+    Of a few programs each they may have other sizes, as the rotations of a token's queries and keys. The projections
+    of a text in each layer of a diffusion model, whose weights are inputs, are such calls; compiled in, weights are one
+    wide matrix.
     """
     if any(call.flow is not None for call in ctx.calls):  # steps are counted there
         return
@@ -34,7 +36,7 @@ def merge_alike(ctx: LoweringContext) -> None:
         if not _is_small(call):
             continue
         assert call.kernel is not None
-        key = call.kernel, call.numbers, tuple(v.itemsize for v in call.views)
+        key = call.kernel.kernel, tuple(v.itemsize for v in call.views), *_sizes(call)
         group = open_.get(key)
         if group is not None and len(group) < MOST and _can_move(call, n, group[0], touched, written):
             group.append(n)
@@ -74,6 +76,13 @@ def _is_small(call: GpuCall | LibraryCall) -> TypeGuard[GpuCall]:
     return own and few and plain and not any(v.moves for v in call.views)
 
 
+def _sizes(call: GpuCall) -> tuple[Hashable, ...]:
+    """What must be alike of the sizes."""
+    assert call.kernel is not None
+    tiny = prod(call.kernel.grid) <= TINY and "num_programs" not in call.kernel.kernel.source
+    return call.kernel.grid[1:] if tiny else (call.kernel.grid, call.numbers)
+
+
 def _can_move(
     call: GpuCall, at: int, first: int, touched: dict[Buffer, list[int]], written: dict[Buffer, list[int]]
 ) -> bool:
@@ -82,6 +91,14 @@ def _can_move(
     return not any(between(written[v.buffer]) for v in call.reads) and not any(
         between(touched[v.buffer]) for v in call.writes
     )
+
+
+def _chosen(names: Sequence[str]) -> str:
+    """Of one a call the one of call `which`."""
+    chosen = names[0]
+    for n, name in enumerate(names[1:], 1):
+        chosen = f"tl.where(which == {n}, {name}, {chosen})"
+    return chosen
 
 
 def _one(ctx: LoweringContext, group: Sequence[int]) -> GpuCall:
@@ -95,34 +112,44 @@ def _one(ctx: LoweringContext, group: Sequence[int]) -> GpuCall:
     for k, views in enumerate(zip(*(call.views for call in calls), strict=True)):
         alike = len({(v.buffer, v.byte_offset) for v in views}) == 1
         own = [f"p{k}_{n}" for n in range(1 if alike else len(views))]
-        chosen = own[0]
-        for n, name in enumerate(own[1:], 1):
-            chosen = f"tl.where(which == {n}, {name}, {chosen})"
-        lines.append(f"p{k} = {chosen}")
+        lines.append(f"p{k} = {_chosen(own)}")
         if k in base.divisible:
             divisible += range(given, given + len(own))
         given += len(own)
         names += own
         arguments += [base.arguments[k]] * len(own)
         reads += views[: len(own)]
-    count, numbers = len(first.views), [f"n{k}" for k in range(len(first.numbers))]
-    divisible += [given + k - count for k in base.divisible if k >= count]
-    inner = [*(f"p{k}" for k in range(count)), *numbers, *(name for name, _ in base.constants)]
-    lines.append(f"{base.name}({', '.join(inner)})")
-    head = ", ".join([*names, *numbers, *(f"{name}: tl.constexpr" for name, _ in base.constants)])
+    count, numbers = len(first.views), list[int]()
+    for k, values in enumerate(zip(*(call.numbers for call in calls), strict=True)):
+        own = [f"n{k}_{n}" for n in range(1 if len({*values}) == 1 else len(values))]
+        lines.append(f"n{k} = {_chosen(own)}")
+        if k + count in base.divisible:
+            divisible += range(given, given + len(own))
+        given += len(own)
+        names += own
+        arguments += [base.arguments[k + count]] * len(own)
+        numbers += values[: len(own)]
+    inner = [*(f"p{k}" for k in range(count)), *(f"n{k}" for k in range(len(first.numbers)))]
+    run = f"{base.name}({', '.join([*inner, *(name for name, _ in base.constants)])})"
+    programs = [call.kernel.grid[0] for call in calls if call.kernel is not None]
+    if len({*programs}) > 1:
+        lines += [f"if tl.program_id(0) < {_chosen([str(n) for n in programs])}:", f"    {run}"]
+    else:
+        lines.append(run)
+    head = ", ".join([*names, *(f"{name}: tl.constexpr" for name, _ in base.constants)])
     text = f"@triton.jit\ndef {base.name}s({head}):\n" + "".join(f"    {line}\n" for line in lines)
     kernel = replace(
         base, name=f"{base.name}s", source=f"{base.source}\n\n{text}",
-        arguments=(*arguments, *base.arguments[count:]), divisible=tuple(divisible),
+        arguments=tuple(arguments), divisible=tuple(divisible),
     )  # fmt: skip
     writes = len(calls) * len(first.writes)
     also = sum(call.also for call in calls)
     for n in group[1:]:
         source, after = ctx.sources[n], ctx.sources[n + 1] if n + 1 < len(ctx.sources) else None
         also += source.flops if source is not None and source is not after else 0
-    grid = (*first.kernel.grid[:2], len(calls))
+    grid = (max(programs), first.kernel.grid[1], len(calls))
     label = f"{len(calls)} x {first.label}"
     return replace(
-        first, kernel=Launch(kernel, grid), reads=tuple(reads[:-writes]), writes=tuple(reads[-writes:]), label=label,
-        also=also,
+        first, kernel=Launch(kernel, grid), reads=tuple(reads[:-writes]), writes=tuple(reads[-writes:]),
+        numbers=tuple(numbers), label=label, also=also,
     )  # fmt: skip

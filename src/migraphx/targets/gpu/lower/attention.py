@@ -11,7 +11,7 @@ from migraphx.ir.size import hint_of, is_open, note_class
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem
-from migraphx.targets.gpu.costs import attention_cost, attentions
+from migraphx.targets.gpu.costs import WHOLE_HEADS, attention_cost, attentions
 from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.attention import Attention, attention_calls, combined_row
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
@@ -100,8 +100,9 @@ def lower_attention(ctx: LoweringContext, a: Attention, origin: str) -> Config:
         return attention_calls(a, config, parts, origin)
 
     facts = choices.facts
-    # parts must not be empty, however few keys there are
-    found = [c for c in attentions(near, facts) if c.split == 1 or not is_open(a.keys)]
+    found = attentions(near, facts)
+    if is_open(a.keys):  # parts must not be empty, however few there are, and blocks that are held have one size
+        found = [c for c in found if c.split == 1 and c.kernel != WHOLE_HEADS]
     return call_best(ctx, problem, found, lambda c: attention_cost(c, near, facts), build)
 
 

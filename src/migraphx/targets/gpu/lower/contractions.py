@@ -19,10 +19,10 @@ from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import NOTHING, Build, Choices, Config, Offer, Problem
 from migraphx.targets.gpu.costs import described_products, library_cost, product_cost, products
-from migraphx.targets.gpu.emit.contract import FP8, Operands, label_of, product_calls, sums_type
+from migraphx.targets.gpu.emit.contract import FP8, Beside, Operands, label_of, product_calls, sums_type
 from migraphx.targets.gpu.emit.described import describable, described_call
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
-from migraphx.targets.gpu.emit.row import row_product_call
+from migraphx.targets.gpu.emit.row import constant_columns, row_product_call
 from migraphx.targets.gpu.emit.rows import Row
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.library import LibraryCall
@@ -95,22 +95,16 @@ def lower_product(
     result = epilogue.write.itemsize + sum(v.itemsize for v in epilogue.views if v.strides[epilogue.col_dim])
 
     row = norm_of(ctx, operands)
+    beside = gate_of(ctx, operands, epilogue) if row else None
 
     def build(config: Config) -> list[GpuCall]:
-        parts = None
         if config.kernel == "vector" and config.split == 1 and row is not None:
-            whole = row_product_call(operands, row, epilogue, config, label, origin)
+            whole = row_product_call(operands, row, epilogue, config, label, origin, beside)
             if whole is not None:
                 return [whole]
         if config.kernel == "described":
             return [described_call(operands, epilogue, config, choices.facts, label, origin)]
-        if config.split > 1:
-            rows = operands.batches * operands.m
-            parts = ctx.temporary(Shape(sums_type(a.type), (config.split, rows, operands.n)))
-        if config.tail > 1:
-            left = -(-operands.m // config.m) * -(-operands.n // config.n) - config.whole
-            parts = ctx.temporary(Shape(sums_type(a.type), (left, config.tail, config.m, config.n)))
-        return product_calls(operands, epilogue, config, parts, label, origin)
+        return product_calls(operands, epilogue, config, parts_of(ctx, operands, config), label, origin)
 
     flops = 2.0 * prod(shape)
     algorithms = choices.algorithms if choices.algorithms and choices.asks_library(problem, flops) else None
@@ -131,7 +125,44 @@ def lower_product(
         candidates += described_products(shape, a.type, a.itemsize, choices.facts, epilogue.write.itemsize)
     if is_open(sizes):  # how many tiles there are, or parts of the depth
         candidates = [c for c in candidates if c.tail == 1 and (c.split == 1 or not is_open(operands.k))]
-    return call_best(ctx, problem, candidates, cost, build, *offers)
+    before = len(ctx.calls)
+    config = call_best(ctx, problem, candidates, cost, build, *offers)
+    if row is not None and len(ctx.calls) == before + 1:
+        keep_gate(ctx, a, b, epilogue)
+    return config
+
+
+def parts_of(ctx: LoweringContext, o: Operands, config: Config) -> View | None:
+    """Memory for sums of parts of the depth, of all tiles or of the last ones."""
+    if config.split > 1:
+        return ctx.temporary(Shape(sums_type(o.a.type), (config.split, o.batches * o.m, o.n)))
+    if config.tail > 1:
+        left = -(-o.m // config.m) * -(-o.n // config.n) - config.whole
+        return ctx.temporary(Shape(sums_type(o.a.type), (left, config.tail, config.m, config.n)))
+    return None
+
+
+def keep_gate(ctx: LoweringContext, a: View, b: View, epilogue: Epilogue) -> None:
+    """Remember the last call, a product of a norm's row, for who alone reads it: `gate_of`."""
+    write = epilogue.write
+    alone = write.buffer.kind == "arena" and not write.moves and epilogue.module is None
+    if alone and constant_columns(b):
+        assert ctx.instruction is not None
+        emitter_of(ctx).sums[write.buffer] = ctx.instruction, a, b, write, ctx.calls[-1]
+
+
+def gate_of(ctx: LoweringContext, o: Operands, epilogue: Epilogue) -> Beside | None:
+    """Another product of the same norm's row that only this epilogue reads, so that one kernel computes both."""
+    assert ctx.instruction is not None
+    for position, view in enumerate(epilogue.reads):
+        known = emitter_of(ctx).sums.get(view.buffer) if view is not None else None
+        if known is None:
+            continue
+        made, a, b, write, _ = known
+        once = made in ctx.instruction.inputs and len(made.users) == 1  # here, and not in a branch before
+        if once and view == write and b.type == o.b.type and (a.buffer, a.offset) == (o.a.buffer, o.a.offset):
+            return Beside(a, b, position)
+    return None
 
 
 def norm_of(ctx: LoweringContext, o: Operands) -> Row | None:

@@ -46,5 +46,5 @@ def pack_int4_chunks(codes: np.ndarray) -> np.ndarray:
     chunks = -(-k // CHUNK)
     wide = np.full((n, chunks * CHUNK), 8, np.uint8)
     wide[:, :k] = (codes + np.int8(8)).T.view(np.uint8)
-    low, high = wide.reshape(n, chunks, 2, CHUNK // 2).transpose(2, 0, 1, 3)
+    low, high = wide.reshape(n, chunks, 2, 4, CHUNK // 8).transpose(2, 0, 1, 4, 3)
     return (low | high << 4).reshape(n, -1)

@@ -1,0 +1,52 @@
+"""What programs have in common is compiled before they are known, and once."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import migraphx
+from tests.tolerances import assert_close
+
+
+def product() -> migraphx.program:
+    made = migraphx.program()
+    main = made.get_main_module()
+    x = main.add_parameter("x", migraphx.shape(type="float_type", lens=[3, 8]))
+    weights = main.add_literal(np.arange(64, dtype=np.float32).reshape(8, 8))
+    main.add_return([main.add_instruction(migraphx.op("dot"), [x, weights])])
+    return made
+
+
+def objects(folder: Path) -> dict[str, int]:
+    """Compiled parts in the cache, and when each was written."""
+    return {p.name: p.stat().st_mtime_ns for p in folder.glob("*.o")}
+
+
+def test_programs_find_what_was_compiled_ahead(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
+    program, target = product(), migraphx.get_target("cpu")
+    text = str(program)
+    migraphx.compile_ahead(program, target).join()
+    ahead = objects(tmp_path)
+    assert len(ahead) == 2 and str(program) == text  # the loop over a program's steps, and the engine of products
+    program.compile(target)
+    assert ahead.items() < objects(tmp_path).items()
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    (got,) = program.run({"x": x})
+    assert_close(np.array(got), x @ np.arange(64, dtype=np.float32).reshape(8, 8))
+
+
+def test_without_a_compiler_the_compilation_itself_says_it(tmp_path, monkeypatch, capfd) -> None:
+    monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    migraphx.compile_ahead(product(), migraphx.get_target("cpu")).join()
+    assert capfd.readouterr().err == ""
+    with pytest.raises(OSError, match="no-such-compiler"):
+        product().compile(migraphx.get_target("cpu"))
+
+
+def test_targets_without_a_compiler_have_nothing_in_common() -> None:
+    migraphx.compile_ahead(product(), migraphx.get_target("ref")).join()
+    with pytest.raises(ValueError, match="isa"):
+        migraphx.compile_ahead(product(), migraphx.get_target("ref"), isa="x86-64-v3")
