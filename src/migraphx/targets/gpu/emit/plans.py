@@ -111,6 +111,8 @@ def _across(rows: int, length: int, views: int, itemsize: int, closed: bool) -> 
         return Plan(min(height, 32), COLUMNS, warps, pieces=columns)
     if whole * height <= HELD // views and parts == 1:
         return Plan(height, whole, _warps(height * whole, itemsize))
+    if parts > 1 and itemsize <= 2 and rows >= 128:  # as many bytes at once as of wider elements
+        return Plan(128, 64, 8, True, _parts(4 * blocks(rows, 128), length, 64, MOST_PARTS // 4))
     return Plan(height, min(whole, 32), 4, True, parts)
 
 
