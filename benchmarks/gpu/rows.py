@@ -84,6 +84,8 @@ def rows(name: str, build: Body, weights: int) -> dict[str, Case]:
             (2048, 50257),
             (16384, 197),
             (65536, 64),
+            (100352, 96),
+            (16384, 1000),
         ):
             others = (Shape(type, lens[1:]),) * weights
             cases[f"{name} {lens[0]}x{lens[1]} {type}"] = Case(build, Shape(type, lens), others)

@@ -169,17 +169,28 @@ def test_nothing_is_reduced_to_what_it_starts_from():
 
 
 def test_plans_fill_a_gpu():
-    """Short rows several a program, rows of up to 16k elements in registers, few long ones in parts."""
-    assert plans.plan(65536, 64, 1, 4, True).height == 16
-    for rows, length in ((6144, 768), (65536, 1024), (16384, 4096), (2048, 16384)):
+    """Short rows several a program, longer ones in registers, few long ones in parts."""
+    assert plans.plan(65536, 64, 1, 4, True).height == 32
+    for rows, length in ((65536, 1024), (16384, 4096), (2048, 16384), (2048, 50257)):
         made = plans.plan(rows, length, 1, 4, True)
         assert (made.height, made.parts, made.loop) == (1, 1, False) and made.width * made.pieces >= length
+    assert plans.plan(2048, 4096, 1, 2, True).late and not plans.plan(8, 4096, 1, 2, True).late
     long = plans.plan(2, 1 << 20, 1, 4, True)
     assert (long.parts, long.width, long.loop) == (256, 4096, False)
     assert plans.plan(4096, 151936, 1, 4, True) == plans.Plan(1, 8192, 32, True, 1)
     columns = plans.plan(768, 16384, 1, 4, False)
     assert columns.height == 64 and columns.loop and columns.parts > 8
+    assert plans.plan(8 * 56 * 56, 96, 1, 2, False) == plans.Plan(32, 32, 2, pieces=3)
     assert plans.plan(6304, 768, 1, 4, True, narrow=True) == plans.Plan(8, 256, 4, pieces=3)
     assert plans.plan(6304, 768, 2, 4, True, narrow=True) == plans.Plan(4, 256, 4, pieces=3)
-    for rows, length, varying in ((1000, 768, 1), (6304, 770, 1), (6304, 768, 3), (6304, 1280, 1), (1 << 16, 256, 1)):
-        assert plans.plan(rows, length, varying, 4, True, narrow=True).width != 256 or length == 256
+    for numbers in ((1000, 768, 1), (6304, 770, 1), (6304, 768, 3), (6304, 1280, 1), (1 << 16, 256, 1)):
+        assert plans.plan(*numbers, 4, True, narrow=True) == plans.plan(*numbers, 4, True)
+
+
+def test_several_rows_have_no_idle_lanes():
+    """As wide as the widest power of two that divides their length."""
+    for rows, length, height in ((100352, 96, 32), (25088, 192, 16), (12000, 384, 8), (8192, 1280, 4)):
+        made = plans.plan(rows, length, 1, 2, True)
+        assert made.height == height and made.width * made.pieces == length and made.warps == 4
+    assert plans.plan(16384, 1000, 1, 2, True, vector=8) == plans.Plan(4, 256, 4, pieces=4, vector=8)
+    assert plans.plan(100, 96, 1, 2, True).pieces == 1

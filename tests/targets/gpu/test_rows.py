@@ -10,7 +10,7 @@ import pytest
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
-from migraphx.targets.gpu.emit import reduce
+from migraphx.targets.gpu.emit import plans, reduce
 from migraphx.targets.gpu.emit.plans import Plan
 from tests.targets.gpu.side_by_side import built, check
 from tests.targets.gpu.test_reduce import layer_norm, norm_of_sum, softmax
@@ -62,6 +62,18 @@ def test_rows_of_whole_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
             made = check(built(build, *shapes), scale=4)
             (kernel,) = cast(Any, made.executable).plan.kernels
             assert "whole" in kernel.source and "inside_ce" not in kernel.source
+
+
+def test_several_rows_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whole vectors, in pieces that need no masks or few."""
+    monkeypatch.setattr(plans, "PROGRAMS", 1)
+    for type, length in (("half", 96), ("half", 200), ("float", 160), ("int8", 80)):
+        x, own = Shape(type, (21, length)), Shape(type, (length,))
+        builds = (mean,) if type == "int8" else (softmax(1), layer_norm)
+        for build in builds:
+            made = check(built(build, *((x, own, own) if build is layer_norm else (x,))), scale=4)
+            (kernel,) = cast(Any, made.executable).plan.kernels
+            assert dict(kernel.constants)["ROWS"] > 1
 
 
 def test_where_rows_are_vectors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,9 +40,11 @@ class Plan:
 
 PIECE, MOST_PIECES = 256, 4  # elements that a warp loads at once; of a row, what its threads have registers for
 COLUMNS = 32  # of a tile whose neighbouring elements are in other rows
+SEVERAL = 4096  # bytes of a row, below which a program takes several
+PROGRAM = 5120  # elements that it takes then, about
 SHORT = 1024  # elements of a row that one warp holds
 WARP = 4096  # bytes of a longer row that a warp holds
-MOST_HELD = 53 * 1024  # elements of a row that a program of 1024 threads holds
+MOST_HELD = 53 * 1024  # elements of a row that a program of 512 threads holds
 
 
 def plan(
@@ -70,17 +72,27 @@ def plan(
     parts = _parts(rows, length, PART, MOST_PARTS)
     apart = power_of_two(run) if rowwise and 1 < run <= MOST_RUN else 0
     pieces = closed and rowwise and not run and itemsize <= 4
-    if pieces and parts < 4 and length > SHORT and length * max(varying, 1) <= MOST_HELD:
-        return _held(length, max(varying, 1), itemsize, vector)
+    size = length * max(varying, 1)
+    if pieces and length >= 64 and length % (vector or 16) == 0 and size * itemsize < SEVERAL:
+        height = _several(rows, size)
+        if blocks(rows, height) >= PROGRAMS:
+            width = min(length & -length, PIECE)  # no lane is idle
+            width = width if length <= 2 * MOST_PIECES * width else min(whole, PIECE)
+            warps = min(power_of_two(blocks(height * size, 512)), 4)
+            return Plan(height, width, warps, pieces=blocks(length, width), vector=vector)
+    if pieces and parts < 4 and length > SHORT and size <= MOST_HELD:
+        return _held(rows, length, size * itemsize, itemsize, vector)
     if whole <= REGISTERS and whole * views <= HELD and (whole < PART or parts < 4):
-        height = max(1, 1024 // whole)
+        tiny = vector > 0 and whole <= 64  # where the ends are a tile as large
+        height = max(1, (2048 if tiny else 1024) // whole)
         while height > 1 and blocks(rows, height) < PROGRAMS:
             height //= 2
         if not rowwise:
             height = max(height, min(64, power_of_two(rows)))
         height = min(height, power_of_two(rows))
         fits = apart and power_of_two(length // run) * apart == whole
-        return Plan(height, whole, _warps(height * whole, itemsize), run=apart if fits else 0, vector=vector)
+        warps = _warps(height * whole, itemsize) * (2 if tiny else 1)
+        return Plan(height, whole, warps, run=apart if fits else 0, vector=vector)
     share = power_of_two(blocks(length, parts))
     if parts > 1 and pieces and 4 * share <= 5 * blocks(length, parts) and share * views <= 2 * PART:
         return Plan(1, share, _warps(share, itemsize), parts=parts)
@@ -99,14 +111,25 @@ def _across(rows: int, length: int, views: int, itemsize: int, closed: bool) -> 
         return Plan(min(height, 32), COLUMNS, warps, pieces=columns)
     if whole * height <= HELD // views and parts == 1:
         return Plan(height, whole, _warps(height * whole, itemsize))
+    if parts > 1 and itemsize <= 2 and rows >= 128:  # as many bytes at once as of wider elements
+        return Plan(128, 64, 8, True, _parts(4 * blocks(rows, 128), length, 64, MOST_PARTS // 4))
     return Plan(height, min(whole, 32), 4, True, parts)
 
 
-def _held(length: int, varying: int, itemsize: int, vector: int) -> Plan:
-    """Of rows that several warps hold."""
-    warps = min(max(power_of_two(blocks(length * varying * itemsize, WARP)), 4), 32)
-    width = warps * 32 * (VECTOR // itemsize)
-    return Plan(1, width, warps, pieces=blocks(length, width), vector=vector, late=True)
+def _several(rows: int, size: int) -> int:
+    """How many short rows a program takes, so many that it has work, so few that all have."""
+    height = min(power_of_two(max(PROGRAM // size, 1) + 1) // 2, 32)
+    while height > 2 and blocks(rows, height) < PROGRAMS:
+        height //= 2
+    return height
+
+
+def _held(rows: int, length: int, nbytes: int, itemsize: int, vector: int) -> Plan:
+    """Of rows that several warps hold. What few rows read is asked for at once: nothing else hides the way there."""
+    warps = max(power_of_two(blocks(nbytes, WARP)), min(power_of_two(blocks(nbytes, WARP // 2)), 4))
+    width = min(warps, 16) * 32 * (VECTOR // itemsize)
+    late = rows >= PROGRAMS
+    return Plan(1, width, min(warps, 16), pieces=blocks(length, width), vector=vector, late=late)
 
 
 def plan_at(
