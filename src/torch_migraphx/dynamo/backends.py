@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,19 +14,17 @@ import torch
 from functorch.compile import default_partition
 from torch import fx, nn
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.callback import CallbackArgs, callback_handler, on_compile_end, on_compile_start
 from torch._dynamo.exc import TorchDynamoException
-from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._guards import Source, TracingContext
 from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
-from torch_migraphx.dynamo.expected import expect, expect_graph
+from torch_migraphx.dynamo.compilations import observes_compilations
+from torch_migraphx.dynamo.expected import expect_graph
 from torch_migraphx.dynamo.float_inputs import specialized_attributes
 from torch_migraphx.dynamo.module_guards import guard_modules_by_version
 from torch_migraphx.dynamo.passes.torch_ir import NeedsAot, drops_between_layers, to_acc
-from torch_migraphx.dynamo.recurrent import traces_recurrent_layers
 from torch_migraphx.dynamo.runner import OfPlaces, Runner
 from torch_migraphx.dynamo.saved import compiled_and_saved, loaded
 from torch_migraphx.dynamo.stages import ends_at, stages_of
@@ -45,11 +42,9 @@ from torch_migraphx.options import Options, stated
 from torch_migraphx.report.report import Report
 
 logger = get_logger(__name__)
-KEPT_BY_DYNAMO = re.compile(r"torch[./]jit|ScriptModule")
-"""What Dynamo says of modules that it can't trace: scripted ones."""
 
 
-@traces_recurrent_layers
+@observes_compilations
 def migraphx_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
@@ -77,7 +72,7 @@ def migraphx_backend(
             return _autograd(gm, example_inputs, chosen, backward_in_engine=False)
 
 
-@traces_recurrent_layers
+@observes_compilations
 def migraphx_aot_backend(
     gm: fx.GraphModule, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, **other: Any
 ) -> Callable[..., Any]:
@@ -99,7 +94,6 @@ def migraphx_pretraced_backend(
 
 
 def _options(options: Mapping[str, Any] | None, other: Mapping[str, Any], inputs: Sequence[Any]) -> Options:
-    _listen()
     if mode := other.get("mode"):  # transformers' CompileConfig always names one
         _say(f"torch.compile(mode={mode!r}) means nothing to backend 'migraphx', which has no modes", logger.info)
     other = {name: value for name, value in other.items() if name != "mode"}
@@ -370,29 +364,3 @@ def _falls_back(options: Options, what: str, say: Callable[[str], None] = logger
 def _say(what: str, say: Callable[[str], None] = logger.warning) -> None:
     """Log a warning, or what `say` makes of it, once."""
     say(what)
-
-
-def _say_what_dynamo_keeps(_: CallbackArgs) -> None:
-    """Log the modules that Dynamo runs in eager torch, where no backend sees them: its counters name them."""
-    for reason in [*counters["unimplemented"], *counters["graph_break"]]:
-        if KEPT_BY_DYNAMO.search(reason):
-            context = re.search(r"Developer debug context: (.*)", reason)
-            module = context[1] if context else "a module"
-            _say(f"torch.compile runs {module} and its surroundings in eager torch: {reason.splitlines()[0]}")
-
-
-def _expect_floats(_: CallbackArgs) -> None:
-    """Most graphs have products or convolutions of floats, many have attention."""
-    if not torch.cuda.is_available():
-        expect(torch.float32)
-
-
-def _listen() -> None:
-    """Be told of every compilation of Dynamo's, those too that give no graph; its reset() forgets who listens."""
-    if _expect_floats not in callback_handler.start_callbacks:
-        on_compile_start(_expect_floats)
-    if _say_what_dynamo_keeps not in callback_handler.end_callbacks:
-        on_compile_end(_say_what_dynamo_keeps)
-
-
-_listen()  # this file is imported when torch.compile is first asked for one of its backends

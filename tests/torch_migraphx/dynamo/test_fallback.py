@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
-from torch_migraphx.dynamo import backends
+from torch_migraphx.dynamo import backends, compilations
 
 REF: dict[str, Any] = {"target": "ref"}
 X = torch.arange(24.0).reshape(4, 6)
@@ -18,8 +18,8 @@ X = torch.arange(24.0).reshape(4, 6)
 @pytest.fixture(autouse=True)
 def fresh():
     torch._dynamo.reset()
-    backends._listen()  # as if torch had just looked the backend up
     backends._say.cache_clear()
+    compilations._say_kept.cache_clear()
     torch._dynamo.utils.counters.clear()
     yield
     torch._dynamo.reset()
