@@ -52,10 +52,10 @@ def patch(path: Path, diff: str) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The project as it is when all walk-throughs were followed."""
+    """The project as it is when all walk-throughs were followed, with its byte code, but what others write just now."""
     root = tmp_path_factory.mktemp("project")
     for name in ("src", "tests", "tools", "benchmarks", "examples"):
-        shutil.copytree(PROJECT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(PROJECT / name, root / name, ignore=shutil.ignore_patterns("*.pyc.*"))
     for name in ("pyproject.toml", "SUPPORT.md"):
         shutil.copy(PROJECT / name, root)
     for section in FOLLOWED:
