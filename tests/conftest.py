@@ -36,6 +36,7 @@ PARTS: dict[str, int] = {}
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of the tests' processes would compile our sources anew
 gc.disable()
 
 
