@@ -94,7 +94,10 @@ def loaded(gm: fx.GraphModule, weights: Collection[int], path: str) -> Callable[
     except pickle.UnpicklingError as error:
         raise ValueError(f"{path} holds no graph that is data alone: {str(error).splitlines()[0]}") from error
     if not isinstance(saved, SavedGraph) or saved.fingerprint != fingerprint(gm):
-        raise ValueError(f"{path} was saved for another graph: compile the model with save_compiled again")
+        raise ValueError(
+            f"{path} was saved for another graph: compile the model with save_compiled again; where graph breaks cut a "
+            "model, the file holds its last graph alone, and fullgraph=True says where they are"
+        )
     return _of_all_inputs(saved, weights)
 
 
