@@ -137,7 +137,7 @@ def _rounds(ins: Instruction) -> bool:
     return ins.name == "convert" and ins.shape.type in dtypes.FLOATS
 
 
-def pointer_type(type: str, written: bool = False) -> str:
+def pointer_type(type: str) -> str:
     """The pointer to a view's elements, as a kernel's argument."""
     return f"*{triton_type(STORAGE_TYPES, type)}"
 

@@ -22,7 +22,7 @@ from migraphx.targets.gpu.costs import described_products, library_cost, product
 from migraphx.targets.gpu.emit.contract import FP8, Beside, Operands, label_of, product_calls, sums_type
 from migraphx.targets.gpu.emit.described import describable, described_call
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
-from migraphx.targets.gpu.emit.row import constant_columns, row_product_call
+from migraphx.targets.gpu.emit.row_product import constant_columns, row_product_call
 from migraphx.targets.gpu.emit.rows import Row
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.library import LibraryCall
