@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._dynamo import config, disable
@@ -96,4 +96,4 @@ def _say_kept(reason: str) -> None:
     logger.warning(f"torch.compile runs {module} and its surroundings in eager torch: {reason.splitlines()[0]}")
 
 
-callback_handler.install_callbacks = _observed
+callback_handler.install_callbacks = cast(Any, _observed)

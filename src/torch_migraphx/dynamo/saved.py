@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch._guards import tracing
+from torch.fx.node import base_types
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_migraphx.dynamo.mutation.export import export_functional
@@ -25,7 +26,7 @@ from torch_migraphx.log import get_logger
 from torch_migraphx.options import Options
 
 logger = get_logger(__name__)
-CONSTANT = (*fx.node.base_types, type(None), type(...))
+CONSTANT = (*base_types, type(None), type(...))
 
 
 class SavedGraph(MutationCopybackWrapper):
