@@ -209,12 +209,49 @@ def test_what_kernels_found_is_raised_by_who_waits_and_once() -> None:
     made.run_at([A], [B], 1)
     other.run_at([A], [B], 1)
     (state,) = made._states.values()
-    status = Argument(Shape("int64", (8,)), state.status).array
-    status[:2] = 2, -17
+    state.word.numbers[:2] = 2, -17
     made.run_at([A], [B], 1)
     with pytest.raises(IndexError, match=r"^second: found -17$"):
         device.synchronise(1)
     device.synchronise(1)
+
+
+def test_what_kernels_found_is_told_when_their_memory_is_gone() -> None:
+    """Such as that of a program whose arena another length has let go, before its run was over."""
+    device = Recorder()
+    slots = Slots(device)
+    small, large = (chain(device, slots=slots, n=n, checks=("first",)) for n in (N, 20 * N))
+    small.run_at([A], [B], 1)
+    (state,) = small._states.values()
+    word = state.word
+    device.pending = {1}
+    large.run_at([A], [B], 1)
+    assert not small._states
+    del state
+    device.synchronise(2)
+    (new,) = large._states.values()
+    assert new.word.address != word.address  # which the first run may still write
+    word.numbers[:2] = 1, 99
+    with pytest.raises(IndexError, match=r"^first: found 99$"):
+        device.synchronise(1)
+    device.synchronise(1)
+    small.run_at([A], [B], 1)
+    small.release()
+    assert not small._left  # nothing was found
+
+
+def test_a_graph_of_the_caller_s_keeps_the_weights_that_it_reads() -> None:
+    """Also where the program shares those of another from then on."""
+    device = Recorder()
+    made, other = chain(device), chain(device)
+    device.recording = {5}
+    made.run_at([A], [B], 5)
+    weight = device.taken()[-3][2][1]
+    made.share_weights([other])
+    gc.collect()
+    device.memory.check(weight, 4 * N)
+    made.run_at([A], [B], 1)
+    assert device.taken()[-1][2][0][1] == other._weights[0].address != weight
 
 
 def test_kernels_with_memory_of_their_own() -> None:

@@ -27,6 +27,7 @@ from migraphx.targets.gpu.plan import Buffers, Control, Operand, Plan
 from migraphx.targets.gpu.slots import Slot, Slots
 from migraphx.targets.gpu.state import Program, State
 from migraphx.targets.gpu.weights import Weight, uploaded
+from migraphx.targets.gpu.words import Word
 
 SPIN_SECONDS, NAP_SECONDS = 2e-3, 5e-5
 
@@ -73,6 +74,7 @@ class GpuExecutable:
         self._slots.join(self)
         self._states: dict[Slot, State] = {}
         self._captured: list[State] = []  # belong to graphs of callers
+        self._left: dict[Word, Event] = {}  # of states that are gone, and when their runs are over
         if self.checks:
             accelerator.findings.ask(self.raise_found)
 
@@ -161,7 +163,7 @@ class GpuExecutable:
             self._await(slot.event, deadline)
             for block, to in zip(self._blocks[len(inputs) :], outputs, strict=True):
                 device.read(to, state.bases[block], self._program.sizes[block], stream)
-            self._raise_found([state])
+            self._raise_found([state.word])
         finally:
             self._leave(state, slot)
 
@@ -256,11 +258,13 @@ class GpuExecutable:
 
     def raise_found(self) -> None:
         """IndexError for what kernels found in runs that are over, once for each."""
-        self._raise_found([*self._states.values(), *self._captured])
+        words = [*self._left, *(s.word for s in (*self._states.values(), *self._captured))]
+        self._raise_found(words)
+        self._drop_told()
 
-    def _raise_found(self, states: Sequence[State]) -> None:
-        for state in states if self.checks else ():
-            self.outline.raise_failed(state.found())
+    def _raise_found(self, words: Sequence[Word]) -> None:
+        for word in words if self.checks else ():
+            self.outline.raise_failed(word.found())
 
     # ---- the rest of an executable ----
 
@@ -308,10 +312,19 @@ class GpuExecutable:
         return bool(self._states)
 
     def forget(self, slot: Slot) -> None:
-        self._states.pop(slot, None)
+        state = self._states.pop(slot, None)
+        if state is not None and self.checks:  # what its runs found, or will, is still to be told
+            self._left[state.word] = slot.event
+            self._drop_told()
+
+    def _drop_told(self) -> None:
+        for word, event in list(self._left.items()):
+            if event.done() and not word.numbers[0]:
+                self._left.pop(word, None)
 
     def release(self) -> None:
-        self._states.clear()
+        for slot in list(self._states):
+            self.forget(slot)
         self._slots.clear()
 
     def share_weights(self, others: Iterable[Executable]) -> None:

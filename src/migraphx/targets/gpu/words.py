@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Sequence
 from threading import RLock
 from typing import Any
 
+import numpy as np
+
+from migraphx.ir.shape import Shape
+from migraphx.runtime.argument import Argument
 from migraphx.targets.gpu.accelerator import Accelerator
 
 NUMBERS = 8  # of a word, of 8 bytes each
@@ -15,6 +20,20 @@ TOGETHER = 64
 
 class Word:
     """A word is somebody's as long as this lives."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    @property
+    def numbers(self) -> np.ndarray:
+        return Argument(Shape("int64", (NUMBERS,)), self.address).array
+
+    def found(self) -> Sequence[int]:
+        """As runs left it: what failed, and the value found. It is told once."""
+        numbers = self.numbers
+        told = numbers.tolist()
+        numbers[0] = 0
+        return told
 
 
 class Words:
@@ -25,17 +44,17 @@ class Words:
         self._free: list[int] = []
         self._pages: list[Any] = []
 
-    def take(self) -> tuple[int, Any]:
-        """The address of one, all zero, and what keeps it."""
+    def take(self) -> Word:
+        """One that is all zero."""
         with self._lock:
             if not self._free:
                 address, page = self._device.pinned(TOGETHER * NUMBERS * 8)
                 self._pages.append(page)
                 self._free += [address + k * NUMBERS * 8 for k in range(TOGETHER)]
-            address, word = self._free.pop(), Word()
-        ctypes.memset(address, 0, NUMBERS * 8)
-        weakref.finalize(word, self._give, address).atexit = False
-        return address, word
+            word = Word(self._free.pop())
+        ctypes.memset(word.address, 0, NUMBERS * 8)
+        weakref.finalize(word, self._give, word.address).atexit = False
+        return word
 
     def _give(self, address: int) -> None:
         with self._lock:
