@@ -16,11 +16,11 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
-from migraphx.targets.common.epilogue import Window
+from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import costs, facts
 from migraphx.targets.gpu.choices import Choices, Config, Problem
-from migraphx.targets.gpu.emit.spatial import Conv
+from migraphx.targets.gpu.emit.spatial import Conv, conv_calls
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.target import GpuTarget
@@ -120,6 +120,14 @@ def test_one_row(turned: bool, split: int, always: Callable[..., None]) -> None:
             {"x0": weight(1, k, type=type) / 9, "x1": weight(*w.lens, type=type) / 9},
             scale=4,
         )
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_sums_of_nothing_are_zeros(rows: int) -> None:
+    """Of a product without a depth, and of an attention without keys."""
+    check(built(lambda b, x, w: b.exp(b.dot(x, w)), Shape("half", (rows, 0)), Shape("half", (0, 5))))
+    q, k = Shape("half", (1, 2, rows, 16)), Shape("half", (1, 2, 0, 16))
+    check(built(lambda b, *x: b.attention(*x), q, k, k))
 
 
 @pytest.mark.parametrize("types", [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")])
@@ -325,6 +333,13 @@ def test_images_are_padded_as_they_are_quantized(always: Callable[..., None]) ->
         assert [s.kernel.split()[0] for s in made.executable.steps][:2] == ["pad", "quant_convolution"]
 
 
+def test_one_channel_of_bytes() -> None:
+    """Which is a depthwise convolution, too."""
+    w = (weight(1, 1, 3, 3, type="float") * 40).astype(np.int8)
+    x = Shape("int8", (2, 1, 6, 5))
+    check(built(lambda b, x: b.quant_convolution(x, b.literal(w), padding=(1, 1)), x))
+
+
 def test_rows_of_windows_of_bytes(always: Callable[..., None]) -> None:
     """Few 8-bit channels are multiplied as halves, which hold them and their sums exactly."""
     always(Config("rows", 16, 16, 16))
@@ -432,6 +447,21 @@ def test_windows_as_rows() -> None:
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("images", "kind"), [(2, "i32"), (4096, "i64")])
+def test_where_images_begin_is_counted_in_64_bits(images: int, kind: str) -> None:
+    """Of more elements than 32 bits count: as many numbers as there are before an image."""
+    x = View(Buffer("input", 0), "half", (images, 3, 512, 512), (3 << 18, 1 << 18, 512, 1))
+    w = View(Buffer("weight", 0), "half", (8, 9, 3), (32, 3, 1))
+    y = View(Buffer("output", 0), "half", (images, 8, 512, 512), (8 << 18, 1 << 18, 512, 1))
+    window = Window.of((512, 512), (512, 512), (3, 3), (1, 1), (1, 1), (1, 1))
+    epilogue = Epilogue(None, (None,), y, (0, 2, 3), 1)
+    (call,) = conv_calls(Conv(x, w, window, 1), epilogue, Config("flat", 16, 16, 16), None, "convolution", "")
+    assert call.kernel is not None
+    kinds = call.kernel.kernel.arguments[3:]
+    assert {k for k, n in zip(kinds, call.numbers, strict=True) if n == 3} == {kind}
+
 
 FORMS: dict[str, tuple[tuple[int, ...], int, int, dict[str, object], str]] = {
     # {B, H, Lq, D}, heads of keys, keys, options, mask

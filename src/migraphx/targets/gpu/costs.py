@@ -115,7 +115,7 @@ def products(
             if split == 1 or (tiles * split <= 2 * facts.processors and k >= split * LEAST_STEPS * tk):
                 found.append(replace(config, split=split))
         found += with_tail(config, tiles, k // tk, itemsize, facts) if batch == 1 else []
-    if m == 1 and (type in ("half", "bf16", "float", "double") or (type in ("int8", "uint8") and along_depth)):
+    if m == 1 and k and (type in ("half", "bf16", "float", "double") or (type in ("int8", "uint8") and along_depth)):
         tiles_n = (*whole_rows(k), *ROWS) if along_depth else COLUMNS
         for tn, tk, warps in dict.fromkeys(tiles_n):
             config = Config("vector", 1, tn, tk, 1, warps, 3)
