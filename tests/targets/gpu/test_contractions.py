@@ -18,8 +18,9 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.gpu import costs, facts
+from migraphx.targets.gpu import facts
 from migraphx.targets.gpu.choices import Choices, Config, Problem
+from migraphx.targets.gpu.costs import attentions, convolutions
 from migraphx.targets.gpu.emit.spatial import Conv, conv_calls
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import GpuCall
@@ -243,7 +244,7 @@ def test_products_of_one_row_compute_its_norm(rows: int, shown: bool, layer: boo
 @pytest.mark.parametrize("heads", [4, 3])
 def test_the_product_behind_puts_parts_of_attention_together(heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where keys are many they are divided; of one query the product that reads the result adds the parts up itself."""
-    monkeypatch.setattr(costs, "KEY_SPLITS", (2,))
+    monkeypatch.setattr(attentions, "KEY_SPLITS", (2,))
     width = 16
 
     def build(b: Builder, q: Instruction, k: Instruction, v: Instruction) -> Instruction:
@@ -263,7 +264,7 @@ def test_the_product_behind_puts_parts_of_attention_together(heads: int, monkeyp
 @pytest.mark.parametrize("split", [1, 3])
 def test_ways_of_a_convolution(kernel: str, split: int, always: Callable[..., None], monkeypatch) -> None:
     """By taps and by taps' channels, in groups, the depth in parts."""
-    monkeypatch.setattr(costs, "FEW_CHANNELS", 1)
+    monkeypatch.setattr(convolutions, "FEW_CHANNELS", 1)
     always(Config(kernel, 16, 16, 32, split))
     channels = 20 if kernel == "convolution" else 3
     for group in (1, 2):

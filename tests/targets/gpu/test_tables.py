@@ -18,7 +18,7 @@ from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import tables, tune
 from migraphx.targets.gpu.choices import DNN, LIBRARIES, LIBRARY, Choice, Choices, Config, Problem
-from migraphx.targets.gpu.costs import THIRDS
+from migraphx.targets.gpu.costs.products import THIRDS
 from migraphx.targets.gpu.facts import KNOWN
 from migraphx.targets.gpu.kernel import Grid, Kernel, Launch
 from migraphx.targets.gpu.libraries import find

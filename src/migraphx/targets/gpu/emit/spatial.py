@@ -12,7 +12,8 @@ from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs import LINED, thirds
+from migraphx.targets.gpu.costs.convolutions import LINED
+from migraphx.targets.gpu.costs.products import thirds
 from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text
 from migraphx.targets.gpu.emit.contract import (
     BYTES,

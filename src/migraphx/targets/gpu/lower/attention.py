@@ -12,7 +12,7 @@ from migraphx.targets.common.lower.views import fill
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem
-from migraphx.targets.gpu.costs import WHOLE_HEADS, attention_cost, attentions
+from migraphx.targets.gpu.costs.attentions import WHOLE_HEADS, attention_cost, attentions
 from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.attention import Attention, attention_calls, combined_row
 from migraphx.targets.gpu.emit.emitter import TritonEmitter

@@ -22,7 +22,7 @@ from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import NOTHING, Config, Offer, Problem
-from migraphx.targets.gpu.costs import (
+from migraphx.targets.gpu.costs.convolutions import (
     FEW_CHANNELS,
     LINED,
     conv_cost,
