@@ -57,7 +57,7 @@ TEMPLATES = {
     for word, (arity, _) in VOCABULARY.items()
     if word not in ("const", "cast")
 }
-"""Each word that Triton has as it is meant, or the function of kernels/scalar.py."""
+"""Each word that Triton has as it is meant, or the function of kernels/ that has its name."""
 
 SIXTEEN = frozenset({"half", "bf16"})
 
