@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -214,6 +215,26 @@ def test_what_kernels_found_is_raised_by_who_waits_and_once() -> None:
     with pytest.raises(IndexError, match=r"^second: found -17$"):
         device.synchronise(1)
     device.synchronise(1)
+
+
+def test_programs_that_are_made_at_once_are_all_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, others = Recorder(), list[GpuExecutable]()
+    weak = weakref.WeakMethod
+
+    def meanwhile(method: Any) -> Any:
+        monkeypatch.setattr(weakref, "WeakMethod", weak)
+        others.append(chain(device, checks=("first",)))
+        return weak(method)
+
+    monkeypatch.setattr(weakref, "WeakMethod", meanwhile)
+    made = [chain(device, checks=("second",)), *others]
+    for one in made:
+        one.run_at([A], [B], 1)
+        (state,) = one._states.values()
+        state.word.numbers[:2] = 1, 5
+    for text in ("first", "second"):
+        with pytest.raises(IndexError, match=rf"^{text}: found 5$"):
+            device.synchronise()
 
 
 def test_what_kernels_found_is_told_when_their_memory_is_gone() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from threading import Lock
 from typing import Any, Protocol
 
 from migraphx.runtime.device import Device
@@ -127,10 +128,13 @@ class Findings:
 
     def __init__(self) -> None:
         self._asked: list[weakref.WeakMethod[Callable[[], None]]] = []
+        self._lock = Lock()
 
     def ask(self, method: Callable[[], None]) -> None:
         """From now on `method`, as long as its object lives."""
-        self._asked = [*(m for m in self._asked if m() is not None), weakref.WeakMethod(method)]
+        asked = weakref.WeakMethod(method)
+        with self._lock:  # programs are compiled by any thread
+            self._asked = [*(m for m in self._asked if m() is not None), asked]
 
     def raise_any(self) -> None:
         for asked in self._asked:
