@@ -66,7 +66,7 @@ APPROXIMATE = {
     "recip": "(1.0 / {})",
     "rsqrt": "tl.rsqrt({})",
     "sqrt": "tl.sqrt({})",
-    "exp": "tl.exp({})",
+    "exp": "fast_exp({})",
     "sigmoid": "fast_sigmoid({})",
     "erf": "fast_erf({})",
 }

@@ -306,8 +306,16 @@ def fast_div(a, b):
 
 
 @triton.jit
+def fast_exp(a):
+    """Two instructions; `tl.exp` takes five, for results that are denormal floats, which become 0 here."""
+    return tl.exp2(a * 1.4426950408889634)
+
+
+@triton.jit
 def fast_sigmoid(a):
-    return 1.0 / (1.0 + tl.exp(-a))
+    """A reciprocal root, squared, is two instructions; a quotient takes five."""
+    root = tl.rsqrt(1.0 + tl.exp2(a * -1.4426950408889634))
+    return root * root
 
 
 @triton.jit
