@@ -258,7 +258,26 @@ def test_what_kernels_found_is_told_when_their_memory_is_gone() -> None:
     device.synchronise(1)
     small.run_at([A], [B], 1)
     small.release()
-    assert not small._left  # nothing was found
+    assert not small._left.drop_told()  # nothing was found
+
+
+def test_what_kernels_found_is_told_when_their_program_is_gone() -> None:
+    """Such as one of a length that others have driven out."""
+    device = Recorder()
+    made = chain(device, checks=("first",))
+    made.run_at([A], [B], 1)
+    word = next(iter(made._states.values())).word
+    device.pending = {1}
+    del made
+    gc.collect()
+    other = chain(device, checks=("second",))
+    other.run_at([A], [B], 2)
+    word.numbers[:2] = 1, 7
+    with pytest.raises(IndexError, match=r"^first: found 7$"):
+        device.synchronise(1)
+    assert device.findings._kept
+    device.synchronise(1)
+    assert not device.findings._kept
 
 
 def test_a_graph_of_the_caller_s_keeps_the_weights_that_it_reads() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from migraphx.ir.shape import Shape
 from migraphx.runtime.argument import Argument
-from migraphx.targets.gpu.accelerator import Accelerator
+from migraphx.targets.gpu.accelerator import Accelerator, Event
 
 NUMBERS = 8  # of a word, of 8 bytes each
 TOGETHER = 64
@@ -34,6 +34,29 @@ class Word:
         told = numbers.tolist()
         numbers[0] = 0
         return told
+
+
+class Left:
+    """Words of runs whose states are gone: what they find is still to be told, and nobody else's meanwhile."""
+
+    def __init__(self, tell: Callable[[Sequence[int]], None]) -> None:
+        """`tell` raises what a word says."""
+        self._tell = tell
+        self._words: dict[Word, Event] = {}  # and when their runs are over
+
+    def add(self, word: Word, over: Event) -> None:
+        self._words[word] = over
+
+    def raise_found(self) -> None:
+        for word in list(self._words):
+            self._tell(word.found())
+
+    def drop_told(self) -> bool:
+        """Drop those whose runs are over and found nothing that was not told; whether some are left."""
+        for word, over in list(self._words.items()):
+            if over.done() and not word.numbers[0]:
+                self._words.pop(word, None)
+        return bool(self._words)
 
 
 class Words:
