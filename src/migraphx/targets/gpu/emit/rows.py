@@ -10,10 +10,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Literal
 from migraphx.ir.size import divides, is_open
-from migraphx.ops.reduce import (
-    ReduceMax,
-    ReduceMean,
-)  # fmt: skip
+from migraphx.ops.reduce import ReduceMax, ReduceMean
 from migraphx.targets.common.body import Scope, apply
 from migraphx.targets.common.stages import FusedReduction, Stage
 from migraphx.targets.common.views import Loops, View
