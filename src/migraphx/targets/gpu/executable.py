@@ -124,6 +124,8 @@ class GpuExecutable:
                 return
             state, slot = self._enter(given, stream)
             try:
+                if self.checks and state.word.marked:  # by an earlier run: who waits for the device may not ask us
+                    self._raise_found([state.word])
                 self._bring(state, given, stream)
                 self._follow(state, stream, deadline)
                 self._hand_over(state, stream)

@@ -23,6 +23,12 @@ class Word:
 
     def __init__(self, address: int) -> None:
         self.address = address
+        self._first = ctypes.c_int64.from_address(address)
+
+    @property
+    def marked(self) -> bool:
+        """Whether something was found that is not told yet."""
+        return self._first.value != 0
 
     @property
     def numbers(self) -> np.ndarray:
@@ -54,7 +60,7 @@ class Left:
     def drop_told(self) -> bool:
         """Drop those whose runs are over and found nothing that was not told; whether some are left."""
         for word, over in list(self._words.items()):
-            if over.done() and not word.numbers[0]:
+            if over.done() and not word.marked:
                 self._words.pop(word, None)
         return bool(self._words)
 
