@@ -11,6 +11,7 @@ import torch
 from torch import fx, nn
 from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils._pytree import tree_leaves
@@ -38,8 +39,15 @@ def no_gradient(what: str) -> RuntimeError:
     )
 
 
-def refuse_tracers() -> None:
-    """RuntimeError where a tracer records the call: it would keep this answer for every input, or its empty memory."""
+def refuse_recorders(inputs: Sequence[Any]) -> None:
+    """RuntimeError where the call is recorded, or an input has a tangent of forward-mode differentiation.
+
+    A tracer would keep this answer for every input, or its empty memory; the answer has no tangent, which means 0.
+    """
+    if forward_ad._current_level >= 0 and any(
+        forward_ad.unpack_dual(x).tangent is not None for x in inputs if isinstance(x, torch.Tensor)
+    ):
+        raise RuntimeError("a compiled program computes no tangents: use the model, or torch.compile(model)")
     if torch._C._is_tracing():
         raise RuntimeError("torch.jit.trace cannot record a compiled program; trace the model before it is lowered")
     if torch._C._len_torch_dispatch_stack() and get_proxy_mode() is not None:
@@ -258,7 +266,7 @@ class MGXModule(ForInference):
         if len(inputs) != len(self._inputs):
             names = ", ".join(self.input_names)
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
-        refuse_tracers()
+        refuse_recorders(inputs)
         addresses = self._alike.addresses(inputs) if self._alike is not None else None
         alive: list[torch.Tensor] = []
         if addresses is None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import migraphx
@@ -125,6 +126,18 @@ def test_tracers_would_keep_the_answer(lowered, request):
         torch.export.export(compiled, (X, Y))
     with pytest.raises(RuntimeError, match=r"torch\.export cannot record a compiled program"):
         make_fx(compiled)(X, Y)
+
+
+@pytest.mark.parametrize("lowered", ["both", "of_lengths"])
+def test_tangents_are_not_lost(lowered, request):
+    """Forward-mode differentiation takes an answer without a tangent for a constant."""
+    compiled = request.getfixturevalue(lowered)
+    with torch.no_grad(), forward_ad.dual_level():
+        compiled(X, Y)
+        with pytest.raises(RuntimeError, match="computes no tangents"):
+            compiled(X, forward_ad.make_dual(Y, torch.ones(4)))
+    with pytest.raises(RuntimeError, match="computes no tangents"):
+        torch.func.jvp(lambda x: compiled(x, Y), (X,), (X,))
 
 
 def test_a_model_with_a_compiled_part_is_lowered_by_the_road_that_exports_it():
