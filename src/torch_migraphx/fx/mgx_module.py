@@ -242,9 +242,9 @@ class MGXModule(ForInference):
         """Run the program.
 
         TypeError for another number of inputs or another type of one, ValueError for another shape or device;
-        RuntimeError for an input that needs a gradient, inside torch.jit.trace or torch.export, and where the module is
-        empty;
-        IndexError where an index inside is out of range, torch.linalg.LinAlgError where a matrix is singular.
+        RuntimeError for an input that needs a gradient or has a tangent, inside torch.jit.trace or torch.export, and
+        where the module is empty; IndexError where an index inside is out of range, torch.linalg.LinAlgError where a
+        matrix is singular.
         """
         return self._run(inputs, None)
 
