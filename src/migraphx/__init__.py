@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # the names of LATE
         verify_program,
     )
     from migraphx.api.version import __version__
+    from migraphx.runtime.side_by_side import side_by_side
     from migraphx.runtime.single_flight import SingleFlightLRU
 
 LATE = {
@@ -69,6 +70,7 @@ LATE = {
         "share_weights", "to_cpp", "to_graphviz", "to_json", "to_netron", "verify_instructions", "verify_program",
     },
     "migraphx.api.version": {"__version__"},
+    "migraphx.runtime.side_by_side": {"side_by_side"},
     "migraphx.runtime.single_flight": {"SingleFlightLRU"},
 }  # fmt: skip
 """What building and running a program does not need is imported when it is first asked for."""
@@ -128,6 +130,7 @@ __all__ = [
     "save_buffer",
     "shape",
     "share_weights",
+    "side_by_side",
     "supports",
     "target",
     "to_cpp",

@@ -1,6 +1,7 @@
 """Documents, notebooks and examples run, and print what they say; what is not run names only what is there."""
 
 import ast
+import fnmatch
 import inspect
 import os
 import re
@@ -106,6 +107,18 @@ def test_setup_blocks_name_what_is_there() -> None:
     assert made and set(made) <= targets
     assert asked and {extra for group in asked for extra in group.split(",")} <= extras.keys()
     assert all((PROJECT / name).exists() for name in re.findall(r"^\./(\S+)", text, re.M))
+
+
+def test_files_that_are_named_exist() -> None:
+    """Paths in backticks, or ends of paths. A NAME is the reader's, _build is what `make docs` makes."""
+    folders = ("src", "tests", "tools", "benchmarks", "docs", "examples", "requirements", ".ci")
+    there = [p for name in folders for p in (PROJECT / name).rglob("*") if "__pycache__" not in p.parts]
+    known = [f"/{p.relative_to(PROJECT).as_posix()}" for p in [*there, *PROJECT.glob("*")]]
+    for page in {*PROJECT.glob("*.md"), *(p for p in PAGES if p.suffix == ".md")}:
+        prose = pages.FENCE.sub("", page.read_text())
+        named = set(re.findall(r"`([\w.*/]+/[\w.*/]*|[\w*]+\.(?:py|hpp|md|json|sh))`", prose))
+        for path in (p.strip("./") for p in named if not re.search("NAME|_build", p)):
+            assert fnmatch.filter(known, f"*/{path}"), f"{page.name} names {path}, which is not there"
 
 
 def test_every_example_is_in_the_gallery() -> None:

@@ -51,6 +51,16 @@ def test_activation(case, type):
     assert_close(got, oracle(tensor(x)).numpy(), x.dtype)
 
 
+@pytest.mark.parametrize("type", ["half", "bf16"])
+@pytest.mark.parametrize("name", ["hardsigmoid", "hardswish"])
+def test_hard_functions_are_exact_where_they_begin(name, type):
+    """As exact as a few roundings, beside the answer and not beside 1/2."""
+    x = np.linspace(-3.0, -2.5, 65).astype(dtypes.to_numpy(type))
+    got = run([x], lambda b, x: getattr(b, name)(x))
+    want = getattr(F, name)(tensor(x).double()).numpy()
+    assert (np.abs(got.astype(np.float64) - want) <= 4 * np.abs(want) * float(dtypes.FLOAT_LIMITS(x.dtype).eps)).all()
+
+
 @pytest.mark.parametrize("case", [n for n, (name, *_) in enumerate(ACTIVATIONS) if name != "glu"])
 def test_activation_of_special_values(case):
     name, attributes, oracle = ACTIVATIONS[case]

@@ -172,6 +172,13 @@ def test_decompositions_of_ours(name: str, caplog: Any) -> None:
         assert_close(to_numpy(lowered(*inputs)), to_numpy(function(*inputs)), scale=8)
 
 
+def test_an_encoder_layer_of_an_empty_batch() -> None:
+    torch._dynamo.reset()
+    fast = torch.compile(ENCODER, backend="migraphx", options={"target": "ref", "fallback": "error"})
+    with torch.no_grad():
+        assert fast(torch.randn(0, 3, 8)).shape == (0, 3, 8)
+
+
 def test_fewer_values_than_the_mask_has_places() -> None:
     lowered = lower_to_mgx(OURS["values for a mask"][0], OURS["values for a mask"][1], target="ref")
     with pytest.raises(IndexError):

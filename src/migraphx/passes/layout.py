@@ -18,11 +18,6 @@ def channels_last(ndim: int) -> tuple[int, ...]:
     return (0, *range(2, ndim), 1)
 
 
-def is_channels_last(shape: Shape) -> bool:
-    """Whether the memory is that of packed channels-last; strides of dimensions of length 1 do not matter."""
-    return same_memory(shape, permuted(shape.type, shape.lens, channels_last(shape.ndim)))
-
-
 def is_image(shape: Shape) -> bool:
     """Whether channels are innermost and pixels follow each other, with gaps perhaps: a slice of channels is one."""
     n, c, *spatial = shape.lens

@@ -4,8 +4,8 @@ Recurrent layers become part of the graph: Dynamo leaves them to eager torch unl
 graphs need of the C++ compiler begins to be compiled. At the end the log names what Dynamo runs in eager torch.
 
 torch documents one place for this, a backend's attribute `backend_ctx_ctor`, but torch.compile does not read it (2.11
-to 2.15); so Dynamo's callbacks at the start and end of a compilation are used, also of those that give no graph. Where
-they no longer say who compiles, recurrent layers stay in eager torch, and the log says so.
+to 2.15); so the context that Dynamo enters for each compilation is used, also of those that give no graph. Where
+its callers no longer say who compiles, recurrent layers stay in eager torch, and the log says so.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from typing import Any, cast
 
 import torch
 from torch._dynamo import config, disable
-from torch._dynamo.callback import CallbackArgs, callback_handler
+from torch._dynamo.callback import callback_handler
 from torch._dynamo.utils import counters
 
 from torch_migraphx.dynamo.expected import expect
@@ -29,9 +29,8 @@ logger = get_logger(__name__)
 KEPT_BY_DYNAMO = re.compile(r"torch[./]jit|ScriptModule")
 """What Dynamo says of modules that it can't trace: scripted ones."""
 
-Callback = Callable[[CallbackArgs], None]
 _backends: list[Callable[..., Any]] = []
-_open: list[ExitStack] = []
+_theirs = callback_handler.install_callbacks
 
 
 def observes_compilations(backend: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,25 +39,39 @@ def observes_compilations(backend: Callable[..., Any]) -> Callable[..., Any]:
     return backend
 
 
-@disable  # Dynamo holds a lock while it calls this: were it to trace it, it would wait for itself
-def _start(_: CallbackArgs) -> None:
-    under_way = ExitStack()
-    if _compiling_for() in _backends:
-        under_way.enter_context(config.patch(allow_rnn=True))
-        under_way.callback(_say_what_dynamo_keeps)
-        if not torch.cuda.is_available():
-            expect(torch.float32)  # most graphs have products or convolutions of floats, many have attention
-    _open.append(under_way)
+class _Compilation:
+    """Dynamo's context of a compilation, within ours.
+
+    Both are of the thread that compiles: others may compile a backward meanwhile, and configurations are of a thread.
+    Dynamo's callbacks would not do: it calls them when the first of several compilations begins and the last one ends.
+    """
+
+    def __init__(self, theirs: AbstractContextManager[Any]) -> None:
+        self._theirs, self._entered = theirs, ExitStack()
+
+    @disable  # a backward may be compiled inside a compiled function, whose calls Dynamo traces
+    def __enter__(self) -> None:
+        with ExitStack() as entered:
+            if _compiling_for() in _backends:
+                entered.enter_context(config.patch(allow_rnn=True))
+                entered.callback(_say_what_dynamo_keeps)
+                if not torch.cuda.is_available():
+                    expect(torch.float32)  # most graphs have products or convolutions of floats, many have attention
+            entered.enter_context(self._theirs)
+            self._entered = entered.pop_all()
+
+    @disable
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._entered.__exit__(*error)
 
 
 @disable
-def _end(_: CallbackArgs) -> None:
-    if _open:
-        _open.pop().close()
+def _observed(*arguments: Any, **named: Any) -> _Compilation:
+    return _Compilation(_theirs(*arguments, **named))
 
 
 def _compiling_for() -> Any:
-    """The backend that Dynamo compiles for: it tells its callbacks nothing, so that the callers are asked."""
+    """The backend that Dynamo compiles for; nothing is told, so that the callers are asked."""
     frame = sys._getframe()
     while frame is not None:
         if "compiler_fn" in frame.f_locals:
@@ -83,12 +96,4 @@ def _say_kept(reason: str) -> None:
     logger.warning(f"torch.compile runs {module} and its surroundings in eager torch: {reason.splitlines()[0]}")
 
 
-class _Lasting(list[Callback]):
-    """Callbacks, of which the first outlives Dynamo's reset(): the next compilation has to be seen from its start."""
-
-    def clear(self) -> None:
-        del self[1:]
-
-
-callback_handler.start_callbacks = _Lasting([cast(Callback, _start), *callback_handler.start_callbacks])
-callback_handler.end_callbacks = _Lasting([cast(Callback, _end), *callback_handler.end_callbacks])
+callback_handler.install_callbacks = cast(Any, _observed)

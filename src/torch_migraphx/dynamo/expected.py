@@ -22,9 +22,9 @@ TYPES = {torch.float32: "float_type", torch.float16: "half_type", torch.bfloat16
 def expect_graph(gm: fx.GraphModule) -> None:
     """Begin with what the attentions of a graph of Dynamo's need, on target cpu."""
     for n in gm.graph.find_nodes(op="call_function", target=scaled_dot_product_attention):
+        query = n.args[0] if n.args else n.kwargs["query"]
         mask = n.kwargs.get("attn_mask", n.args[3] if len(n.args) > 3 else None)
-        types = [getattr(value_of(m), "dtype", None) for m in (n.args[:1] if n.args else [n.kwargs["query"]])]
-        expect(types[0], getattr(value_of(mask), "dtype", None) if isinstance(mask, fx.Node) else None)
+        expect(*(getattr(value_of(m), "dtype", None) if isinstance(m, fx.Node) else None for m in (query, mask)))
 
 
 @cache

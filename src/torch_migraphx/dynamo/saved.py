@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import fx, nn
 from torch._guards import tracing
+from torch.fx.node import base_types
 from torch.utils._python_dispatch import _disable_current_modes
 
 from torch_migraphx.dynamo.mutation.export import export_functional
@@ -17,7 +18,7 @@ from torch_migraphx.dynamo.mutation.plan import Binding, BindingKind, Mutation, 
 from torch_migraphx.dynamo.mutation.runtime import MutationCopybackWrapper
 from torch_migraphx.dynamo.passes.alias_analysis import AliasSource, AliasSpec
 from torch_migraphx.fx.concrete import is_symbolic
-from torch_migraphx.fx.graph_info import called
+from torch_migraphx.fx.graph_info import called, value_of
 from torch_migraphx.fx.graphs import copied
 from torch_migraphx.fx.lower_graph import lower
 from torch_migraphx.fx.lowered import LoweredModule, NotData, state_of
@@ -25,6 +26,7 @@ from torch_migraphx.log import get_logger
 from torch_migraphx.options import Options
 
 logger = get_logger(__name__)
+CONSTANT = (*base_types, type(None), type(...))
 
 
 class SavedGraph(MutationCopybackWrapper):
@@ -106,12 +108,28 @@ def _of_all_inputs(saved: SavedGraph, weights: Collection[int]) -> Callable[...,
 
 
 def fingerprint(gm: fx.GraphModule) -> str:
-    """What tells graphs apart: what they call, in which order, on what."""
-    number = {n: k for k, n in enumerate(gm.graph.nodes)}
+    """What tells graphs apart: what they call, in which order, on what; the types and sizes of what they compute."""
+    number = {n: f"%{k}" for k, n in enumerate(gm.graph.nodes)}
     lines = [
-        f"{'' if n.op == 'placeholder' else called(n)} {[number[i] for i in n.all_input_nodes]}" for n in gm.graph.nodes
+        ("" if n.op == "placeholder" else called(n), _spelled((n.args, n.kwargs), number), _spelled(value_of(n), {}))
+        for n in gm.graph.nodes
     ]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+    return hashlib.sha256(repr(lines).encode()).hexdigest()
+
+
+def _spelled(value: Any, number: Mapping[Any, str]) -> str:
+    """The same text in every process: of what has none, functions and modules, the type."""
+    if isinstance(value, fx.Node):
+        return number[value]
+    if isinstance(value, Mapping):
+        return _spelled(tuple(value.items()), number)
+    if isinstance(value, tuple | list):
+        return f"({', '.join(_spelled(v, number) for v in value)})"
+    if isinstance(value, slice):
+        return _spelled((slice, value.start, value.stop, value.step), number)
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype} {tuple(value.shape)}"
+    return repr(value) if isinstance(value, CONSTANT) else type(value).__name__
 
 
 def _closed(gm: fx.GraphModule, inputs: Sequence[Any], weights: Collection[int]) -> fx.GraphModule:

@@ -16,7 +16,6 @@ import zlib
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -83,8 +82,7 @@ def _digest(t: torch.Tensor) -> int:
 
 def _digests(tensors: Sequence[torch.Tensor]) -> list[int]:
     """Not by torch's operators: after a fork its threads are no more, and it would wait for them."""
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        return list(pool.map(_digest, tensors))
+    return migraphx.side_by_side(_digest, tensors, torch.get_num_threads())
 
 
 def _united(ranges: Iterable[Range]) -> list[Range]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -41,6 +42,7 @@ from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
+UNHEARD = logging.Logger("unheard", logging.CRITICAL + 1)
 UNBOUNDED = 2**63 - 1
 ONCE = ("cpu", "gpu")  # targets that compile a program once for many lengths
 NUMBERS = {torch.SymInt: torch.int64, torch.SymFloat: torch.float64}
@@ -122,12 +124,21 @@ def or_each_size(make: Callable[[], Made], options: Options) -> Made | None:
     return None
 
 
-def _no_new_guards(gm: fx.GraphModule) -> Any:
-    """In this context torch raises where a symbol would have to be a number: its guards have been made."""
+@contextmanager
+def _no_new_guards(gm: fx.GraphModule) -> Iterator[None]:
+    """In this context torch raises where a symbol would have to be a number: its guards have been made.
+
+    It would warn of each time, too; who catches the error says what it means.
+    """
     known = _symbols_of(gm)
     if known is None:
         raise UnsupportedError("no size is a symbol")
-    return known.error_on_new_guards() if hasattr(known, "error_on_new_guards") else _guards_refused(known)
+    log, known.log = known.log, UNHEARD
+    try:
+        with known.error_on_new_guards() if hasattr(known, "error_on_new_guards") else _guards_refused(known):
+            yield
+    finally:
+        known.log = log
 
 
 def _symbols_of(gm: fx.GraphModule) -> ShapeEnv | None:

@@ -12,6 +12,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.fx.border import fake_of, foreign
+from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied, write_number
 
@@ -73,7 +74,7 @@ def concrete(gm: fx.GraphModule, inputs: Sequence[Any], number: Callable[[Any], 
     for n in gm.graph.nodes:
         for key in ("val", "example_value", "tensor_meta"):
             n.meta.pop(key, None)
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    mode = fake_mode()
     with torch.no_grad():
         inputs = [known(x, mode, number) for x in inputs]
         _Values(gm, mode).propagate_dont_convert_inputs(*inputs)

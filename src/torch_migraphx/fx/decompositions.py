@@ -233,7 +233,7 @@ def _attention(
     """Attention of {batch, length, heads * size}; a mask is True, or has the number, where nothing is seen."""
 
     def split(x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(*x.shape[:2], heads, -1).transpose(1, 2)
+        return x.unflatten(2, (heads, -1)).transpose(1, 2)  # of no elements, too
 
     if mask is not None and mask_type == KEY_PADDING:
         mask = mask[:, None, None, :]
@@ -359,7 +359,7 @@ def istft(
     end = first + length if length is not None else whole - first
     made = (signal / weight)[:, first : min(end, whole)]
     made = F.pad(made, (0, end - whole)) if end > whole else made
-    return made.reshape(*input.shape[:-2], -1)
+    return made.reshape(*input.shape[:-2], made.shape[1])
 
 
 # ---- numbers' bits ----
@@ -498,8 +498,8 @@ def ctc_loss(
         starts = F.pad(lengths.cumsum(0), (1, 0))[:-1, None]
         longest = targets.shape[0] if isinstance(target_lengths, torch.Tensor) else max(target_lengths)
         targets = targets[(starts + torch.arange(longest)).clamp(max=max(targets.shape[0] - 1, 0))]
-    steps, batch, _ = log_probs.shape
-    letters = F.pad(torch.stack([torch.full_like(targets, blank), targets], 2).reshape(batch, -1), (0, 1), value=blank)
+    steps = log_probs.shape[0]
+    letters = F.pad(torch.stack([torch.full_like(targets, blank), targets], 2).flatten(1), (0, 1), value=blank)
     places = letters.shape[1]
     skips = (letters != blank) & (letters != F.pad(letters, (2, 0), value=blank)[:, :places])
     heard = log_probs.gather(2, letters.long().expand(steps, -1, -1))

@@ -29,7 +29,7 @@ from torch_migraphx.fx.concrete import concrete, is_symbolic
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied
 from torch_migraphx.fx.lower_graph import lower
-from torch_migraphx.fx.mgx_module import ForInference, no_gradient
+from torch_migraphx.fx.mgx_module import ForInference, no_gradient, refuse_tracers
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import Options
 
@@ -109,7 +109,8 @@ class ModuleBySizes(ForInference):
         self._every: AnySize | str | None = None  # None: nobody has tried
 
     def forward(self, *leaves: Any) -> Any:
-        """The leaves of the answer."""
+        """The leaves of the answer. RuntimeError inside torch.jit.trace or torch.export."""
+        refuse_tracers()
         form = self.form(leaves)
         if isinstance(form, AnySize):  # a lowered module looks at its inputs itself
             self._refuse(leaves, form.place)

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten_with_path, tree_leaves, tree_unflatten
 
@@ -20,6 +19,7 @@ from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of
 from torch_migraphx.fx.concrete import concrete, is_symbolic, known
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter_of, target_name
 from torch_migraphx.fx.decompose import decompose
+from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.fx.graph_info import described, is_python, origin_of, refusal, value_of
 from torch_migraphx.fx.graphs import copied, take_outputs_apart, with_values
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
@@ -91,7 +91,7 @@ class MGXInterpreter(fx.Interpreter):
         """Convert; returns `program`. UnsupportedNodes, and ConversionError where a converter refuses its arguments."""
         with _disable_current_modes(), torch.no_grad():
             if is_symbolic(self.traced):
-                mode = FakeTensorMode(allow_non_fake_inputs=True)
+                mode = fake_mode()
                 self.inputs = [known(x, mode) for x in self.inputs]
                 self._take(concrete(self.traced, self.inputs))
             calls = [n for n in self.traced.graph.nodes if n.op.startswith("call_")]

@@ -22,6 +22,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.node import map_arg
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
+from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.log import get_logger
 
 logger = get_logger(__name__)
@@ -66,7 +67,7 @@ def with_values(gm: fx.GraphModule, inputs: Sequence[Any]) -> None:
     fake = next((x for x in inputs if isinstance(x, torch._subclasses.FakeTensor)), None)
     if fake is not None:
         _propagated(gm, fake.fake_mode, inputs)
-    elif isinstance(_propagated(gm, FakeTensorMode(allow_non_fake_inputs=True), inputs), OF_DATA):
+    elif isinstance(_propagated(gm, fake_mode(), inputs), OF_DATA):
         symbols = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv(), static_shapes=True)
         _propagated(gm, symbols, inputs)  # with a symbol for each length that data tells
 

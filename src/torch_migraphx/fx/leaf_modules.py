@@ -13,6 +13,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves, tree_map
 
 from torch_migraphx.fx.converter_registry import converter_of, module_of
+from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.fx.graph_info import described, unmapped
 from torch_migraphx.fx.mgx_module import ForInference
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops, acc_tracer
@@ -131,7 +132,7 @@ def _with(args: Any, n: fx.Node, result: Any) -> Any:
 def _with_one_mode(gm: fx.GraphModule) -> None:
     """Fake values of one mode again: what was traced apart brought those of another."""
     inputs = [n.meta.get("val") for n in gm.graph.find_nodes(op="placeholder")]
-    mode = next(_modes(inputs), None) or FakeTensorMode(allow_non_fake_inputs=True)
+    mode = next(_modes(inputs), None) or fake_mode()
     try:
         with torch.no_grad():
             FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*inputs)

@@ -127,7 +127,27 @@ class LoweredModule(SplitModule):
         try:
             return restored, (state_of(self),)
         except NotData:
-            return super().__reduce__()
+            return _of_code, (super().__reduce__(), self.weights, self.others)
+
+    def __copy__(self) -> LoweredModule:
+        return self._noting(LoweredModule(self, self.graph, type(self).__name__))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LoweredModule:
+        return self._noting(super().__deepcopy__(memo))
+
+    def _noting(self, copied: Any) -> LoweredModule:
+        """A copy, which torch.fx makes of what the graph refers to, with the rest."""
+        copied.weights, copied.others, copied.refusals = self.weights, self.others, self.refusals
+        return copied
+
+
+def _of_code(reduced: Any, weights: frozenset[str], others: frozenset[str]) -> LoweredModule:
+    """The module that torch.fx has pickled as Python code."""
+    function, arguments = reduced
+    made = function(*arguments)
+    lowered = LoweredModule(made, made.graph, type(made).__name__)
+    lowered.weights, lowered.others = weights, others
+    return lowered
 
 
 # ---- as data ----

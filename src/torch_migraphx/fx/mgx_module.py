@@ -12,6 +12,7 @@ from torch import fx, nn
 from torch._C._dynamo.guards import TensorGuards
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx._symbolic_trace import is_fx_symbolic_tracing
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.utils._pytree import tree_leaves
 
 import migraphx
@@ -35,6 +36,14 @@ def no_gradient(what: str) -> RuntimeError:
         f"{what} requires a gradient, which a compiled program does not compute: call it under torch.no_grad(), "
         "or use torch.compile(model, backend='migraphx')"
     )
+
+
+def refuse_tracers() -> None:
+    """RuntimeError where a tracer records the call: it would keep this answer for every input, or its empty memory."""
+    if torch._C._is_tracing():
+        raise RuntimeError("torch.jit.trace cannot record a compiled program; trace the model before it is lowered")
+    if torch._C._len_torch_dispatch_stack() and get_proxy_mode() is not None:
+        raise RuntimeError("torch.export cannot record a compiled program; export the model before it is lowered")
 
 
 class Input:
@@ -225,7 +234,8 @@ class MGXModule(ForInference):
         """Run the program.
 
         TypeError for another number of inputs or another type of one, ValueError for another shape or device;
-        RuntimeError for an input that needs a gradient, inside torch.jit.trace, and where the module is empty;
+        RuntimeError for an input that needs a gradient, inside torch.jit.trace or torch.export, and where the module is
+        empty;
         IndexError where an index inside is out of range, torch.linalg.LinAlgError where a matrix is singular.
         """
         return self._run(inputs, None)
@@ -248,8 +258,7 @@ class MGXModule(ForInference):
         if len(inputs) != len(self._inputs):
             names = ", ".join(self.input_names)
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
-        if torch._C._is_tracing():  # it would keep this answer for every input
-            raise RuntimeError("torch.jit.trace cannot record a compiled program; trace the model before it is lowered")
+        refuse_tracers()
         addresses = self._alike.addresses(inputs) if self._alike is not None else None
         alive: list[torch.Tensor] = []
         if addresses is None:

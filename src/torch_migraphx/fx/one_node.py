@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.func import functionalize
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
 
 from torch_migraphx.fx.decompositions import COMPOSITES
+from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.fx.graph_info import copy_origin, described
 from torch_migraphx.fx.graphs import attribute
 from torch_migraphx.fx.tracer.acc_tracer import acc_ops
@@ -59,7 +60,7 @@ def as_graph(call: Callable[..., Any], values: list[Any], table: Table, n: fx.No
     """A function of tensors as a graph of ATen operators, for `n`; None where torch cannot trace it."""
     fake = next((x.fake_mode for x in values if isinstance(x, FakeTensor)), None)
     try:  # on fake tensors only: what has no tensor among its inputs would run, and draw random numbers
-        with torch.no_grad(), fake or FakeTensorMode(allow_non_fake_inputs=True):
+        with torch.no_grad(), fake or fake_mode():
             made = make_fx(functionalize(call), table)(*values)
             if any(is_mutable(m) for m in made.graph.nodes):  # those inside of torch's own composites
                 made = make_fx(functionalize(made), table)(*values)

@@ -168,7 +168,7 @@ class CompiledForward:
         tokens, kept, weights = call.ids.shape[1], [], self._weights()
         wanted = tokens if call.keep == 0 else min(int(call.keep), tokens)
         size = 1 if tokens == 1 else CHUNK
-        self._allocate(call, weights)
+        self._allocate(call)
         start = call.layers[0].length
         room = capacity(start + -(-tokens // size) * size)
         buffers = [b for layer in call.layers for b in layer.reserve(room)]
@@ -228,7 +228,7 @@ class CompiledForward:
 
         return {k: wide(m) for k, m in call.mask.items()} if isinstance(call.mask, dict) else wide(call.mask)
 
-    def _allocate(self, call: Call, weights: list[torch.Tensor]) -> None:
+    def _allocate(self, call: Call) -> None:
         """Buffers of empty layers: the model says how large, by one token that it computes without data."""
         if call.layers[0].is_initialized:
             return

@@ -1,4 +1,7 @@
-"""Composites through the optimizer and the C++ kernels, against ref."""
+"""Composites through the optimizer and the C++ kernels, against ref.
+
+What has kernels of its own (products, attention, reductions) is compiled as users compile it by the tests of those.
+"""
 
 import pytest
 
@@ -23,6 +26,7 @@ def test_activations(type):
     check(cases)
 
 
+@pytest.mark.unoptimised
 def test_normalizations():
     last = Shape("float", (40,))
     check([
@@ -46,6 +50,7 @@ def test_normalizations():
     ])  # fmt: skip
 
 
+@pytest.mark.unoptimised
 def test_products_and_rearrangements():
     q, k = Shape("float", (2, 4, 9, 8)), Shape("float", (2, 4, 11, 8))
     few = Shape("float", (2, 2, 11, 8))

@@ -1,7 +1,8 @@
 """Every elementwise operator and reduction, in every type that it takes, on cpu and on ref.
 
 Types that are computed in the lanes of another are optimised little here: that other type is compiled as users compile
-it, and so are the ways between the two, by test_narrow.py and, of half and bf16, by test_composites.py.
+it, and so are the ways between the two, by test_narrow.py and, of half and bf16, by test_composites.py. An operator is
+the same text in all of them, so that those below 16 bits share the operators: each has half of them, each half several.
 """
 
 import pytest
@@ -18,6 +19,9 @@ ROUNDED = {"tan", "pow", "fmod", "mod"}  # NaN and inf beside finite values are 
 
 TYPES = [pytest.param(t, marks=pytest.mark.unoptimised) if t in NARROW else t for t in STORAGE_TYPES]
 
+FEW_BITS = [t for t in STORAGE_TYPES if t in NARROW and t not in ("half", "bf16")]
+FEW_BITS.sort(key=lambda t: t.startswith("u"))  # two of each kind follow each other
+
 WITH_ITSELF = {"div", "fmod", "mod"}  # of which compilers know more, and g++ 12 wrongly: x / x was -1
 
 
@@ -25,8 +29,10 @@ WITH_ITSELF = {"div", "fmod", "mod"}  # of which compilers know more, and g++ 12
 def test_every_pointwise_operator(type):
     x, condition = Shape(type, (3, 37)), Shape("bool", (3, 37))
     cases = []
-    for name, operator in OPERATIONS.items():
-        if not issubclass(operator, Pointwise) or type not in operator.accepts or name == "convert":
+    names = [n for n, operator in OPERATIONS.items() if issubclass(operator, Pointwise) and n != "convert"]
+    for name in names[FEW_BITS.index(type) % 2 :: 2] if type in FEW_BITS else names:
+        operator = OPERATIONS[name]
+        if type not in operator.accepts:
             continue
         inputs = (condition, x, x) if name == "where" else (x,) * (operator.arity or 0)
         write = lambda b, *i, n=name: b.instruction(n, i)  # noqa: E731

@@ -42,3 +42,14 @@ def test_operands(monkeypatch: pytest.MonkeyPatch) -> None:
     program = program_of(lambda b, x, y: b.add(x, y), x=(2,), y=(2,))
     with pytest.raises(UnsupportedOperator, match=r"pointwise -> .*: it has more than 2 operands: add"):
         target.translate(program, CompileOptions(), features())
+
+
+@pytest.mark.parametrize("types", [("double", "float"), ("float", "double")])
+def test_attention_of_doubles(types: tuple[str, str]) -> None:
+    p = migraphx.program()
+    main = p.get_main_module()
+    q, k, v = (main.add_parameter(name, migraphx.shape(types[0], [1, 2, 4, 8])) for name in "qkv")
+    mask = main.add_parameter("mask", migraphx.shape(types[1], [1, 2, 4, 4]))
+    main.add_return([main.add_instruction(migraphx.op("attention"), [q, k, v, mask])])
+    with pytest.raises(migraphx.UnsupportedOperator, match="refuses attention -> .*: attention sums in float"):
+        p.compile(migraphx.get_target("cpu"))

@@ -25,6 +25,8 @@ from migraphx.targets.cpu.tune import SUFFIX, Candidate, Tuner, candidates, seco
 from tests.passes.checking import program_of
 from tests.tolerances import assert_close
 
+pytestmark = pytest.mark.unoptimised
+
 RNG = np.random.default_rng(0)
 AMX = Features(16, True, True)
 LARGE, SMALL = (1, 16, 20, 20), (1, 16, 7, 7)  # images that Winograd suits, and does not suit, as is expected

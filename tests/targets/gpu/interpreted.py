@@ -14,7 +14,7 @@ from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.kernel import Grid, Kernel
 from migraphx.targets.gpu.library import LibraryWork
 from tests.targets.gpu.interpreter import Interpreted, load
-from tests.targets.gpu.memory import Memory
+from tests.targets.gpu.memory import Memory, check_grid
 
 STREAM = 1
 
@@ -23,6 +23,7 @@ class InterpretedWork:
     """A kernel with its values; a launch runs it at once."""
 
     def __init__(self, memory: Memory, function: Interpreted, grid: Grid, values: Sequence[int]) -> None:
+        check_grid(function.kernel.name, grid)
         self.memory, self.function, self.grid = memory, function, grid
         self.bind(values)
 

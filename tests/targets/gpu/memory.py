@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import weakref
+from collections.abc import Sequence
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
 ALIGNMENT = 256
+MOST_PROGRAMS = (2**31 - 1, 65_535, 65_535)  # along each axis of a grid
 POISON = 0xFF  # NaN in every float type, -1 in integers
 
 
@@ -66,6 +68,12 @@ class Memory:
 
     def move(self, to: int, source: int, nbytes: int) -> None:
         ctypes.memmove(to, source, nbytes)
+
+
+def check_grid(name: str, grid: Sequence[int]) -> None:
+    """ValueError for a grid that no driver launches: empty, or too long along an axis."""
+    if not all(1 <= n <= most for n, most in zip(grid, MOST_PROGRAMS, strict=True)):
+        raise ValueError(f"{name}: a grid of {tuple(grid)} cannot be launched")
 
 
 class _Owner:

@@ -9,7 +9,7 @@ from typing import Any
 from migraphx.targets.gpu.accelerator import Findings, Function
 from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.kernel import Grid, Kernel
-from tests.targets.gpu.memory import Memory
+from tests.targets.gpu.memory import Memory, check_grid
 
 DEFAULT = 7  # the stream of threads that were given none
 Entry = tuple[Any, ...]
@@ -88,6 +88,7 @@ class Recorder:
         return [RecordedFunction(k) for k in kernels]
 
     def work(self, function: Any, grid: Grid, values: Sequence[int], scratch: int = 0) -> RecordedWork:
+        check_grid(function.kernel.name, grid)
         return RecordedWork(self, values)
 
     def graph(self, works: Sequence[Any]) -> RecordedGraph:
@@ -98,6 +99,7 @@ class RecordedFunction:
     code = None
 
     def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
         self.scratch = kernel.stages if kernel.name == "scratching" else 0
 
 

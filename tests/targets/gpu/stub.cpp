@@ -15,6 +15,7 @@ struct CUgraphNode_st {
     int graph;
 };
 struct CUgraph_st {
+    int device;
     std::vector<CUgraphNode> nodes;
 };
 struct CUgraphExec_st {
@@ -200,7 +201,7 @@ CUresult cuStreamBeginCapture_v2(CUstream s, CUstreamCaptureMode mode) {
     IN_CONTEXT_OF(of(s));
     REQUIRE(s && !s->capturing, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     captured[s->device] += 1, disturbed += mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-    return s->mode = mode, s->capturing = new CUgraph_st, CUDA_SUCCESS;
+    return s->mode = mode, used[s->device]++, s->capturing = new CUgraph_st{s->device}, CUDA_SUCCESS;
 }
 CUresult cuStreamEndCapture(CUstream s, CUgraph* g) {
     ALONE;
@@ -252,7 +253,11 @@ CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec x, CUgraphNode node, cons
     return x->first = *(unsigned long long*)p->kernelParams[0], CUDA_SUCCESS;
 }
 CUresult cuGraphExecDestroy(CUgraphExec x) { return delete x, CUDA_SUCCESS; }
-CUresult cuGraphDestroy(CUgraph g) { return delete g, CUDA_SUCCESS; }
+CUresult cuGraphDestroy(CUgraph g) {
+    ALONE;
+    REQUIRE(g, CUDA_ERROR_INVALID_VALUE);
+    return used[g->device]--, delete g, CUDA_SUCCESS;
+}
 CUresult cuLibraryLoadData(CUlibrary* l, const void* code, CUjit_option*, void**, unsigned, CUlibraryOption*, void**,
                            unsigned) {
     ALONE;
@@ -274,7 +279,8 @@ CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA
 CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction f, void** arguments, void** extra) {
     ALONE;
     IN_CONTEXT_OF(of(c->hStream));
-    REQUIRE(f == (CUfunction)(0x88L + here()) && !extra && c->gridDimX && c->blockDimX % 32 == 0 && c->blockDimY == 1,
+    REQUIRE(f == (CUfunction)(0x88L + here()) && !extra && c->gridDimX && c->gridDimY - 1 < 65535 && c->gridDimZ - 1 < 65535 &&
+                c->blockDimX % 32 == 0 && c->blockDimY == 1,
             CUDA_ERROR_INVALID_VALUE);
     for (unsigned n = 0; n < c->numAttrs; n++)
         REQUIRE(c->attrs[n].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&

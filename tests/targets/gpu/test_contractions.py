@@ -16,11 +16,12 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
-from migraphx.targets.common.epilogue import Window
+from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.gpu import costs, facts
+from migraphx.targets.gpu import facts
 from migraphx.targets.gpu.choices import Choices, Config, Problem
-from migraphx.targets.gpu.emit.spatial import Conv
+from migraphx.targets.gpu.costs import attentions, convolutions
+from migraphx.targets.gpu.emit.spatial import Conv, conv_calls
 from migraphx.targets.gpu.executable import GpuExecutable
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.target import GpuTarget
@@ -120,6 +121,14 @@ def test_one_row(turned: bool, split: int, always: Callable[..., None]) -> None:
             {"x0": weight(1, k, type=type) / 9, "x1": weight(*w.lens, type=type) / 9},
             scale=4,
         )
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_sums_of_nothing_are_zeros(rows: int) -> None:
+    """Of a product without a depth, and of an attention without keys."""
+    check(built(lambda b, x, w: b.exp(b.dot(x, w)), Shape("half", (rows, 0)), Shape("half", (0, 5))))
+    q, k = Shape("half", (1, 2, rows, 16)), Shape("half", (1, 2, 0, 16))
+    check(built(lambda b, *x: b.attention(*x), q, k, k))
 
 
 @pytest.mark.parametrize("types", [("int8", "int8"), ("uint8", "int8"), ("int8", "uint8"), ("uint8", "uint8")])
@@ -235,7 +244,7 @@ def test_products_of_one_row_compute_its_norm(rows: int, shown: bool, layer: boo
 @pytest.mark.parametrize("heads", [4, 3])
 def test_the_product_behind_puts_parts_of_attention_together(heads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where keys are many they are divided; of one query the product that reads the result adds the parts up itself."""
-    monkeypatch.setattr(costs, "KEY_SPLITS", (2,))
+    monkeypatch.setattr(attentions, "KEY_SPLITS", (2,))
     width = 16
 
     def build(b: Builder, q: Instruction, k: Instruction, v: Instruction) -> Instruction:
@@ -255,7 +264,7 @@ def test_the_product_behind_puts_parts_of_attention_together(heads: int, monkeyp
 @pytest.mark.parametrize("split", [1, 3])
 def test_ways_of_a_convolution(kernel: str, split: int, always: Callable[..., None], monkeypatch) -> None:
     """By taps and by taps' channels, in groups, the depth in parts."""
-    monkeypatch.setattr(costs, "FEW_CHANNELS", 1)
+    monkeypatch.setattr(convolutions, "FEW_CHANNELS", 1)
     always(Config(kernel, 16, 16, 32, split))
     channels = 20 if kernel == "convolution" else 3
     for group in (1, 2):
@@ -323,6 +332,13 @@ def test_images_are_padded_as_they_are_quantized(always: Callable[..., None]) ->
     for shape in (Shape("float", (2, 3, 9, 13)), permuted("float", (2, 3, 9, 13), (0, 2, 3, 1))):
         made = check(built(build, shape))
         assert [s.kernel.split()[0] for s in made.executable.steps][:2] == ["pad", "quant_convolution"]
+
+
+def test_one_channel_of_bytes() -> None:
+    """Which is a depthwise convolution, too."""
+    w = (weight(1, 1, 3, 3, type="float") * 40).astype(np.int8)
+    x = Shape("int8", (2, 1, 6, 5))
+    check(built(lambda b, x: b.quant_convolution(x, b.literal(w), padding=(1, 1)), x))
 
 
 def test_rows_of_windows_of_bytes(always: Callable[..., None]) -> None:
@@ -432,6 +448,21 @@ def test_windows_as_rows() -> None:
 
 
 # ---- attention ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("images", "kind"), [(2, "i32"), (4096, "i64")])
+def test_where_images_begin_is_counted_in_64_bits(images: int, kind: str) -> None:
+    """Of more elements than 32 bits count: as many numbers as there are before an image."""
+    x = View(Buffer("input", 0), "half", (images, 3, 512, 512), (3 << 18, 1 << 18, 512, 1))
+    w = View(Buffer("weight", 0), "half", (8, 9, 3), (32, 3, 1))
+    y = View(Buffer("output", 0), "half", (images, 8, 512, 512), (8 << 18, 1 << 18, 512, 1))
+    window = Window.of((512, 512), (512, 512), (3, 3), (1, 1), (1, 1), (1, 1))
+    epilogue = Epilogue(None, (None,), y, (0, 2, 3), 1)
+    (call,) = conv_calls(Conv(x, w, window, 1), epilogue, Config("flat", 16, 16, 16), None, "convolution", "")
+    assert call.kernel is not None
+    kinds = call.kernel.kernel.arguments[3:]
+    assert {k for k, n in zip(kinds, call.numbers, strict=True) if n == 3} == {kind}
+
 
 FORMS: dict[str, tuple[tuple[int, ...], int, int, dict[str, object], str]] = {
     # {B, H, Lq, D}, heads of keys, keys, options, mask

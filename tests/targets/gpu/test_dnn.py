@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 from math import prod
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -268,6 +270,28 @@ def test_saved(asked: list[ConvGraph]) -> None:
     data, tensors = executable.sections()
     restored: Any = target.restore(data, tensors, True, lambda: made.graph, made._options)
     assert restored is not None and restored.plan == executable.plan
+
+
+def test_threads_that_compile_have_the_handle_in_turn() -> None:
+    """Of a library that has nothing for any graph."""
+    others: list[Future[list[ConvGraph]]] = []
+
+    class Asked(dnn.Dnn):
+        def _open(self) -> None: ...
+
+        def _graph(self, graph: ConvGraph) -> dnn.Descriptor:
+            if not others:
+                others.append(other.submit(self.plans, graph))
+                with pytest.raises(TimeoutError):
+                    others[0].result(timeout=0.05)
+            raise dnn.DnnError("none")
+
+    lens, strides, ones = (1, 8, 4, 4), (128, 1, 32, 8), (1, 1)
+    weights = (8, 8, 1, 1), (8, 1, 8, 8)
+    graph = ConvGraph("half", lens, strides, *weights, lens, strides, ones, ones, (0, 0), (0, 0))
+    with ThreadPoolExecutor(1) as other:
+        assert Asked(cast(Any, SimpleNamespace(cudnnGetVersion=lambda: 1))).plans(graph) == []
+        assert others[0].result() == []
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -74,6 +77,64 @@ def _array(address: int, m: Matrix, dtype: np.dtype, number: int) -> np.ndarray:
     memory = (ctypes.c_char * (((m.columns - 1) * m.step + m.rows) * dtype.itemsize)).from_address(start)
     strides = (dtype.itemsize, m.step * dtype.itemsize)
     return np.ndarray((m.rows, m.columns), dtype, memoryview(memory), 0, strides)
+
+
+class CountingBlas:
+    """The library's own functions: which objects are alive, and with which bias each product ran."""
+
+    def __init__(self, during: Callable[[int], None] = lambda bias: None) -> None:
+        self.alive, self.biases, self.during = dict[int, int](), list[int](), during
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        def function(*arguments: Any) -> int:
+            if name.endswith("Create"):
+                arguments[0]._obj.value = handle = len(self.alive) + 1
+                self.alive[handle] = 0
+            elif name.endswith("Destroy"):
+                self.alive[arguments[0].value] = -1
+            elif name == "cublasLtMatmulDescSetAttribute" and arguments[1].value == blas.BIAS:
+                self.alive[arguments[0].value] = arguments[2]._obj.value
+            elif name == "cublasLtMatmul":
+                self.during(self.alive[arguments[1].value])
+                self.biases.append(self.alive[arguments[1].value])
+            return 0
+
+        return function
+
+
+GEMM = Gemm("half", (1, 8, 8, 8), (8, 1, 0), (1, 8, 0), (8, 64), "bias", (), "00" * 64)
+
+
+def test_objects_of_the_library_live_as_long_as_who_needs_them() -> None:
+    fake = CountingBlas()
+    made = blas.Blas(cast(Any, fake))
+    assert made.algorithms(GEMM) == []
+    gc.collect()
+    assert [n for n in fake.alive.values() if n >= 0] == [0]  # the handle
+    append = made.append(GEMM)
+    append([16, 32, 48, 64, 80], 1)
+    assert fake.biases == [48] and sum(n >= 0 for n in fake.alive.values()) == 6
+    del append
+    gc.collect()
+    assert sum(n >= 0 for n in fake.alive.values()) == 1
+
+
+def test_products_of_several_threads_have_addresses_of_their_own() -> None:
+    """Which are attributes of what they share: one is appended after the other."""
+    waiting: list[Future[None]] = []
+
+    def during(bias: int) -> None:
+        if not waiting:
+            waiting.append(other.submit(append, [16, 32, 49, 64, 80], 2))
+            with pytest.raises(TimeoutError):
+                waiting[0].result(timeout=0.05)
+
+    fake = CountingBlas(during)
+    append = blas.Blas(cast(Any, fake)).append(GEMM)
+    with ThreadPoolExecutor(1) as other:
+        append([16, 32, 48, 64, 80], 1)
+        waiting[0].result()
+    assert fake.biases == [48, 49]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -202,19 +203,98 @@ def test_a_deadline_ends_the_wait_and_keeps_the_state() -> None:
     assert kinds(device.taken()) == ["write", "launch", "read"]
 
 
-def test_what_kernels_found_is_raised_by_who_waits_and_once() -> None:
+def test_what_kernels_found_is_raised_by_who_waits_or_runs_again_and_once() -> None:
+    """In torch nobody waits by a call of ours."""
     device = Recorder()
     made = chain(device, checks=("first", "second"))
     other = chain(device, checks=("third",))
     made.run_at([A], [B], 1)
     other.run_at([A], [B], 1)
     (state,) = made._states.values()
-    status = Argument(Shape("int64", (8,)), state.status).array
-    status[:2] = 2, -17
-    made.run_at([A], [B], 1)
-    with pytest.raises(IndexError, match=r"^second: found -17$"):
+    for who in (lambda: device.synchronise(1), lambda: made.run_at([A], [B], 1)):
+        state.word.numbers[:2] = 2, -17
+        other.run_at([A], [B], 1)
+        with pytest.raises(IndexError, match=r"^second: found -17$"):
+            who()
+        device.synchronise(1)
+        made.run_at([A], [B], 1)
+
+
+def test_programs_that_are_made_at_once_are_all_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, others = Recorder(), list[GpuExecutable]()
+    weak = weakref.WeakMethod
+
+    def meanwhile(method: Any) -> Any:
+        monkeypatch.setattr(weakref, "WeakMethod", weak)
+        others.append(chain(device, checks=("first",)))
+        return weak(method)
+
+    monkeypatch.setattr(weakref, "WeakMethod", meanwhile)
+    made = [chain(device, checks=("second",)), *others]
+    for one in made:
+        one.run_at([A], [B], 1)
+        (state,) = one._states.values()
+        state.word.numbers[:2] = 1, 5
+    for text in ("first", "second"):
+        with pytest.raises(IndexError, match=rf"^{text}: found 5$"):
+            device.synchronise()
+
+
+def test_what_kernels_found_is_told_when_their_memory_is_gone() -> None:
+    """Such as that of a program whose arena another length has let go, before its run was over."""
+    device = Recorder()
+    slots = Slots(device)
+    small, large = (chain(device, slots=slots, n=n, checks=("first",)) for n in (N, 20 * N))
+    small.run_at([A], [B], 1)
+    (state,) = small._states.values()
+    word = state.word
+    device.pending = {1}
+    large.run_at([A], [B], 1)
+    assert not small._states
+    del state
+    device.synchronise(2)
+    (new,) = large._states.values()
+    assert new.word.address != word.address  # which the first run may still write
+    word.numbers[:2] = 1, 99
+    with pytest.raises(IndexError, match=r"^first: found 99$"):
         device.synchronise(1)
     device.synchronise(1)
+    small.run_at([A], [B], 1)
+    small.release()
+    assert not small._left.drop_told()  # nothing was found
+
+
+def test_what_kernels_found_is_told_when_their_program_is_gone() -> None:
+    """Such as one of a length that others have driven out."""
+    device = Recorder()
+    made = chain(device, checks=("first",))
+    made.run_at([A], [B], 1)
+    word = next(iter(made._states.values())).word
+    device.pending = {1}
+    del made
+    gc.collect()
+    other = chain(device, checks=("second",))
+    other.run_at([A], [B], 2)
+    word.numbers[:2] = 1, 7
+    with pytest.raises(IndexError, match=r"^first: found 7$"):
+        device.synchronise(1)
+    assert device.findings._kept
+    device.synchronise(1)
+    assert not device.findings._kept
+
+
+def test_a_graph_of_the_caller_s_keeps_the_weights_that_it_reads() -> None:
+    """Also where the program shares those of another from then on."""
+    device = Recorder()
+    made, other = chain(device), chain(device)
+    device.recording = {5}
+    made.run_at([A], [B], 5)
+    weight = device.taken()[-3][2][1]
+    made.share_weights([other])
+    gc.collect()
+    device.memory.check(weight, 4 * N)
+    made.run_at([A], [B], 1)
+    assert device.taken()[-1][2][0][1] == other._weights[0].address != weight
 
 
 def test_kernels_with_memory_of_their_own() -> None:

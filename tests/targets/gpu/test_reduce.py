@@ -161,6 +161,13 @@ def test_rows_in_pieces(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
             assert ("COLS", 256) in kernel.constants
 
 
+@pytest.mark.parametrize("lens", [(1, 1), (3, 1), (1, 3)])
+def test_a_row_of_one_element_and_one_row(lens: tuple[int, int]) -> None:
+    """Views of one element have no steps; a tile of them is a tile all the same."""
+    check(built(softmax(1), Shape("half", lens)))
+    check(built(lambda b, x: b.convert(b.softmax(x, axis=1), target_type="int8"), Shape("float", lens)))
+
+
 def test_nothing_is_reduced_to_what_it_starts_from():
     check(built(lambda b, x: b.reduce_sum(x, axes=(1,)), Shape("float", (3, 0))))
     check(built(lambda b, x: b.reduce_mean(x, axes=(1,)), Shape("float", (3, 0))))

@@ -11,6 +11,7 @@ from migraphx.ops.scalar import VOCABULARY, NumpyScalar
 from migraphx.targets.gpu.emit.scalar import APPROXIMATE, NARROW, TritonScalar, constant_text
 from tests.ops.test_scalar import accepts, castable, check, operands, values
 from tests.targets.gpu.families import kernels, of
+from tests.targets.gpu.side_by_side import one
 from tests.targets.gpu.words import evaluate
 
 TYPES = ("float", "double", "bool", *(f"{s}int{n}" for s in ("", "u") for n in (8, 16, 32, 64)))
@@ -146,6 +147,26 @@ def test_gelu_of_16_bits(accelerator):
     ):  # fmt: skip
         (kernel,) = kernels((build, (of(type, 64),)))
         assert ("fast_cdf(" in kernel.source) == known
+
+
+def test_gelu_of_16_bits_by_tanh(accelerator):
+    """Whose 1 + tanh is a sigmoid: exact also where next to nothing is left of it. Not of floats, nor of 2 + tanh."""
+    a = np.concatenate([values("float"), np.linspace(-12, 12, 499, dtype=np.float32)])
+    (got,) = evaluate(accelerator, ["(2.0 * fast_sigmoid(2.0 * x0))"], ["float"], [a], ["float"])
+    with np.errstate(all="ignore"):
+        want = 2 / (1 + np.exp(-2 * a.astype(np.float64)))
+    np.testing.assert_allclose(got, want, 1e-5, 1e-30)
+
+    def grown(b, x):
+        return b.add(b.tanh(x), b.full(2.0, x))
+
+    for build, type, known in (
+        (one("gelu", approximate="tanh"), "half", True), (one("gelu", approximate="tanh"), "bf16", True),
+        (one("gelu", approximate="tanh"), "float", False), (grown, "half", False),
+    ):  # fmt: skip
+        (kernel,) = kernels((build, (of(type, 64),)))
+        assert ("fast_sigmoid(" in kernel.source) == known
+        assert ("scalar_tanh(" in kernel.source) != known
 
 
 def test_constants_are_exact():

@@ -78,6 +78,12 @@ def test_norms_that_are_no_runs_of_channels() -> None:
     assert len(steps_of(Shape("half", (2, 4, 16, 8, 8)), scale=2)) == 1
 
 
+def test_norms_of_more_images_than_a_grid_has_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spread, "MOST_BESIDE", 2)
+    assert len(steps_of(images("half", 2, 2, 4, 3, 3), scale=2)) == 3
+    assert len(steps_of(images("half", 3, 2, 4, 3, 3), scale=2)) == 1
+
+
 def test_doubles_stay_doubles() -> None:
     """Parts are floats: of doubles another kernel has them."""
 

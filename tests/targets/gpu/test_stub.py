@@ -128,7 +128,43 @@ def test_captures_of_others_are_recorded_into(device: CudaDevice) -> None:
         made.run_at([given[0][0]], [given[1][0]], stream)  # allocates an arena meanwhile
         device.driver.capture_end(stream, module.byref(graph))
         device.driver.graph_launch(device.driver.handle("graph_instantiate", graph.value, 0), stream)
+        device.driver.graph_destroy(graph)
     assert made._captured and not made._states
+
+
+def test_a_launch_that_fails_in_a_capture_is_what_is_told(device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left of the capture, and the stream goes on; also where the driver gives the capture up."""
+    x, out = (vector(k, 0, N) for k in ("input", "output"))
+    made = executable(device, [axpy(x, x, out)] * 2, [x], [out], offload_copy=False)
+    given = [device.allocate(4 * N) for _ in range(2)]
+    end = device.driver.capture_end
+
+    def fails(driver: Driver, stream: int) -> int:
+        raise RuntimeError("a launch failed")
+
+    def lost(stream: int, _: object) -> None:
+        left = module.ctypes.c_void_p()
+        end(stream, module.byref(left))
+        device.driver.graph_destroy(left)
+        raise device.driver.error(901, "cuStreamEndCapture")
+
+    monkeypatch.setattr(module, "_last_node", fails)
+    for ending in (end, lost):
+        monkeypatch.setattr(device.driver, "capture_end", ending)
+        with pytest.raises(RuntimeError, match=r"^a launch failed$"):
+            made.run_at([given[0][0]], [given[1][0]], device.stream())
+
+
+def test_nobody_waits_for_a_device_that_is_lost(device: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor takes one that is recorded, of which nothing may be asked meanwhile, for lost."""
+    with device.current():
+        event = device.event()
+    for status, done in ((0, True), (600, False), (900, False)):
+        monkeypatch.setattr(device.driver, "event_query", lambda _, status=status: status)
+        assert event.done() is done
+    monkeypatch.setattr(device.driver, "event_query", lambda _: 700)
+    with pytest.raises(DriverError, match=r"cuEventQuery: CUDA_ERROR_STUB \(700\)"):
+        event.done()
 
 
 def test_who_waits_for_the_device_waits_for_captures(device: CudaDevice) -> None:

@@ -18,7 +18,7 @@ from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Buffer, View
 from migraphx.targets.gpu import tables, tune
 from migraphx.targets.gpu.choices import DNN, LIBRARIES, LIBRARY, Choice, Choices, Config, Problem
-from migraphx.targets.gpu.costs import THIRDS
+from migraphx.targets.gpu.costs.products import THIRDS
 from migraphx.targets.gpu.facts import KNOWN
 from migraphx.targets.gpu.kernel import Grid, Kernel, Launch
 from migraphx.targets.gpu.libraries import find
@@ -154,6 +154,21 @@ def test_what_a_launch_takes_is_there_when_it_runs(monkeypatch: pytest.MonkeyPat
                 device.memory.check(start, nbytes)
             ends = sorted((start, start + nbytes) for start, nbytes in taken)
             assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ends))
+
+
+def test_what_a_launch_takes_is_apart_in_pools_that_others_have_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its result would write over memory of the kernel's own, such as descriptors of what it reads."""
+    monkeypatch.setattr(tune, "COLD", 4096)
+    monkeypatch.setattr(tune, "PATTERN", 64)
+    monkeypatch.setattr(tune, "LAUNCHES", 1)
+    device = _Fresh()
+    tuner = Tuner(device)
+    for name, n in (("plain", 100), ("scratching", 900)):
+        y = View(Buffer("arena", 2 * n), "half", (n,), (1,))
+        launch = Launch(Kernel(name, "", ("*fp16",), stages=2048), (1, 1, 1))
+        tuner.time([Call(launch, (), (y,), (), "", "")])
+    ((result, own),) = [entry[2] for entry in device.log if entry[0] == "launch"][-1]
+    assert result + 1800 <= own or own + 2048 <= result
 
 
 def test_a_lost_context_ends_the_timing(monkeypatch: pytest.MonkeyPatch) -> None:

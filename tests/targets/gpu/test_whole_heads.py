@@ -10,8 +10,9 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape
 from migraphx.targets.common.views import Buffer, View
-from migraphx.targets.gpu import costs, facts
+from migraphx.targets.gpu import facts
 from migraphx.targets.gpu.choices import Choices, Config
+from migraphx.targets.gpu.costs.attentions import attention_cost, attentions
 from migraphx.targets.gpu.emit.attention import Attention
 from tests.targets.gpu.side_by_side import built, check
 
@@ -63,7 +64,7 @@ def test_which_attention_holds_whole_heads() -> None:
     def best(batch: int, rows: int, keys: int, causal: bool = False, type: str = "half") -> Config:
         q, k = (View(Buffer("arena", 1), type, (batch, 12, n, 64), (n * 768, 64, 768, 1)) for n in (rows, keys))
         a = Attention(q, k, k, None, q, 0.125, causal, False)
-        return min(costs.attentions(a, facts.H200), key=lambda c: costs.attention_cost(c, a, facts.H200))
+        return min(attentions(a, facts.H200), key=lambda c: attention_cost(c, a, facts.H200))
 
     assert [best(32, n, n).group for n in (197, 128) if best(32, n, n).kernel == "whole heads"] == [4, 2]
     others = (

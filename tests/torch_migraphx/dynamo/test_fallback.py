@@ -1,6 +1,8 @@
 """torch.compile: what runs where. Outputs that share memory, random numbers, wrong targets, fallback="error"."""
 
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from tests.limits import HANG
 from torch_migraphx.dynamo import backends, compilations
 
 REF: dict[str, Any] = {"target": "ref"}
@@ -142,6 +145,43 @@ def test_recurrent_layers_run_in_the_engine(kind, caplog):
         assert "in eager torch" not in caplog.text and not torch._dynamo.config.allow_rnn
         torch.compile(model, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)(X[None])
     assert not graphs
+
+
+@pytest.mark.parametrize("first", ["forward", "backward"])
+def test_another_thread_compiles_a_backward_meanwhile(first, caplog, monkeypatch):
+    """Which Dynamo does beside a compilation: neither changes what the other does, or is left behind."""
+    layer, model, begun, done = nn.Linear(6, 3), nn.LSTM(6, 5).eval(), threading.Event(), threading.Event()
+    loss = compiled(layer)(X).sum()
+    reported, backward = backends._reported, []
+
+    def until_the_forward_is_compiled(*_):
+        begun.set()
+        assert done.wait(HANG)
+
+    def backward_begins():
+        backward.append(pool.submit(loss.backward))
+        assert begun.wait(HANG)
+
+    def within(*arguments):
+        if not backward:
+            backward_begins()
+        return reported(*arguments)
+
+    monkeypatch.setattr(backends, "_say", until_the_forward_is_compiled)
+    monkeypatch.setattr(backends, "_reported", within)
+    with ThreadPoolExecutor(1) as pool, torch.no_grad(), caplog.at_level(logging.INFO):
+        if first == "backward":
+            backward_begins()
+        try:
+            got = compiled(model, fallback="error")(X[None])[0]
+        finally:
+            done.set()
+        assert not torch._dynamo.config.allow_rnn
+        backward[0].result(HANG)
+        monkeypatch.undo()
+        assert "in eager torch" not in caplog.text and torch.allclose(got, model(X[None])[0], atol=1e-4)
+        compiled(nn.GRU(6, 5).eval(), fallback="error")(X[None])
+    assert "in eager torch" not in caplog.text
 
 
 def test_gradients_of_an_lstm_run_in_the_engine(caplog):

@@ -141,6 +141,34 @@ def test_a_saved_graph_is_loaded_and_writes_as_eager_does(tmp_path: Path) -> Non
     torch.testing.assert_close(model.total, x.sum())  # a file has a buffer of its own
 
 
+class Scaled(nn.Module):
+    def __init__(self, by: float, begin: int = 0) -> None:
+        super().__init__()
+        self.by, self.begin = by, begin
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, self.begin :] * self.by
+
+
+@pytest.mark.parametrize(
+    ("saved", "other"),
+    [
+        (Scaled(2.0), Scaled(3.0)),
+        (Scaled(2.0), Scaled(2.0, 1)),
+        (nn.Softmax(0), nn.Softmax(1)),
+        (nn.Linear(4, 4), nn.Linear(4, 5)),
+    ],
+)
+@torch.no_grad()
+def test_a_file_of_another_model_is_refused(saved: nn.Module, other: nn.Module, tmp_path: Path) -> None:
+    """Of the same operators, too: what differs may be a number, or a size."""
+    file, x = str(tmp_path / "graph.pt"), torch.randn(3, 4)
+    in_engine(saved, save_compiled=file)(x + 1)
+    torch.testing.assert_close(in_engine(copy.deepcopy(saved), load_compiled=file)(x), saved(x))
+    with pytest.raises(Exception, match="was saved for another graph"):
+        in_engine(other, load_compiled=file)(x)
+
+
 @torch.no_grad()
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     file, x = tmp_path / "graph.pt", torch.randn(3, 4)

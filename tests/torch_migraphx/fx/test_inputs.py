@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
-from typing import Any
+import pickle
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 import sympy
@@ -219,6 +221,36 @@ def test_weights_are_exchanged_without_a_compiler(options: Any, monkeypatch: pyt
         with torch.no_grad():
             torch.testing.assert_close(module(IMAGE), second(IMAGE), atol=1e-4, rtol=1e-4)
     assert all(torch.equal(a, b) for a, b in zip(first.state_dict().values(), kept.values(), strict=True))
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+class Twice(nn.Module):
+    """Its answer is of a class of its own, so that files hold it as code."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> Pair:
+        y = self.inner(x)
+        return Pair(y, y + 1)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda x: pickle.loads(pickle.dumps(x))])
+@pytest.mark.parametrize("model", [nn.Linear(4, 4), Twice()])
+def test_copies_take_weights_too(model: nn.Module, copied: Callable[[Any], Any]) -> None:
+    lowered = lower_to_mgx(model.eval(), [X], target="ref")
+    other = copied(lowered)
+    state = {name: torch.randn_like(x) for name, x in model.state_dict().items()}
+    other.load_state_dict(state)
+    assert isinstance(other, LoweredModule) and not other.train().training
+    with torch.no_grad():
+        want = torch.func.functional_call(model, state, (X,))
+        torch.testing.assert_close(other(X), want)
 
 
 def test_weights_that_do_not_fit() -> None:

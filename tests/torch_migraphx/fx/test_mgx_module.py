@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import migraphx
-from torch_migraphx.fx import MGXInterpreter, MGXModule
+from tests.tolerances import assert_close
+from torch_migraphx.fx import MGXInterpreter, MGXModule, lower_to_mgx
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
 
 
@@ -103,9 +105,34 @@ def test_strides_that_change_in_place(both):
     assert torch.equal(both(x, Y)[0], x + Y)
 
 
-def test_a_trace_of_torchscript_would_keep_the_answer(both):
-    with pytest.raises(RuntimeError, match="cannot record a compiled program"):
-        torch.jit.trace(both, (X, Y))
+@pytest.fixture(scope="module")
+def of_lengths():
+    class Both(nn.Module):
+        def forward(self, x, y):
+            return x + y, x * y
+
+    with torch.no_grad():
+        return lower_to_mgx(Both(), [X, Y], dynamic_shapes=({0: {"min": 1, "max": 9}}, None), target="ref")
+
+
+@pytest.mark.parametrize("lowered", ["both", "of_lengths"])
+def test_tracers_would_keep_the_answer(lowered, request):
+    """torch.jit.trace for every input, others the memory of the outputs, which nobody fills."""
+    compiled = request.getfixturevalue(lowered)
+    with pytest.raises(RuntimeError, match=r"torch\.jit\.trace cannot record a compiled program"):
+        torch.jit.trace(compiled, (X, Y))
+    with pytest.raises(RuntimeError, match=r"torch\.export cannot record a compiled program"):
+        torch.export.export(compiled, (X, Y))
+    with pytest.raises(RuntimeError, match=r"torch\.export cannot record a compiled program"):
+        make_fx(compiled)(X, Y)
+
+
+def test_a_model_with_a_compiled_part_is_lowered_by_the_road_that_exports_it():
+    inner = lower_to_mgx(nn.ReLU(), [X], target="ref")
+    model = nn.Sequential(nn.Tanh(), inner, nn.Sigmoid()).eval()
+    with torch.no_grad():
+        lowered = lower_to_mgx(model, [X], target="ref", use_aten=True)
+        assert_close(lowered(X).numpy(), model(X).numpy())
 
 
 def test_strided_views_are_accepted(both):

@@ -14,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from migraphx.runtime.options import NATIVE
+from migraphx.runtime.side_by_side import side_by_side
 from migraphx.targets.common.beside import give_way, is_beside
 from migraphx.targets.common.cache import SPACE, digest, obtain
 from migraphx.targets.common.progress import progress
@@ -204,8 +204,7 @@ def _compile(
     log.info("compiling %s: %d sources with %s", name, len(sources), compiler.version)
     with _temporary_folder() as folder, progress(f"compiling {name}"):
         objects = _objects(compiler, flags, sources, made_by, folder)
-        with ThreadPoolExecutor(1, initializer=give_way if is_beside() else None) as pool:
-            pool.submit(_link, compiler, objects, out, folder).result()
+        side_by_side(lambda out: _link(compiler, objects, out, folder), [out], 1, give_way if is_beside() else None)
 
 
 def _objects(
@@ -220,8 +219,7 @@ def _objects(
         arguments = [*flags, f"-I{KERNELS}", "-c", str(source)]
         return obtain(digest(*made_by, sources[k]), ".o", lambda o: _make(compiler, arguments, o, folder))
 
-    with ThreadPoolExecutor(available(), initializer=give_way if is_beside() else None) as pool:
-        return list(pool.map(one, range(len(sources))))
+    return side_by_side(one, range(len(sources)), available(), give_way if is_beside() else None)
 
 
 def _link(compiler: Compiler, objects: Sequence[Path], out: Path, temporary: str) -> None:

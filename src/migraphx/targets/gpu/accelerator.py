@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from threading import Lock
 from typing import Any, Protocol
 
 from migraphx.runtime.device import Device
@@ -122,21 +123,49 @@ class Accelerator(Device, Protocol):
         ...
 
 
+class Finder(Protocol):
+    """Knows what some runs found."""
+
+    def raise_found(self) -> None: ...
+
+    def drop_told(self) -> bool:
+        """Forget what was told; whether something is left to tell."""
+        ...
+
+
 class Findings:
     """Those who know what kernels found, such as an index out of range: each raises it when it is asked."""
 
     def __init__(self) -> None:
         self._asked: list[weakref.WeakMethod[Callable[[], None]]] = []
+        self._kept: list[Finder] = []
+        self._lock = Lock()
 
     def ask(self, method: Callable[[], None]) -> None:
         """From now on `method`, as long as its object lives."""
-        self._asked = [*(m for m in self._asked if m() is not None), weakref.WeakMethod(method)]
+        asked = weakref.WeakMethod(method)
+        with self._lock:  # programs are compiled by any thread
+            self._asked = [*(m for m in self._asked if m() is not None), asked]
+        self._drop_told()
+
+    def keep(self, finder: Finder) -> None:
+        """Ask it until it has told all, though nobody else keeps it."""
+        self._kept.append(finder)
 
     def raise_any(self) -> None:
+        for finder in list(self._kept):
+            finder.raise_found()
+        self._drop_told()
         for asked in self._asked:
             method = asked()
             if method is not None:
                 method()
+
+    def _drop_told(self) -> None:
+        for finder in list(self._kept):
+            if not finder.drop_told():
+                with suppress(ValueError):  # another thread has
+                    self._kept.remove(finder)
 
 
 class Block:

@@ -292,7 +292,11 @@ class CudaEvent:
         self._driver.stream_wait(stream, self.handle, 0)
 
     def done(self) -> bool:
-        return self._driver.event_query(self.handle) == names.SUCCESS
+        """DriverError where it never will be: the device's context is lost."""
+        status = self._driver.event_query(self.handle)
+        if status not in (names.SUCCESS, names.NOT_READY, names.CAPTURE_FORBIDS):
+            raise self._driver.error(status, "cuEventQuery")
+        return status == names.SUCCESS
 
     def seconds(self, since: Any) -> float:
         milliseconds = ctypes.c_float()
@@ -386,18 +390,25 @@ class CudaGraph:
         driver, stream = device.driver, device.stream()
         self._driver, self._works = driver, list(works)
         self._nodes: list[int | None] = []  # None: a library's, which stay as they are
-        graph = ctypes.c_void_p()
         with device.capture_lock:
             driver.capture_begin(stream, names.RELAXED)
             try:
                 for work in works:
                     work.launch(stream)
                     self._nodes.append(_last_node(driver, stream) if isinstance(work, CudaWork) else None)
-            finally:
-                driver.capture_end(stream, byref(graph))  # also where a launch failed: the stream goes on
-        self._graph_owner = _Owner(device, driver.graph_destroy, graph.value or 0)
-        self._executable = driver.handle("graph_instantiate", graph.value, 0)
+            except BaseException:
+                with suppress(DriverError):  # the stream goes on; that the capture is lost as well is no news
+                    self._end_capture(device, stream)
+                raise
+            graph = self._end_capture(device, stream)
+        self._executable = driver.handle("graph_instantiate", graph, 0)
         self._owner = _Owner(device, driver.graph_executable_destroy, self._executable)
+
+    def _end_capture(self, device: CudaDevice, stream: int) -> int:
+        graph = ctypes.c_void_p()
+        self._driver.capture_end(stream, byref(graph))
+        self._graph_owner = _Owner(device, self._driver.graph_destroy, graph.value or 0)
+        return graph.value or 0
 
     def launch(self, stream: int) -> None:
         self._driver.graph_launch(self._executable, stream)

@@ -15,7 +15,8 @@ from typing import Any
 
 from migraphx.ir.operation import Unsupported
 
-SUCCESS, OUT_OF_MEMORY, DEINITIALIZED, NOT_READY = 0, 2, 4, 600
+SUCCESS, OUT_OF_MEMORY, NOT_READY = 0, 2, 600
+CAPTURE_FORBIDS = 900  # CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED: somebody records a stream, and nothing may be asked
 RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED: calls that could disturb another thread's capture are allowed
 NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: no order with the default stream
 WITHOUT_TIMING = 2  # CU_EVENT_DISABLE_TIMING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -20,13 +21,14 @@ from migraphx.targets.common.call import AGAIN, IF, JUMP, LOOP
 from migraphx.targets.common.constants import content
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.gpu import saved
-from migraphx.targets.gpu.accelerator import Accelerator, Block, Event
+from migraphx.targets.gpu.accelerator import Accelerator, Block, Event, Findings
 from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.library import Unusable
 from migraphx.targets.gpu.plan import Buffers, Control, Operand, Plan
 from migraphx.targets.gpu.slots import Slot, Slots
 from migraphx.targets.gpu.state import Program, State
 from migraphx.targets.gpu.weights import Weight, uploaded
+from migraphx.targets.gpu.words import Left, Word
 
 SPIN_SECONDS, NAP_SECONDS = 2e-3, 5e-5
 
@@ -73,8 +75,10 @@ class GpuExecutable:
         self._slots.join(self)
         self._states: dict[Slot, State] = {}
         self._captured: list[State] = []  # belong to graphs of callers
+        self._left = Left(outline.raise_failed)
         if self.checks:
             accelerator.findings.ask(self.raise_found)
+            weakref.finalize(self, _tell_later, accelerator.findings, self._left, self._states).atexit = False
 
     # ---- running ----
 
@@ -120,6 +124,8 @@ class GpuExecutable:
                 return
             state, slot = self._enter(given, stream)
             try:
+                if self.checks and state.word.marked:  # by an earlier run: who waits for the device may not ask us
+                    self._raise_found([state.word])
                 self._bring(state, given, stream)
                 self._follow(state, stream, deadline)
                 self._hand_over(state, stream)
@@ -161,7 +167,7 @@ class GpuExecutable:
             self._await(slot.event, deadline)
             for block, to in zip(self._blocks[len(inputs) :], outputs, strict=True):
                 device.read(to, state.bases[block], self._program.sizes[block], stream)
-            self._raise_found([state])
+            self._raise_found([state.word])
         finally:
             self._leave(state, slot)
 
@@ -256,11 +262,13 @@ class GpuExecutable:
 
     def raise_found(self) -> None:
         """IndexError for what kernels found in runs that are over, once for each."""
-        self._raise_found([*self._states.values(), *self._captured])
+        self._left.raise_found()
+        self._left.drop_told()
+        self._raise_found([s.word for s in (*self._states.values(), *self._captured)])
 
-    def _raise_found(self, states: Sequence[State]) -> None:
-        for state in states if self.checks else ():
-            self.outline.raise_failed(state.found())
+    def _raise_found(self, words: Sequence[Word]) -> None:
+        for word in words if self.checks else ():
+            self.outline.raise_failed(word.found())
 
     # ---- the rest of an executable ----
 
@@ -308,10 +316,14 @@ class GpuExecutable:
         return bool(self._states)
 
     def forget(self, slot: Slot) -> None:
-        self._states.pop(slot, None)
+        state = self._states.pop(slot, None)
+        if state is not None and self.checks:  # what its runs found, or will, is still to be told
+            self._left.add(state.word, slot.event)
+            self._left.drop_told()
 
     def release(self) -> None:
-        self._states.clear()
+        for slot in list(self._states):
+            self.forget(slot)
         self._slots.clear()
 
     def share_weights(self, others: Iterable[Executable]) -> None:
@@ -331,6 +343,13 @@ class GpuExecutable:
         """What `restored` needs: JSON data and named tensors; `code` is that of the kernels, `plan.code` the plan."""
         codes = [f.code for f in self._program.functions if f.code is not None]
         return saved.write(self.accelerator.chip, self.plan, self.outline, [w.array for w in self._weights], codes)
+
+
+def _tell_later(findings: Findings, left: Left, states: Mapping[Slot, State]) -> None:
+    """What a program's last runs find is told though it is gone."""
+    for slot, state in states.items():
+        left.add(state.word, slot.event)
+    findings.keep(left)
 
 
 def restored(

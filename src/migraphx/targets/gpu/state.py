@@ -8,13 +8,12 @@ from math import prod
 import numpy as np
 
 from migraphx.ir.shape import Shape
-from migraphx.runtime.argument import Argument
 from migraphx.targets.common.plan_memory import aligned
 from migraphx.targets.gpu.accelerator import ALIGNMENT, Accelerator, Block, Function, Graph, Work
 from migraphx.targets.gpu.binaries import Binary
 from migraphx.targets.gpu.library import LibraryWork
 from migraphx.targets.gpu.plan import Buffers, Control, Delegated, Launched, Operand, Plan
-from migraphx.targets.gpu.words import NUMBERS, Words
+from migraphx.targets.gpu.words import Words
 
 VECTOR = 16  # bytes: the widest access
 SEED = 7  # the one that random seeds are counted from; each state begins anywhere
@@ -52,12 +51,13 @@ class State:
 
     def __init__(self, program: Program, arena: Block, bases: Mapping[Buffers, int]) -> None:
         self.program, self.device = program, program.device
+        self.weights = list(program.weights)  # they live as long as a graph of the caller's that reads them
         self.own: dict[Buffers, Block] = {}
         self.arena = arena
-        self.status, self._status_owner = program.words.take()
-        self._status()[SEED] = np.random.default_rng().integers(0, 2**62)
-        self.bases: dict[Buffers, int] = {("arena", 0): arena.address, ("status", 0): self.status, **bases}
-        self.bases |= {("weight", k): block.address for k, block in enumerate(program.weights)}
+        self.word = program.words.take()
+        self.word.numbers[SEED] = np.random.default_rng().integers(0, 2**62)
+        self.bases: dict[Buffers, int] = {("arena", 0): arena.address, ("status", 0): self.word.address, **bases}
+        self.bases |= {("weight", k): block.address for k, block in enumerate(self.weights)}
         self.given: tuple[int, ...] = ()  # where the caller's blocks lay in the last run
         self.moved: dict[Buffers, int] = {}  # those of them that a run copies to or from memory of the state's own
         self.trips = [0] * program.plan.slots
@@ -129,16 +129,6 @@ class State:
         if start not in self.graphs:
             self.graphs[start] = self.device.graph([self.works[n] for n in self.program.segments[start]])
         self.graphs[start].launch(stream)
-
-    def found(self) -> Sequence[int]:
-        """The status word as runs of this state left it: what failed, and the value found. It is told once."""
-        status = self._status()
-        told = status.tolist()
-        status[0] = 0
-        return told
-
-    def _status(self) -> np.ndarray:
-        return Argument(Shape("int64", (NUMBERS,)), self.status).array
 
     def place(self, block: Buffers) -> int:
         """Memory of the state's own for a block of the caller's."""

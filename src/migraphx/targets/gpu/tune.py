@@ -202,7 +202,8 @@ class Tuner:
     def _reserve(self, wanted: Sequence[tuple[str, int]], stream: int) -> None:
         """Pools that hold all pieces of a launch at once.
 
-        Before the first piece is given out: a pool that is made larger later would free the memory of its pieces.
+        Before the first piece is given out: a pool that is made larger later would free the memory of its pieces. From
+        their beginning, so that no two pieces of a launch overlap: such as a result and memory of the kernel's own.
         """
         least: dict[str, int] = {}
         for name, nbytes in wanted:
@@ -211,6 +212,7 @@ class Tuner:
             if name not in self._pools or self._pools[name].block.nbytes < nbytes:
                 type = "half" if name == "written" else name
                 self._pools[name] = _Pool(self.device, max(nbytes, COLD), type, stream)
+            self._pools[name].at = 0
 
 
 def kernels_of(calls: Sequence[AnyCall]) -> list[Kernel]:

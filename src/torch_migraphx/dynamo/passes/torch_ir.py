@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._pytree import tree_leaves
 
 from torch_migraphx.fx.border import foreign
+from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.fx.graph_info import described, is_python, unmapped
 from torch_migraphx.fx.graphs import copied, no_collection
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
@@ -175,4 +176,4 @@ def _fake_mode(graph: fx.Graph) -> FakeTensorMode:
         for t in tree_leaves(n.meta.get("val")):
             if isinstance(t, torch._subclasses.FakeTensor):
                 return t.fake_mode
-    return FakeTensorMode(allow_non_fake_inputs=True)
+    return fake_mode()

@@ -208,13 +208,13 @@ def measure(gm: fx.GraphModule, layers: Sequence[Layer], call: tuple[Any, ...], 
         interpreter.run(*gm.graph.process_inputs(*call), enable_io_processing=False)
         for layer in layers:
             node = next(n for n in gm.graph.nodes if n.name == layer.node)
-            alone = _alone(gm, node, interpreter.env)
+            alone = _alone(node, interpreter.env)
             x = interpreter.env[operands(node)[0].args[0].args[0]]  # what is quantized for it
             layer.int8_ms = _least(alone, x, turns)
             layer.float_ms = _least(without(alone, {n.name for n in products(alone)}, None), x, turns)
 
 
-def _alone(gm: fx.GraphModule, node: fx.Node, values: dict[fx.Node, Any]) -> fx.GraphModule:
+def _alone(node: fx.Node, values: dict[fx.Node, Any]) -> fx.GraphModule:
     """A graph of one product, from the real numbers that are quantized for it on."""
     root, graph = nn.Module(), fx.Graph()
     quantize = operands(node)[0].args[0]

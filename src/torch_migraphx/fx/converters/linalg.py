@@ -35,13 +35,6 @@ def _parts(b: Builder, x: Value, count: int) -> list[Value]:
     return [b.get_tuple_elem(x, index=k) for k in range(count)]
 
 
-def _diagonal(b: Builder, x: Value) -> Value:
-    """The diagonal of square matrices."""
-    n = lens(x)[-1]
-    kept = b.mul(x, b.expand(b.literal(torch.eye(n, dtype=dtype_of(x))), lens(x)))
-    return b.squeeze(b.reduce_sum(kept, axes=[rank(x) - 1]), axes=[rank(x) - 1])
-
-
 def _triangle(b: Builder, x: Value, upper: bool, unit: bool = False) -> Value:
     rows, columns = lens(x)[-2:]
     own = torch.ones(rows, columns, dtype=torch.bool)

@@ -24,7 +24,6 @@ from torch_migraphx.fx.converter_registry import converter, named
 aten = torch.ops.aten
 decomposed = torch.ops.quantized_decomposed
 EPSILON = torch.finfo(torch.float32).eps
-LEAST_TOKEN_SCALE = 1e-5 / 127
 Bound = int | Value
 WIDTHS = {torch.uint8: (0, 255), torch.int8: (-128, 127), torch.int16: (-(2**15), 2**15 - 1)}
 """The least and the largest code of a type; of wider ones none is out of range."""

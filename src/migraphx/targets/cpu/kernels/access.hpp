@@ -96,9 +96,11 @@ template <class F> struct Epilogue {
 };
 template <class F> Epilogue(F) -> Epilogue<F>;
 
-// One that is short enough to be there for every register of a tile.
+// One that is short enough to be there for every register of a tile, where functions are inlined.
 template <class F> struct ShortEpilogue : Epilogue<F> {
+#ifndef __NO_INLINE__
     static constexpr bool in_registers = true;
+#endif
 };
 template <class F> ShortEpilogue(F) -> ShortEpilogue<F>;
 

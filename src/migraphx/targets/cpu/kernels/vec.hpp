@@ -15,7 +15,7 @@
 //
 // Arithmetic and comparison operators are those of the compiler: a + b, a < b (lanes 0/-1, integers as wide
 // as T). Functions take the vector type itself (V); lane_t<V> and lanes_v<V> give its element and count.
-// Compile with -Wno-psabi: every function is inlined, so the calling convention it warns about is not used.
+// Compile with -Wno-psabi: what the convention of calls that it warns about hands over stays within one object.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,11 @@
 
 #pragma GCC diagnostic ignored "-Wpsabi"
 
+#ifdef __NO_INLINE__  // -fno-inline: a function is compiled once, not wherever it is used; answers are the same
+#define MGX_INLINE inline
+#else
 #define MGX_INLINE inline __attribute__((always_inline))
+#endif
 #define MGX_NOINLINE __attribute__((noinline))
 
 namespace mgx {

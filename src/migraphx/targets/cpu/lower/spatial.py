@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from migraphx.ir.module import Instruction
+from migraphx.ir.refusal import Refusal
 from migraphx.ir.size import bounds_of
 from migraphx.ops.pooling import Pooling
 from migraphx.targets.common.call import Call
@@ -21,12 +22,16 @@ from migraphx.targets.cpu.emit.scalar import STORAGE_TYPES, cpp_type
 from migraphx.targets.cpu.emit.structs import Attention, Strides
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.lower.registry import CPU
+from migraphx.targets.target import UnsupportedOperator
 
 FEW = constant("FEW", "attention.hpp")
 
 
 @CPU.of("attention")
 def attention(ctx: LoweringContext, ins: Instruction) -> None:
+    if any(i.shape.type == "double" for i in ins.inputs):
+        why = "attention sums in float: that of doubles is given as products and a softmax"
+        raise UnsupportedOperator("cpu", [Refusal(ins, "target cpu", why)])
     reads = ctx.reads(ins)
     q, k, v = (_last_contiguous(ctx, view, ins.origin) for view in reads[:3])
     masks = reads[3:]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import pairwise
 from threading import Lock
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from migraphx.runtime.side_by_side import side_by_side
 from migraphx.targets.cpu.threads import available
 
 LINE = 64  # bytes of a cache line: a vector that crosses one is loaded at half the speed
@@ -69,10 +70,6 @@ def fill_panel(panel: np.ndarray, columns: np.ndarray) -> None:
 
 def by_panels(packed: np.ndarray, count: int, fill: Callable[[int, int], None]) -> None:
     """`fill(begin, end)` for all of `count` panels, large ones by several threads: most of it is memory's first use."""
-    threads = min(available(), count) if packed.nbytes >= WORTH_THREADS else 1
-    if threads <= 1:
-        fill(0, count)
-        return
+    threads = max(1, min(available(), count)) if packed.nbytes >= WORTH_THREADS else 1
     ends = [count * n // threads for n in range(threads + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(fill, ends[:-1], ends[1:]))
+    side_by_side(lambda part: fill(*part), pairwise(ends), threads)

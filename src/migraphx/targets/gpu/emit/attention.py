@@ -10,7 +10,8 @@ from itertools import accumulate
 from migraphx.ir.size import hint_of, is_open
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs import WHOLE_HEADS, thirds
+from migraphx.targets.gpu.costs.attentions import WHOLE_HEADS
+from migraphx.targets.gpu.costs.products import thirds
 from migraphx.targets.gpu.emit.also import Also
 from migraphx.targets.gpu.emit.body import compute_type, store_text
 from migraphx.targets.gpu.emit.contract import INSIDE

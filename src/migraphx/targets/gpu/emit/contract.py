@@ -11,7 +11,7 @@ from migraphx.targets.common.body import Scope
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs import thirds
+from migraphx.targets.gpu.costs.products import thirds
 from migraphx.targets.gpu.emit.body import (
     TRITON,
     compute_type,

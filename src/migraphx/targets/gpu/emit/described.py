@@ -6,7 +6,7 @@ from migraphx.ir.size import divides, least_of
 from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs import resident
+from migraphx.targets.gpu.costs.products import resident
 from migraphx.targets.gpu.emit.contract import Operands, finish, function_name, kind_of, sums_type
 from migraphx.targets.gpu.emit.shell import Shell
 from migraphx.targets.gpu.facts import Facts

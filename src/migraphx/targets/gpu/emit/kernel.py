@@ -26,25 +26,22 @@ def call_of(
     warps: int = 4,
     vectors: Sequence[int] = (),
     gathers: bool = False,
+    text: str | None = None,
 ) -> GpuCall:
-    """A call of one function of kernels/: pointers to `reads` and `writes`, then the numbers, then the constants.
+    """A call of one function of kernels/, or of `text`: pointers to `reads` and `writes`, the numbers, the constants.
 
     `vectors`: the numbers of which it matters that 16 divides them. Numbers are i32 where all of them fit.
     """
-    return _call(
-        function,
-        kernel_text(function),
-        reads,
-        writes,
-        numbers,
-        constants,
-        programs,
-        label,
-        origin,
-        warps,
-        vectors,
-        gathers,
-    )
+    views = (*reads, *writes)
+    kind = "i32" if all(abs(n) <= WIDE for n in numbers) else "i64"
+    pointers = tuple(pointer_type(v.type) for v in views)
+    divisible = [k for k, v in enumerate(views) if aligned(v)]
+    divisible += [len(views) + k for k in vectors if divides(16, numbers[k])]
+    arguments = (*pointers, *(kind for _ in numbers))
+    source = text or kernel_text(function)
+    kernel = Kernel(function, source, arguments, tuple(constants.items()), tuple(divisible), warps)
+    grid = (programs, 1, 1)
+    return GpuCall(Launch(kernel, grid), tuple(reads), tuple(writes), tuple(numbers), label, origin, gathers)
 
 
 def generated_call(
@@ -65,32 +62,7 @@ def generated_call(
     arguments = [*reads, *writes, *numbers, *(f"{c}: tl.constexpr" for c in constants)]
     text = f"@triton.jit\ndef {name}({', '.join(arguments)}):\n" + "".join(f"    {line}\n" for line in lines)
     marks = [list(numbers).index(v) for v in vectors]
-    return _call(
-        name, complete(text), [*reads.values()], [*writes.values()], [*numbers.values()], constants, programs, label,
-        origin, warps, marks, gathers,
+    return call_of(
+        name, [*reads.values()], [*writes.values()], [*numbers.values()], constants, programs, label, origin, warps,
+        marks, gathers, complete(text),
     )  # fmt: skip
-
-
-def _call(
-    function: str,
-    text: str,
-    reads: Sequence[View],
-    writes: Sequence[View],
-    numbers: Sequence[int],
-    constants: Mapping[str, Constant],
-    programs: int,
-    label: str,
-    origin: str,
-    warps: int,
-    vectors: Sequence[int],
-    gathers: bool,
-) -> GpuCall:
-    views = (*reads, *writes)
-    kind = "i32" if all(abs(n) <= WIDE for n in numbers) else "i64"
-    pointers = tuple(pointer_type(v.type) for v in views)
-    divisible = [k for k, v in enumerate(views) if aligned(v)]
-    divisible += [len(views) + k for k in vectors if divides(16, numbers[k])]
-    arguments = (*pointers, *(kind for _ in numbers))
-    kernel = Kernel(function, text, arguments, tuple(constants.items()), tuple(divisible), warps)
-    grid = (programs, 1, 1)
-    return GpuCall(Launch(kernel, grid), tuple(reads), tuple(writes), tuple(numbers), label, origin, gathers)

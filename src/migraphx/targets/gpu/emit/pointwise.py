@@ -64,7 +64,7 @@ def _call(body: Body, reads: Sequence[View], write: View, reading: TritonReading
     arguments = [*(f"p{k}" for k in range(len(views))), *(f"n{k}" for k in range(len(numbers.values)))]
     head = ", ".join([*arguments, *(f"{name}: tl.constexpr" for name, _ in constants)])
     text = f"@triton.jit\ndef pointwise({head}):\n" + "".join(f"    {line}\n" for line in lines)
-    pointers = tuple(pointer_type(v.type, k == len(reads)) for k, v in enumerate(views))
+    pointers = tuple(pointer_type(v.type) for v in views)
     marks = pointer_marks(views, [walk.vector(k) for k in range(len(views))])
     divisible = (*marks, *numbers.divisible)
     kernel = Kernel("pointwise", complete(text), (*pointers, *numbers.types), constants, divisible, WARPS)

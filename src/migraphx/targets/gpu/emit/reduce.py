@@ -12,11 +12,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import hint_of, is_open
-from migraphx.ops.reduce import (
-    ReduceMax,
-    ReduceMean,
-    ReduceSum,
-)  # fmt: skip
+from migraphx.ops.reduce import ReduceMax, ReduceMean, ReduceSum
 from migraphx.targets.common.stages import FusedReduction
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.also import Also

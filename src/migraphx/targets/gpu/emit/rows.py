@@ -10,10 +10,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Literal
 from migraphx.ir.size import divides, is_open
-from migraphx.ops.reduce import (
-    ReduceMax,
-    ReduceMean,
-)  # fmt: skip
+from migraphx.ops.reduce import ReduceMax, ReduceMean
 from migraphx.targets.common.body import Scope, apply
 from migraphx.targets.common.stages import FusedReduction, Stage
 from migraphx.targets.common.views import Loops, View
@@ -439,7 +436,8 @@ class RowKernel:
 
     def _store_tile(self, piece: Piece) -> None:
         value = self._value(self.fused.module.outputs[0], piece)
-        where, mask = f"({self._offset(self.fused.out, piece)})", self._mask(True, True, piece)
+        offset, mask = self._offset(self.fused.out, piece), self._mask(True, True, piece)
+        where = "(0 * r)" if offset == "0" else f"({offset})"  # one element is a tile, too
         type = self.fused.views[-1].type
         if not self.also or not self.also.alone:
             piece.scope.lines.append(store_text("out", type, where, value, mask))

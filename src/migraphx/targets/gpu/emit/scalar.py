@@ -57,7 +57,7 @@ TEMPLATES = {
     for word, (arity, _) in VOCABULARY.items()
     if word not in ("const", "cast")
 }
-"""Each word that Triton has as it is meant, or the function of kernels/scalar.py."""
+"""Each word that Triton has as it is meant, or the function of kernels/ that has its name."""
 
 SIXTEEN = frozenset({"half", "bf16"})
 
@@ -66,7 +66,7 @@ APPROXIMATE = {
     "recip": "(1.0 / {})",
     "rsqrt": "tl.rsqrt({})",
     "sqrt": "tl.sqrt({})",
-    "exp": "tl.exp({})",
+    "exp": "fast_exp({})",
     "sigmoid": "fast_sigmoid({})",
     "erf": "fast_erf({})",
 }

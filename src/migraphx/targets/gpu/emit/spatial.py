@@ -12,7 +12,8 @@ from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.epilogue import Epilogue, Window
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config
-from migraphx.targets.gpu.costs import LINED, thirds
+from migraphx.targets.gpu.costs.convolutions import LINED
+from migraphx.targets.gpu.costs.products import thirds
 from migraphx.targets.gpu.emit.body import TRITON, compute_type, load_text, reading_of, store_text
 from migraphx.targets.gpu.emit.contract import (
     BYTES,
@@ -152,8 +153,8 @@ def conv_calls(
     if config.kernel in ("flat", "rows"):
         name = "flat" if config.kernel == "flat" else "row"
         if name == "flat":
-            planes = conv.x.strides[0] // (prod(conv.window.size) * conv.pixel)
-            first += f", {shell.size(planes, loose=True)}, {shell.stride(conv.x.strides[1], conv.x)}"
+            planes = shell.size(conv.x.strides[0] // (prod(conv.window.size) * conv.pixel), span(conv.x) > WIDE, True)
+            first += f", {planes}, {shell.stride(conv.x.strides[1], conv.x)}"
         consts = f'{conv.channels}, {kernel[0]}, {kernel[1]}, {kernel[2]}, "{kind}"'
         shell.lines.append(f"acc = {name}_convolution_sums({first}, {numbers}, {consts}, BK)")
     else:

@@ -21,7 +21,7 @@ from migraphx.targets.common.stages import FusedReduction
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.emit.body import load_text, reading_of, store_text
 from migraphx.targets.gpu.emit.shell import Shell
-from migraphx.targets.gpu.emit.tiles import WIDE, blocks, power_of_two, span
+from migraphx.targets.gpu.emit.tiles import MOST_BESIDE, WIDE, blocks, power_of_two, span
 from migraphx.targets.gpu.kernel import GpuCall
 
 LEAST = 8192  # elements of a norm, below which one program holds it
@@ -40,6 +40,8 @@ def is_side_by_side(found: FusedReduction) -> bool:
     run, places = reduced.lens[-1], reduced.lens[0]
     apart = (kept.strides[lead][-1], reduced.strides[lead][-1]) == (run, 1) and 1 < run <= MOST_RUN
     narrow = not any(span(v) > WIDE or v.moves for v in found.views)
+    if max(prod(kept.lens[:-1]), blocks(kept.lens[-1] * run, LANES)) > MOST_BESIDE:
+        return False
     return apart and narrow and run * places >= LEAST and places <= PLACES * MOST_PARTS
 
 

@@ -10,6 +10,7 @@ from migraphx.targets.common.views import Loops, View, loops
 from migraphx.targets.gpu.emit.body import aligned
 
 WIDE = 2**31 - 2**20  # elements from which on offsets need 64 bits; a program may look beyond the end by a tile
+MOST_BESIDE = 65_535  # programs along a grid's second and third axis
 PROGRAMS = 264  # that fill a large GPU twice: smaller tiles below
 SHORT_ROW = 16
 MOST = 4096  # bytes of a view that a program walks

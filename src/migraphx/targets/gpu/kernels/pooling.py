@@ -7,8 +7,9 @@ import triton
 import triton.language as tl
 
 from migraphx.targets.gpu.kernels.convolution import pixel_of
+from migraphx.targets.gpu.kernels.functions import scalar_sqrt
 from migraphx.targets.gpu.kernels.narrow import widen
-from migraphx.targets.gpu.kernels.scalar import scalar_abs, scalar_max, scalar_pow, scalar_sqrt
+from migraphx.targets.gpu.kernels.scalar import scalar_abs, scalar_max, scalar_pow
 
 
 @triton.jit

@@ -9,10 +9,12 @@ when the program is compiled, and kept: its 64 bytes mean the same to the same v
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_float, c_int, c_int8, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from dataclasses import dataclass, replace
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from migraphx.ir.size import divides
@@ -148,54 +150,59 @@ class Blas:
         self.version: int = library.cublasLtGetVersion()
         self.handle = c_void_p()
         self._guesses: dict[Gemm, Gemm] = {}
-        self._call("Create", byref(self.handle))
+        self.call("Create", byref(self.handle))
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _made(self, owner: object, name: str, *arguments: Any) -> c_void_p:
+        """An object of the library's, which lives as long as its owner."""
+        made = c_void_p()
+        self.call(f"{name}Create", byref(made), *arguments)
+        weakref.finalize(owner, getattr(self.library, f"cublasLt{name}Destroy"), made).atexit = False
+        return made
+
+    def call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.library, f"cublasLt{name}")(*arguments)
         if status:
             raise RuntimeError(f"cublasLt{name} failed with status {status}")
 
-    def _set(self, name: str, what: Any, attribute: int, value: Any) -> None:
-        self._call(f"{name}SetAttribute", what, c_int(attribute), byref(value), c_size_t(sizeof(value)))
+    def set(self, name: str, what: Any, attribute: int, value: Any) -> None:
+        self.call(f"{name}SetAttribute", what, c_int(attribute), byref(value), c_size_t(sizeof(value)))
 
-    def _layout(self, matrix: Matrix, type: str, batch: int) -> c_void_p:
-        made = c_void_p()
+    def _layout(self, owner: object, matrix: Matrix, type: str, batch: int) -> c_void_p:
         sizes = c_uint64(matrix.rows), c_uint64(matrix.columns), c_int64(matrix.step)
-        self._call("MatrixLayoutCreate", byref(made), c_int(TYPES[type]), *sizes)
+        made = self._made(owner, "MatrixLayout", c_int(TYPES[type]), *sizes)
         if batch > 1:
-            self._set("MatrixLayout", made, BATCH_COUNT, c_int32(batch))
-            self._set("MatrixLayout", made, BATCH_STEP, c_int64(matrix.batch_step))
+            self.set("MatrixLayout", made, BATCH_COUNT, c_int32(batch))
+            self.set("MatrixLayout", made, BATCH_STEP, c_int64(matrix.batch_step))
         return made
 
-    def _described(self, gemm: Gemm) -> tuple[c_void_p, tuple[c_void_p, c_void_p, c_void_p, c_void_p]]:
-        description = c_void_p()
-        self._call("MatmulDescCreate", byref(description), c_int(COMPUTE_FLOAT), c_int(TYPES["float"]))
+    def described(self, owner: object, gemm: Gemm) -> tuple[c_void_p, list[c_void_p]]:
+        """The product, and its matrices: the two operands, what is added, the result."""
+        description = self._made(owner, "MatmulDesc", c_int(COMPUTE_FLOAT), c_int(TYPES["float"]))
         (first, first_turned), (second, second_turned), addend, result = gemm.matrices()
-        self._set("MatmulDesc", description, TRANSPOSE_A, c_int32(first_turned))
-        self._set("MatmulDesc", description, TRANSPOSE_B, c_int32(second_turned))
-        self._set("MatmulDesc", description, EPILOGUE, c_uint32(EPILOGUES[gemm.epilogue]))
+        self.set("MatmulDesc", description, TRANSPOSE_A, c_int32(first_turned))
+        self.set("MatmulDesc", description, TRANSPOSE_B, c_int32(second_turned))
+        self.set("MatmulDesc", description, EPILOGUE, c_uint32(EPILOGUES[gemm.epilogue]))
         outer = gemm.result or gemm.type
         if "bias" in gemm.epilogue:
-            self._set("MatmulDesc", description, BIAS_TYPE, c_int32(TYPES[outer]))
+            self.set("MatmulDesc", description, BIAS_TYPE, c_int32(TYPES[outer]))
         if gemm.scaled:
-            self._set("MatmulDesc", description, FAST_SUMS, c_int8(1))
+            self.set("MatmulDesc", description, FAST_SUMS, c_int8(1))
             for mode, place in ((SCALE_MODE_A, SCALE_A), (SCALE_MODE_B, SCALE_B)):
-                self._set("MatmulDesc", description, mode, c_int32(OUTER_VECTORS))
-                self._set("MatmulDesc", description, place, c_uint64(SOMEWHERE))
+                self.set("MatmulDesc", description, mode, c_int32(OUTER_VECTORS))
+                self.set("MatmulDesc", description, place, c_uint64(SOMEWHERE))
         matrices = ((first, gemm.type), (second, gemm.type), (addend, outer), (result, outer))
-        layouts = [self._layout(m, type, gemm.sizes[0]) for m, type in matrices]
-        return description, (layouts[0], layouts[1], layouts[2], layouts[3])
+        return description, [self._layout(owner, m, type, gemm.sizes[0]) for m, type in matrices]
 
     def algorithms(self, gemm: Gemm) -> list[Gemm]:
         """What the library proposes, the best guess first; not to be asked for while a stream is captured."""
-        preference, count, found = c_void_p(), c_int(), (_Found * WANTED)()
+        owner, count, found = Owner(), c_int(), (_Found * WANTED)()
         try:  # versions before 12.9 do not know vectors of factors
-            description, (first, second, addend, result) = self._described(gemm)
-            self._call("MatmulPreferenceCreate", byref(preference))
-            self._set("MatmulPreference", preference, MOST_WORKSPACE, c_uint64(WORKSPACE))
+            description, (first, second, addend, result) = self.described(owner, gemm)
+            preference = self._made(owner, "MatmulPreference")
+            self.set("MatmulPreference", preference, MOST_WORKSPACE, c_uint64(WORKSPACE))
             for k in range(4):
-                self._set("MatmulPreference", preference, ALIGNMENT_A + k, c_uint32(16))
-            self._call(
+                self.set("MatmulPreference", preference, ALIGNMENT_A + k, c_uint32(16))
+            self.call(
                 "MatmulAlgoGetHeuristic", self.handle, description, first, second, addend, result, preference,
                 c_int(WANTED), found, byref(count),
             )  # fmt: skip
@@ -217,27 +224,37 @@ class Blas:
 
     def append(self, gemm: Gemm) -> Append:
         """What appends the product to a stream."""
-        description, (first, second, addend, result) = self._described(gemm)
-        algorithm = (c_uint64 * 8).from_buffer_copy(bytes.fromhex(gemm.algorithm))
-        one, beta, handle = c_float(1), c_float(1 if gemm.residual else 0), self.handle
-        biased = "bias" in gemm.epilogue
-        multiply: Callable[..., int] = self.library.cublasLtMatmul
+        return Product(self, gemm)
 
-        def append(pointers: Sequence[int], stream: int) -> None:
-            a, b, *more, workspace, c = pointers
-            if gemm.scaled:
-                for place, address in zip((SCALE_A, SCALE_B), more[:2], strict=True):
-                    self._set("MatmulDesc", description, place, c_uint64(address))
-                del more[:2]
-            if biased:
-                self._set("MatmulDesc", description, BIAS, c_uint64(more[0]))
-            added = more[-1] if gemm.residual else c
-            status = multiply(
-                handle, description, byref(one), c_void_p(b), first, c_void_p(a), second, byref(beta),
-                c_void_p(added), addend, c_void_p(c), result, byref(algorithm),
-                c_void_p(workspace), c_size_t(WORKSPACE), c_void_p(stream),
-            )  # fmt: skip
-            if status:
-                raise RuntimeError(f"cublasLtMatmul failed with status {status}")
 
-        return append
+class Owner:
+    """Of objects of the library's: they live as long as it does."""
+
+
+class Product(Owner):
+    """A product that is ready to be appended to streams, by any thread."""
+
+    def __init__(self, blas: Blas, gemm: Gemm) -> None:
+        self._blas, self._gemm, self._lock = blas, gemm, Lock()
+        self._description, self._matrices = blas.described(self, gemm)
+        self._algorithm = (c_uint64 * 8).from_buffer_copy(bytes.fromhex(gemm.algorithm))
+
+    def __call__(self, pointers: Sequence[int], stream: int) -> None:
+        with self._lock:  # some addresses are attributes of the description
+            self._append(pointers, stream)
+
+    def _append(self, pointers: Sequence[int], stream: int) -> None:
+        a, b, *more, workspace, c = pointers
+        first, second, addend, result = self._matrices
+        if self._gemm.scaled:
+            for place, address in zip((SCALE_A, SCALE_B), more[:2], strict=True):
+                self._blas.set("MatmulDesc", self._description, place, c_uint64(address))
+            del more[:2]
+        if "bias" in self._gemm.epilogue:
+            self._blas.set("MatmulDesc", self._description, BIAS, c_uint64(more[0]))
+        added, beta = (more[-1], c_float(1)) if self._gemm.residual else (c, c_float(0))
+        self._blas.call(
+            "Matmul", self._blas.handle, self._description, byref(c_float(1)), c_void_p(b), first, c_void_p(a), second,
+            byref(beta), c_void_p(added), addend, c_void_p(c), result, byref(self._algorithm), c_void_p(workspace),
+            c_size_t(WORKSPACE), c_void_p(stream),
+        )  # fmt: skip

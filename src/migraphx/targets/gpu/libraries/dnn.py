@@ -14,7 +14,7 @@ from ctypes import byref, c_bool, c_float, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass, replace
 from enum import Enum, IntEnum
 from functools import cache
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from migraphx.targets.gpu.accelerator import Accelerator
@@ -222,7 +222,7 @@ class Dnn:
     """The dozen functions that we call. Methods stand inside a device's context."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self.library, self._lock = library, Lock()
+        self.library, self._lock = library, RLock()  # a handle serves one thread at a time
         library.cudnnGetVersion.restype = c_size_t
         self.version: int = library.cudnnGetVersion()
         self.handle = c_void_p()
@@ -317,6 +317,10 @@ class Dnn:
 
     def plans(self, graph: ConvGraph, most: int = WANTED) -> list[ConvGraph]:
         """What the library proposes and can run, the best guess first; none where it has nothing for the graph."""
+        with self._lock:
+            return self._proposed(graph, most)
+
+    def _proposed(self, graph: ConvGraph, most: int) -> list[ConvGraph]:
         found: list[ConvGraph] = []
         try:
             operations = self._graph(graph)
@@ -386,7 +390,8 @@ class Dnn:
 
     def append(self, graph: ConvGraph) -> Append:
         """What appends the convolution to a stream."""
-        plan, numbers = self._planned(graph), graph.tensors
+        with self._lock:
+            plan, numbers = self._planned(graph), graph.tensors
         if plan.workspace > graph.workspace:
             raise Unusable(
                 f"the program has {graph.workspace:,} bytes for cuDNN's plan, which takes {plan.workspace:,}"

@@ -8,10 +8,11 @@ from functools import partial
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import Shape, permuted
 from migraphx.ir.size import hint_of, is_open, note_class
+from migraphx.targets.common.lower.views import fill
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import Config, Problem
-from migraphx.targets.gpu.costs import WHOLE_HEADS, attention_cost, attentions
+from migraphx.targets.gpu.costs.attentions import WHOLE_HEADS, attention_cost, attentions
 from migraphx.targets.gpu.emit.also import Finished
 from migraphx.targets.gpu.emit.attention import Attention, attention_calls, combined_row
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
@@ -29,6 +30,9 @@ def attention(ctx: LoweringContext, ins: Instruction) -> None:
     attributes, (q, k, v, *masks) = ins.op.attributes(), ctx.reads(ins)
     write = ctx.result(ins)
     if not write.elements:
+        return
+    if not k.lens[2]:  # sums of nothing
+        fill(ctx, write, 0, ins.origin)
         return
     out = write
     if q.type not in MULTIPLIED:

@@ -18,11 +18,11 @@ from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import NOTHING, Build, Choices, Config, Offer, Problem
-from migraphx.targets.gpu.costs import described_products, library_cost, product_cost, products
+from migraphx.targets.gpu.costs.products import described_products, library_cost, product_cost, products
 from migraphx.targets.gpu.emit.contract import FP8, Beside, Operands, label_of, product_calls, sums_type
 from migraphx.targets.gpu.emit.described import describable, described_call
 from migraphx.targets.gpu.emit.emitter import TritonEmitter
-from migraphx.targets.gpu.emit.row import constant_columns, row_product_call
+from migraphx.targets.gpu.emit.row_product import constant_columns, row_product_call
 from migraphx.targets.gpu.emit.rows import Row
 from migraphx.targets.gpu.kernel import GpuCall
 from migraphx.targets.gpu.library import LibraryCall

@@ -22,7 +22,7 @@ from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.common.transposed import Phase, phases_of
 from migraphx.targets.common.views import View
 from migraphx.targets.gpu.choices import NOTHING, Config, Offer, Problem
-from migraphx.targets.gpu.costs import (
+from migraphx.targets.gpu.costs.convolutions import (
     FEW_CHANNELS,
     LINED,
     conv_cost,
@@ -68,7 +68,7 @@ def convolution(ctx: LoweringContext, c: Contraction) -> None:
     packed = packed_weights(ctx, c.operands[1], depthwise, origin)
     tight = partial(packed_weights, ctx, c.operands[1], depthwise, origin, True) if has_gaps(packed) else None
     conv = Conv(source, packed, window, group, tight)
-    can = constant and not is_open(source.lens) and can_be_lined_up(conv)
+    can = constant and not depthwise and not is_open(source.lens) and can_be_lined_up(conv)
     few = conv.x.lens[1] < FEW_CHANNELS and group == 1 and not is_open(source.lens)
     came = as_it_came(ctx, c.operands[0], source) if few else source
     if constant and not depthwise and is_patches(conv) and not is_open(source.lens):

@@ -15,7 +15,7 @@ from migraphx.targets.common.epilogue import Epilogue
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.views import View, loops
 from migraphx.targets.gpu.choices import DNN, LIBRARY, NOTHING, Choices, Config, Offer, Problem
-from migraphx.targets.gpu.costs import library_conv_cost
+from migraphx.targets.gpu.costs.convolutions import library_conv_cost
 from migraphx.targets.gpu.emit.contract import Operands
 from migraphx.targets.gpu.emit.spatial import Conv
 from migraphx.targets.gpu.kernel import GpuCall

@@ -9,7 +9,7 @@ from migraphx.targets.common.lower.packing import int4_operands
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.lowerings import Contraction
 from migraphx.targets.gpu.choices import Problem
-from migraphx.targets.gpu.costs import int4_cost, int4_products
+from migraphx.targets.gpu.costs.products import int4_cost, int4_products
 from migraphx.targets.gpu.emit.contract import label_of
 from migraphx.targets.gpu.emit.quantized import CHUNK, int4_call
 from migraphx.targets.gpu.lower.contractions import call_best, choices_of

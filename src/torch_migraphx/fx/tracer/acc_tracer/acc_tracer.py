@@ -18,7 +18,6 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
     DynamicOutputShapeException,
-    FakeTensorMode,
     UnsupportedFakeTensorException,
 )
 from torch.fx.node import map_arg
@@ -32,6 +31,7 @@ from torch.utils._pytree import (
 )
 
 from torch_migraphx.fx.border import fake_of
+from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.fx.graph_info import set_value
 from torch_migraphx.fx.tracer.inference_copy import inference_copy
 from torch_migraphx.fx.tracer.origin import current_origin, error_origin
@@ -106,7 +106,7 @@ class AccRewritingTracer(fx.Tracer):
         self._unchecked: set[str] = set()
         self._decided = False
         self.samples: dict[str, Any] = {}
-        self.fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self.fake_mode = fake_mode()
         self.structure: Structure | None = None
         self._paused = False
         self._replayed: fx.Node | None = None

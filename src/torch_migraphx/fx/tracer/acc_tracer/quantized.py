@@ -24,7 +24,6 @@ from .proxies import AccProxy, AccTraceError
 decomposed = torch.ops.quantized_decomposed
 quantized = torch.ops.quantized
 CODES = {torch.qint8: torch.int8, torch.quint8: torch.uint8, torch.qint32: torch.int32}
-UNDER = {codes: dtype for dtype, codes in CODES.items()}
 
 
 @dataclass(frozen=True)
