@@ -51,5 +51,5 @@ def test_attention_of_doubles(types: tuple[str, str]) -> None:
     q, k, v = (main.add_parameter(name, migraphx.shape(types[0], [1, 2, 4, 8])) for name in "qkv")
     mask = main.add_parameter("mask", migraphx.shape(types[1], [1, 2, 4, 4]))
     main.add_return([main.add_instruction(migraphx.op("attention"), [q, k, v, mask])])
-    with pytest.raises(migraphx.UnsupportedOperator, match="refuses attention -> .*: attention sums in float"):
+    with pytest.raises(migraphx.UnsupportedOperator, match=r"refuses attention -> .*: attention sums in float"):
         p.compile(migraphx.get_target("cpu"))
