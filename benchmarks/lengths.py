@@ -1,11 +1,12 @@
 """python -m benchmarks.lengths: what a new length costs a program with dynamic dimensions.
 
-ONNX models with dynamic dimensions run at up to `--lengths` different lengths in random order, each three times in a
-row: `new` is the first run less the second, in ms (median, 90th percentile, largest), without those for which the
-program had to be compiled (`compiled`, in s); `again` is the second less the third, which is the machine's unrest:
-runs of 100 ms differ by more than a new length costs. `set_up` is what the first run spends outside of compiled code,
-less the second. `growth`: MB of memory from the 50th length to the last. `alone`: the run over
-that of a program which was compiled for the length alone: medians of runs in turn, the median of some lengths.
+ONNX models with dynamic dimensions run at `--lengths` lengths in random order, over and over where a case has fewer,
+each three times in a row; `--skip` leaves out the first ones, so that a long case can be run in slices. `new` is the
+first run less the second, in ms (median, 90th percentile, largest), without those for which the program had to be
+compiled (`compiled`, in s); `again` is the second less the third, which is the machine's unrest: runs of 100 ms differ
+by more than a new length costs. `set_up` is what the first run spends outside of compiled code, less the second.
+`memory`: MB that the process holds behind each tenth of the lengths. `alone`: the run over that of a program which was
+compiled for the length alone: medians of runs in turn, the median of some lengths.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import json
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-SETTLED = 50  # lengths after which memory should stay as it is
+TENTHS = 10
 COMPARED, RUNS = 4, 9  # lengths at which the program is compared with one for the length alone, and runs of each
 
 
@@ -90,7 +91,9 @@ def cases() -> dict[str, Case]:
 
     pictures = Case(resnet18, lambda n: (torch.randn(n, 3, 64, 64),), {"x": {0: "batch"}}, 2, 64)
     batches = Case(resnet18, lambda n: (torch.randn(n, 3, 16, 16),), {"x": {0: "batch"}}, 2, 501)
-    return {"minilm": sentences(minilm), "bert": sentences(bert), "resnet18": pictures, "batches": batches}
+    photos = Case(resnet18, lambda n: (torch.randn(n, 3, 224, 224),), {"x": {0: "batch"}}, 2, 21)
+    encoders = {"minilm": sentences(minilm), "bert": sentences(bert)}
+    return {**encoders, "resnet18": pictures, "batches": batches, "photos": photos}
 
 
 def exported(case: Case, path: Path) -> None:
@@ -140,8 +143,8 @@ def outside() -> Iterator[list[float]]:
         kind._call_native = native
 
 
-def measure(name: str, count: int) -> dict[str, Any]:
-    """One case."""
+def measure(name: str, count: int, skipped: int) -> dict[str, Any]:
+    """One case: `count` lengths behind those that are skipped."""
     import migraphx
 
     case = cases()[name]
@@ -159,18 +162,19 @@ def measure(name: str, count: int) -> dict[str, Any]:
         path = Path(folder) / "model.onnx"
         exported(case, path)
         program = compiled_for(migraphx.shape.dynamic_dimension(1, 512))
-        lengths = np.random.default_rng(0).permutation(np.arange(case.least, case.most + 1))[:count].tolist()
-        found = run_through(program, map(feed, lengths))
+        order = np.random.default_rng(0).permutation(np.arange(case.least, case.most + 1))
+        lengths = np.resize(order, skipped + count)[skipped:].tolist()
+        found = run_through(program, map(feed, lengths), [len(lengths) * n // TENTHS for n in range(1, TENTHS + 1)])
         ratios = [compared(program, compiled_for(n), feed(n)) for n in lengths[:COMPARED]]
     return {"case": name, "lengths": len(lengths), **found, "alone": round(float(np.median(ratios)), 3)}
 
 
-def run_through(program: Any, feeds: Iterable[dict[str, np.ndarray]]) -> dict[str, Any]:
-    """Each of `feeds` three times in a row."""
+def run_through(program: Any, feeds: Iterable[dict[str, np.ndarray]], looks: Sequence[int]) -> dict[str, Any]:
+    """Each of `feeds` three times in a row; behind `looks` of them memory is looked at."""
     new: list[tuple[float, float, float]] = []
     compiled: list[float] = []
-    settled = memory()
-    for k, inputs in enumerate(feeds):
+    held: list[int] = []
+    for k, inputs in enumerate(feeds, 1):
         waited = program.executable.region.forms.waited
         with outside() as spent:
             first, second, third = (timed(program, inputs) for _ in range(3))
@@ -179,17 +183,16 @@ def run_through(program: Any, feeds: Iterable[dict[str, np.ndarray]]) -> dict[st
             new.append((first - second, second - third, own[0] - own[1]))
         else:
             compiled.append(first - second)
-        if k == SETTLED:
+        if k in looks:
             gc.collect()
-            settled = memory()
-    gc.collect()
+            held.append(round(memory()))
     return {
         **{
             name: [round(float(np.percentile(ms, p)), 3) for p in (50, 90, 100)]
             for name, ms in zip(("new", "again", "set_up"), zip(*new, strict=True), strict=True)
         },
         "compiled": [round(ms / 1e3, 2) for ms in compiled],
-        "growth": round(memory() - settled, 1),
+        "memory": held,
     }
 
 
@@ -207,9 +210,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(cases()))
     parser.add_argument("--lengths", type=int, default=500)
+    parser.add_argument("--skip", type=int, default=0)
     options = parser.parse_args()
     for name in options.cases.split(","):
-        print(json.dumps(measure(name, options.lengths)), flush=True)
+        print(json.dumps(measure(name, options.lengths, options.skip)), flush=True)
 
 
 if __name__ == "__main__":

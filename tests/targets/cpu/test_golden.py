@@ -15,6 +15,7 @@ import pytest
 
 from migraphx.ir.builder import Builder
 from migraphx.ir.program import Program
+from migraphx.ir.shape import Shape
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.cpu.codegen import table_text
 from migraphx.targets.cpu.lower import CPU
@@ -133,3 +134,17 @@ def test_bytes_go_by_winograd_where_they_are_multiplied_as_pairs(pairs: bool, st
 if __name__ == "__main__":
     for name, text in texts().items():
         (FOLDER / f"{name}.cpp").write_text(text)
+
+
+def test_one_row_has_the_code_of_many() -> None:
+    """A step of decoding and the prompt before it share their products; a bias stays what all rows read."""
+
+    def sources(rows: int) -> list[str]:
+        made = Program()
+        b, x = Builder(made.main), made.main.add_parameter("x", Shape("float", (rows, 64)))
+        y = made.main.add_parameter("y", Shape("float", (rows, 48)))
+        bias = b.multibroadcast(b.literal(weight(48)), out_lens=(rows, 48))
+        made.main.add_return([b.add(b.add(b.dot(x, b.literal(weight(64, 48))), bias), y)])
+        return translated(made).sources
+
+    assert sources(1) == sources(5)

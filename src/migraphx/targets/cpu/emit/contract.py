@@ -102,7 +102,8 @@ def _place(view: View, epilogue: Epilogue, k: int, constants: _Constants, setup:
     nest = loops([view], None, epilogue.row_dims)
     (strides,) = nest.strides
     if not any(strides):
-        return step_text, "0"
+        one_row = any(view.strides[d] for d in epilogue.row_dims)  # of as many as there are: the text of more of them
+        return step_text, f"row * {constants.bind(0)}" if one_row else "0"
     if nest.rank == 1:
         return step_text, f"row * {constants.bind(strides[0])}"
     setup.append(f"int64_t q{k} = row, r{k} = 0;")
