@@ -131,11 +131,6 @@ def test_bytes_go_by_winograd_where_they_are_multiplied_as_pairs(pairs: bool, st
     assert any("winograd_words(t, " in text for text in made.sources) == by_winograd
 
 
-if __name__ == "__main__":
-    for name, text in texts().items():
-        (FOLDER / f"{name}.cpp").write_text(text)
-
-
 def test_one_row_has_the_code_of_many() -> None:
     """A step of decoding and the prompt before it share their products; a bias stays what all rows read."""
 
@@ -148,3 +143,8 @@ def test_one_row_has_the_code_of_many() -> None:
         return translated(made).sources
 
     assert sources(1) == sources(5)
+
+
+if __name__ == "__main__":
+    for name, text in texts().items():
+        (FOLDER / f"{name}.cpp").write_text(text)
