@@ -1,5 +1,7 @@
 """What programs have in common is compiled before they are known, and once."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +9,21 @@ import pytest
 
 import migraphx
 from tests.tolerances import assert_close
+
+
+WHAT_NUMPY_HAS = """
+import numpy, numpy.fft, numpy.linalg, numpy.random
+
+modules = numpy, numpy.fft, numpy.linalg, numpy.random
+before = [set(vars(m)) for m in modules]
+from tests.api.test_ahead import migraphx, product
+
+target = migraphx.get_target("cpu")
+migraphx.compile_ahead(product(), target).join()
+product().compile(target)
+added = [set(vars(m)) - names for m, names in zip(modules, before)]
+assert not any(added), added
+"""
 
 
 def product() -> migraphx.program:
@@ -35,6 +52,12 @@ def test_programs_find_what_was_compiled_ahead(tmp_path, monkeypatch) -> None:
     x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
     (got,) = program.run({"x": x})
     assert_close(np.array(got), x @ np.arange(64, dtype=np.float32).reshape(8, 8))
+
+
+def test_dynamo_may_read_the_names_of_numpy_meanwhile() -> None:
+    """Which it does at its first graph, in another thread: names that come then are an error of its."""
+    done = subprocess.run([sys.executable, "-c", WHAT_NUMPY_HAS], capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
 
 
 def test_without_a_compiler_the_compilation_itself_says_it(tmp_path, monkeypatch, capfd) -> None:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from threading import Lock
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import DTypeLike
 
 from migraphx.runtime.side_by_side import side_by_side
 from migraphx.targets.cpu.threads import available
+
+if TYPE_CHECKING:  # importing it adds to NumPy's names, which Dynamo may be reading in another thread
+    from numpy.typing import DTypeLike
 
 LINE = 64  # bytes of a cache line: a vector that crosses one is loaded at half the speed
 WORTH_THREADS = 1 << 20  # bytes
