@@ -56,6 +56,7 @@ def pytest_collectstart() -> None:
 
 
 def pytest_collection_finish() -> None:
+    hurry()  # before pytest hangs its handlers for the loop of all tests
     gc.enable()
     gc.collect()
     gc.freeze()
