@@ -4,10 +4,12 @@ Tests run side by side, so that a thread that spins takes a core from another te
 that way. Answers do not depend on it. NumPy and OpenMP read these when they are loaded, tests' processes inherit them.
 
 The tests of single targets compile kernels as users do: each family of kernels, each type that has lanes of its own.
-Others ask what programs mean, or how compilers are called (marker `unoptimised`): their C++ is optimised little and its
+Others ask what programs mean, or how compilers are called (marker `unoptimised`): their C++ is not optimised and its
 functions are not inlined, which leaves out what products have for short epilogues (access.hpp). None but those that
 read sources (marker `sources`) ask for several that begin with the same headers. The C++ compiler is most of what tests
 cost.
+
+Where several processes run tests, each takes whole files: what the tests of a file import and make, one process does.
 
 Random numbers are the same whatever ran before, so that a test which fails does so again; and what a test left
 compiling beside runs ends before the next test, which may count compilations or read the log.
@@ -18,11 +20,13 @@ more rarely, too: what torch.compile makes of a graph is mostly garbage that nee
 """
 
 import gc
+import importlib
 import os
 import random
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +34,7 @@ from tests.quick_torch import hurry
 
 TARGETS = Path(__file__).parent / "targets"
 FLAGS = os.environ.get("OPENMGX_CXXFLAGS", "")
-QUICK = "-Og -fno-inline"
+QUICK = "-O0"
 CODEGEN = "migraphx.targets.cpu.codegen"
 PARTS: dict[str, int] = {}
 
@@ -56,6 +60,7 @@ def pytest_collectstart() -> None:
 
 
 def pytest_collection_finish() -> None:
+    hurry()  # before pytest hangs its handlers for the loop of all tests
     gc.enable()
     gc.collect()
     gc.freeze()
@@ -73,6 +78,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         parts = PARTS.setdefault(CODEGEN, codegen["ENOUGH_PARTS"])
         codegen["ENOUGH_PARTS"] = parts if item.get_closest_marker("sources") else 1
     seed()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """What `--dist` says holds where it is given; files begin in the order of their names."""
+    if config.getoption("dist") != "load":
+        return None
+    config.option.loadscopereorder = False
+    return importlib.import_module("xdist.scheduler").LoadFileScheduling(config, log)
 
 
 @pytest.fixture
