@@ -43,6 +43,7 @@ from migraphx.targets.cpu.forms import CpuForm, restore_form, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
+from migraphx.targets.cpu.memory_image import library_path
 from migraphx.targets.cpu.peaks import measure_peaks
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, build_objects, features
@@ -109,9 +110,11 @@ class CpuTarget(Target):
         return CpuExecutable(library, made.table, made.outline, weights, options.num_threads, options.isa)
 
     def compile_ahead(self, program: Program, options: CompileOptions) -> None:
+        """And what compares memory: whoever compiles ahead asks whether weights were written before the first run."""
         check_processor(options.isa)
         lowered = _lowered(program, options, features(options.isa), None, Stages())
         build_objects(shared_sources(numbered(lowered.calls)), options.isa)
+        library_path()
 
     def form(self, program: Program, options: CompileOptions, sizes: Sizes) -> CpuForm | None:
         """The program, whose lens are made of `sizes`, for all lengths of which their guards hold.
