@@ -32,7 +32,7 @@ from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import runs_in_parts
-from migraphx.targets.common.steps import lifetimes, literals, steps_of
+from migraphx.targets.common.steps import constants_of, lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.cpu.choices import Choices
 from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, shared_sources, table_of
@@ -91,7 +91,7 @@ class CpuTarget(Target):
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if runs_in_parts(program):
-            target = CpuTarget(Constants(lasting=lambda: literals(program)), self.timer)
+            target = CpuTarget(constants_of(program, options), self.timer)
             return DynamicExecutable.of(target, program, options, available(), target)
         check_processor(options.isa)
         stages = Stages()
