@@ -110,11 +110,11 @@ class CpuTarget(Target):
         return CpuExecutable(library, made.table, made.outline, weights, options.num_threads, options.isa)
 
     def compile_ahead(self, program: Program, options: CompileOptions) -> None:
-        """And what compares memory: whoever compiles ahead asks whether weights were written before the first run."""
+        """And first what compares memory: whoever compiles ahead asks whether weights were written before it runs."""
         check_processor(options.isa)
+        library_path()
         lowered = _lowered(program, options, features(options.isa), None, Stages())
         build_objects(shared_sources(numbered(lowered.calls)), options.isa)
-        library_path()
 
     def form(self, program: Program, options: CompileOptions, sizes: Sizes) -> CpuForm | None:
         """The program, whose lens are made of `sizes`, for all lengths of which their guards hold.
