@@ -107,6 +107,6 @@ def name_for_logs(filename: str, line: int) -> str | None:
 
 callback_handler.install_callbacks = cast(Any, _observed)
 _logs = [x for n in ("trace_call_log", "trace_source_log") if (x := getattr(symbolic_convert, n, None)) is not None]
-_name_of = getattr(symbolic_convert, "get_funcname", None)
+_name_of: Any = getattr(symbolic_convert, "get_funcname", None)
 if _name_of is not None and len(_logs) == 2:
     cast(Any, symbolic_convert).get_funcname = name_for_logs

@@ -250,7 +250,8 @@ def test_floats_that_are_arguments_stay_inputs(monkeypatch: pytest.MonkeyPatch) 
 
 def weights_of(one: any_size.AnySize) -> set[int]:
     """The memory of what a program for any size has packed."""
-    (form,) = one.program.executable.region.forms
+    executable: Any = one.program.executable
+    (form,) = executable.region.forms
     return {w.ctypes.data for w in form.weights if w.nbytes >= 64 * 64 * 4}
 
 
