@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import migraphx
+from migraphx.targets.cpu import memory_image
 from tests.tolerances import assert_close
 
 WHAT_NUMPY_HAS = """
@@ -39,13 +41,25 @@ def objects(folder: Path) -> dict[str, int]:
     return {p.name: p.stat().st_mtime_ns for p in folder.glob("*.o")}
 
 
+@pytest.fixture
+def no_images() -> Iterator[None]:
+    """What compares memory was not compiled yet."""
+    memory_image.library_path.cache_clear()
+    yield
+    memory_image.library_path.cache_clear()
+
+
+@pytest.mark.usefixtures("no_images")
 def test_programs_find_what_was_compiled_ahead(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("OPENMGX_CACHE", str(tmp_path))
     program, target = product(), migraphx.get_target("cpu")
     text = str(program)
     migraphx.compile_ahead(program, target).join()
     ahead = objects(tmp_path)
-    assert len(ahead) == 2 and str(program) == text  # the loop over a program's steps, and the engine of products
+    assert len(ahead) == 3 and str(program) == text  # the loop over a program's steps, products, images of memory
+    libraries = list(tmp_path.glob("*.so"))
+    assert migraphx.get_target("cpu").memory_image([]) is not None
+    assert len(libraries) == 1 and list(tmp_path.glob("*.so")) == libraries and objects(tmp_path) == ahead
     program.compile(target)
     assert ahead.items() < objects(tmp_path).items()
     x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)

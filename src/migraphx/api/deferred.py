@@ -33,7 +33,8 @@ def deferred_program(
     module and the parameters, and returns the outputs, which have the (dynamic) shapes `outputs`. Lengths that it finds
     there compute as ints do, but need not be ints: what is compiled serves all for which its decisions hold. It may be
     called from any thread. `lasting` gives memory of constants that stays as it is while the program lives: those of
-    two conversions are told by where they lie there, not by what they hold. The program cannot be saved.
+    two conversions are told by where they lie there, not by what they hold. Programs that are given the same function
+    may have what they pack of it in one memory. The program cannot be saved.
     """
     made = program()
     main = made.get_main_module()

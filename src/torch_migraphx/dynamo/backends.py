@@ -157,8 +157,12 @@ def _direct(
 ) -> Callable[..., Any]:
     """Without AOTAutograd: Torch IR to acc operators to a program."""
     if is_symbolic(gm):
-        to_acc(gm, inputs)  # where it needs AOTAutograd it says so now: a call could not go there
-        return weights_at_once(gm, _runner(gm, inputs, options, _static_inputs(gm), to_acc), fetches)
+        known = [to_acc(gm, inputs)]  # where it needs AOTAutograd it says so now: a call could not go there
+
+        def normalized(graph: fx.GraphModule, samples: Sequence[Any]) -> fx.GraphModule:
+            return known.pop() if graph is gm and known else to_acc(graph, samples)
+
+        return weights_at_once(gm, _runner(gm, inputs, options, _static_inputs(gm), normalized), fetches)
     graph, orders = in_memory_order(gm)
     runner = _runner(to_acc(graph, inputs), inputs, options, _static_inputs(gm))
     return with_strides(gm, permuted_back(weights_at_once(gm, runner, fetches), orders))
@@ -199,7 +203,7 @@ def _runner(
                     return gm.forward
                 return _at_once(lower(gm, args, options, fixed, written))
             if runner.any_size is not False:
-                every = for_any_size(gm, inputs, args, options, fixed, normalized)
+                every = for_any_size(gm, inputs, args, options, fixed, normalized, lasting=runner.lasting(args))
                 runner.any_size = every is not None
                 if every is not None:
                     return every

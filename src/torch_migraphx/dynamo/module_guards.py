@@ -79,10 +79,11 @@ def _create(guards: Sequence[Guard], fetch: Fetch, builder: Any, guard: Guard) -
     name = root.local_name if local else root.global_name
     module = builder.scope["L" if local else "G"].get(name)
     paths: dict[Source, Path | None] = {}
-    known = [(g, _path(g, module, paths)) for g in sorted(guards)] if isinstance(module, nn.Module) else []
+    ordered = sorted(guards)
+    known = [(g, _path(g, module, paths)) for g in ordered] if isinstance(module, nn.Module) else []
     covered = {g: path for g, path in known if path is not None}
     asked = _apart(covered, builder) if covered else None
-    for other in sorted(guards):
+    for other in ordered:
         if asked is None or other not in covered:
             other.create(builder)
     if asked is not None:

@@ -14,6 +14,7 @@ from torch._C._dynamo.guards import TensorGuards
 
 import migraphx
 from torch_migraphx.dynamo.write_tracking import Watch, is_plain
+from torch_migraphx.fx.lasting import Lasting
 from torch_migraphx.log import get_logger
 
 logger = get_logger(__name__)
@@ -32,6 +33,8 @@ class Weights:
     watch: Watch | None
     layouts: list[tuple[torch.Size, tuple[int, ...]]]
     alike: Callable[..., bool]
+    lasting: Callable[[], Lasting | None] = lambda: None
+    """The tensors themselves, while a program holds them."""
 
     def moved(self, now: Sequence[torch.Tensor]) -> set[int]:
         """Which have other sizes or strides in the same memory: not every Dynamo asks for that."""
@@ -231,6 +234,20 @@ class Runner:
         layouts = [(t.shape, t.stride()) for t in tensors]
         return Weights(key, list(map(weakref.ref, tensors)), watch, layouts, _alike(tensors))
 
+    def lasting(self, args: Sequence[Any]) -> Lasting:
+        """The weights among `args`, which are being compiled in.
+
+        Those of another graph where they are the same ones, as they were when they were compiled in there: a model's
+        graphs for a prompt and for a token pack them once.
+        """
+        tensors = self._pick(args)
+        weights = self._weights[tuple(map(self._identity, tensors))]
+        made = weights.lasting() or _shared(weights) or Lasting(tensors)
+        if weights.watch is not None:
+            weights.lasting = weakref.ref(made)
+            _watched.add(weights)
+        return made
+
     def _drop_replaced(self, key: Key, tensors: Sequence[torch.Tensor]) -> None:
         """Forget forms of weights that are gone: where this is not the first call, they were changed."""
         found = {} if self._frozen else {k: w.replaced(k, tensors, key) for k, w in self._weights.items()}
@@ -254,6 +271,23 @@ class Runner:
     def _named(self, inputs: Collection[int]) -> str:
         names = [self._names[k] for k in sorted(inputs)]
         return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+_watched: weakref.WeakSet[Weights] = weakref.WeakSet()
+
+
+def _shared(weights: Weights) -> Lasting | None:
+    """The tensors of other weights that lie in the same places, unchanged; from here on `weights` watches them."""
+    if weights.watch is None:
+        return None
+    mine = set(zip(weights.key, weights.layouts, strict=True))
+    for other in list(_watched):
+        known = other.lasting()
+        if known is None or other.watch is None or set(zip(other.key, other.layouts, strict=True)) != mine:
+            continue
+        if not other.watch.changed() and other.clean():
+            return known
+    return None
 
 
 def _alike(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:

@@ -379,13 +379,14 @@ class Watch:
             self._alarms.update(p for p in self._edges if _overlaps(regions, p, p + PAGE))
 
     def changed(self) -> set[int]:
-        """The numbers of tensors that have other elements now; where there are none it is `clean` from here on."""
+        """The numbers of tensors that have other elements now, whoever asks; where none, it is `clean` from here on."""
         with self._tracker.lock:
             numbers = self._suspects()
             now = _digests([self.tensors[k] for k in numbers])
             changed = {k for k, d in zip(numbers, now, strict=True) if d != self._digests[k]}
             self.stale = self.stale or bool(changed)
             self._written.clear()
+            self._written |= changed
             self.lost = False
             return changed
 

@@ -30,13 +30,13 @@ from torch_migraphx.fx.builder import (
     LengthsByData,
     UnsupportedError,
     Value,
-    to_numpy,
     type_name,
 )
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied
+from torch_migraphx.fx.lasting import Lasting
 from torch_migraphx.log import get_logger
 from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
@@ -63,11 +63,13 @@ class Limits(NamedTuple):
 def for_any_size(
     gm: fx.GraphModule, samples: Sequence[Any], args: Sequence[Any], options: Options, constants: Collection[int],
     normalized: Normalized = lambda gm, _: gm, ranges: Mapping[str, Limits] | None = None,
+    lasting: Lasting | None = None,
 ) -> AnySize | None:  # fmt: skip
     """A function that runs `gm` for tensors of any size that its symbols allow; None where it takes one a size.
 
     `samples`: the inputs that it was traced with, whose sizes are symbols; `args`: those of the first call. `ranges`:
     of symbols, where a caller said them; its outputs are then new tensors or the inputs, whatever eager's share.
+    `lasting`: the constants among `args`; graphs that are given the same one pack them once.
     """
     if not hasattr(migraphx, "deferred_program"):  # AMD's own
         return None
@@ -77,7 +79,7 @@ def for_any_size(
             graph = copied(normalized(gm, samples))
             graph.graph.eliminate_dead_code()
             decompose(graph)
-            made = AnySize(graph, args, options, constants, ranges)
+            made = AnySize(graph, args, options, constants, ranges, lasting=lasting)
         made(*args)
         count = sum(n.op.startswith("call_") for n in graph.graph.nodes)
         logger.info("all %d nodes of a compiled graph run in the engine, for all sizes", count)
@@ -188,7 +190,7 @@ class AnySize:
 
     def __init__(
         self, graph: fx.GraphModule, args: Sequence[Any], options: Options, constants: Collection[int],
-        ranges: Mapping[str, Limits] | None, by_data: bool = False,
+        ranges: Mapping[str, Limits] | None, by_data: bool = False, lasting: Lasting | None = None,
     ) -> None:  # fmt: skip
         options = options.beside(args)
         if not (by_data or takes(options)):
@@ -196,6 +198,7 @@ class AnySize:
         self.place = Place.of(options.target)
         nodes = [n for n in graph.graph.nodes if n.op == "placeholder"]
         fixed = {n.name: args[k] for k, n in enumerate(nodes) if k in constants}
+        lasting = lasting or Lasting(fixed.values())
         self.inputs = [k for k, n in enumerate(nodes) if isinstance(value_of(n), torch.Tensor) and k not in constants]
         if ranges is None:
             self.inputs += _lone_numbers(nodes)
@@ -215,9 +218,6 @@ class AnySize:
                 device, int4 = self.place.device.type, options.int4_weights
                 converter = _Converter(graph, main, inputs, lengths, fixed, device, options.verbose_log, int4)
                 return converter.values(outputs, lasting)
-
-        def lasting() -> list[np.ndarray]:
-            return [to_numpy(t) for t in fixed.values() if not not_held(t, ("cpu",))]
 
         self.program = migraphx.deferred_program(parameters, convert, [_shape(n) for n in outputs], lasting)
         if narrow := PRECISIONS[options.lower_precision]:

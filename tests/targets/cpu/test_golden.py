@@ -64,6 +64,22 @@ def test_generated_sources(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert text_of(translated(program_of(name))) == want
 
 
+def test_products_of_two_programs_are_one_source() -> None:
+    """Whatever else these have: an object that one has compiled is in the cache for the other."""
+
+    def sources(attends: bool) -> set[str]:
+        program = Program()
+        b = Builder(program.main)
+        x = program.main.add_parameter("x", Shape("float", (1, 1, 3, 16)))
+        y = b.attention(x, x, x) if attends else b.softmax(x, axis=3)
+        z = b.add(b.dot(y, b.literal(weight(1, 1, 16, 16))), x)
+        program.main.add_return([z])
+        return set(translated(program).sources)
+
+    found = sources(attends=True), sources(attends=False)
+    assert found[0] != found[1] and any("// dot add" in s for s in found[0] & found[1])
+
+
 def test_main_source() -> None:
     assert translated(program_of("dot_epilogue")).sources[0] == (FOLDER / f"{MAIN}.cpp").read_text()
 

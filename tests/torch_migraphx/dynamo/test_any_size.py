@@ -49,8 +49,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[any_size.AnySize]:
     found: list[any_size.AnySize] = []
     keep = any_size.AnySize.__init__
 
-    def init(self: any_size.AnySize, *args: Any) -> None:
-        keep(self, *args)
+    def init(self: any_size.AnySize, *args: Any, **named: Any) -> None:
+        keep(self, *args, **named)
         found.append(self)
 
     monkeypatch.setattr(any_size.AnySize, "__init__", init)
@@ -246,3 +246,55 @@ def test_floats_that_are_arguments_stay_inputs(monkeypatch: pytest.MonkeyPatch) 
             assert_close(fast(x, k).numpy(), (torch.relu(x) * k).numpy())
             counts.append(len(graphs))
     assert counts[-1] == counts[1]
+
+
+def weights_of(one: any_size.AnySize) -> set[int]:
+    """The memory of what a program for any size has packed."""
+    executable: Any = one.program.executable
+    (form,) = executable.region.forms
+    return {w.ctypes.data for w in form.weights if w.nbytes >= 64 * 64 * 4}
+
+
+class Ways(nn.Module):
+    """A graph for each value of `way`, and one set of weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 80), nn.Linear(80, 64)
+
+    def forward(self, x: Tensor, way: bool) -> Tensor:
+        y = self.second(F.gelu(self.first(x)))
+        return y if way else y * x
+
+
+def test_graphs_of_the_same_weights_pack_them_once(made: list[any_size.AnySize]) -> None:
+    """Until they are written: then each packs what they are."""
+    model = Ways().eval()
+    fast = torch.compile(model, backend="migraphx", dynamic=True)
+
+    def right() -> None:
+        for n, way in ((3, True), (5, False), (4, True), (2, False)):
+            x = torch.randn(n, 64)
+            assert_close(fast(x, way).numpy(), model(x, way).numpy())
+
+    with torch.no_grad():
+        right()
+        assert len(made) == 2 and weights_of(made[0]) == weights_of(made[1]) and weights_of(made[0])
+        before = weights_of(made[0])
+        model.first.weight.mul_(2)
+        x = torch.randn(3, 64)
+        got = fast(x, False)  # the second graph, which finds the first one out of date
+        assert_close(got.numpy(), model(x, False).numpy())
+        assert len(made) == 3 and not before & weights_of(made[2]) and weights_of(made[0]) == before
+        right()
+        assert len(made) == 4 and weights_of(made[2]) == weights_of(made[3])
+
+
+def test_a_graph_is_normalized_once(made: list[any_size.AnySize], monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    keep = backends.to_acc
+    monkeypatch.setattr(backends, "to_acc", lambda gm, inputs: (seen.append(gm), keep(gm, inputs))[1])
+    model = nn.Linear(8, 8).eval()
+    with torch.no_grad():
+        torch.compile(model, backend="migraphx", dynamic=True)(torch.randn(3, 8))
+    assert len(made) == len(seen) == 1

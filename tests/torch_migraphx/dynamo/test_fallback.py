@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo import funcname_cache
 from torch.utils._pytree import tree_leaves
 
 from tests.limits import HANG
@@ -216,3 +217,22 @@ def test_an_lstm_that_torch_writes_for_its_own_kernel_runs_in_the_engine(caplog)
     with torch.no_grad(), caplog.at_level(logging.INFO):
         assert torch.allclose(compiled(function, fallback="error")(X[None]), function(X[None]), atol=1e-4)
     assert "through AOTAutograd" in caplog.text
+
+
+def test_dynamo_reads_files_for_its_logs_where_these_are_on():
+    """It has them word by word for the names of functions."""
+
+    def traced() -> set[str]:
+        torch._dynamo.reset()
+        funcname_cache.clearcache()
+        with torch.no_grad():
+            compiled(nn.Linear(6, 6).eval())(X)
+        return set(funcname_cache.cache)
+
+    assert not traced()
+    logs: Any = vars(torch)["_logging"]
+    logs.set_logs(trace_call=True)
+    try:
+        assert any("linear" in file for file in traced())
+    finally:
+        logs.set_logs()

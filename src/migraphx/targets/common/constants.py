@@ -32,6 +32,16 @@ class Constants:
         self._by_content: WeakValueDictionary[Hashable, np.ndarray] = WeakValueDictionary()
         self._lock = Lock()
 
+    @classmethod
+    def shared(cls, lasting: Callable[[], Iterable[np.ndarray]], options: Hashable) -> Constants:
+        """Those of all programs whose literals this function gives, and which are compiled with equal options."""
+        key = id(lasting), options  # of one that lives: its Constants hold it
+        with _lock:
+            found = _shared.get(key)
+            if found is None:
+                found = _shared[key] = cls(lasting=lasting)
+        return found
+
     def identity(self, array: np.ndarray) -> Hashable:
         """Equal for arrays that are equal in type, shape and elements; where they last, for those in one place only."""
         form = array.dtype.name, array.shape, array.strides
@@ -64,6 +74,10 @@ class Constants:
         begin, end = byte_bounds(array)
         at = bisect_right(self._starts, begin) - 1
         return at >= 0 and end <= self._ends[at]
+
+
+_shared: WeakValueDictionary[Hashable, Constants] = WeakValueDictionary()
+_lock = Lock()
 
 
 def content(array: np.ndarray) -> Hashable:

@@ -12,7 +12,9 @@ from migraphx.ir.program import Program, reachable
 from migraphx.ir.text import instruction_text, names_of
 from migraphx.ops.dynamic import Converted
 from migraphx.runtime.executable import Step
+from migraphx.runtime.options import CompileOptions
 from migraphx.targets.common.call import LOOP, Call
+from migraphx.targets.common.constants import Constants
 from migraphx.targets.common.lowering import LoweringContext
 from migraphx.targets.common.plan_memory import Lifetime
 from migraphx.targets.common.views import Buffer
@@ -23,6 +25,19 @@ def literals(program: Program) -> list[np.ndarray]:
     every = [ins.op for module in reachable(program.main) for ins in module]
     kept = [op.value for op in every if isinstance(op, Literal)]
     return kept + [a for op in every if isinstance(op, Converted) for a in op.lasting()]
+
+
+def constants_of(program: Program, options: CompileOptions) -> Constants:
+    """Where a program that is compiled with these options keeps what it packs.
+
+    Programs that only conversions with one and the same `lasting` make keep it together.
+    """
+    every = [ins.op for module in reachable(program.main) for ins in module]
+    named = {op.lasting for op in every if isinstance(op, Converted)} - {tuple}
+    if len(named) != 1 or any(isinstance(op, Literal) for op in every):
+        return Constants(lasting=lambda: literals(program))
+    (lasting,) = named
+    return Constants.shared(lasting, options)
 
 
 def steps_of(lowered: LoweringContext) -> list[Step]:

@@ -129,7 +129,7 @@ def numbered(calls: Sequence[Call]) -> dict[Kernel, int]:
 
 def generate(kernels: dict[Kernel, int]) -> list[str]:
     """The sources: main, which is that of every program, then what the kernels share with others, then their parts."""
-    return [*shared_sources(kernels), *_parts({kernel: f"k{n}" for kernel, n in kernels.items()})]
+    return [*shared_sources(kernels), *_parts(kernels)]
 
 
 def shared_sources(kernels: dict[Kernel, int]) -> list[str]:
@@ -238,19 +238,23 @@ def _place_text(table: np.ndarray, names: Sequence[str], place: Place) -> str:
     return " + ".join(terms)
 
 
-def _parts(names: dict[Kernel, str]) -> list[str]:
-    """The kernels in parts of about equal cost; those that need a heavy header stay together while they are few.
+def _parts(kernels: dict[Kernel, int]) -> list[str]:
+    """The kernels in parts of about equal cost; heavy ones stay together while they are few.
 
-    The list of all is in the last part, so that it costs no source of its own.
+    These are called by their places, so that a part is one object for all programs with equal products: the steps of a
+    language model for a prompt and for a token. The list of all is in the last part, so that it costs no source of its
+    own.
     """
-    heavy = [k for k in names if k.scratch]
-    light = [k for k in names if not k.scratch]
-    parts = []
-    for kind in (heavy, light):
-        count = max(-(-len(kind) // MOST_KERNELS), min(ENOUGH_PARTS, -(-len(kind) // FEW_KERNELS)))
-        parts += [kind[k::count] for k in range(count)]
-    *others, last = parts or [[]]
+    heavy, light = (_divided([k for k in kernels if k.heavy == kind]) for kind in (True, False))
+    places = {kernel: f"h{n}_{k}" for n, part in enumerate(heavy) for k, kernel in enumerate(part)}
+    names = {kernel: places.get(kernel, f"k{n}") for kernel, n in kernels.items()}
+    *others, last = [*heavy, *light] or [[]]
     return [*(_part(part, names) for part in others), _part(last, names, _list(names))]
+
+
+def _divided(kernels: Sequence[Kernel]) -> list[Sequence[Kernel]]:
+    count = max(-(-len(kernels) // MOST_KERNELS), min(ENOUGH_PARTS, -(-len(kernels) // FEW_KERNELS)))
+    return [kernels[k::count] for k in range(count)]
 
 
 def _instances(shared: Instances) -> str:

@@ -82,12 +82,13 @@ def memory_image(
     stages: Sequence[Ranges], requests: Requests | None = None, lasting: bool = False
 ) -> NativeImage | None:
     """As Target.memory_image; None where there is no C++ compiler, which is logged."""
-    path = _path()
+    path = library_path()
     return None if path is None else NativeImage(_library(path, lasting), stages, requests)
 
 
 @cache
-def _path() -> Path | None:
+def library_path() -> Path | None:
+    """Compiled once a process; None where there is no C++ compiler."""
     try:
         return build([SOURCE], "memory_image")
     except CompilerError as error:

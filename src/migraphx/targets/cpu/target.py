@@ -32,7 +32,7 @@ from migraphx.targets.common.plan_memory import plan_memory
 from migraphx.targets.common.progress import Stages
 from migraphx.targets.common.sections import Outline
 from migraphx.targets.common.specialise import runs_in_parts
-from migraphx.targets.common.steps import lifetimes, literals, steps_of
+from migraphx.targets.common.steps import constants_of, lifetimes, literals, steps_of
 from migraphx.targets.common.supports import Asked, supported
 from migraphx.targets.cpu.choices import Choices
 from migraphx.targets.cpu.codegen import Layout, Table, generate, numbered, shared_sources, table_of
@@ -43,6 +43,7 @@ from migraphx.targets.cpu.forms import CpuForm, restore_form, with_plain_kernels
 from migraphx.targets.cpu.headers import constant
 from migraphx.targets.cpu.isa import check_processor
 from migraphx.targets.cpu.lower import CPU
+from migraphx.targets.cpu.memory_image import library_path
 from migraphx.targets.cpu.peaks import measure_peaks
 from migraphx.targets.cpu.threads import available
 from migraphx.targets.cpu.toolchain import Features, build, build_objects, features
@@ -90,7 +91,7 @@ class CpuTarget(Target):
 
     def compile(self, program: Program, options: CompileOptions) -> Executable:
         if runs_in_parts(program):
-            target = CpuTarget(Constants(lasting=lambda: literals(program)), self.timer)
+            target = CpuTarget(constants_of(program, options), self.timer)
             return DynamicExecutable.of(target, program, options, available(), target)
         check_processor(options.isa)
         stages = Stages()
@@ -109,7 +110,9 @@ class CpuTarget(Target):
         return CpuExecutable(library, made.table, made.outline, weights, options.num_threads, options.isa)
 
     def compile_ahead(self, program: Program, options: CompileOptions) -> None:
+        """And first what compares memory: whoever compiles ahead asks whether weights were written before it runs."""
         check_processor(options.isa)
+        library_path()
         lowered = _lowered(program, options, features(options.isa), None, Stages())
         build_objects(shared_sources(numbered(lowered.calls)), options.isa)
 

@@ -112,7 +112,7 @@ def _loaded() -> list[str]:
         maps = Path("/proc/self/maps").read_text()
     except OSError:
         return []
-    return _torch_first(re.findall(r"\S*/lib[ig]?omp\S*\.so\S*", maps))
+    return _torch_first(re.findall(r"(?<=\s)/\S*/lib[ig]?omp\S*\.so\S*", maps))  # no path begins elsewhere
 
 
 def _torch_first(paths: Iterable[str]) -> list[str]:

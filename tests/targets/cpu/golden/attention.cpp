@@ -12,6 +12,8 @@ template void attention<Group::many, float, uint8_t>(const Team&, const Attentio
 
 #include "team.hpp"
 #include "attention.hpp"
+#include "loops.hpp"
+#include "math.hpp"
 
 namespace mgx {
 extern template void attention<Group::many, float, float>(const Team&, const Attention&, const float*, const float*, const float*, const float*, float*, char*);
@@ -58,13 +60,6 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 int64_t k3_scratch(const int64_t* a) { return attention_scratch<float>(Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, true, 0}); }
 
-}  // namespace mgx
-
-#include "team.hpp"
-#include "loops.hpp"
-#include "math.hpp"
-
-namespace mgx {
 // copy
 void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);

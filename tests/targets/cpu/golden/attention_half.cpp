@@ -6,6 +6,8 @@ template void attention<Group::many, mgx::half, float>(const Team&, const Attent
 
 #include "team.hpp"
 #include "attention.hpp"
+#include "loops.hpp"
+#include "math.hpp"
 
 namespace mgx {
 extern template void attention<Group::many, mgx::half, float>(const Team&, const Attention&, const mgx::half*, const mgx::half*, const mgx::half*, const float*, mgx::half*, char*);
@@ -19,13 +21,6 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 int64_t k0_scratch(const int64_t* a) { return attention_scratch<mgx::half>(Attention{a[0], a[1], a[2], a[3], a[4], a[5], a[6], {a[7], a[8], a[9]}, {a[10], a[11], a[12]}, {a[13], a[14], a[15]}, {a[16], a[17], a[18]}, a[19], a[20], a[21], a[22], float(0.25), false, false, 0}); }
 
-}  // namespace mgx
-
-#include "team.hpp"
-#include "loops.hpp"
-#include "math.hpp"
-
-namespace mgx {
 // copy
 void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const uint16_t* const p0 = reinterpret_cast<const uint16_t*>(p[0]);

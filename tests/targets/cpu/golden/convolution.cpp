@@ -27,7 +27,7 @@ extern template void row_pointers<float>(const void*, int64_t, const Tiles&, con
 extern template void tap_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 extern template void run_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 // convolution
-void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     float* const p2 = reinterpret_cast<float*>(p[2]);
@@ -38,10 +38,10 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     conv<float>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, p0, p1, epi, scratch, a[23]);
 }
-int64_t k1_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 4); }
+int64_t h0_0_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 4); }
 
 // convolution add add relu
-void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -60,7 +60,7 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     conv<float>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, p0, p1, epi, scratch, a[23]);
 }
-int64_t k4_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 4); }
+int64_t h0_1_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 4); }
 
 }  // namespace mgx
 
@@ -107,18 +107,18 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
-void k1(const Team&, char* const*, const int64_t*, char*);
-int64_t k1_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
 void k2(const Team&, char* const*, const int64_t*, char*);
 void k3(const Team&, char* const*, const int64_t*, char*);
-void k4(const Team&, char* const*, const int64_t*, char*);
-int64_t k4_scratch(const int64_t*);
+void h0_1(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_1_scratch(const int64_t*);
 const Kernel kernels[] = {
     {k0, nullptr},
-    {k1, k1_scratch},
+    {h0_0, h0_0_scratch},
     {k2, nullptr},
     {k3, nullptr},
-    {k4, k4_scratch},
+    {h0_1, h0_1_scratch},
 };
 
 }  // namespace mgx

@@ -27,7 +27,7 @@ extern template void row_pointers<float>(const void*, int64_t, const Tiles&, con
 extern template void tap_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 extern template void run_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 // convolution relu, depthwise relu
-void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -49,10 +49,10 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     };
     banded<3, 2>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}, p0, p1, first, p2, epi, scratch, a[45]);
 }
-int64_t k1_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}); }
+int64_t h0_0_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}); }
 
 // convolution relu, depthwise relu, convolution add
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -86,7 +86,7 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     };
     banded<3, 1>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}, Conv{a[44], a[45], a[46], a[47], a[48], {a[49], a[50], a[51]}, {a[52], a[53], a[54]}, {a[55], a[56], a[57]}, {a[58], a[59], a[60]}, {a[61], a[62], a[63]}, {a[64], a[65], a[66]}}, p0, p1, first, p2, second, p3, epi, scratch, a[69]);
 }
-int64_t k2_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}, Conv{a[44], a[45], a[46], a[47], a[48], {a[49], a[50], a[51]}, {a[52], a[53], a[54]}, {a[55], a[56], a[57]}, {a[58], a[59], a[60]}, {a[61], a[62], a[63]}, {a[64], a[65], a[66]}}); }
+int64_t h0_1_scratch(const int64_t* a) { return banded_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, Depthwise{a[23], a[24], a[25], {a[26], a[27], a[28]}, {a[29], a[30], a[31]}, {a[32], a[33], a[34]}, {a[35], a[36], a[37]}, {a[38], a[39], a[40]}, {a[41], a[42], a[43]}}, Conv{a[44], a[45], a[46], a[47], a[48], {a[49], a[50], a[51]}, {a[52], a[53], a[54]}, {a[55], a[56], a[57]}, {a[58], a[59], a[60]}, {a[61], a[62], a[63]}, {a[64], a[65], a[66]}}); }
 
 }  // namespace mgx
 
@@ -115,15 +115,15 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
-void k1(const Team&, char* const*, const int64_t*, char*);
-int64_t k1_scratch(const int64_t*);
-void k2(const Team&, char* const*, const int64_t*, char*);
-int64_t k2_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
+void h0_1(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_1_scratch(const int64_t*);
 void k3(const Team&, char* const*, const int64_t*, char*);
 const Kernel kernels[] = {
     {k0, nullptr},
-    {k1, k1_scratch},
-    {k2, k2_scratch},
+    {h0_0, h0_0_scratch},
+    {h0_1, h0_1_scratch},
     {k3, nullptr},
 };
 

@@ -46,7 +46,7 @@ extern template void row_pointers<int8_t>(const void*, int64_t, const Tiles&, co
 extern template void tap_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
 extern template void run_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
 // quant_convolution relu
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);
     const int32_t* const p1 = reinterpret_cast<const int32_t*>(p[1]);
     int32_t* const p2 = reinterpret_cast<int32_t*>(p[2]);
@@ -58,10 +58,10 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     conv<int32_t>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, reinterpret_cast<const Word<int8_t>*>(p0), p1, epi, scratch);
 }
-int64_t k2_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 4); }
+int64_t h0_0_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 4); }
 
 // convolution
-void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);
     const int8_t* const p1 = reinterpret_cast<const int8_t*>(p[1]);
     int32_t* const p2 = reinterpret_cast<int32_t*>(p[2]);
@@ -72,7 +72,7 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     conv<int32_t>(t, Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, p0, p1, epi, scratch, a[23]);
 }
-int64_t k3_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 1); }
+int64_t h0_1_scratch(const int64_t* a) { return conv_scratch(Conv{a[0], a[1], a[2], a[3], a[4], {a[5], a[6], a[7]}, {a[8], a[9], a[10]}, {a[11], a[12], a[13]}, {a[14], a[15], a[16]}, {a[17], a[18], a[19]}, {a[20], a[21], a[22]}}, 1); }
 
 }  // namespace mgx
 
@@ -121,16 +121,16 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 
 void k0(const Team&, char* const*, const int64_t*, char*);
 void k1(const Team&, char* const*, const int64_t*, char*);
-void k2(const Team&, char* const*, const int64_t*, char*);
-int64_t k2_scratch(const int64_t*);
-void k3(const Team&, char* const*, const int64_t*, char*);
-int64_t k3_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
+void h0_1(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_1_scratch(const int64_t*);
 void k4(const Team&, char* const*, const int64_t*, char*);
 const Kernel kernels[] = {
     {k0, nullptr},
     {k1, nullptr},
-    {k2, k2_scratch},
-    {k3, k3_scratch},
+    {h0_0, h0_0_scratch},
+    {h0_1, h0_1_scratch},
     {k4, nullptr},
 };
 

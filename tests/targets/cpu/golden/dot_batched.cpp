@@ -29,7 +29,7 @@ extern template void run_micro<float, float, float>(int, int, const Micro<float,
 extern template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 extern template void dot_one<float, float, float>(const BatchedDot&, const Grid&, const float*, const float*, Engine<float, float, float>, char*);
 // dot add
-void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -43,12 +43,12 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     batched_dot<float>(t, BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, p0, p1, epi, scratch);
 }
-int64_t k0_scratch(const int64_t* a) { return dot_scratch(BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, 4, 4); }
+int64_t h0_0_scratch(const int64_t* a) { return dot_scratch(BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, 4, 4); }
 
-void k0(const Team&, char* const*, const int64_t*, char*);
-int64_t k0_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
 const Kernel kernels[] = {
-    {k0, k0_scratch},
+    {h0_0, h0_0_scratch},
 };
 
 }  // namespace mgx

@@ -18,7 +18,7 @@ extern template void run_grid<float, float, float>(const Grid&, const Engine<flo
 extern template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
 extern template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 // dot add relu
-void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -33,12 +33,12 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     gemm<float>(t, Gemm{a[0], a[1], a[2], a[3]}, p0, p1, epi, scratch, a[4]);
 }
-int64_t k0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
+int64_t h0_0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
 
-void k0(const Team&, char* const*, const int64_t*, char*);
-int64_t k0_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
 const Kernel kernels[] = {
-    {k0, k0_scratch},
+    {h0_0, h0_0_scratch},
 };
 
 }  // namespace mgx

@@ -18,7 +18,7 @@ extern template void run_grid<float, float, float>(const Grid&, const Engine<flo
 extern template void run_micro<float, float, float>(int, int, const Micro<float, float, float>&);
 extern template void row_pointers<float>(const void*, int64_t, const Tiles&, const float**);
 // dot_int4 relu
-void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const uint8_t* const p1 = reinterpret_cast<const uint8_t*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -31,10 +31,10 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     int4_gemm(t, Int4Gemm{a[0], a[1], a[2], a[3], a[4]}, p0, p1, p2, nullptr, epi, scratch, a[5]);
 }
-int64_t k0_scratch(const int64_t* a) { return int4_scratch(a[2]); }
+int64_t h0_0_scratch(const int64_t* a) { return int4_scratch(a[2]); }
 
 // dot_int4
-void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const uint8_t* const p1 = reinterpret_cast<const uint8_t*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -47,15 +47,15 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     int4_gemm(t, Int4Gemm{a[0], a[1], a[2], a[3], a[4]}, p0, p1, p2, p3, epi, scratch, a[5]);
 }
-int64_t k1_scratch(const int64_t* a) { return int4_scratch(a[2]); }
+int64_t h0_1_scratch(const int64_t* a) { return int4_scratch(a[2]); }
 
-void k0(const Team&, char* const*, const int64_t*, char*);
-int64_t k0_scratch(const int64_t*);
-void k1(const Team&, char* const*, const int64_t*, char*);
-int64_t k1_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
+void h0_1(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_1_scratch(const int64_t*);
 const Kernel kernels[] = {
-    {k0, k0_scratch},
-    {k1, k1_scratch},
+    {h0_0, h0_0_scratch},
+    {h0_1, h0_1_scratch},
 };
 
 }  // namespace mgx

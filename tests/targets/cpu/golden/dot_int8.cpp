@@ -39,7 +39,7 @@ extern template void run_micro<int32_t, int8_t, int8_t>(int, int, const Micro<in
 extern template void row_pointers<int8_t>(const void*, int64_t, const Tiles&, const int8_t**);
 extern template void dot_one<int32_t, int8_t, int8_t>(const BatchedDot&, const Grid&, const int8_t*, const int8_t*, Engine<int32_t, int8_t, int8_t>, char*);
 // quant_dot convert
-void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const uint8_t* const p0 = reinterpret_cast<const uint8_t*>(p[0]);
     const int32_t* const p1 = reinterpret_cast<const int32_t*>(p[1]);
     float* const p2 = reinterpret_cast<float*>(p[2]);
@@ -50,10 +50,10 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     gemm<int32_t>(t, Gemm{a[0], a[1], a[2], a[3]}, reinterpret_cast<const Word<uint8_t>*>(p0), p1, epi, scratch);
 }
-int64_t k0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
+int64_t h0_0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
 
 // dot
-void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const int8_t* const p0 = reinterpret_cast<const int8_t*>(p[0]);
     const int8_t* const p1 = reinterpret_cast<const int8_t*>(p[1]);
     int32_t* const p2 = reinterpret_cast<int32_t*>(p[2]);
@@ -64,15 +64,15 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     batched_dot<int32_t>(t, BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, p0, p1, epi, scratch);
 }
-int64_t k1_scratch(const int64_t* a) { return dot_scratch(BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, 1, 1); }
+int64_t h0_1_scratch(const int64_t* a) { return dot_scratch(BatchedDot{a[0], a[1], a[2], {a[3], a[4], a[5], a[6]}, {a[7], a[8], a[9], a[10]}, a[11], a[12], {a[13], a[14], a[15], a[16]}, a[17], a[18]}, 1, 1); }
 
-void k0(const Team&, char* const*, const int64_t*, char*);
-int64_t k0_scratch(const int64_t*);
-void k1(const Team&, char* const*, const int64_t*, char*);
-int64_t k1_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
+void h0_1(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_1_scratch(const int64_t*);
 const Kernel kernels[] = {
-    {k0, k0_scratch},
-    {k1, k1_scratch},
+    {h0_0, h0_0_scratch},
+    {h0_1, h0_1_scratch},
 };
 
 }  // namespace mgx

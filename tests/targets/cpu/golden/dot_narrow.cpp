@@ -41,7 +41,7 @@ extern template void row_pointers<float>(const void*, int64_t, const Tiles&, con
 extern template void run_engine<mgx::bf16>(const Team&, WordEngine<mgx::bf16>, char*);
 extern template void row_pointers<Word<mgx::bf16>>(const void*, int64_t, const Tiles&, const Word<mgx::bf16>**);
 // dot
-void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const mgx::half* const p0 = reinterpret_cast<const mgx::half*>(p[0]);
     const mgx::half* const p1 = reinterpret_cast<const mgx::half*>(p[1]);
     mgx::half* const p2 = reinterpret_cast<mgx::half*>(p[2]);
@@ -52,10 +52,10 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     gemm<float>(t, Gemm{a[0], a[1], a[2], a[3]}, p0, p1, epi, scratch, a[4]);
 }
-int64_t k0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
+int64_t h0_0_scratch(const int64_t* a) { return GEMM_SCRATCH; }
 
 // dot
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     mgx::half* const p2 = reinterpret_cast<mgx::half*>(p[2]);
@@ -66,10 +66,10 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     gemm<float>(t, Gemm{a[0], a[1], a[2], a[3]}, p0, p1, epi, scratch, a[4]);
 }
-int64_t k2_scratch(const int64_t* a) { return GEMM_SCRATCH; }
+int64_t h0_1_scratch(const int64_t* a) { return GEMM_SCRATCH; }
 
 // dot
-void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const mgx::bf16* const p0 = reinterpret_cast<const mgx::bf16*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     mgx::bf16* const p2 = reinterpret_cast<mgx::bf16*>(p[2]);
@@ -80,7 +80,7 @@ void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     gemm<float>(t, Gemm{a[0], a[1], a[2], a[3]}, reinterpret_cast<const Word<mgx::bf16>*>(p0), p1, epi, scratch);
 }
-int64_t k5_scratch(const int64_t* a) { return GEMM_SCRATCH; }
+int64_t h0_2_scratch(const int64_t* a) { return GEMM_SCRATCH; }
 
 }  // namespace mgx
 
@@ -126,22 +126,22 @@ void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
-void k0(const Team&, char* const*, const int64_t*, char*);
-int64_t k0_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
 void k1(const Team&, char* const*, const int64_t*, char*);
-void k2(const Team&, char* const*, const int64_t*, char*);
-int64_t k2_scratch(const int64_t*);
+void h0_1(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_1_scratch(const int64_t*);
 void k3(const Team&, char* const*, const int64_t*, char*);
 void k4(const Team&, char* const*, const int64_t*, char*);
-void k5(const Team&, char* const*, const int64_t*, char*);
-int64_t k5_scratch(const int64_t*);
+void h0_2(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_2_scratch(const int64_t*);
 const Kernel kernels[] = {
-    {k0, k0_scratch},
+    {h0_0, h0_0_scratch},
     {k1, nullptr},
-    {k2, k2_scratch},
+    {h0_1, h0_1_scratch},
     {k3, nullptr},
     {k4, nullptr},
-    {k5, k5_scratch},
+    {h0_2, h0_2_scratch},
 };
 
 }  // namespace mgx

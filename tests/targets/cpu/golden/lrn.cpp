@@ -1,20 +1,7 @@
 #include "team.hpp"
-#include "lrn.hpp"
-
-namespace mgx {
-// lrn
-void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    lrn<float>(t, Lrn{a[0], a[1], a[2], a[3], 0.01, 0.75, 1.5}, p0, p1, scratch);
-}
-int64_t k1_scratch(const int64_t* a) { return lrn_scratch(a[1], a[3]); }
-
-}  // namespace mgx
-
-#include "team.hpp"
 #include "loops.hpp"
 #include "math.hpp"
+#include "lrn.hpp"
 
 namespace mgx {
 // copy
@@ -29,6 +16,14 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
         });
     });
 }
+
+// lrn
+void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    float* const p1 = reinterpret_cast<float*>(p[1]);
+    lrn<float>(t, Lrn{a[0], a[1], a[2], a[3], 0.01, 0.75, 1.5}, p0, p1, scratch);
+}
+int64_t k1_scratch(const int64_t* a) { return lrn_scratch(a[1], a[3]); }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
 void k1(const Team&, char* const*, const int64_t*, char*);

@@ -1,5 +1,7 @@
 #include "team.hpp"
 #include "indexing.hpp"
+#include "loops.hpp"
+#include "math.hpp"
 
 namespace mgx {
 // topk
@@ -10,6 +12,32 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     topk(t, TopK{a[0], a[1], a[2], a[3], a[4] != 0}, p0, p1, p2, scratch);
 }
 int64_t k0_scratch(const int64_t* a) { return (a[3] + 1) * 8; }
+
+// argmax
+void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    int64_t* const p1 = reinterpret_cast<int64_t*>(p[1]);
+    arg_extreme<true, false>(t, a[0], a[1], a[2], p0, p1);
+}
+
+// nonzero
+void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    int64_t* const p1 = reinterpret_cast<int64_t*>(p[1]);
+    non_zero(t, a[0], a + 1, p0, p1);
+}
+
+// copy
+void k6(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const int64_t* const p0 = reinterpret_cast<const int64_t*>(p[0]);
+    int64_t* const p1 = reinterpret_cast<int64_t*>(p[1]);
+    for_rows<1, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            const auto v0 = fetch(p0 + o[0] + i, n);
+            put(p1 + o[1] + i, v0, n);
+        });
+    });
+}
 
 }  // namespace mgx
 
@@ -37,40 +65,6 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
-    for_rows<1, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch(p0 + o[0] + i, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
-}
-
-}  // namespace mgx
-
-#include "team.hpp"
-#include "indexing.hpp"
-#include "loops.hpp"
-#include "math.hpp"
-
-namespace mgx {
-// argmax
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    int64_t* const p1 = reinterpret_cast<int64_t*>(p[1]);
-    arg_extreme<true, false>(t, a[0], a[1], a[2], p0, p1);
-}
-
-// nonzero
-void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    int64_t* const p1 = reinterpret_cast<int64_t*>(p[1]);
-    non_zero(t, a[0], a + 1, p0, p1);
-}
-
-// copy
-void k6(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const int64_t* const p0 = reinterpret_cast<const int64_t*>(p[0]);
-    int64_t* const p1 = reinterpret_cast<int64_t*>(p[1]);
     for_rows<1, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
         for_lanes(begin, end, [&](int64_t i, auto n) {
             const auto v0 = fetch(p0 + o[0] + i, n);

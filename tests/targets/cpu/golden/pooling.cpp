@@ -5,7 +5,7 @@
 
 namespace mgx {
 // pooling
-void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
     const int64_t e29 = a[29];
@@ -15,10 +15,10 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     pool<PoolMax>(t, Pool{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}, {a[21], a[22], a[23]}, {a[24], a[25], a[26]}, 0, a[27] != 0, double(a[28])}, p0, epi);
 }
-int64_t k1_scratch(const int64_t* a) { return 0; }
+int64_t h0_0_scratch(const int64_t* a) { return 0; }
 
 // pooling
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
     const int64_t e29 = a[29];
@@ -28,10 +28,10 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     pool<PoolAverage>(t, Pool{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}, {a[21], a[22], a[23]}, {a[24], a[25], a[26]}, 0, a[27] != 0, double(a[28])}, p0, epi);
 }
-int64_t k2_scratch(const int64_t* a) { return 0; }
+int64_t h0_1_scratch(const int64_t* a) { return 0; }
 
 // pooling
-void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
     const int64_t e29 = a[29];
@@ -41,7 +41,7 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     pool<PoolLp>(t, Pool{a[0], a[1], a[2], {a[3], a[4], a[5]}, {a[6], a[7], a[8]}, {a[9], a[10], a[11]}, {a[12], a[13], a[14]}, {a[15], a[16], a[17]}, {a[18], a[19], a[20]}, {a[21], a[22], a[23]}, {a[24], a[25], a[26]}, 0, a[27] != 0, double(a[28])}, p0, epi);
 }
-int64_t k3_scratch(const int64_t* a) { return 0; }
+int64_t h0_2_scratch(const int64_t* a) { return 0; }
 
 }  // namespace mgx
 
@@ -64,17 +64,17 @@ void k0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
-void k1(const Team&, char* const*, const int64_t*, char*);
-int64_t k1_scratch(const int64_t*);
-void k2(const Team&, char* const*, const int64_t*, char*);
-int64_t k2_scratch(const int64_t*);
-void k3(const Team&, char* const*, const int64_t*, char*);
-int64_t k3_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
+void h0_1(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_1_scratch(const int64_t*);
+void h0_2(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_2_scratch(const int64_t*);
 const Kernel kernels[] = {
     {k0, nullptr},
-    {k1, k1_scratch},
-    {k2, k2_scratch},
-    {k3, k3_scratch},
+    {h0_0, h0_0_scratch},
+    {h0_1, h0_1_scratch},
+    {h0_2, h0_2_scratch},
 };
 
 }  // namespace mgx

@@ -1,32 +1,5 @@
 #include "team.hpp"
 #include "regions.hpp"
-#include "linalg.hpp"
-
-namespace mgx {
-// nonmaxsuppression
-void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    const float* const p1 = reinterpret_cast<const float*>(p[1]);
-    const int64_t* const p2 = reinterpret_cast<const int64_t*>(p[2]);
-    const float* const p3 = reinterpret_cast<const float*>(p[3]);
-    const float* const p4 = reinterpret_cast<const float*>(p[4]);
-    int64_t* const p5 = reinterpret_cast<int64_t*>(p[5]);
-    suppress(t, Suppression{a[0], a[1], a[2], true}, p0, p1, p2, p3, p4, p5, scratch);
-}
-int64_t k1_scratch(const int64_t* a) { return a[2] * int64_t(sizeof(regions::Box)); }
-
-// det
-void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
-    const float* const p0 = reinterpret_cast<const float*>(p[0]);
-    float* const p1 = reinterpret_cast<float*>(p[1]);
-    det(t, a[0], a[1], p0, p1, scratch);
-}
-int64_t k5_scratch(const int64_t* a) { return a[1] * a[1] * int64_t(sizeof(double)); }
-
-}  // namespace mgx
-
-#include "team.hpp"
-#include "regions.hpp"
 #include "loops.hpp"
 #include "math.hpp"
 
@@ -53,6 +26,39 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 // copy
+void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    float* const p1 = reinterpret_cast<float*>(p[1]);
+    for_rows<5, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
+        for_lanes(begin, end, [&](int64_t i, auto n) {
+            const auto v0 = fetch(p0 + o[0] + i, n);
+            put(p1 + o[1] + i, v0, n);
+        });
+    });
+}
+
+}  // namespace mgx
+
+#include "team.hpp"
+#include "regions.hpp"
+#include "loops.hpp"
+#include "math.hpp"
+#include "linalg.hpp"
+
+namespace mgx {
+// nonmaxsuppression
+void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+    const float* const p0 = reinterpret_cast<const float*>(p[0]);
+    const float* const p1 = reinterpret_cast<const float*>(p[1]);
+    const int64_t* const p2 = reinterpret_cast<const int64_t*>(p[2]);
+    const float* const p3 = reinterpret_cast<const float*>(p[3]);
+    const float* const p4 = reinterpret_cast<const float*>(p[4]);
+    int64_t* const p5 = reinterpret_cast<int64_t*>(p[5]);
+    suppress(t, Suppression{a[0], a[1], a[2], true}, p0, p1, p2, p3, p4, p5, scratch);
+}
+int64_t k1_scratch(const int64_t* a) { return a[2] * int64_t(sizeof(regions::Box)); }
+
+// copy
 void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
@@ -64,17 +70,13 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     });
 }
 
-// copy
-void k4(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+// det
+void k5(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     float* const p1 = reinterpret_cast<float*>(p[1]);
-    for_rows<5, 2>(t, a, 2048, [&](const int64_t* o, int64_t begin, int64_t end) {
-        for_lanes(begin, end, [&](int64_t i, auto n) {
-            const auto v0 = fetch(p0 + o[0] + i, n);
-            put(p1 + o[1] + i, v0, n);
-        });
-    });
+    det(t, a[0], a[1], p0, p1, scratch);
 }
+int64_t k5_scratch(const int64_t* a) { return a[1] * a[1] * int64_t(sizeof(double)); }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
 void k1(const Team&, char* const*, const int64_t*, char*);

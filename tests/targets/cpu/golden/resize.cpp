@@ -5,7 +5,7 @@
 
 namespace mgx {
 // resize
-void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_0(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -17,10 +17,10 @@ void k1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     resize<1>(t, Resize{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, p0, {a + a[7], p1}, {a + a[8], p2}, epi);
 }
-int64_t k1_scratch(const int64_t* a) { return 0; }
+int64_t h0_0_scratch(const int64_t* a) { return 0; }
 
 // resize
-void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_1(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -32,10 +32,10 @@ void k2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     resize<2>(t, Resize{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, p0, {a + a[7], p1}, {a + a[8], p2}, epi);
 }
-int64_t k2_scratch(const int64_t* a) { return 0; }
+int64_t h0_1_scratch(const int64_t* a) { return 0; }
 
 // resize
-void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
+void h0_2(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     const float* const p0 = reinterpret_cast<const float*>(p[0]);
     const float* const p1 = reinterpret_cast<const float*>(p[1]);
     const float* const p2 = reinterpret_cast<const float*>(p[2]);
@@ -47,7 +47,7 @@ void k3(const Team& t, char* const* p, const int64_t* a, char* scratch) {
     }};
     resize<4>(t, Resize{a[0], a[1], a[2], a[3], a[4], a[5], a[6]}, p0, {a + a[7], p1}, {a + a[8], p2}, epi);
 }
-int64_t k3_scratch(const int64_t* a) { return 0; }
+int64_t h0_2_scratch(const int64_t* a) { return 0; }
 
 }  // namespace mgx
 
@@ -100,20 +100,20 @@ void k6(const Team& t, char* const* p, const int64_t* a, char* scratch) {
 }
 
 void k0(const Team&, char* const*, const int64_t*, char*);
-void k1(const Team&, char* const*, const int64_t*, char*);
-int64_t k1_scratch(const int64_t*);
-void k2(const Team&, char* const*, const int64_t*, char*);
-int64_t k2_scratch(const int64_t*);
-void k3(const Team&, char* const*, const int64_t*, char*);
-int64_t k3_scratch(const int64_t*);
+void h0_0(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_0_scratch(const int64_t*);
+void h0_1(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_1_scratch(const int64_t*);
+void h0_2(const Team&, char* const*, const int64_t*, char*);
+int64_t h0_2_scratch(const int64_t*);
 void k4(const Team&, char* const*, const int64_t*, char*);
 void k5(const Team&, char* const*, const int64_t*, char*);
 void k6(const Team&, char* const*, const int64_t*, char*);
 const Kernel kernels[] = {
     {k0, nullptr},
-    {k1, k1_scratch},
-    {k2, k2_scratch},
-    {k3, k3_scratch},
+    {h0_0, h0_0_scratch},
+    {h0_1, h0_1_scratch},
+    {h0_2, h0_2_scratch},
     {k4, nullptr},
     {k5, nullptr},
     {k6, nullptr},

@@ -134,7 +134,7 @@ def contract(
         f"// {label}\nvoid $name(const Team& t, char* const* p, const int64_t* a, char* scratch) {{\n    {body}\n}}\n"
         f"int64_t ${{name}}_scratch(const int64_t* a) {{ return {scratch}; }}\n"
     )
-    kernel = Kernel(text, (header, "access.hpp", "math.hpp"), scratch=True, instances=instances)
+    kernel = Kernel(text, (header, "access.hpp", "math.hpp"), scratch=True, instances=instances, heavy=True)
     return Call(kernel, views[:-1], (epilogue.write,), numbers.values, label, origin)
 
 

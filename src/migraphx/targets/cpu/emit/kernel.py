@@ -31,6 +31,7 @@ class Kernel:
     headers: tuple[str, ...] = ()
     scratch: bool = False
     instances: tuple[Instances, ...] = ()
+    heavy: bool = False  # most of the compiler's work is here and not in `instances`
 
 
 CppCall = Call[Kernel]
