@@ -10,7 +10,6 @@ import pytest
 import migraphx
 from tests.tolerances import assert_close
 
-
 WHAT_NUMPY_HAS = """
 import numpy, numpy.fft, numpy.linalg, numpy.random
 
