@@ -44,6 +44,11 @@ def test_loaded(file, capsys, tmp_path):
     assert short.code == 3 and "must have shape" in short.err
 
 
+def test_more_than_memory_holds(file, capsys):
+    refused = drive(capsys, "run", file, "--batch", 10**14)
+    assert refused.code == 3 and "Unable to allocate" in refused.err
+
+
 def test_random_data_is_the_same_each_time(file, capsys):
     first, second = (outputs(drive(capsys, "run", file, "--ref", "--json"))[0] for _ in range(2))
     np.testing.assert_array_equal(first, second)

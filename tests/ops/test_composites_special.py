@@ -19,6 +19,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "bessel_k1": S.modified_bessel_k1,
     "bessel_k1e": S.scaled_modified_bessel_k1,
     "spherical_bessel_j0": S.spherical_bessel_j0,
+    "erfc": S.erfc,
     "erfcx": S.erfcx,
     "log_ndtr": S.log_ndtr,
 }

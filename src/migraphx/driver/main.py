@@ -62,7 +62,7 @@ CODES: dict[tuple[type[Exception], ...], Exit] = {
     (UsageError,): Exit.USAGE,
     (Unsupported,): Exit.UNSUPPORTED,
     (CompilerError,): Exit.COMPILER,
-    (OSError, ValueError, RunError): Exit.INPUT,
+    (OSError, ValueError, RunError, MemoryError): Exit.INPUT,
 }
 LEVELS = {"none": 100, "error": 40, "warn": 30, "info": 20, "debug": 10, "trace": 10}  # logging's numbers
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

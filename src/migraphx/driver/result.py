@@ -26,7 +26,7 @@ MEANINGS = {
     Exit.DONE: "done",
     Exit.NO: "done, and the answer is no: verify found a difference, perf diff a slowdown, doctor a fault",
     Exit.USAGE: "the command line is wrong",
-    Exit.INPUT: "a file or a value cannot be used: missing, malformed, of the wrong shape",
+    Exit.INPUT: "a file or a value cannot be used: missing, malformed, of the wrong shape, too large",
     Exit.UNSUPPORTED: "this build lacks the operator, target or feature",
     Exit.COMPILER: "no C++ compiler, or it failed",
     Exit.INTERNAL: "an error of the driver itself; --log-level debug shows where",

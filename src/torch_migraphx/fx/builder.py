@@ -198,6 +198,15 @@ class Builder:
             one = self.cast(self.module.add_sizes([value] if sizes else value), dtype)
         return self.expand(one, sizes)
 
+    def counted(self, n: int) -> Value:
+        """0, 1, ... n - 1 as int64."""
+        if isinstance(n, int):
+            return self.literal(torch.arange(n))
+        most = 1 << 16  # a length that differs from run to run: it is cut from one that is long enough
+        while n > most:
+            most *= 2
+        return self.cut(self.literal(torch.arange(most)), 0, 0, n)
+
     def tensor(self, x: Operand, dtype: torch.dtype | None = None) -> Value:
         """`x` as a value of `dtype` (its own where None); a number becomes a 0-d constant."""
         if not isinstance(x, Value):

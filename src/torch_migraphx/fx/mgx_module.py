@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.context import get_spawning_popen
 from typing import Any, Unpack
 
 import numpy as np
@@ -370,9 +371,15 @@ class MGXModule(ForInference):
     # ---- saving: the program travels as the bytes of an .mxr file, never as pickled code ----
 
     def _state(self) -> dict[str, Any]:
+        """What saves and pickles hold.
+
+        A tensor goes to a process that is being spawned as a file that is open while the tensor lives, which this one
+        would not do: there the bytes go themselves.
+        """
         saved = b"" if self.program is None else migraphx.save_buffer(self.program)
+        spawns = get_spawning_popen() is not None
         return {
-            "mxr": torch.from_numpy(np.frombuffer(saved, np.uint8).copy()),
+            "mxr": saved if spawns else torch.from_numpy(np.frombuffer(saved, np.uint8).copy()),
             "input_names": list(self.input_names),
             "output_names": list(self.output_names),
             "target": self.target,
@@ -384,7 +391,8 @@ class MGXModule(ForInference):
         self.input_names, self.output_names = tuple(state["input_names"]), tuple(state["output_names"])
         self.target, self.options = state["target"], CompileOptions.of(**state.get("options", {}))
         self.weights = dict(state.get("weights", {}))
-        saved = state["mxr"].numpy().tobytes()
+        mxr = state["mxr"]
+        saved = mxr.numpy().tobytes() if isinstance(mxr, torch.Tensor) else mxr
         self.program = migraphx.load_buffer(saved) if saved else None
         if self.program is not None:
             self._compile(self.program)

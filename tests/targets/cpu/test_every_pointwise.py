@@ -29,9 +29,10 @@ WITH_ITSELF = {"div", "fmod", "mod"}  # of which compilers know more, and g++ 12
 def test_every_pointwise_operator(type):
     x, condition = Shape(type, (3, 37)), Shape("bool", (3, 37))
     cases = []
-    names = [n for n, operator in OPERATIONS.items() if issubclass(operator, Pointwise) and n != "convert"]
+    operators = {n: o for n, o in OPERATIONS.items() if issubclass(o, Pointwise) and n != "convert"}
+    names = [*operators]
     for name in names[FEW_BITS.index(type) % 2 :: 2] if type in FEW_BITS else names:
-        operator = OPERATIONS[name]
+        operator = operators[name]
         if type not in operator.accepts:
             continue
         inputs = (condition, x, x) if name == "where" else (x,) * (operator.arity or 0)

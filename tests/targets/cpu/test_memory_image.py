@@ -66,11 +66,11 @@ def test_without_a_compiler_there_is_none(monkeypatch):
         raise CompilerError("none here")
 
     monkeypatch.setattr(under_test, "build", none)
-    under_test._path.cache_clear()
+    under_test.library_path.cache_clear()
     try:
         assert migraphx.get_target("cpu").memory_image([]) is None
     finally:
-        under_test._path.cache_clear()
+        under_test.library_path.cache_clear()
 
 
 def test_what_the_kernel_answers_counts():

@@ -51,7 +51,7 @@ def test_whole_depths_in_a_tile(type: str, split: int, monkeypatch: pytest.Monke
 @pytest.mark.usefixtures("everywhere")
 def test_bytes_of_one_row_are_exact(types: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     """In one step and in several: sums of 32 bits that floats do not hold."""
-    left, right = (dtypes.limits(t)[1] for t in types)
+    left, right = (int(dtypes.limits(t)[1]) for t in types)
     for width in (512, 64):
         always(monkeypatch, Config("vector", 1, 8, width))
         w = RNG.integers(right - 20, right, (300, 21)).astype(dtypes.to_numpy(types[1]))

@@ -68,11 +68,11 @@ def test_which_attention_holds_whole_heads() -> None:
 
     assert [best(32, n, n).group for n in (197, 128) if best(32, n, n).kernel == "whole heads"] == [4, 2]
     others = (
-        (1, 197, 197),
-        (32, 1, 197),
-        (32, 256, 256),
-        (32, 197, 384),
-        (32, 197, 197, True),
-        (32, 99, 99, False, "float"),
+        best(1, 197, 197),
+        best(32, 1, 197),
+        best(32, 256, 256),
+        best(32, 197, 384),
+        best(32, 197, 197, causal=True),
+        best(32, 99, 99, type="float"),
     )
-    assert {best(*other).kernel.split()[0] for other in others} == {"attention"}
+    assert {other.kernel.split()[0] for other in others} == {"attention"}

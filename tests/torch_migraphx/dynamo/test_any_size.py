@@ -93,6 +93,7 @@ def test_weights_that_change(made: list[any_size.AnySize]) -> None:
         lambda x: [y := x * 2, y[1:]],
         lambda x: (x.repeat(2, 1).sort(0)[0], x.shape[0]),
         lambda x: torch.special.airy_ai(x) + x.shape[1],
+        lambda x: [part * 2 for part in x.split(x.shape[0] - 1)],
     ],
 )
 def test_what_is_compiled_for_each_size(function: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -298,3 +299,60 @@ def test_a_graph_is_normalized_once(made: list[any_size.AnySize], monkeypatch: p
     with torch.no_grad():
         torch.compile(model, backend="migraphx", dynamic=True)(torch.randn(3, 8))
     assert len(made) == len(seen) == 1
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_recurrent_layer_is_one_node(training: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """AOTAutograd would unroll it. It makes states of as many rows as a batch has; without dropout it never drops."""
+    model = nn.Sequential(nn.Dropout(0.0), nn.GRU(6, 5)).train(training)
+    fast = torch.compile(model, backend="migraphx", dynamic=True)
+    with torch.no_grad(), caplog.at_level("INFO", "torch_migraphx"):
+        for batch in (3, 5):
+            x = torch.randn(4, batch, 6)
+            for got, want in zip(fast(x), model(x), strict=True):
+                assert_close(got.numpy(), want.numpy())
+    assert "run in the engine, for all sizes" in caplog.text and "AOTAutograd" not in caplog.text
+
+
+@pytest.mark.parametrize("make", [torch.zeros, torch.ones, torch.empty])
+def test_tensors_made_of_a_size(make: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Tensor) -> Tensor:
+        own = make(x.shape[0], 1, dtype=torch.float64).fill_(2) if make is torch.empty else make((x.shape[0], 1))
+        return x + own
+
+    fast = torch.compile(function, backend="migraphx", dynamic=True)
+    with torch.no_grad(), caplog.at_level("INFO", "torch_migraphx"):
+        for n in (3, 5):
+            x = torch.randn(n, 6)
+            torch.testing.assert_close(fast(x), function(x))
+    assert "AOTAutograd" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.unfold(2, 3, 2).sum(-1),
+        lambda x: x.cummax(2)[1],
+        lambda x: x.slice_scatter(x[:, :, 1:-1:2] * 2, 2, 1, -1, 2),
+        lambda x: x.slice_scatter(x[:, :, 1:-1] * 2, 2, 1, -1),
+        lambda x: F.max_pool2d(x, 3, 2, 1, 1, ceil_mode=True, return_indices=True),
+        lambda x: F.max_pool2d(x, (2, 3), 1, 1, (2, 1), return_indices=True)[1],
+        lambda x: F.adaptive_max_pool2d(x, (2, 3), return_indices=True)[1],
+        lambda x: F.unfold(x[:, None], 3, 1, 1, 2),
+        lambda x: (x @ x.mT).diagonal(1, 1, 2).sum(-1),
+        lambda x: F.pad(x[None], (-1, 2, 1, -1), mode="replicate"),
+        lambda x: torch.zeros_like(x) + x[:, :1].expand_as(x) + x.flatten().view_as(x),
+        lambda x: x.clone().copy_(x[:1]).relu() + x.new_ones(x.shape) + torch.full_like(x, 3),
+    ],
+)
+def test_what_is_counted_along_an_open_length(function: Any, made: list[any_size.AnySize]) -> None:
+    fast = torch.compile(function, backend="migraphx")
+    with torch.no_grad():
+        for rows, columns in ((9, 6), (12, 7), (7, 8), (10, 5)):
+            x = torch.randn(2, rows, columns)
+            x[0, 2, 1:4] = torch.nan
+            torch._dynamo.mark_dynamic(x, (1, 2))
+            got, want = fast(x), function(x)
+            for g, w in zip(*((v if isinstance(v, tuple | list) else [v]) for v in (got, want)), strict=True):
+                assert_close(g.numpy(), w.numpy())
+    assert len(made) == 1

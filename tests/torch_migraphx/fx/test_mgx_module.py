@@ -2,6 +2,7 @@
 
 import copy
 import io
+import multiprocessing
 import pickle
 import threading
 from typing import Any
@@ -13,6 +14,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import migraphx
+from tests.limits import HANG
 from tests.tolerances import assert_close
 from torch_migraphx.fx import MGXInterpreter, MGXModule, lower_to_mgx
 from torch_migraphx.fx.tracer.acc_tracer import acc_tracer
@@ -195,6 +197,13 @@ def test_pickle_deepcopy_and_state_dict(both):
         assert other.input_names == both.input_names
         for g, w in zip(other(X, Y), want, strict=True):
             assert torch.equal(g, w)
+
+
+def test_a_spawned_process_takes_a_module(both):
+    child = multiprocessing.get_context("spawn").Process(target=both, args=(X, Y))
+    child.start()
+    child.join(HANG)
+    assert child.exitcode == 0
 
 
 def test_an_empty_module_says_so():

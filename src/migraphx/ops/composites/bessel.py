@@ -331,6 +331,17 @@ def erfcx(b: Builder, x: Value) -> Value:
 
 @composite
 @in_double
+def erfc(b: Builder, x: Value) -> Value:
+    """1 - erf(x), with all its digits where it is small (aten::erfc)."""
+    size = b.where(b.isnan(x), x, b.min(b.abs(x), b.full(30.0, x)))  # 0 from 28 on
+    near = b.div(b.nearbyint(b.mul(size, b.full(16.0, x))), b.full(16.0, x))  # whose square is exact
+    rest = b.mul(b.sub(size, near), b.add(size, near))
+    tail = b.mul(b.mul(b.exp(b.neg(b.mul(near, near))), b.exp(b.neg(rest))), b.erfcx(size))
+    return b.where(b.less(x, b.full(0, x)), b.sub(b.full(2, x), tail), tail)
+
+
+@composite
+@in_double
 def log_ndtr(b: Builder, x: Value) -> Value:
     """The logarithm of the normal distribution up to x (aten::special_log_ndtr)."""
     z = b.mul(x, b.full(math.sqrt(0.5), x))

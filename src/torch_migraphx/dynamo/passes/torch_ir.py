@@ -61,7 +61,7 @@ def to_acc(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         if n.op not in ("call_function", "call_method"):
             continue
         bound = _bound(n)
-        if bound.get("training") is True or bound.get("train") is True:
+        if _as_in_training(bound):
             raise NeedsAot(f"{described(n)} behaves as in training")
         if _in_place(n, bound):
             if storages(changed_by(n)) & memory:
@@ -145,6 +145,13 @@ def _bound(n: fx.Node) -> dict[str, Any]:
         return dict(n.kwargs)
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+def _as_in_training(bound: dict[str, Any]) -> bool:
+    """Whether a node would do something else in inference; to drop 0 of all is nothing else."""
+    training = bound.get("training") is True or bound.get("train") is True
+    rate = next((bound[name] for name in ("p", "dropout", "dropout_p") if name in bound), None)
+    return training and rate != 0
 
 
 def drops_between_layers(gm: fx.GraphModule) -> fx.Node | None:

@@ -116,7 +116,7 @@ def _avg_pool_backward(n: int) -> Callable[..., Value]:
         kernel, pads = per_dimension(kernel_size, n), per_dimension(padding, n)
         steps = per_dimension(stride, n) if stride else kernel
         axes = zip(lens(input)[-n:], lens(grad_output)[-n:], kernel, steps, pads, strict=True)
-        matrices = [_windows(*one, count_include_pad) for one in axes]
+        matrices = [_windows(int(size), int(out), k, s, p, count_include_pad) for size, out, k, s, p in axes]
         if divisor_override is not None:
             matrices = [(m > 0).double() for m in matrices]
             matrices[0] = matrices[0] / divisor_override
@@ -140,7 +140,7 @@ def _adaptive_windows(length: int, out: int) -> torch.Tensor:
 def _adaptive_avg_pool_backward(n: int) -> Callable[..., Value]:
     def adaptive_avg_pool_backward(b: Builder, grad_output: Value, input: Value) -> Value:
         axes = zip(lens(input)[-n:], lens(grad_output)[-n:], strict=True)
-        return _spread(b, grad_output, [_adaptive_windows(*one) for one in axes])
+        return _spread(b, grad_output, [_adaptive_windows(*map(int, one)) for one in axes])
 
     return adaptive_avg_pool_backward
 

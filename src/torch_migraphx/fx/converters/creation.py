@@ -88,10 +88,7 @@ def arange(b: Builder, end: Any, start: Any = 0, step: Any = 1, dtype: torch.dty
         return b.literal(torch.arange(number(start), end, number(step), dtype=dtype))
     if (start, step) != (0, 1) or (dtype or torch.int64).is_floating_point:
         raise UnsupportedError("a range of unknown length that does not count from 0")
-    most = 1 << 16  # a length that differs from run to run: it is cut from one that is long enough
-    while end > most:
-        most *= 2
-    return b.cut(b.literal(torch.arange(most, dtype=dtype)), 0, 0, end)
+    return b.cast(b.counted(end), dtype or torch.int64)
 
 
 @converter(prims.iota.default)

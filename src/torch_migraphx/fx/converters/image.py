@@ -63,7 +63,7 @@ def _avg_pool(n: int) -> Callable[..., Value]:
             include = {"count_include_pad": count_include_pad}
             return pool(b, input, n, "average", kernel_size, stride, padding, 1, ceil_mode, **include)
         mean = pool(b, input, n, "average", kernel_size, stride, padding, 1, ceil_mode, count_include_pad=False)
-        ones = torch.ones(1, *lens(input)[-n:], dtype=torch.float64)
+        ones = torch.ones(1, *map(int, lens(input)[-n:]), dtype=torch.float64)
         eager: Any = {2: F.avg_pool2d, 3: F.avg_pool3d}[n]
         counts = eager(ones, kernel_size, stride, padding, ceil_mode, divisor_override=1)[0]
         return b.pointwise("mul", mean, b.literal(counts / divisor_override), dtype=dtype_of(input))
@@ -89,12 +89,12 @@ def _max_pool_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
         y = pool(b, input, n, "max", kernel_size, stride, padding, dilation, ceil_mode)
         lengths = per_dimension(kernel_size, n)
         steps = per_dimension(stride or lengths, n)
-        taps = [
-            torch.arange(out)[:, None] * step - pad + torch.arange(k) * apart
-            for out, k, step, pad, apart in zip(
-                lens(y)[-n:], lengths, steps, per_dimension(padding, n), per_dimension(dilation, n), strict=True
-            )
-        ]
+        taps = []
+        for out, k, step, pad, apart in zip(
+            lens(y)[-n:], lengths, steps, per_dimension(padding, n), per_dimension(dilation, n), strict=True
+        ):
+            starts = b.pointwise("sub", b.pointwise("mul", b.counted(out), step), pad)
+            taps.append(_sums(b, starts, b.literal(torch.arange(k) * apart)))
         return y, _indices(b, input, taps)
 
     return max_pool_with_indices
@@ -125,7 +125,12 @@ converter(acc_ops.max_pool2d, aten.max_pool2d.default)(_max_pool(2))
 converter(acc_ops.max_pool3d, aten.max_pool3d.default)(_max_pool(3))
 
 
-def _indices(b: Builder, x: Value, taps: Sequence[torch.Tensor]) -> Value:
+def _sums(b: Builder, rows: Value, columns: Value) -> Value:
+    """{rows, columns} of all sums."""
+    return b.pointwise("add", b.unsqueeze(rows, axes=[1]), columns)
+
+
+def _indices(b: Builder, x: Value, taps: Sequence[Value]) -> Value:
     """Where in the flattened spatial dimensions the maximum of each window is.
 
     It is the first of equal ones, the last of several NaN. Dead code unless it is read.
@@ -134,23 +139,23 @@ def _indices(b: Builder, x: Value, taps: Sequence[torch.Tensor]) -> Value:
     """
     n = len(taps)
     outer, sizes = lens(x)[:-n], lens(x)[-n:]
-    flat = torch.zeros(1, 1, dtype=torch.int64)
+    flat = b.literal(torch.zeros(1, 1, dtype=torch.int64))
     for size, positions in zip(sizes, taps, strict=True):
-        inside = (positions >= 0) & (positions < size)
-        first = positions.gather(1, inside.int().argmax(1, keepdim=True))
-        own = positions.where(inside, first)
-        flat = flat.repeat_interleave(len(own), 0).repeat_interleave(own.shape[1], 1) * size + own.repeat(
-            len(flat), flat.shape[1]
-        )
-    windows = b.gather(b.view(x, [*outer, math.prod(sizes)]), b.literal(flat), axis=len(outer))
+        inside = b.logical_and(b.not_(b.pointwise("less", positions, 0)), b.pointwise("less", positions, size))
+        others = b.where(inside, positions, b.full(size - 1, torch.int64, lens(positions)))
+        own = b.where(inside, positions, b.expand(b.reduce_min(others, axes=[1]), lens(positions)))
+        (rows, columns), (before, wide) = lens(own), lens(flat)
+        flat = b.view(b.pointwise("mul", flat, size), [before, 1, wide, 1])
+        flat = b.view(b.pointwise("add", flat, b.view(own, [1, rows, 1, columns])), [before * rows, wide * columns])
+    windows = b.gather(b.view(x, [*outer, math.prod(sizes)]), flat, axis=len(outer))
     best = b.argmax(windows, axis=len(outer) + 1)
-    positions = b.expand(b.literal(flat), lens(windows))
+    positions = b.expand(flat, lens(windows))
     read = b.gather_elements(positions, best, axis=len(outer) + 1)
     if dtype_of(x).is_floating_point:  # positions grow along a window, and the argmax is the first NaN
         none = b.full(0, torch.int64, lens(windows))
         last = b.reduce_max(b.where(b.isnan(windows), positions, none), axes=[len(outer) + 1])
         read = b.max(read, last)
-    return b.view(read, [*outer, *(len(positions) for positions in taps)])
+    return b.view(read, [*outer, *(lens(positions)[0] for positions in taps)])
 
 
 converter(aten.max_pool2d_with_indices.default)(_max_pool_with_indices(2))
@@ -211,9 +216,11 @@ def _adaptive_with_indices(n: int) -> Callable[..., tuple[Value, Value]]:
         y = adaptive(b, input, n, "max", output_size)
         taps = []
         for size, out in zip(lens(input)[-n:], lens(y)[-n:], strict=True):
-            first = torch.arange(out) * size // out
-            count = -(-(torch.arange(out) + 1) * size // out) - first
-            taps.append(first[:, None] + torch.arange(int(count.max())).minimum(count[:, None] - 1))
+            scaled = b.pointwise("mul", b.counted(out), size)  # window k is k * size / out to (k + 1) * size / out
+            behind = b.pointwise("add", scaled, size - 1)
+            first, last = (b.pointwise("floor_divide", ends, out) for ends in (scaled, behind))
+            most = size // out if size % out == 0 else size // out + 2
+            taps.append(b.pointwise("min", _sums(b, first, b.counted(most)), b.unsqueeze(last, axes=[1])))
         return y, _indices(b, input, taps)
 
     return adaptive_max_pool_with_indices
@@ -274,8 +281,8 @@ def pad(b: Builder, input: Value, pad: Sequence[int], mode: str = "constant", va
     x = input
     if mode == "replicate" and min(*before, *behind) < 0:  # what is cut is repeated all the same
         for d, size in enumerate(lens(input)):
-            positions = (torch.arange(size + before[d] + behind[d]) - before[d]).clamp(0, size - 1)
-            x = b.gather(x, b.literal(positions), axis=d)
+            positions = b.pointwise("sub", b.counted(size + before[d] + behind[d]), before[d])
+            x = b.gather(x, b.pointwise("min", b.pointwise("max", positions, 0), size - 1), axis=d)
         return x
     for d in range(n):
         if before[d] < 0 or behind[d] < 0:

@@ -33,11 +33,15 @@ def cut(b: Builder, x: Value, dim: int, start: int | None, stop: int | None, ste
     d, step = axis(dim, rank(x)), 1 if step is None else step
     if step < 1:
         raise UnsupportedError("a slice with a negative step is an error in torch")
-    length = lens(x)[d]
+    x = b.cut(x, d, *_ends(lens(x)[d], start, stop))
+    return x if step == 1 else b.step(x, axes=[d], steps=[step])
+
+
+def _ends(length: int, start: int | None, stop: int | None) -> tuple[int, int]:
+    """Where a slice begins and ends, not before it begins."""
     ends = (0 if start is None else start, length if stop is None else stop)
     first, last = (min(max(n + length if n < 0 else n, 0), length) for n in ends)
-    x = b.cut(x, d, first, max(last, first))
-    return x if step == 1 else b.step(x, axes=[d], steps=[step])
+    return first, max(last, first)
 
 
 @converter(acc_ops.slice_tensor, named(aten.slice.Tensor, end="stop"))
@@ -281,35 +285,37 @@ def slice_scatter(
     step: int = 1,
 ) -> Value:
     d = axis(dim, rank(input))
-    first, last, step = slice(start, end, step).indices(lens(input)[d])
-    if step == 1:
-        return _replaced(b, input, src, d, first, max(first, last))
-    shape = [n if k == d else 1 for k, n in enumerate(lens(input))]
-    own = torch.arange(lens(input)[d])
-    written = ((own >= first) & (own < last) & ((own - first) % step == 0)).reshape(shape)
-    source = ((own - first) // step).clamp(0, max(lens(src)[d] - 1, 0))
-    if not written.any():
+    first, last = _ends(lens(input)[d], start, end)
+    if first == last:
         return input
-    picked = b.gather(b.cast(src, dtype_of(input)), b.literal(source), axis=d)
-    return b.where(b.expand(b.literal(written), lens(input)), b.expand(picked, lens(input)), input)
+    if step == 1:
+        return _replaced(b, input, src, d, first, last)
+    steps = b.pointwise("sub", b.counted(lens(input)[d]), first)
+    source = b.pointwise("floor_divide", steps, step)
+    hit = b.pointwise("equal", b.pointwise("mul", source, step), steps)
+    inside = b.logical_and(b.not_(b.pointwise("less", steps, 0)), b.pointwise("less", steps, last - first))
+    written = b.view(b.logical_and(hit, inside), [n if k == d else 1 for k, n in enumerate(lens(input))])
+    source = b.pointwise("min", b.pointwise("max", source, 0), lens(src)[d] - 1)
+    picked = b.gather(b.cast(src, dtype_of(input)), source, axis=d)
+    return b.where(b.expand(written, lens(input)), b.expand(picked, lens(input)), input)
 
 
 @converter(aten.diagonal_scatter.default)
 def diagonal_scatter(b: Builder, input: Value, src: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     first, second = axis(dim1, rank(input)), axis(dim2, rank(input))
     own = lens(input)
-    rows, columns = torch.arange(own[first])[:, None], torch.arange(own[second])
-    written = columns - rows == offset
-    if not written.any():
+    if not lens(src)[-1]:
         return input
-    source = rows.minimum(columns).clamp(0, lens(src)[-1] - 1)
-    picked = b.gather(b.cast(src, dtype_of(input)), b.literal(source), axis=rank(src) - 1)  # {..., rows, columns}
+    rows, columns = b.unsqueeze(b.counted(own[first]), axes=[1]), b.counted(own[second])
+    written = b.pointwise("equal", b.pointwise("sub", columns, rows), offset)
+    source = b.pointwise("min", b.pointwise("min", rows, columns), lens(src)[-1] - 1)
+    picked = b.gather(b.cast(src, dtype_of(input)), source, axis=rank(src) - 1)  # {..., rows, columns}
     rest = [d for d in range(rank(input)) if d not in (first, second)]
     order = [*rest, first, second]
     picked = b.permute(picked, [order.index(d) for d in range(rank(input))])
     shape = [own[d] if d in (first, second) else 1 for d in range(rank(input))]
-    mask = (written if first < second else written.t()).reshape(shape)
-    return b.where(b.expand(b.literal(mask.contiguous()), own), picked, input)
+    mask = b.view(written if first < second else b.permute(written, [1, 0]), shape)
+    return b.where(b.expand(mask, own), picked, input)
 
 
 @converter(aten.put.default)
@@ -430,10 +436,11 @@ def im2col(
         (size - d * (k - 1) - 1) // s + 1 for size, k, d, s in zip((h, w), kernel_size, dilation, stride, strict=True)
     ]
     rows, columns = (
-        torch.arange(k)[:, None] * d + torch.arange(m) * s
+        b.pointwise("add", b.literal(torch.arange(k)[:, None] * d), b.pointwise("mul", b.counted(m), s))
         for k, d, m, s in zip(kernel_size, dilation, counts, stride, strict=True)
     )
-    positions = rows[:, None, :, None] * w + columns[None, :, None, :]  # {kh, kw, out h, out w}
+    rows = b.unsqueeze(b.pointwise("mul", rows, w), axes=[1, 3])
+    positions = b.pointwise("add", rows, b.unsqueeze(columns, axes=[0, 2]))  # {kh, kw, out h, out w}
     flat = b.view(x, [n, c, h * w])
-    picked = b.gather(flat, b.literal(positions.reshape(math.prod(kernel_size), -1).contiguous()), axis=2)
+    picked = b.gather(flat, b.view(positions, [math.prod(kernel_size), math.prod(counts)]), axis=2)
     return b.view(picked, [n, c * math.prod(kernel_size), math.prod(counts)])

@@ -117,10 +117,7 @@ def repeat_interleave(b: Builder, repeats: Value, output_size: int | None = None
     count = lens(repeats)[0]
     if not count:
         return b.full(0, dtype_of(repeats), [0])
-    if output_size is None:
-        numbers = _numbers(b, b.cut(ends, 0, count - 1, count))
-    else:
-        numbers = b.literal(torch.arange(output_size))
+    numbers = _numbers(b, b.cut(ends, 0, count - 1, count)) if output_size is None else b.counted(output_size)
     return b.cast(searchsorted(b, ends, numbers, right=True), dtype_of(repeats))
 
 

@@ -151,7 +151,7 @@ def lu_unpack(
     if unpack_pivots:
         order = b.unsqueeze(b.lu_permutation(LU_pivots, rows=rows), axes=[last - 1])
         sizes = [*lens(LU_data)[:-2], rows, rows]
-        own = b.literal(torch.arange(rows)[:, None])
+        own = b.unsqueeze(b.counted(rows), axes=[1])
         place = b.cast(b.equal(b.expand(order, sizes), b.expand(own, sizes)), dtype)
     return place, low, high
 

@@ -125,7 +125,7 @@ def _running(word: str) -> Callable[..., tuple[Value, Value]]:
         if dtype_of(input).is_floating_point:
             new = b.logical_or(new, b.isnan(input))
         shape = [n if k == d else 1 for k, n in enumerate(lens(input))]
-        positions = b.expand(b.literal(torch.arange(lens(input)[d]).reshape(shape)), lens(input))
+        positions = b.expand(b.view(b.counted(lens(input)[d]), shape), lens(input))
         return values, b.cummax(b.where(new, positions, b.full(0, torch.int64, lens(input))), axis=d)
 
     return running

@@ -69,7 +69,7 @@ def round(b: Builder, input: Value, decimals: int = 0) -> Value:
 
 @converter(acc_ops.erfc, aten.erfc.default)
 def erfc(b: Builder, input: Value) -> Value:
-    return b.pointwise("sub", 1, b.unary("erf", input))
+    return b.unary("erfc", input)
 
 
 @converter(acc_ops.square)

@@ -122,8 +122,8 @@ def diagonal(b: Builder, input: Value, offset: int = 0, dim1: int = 0, dim2: int
     *outer, rows, columns = lens(x)
     length = max(min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns), 0)
     start = offset if offset >= 0 else -offset * columns
-    indices = torch.arange(length) * (columns + 1) + start
-    return b.gather(b.view(x, [*outer, rows * columns]), b.literal(indices), axis=len(outer))
+    indices = b.pointwise("add", b.pointwise("mul", b.counted(length), columns + 1), start)
+    return b.gather(b.view(x, [*outer, rows * columns]), indices, axis=len(outer))
 
 
 @converter(aten.unfold.default, aten.unfold_copy.default)
@@ -132,8 +132,9 @@ def unfold(b: Builder, input: Value, dimension: int, size: int, step: int) -> Va
     if rank(input) == 0:
         return b.view(input, [1]) if size else b.full(0, dtype_of(input), [0])
     d = axis(dimension, rank(input))
-    indices = torch.arange(0, lens(input)[d] - size + 1, step)[:, None] + torch.arange(size)
-    windows = b.gather(input, b.literal(indices), axis=d)
+    starts = b.pointwise("mul", b.counted((lens(input)[d] - size) // step + 1), step)
+    indices = b.pointwise("add", b.unsqueeze(starts, axes=[1]), b.counted(size))
+    windows = b.gather(input, indices, axis=d)
     return b.permute(windows, [*(k for k in range(rank(input) + 1) if k != d + 1), d + 1])
 
 
@@ -178,8 +179,8 @@ def _by_places(b: Builder, flat: Value, size: Sequence[int], stride: Sequence[in
     if wanted is not None and first == 0 and math.prod(size) == total:
         back = sorted(range(len(size)), key=wanted.__getitem__)
         return b.permute(b.view(flat, [size[d] for d in wanted]), back)
-    indices = torch.full(tuple(size), first)
-    for d, (n, step) in enumerate(zip(size, stride, strict=True)):
+    indices = torch.full([int(n) for n in size], first)
+    for d, (n, step) in enumerate(zip(indices.shape, stride, strict=True)):
         indices += (torch.arange(n) * step).reshape(n, *(1,) * (len(size) - 1 - d))
     if indices.min() < 0 or indices.max() >= total:
         raise UnsupportedError("as_strided reads memory outside its input")
@@ -325,7 +326,8 @@ def parts(b: Builder, x: Value, dim: int, sizes: Sequence[int]) -> tuple[Value, 
 def _equal_parts(total: int, size: int) -> list[int]:
     if size <= 0:
         return [0]
-    return [min(size, total - start) for start in range(0, total, size)] or [0]
+    before = max(int(-(-total // size)), 1) - 1
+    return [size] * before + [total - before * size]
 
 
 @converter(
@@ -334,7 +336,7 @@ def _equal_parts(total: int, size: int) -> list[int]:
 )
 def split(b: Builder, input: Value, split_size: int | Sequence[int], dim: int = 0) -> tuple[Value, ...]:
     total = lens(input)[axis(dim, rank(input))]
-    sizes = _equal_parts(total, split_size) if isinstance(split_size, int) else split_size
+    sizes = split_size if isinstance(split_size, Sequence) else _equal_parts(total, split_size)
     return parts(b, input, dim, sizes)
 
 

@@ -25,6 +25,15 @@ def _spread_or_list(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+def _lengths(b: NodeBuilder, x: Any) -> tuple[Any, ...]:
+    """The lens of `x`, numbers or, where they differ from run to run, nodes."""
+    known = b.shape(x)
+    if all(isinstance(n, int) for n in known):
+        return known
+    every = b(size, input=x)
+    return tuple(n if isinstance(n, int) else b(getitem, input=every, idx=d) for d, n in enumerate(known))
+
+
 # ---- the same elements under another shape
 
 
@@ -43,7 +52,7 @@ def view_mapper(b: NodeBuilder, input: Any, *shape: Any, **named: Any) -> Any:
 @acc_mapper("view_as", "reshape_as")
 def view_as_mapper(b: NodeBuilder, input: Any, other: Any) -> Any:
     """The elements of input under the shape of other."""
-    return b(reshape, input=input, shape=b.shape(other))
+    return b(reshape, input=input, shape=_lengths(b, other))
 
 
 flatten = declare("flatten(input, start_dim=0, end_dim=-1)", torch.flatten, "flatten")
@@ -183,7 +192,7 @@ def expand_mapper(b: NodeBuilder, input: Any, *sizes: Any, **named: Any) -> Any:
 @acc_mapper("expand_as")
 def expand_as_mapper(b: NodeBuilder, input: Any, other: Any) -> Any:
     """The input broadcast to the shape of other."""
-    return b(expand, input=input, sizes=b.shape(other))
+    return b(expand, input=input, sizes=_lengths(b, other))
 
 
 tile = declare("tile(input, dims)", torch.tile)
@@ -248,7 +257,7 @@ declare(
 
 
 declare("unbind(input, dim=0)", torch.unbind, "unbind")
-declare("getitem(input, idx)", operator.getitem, "__getitem__")
+getitem = declare("getitem(input, idx)", operator.getitem, "__getitem__")
 
 
 @acc_op()
@@ -390,7 +399,7 @@ def _register_fill(like: Any, new: str, value: Any) -> None:
         layout: Any = None,
         memory_format: Any = None,
     ) -> Any:
-        return _full(b, input, b.shape(input), value, dtype, device)
+        return _full(b, input, _lengths(b, input), value, dtype, device)
 
     @acc_mapper(new)
     def new_mapper(b: NodeBuilder, input: Any, *size: Any, dtype: Any = None, device: Any = None) -> Any:
@@ -401,10 +410,31 @@ _register_fill(torch.zeros_like, "new_zeros", 0)
 _register_fill(torch.ones_like, "new_ones", 1)
 
 
+def _register_made(function: Any, value: int) -> None:
+    @acc_mapper(function)
+    def made_mapper(
+        b: NodeBuilder,
+        *size: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        requires_grad: bool = False,
+        pin_memory: bool = False,
+    ) -> Any:
+        """Of lengths that are not known: a tensor made of numbers alone is a constant before."""
+        known = dtype or torch.get_default_dtype()
+        return b(full, size=tuple(_spread_or_list(size)), fill_value=value, dtype=known, device=device)
+
+
+_register_made(torch.zeros, 0)
+_register_made(torch.ones, 1)
+_register_made(torch.empty, 0)
+
+
 @acc_mapper(torch.full_like)
 def full_like_mapper(b: NodeBuilder, input: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """A tensor of one value under the shape of input."""
-    return _full(b, input, b.shape(input), fill_value, dtype, device)
+    return _full(b, input, _lengths(b, input), fill_value, dtype, device)
 
 
 @acc_mapper("new_full")
@@ -418,20 +448,20 @@ def new_full_mapper(
 @acc_mapper(torch.fill_, "fill_")
 def fill_mapper(b: NodeBuilder, input: Any, value: Any) -> Any:
     """The shape and type of input, one value."""
-    return _full(b, input, b.shape(input), value, None, None)
+    return _full(b, input, _lengths(b, input), value, None, None)
 
 
 @acc_mapper(torch.zero_, "zero_")
 def zero_mapper(b: NodeBuilder, input: Any) -> Any:
     """The shape and type of input, all 0."""
-    return _full(b, input, b.shape(input), 0, None, None)
+    return _full(b, input, _lengths(b, input), 0, None, None)
 
 
 @acc_mapper("copy_")
 def copy_mapper(b: NodeBuilder, input: Any, src: Any, non_blocking: bool = False) -> Any:
     """The values of src under the shape and in the type of input."""
     if isinstance(src, int | float):
-        return _full(b, input, b.shape(input), src, None, None)
+        return _full(b, input, _lengths(b, input), src, None, None)
     same = b.shape(src) == b.shape(input)
-    copied = b(clone, input=src) if same else b(expand, input=src, sizes=b.shape(input))  # never src itself
+    copied = b(clone, input=src) if same else b(expand, input=src, sizes=_lengths(b, input))  # never src itself
     return _cast(b, copied, b.dtype(input))
