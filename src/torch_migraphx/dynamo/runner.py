@@ -285,7 +285,7 @@ def _shared(weights: Weights) -> Lasting | None:
         known = other.lasting()
         if known is None or other.watch is None or set(zip(other.key, other.layouts, strict=True)) != mine:
             continue
-        if not other.watch.changed() and other.clean():
+        if not other.watch.changed() and not other.watch.stale:  # what is written beside them does not matter
             return known
     return None
 

@@ -14,6 +14,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from tests.tolerances import assert_close
 from torch_migraphx.dynamo import backends
+from torch_migraphx.dynamo.write_tracking import Watch
 from torch_migraphx.fx import any_size
 
 SIZES = [(3, 10), (2, 17), (5, 33), (3, 9), (4, 40)]
@@ -289,6 +290,29 @@ def test_graphs_of_the_same_weights_pack_them_once(made: list[any_size.AnySize])
         assert len(made) == 3 and not before & weights_of(made[2]) and weights_of(made[0]) == before
         right()
         assert len(made) == 4 and weights_of(made[2]) == weights_of(made[3])
+
+
+def test_what_is_written_beside_weights_does_not_part_them(
+    made: list[any_size.AnySize], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In their pages of memory, which others have, too."""
+    memory = torch.randn(1 << 16)
+    model = Ways().eval()
+    model.first.weight = nn.Parameter(memory[64 : 64 + 64 * 80].view(80, 64))
+    keep = Watch.changed
+
+    def changed(self: Watch) -> set[int]:
+        found = keep(self)
+        memory[0] += 1
+        return found
+
+    monkeypatch.setattr(Watch, "changed", changed)
+    fast = torch.compile(model, backend="migraphx", dynamic=True)
+    with torch.no_grad():
+        for n, way in ((3, True), (5, False)):
+            x = torch.randn(n, 64)
+            assert_close(fast(x, way).numpy(), model(x, way).numpy())
+    assert len(made) == 2 and weights_of(made[0]) == weights_of(made[1])
 
 
 def test_a_graph_is_normalized_once(made: list[any_size.AnySize], monkeypatch: pytest.MonkeyPatch) -> None:
