@@ -82,18 +82,18 @@ def memory_image(
     stages: Sequence[Ranges], requests: Requests | None = None, lasting: bool = False
 ) -> NativeImage | None:
     """As Target.memory_image; None where there is no C++ compiler, which is logged."""
-    path = library_path()
-    return None if path is None else NativeImage(_library(path, lasting), stages, requests)
-
-
-@cache
-def library_path() -> Path | None:
-    """Compiled once a process; None where there is no C++ compiler."""
     try:
-        return build([SOURCE], "memory_image")
+        path = library_path()
     except CompilerError as error:
         log.info("memory is not compared natively: %s", error)
         return None
+    return NativeImage(_library(path, lasting), stages, requests)
+
+
+@cache
+def library_path() -> Path:
+    """Compiled once a process; CompilerError where there is no C++ compiler."""
+    return build([SOURCE], "memory_image")
 
 
 @cache
