@@ -67,10 +67,7 @@ def silu(b: Builder, x: Value) -> Value:
 def hardsigmoid(b: Builder, x: Value, alpha: float = 1 / 6, beta: float = 0.5) -> Value:
     """alpha * x + beta, limited to [0, 1]. The defaults are torch's; ONNX HardSigmoid has alpha 0.2."""
     left = beta / alpha if alpha else 0.5
-    if x.shape.type in dtypes.NARROW_FLOATS and left in (
-        2.5,
-        3.0,
-    ):  # near it the sum would be what alpha was rounded by
+    if x.shape.type in dtypes.NARROW_FLOATS and left in (2.5, 3.0):  # near -left the sum would be alpha's rounding
         return b.clamp(scaled(b, shifted(b, x, left), alpha), 0.0, 1.0)
     return b.clamp(shifted(b, scaled(b, x, alpha), beta), 0.0, 1.0)
 

@@ -23,7 +23,7 @@
 
 #pragma GCC diagnostic ignored "-Wpsabi"
 
-#ifdef __NO_INLINE__  // -fno-inline: a function is compiled once, not wherever it is used; answers are the same
+#ifdef __NO_INLINE__  // -O0 or -fno-inline: a function is compiled once, not wherever it is used; answers are the same
 #define MGX_INLINE inline
 #else
 #define MGX_INLINE inline __attribute__((always_inline))
