@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,15 +23,16 @@ def is_complex(value: Any) -> bool:
     return any(isinstance(x, torch.Tensor) and x.is_complex() for x in tree_leaves(value))
 
 
-def complex_as_pairs(gm: fx.GraphModule, table: Table) -> None:
+def complex_as_pairs(gm: fx.GraphModule, table: Callable[[], Table]) -> None:
     """Let real numbers take the place of complex ones in `gm`; an operation that has no such form stays as it is.
 
     Between it and the rest, and where complex tensors come in or go out, they are put together and taken apart. Nodes
-    need their values as `meta["val"]`; `table` is what torch takes apart before.
+    need their values as `meta["val"]`; `table` gives what torch takes apart before, and is asked where there are any:
+    torch looks through all its operators for it.
     """
     if not any(is_complex(value_of(n)) for n in gm.graph.nodes):
         return
-    rewriting = _Rewriting(gm, table)
+    rewriting = _Rewriting(gm, table())
     for n in list(gm.graph.nodes):
         rewriting.visit(n)
     gm.graph.eliminate_dead_code()

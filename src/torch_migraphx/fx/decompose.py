@@ -60,7 +60,7 @@ def decompose(gm: fx.GraphModule) -> None:
             gm.graph.erase_node(n)
         elif _is_constant(n):
             _make(gm, n)
-    complex_as_pairs(gm, decompositions())
+    complex_as_pairs(gm, decompositions)
     for n in list(gm.graph.nodes):
         if n.op not in ("call_function", "call_method") or not refusal(n):
             continue
