@@ -149,8 +149,13 @@ def test_training_aware():
         assert close(lowered(x), quantized(x))
 
 
-def test_reference_representation():
-    """Graphs that spell out the arithmetic of integers."""
+def test_reference_representation(monkeypatch):
+    """Graphs that spell out the arithmetic of integers.
+
+    torchao exports 24 functions to find and replace patterns, by Dynamo, which takes twice as long as without.
+    """
+    export = torch.export.export
+    monkeypatch.setattr(torch.export, "export", lambda *of, **how: export(*of, **{**how, "strict": False}))
     torch.manual_seed(0)
     model, x = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4)).eval(), torch.randn(3, 16)
     prepared = prepare_pt2e(export_for_quantization(model, (x,)), MGXQuantizer())
