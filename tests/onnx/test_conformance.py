@@ -1,6 +1,7 @@
 """The standard's own suite, with its own comparison and tolerances: all of it on `ref`, a sample on `cpu`.
 
-`make conformance` runs all of it on both.
+`make conformance` runs all of it on both. Of its whole models, convolutional nets of 1,000 classes, NumPy runs here
+those that take it less than a second: the others are half of the time of all, and have no operators of their own.
 """
 
 import re
@@ -16,6 +17,7 @@ FAILS: dict[str, str] = {
 }
 """Why a case need not pass -> names."""
 SHARE = 24  # every so many-th case runs on cpu
+LONG = re.compile(r"test_(densenet121|inception_v[12]|resnet50|vgg19)")
 
 
 def wrong(outcomes: Iterable[Outcome]) -> dict[str, str]:
@@ -25,9 +27,9 @@ def wrong(outcomes: Iterable[Outcome]) -> dict[str, str]:
 
 
 def test_ref():
-    outcomes = list(run("ref", cases()))
-    assert len(outcomes) >= 2033, "the suite of onnx 1.23"
-    assert not (failed := wrong(outcomes)), failed
+    every = cases()
+    assert len(every) >= 2033, "the suite of onnx 1.23"
+    assert not (failed := wrong(run("ref", [key for key in every if not LONG.fullmatch(key[1])]))), failed
 
 
 def test_sample_on_cpu():
