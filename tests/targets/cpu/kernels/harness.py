@@ -17,11 +17,10 @@ import numpy as np
 
 from migraphx.targets.common.cache import digest, obtain
 from migraphx.targets.cpu.isa import instruction_set
+from migraphx.targets.cpu.toolchain import FLAGS
 
 ROOT = Path(__file__).resolve().parents[4]
 KERNELS = ROOT / "src" / "migraphx" / "targets" / "cpu" / "kernels"
-FLAGS = ["-O3", "-std=c++20", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math"]
-FLAGS += ["-Wall", "-Wextra", "-Wno-psabi", "-fopenmp", "-fPIC", "-shared"]
 _AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mno-avx512f")
 GUARD = 256  # elements of poison on either side of a guarded array
 POISON = {"f": 1e30, "i": 77, "u": 77}
@@ -46,8 +45,8 @@ ISAS = _isas()
 
 @cache
 def compile_snippet(source: str, isa: str = "native") -> ctypes.CDLL:
-    """Build `source` for `isa` (a key of ISAS), once for all processes; the compiler's words are the error."""
-    command = ["g++", *FLAGS, *ISAS[isa], f"-I{KERNELS}", "-x", "c++", "-", "-o"]
+    """Build `source` for `isa` (a key of ISAS) with programs' flags, once; the compiler's words are the error."""
+    command = ["g++", *FLAGS, "-fopenmp", "-shared", *ISAS[isa], f"-I{KERNELS}", "-x", "c++", "-", "-o"]
 
     def build(path: Path) -> None:
         done = subprocess.run([*command, str(path)], input=source, capture_output=True, text=True, check=False)
