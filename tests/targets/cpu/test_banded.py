@@ -69,7 +69,7 @@ PAIRS = {
     "expansion": ((1, 5, 61, 30), pair(96, (1, 1, 0, 0), (3, 1, 1, 1), relu)),
     "stride 2": ((1, 5, 60, 31), pair(100, (1, 1, 0, 0), (3, 2, 0, 1), silu)),
     "large windows": ((1, 4, 50, 40), pair(96, (1, 1, 0, 0), (5, 2, 2, 2), relu)),
-    "first layer": ((1, 3, 101, 64), pair(64, (3, 2, 1, 1), (3, 1, 1, 1), silu)),
+    "first layer": ((1, 3, 101, 64), pair(64, (3, 2, 1, 1), (3, 1, 1, 1), relu)),
     "images": ((3, 4, 33, 30), pair(96, (1, 1, 0, 0), (3, 1, 1, 1), relu)),
     "rows that read nothing": ((1, 3, 6, 9), pair(24, (3, 1, 1, 1), (3, 1, 5, 4), relu)),
     "few rows": ((1, 3, 3, 20), pair(24, (3, 1, 1, 1), (5, 1, 2, 2), relu)),
@@ -77,7 +77,7 @@ PAIRS = {
 RESIDUALS = {
     "added to its input": ((1, 6, 51, 40), residual(96, 6, (3, 1, 1, 1), (1, 1, 0, 0), relu)),
     "stride 2 behind": ((1, 5, 60, 31), residual(100, 40, (3, 2, 0, 1), (1, 1, 0, 0), silu)),
-    "images added": ((3, 8, 21, 30), residual(96, 8, (5, 1, 2, 2), (1, 1, 0, 0), relu)),
+    "images added": ((3, 8, 21, 30), residual(96, 8, (3, 1, 1, 1), (1, 1, 0, 0), relu)),
 }
 NO_RESIDUALS = {
     "what lies before is used twice": ((1, 4, 9, 8), residual(24, 4, (3, 1, 1, 1), (1, 1, 0, 0), relu, again=True)),
