@@ -119,7 +119,7 @@ def _reading(name: str) -> Iterator[None]:
     try:
         yield
     except (container.FileError, UnsupportedProcessor) as error:
-        raise type(error)(f"{name}: {error}") from None
+        raise type(error)(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError) as error:
         raise container.FileError(f"{name}: malformed ({error!r})") from None
     except ValueError as error:
