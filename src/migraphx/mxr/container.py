@@ -82,10 +82,10 @@ def checksum(array: np.ndarray) -> str:
     """CRC-32 of the sums of blocks: ten times as fast as of the bytes, and any single damage gives another, too."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     blocks = data[: data.size // BLOCK * BLOCK].view(np.uint64).reshape(-1, BLOCK // 8)
-    return _crc(data[blocks.nbytes :], _crc(blocks.sum(axis=1)))
+    return _crc(data[blocks.nbytes :].data, _crc(blocks.sum(axis=1).data))
 
 
-def _crc(data: bytes | np.ndarray, before: str = "0") -> str:
+def _crc(data: bytes | memoryview, before: str = "0") -> str:
     return f"{zlib.crc32(data, int(before, 16)):0{DIGITS}x}"
 
 
