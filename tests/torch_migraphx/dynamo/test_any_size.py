@@ -214,15 +214,16 @@ class Scaled(nn.Module):
         return seen * math.sqrt(2 / math.pi), torch.relu(x).view(torch.Size((*x.shape[:-1], 2, 2)))
 
 
-@pytest.mark.parametrize("use_aot", [False, True])
-def test_floats_of_modules_are_compiled_in(use_aot: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("backend", "use_aot"), [("migraphx", False), ("migraphx", True), ("migraphx_aot", False)])
+def test_floats_of_modules_are_compiled_in(backend: str, use_aot: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dynamo traces once; another value is another program, and a third one an input."""
+    aot = use_aot or backend == "migraphx_aot"
     ways: list[str] = []
     for name in ("_direct", "_autograd"):
         real = getattr(backends, name)
         monkeypatch.setattr(backends, name, lambda *a, n=name, f=real, **k: (ways.append(n), f(*a, **k))[1])
     model = Scaled().eval()
-    fast = torch.compile(model, backend="migraphx", dynamic=True, options={"target": "ref", "use_aot": use_aot})
+    fast = torch.compile(model, backend=backend, dynamic=True, options={"target": "ref", "use_aot": use_aot})
     with torch.no_grad():
         for scale in (0.5, 2.0, 0.125):
             model.scale = scale
@@ -231,7 +232,7 @@ def test_floats_of_modules_are_compiled_in(use_aot: bool, monkeypatch: pytest.Mo
                 for got, want in zip(fast(x, 3), model(x, 3), strict=True):
                     assert_close(got.numpy(), want.numpy(), scale=16)
             if scale == 0.5:
-                assert ways == ["_autograd" if use_aot else "_direct"]
+                assert ways == ["_autograd" if aot else "_direct"]
     assert not TensorifyState.force_specializations  # else floats of other graphs with these names were numbers
 
 
@@ -336,6 +337,17 @@ def test_a_recurrent_layer_is_one_node(training: bool, caplog: pytest.LogCapture
             for got, want in zip(fast(x), model(x), strict=True):
                 assert_close(got.numpy(), want.numpy())
     assert "run in the engine, for all sizes" in caplog.text and "AOTAutograd" not in caplog.text
+
+
+def test_a_recurrent_layer_that_drops_nothing_is_trained_in_the_engine() -> None:
+    """Its rate of dropout is a float of a module."""
+    model = nn.LSTM(6, 5, 2)
+    fast = torch.compile(model, backend="migraphx_aot", dynamic=True, options={"target": "ref", "fallback": "error"})
+    for sizes in ((2, 3, 6), (4, 2, 6)):
+        x = torch.randn(sizes)
+        got, want = (torch.autograd.grad(m(x)[0].square().sum(), model.parameters()) for m in (fast, model))
+        for g, w in zip(got, want, strict=True):
+            assert_close(g.numpy(), w.numpy(), scale=64)
 
 
 @pytest.mark.parametrize("make", [torch.zeros, torch.ones, torch.empty])
