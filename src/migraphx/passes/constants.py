@@ -11,6 +11,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Literal, OpenLiteral, operation
 from migraphx.ir.size import is_open
 from migraphx.ops.movement import Multibroadcast, Transpose, Unsqueeze
+from migraphx.ops.pointwise import Pointwise
 
 
 def is_constant(ins: Instruction) -> bool:
@@ -35,13 +36,24 @@ def value_of(ins: Instruction) -> np.ndarray:
 
 
 def computed(ins: Instruction, levels: int = 8) -> np.ndarray | None:
-    """The value of a constant, or of what is computed from constants alone in so many steps; else None."""
+    """The value of a constant, or of what is computed from constants alone in so many steps; else None.
+
+    Elementwise operators compute nothing twice: of what is broadcast once.
+    """
     if is_constant(ins):
         return value_of(ins)
-    if not (levels and ins.inputs and ins.op.pure) or ins.modules or ins.shape.dynamic:
+    if not (levels and ins.inputs and ins.op.pure) or ins.modules or ins.shape.dynamic or is_open(ins.shape.lens):
         return None
-    values = [v for i in ins.inputs if (v := computed(i, levels - 1)) is not None]
-    return ins.op.compute(*values) if len(values) == len(ins.inputs) else None
+    values: list[np.ndarray] = []
+    for given in ins.inputs:
+        value = computed(given, levels - 1)
+        if value is None:
+            return None
+        values.append(value)
+    if isinstance(ins.op, Pointwise):
+        few = ins.op.compute(*np.broadcast_arrays(*map(without_repeats, values)))
+        return np.broadcast_to(few, ins.shape.lens)
+    return ins.op.compute(*values)
 
 
 def compact(ins: Instruction) -> np.ndarray:

@@ -12,8 +12,9 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.refusal import Mismatch, Refuse
+from migraphx.ir.size import is_open
 from migraphx.ops.movement import Broadcasting, Multibroadcast, Reshaping, Slice
-from migraphx.passes.constants import compact, is_constant, scalar_of
+from migraphx.passes.constants import compact, computed, is_constant, scalar_of, without_repeats
 from migraphx.passes.grouping import axes_of
 from migraphx.passes.interface import Pass, Refusals
 from migraphx.passes.rewrite import rewrite, rewrites
@@ -21,6 +22,7 @@ from migraphx.passes.rewrite import rewrite, rewrites
 VERY_NEGATIVE = -1e4  # a score this low has weight 0 beside any other
 LEVELLING = -1e30  # added to scores it makes all equal, as those are that a finite `low` has replaced
 ROUNDS_AWAY = -1e9  # what is added to a score this low is lost
+MOST_COMPUTED = 1 << 26  # scores whose mask is computed to be known
 
 
 @dataclass(frozen=True)
@@ -85,10 +87,18 @@ def _read_scaled(x: Instruction) -> Scores | None:
 
 
 def literal_mask(mask: Mask, lq: int, lk: int) -> tuple[str, float] | None:
-    """`none` or `causal`, and its low, where a constant mask keeps everything or exactly what causal keeps."""
-    if not is_constant(mask.value):
-        return ("causal", mask.low) if _is_corner(mask, lq, lk) else None
-    value, low = compact(mask.value), mask.low
+    """`none` or `causal`, and its low, where a constant mask keeps everything or exactly what causal keeps.
+
+    A large one is no literal: it is computed from positions (`fold_constants`).
+    """
+    if _is_corner(mask, lq, lk):
+        return "causal", mask.low
+    whole = compact(mask.value) if is_constant(mask.value) else None
+    if whole is None and not is_open((lq, lk)) and lq * lk <= MOST_COMPUTED:
+        whole = computed(mask.value)
+    if whole is None:
+        return None
+    value, low = without_repeats(whole), mask.low
     if value.dtype == np.bool_:
         keep = value != mask.inverted
     elif np.all((value == 0) | (value <= VERY_NEGATIVE)):
@@ -114,12 +124,21 @@ def _is_corner(mask: Mask, lq: int, lk: int) -> bool:
     return whole.literal is not None and np.array_equal(whole.literal, np.tri(*whole.shape.lens, dtype=np.bool_))
 
 
-def divided(masks: Sequence[Mask], lq: int, lk: int) -> tuple[list[Mask], bool]:
+Known = dict[tuple[Instruction, bool, float, int, int], tuple[str, float] | None]
+"""What `literal_mask` has said of masks: all layers of a model have the same."""
+
+
+def divided(masks: Sequence[Mask], lq: int, lk: int, known: Known) -> tuple[list[Mask], bool]:
     """The masks without those that keep everything, and whether a causal one was among them.
 
     Beside another mask, causal is only what puts -inf: a query may else fall back on keys it must not see.
     """
-    kinds = [(m, literal_mask(m, lq, lk)) for m in masks]
+    kinds: list[tuple[Mask, tuple[str, float] | None]] = []
+    for mask in masks:
+        key = without_broadcasts(mask.value), mask.inverted, mask.low, lq, lk
+        if key not in known:
+            known[key] = literal_mask(mask, lq, lk)
+        kinds.append((mask, known[key]))
     left = [(m, kind) for m, kind in kinds if kind is None or kind[0] != "none"]
     causal = [m for m, kind in left if kind is not None and (len(left) == 1 or kind[1] == -np.inf)]
     return [m for m, _ in left if m not in causal], bool(causal)
@@ -243,6 +262,10 @@ def softmax_of(weights: Instruction) -> tuple[Instruction, bool] | None:
 @rewrites(lambda b, v: b.dot(b.one_of(("softmax", "convert", "where"), ...), v))
 def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instruction | Refuse:
     """dot(softmax(scale * dot(q, k^T) + mask), v) -> attention(q, k, v, mask)"""
+    return _attention(b, v, root, {})
+
+
+def _attention(b: Builder, v: Instruction, root: Instruction, known: Known) -> Instruction | Refuse:
     found = softmax_of(root.inputs[0])
     if found is None:
         return Refuse("no softmax, or its result is used elsewhere too")
@@ -254,7 +277,7 @@ def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instr
     if scores is None or scores.dot.shape.type != root.shape.type:
         return Refuse("the scores are no masked and scaled product, or of another type")
     lq, lk = scores.dot.shape.lens[-2:]
-    apart, causal = divided(scores.masks, lq, lk)
+    apart, causal = divided(scores.masks, lq, lk, known)
     if order_matters(apart):
         return Refuse("masks whose sum means something else to a query that sees no key")
     (q, of_q), (k, of_k) = unscaled(b, scores.dot.inputs[0]), unscaled(b, scores.dot.inputs[1])
@@ -337,21 +360,25 @@ def fuse_attention(module: Module) -> Refusals:
         @7 = reshape[dims={1, 3, 8}](@6)
         @8 = @return(@7)
     """
-    return rewrite(module, [attention_of_softmax, attention_of_seen_rows])
+    return _fused(module)
 
 
 def fuse_attention_but_of(*types: str) -> Pass:
     """`fuse_attention` for a target whose attention sums in a narrower type than products of these types do."""
 
+    @wraps(fuse_attention)
+    def fused(module: Module) -> Refusals:
+        return _fused(module, types)
+
+    return fused
+
+
+def _fused(module: Module, types: Sequence[str] = ()) -> Refusals:
+    known: Known = {}
+
     def function(b: Builder, v: Instruction, root: Instruction) -> Instruction | Refuse:
         if root.shape.type in types:
             return Refuse(f"the target's attention of {root.shape.type} sums in a narrower type")
-        return attention_of_softmax.function(b, v, root)
+        return _attention(b, v, root, known)
 
-    chosen = replace(attention_of_softmax, function=function)
-
-    @wraps(fuse_attention)
-    def fused(module: Module) -> Refusals:
-        return rewrite(module, [chosen, attention_of_seen_rows])
-
-    return fused
+    return rewrite(module, [replace(attention_of_softmax, function=function), attention_of_seen_rows])
