@@ -408,3 +408,23 @@ def test_what_is_counted_along_an_open_length(function: Any, made: list[any_size
             for g, w in zip(*((v if isinstance(v, tuple | list) else [v]) for v in (got, want)), strict=True):
                 assert_close(g.numpy(), w.numpy())
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.select(1, x.shape[1] - 1) * 2,
+        lambda x: x.select(1, x.shape[1] // 2) * x[:, -2],
+        lambda x: x.select_scatter(x[:, 0] * 2, 1, x.shape[1] - 2),
+    ],
+)
+def test_an_element_at_an_open_place(function: Any, made: list[any_size.AnySize]) -> None:
+    """Python's own index is a number to Dynamo, `select` takes a symbol: it is one form for all lengths."""
+    fast = torch.compile(function, backend="migraphx", dynamic=True)
+    with torch.no_grad():
+        for length in (7, 11, 5, 30):
+            x = torch.randn(2, length, 8)
+            assert_close(fast(x).numpy(), function(x).numpy())
+    (one,) = made
+    executable: Any = one.program.executable
+    assert len(executable.region.forms) == 1
