@@ -68,13 +68,18 @@ def mxr(*nodes: Node, header: Callable[[str], str] = lambda text: text, **tensor
     return container.to_bytes(tensors, {"format": "openmgx 1", "program": program})
 
 
-def edited(data: bytes, **entry: Any) -> bytes:
-    """A `.mxr` file whose tensor `w` is said to be another."""
+def with_header(data: bytes, change: Callable[[Any], object]) -> bytes:
+    """A `.mxr` file whose header is another, and has no checksum."""
     size = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + size])
-    header["w"] |= entry
+    change(header)
     text = json.dumps(header).encode()
     return len(text).to_bytes(8, "little") + text + data[8 + size :]
+
+
+def edited(data: bytes, **entry: Any) -> bytes:
+    """A `.mxr` file whose tensor `w` is said to be another."""
+    return with_header(data, lambda header: header["w"].update(entry))
 
 
 def upstream(*nodes: Node) -> bytes:
@@ -224,7 +229,8 @@ TABLE: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
     ),
     "a name that is not UTF-8": (
         {"onnx": onnx_model(("Relu", ["x"], "yyy", {})).replace(b"yyy", b"y\xff\xfe"),
-         "mxr": WHOLE["mxr"].replace(b"relu", b"re\xff\xfe"), "json": WHOLE["json"].replace(b"relu", b"re\xff\xfe"),
+         "mxr": with_header(WHOLE["mxr"], id).replace(b"relu", b"re\xff\xfe"),
+         "json": WHOLE["json"].replace(b"relu", b"re\xff\xfe"),
          "text": "is decoded by its reader"},
         {"onnx": "a name of graph 'small' is no text", "mxr": "header is not JSON.*utf-8", "json": "not JSON.*utf-8"},
     ),

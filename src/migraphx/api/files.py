@@ -21,6 +21,7 @@ from migraphx.mxr.graph import load as load_graph
 from migraphx.mxr.msgpack import pack
 from migraphx.mxr.upstream import to_json, to_upstream
 from migraphx.mxr.upstream_read import is_upstream, parse
+from migraphx.runtime.executable import Executable
 from migraphx.runtime.options import CompileOptions
 from migraphx.targets.target import UnsupportedProcessor
 
@@ -101,7 +102,7 @@ def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str
     metadata = {"format": FORMAT, "program": json.dumps(modules, separators=(",", ":"))}
     executable = p._executable
     if executable is not None:
-        data, own = executable.sections()
+        data, own = _sections(executable, p)
         places = {_place(a): name for name, a in tensors.items()}
         names: dict[str, str] = {}
         for name, array in own.items():
@@ -113,13 +114,22 @@ def _parts(p: program, code: bool) -> tuple[dict[str, np.ndarray], dict[str, str
     return tensors, metadata
 
 
+def _sections(executable: Executable, p: program) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What a file holds of it; the program is compiled again where the cache has lost its code meanwhile."""
+    try:
+        return executable.sections()
+    except FileNotFoundError as error:
+        log.info("%s is gone: compiling the program that is saved again", error.filename)
+        return get_target(executable.target).compile(p.graph.clone(), p._options).sections()
+
+
 @contextmanager
 def _reading(name: str) -> Iterator[None]:
     """Errors of what a file holds name the file."""
     try:
         yield
     except (container.FileError, UnsupportedProcessor) as error:
-        raise type(error)(f"{name}: {error}") from None
+        raise type(error)(f"{name}: {str(error).removeprefix(f'{name}: ')}") from None
     except (KeyError, TypeError, AttributeError, json.JSONDecodeError, RecursionError) as error:
         raise container.FileError(f"{name}: malformed ({error!r})") from None
     except ValueError as error:

@@ -80,9 +80,10 @@ def migraphx_aot_backend(
     chosen = _reported(gm, example_inputs, _options(options, other, example_inputs))
     if _untraceable(gm, example_inputs, chosen):
         return gm.forward
-    if chosen.save_compiled or chosen.load_compiled:
-        return _in_file(gm, example_inputs, chosen)
-    return _autograd(gm, example_inputs, chosen, backward_in_engine=True)
+    with specialized_attributes(gm):
+        if chosen.save_compiled or chosen.load_compiled:
+            return _in_file(gm, example_inputs, chosen)
+        return _autograd(gm, example_inputs, chosen, backward_in_engine=True)
 
 
 def migraphx_pretraced_backend(
@@ -289,8 +290,11 @@ def _no_kernels_without_gradient(inputs: Sequence[Any]) -> Iterator[None]:
 
 
 def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
-    """A forward whose gradients are asked for. Weights are compiled in until they change: then it is training."""
-    runner = _runner(gm, inputs, options, _unwritten_weights(gm), patience=0)
+    """A forward whose gradients are asked for. Weights are compiled in until they change: then it is training.
+
+    AOTAutograd makes views of what is returned whole by the offsets of the outputs, where those are symbols.
+    """
+    runner = _runner(gm, inputs, options, _unwritten_weights(gm), patience=0, sharing=True)
     return make_boxed_func(with_strides(gm, runner))
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import torch
 from torch import fx
+from torch._dynamo.exc import TensorifyScalarRestartAnalysis
 from torch._dynamo.source import AttrSource
 from torch._dynamo.symbolic_convert import TensorifyState
 from torch._guards import CompileContext, Source
@@ -14,6 +15,9 @@ from torch.fx.experimental.symbolic_shapes import guard_scalar
 
 _numbers: dict[tuple[int, Source], float] = {}
 """What was made a number, of each code that Dynamo compiles (its frame)."""
+
+_again: set[str] = set()
+"""What the graph that Dynamo traces again has numbers for, by AOTAutograd's wish."""
 
 
 @contextmanager
@@ -37,6 +41,13 @@ def specialized_attributes(gm: fx.GraphModule) -> Iterator[None]:
             TensorifyState.specialize(value.node._expr.name)  # what the input was called, not what it is now
     try:
         yield
+    except TensorifyScalarRestartAnalysis:  # Dynamo traces the graph again, with these and what AOTAutograd added
+        _again.update(TensorifyState.force_specializations - before)
+        before |= _again
+        raise
+    else:
+        before -= _again
+        _again.clear()
     finally:  # the next graph has names of its own
         TensorifyState.force_specializations &= before
 

@@ -86,13 +86,15 @@ def compiled_and_saved(
 def loaded(gm: fx.GraphModule, weights: Collection[int], path: str) -> Callable[..., Any]:
     """A function of all inputs of a graph, from the file that was written for it.
 
-    ValueError where the file holds another graph, none, or Python code.
+    ValueError where the file is damaged or holds another graph, none, or Python code.
     """
-    try:
-        with tracing(None), _disable_current_modes():
-            saved = torch.load(path, weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ValueError(f"{path} holds no graph that is data alone: {str(error).splitlines()[0]}") from error
+    with open(path, "rb") as file, tracing(None), _disable_current_modes():
+        try:
+            saved = torch.load(file, weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise ValueError(f"{path} holds no graph that is data alone: {str(error).splitlines()[0]}") from error
+        except Exception as error:  # a byte of a pickle decides what its reader does
+            raise ValueError(f"{path} is damaged: {str(error).partition('. This is')[0]}") from error
     if not isinstance(saved, SavedGraph) or saved.fingerprint != fingerprint(gm):
         raise ValueError(
             f"{path} was saved for another graph: compile the model with save_compiled again; where graph breaks cut a "

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from migraphx.targets.common.cache import digest, entries, lookup, obtain, remove
+from tests.limits import HANG
 
 KEY = digest("an object")
+LOCKS = Path("/proc/locks")
 
 
 @pytest.fixture
@@ -99,6 +103,33 @@ def test_a_folder_that_others_write_to_is_not_used(
     assert elsewhere.parent.stat().st_mode & 0o777 == 0o700
     assert obtain(key, ".so", make) == elsewhere and make.times == 1, "it is there as long as the process is"
     assert len(caplog.records) == 1 and "what it holds is run" in caplog.text, "one warning a process"
+
+
+@pytest.mark.skipif(not LOCKS.exists(), reason="the system does not say who waits")
+def test_a_lock_that_was_removed_holds_nobody(home: Path) -> None:
+    """Who waits for it while an entry is removed takes the new one, as everybody after that does."""
+    obtain(KEY, ".so", Make())
+    (entry,) = entries()
+    lock, alone = home / f"{KEY}.lock", []
+
+    def make(path: Path) -> None:
+        path.write_bytes(b"code")
+        with open(lock, "rb") as handle, pytest.raises(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        alone.append(path)
+
+    with open(lock, "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = [Thread(target=obtain, args=(KEY, ".so", make)) for _ in range(2)]
+        for thread in waiting:
+            thread.start()
+        while sum(f":{lock.stat().st_ino} " in line and "->" in line for line in LOCKS.read_text().splitlines()) < 2:
+            time.sleep(0.01)
+        for path in (entry.path, lock):  # as `remove` does
+            path.unlink()
+    for thread in waiting:
+        thread.join(HANG)
+    assert len(alone) == 1
 
 
 def test_what_was_left_half_written_goes(home: Path) -> None:

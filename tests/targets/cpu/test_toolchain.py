@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import hashlib
 import os
 import shutil
@@ -152,20 +153,48 @@ def test_cache_folder_that_cannot_be_used(
     assert "cannot be used" in caplog.text
 
 
-def test_full_disk(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    full = tmp_path / "full-c++"
-    full.write_text(f'#!/bin/sh\ncase "$*" in *"-o {cache}"*) echo no space left >&2; exit 1;; esac\nexec g++ "$@"\n')
-    full.chmod(0o755)
-    monkeypatch.setenv("CXX", str(full))
-    with pytest.raises(CompilerError, match="no space left"):
-        program(33).compile(migraphx.get_target("cpu"))
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
+@pytest.mark.parametrize("least", [60, 4000])  # a disk without room for an object, and one without room for the whole
+def test_full_disk(least: int, cache: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    copyfile, copied = shutil.copyfile, []
+
+    def copy(source: Path, target: Path) -> Path:
+        copied.append(source)
+        if target.parent == cache and source.stat().st_size > least:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return copyfile(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", copy)
     p = program(33)
     p.compile(migraphx.get_target("cpu"))
     answer(p)
-    assert "its disk is full" in caplog.text and not list(cache.glob("*.so"))
+    assert copied and "No space left on device" in caplog.text and not list(cache.glob("*.so"))
+
+
+@pytest.mark.parametrize("what", ["{cache}/*.o", "-r {cache}"])
+def test_the_cache_is_cleared_before_objects_are_linked(
+    what: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another process: its objects are there still."""
+    clearing = tmp_path / "clearing-c++"
+    removes = f"rm {what.format(cache=cache)}; echo x >> {tmp_path}/links"
+    clearing.write_text(f'#!/bin/sh\ncase "$*" in *-shared*) {removes};; esac\nexec g++ "$@"\n')
+    clearing.chmod(0o755)
+    monkeypatch.setenv("CXX", str(clearing))
+    p = program(37)
+    p.compile(migraphx.get_target("cpu"))
+    answer(p)
+    assert (tmp_path / "links").read_text().count("x") <= 2
+
+
+@pytest.mark.parametrize("code", [False, True])
+def test_a_program_is_saved_though_the_cache_was_cleared(code: bool, tmp_path: Path, cache: Path) -> None:
+    p = program(39)
+    p.compile(migraphx.get_target("cpu"))
+    shutil.rmtree(cache)
+    migraphx.save(p, tmp_path / "p.mxr", code=code)
+    shutil.rmtree(cache)
+    answer(migraphx.load(tmp_path / "p.mxr", trust_code=code))
+    assert len(list(cache.glob("*.so"))) == 1
 
 
 def test_a_full_temporary_folder_is_named(

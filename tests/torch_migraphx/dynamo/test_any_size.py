@@ -214,15 +214,16 @@ class Scaled(nn.Module):
         return seen * math.sqrt(2 / math.pi), torch.relu(x).view(torch.Size((*x.shape[:-1], 2, 2)))
 
 
-@pytest.mark.parametrize("use_aot", [False, True])
-def test_floats_of_modules_are_compiled_in(use_aot: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("backend", "use_aot"), [("migraphx", False), ("migraphx", True), ("migraphx_aot", False)])
+def test_floats_of_modules_are_compiled_in(backend: str, use_aot: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dynamo traces once; another value is another program, and a third one an input."""
+    aot = use_aot or backend == "migraphx_aot"
     ways: list[str] = []
     for name in ("_direct", "_autograd"):
         real = getattr(backends, name)
         monkeypatch.setattr(backends, name, lambda *a, n=name, f=real, **k: (ways.append(n), f(*a, **k))[1])
     model = Scaled().eval()
-    fast = torch.compile(model, backend="migraphx", dynamic=True, options={"target": "ref", "use_aot": use_aot})
+    fast = torch.compile(model, backend=backend, dynamic=True, options={"target": "ref", "use_aot": use_aot})
     with torch.no_grad():
         for scale in (0.5, 2.0, 0.125):
             model.scale = scale
@@ -231,8 +232,24 @@ def test_floats_of_modules_are_compiled_in(use_aot: bool, monkeypatch: pytest.Mo
                 for got, want in zip(fast(x, 3), model(x, 3), strict=True):
                     assert_close(got.numpy(), want.numpy(), scale=16)
             if scale == 0.5:
-                assert ways == ["_autograd" if use_aot else "_direct"]
+                assert ways == ["_autograd" if aot else "_direct"]
     assert not TensorifyState.force_specializations  # else floats of other graphs with these names were numbers
+
+
+@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+def test_floats_that_autograd_finds_are_numbers_when_dynamo_traces_again(backend: str, monkeypatch: Any) -> None:
+    """torch's own layer in inference has two, one of which Dynamo made a number by itself; it went round and round."""
+    traced: list[Any] = []
+    real = backends._autograd
+    monkeypatch.setattr(backends, "_autograd", lambda gm, *a, **k: (traced.append(gm), real(gm, *a, **k))[1])
+    model = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True).eval()
+    fast = torch.compile(model, backend=backend, dynamic=True, options={"target": "ref", "fallback": "error"})
+    with torch.no_grad():
+        for sizes in ((2, 5, 8), (3, 9, 8)):
+            x = torch.randn(sizes)
+            assert_close(fast(x).numpy(), model(x).numpy(), scale=16)
+    assert len(traced) <= 2
+    assert not TensorifyState.force_specializations
 
 
 def test_floats_that_are_arguments_stay_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -338,6 +355,17 @@ def test_a_recurrent_layer_is_one_node(training: bool, caplog: pytest.LogCapture
     assert "run in the engine, for all sizes" in caplog.text and "AOTAutograd" not in caplog.text
 
 
+def test_a_recurrent_layer_that_drops_nothing_is_trained_in_the_engine() -> None:
+    """Its rate of dropout is a float of a module."""
+    model = nn.LSTM(6, 5, 2)
+    fast = torch.compile(model, backend="migraphx_aot", dynamic=True, options={"target": "ref", "fallback": "error"})
+    for sizes in ((2, 3, 6), (4, 2, 6)):
+        x = torch.randn(sizes)
+        got, want = (torch.autograd.grad(m(x)[0].square().sum(), [*model.parameters()]) for m in (fast, model))
+        for g, w in zip(got, want, strict=True):
+            assert_close(g.numpy(), w.numpy(), scale=64)
+
+
 @pytest.mark.parametrize("make", [torch.zeros, torch.ones, torch.empty])
 def test_tensors_made_of_a_size(make: Any, caplog: pytest.LogCaptureFixture) -> None:
     def function(x: Tensor) -> Tensor:
@@ -380,3 +408,23 @@ def test_what_is_counted_along_an_open_length(function: Any, made: list[any_size
             for g, w in zip(*((v if isinstance(v, tuple | list) else [v]) for v in (got, want)), strict=True):
                 assert_close(g.numpy(), w.numpy())
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.select(1, x.shape[1] - 1) * 2,
+        lambda x: x.select(1, x.shape[1] // 2) * x[:, -2],
+        lambda x: x.select_scatter(x[:, 0] * 2, 1, x.shape[1] - 2),
+    ],
+)
+def test_an_element_at_an_open_place(function: Any, made: list[any_size.AnySize]) -> None:
+    """Python's own index is a number to Dynamo, `select` takes a symbol: it is one form for all lengths."""
+    fast = torch.compile(function, backend="migraphx", dynamic=True)
+    with torch.no_grad():
+        for length in (7, 11, 5, 30):
+            x = torch.randn(2, length, 8)
+            assert_close(fast(x).numpy(), function(x).numpy())
+    (one,) = made
+    executable: Any = one.program.executable
+    assert len(executable.region.forms) == 1

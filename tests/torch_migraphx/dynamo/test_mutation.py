@@ -169,6 +169,19 @@ def test_a_file_of_another_model_is_refused(saved: nn.Module, other: nn.Module, 
         in_engine(other, load_compiled=file)(x)
 
 
+@pytest.mark.parametrize("damage", ["half of it", "a weight"])
+@torch.no_grad()
+def test_a_damaged_file_is_named(damage: str, tmp_path: Path) -> None:
+    file, model, x = tmp_path / "graph.pt", nn.Linear(40, 40), torch.randn(3, 40)
+    in_engine(model, save_compiled=file)(x)
+    data = bytearray(file.read_bytes())
+    at = data.rindex(model.weight[17, :3].numpy().tobytes())
+    data[at] ^= 4
+    file.write_bytes(data if damage == "a weight" else data[: len(data) // 2])
+    with pytest.raises(Exception, match=rf"{file} is damaged: .*(archive|tensor|Invalid)"):
+        in_engine(model, load_compiled=str(file))(x)
+
+
 @torch.no_grad()
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     file, x = tmp_path / "graph.pt", torch.randn(3, 4)

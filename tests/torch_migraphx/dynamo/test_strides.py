@@ -55,6 +55,27 @@ def test_strides_are_those_of_eager(function: Callable[..., list[Tensor]], dynam
         assert_close(g.detach().numpy(), w.detach().numpy(), scale=4)
 
 
+@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+@pytest.mark.parametrize("grad", [False, True], ids=["inference", "gradient"])
+def test_parts_that_begin_at_an_open_length(backend: str, grad: bool) -> None:
+    def function(x: Tensor) -> list[Tensor]:
+        y, n = F.linear(x, torch.arange(12.0).view(4, 3)), x.shape[1]  # of three dimensions: a view of a product's rows
+        return [y[:, n - 1], y[:, n // 2 :], y.transpose(0, 1)[1:], y * 2]
+
+    torch._dynamo.reset()
+    fast = torch.compile(function, backend=backend, options={"target": "ref"}, dynamic=True)
+    for sizes in ((4, 6, 3), (2, 11, 3)):
+        x = torch.randn(sizes, requires_grad=grad)
+        found: list[list[Tensor]] = []
+        for call in (fast, function):
+            made = call(x)
+            gradient = torch.autograd.grad(torch.cat([p.sin().ravel() for p in made]).sum(), x)[0] if grad else x
+            found.append([*made, gradient])
+        for k, (g, w) in enumerate(zip(*found, strict=True)):
+            assert_close(g.detach().numpy(), w.detach().numpy(), scale=4)
+            assert g.stride() == w.stride(), f"output {k}"
+
+
 def written(x: Tensor) -> list[Tensor]:
     """Parts of one tensor, one of them written to before the others are read."""
     base = x * 2

@@ -11,13 +11,13 @@ import hashlib
 import logging
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import get_ident
+from typing import BinaryIO
 
 from migraphx.targets.common.scratch import scratch
 
@@ -52,11 +52,11 @@ def digest(*parts: str | bytes) -> str:
 
 
 def obtain(key: str, suffix: str, make: Callable[[Path], object]) -> Path:
-    """The path of the object `key`; `make(path)` writes it where the cache does not hold it whole.
+    """The path of the object `key`; `make(path)` writes it, itself, where the cache does not hold it whole.
 
     Two processes that need the same object wait for each other. A damaged entry is made anew. Where the folder
-    cannot be written, is not the user's own or is full, the object goes to a temporary folder that ends with the
-    process, with a warning.
+    cannot be written, is not the user's own, is full or was removed meanwhile, the object goes to a temporary folder
+    that ends with the process, with a warning. Others may remove an entry as soon as it is there.
     """
     home = folder()
     try:
@@ -66,10 +66,10 @@ def obtain(key: str, suffix: str, make: Callable[[Path], object]) -> Path:
             if not _whole(path):
                 _fill(path, make)
             return path
+    except ChildProcessError:  # of what is asked to make it, which is not the folder's fault
+        raise
     except OSError as error:
-        if isinstance(error, ChildProcessError) and shutil.disk_usage(home).free > SPACE:
-            raise
-        _warn(home, "its disk is full" if isinstance(error, ChildProcessError) else error.strerror or str(error))
+        _warn(home, error.strerror or str(error))
     path = scratch() / f"{key}{suffix}"
     if not path.exists():
         fresh = path.with_name(f"{path.name}.{get_ident()}.new")
@@ -189,11 +189,23 @@ def _whole(path: Path) -> bool:
 
 @contextmanager
 def _locked(path: Path) -> Generator[None, None, None]:
-    with open(path, "wb") as handle:
-        if fcntl is not None:
+    """While the file of this name is locked; whoever held one before may have removed it."""
+    while True:
+        with open(path, "wb") as handle:
+            if fcntl is None:
+                yield
+                return
             fcntl.flock(handle, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            if fcntl is not None:  # closing is not enough: a child forked meanwhile holds the file open too
+            try:
+                if _is_named(handle, path):
+                    yield
+                    return
+            finally:  # closing is not enough: a child forked meanwhile holds the file open too
                 fcntl.flock(handle, fcntl.LOCK_UN)
+
+
+def _is_named(handle: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import json
 import logging
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -161,7 +162,15 @@ def build(sources: Sequence[str], name: str, isa: str = NATIVE) -> Path:
     _refuse_bf16(compiler, sources)
     flags, made_by = _flags(compiler, isa, extra_flags()), identity(isa)
     key = digest("program", *made_by, *sources)  # never that of a part, whose lock is taken inside this one
-    return obtain(key, ".so", lambda path: _compile(compiler, flags, sources, made_by, path, name))
+    while True:
+        path = obtain(key, ".so", lambda path: _compile(compiler, flags, sources, made_by, path, name))
+        try:
+            ctypes.CDLL(str(path))  # and is found from now on, wherever the file goes
+        except OSError:
+            if path.exists():
+                raise
+        else:
+            return path
 
 
 def build_objects(sources: Sequence[str], isa: str = NATIVE) -> None:
@@ -204,20 +213,38 @@ def _compile(
     log.info("compiling %s: %d sources with %s", name, len(sources), compiler.version)
     with _temporary_folder() as folder, progress(f"compiling {name}"):
         objects = _objects(compiler, flags, sources, made_by, folder)
-        side_by_side(lambda out: _link(compiler, objects, out, folder), [out], 1, give_way if is_beside() else None)
+        linked = Path(folder, "program.so")
+        side_by_side(lambda k: _link(compiler, objects, linked, folder), [0], 1, give_way if is_beside() else None)
+        shutil.copyfile(linked, out)
 
 
 def _objects(
     compiler: Compiler, flags: Sequence[str], sources: Sequence[str], made_by: Sequence[str], folder: str
 ) -> list[Path]:
-    """Each source is an object of its own in the cache: many are those of other programs too."""
+    """Each source is an object of its own in the cache: many are those of other programs too.
+
+    Compilers write to the temporary folder: copies say what is wrong with the cache, where compilers just fail, and who
+    clears the cache while others are compiled takes no object away.
+    """
 
     def one(k: int) -> Path:
-        source = Path(folder, f"part{k}.cpp")
+        source, own = Path(folder, f"part{k}.cpp"), Path(folder, f"part{k}.o")
         with _blaming_temporary_folder():
             source.write_text(sources[k])
         arguments = [*flags, f"-I{KERNELS}", "-c", str(source)]
-        return obtain(digest(*made_by, sources[k]), ".o", lambda o: _make(compiler, arguments, o, folder))
+
+        def make(path: Path) -> None:
+            if not own.exists():
+                _make(compiler, arguments, own, folder)
+            shutil.copyfile(own, path)
+
+        while not own.exists():
+            made = obtain(digest(*made_by, sources[k]), ".o", make)
+            with suppress(FileNotFoundError):  # others removed it meanwhile
+                found = made.read_bytes()
+                with _blaming_temporary_folder():
+                    own.write_bytes(found)
+        return own
 
     return side_by_side(one, range(len(sources)), available(), give_way if is_beside() else None)
 

@@ -88,7 +88,7 @@ class Ahead:
     def __init__(self, chip: str) -> None:
         self._chip = chip
         self._compilers: Compilers | None = None
-        self._begun: dict[Kernel, Future[Path] | None] = {}  # None: the cache has it
+        self._begun: dict[Kernel, Future[Binary] | None] = {}  # None: the cache has it
 
     def __enter__(self) -> Ahead:
         return self
@@ -122,30 +122,38 @@ def binaries(kernels: Sequence[Kernel], chip: str, ahead: Ahead | None = None) -
     if ahead is not None:
         ahead.wait(kernels)
     keys = {kernel: key_of(kernel, chip) for kernel in kernels}
-    found = {kernel: path for kernel, key in keys.items() if (path := lookup(key, SUFFIX))}
+    found = {kernel: own[0] for kernel, key in keys.items() if (own := kept([key]))}
     missing = sorted(keys.keys() - found.keys(), key=lambda kernel: -len(kernel.source))
     if missing:
         with progress(f"compiling {len(missing)} kernels"), Compilers(min(len(missing), _processes())) as compilers:
             made = compilers.map(lambda kernel: _obtained(kernel, keys[kernel], chip, compilers), missing)
             found |= zip(missing, made, strict=True)
-    return {kernel: Binary.of(found[kernel].read_bytes()) for kernel in keys}
+    return {kernel: found[kernel] for kernel in keys}
 
 
 def kept(keys: Iterable[str]) -> list[Binary] | None:
     """The code under these keys, or None where the cache does not hold all of it."""
     paths = [lookup(key, SUFFIX) for key in keys]
-    return [Binary.of(p.read_bytes()) for p in paths if p] if all(paths) else None
+    try:
+        return [Binary.of(p.read_bytes()) for p in paths if p] if all(paths) else None
+    except FileNotFoundError:  # others removed it meanwhile
+        return None
 
 
 def _processes() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _obtained(kernel: Kernel, key: str, chip: str, compilers: Compilers) -> Path:
-    def make(path: Path) -> None:
-        path.write_bytes(compilers.compile(kernel, key, chip).to_bytes())
+def _obtained(kernel: Kernel, key: str, chip: str, compilers: Compilers) -> Binary:
+    made: list[Binary] = []
 
-    return obtain(key, SUFFIX, make)
+    def make(path: Path) -> None:
+        if not made:
+            made.append(compilers.compile(kernel, key, chip))
+        path.write_bytes(made[0].to_bytes())
+
+    path = obtain(key, SUFFIX, make)
+    return made[0] if made else Binary.of(path.read_bytes())
 
 
 class Compilers:

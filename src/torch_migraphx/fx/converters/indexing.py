@@ -54,10 +54,15 @@ def slice_tensor(
 @converter(acc_ops.select, aten.select.int)
 def select(b: Builder, input: Value, dim: int, index: int) -> Value:
     d = axis(dim, rank(input))
-    if not isinstance(index, int):
+    if isinstance(index, Value):
         raise UnsupportedError("the index is data")
-    k = index % lens(input)[d]
+    k = _from_begin(index, lens(input)[d])
     return b.squeeze(b.cut(input, d, k, k + 1), axes=[d])
+
+
+def _from_begin(index: int, length: int) -> int:
+    """Which element an index is of, that may count from the end: by a comparison, which holds for many lengths."""
+    return index + length if index < 0 else index
 
 
 @converter(acc_ops.getitem)
@@ -270,7 +275,7 @@ def one_hot(b: Builder, input: Value, num_classes: int = -1) -> Value:
 @converter(aten.select_scatter.default)
 def select_scatter(b: Builder, input: Value, src: Value, dim: int, index: int) -> Value:
     d = axis(dim, rank(input))
-    k = index % lens(input)[d]
+    k = _from_begin(index, lens(input)[d])
     return _replaced(b, input, b.unsqueeze(src, axes=[d]), d, k, k + 1)
 
 
