@@ -398,16 +398,19 @@ def test_tensors_made_of_a_size(make: Any, caplog: pytest.LogCaptureFixture) -> 
     ],
 )
 def test_what_is_counted_along_an_open_length(function: Any, made: list[any_size.AnySize]) -> None:
+    """One program for each graph of Dynamo's: torch 2.11 makes two for windows that may reach over the end."""
+    graphs: list[Any] = []
     fast = torch.compile(function, backend="migraphx")
+    plain = torch.compile(function, backend=lambda gm, inputs: graphs.append(gm) or gm.forward)
     with torch.no_grad():
         for rows, columns in ((9, 6), (12, 7), (7, 8), (10, 5)):
             x = torch.randn(2, rows, columns)
             x[0, 2, 1:4] = torch.nan
             torch._dynamo.mark_dynamic(x, (1, 2))
-            got, want = fast(x), function(x)
+            got, want, _ = fast(x), function(x), plain(x)
             for g, w in zip(*((v if isinstance(v, tuple | list) else [v]) for v in (got, want)), strict=True):
                 assert_close(g.numpy(), w.numpy())
-    assert len(made) == 1
+    assert len(made) == len(graphs)
 
 
 @pytest.mark.parametrize(
