@@ -118,15 +118,16 @@ def test_causal(form: str):
     assert found.op.attributes()["causal"] and len(found.inputs) == 3
 
 
-@pytest.mark.parametrize("form", ["chosen", "added", "of a window"])
+@pytest.mark.parametrize("form", ["chosen", "added", "of each text", "of a window"])
 def test_a_causal_mask_that_is_computed_from_positions(form: str):
     """As models compute it: too large for a literal."""
-    n = 1100
+    n, texts = 1100, 2 if form == "of each text" else 1
 
     def build(b: Builder, q: Value, k: Value, v: Value) -> Value:
         scores = b.dot(q, turned(b, k))
-        square = (1, 1, n, n)
-        row, col = (b.broadcast_to(b.literal(np.arange(n).reshape(lens)), square) for lens in ((n, 1), (1, n)))
+        square = (texts, 1, n, n)
+        own = np.array([np.arange(n)] * texts)
+        row, col = (b.broadcast_to(b.literal(own.reshape(texts, 1, *lens)), square) for lens in ((n, 1), (1, n)))
         keep = b.logical_or(b.less(col, row), b.equal(col, row))
         if form == "of a window":
             keep = b.logical_and(keep, b.less(row, b.add(col, b.full(n - 1, col))))
@@ -136,7 +137,7 @@ def test_a_causal_mask_that_is_computed_from_positions(form: str):
             return finish(b, b.add(scores, b.broadcast_to(mask, scores.shape.lens)), v)
         return finish(b, b.where(b.broadcast_to(keep, scores.shape.lens), scores, b.full(-math.inf, scores)), v)
 
-    found = fused(program_of(build, q=(1, 2, n, 4), k=(1, 2, n, 4), v=(1, 2, n, 4)))
+    found = fused(program_of(build, q=(texts, 2, n, 4), k=(texts, 2, n, 4), v=(texts, 2, n, 4)))
     assert found.op.attributes()["causal"] == (form != "of a window")
     assert len(found.inputs) == (4 if form == "of a window" else 3)
 

@@ -38,7 +38,7 @@ def value_of(ins: Instruction) -> np.ndarray:
 def computed(ins: Instruction, levels: int = 8) -> np.ndarray | None:
     """The value of a constant, or of what is computed from constants alone in so many steps; else None.
 
-    Elementwise operators compute nothing twice: of what is broadcast once.
+    Elementwise operators compute what is broadcast once; their result is a view that repeats it.
     """
     if is_constant(ins):
         return value_of(ins)

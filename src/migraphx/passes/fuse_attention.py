@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from math import prod
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from migraphx.passes.rewrite import rewrite, rewrites
 VERY_NEGATIVE = -1e4  # a score this low has weight 0 beside any other
 LEVELLING = -1e30  # added to scores it makes all equal, as those are that a finite `low` has replaced
 ROUNDS_AWAY = -1e9  # what is added to a score this low is lost
-MOST_COMPUTED = 1 << 26  # scores whose mask is computed to be known
+MOST_COMPUTED = 1 << 26  # elements of a mask that are computed to know it
 
 
 @dataclass(frozen=True)
@@ -89,16 +90,11 @@ def _read_scaled(x: Instruction) -> Scores | None:
 def literal_mask(mask: Mask, lq: int, lk: int) -> tuple[str, float] | None:
     """`none` or `causal`, and its low, where a constant mask keeps everything or exactly what causal keeps.
 
-    A large one is no literal: it is computed from positions (`fold_constants`).
+    One that models compute from positions is no literal where it is large (`fold_constants`).
     """
-    if _is_corner(mask, lq, lk):
-        return "causal", mask.low
-    whole = compact(mask.value) if is_constant(mask.value) else None
-    if whole is None and not is_open((lq, lk)) and lq * lk <= MOST_COMPUTED:
-        whole = computed(mask.value)
-    if whole is None:
-        return None
-    value, low = without_repeats(whole), mask.low
+    value, low = _mask_value(mask.value, lq, lk), mask.low
+    if value is None:
+        return ("causal", low) if _is_corner(mask, lq, lk) else None
     if value.dtype == np.bool_:
         keep = value != mask.inverted
     elif np.all((value == 0) | (value <= VERY_NEGATIVE)):
@@ -108,16 +104,31 @@ def literal_mask(mask: Mask, lq: int, lk: int) -> tuple[str, float] | None:
         return None
     if keep.all():
         return "none", low
-    exact = keep.shape[-2:] == (lq, lk) and keep.size == lq * lk
-    causal = exact and np.array_equal(keep.reshape(lq, lk), np.tri(lq, lk, dtype=np.bool_))
+    causal = keep.shape[-2:] == (lq, lk) and bool((keep == np.tri(lq, lk, dtype=np.bool_)).all())
     return ("causal", low) if causal else None
+
+
+def _mask_value(mask: Instruction, lq: int, lk: int) -> np.ndarray | None:
+    """The elements of a constant, or of what is computed from constants for all heads alike, without repeats."""
+    if is_constant(mask):
+        return compact(mask)
+    lens = _unexpanded(mask).shape.lens
+    if is_open((*mask.shape.lens, *lens)) or prod(lens) > min(mask.shape.lens[0] * lq * lk, MOST_COMPUTED):
+        return None
+    value = computed(mask)
+    return None if value is None else without_repeats(value)
+
+
+def _unexpanded(mask: Instruction) -> Instruction:
+    """What is repeated for batches and heads, by trailing dimensions."""
+    while isinstance(mask.op, Multibroadcast):
+        mask = mask.inputs[0]
+    return mask
 
 
 def _is_corner(mask: Mask, lq: int, lk: int) -> bool:
     """Whether it is the first rows and columns of a constant that keeps what causal keeps: their numbers are sizes."""
-    cut = mask.value
-    while isinstance(cut.op, Multibroadcast):
-        cut = cut.inputs[0]
+    cut = _unexpanded(mask.value)
     if not isinstance(cut.op, Slice) or mask.inverted or any(cut.op.starts) or cut.shape.lens != (lq, lk):
         return False
     (whole,) = cut.inputs
@@ -135,7 +146,7 @@ def divided(masks: Sequence[Mask], lq: int, lk: int, known: Known) -> tuple[list
     """
     kinds: list[tuple[Mask, tuple[str, float] | None]] = []
     for mask in masks:
-        key = without_broadcasts(mask.value), mask.inverted, mask.low, lq, lk
+        key = _unexpanded(mask.value), mask.inverted, mask.low, lq, lk
         if key not in known:
             known[key] = literal_mask(mask, lq, lk)
         kinds.append((mask, known[key]))
@@ -259,13 +270,8 @@ def softmax_of(weights: Instruction) -> tuple[Instruction, bool] | None:
     return weights, guarded
 
 
-@rewrites(lambda b, v: b.dot(b.one_of(("softmax", "convert", "where"), ...), v))
-def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instruction | Refuse:
+def attention_of(b: Builder, v: Instruction, root: Instruction, known: Known) -> Instruction | Refuse:
     """dot(softmax(scale * dot(q, k^T) + mask), v) -> attention(q, k, v, mask)"""
-    return _attention(b, v, root, {})
-
-
-def _attention(b: Builder, v: Instruction, root: Instruction, known: Known) -> Instruction | Refuse:
     found = softmax_of(root.inputs[0])
     if found is None:
         return Refuse("no softmax, or its result is used elsewhere too")
@@ -323,10 +329,10 @@ def without_broadcasts(x: Instruction) -> Instruction:
 def fuse_attention(module: Module) -> Refusals:
     """softmax(scale * q k^T + mask) v becomes `attention`.
 
-    Reads the scale on the scores, on q or on k; masks that are added or chosen by `where`; constant masks
-    that keep everything or are exactly causal; keys and values repeated for groups of queries; converts to
-    float and back round the softmax, and the guard of some exporters that puts 0 for NaN. Refuses weights
-    that are used elsewhere too, and a scale behind a mask.
+    Reads the scale on the scores, on q or on k; masks that are added or chosen by `where`; masks, constant or
+    computed from constants, that keep everything or are exactly causal; keys and values repeated for groups of
+    queries; converts to float and back round the softmax, and the guard of some exporters that puts 0 for NaN.
+    Refuses weights that are used elsewhere too, and a scale behind a mask.
 
     A query for which masks leave no key keeps the weights that softmax gives it: NaN, or equal ones where a
     finite number stands for -inf. Only guards round the softmax or the product make them 0.
@@ -376,9 +382,10 @@ def fuse_attention_but_of(*types: str) -> Pass:
 def _fused(module: Module, types: Sequence[str] = ()) -> Refusals:
     known: Known = {}
 
-    def function(b: Builder, v: Instruction, root: Instruction) -> Instruction | Refuse:
+    @rewrites(lambda b, v: b.dot(b.one_of(("softmax", "convert", "where"), ...), v))
+    def attention_of_softmax(b: Builder, v: Instruction, root: Instruction) -> Instruction | Refuse:
         if root.shape.type in types:
             return Refuse(f"the target's attention of {root.shape.type} sums in a narrower type")
-        return _attention(b, v, root, known)
+        return attention_of(b, v, root, known)
 
-    return rewrite(module, [replace(attention_of_softmax, function=function), attention_of_seen_rows])
+    return rewrite(module, [attention_of_softmax, attention_of_seen_rows])

@@ -39,17 +39,16 @@ def specialized_attributes(gm: fx.GraphModule) -> Iterator[None]:
                 item.replace_all_uses_with(guard_scalar(value))
                 gm.graph.erase_node(item)
             TensorifyState.specialize(value.node._expr.name)  # what the input was called, not what it is now
+    wanted: set[str] = set()
     try:
         yield
     except TensorifyScalarRestartAnalysis:  # Dynamo traces the graph again, with these and what AOTAutograd added
-        _again.update(TensorifyState.force_specializations - before)
-        before |= _again
+        wanted = _again | (TensorifyState.force_specializations - before)
         raise
-    else:
-        before -= _again
-        _again.clear()
     finally:  # the next graph has names of its own
-        TensorifyState.force_specializations &= before
+        TensorifyState.force_specializations &= (before - _again) | wanted
+        _again.clear()
+        _again.update(wanted)
 
 
 def _is_kept(frame: int, source: Source, value: torch.SymFloat) -> bool:
