@@ -17,6 +17,7 @@ from torch_migraphx.dynamo.mutation.export import export_functional
 from torch_migraphx.dynamo.mutation.plan import Binding, BindingKind, Mutation, MutationPlan, UserOutput
 from torch_migraphx.dynamo.mutation.runtime import MutationCopybackWrapper
 from torch_migraphx.dynamo.passes.alias_analysis import AliasSource, AliasSpec
+from torch_migraphx.files import replacing
 from torch_migraphx.fx.concrete import is_symbolic
 from torch_migraphx.fx.graph_info import called, value_of
 from torch_migraphx.fx.graphs import copied
@@ -79,7 +80,8 @@ def compiled_and_saved(
             "parts of the graph run in torch, so %s holds Python code: torch.load(..., weights_only=False) reads it, "
             "load_compiled refuses it", options.save_compiled,
         )  # fmt: skip
-    torch.save(saved, options.save_compiled)
+    with replacing(options.save_compiled) as file:
+        torch.save(saved, file)
     return _of_all_inputs(saved, weights)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from torch_migraphx.files import replacing
 from torch_migraphx.report.data import Content, Graph, Line, Stage
 from torch_migraphx.report.html import page
 from torch_migraphx.report.text import text
@@ -61,7 +62,8 @@ class Report:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page. OSError where it cannot be written; the old file stays then."""
-        _write(Path(path), self.html())
+        with replacing(path) as file:
+            file.write(self.html().encode())
 
     def _repr_html_(self) -> str:
         """In a notebook: the page in a frame of its own, so that styles of either do not reach the other."""
@@ -142,13 +144,3 @@ def _versions() -> dict[str, str]:
     with suppress(metadata.PackageNotFoundError):
         found["openmgx"] = metadata.version("openmgx")
     return found
-
-
-def _write(path: Path, content: str) -> None:
-    """All of it or nothing."""
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.new")
-    try:
-        fresh.write_text(content, encoding="utf-8")
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)

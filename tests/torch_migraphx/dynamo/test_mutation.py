@@ -183,6 +183,26 @@ def test_a_damaged_file_is_named(damage: str, tmp_path: Path) -> None:
 
 
 @torch.no_grad()
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, x = tmp_path / "graph.pt", torch.randn(3, 4)
+    file.symlink_to(tmp_path / "first.pt")
+    first = nn.Linear(4, 4)
+    in_engine(first, save_compiled=file)(x)
+    assert file.is_symlink() and file.stat().st_size > 0
+    real = torch.save
+
+    def interrupted(obj: Any, out: Any) -> None:
+        real(obj, out)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        in_engine(nn.Linear(4, 4), save_compiled=file)(x)
+    torch.testing.assert_close(in_engine(first, load_compiled=str(file))(x), first(x))
+    assert {path.name for path in tmp_path.iterdir()} == {"graph.pt", "first.pt"}
+
+
+@torch.no_grad()
 def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     file, x = tmp_path / "graph.pt", torch.randn(3, 4)
     in_engine(nn.Linear(4, 4), save_compiled=file)(x)
@@ -197,3 +217,6 @@ def test_files_that_cannot_be_used(tmp_path: Path) -> None:
     model(x)
     with pytest.raises(Exception, match="a file holds one set of sizes"):
         model(torch.randn(5, 4))
+    missing = tmp_path / "no_folder" / "graph.pt"
+    with pytest.raises(Exception, match=f"No such file or directory: '{missing}'"):
+        in_engine(nn.ReLU(), save_compiled=missing)(x)
