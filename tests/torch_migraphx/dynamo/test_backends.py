@@ -465,6 +465,25 @@ def test_threads():
     assert not failures
 
 
+def test_threads_that_compile_first():
+    program = """
+import threading, torch, torch_migraphx.dynamo
+torch_migraphx.dynamo.register()
+torch_migraphx.dynamo.register()  # somebody else's
+together, failures = threading.Barrier(4), []
+def work():
+    together.wait()
+    try:
+        torch.compile(lambda x: x + 1, backend="migraphx", options={"target": "ref"})(torch.ones(3))
+    except BaseException as error:
+        failures.append(error)
+threads = [threading.Thread(target=work) for _ in range(4)]
+[t.start() for t in threads], [t.join() for t in threads]
+assert not failures, failures
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_pretraced():
     x = torch.randn(2, 4)
     gm = make_fx(lambda x: torch.softmax(x @ x.t(), -1))(x)
