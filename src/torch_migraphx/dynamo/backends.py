@@ -295,7 +295,7 @@ def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Cal
     AOTAutograd makes views of what is returned whole by the offsets of the outputs, where those are symbols.
     """
     runner = _runner(gm, inputs, options, _unwritten_weights(gm), patience=0, sharing=True)
-    return make_boxed_func(with_strides(gm, runner))
+    return make_boxed_func(_of_traced_memory(gm, with_strides(gm, runner), options))
 
 
 def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:
@@ -306,7 +306,29 @@ def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> C
         runner = _runner(whole, inputs, options, weights, sharing=is_symbolic(gm), written=written)
         return with_strides(whole, runner)
 
-    return make_boxed_func(in_engine(gm) if is_symbolic(gm) else with_shared_memory(gm, in_engine, options))
+    made = in_engine(gm) if is_symbolic(gm) else with_shared_memory(gm, in_engine, options)
+    return make_boxed_func(_of_traced_memory(gm, made, options))
+
+
+def _of_traced_memory(gm: fx.GraphModule, function: Callable[..., Any], options: Options) -> Callable[..., Any]:
+    """`function`, in whose place torch runs where inputs that overlap lie in more or less memory than when traced.
+
+    Where the model writes one of them, AOTAutograd hands over their whole memory, of which the graph takes views. How
+    much lies around them no guard asks.
+    """
+    views = gm.graph.find_nodes(op="call_function", target=torch.ops.aten.as_strided.default)
+    read = {n.args[0] for n in views}
+    whole = {k: n.meta["val"].shape for k, n in enumerate(_placeholders(gm)) if n in read}
+    if not whole or is_symbolic(gm):
+        return function
+
+    def call(*args: Any) -> Any:
+        if all(args[k].shape == shape for k, shape in whole.items()):
+            return function(*args)
+        _falls_back(options, "a graph runs in torch: the memory of inputs that overlap is not as long as traced", _say)
+        return gm.forward(*args)
+
+    return call
 
 
 def with_shared_memory(

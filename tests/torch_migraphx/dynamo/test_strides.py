@@ -107,3 +107,50 @@ def test_parts_of_a_tensor(function: Callable[[Tensor], list[Tensor]], grad: boo
     for g, w in zip(*found, strict=True):
         assert_close(g.detach().numpy(), w.detach().numpy(), scale=4)
         assert g.stride() == w.stride()
+
+
+@pytest.mark.parametrize("around", [[15, 20], [20, 15]])
+@torch.no_grad()
+def test_inputs_that_overlap(around: list[int]) -> None:
+    """AOTAutograd hands over all of their memory, and no guard asks how much lies around what the model was given."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        x.mul_(2)
+        return y + 1
+
+    torch._dynamo.reset()
+    fast = torch.compile(function, backend="migraphx", options={"target": "ref"})
+    for length in around:
+        ours = torch.randn(length)
+        eager = ours.clone()
+        got = fast(*(ours[k : k + 10].detach() for k in (0, 5)))
+        want = function(eager[:10], eager[5:15])
+        assert_close(got.numpy(), want.numpy())
+        assert_close(ours.numpy(), eager.numpy())
+
+
+@torch.no_grad()
+def test_overlaps_that_begin_at_an_open_place(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        x.mul_(2)
+        return y + 1
+
+    torch._dynamo.reset()
+    fast = torch.compile(function, backend="migraphx", options={"target": "cpu"})
+    for first, second in [(slice(10), slice(5, 15)), (slice(2, None), slice(5, None)), (slice(3, 18), slice(7, None))]:
+        ours = torch.randn(20)
+        eager = ours.clone()
+        assert_close(fast(ours[first], ours[second]).numpy(), function(eager[first], eager[second]).numpy())
+        assert_close(ours.numpy(), eager.numpy())
+    assert "a bug" not in caplog.text
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@torch.no_grad()
+def test_a_diagonal_is_filled_in_the_engine(dynamic: bool) -> None:
+    torch._dynamo.reset()
+    options = {"target": "ref", "fallback": "error"}
+    fast = torch.compile(lambda x: (x + 1).fill_diagonal_(7), backend="migraphx", dynamic=dynamic, options=options)
+    for lens in [(4, 6), (5, 5)]:
+        x = torch.randn(lens)
+        assert_close(fast(x).numpy(), (x + 1).fill_diagonal_(7).numpy())

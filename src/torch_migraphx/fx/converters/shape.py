@@ -154,13 +154,33 @@ def as_strided(
     b: Builder, input: Value, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Value:
     """Elements by their place in memory, where torch has them: the traced value says it."""
+    flat, _, begin = _memory(b, input)
+    return _by_places(b, flat, size, stride, 0 if storage_offset is None else storage_offset - begin)
+
+
+@converter(aten.as_strided_scatter.default)
+def as_strided_scatter(
+    b: Builder, input: Value, src: Value, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Value:
+    """`input` with `src` at those places in memory."""
+    flat, order, begin = _memory(b, input)
+    if 0 in size:
+        return input
+    places = _places(size, stride, 0 if storage_offset is None else storage_offset - begin, lens(flat)[0])
+    if places.unique().numel() < places.numel():
+        raise UnsupportedError("as_strided_scatter writes an element more than once")
+    source = b.view(b.cast(src, dtype_of(input)), [places.numel()])
+    written = b.scatter_none(flat, b.literal(places.flatten()), source, axis=0)
+    return b.permute(b.view(written, [lens(input)[d] for d in order]), [order.index(d) for d in range(rank(input))])
+
+
+def _memory(b: Builder, input: Value) -> tuple[Value, list[int], int]:
+    """The elements as torch has them in memory, the order of the dimensions there, and where the first one lies."""
     traced = b.node.all_input_nodes[0].meta.get("val") if b.node is not None else None
     order = dense_order(traced.shape, traced.stride()) if isinstance(traced, torch.Tensor) else None
     if traced is None or order is None:
-        raise UnsupportedError("as_strided of a tensor that has gaps in memory, or whose strides are not known")
-    flat = b.view(b.permute(input, order), [math.prod(lens(input))])
-    first = 0 if storage_offset is None else storage_offset - int(traced.storage_offset())
-    return _by_places(b, flat, size, stride, first)
+        raise UnsupportedError("the memory of a tensor that has gaps, or whose strides are not known")
+    return b.view(b.permute(input, order), [math.prod(lens(input))]), order, int(traced.storage_offset())
 
 
 @converter(acc_ops.as_strided)
@@ -179,12 +199,17 @@ def _by_places(b: Builder, flat: Value, size: Sequence[int], stride: Sequence[in
     if wanted is not None and first == 0 and math.prod(size) == total:
         back = sorted(range(len(size)), key=wanted.__getitem__)
         return b.permute(b.view(flat, [size[d] for d in wanted]), back)
-    indices = torch.full([int(n) for n in size], first)
-    for d, (n, step) in enumerate(zip(indices.shape, stride, strict=True)):
-        indices += (torch.arange(n) * step).reshape(n, *(1,) * (len(size) - 1 - d))
-    if indices.min() < 0 or indices.max() >= total:
-        raise UnsupportedError("as_strided reads memory outside its input")
-    return b.gather(flat, b.literal(indices), axis=0)
+    return b.gather(flat, b.literal(_places(size, stride, first, total)), axis=0)
+
+
+def _places(size: Sequence[int], stride: Sequence[int], first: int, total: int) -> torch.Tensor:
+    """Where each element lies. UnsupportedError where that is outside of `total` elements."""
+    places = torch.full([int(n) for n in size], int(first))
+    for d, (n, step) in enumerate(zip(places.shape, stride, strict=True)):
+        places += (torch.arange(n) * int(step)).reshape(n, *(1,) * (len(size) - 1 - d))
+    if places.min() < 0 or places.max() >= total:
+        raise UnsupportedError("as_strided reaches memory outside its input")
+    return places
 
 
 # ---- sizes, as numbers ----

@@ -1,4 +1,4 @@
-"""Samples of what is as long as the data makes it, and of what picks elements."""
+"""Samples of what is as long as the data makes it, and of what picks or places elements."""
 
 import torch
 
@@ -42,4 +42,9 @@ BY_DATA: dict[str, list[Sample]] = {
         {"input": i(0), "minlength": 2},
     ],
     "lengths_by_data.item": [{"input": torch.tensor(x)} for x in (3, -2, 0)],
+    "shape.as_strided_scatter": [
+        {"input": f(3, 3), "src": f(3), "size": [3], "stride": [4]},
+        {"input": f(4, 3).t(), "src": f(2, 2), "size": [2, 2], "stride": [1, 5], "storage_offset": 2},
+        {"input": f(3, 4), "src": f(0, 2), "size": [0, 2], "stride": [2, 1]},
+    ],
 }
