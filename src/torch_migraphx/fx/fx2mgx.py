@@ -18,6 +18,7 @@ from torch_migraphx.fx.border import not_held
 from torch_migraphx.fx.builder import Builder, UnsupportedError, Value, dtype_of, lens, shape_of
 from torch_migraphx.fx.concrete import concrete, is_symbolic, known
 from torch_migraphx.fx.converter_registry import CONVERTERS, converter_of, target_name
+from torch_migraphx.fx.converters.shape import dense_order
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fake_mode import fake_mode
 from torch_migraphx.fx.graph_info import described, is_python, origin_of, refusal, value_of
@@ -155,7 +156,8 @@ class MGXInterpreter(fx.Interpreter):
         if constant:
             return self.constant(value)
         self._names.append(name)
-        return self.main.add_parameter(name, shape_of(sample, standard=True))
+        gaps = dense_order(sample.shape, sample.stride()) is None
+        return self.main.add_parameter(name, shape_of(sample, standard=gaps))
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         value = self.fetch_attr(target)

@@ -106,18 +106,27 @@ class Input:
 
 
 class Alike:
-    """Tells in microseconds whether tensors are as others that were looked at one by one: type, device, strides."""
+    """Tells in microseconds whether tensors are as others that were looked at one by one: type, device, strides.
 
-    def __init__(self, inputs: Sequence[torch.Tensor]) -> None:
+    `moved`: those of them that must be laid out otherwise, by their places.
+    """
+
+    def __init__(self, inputs: Sequence[torch.Tensor], moved: Mapping[int, Input]) -> None:
         self._guards = TensorGuards(*inputs, dynamic_dims_sizes=None, dynamic_dims_strides=None)
         self._gradients = any(x.requires_grad for x in inputs)
+        self._moved = moved
 
-    def addresses(self, inputs: Sequence[torch.Tensor]) -> list[int] | None:
-        """Where the tensors lie; None where they must be looked at."""
+    def addresses(self, inputs: Sequence[torch.Tensor], alive: list[torch.Tensor]) -> list[int] | None:
+        """Where the tensors lie, or the copies that `alive` gets; None where they must be looked at."""
         if not self._guards.check(*inputs) or (self._gradients and torch.is_grad_enabled()):
             return None
         found = list(map(torch.Tensor.data_ptr, inputs))
-        return found if all(found) else None
+        if not all(found):
+            return None
+        for at, spec in self._moved.items():
+            alive.append(spec.laid_out(inputs[at]))
+            found[at] = alive[-1].data_ptr()
+        return found
 
 
 class ForInference(nn.Module):
@@ -268,13 +277,13 @@ class MGXModule(ForInference):
             names = ", ".join(self.input_names)
             raise TypeError(f"takes {len(self._inputs)} inputs ({names}), got {len(inputs)}")
         refuse_recorders(inputs)
-        addresses = self._alike.addresses(inputs) if self._alike is not None else None
         alive: list[torch.Tensor] = []
+        addresses = self._alike.addresses(inputs, alive) if self._alike is not None else None
         if addresses is None:
             fake = next((x for x in inputs if isinstance(x, FakeTensor)), None)
             if fake is not None and all(map(Input.likens, self._inputs, inputs)):
                 return self._imagined(fake)
-            addresses, alive = self._looked_at(inputs)
+            addresses = self._looked_at(inputs, alive)
         results = self._results(inputs, addresses)
         places = [addresses[k] for k in self._order], [x.data_ptr() for x in results], self._place.stream()
         try:
@@ -287,9 +296,9 @@ class MGXModule(ForInference):
         del alive  # the run is over, or it is in a stream that comes before whatever takes their memory
         return results[0] if len(results) == 1 else tuple(results)
 
-    def _looked_at(self, inputs: Sequence[torch.Tensor]) -> tuple[list[int], list[torch.Tensor]]:
-        """Where inputs that fit lie, and copies of those with other strides than the program reads."""
-        alive: list[torch.Tensor] = []
+    def _looked_at(self, inputs: Sequence[torch.Tensor], alive: list[torch.Tensor]) -> list[int]:
+        """Where inputs that fit lie, or the copies, which `alive` gets, of those with other strides than are read."""
+        moved: dict[int, Input] = {}
         addresses: list[int] = []
         grad = torch.is_grad_enabled()
         for at, (spec, x) in enumerate(zip(self._inputs, inputs, strict=True)):
@@ -300,15 +309,15 @@ class MGXModule(ForInference):
             if spec.strides or not x.is_contiguous() or x.is_neg():
                 laid_out = spec.laid_out(x)
                 if laid_out is not x:
-                    x = laid_out
+                    x, moved[at] = laid_out, spec
                     alive.append(x)
             address = x.data_ptr()
             if not address and x.numel():  # freed, or never there
                 spec.refuse(x, at)
             addresses.append(address)
-        if not alive and inputs:
-            self._alike = Alike(inputs)
-        return addresses, alive
+        if inputs:
+            self._alike = Alike(inputs, moved)
+        return addresses
 
     def _results(self, inputs: Sequence[torch.Tensor], addresses: Sequence[int]) -> list[torch.Tensor]:
         """Memory for the outputs: new, or an input's that is read where it lies."""

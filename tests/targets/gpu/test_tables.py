@@ -83,6 +83,16 @@ def test_what_is_known_is_used() -> None:
     assert [c.estimate for c in made.made] == [None, 1.0, None, 1.0]
 
 
+def test_what_is_known_of_half_is_used_for_bf16() -> None:
+    """Where bf16 itself was not measured, which goes first: the table that comes with the package is of half."""
+    half, bf16 = (Problem("product", (1, 2, 3, 4), (t, "int8", t), "dot add") for t in ("half", "bf16"))
+    own, winner, other = (Config("product", n, 16, 16) for n in (16, 32, 64))
+    picks = [Choices(table=table).pick(bf16, [own, winner, other], lambda c: c.m) for table in (
+        {half.bare: winner}, {half.bare: other, half.key: winner}, {half.key: other, bf16.bare: winner}, {},
+    )]  # fmt: skip
+    assert picks == [winner, winner, winner, own]
+
+
 def test_what_was_measured_fits() -> None:
     """A winner that was kept for an equal problem of another layout, which a library does not take, is not used."""
     problem, own = Problem("convolution", (1, 2, 3, 4), ("half",)), Config("convolution", 16, 16, 16)

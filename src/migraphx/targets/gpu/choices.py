@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from migraphx.targets.gpu.facts import H200, Facts
@@ -139,9 +139,14 @@ class Choices:
         return config
 
     def known(self, problem: Problem) -> Config | None:
-        """The measured winner, if there is one: on this device, else where the table was made."""
+        """The measured winner, if there is one: on this device, else where the table was made.
+
+        bf16 is as many bytes as half and multiplied as fast, so what is best for half is for it, too.
+        """
         found = self.recall(problem) if self.recall else None
-        return found or self.table.get(problem.key) or self.table.get(problem.bare)
+        half = replace(problem, types=tuple("half" if t == "bf16" else t for t in problem.types))
+        keys = problem.key, problem.bare, half.key, half.bare
+        return found or next((self.table[key] for key in keys if key in self.table), None)
 
     def asks_library(self, problem: Problem, flops: float, library: str = LIBRARY) -> bool:
         """Whether a library is asked for its ways: to time them, where one has won, and for large problems."""
