@@ -181,8 +181,9 @@ def test_strided_views_are_accepted(both):
 def test_samples_say_how_inputs_lie(sample, where, monkeypatch):
     """Inputs like the sample are read where they lie, if that is without gaps; others are copied, and as right."""
     fast, read = module(lambda x: x * 2, sample), []
-    run = fast.program.run_at
-    monkeypatch.setattr(fast.program, "run_at", lambda inputs, *others: (read.extend(inputs), run(inputs, *others)))
+    program: Any = fast.program
+    run = program.run_at
+    monkeypatch.setattr(program, "run_at", lambda inputs, *others: (read.extend(inputs), run(inputs, *others)))
     for x in (sample, sample.contiguous(), sample):
         out = fast(x)
         assert torch.equal(out, x * 2) and out.is_contiguous()
