@@ -157,15 +157,14 @@ def _direct(
     gm: fx.GraphModule, inputs: Sequence[Any], options: Options, fetches: Mapping[Source, Fetch]
 ) -> Callable[..., Any]:
     """Without AOTAutograd: Torch IR to acc operators to a program."""
-    if is_symbolic(gm):
-        known = [to_acc(gm, inputs)]  # where it needs AOTAutograd it says so now: a call could not go there
-
-        def normalized(graph: fx.GraphModule, samples: Sequence[Any]) -> fx.GraphModule:
-            return known.pop() if graph is gm and known else to_acc(graph, samples)
-
-        return weights_at_once(gm, _runner(gm, inputs, options, _static_inputs(gm), normalized), fetches)
     graph, orders = in_memory_order(gm)
-    runner = _runner(to_acc(graph, inputs), inputs, options, _static_inputs(gm))
+    known = [to_acc(graph, inputs)]  # where it needs AOTAutograd it says so now: a call could not go there
+
+    def normalized(again: fx.GraphModule, samples: Sequence[Any]) -> fx.GraphModule:
+        return known.pop() if again is graph and known else to_acc(again, samples)
+
+    whole = graph if is_symbolic(gm) else known.pop()
+    runner = _runner(whole, inputs, options, _static_inputs(gm), normalized)
     return with_strides(gm, permuted_back(weights_at_once(gm, runner, fetches), orders))
 
 

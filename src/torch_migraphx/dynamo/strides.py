@@ -11,6 +11,7 @@ from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from torch_migraphx.fx.border import foreign
+from torch_migraphx.fx.concrete import memory_order
 from torch_migraphx.fx.converters.shape import dense_order
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied
@@ -74,15 +75,22 @@ def in_memory_order(gm: fx.GraphModule) -> tuple[fx.GraphModule, list[list[int] 
 
 def _order(n: Any) -> list[int] | None:
     """The dimensions from the outermost in memory to the innermost; None where they are not to be permuted."""
-    value = _value(n)
-    return None if value is None or value.is_contiguous() else dense_order(value.shape, value.stride())
+    if not isinstance(n, fx.Node) or n.op == "placeholder":
+        return None
+    value = value_of(n)
+    if not isinstance(value, torch.Tensor) or foreign(value):
+        return None
+    if _known(value):
+        return None if value.is_contiguous() else dense_order(value.shape, value.stride())
+    order = memory_order(value) or []
+    return [*(set(range(value.ndim)) - set(order)), *order] if order != sorted(order) else None
 
 
 def _permuted(graph: fx.Graph, n: Any, order: list[int] | None) -> Any:
     if order is None:
         return n
-    value = _value(n)
-    assert value is not None
+    value = value_of(n)
+    assert isinstance(value, torch.Tensor)
     permuted = graph.call_function(acc_ops.permute, (), {"input": n, "permutation": tuple(order)})
     permuted.meta = n.meta | {"val": value.permute(order)}
     permuted.meta.pop("example_value", None)

@@ -32,6 +32,7 @@ from torch_migraphx.fx.builder import (
     Value,
     type_name,
 )
+from torch_migraphx.fx.concrete import expression_of, memory_order
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import value_of
@@ -236,7 +237,7 @@ class AnySize:
         run = self.known.find(lens)
         if self.known and (run is None or not run.current()):  # there is a program, it seems, for all lengths
             run = self._kept(lens)
-        if run is not None and all(map(self._plain, given)):
+        if run is not None and all(map(self.place.holds, given)):
             kinds = zip(run.outputs, self.types, strict=True)
             made = [torch.empty(s.lens, dtype=dtype, device=self.place.device) for s, dtype in kinds]
             places = [x.data_ptr() for x in made]
@@ -256,13 +257,10 @@ class AnySize:
         return found
 
     def _tensor(self, x: Any) -> torch.Tensor:
-        """An input of the program; of a number, memory of that length, which nothing reads."""
+        """An input of the program, row-major; of a number, memory of that length, which nothing reads."""
         if isinstance(x, torch.Tensor):
-            return x.detach().resolve_neg()
+            return x.detach().resolve_neg().contiguous()
         return torch.empty(x, dtype=torch.uint8, device=self.place.device)
-
-    def _plain(self, x: torch.Tensor) -> bool:
-        return x.is_contiguous() and self.place.holds(x)
 
 
 def _lone_numbers(placeholders: Sequence[fx.Node]) -> list[int]:
@@ -410,14 +408,9 @@ def _result(n: Any, outputs: Sequence[fx.Node], placeholders: Sequence[fx.Node])
     raise UnsupportedError(f"%{n.name} is returned, which the program does not compute")
 
 
-def _expression(size: Any) -> Any:
-    """What torch's symbols make a size of."""
-    return size.node.expr
-
-
 def _number(value: torch.SymInt, placeholders: Sequence[fx.Node]) -> Result:
     """A size, of those of the inputs."""
-    expression = _expression(value)
+    expression = expression_of(value)
     if expression.is_Integer:
         return Constant(int(expression))
     known = _sizes_of(placeholders)
@@ -432,7 +425,7 @@ def _sizes_of(placeholders: Sequence[fx.Node]) -> dict[Any, tuple[int, int]]:
     for k, p in enumerate(placeholders):
         x = value_of(p)
         sizes = x.shape if isinstance(x, torch.Tensor) else [x] if isinstance(x, torch.SymInt) else ()
-        known |= {_expression(s): (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
+        known |= {expression_of(s): (k, d) for d, s in enumerate(sizes) if not _is_number(s)}
     return known
 
 
@@ -441,7 +434,7 @@ def _is_told(n: fx.Node, known: Mapping[Any, tuple[int, int]]) -> bool:
     value = value_of(n)
     if isinstance(value, torch.SymFloat):
         return n.op.startswith("call_")
-    return isinstance(value, torch.SymInt) and not _expression(value).free_symbols <= known.keys()
+    return isinstance(value, torch.SymInt) and not expression_of(value).free_symbols <= known.keys()
 
 
 def _is_computed(n: fx.Node) -> bool:
@@ -454,7 +447,9 @@ def _check_own(graph: fx.GraphModule, tensors: Sequence[fx.Node]) -> None:
     for n in dict.fromkeys(tensors):
         value = _tensor(n)
         memory = StorageWeakRef(value.untyped_storage())
-        if memory in taken or not value.is_contiguous():
+        order = memory_order(value)
+        row_major = value.is_contiguous() if order is None else order == sorted(order)  # the former may ask for guards
+        if memory in taken or not row_major:
             raise UnsupportedError(f"%{n.name} is returned in memory that is shared, or in another order")
         taken.add(memory)
 

@@ -55,6 +55,30 @@ def hint_of(x: Any) -> Any:
     return x.node.hint if isinstance(x, torch.SymInt | torch.SymFloat | torch.SymBool) else x
 
 
+def expression_of(size: Any) -> Any:
+    """What torch's symbols make a size of; a number is itself."""
+    return size.node.expr if isinstance(size, torch.SymInt | torch.SymFloat | torch.SymBool) else size
+
+
+def memory_order(value: torch.Tensor) -> list[int] | None:
+    """The dimensions longer than 1, from the outermost in memory to the innermost; None where they leave gaps.
+
+    Sizes may be symbols: what the strides are of them is asked, and no guard comes of it; None where that does not say.
+    """
+    lens, steps = ([*map(hint_of, of)] for of in (value.shape, value.stride()))
+    if None in (*lens, *steps):
+        return None
+    if 0 in lens:
+        return []
+    order = sorted((d for d, n in enumerate(value.shape) if expression_of(n) != 1), key=lambda d: -steps[d])
+    step: Any = 1
+    for d in reversed(order):
+        if expression_of(value.stride(d)) != step:
+            return None
+        step *= expression_of(value.shape[d])
+    return order
+
+
 def known(x: Any, mode: FakeTensorMode, number: Callable[[Any], Any] = number_of) -> Any:
     """An input as a graph of numbers has it: a fake tensor of known sizes, or a number."""
     if isinstance(x, torch.SymInt) and x.node.is_nested_int():
