@@ -149,8 +149,8 @@ def test_overlaps_that_begin_at_an_open_place(caplog: pytest.LogCaptureFixture) 
 @torch.no_grad()
 def test_a_diagonal_is_filled_in_the_engine(dynamic: bool) -> None:
     torch._dynamo.reset()
-    options = {"target": "ref", "fallback": "error"}
-    fast = torch.compile(lambda x: (x + 1).fill_diagonal_(7), backend="migraphx", dynamic=dynamic, options=options)
+    function, options = lambda x: (x + 1).fill_diagonal_(7), {"target": "ref", "fallback": "error"}
+    fast = torch.compile(function, backend="migraphx", dynamic=dynamic, options={**options})
     for lens in [(4, 6), (5, 5)]:
         x = torch.randn(lens)
         assert_close(fast(x).numpy(), (x + 1).fill_diagonal_(7).numpy())
