@@ -17,6 +17,8 @@ from torch_migraphx.fx.tracer.acc_tracer.acc_normalizer import (
     narrower,
 )
 
+aten = torch.ops.aten
+
 
 def _spread_or_list(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Torch's `*sizes`: one by one, or as one tuple, list or torch.Size."""
@@ -117,9 +119,9 @@ def transpose_mapper(b: NodeBuilder, input: Any, dim0: int, dim1: int) -> Any:
     return b(permute, input=input, permutation=tuple(order))
 
 
-@acc_mapper(torch.t, "t")
+@acc_mapper(torch.t, "t", aten.numpy_T)
 def t_mapper(b: NodeBuilder, input: Any) -> Any:
-    """The transpose of a matrix; vectors and scalars stay."""
+    """The transpose of a matrix, all axes reversed; vectors and scalars stay."""
     return b(permute, input=input, permutation=tuple(reversed(range(b.rank(input)))))
 
 
@@ -137,7 +139,13 @@ def movedim_mapper(b: NodeBuilder, input: Any, source: Any, destination: Any) ->
     return b(permute, input=input, permutation=tuple(order))
 
 
-@acc_mapper(torch.adjoint, "adjoint")
+@acc_mapper(aten.mT)
+def matrix_transpose_mapper(b: NodeBuilder, input: Any) -> Any:
+    """The last two axes transposed. Dynamo writes x.mT so from torch 2.15 on, and x.T, x.H and x.mH alike."""
+    return transpose_mapper(b, input, -2, -1)
+
+
+@acc_mapper(torch.adjoint, "adjoint", aten.mH, aten.matrix_H)
 def adjoint_mapper(b: NodeBuilder, input: Any) -> Any:
     """The last two axes transposed; for real numbers only."""
     if b.dtype(input).is_complex:
