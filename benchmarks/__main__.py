@@ -161,6 +161,7 @@ def quiet_turn(worker: Worker, meter: Meter, options: Options) -> dict[str, Any]
         time.sleep(REST)
         before = meter.slowed()
         taken = worker.turn(options.seconds)
+        time.sleep(REST)
         tries.append(taken | {"slowed": max(before, meter.slowed())})
         if disturbed(tries[-1]) <= 1:
             break
