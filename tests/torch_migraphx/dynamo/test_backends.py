@@ -309,6 +309,15 @@ def test_a_function_of_tensors_gives_one_of_numbers_too():
     same(number, torch.tensor(4))
 
 
+@pytest.mark.parametrize("name", ["data", "T", "mT", "H", "mH", "real"])
+def test_attributes_are_acc_operators(name, caplog):
+    """However this version of Dynamo writes them."""
+    x = torch.randn(3, 5)
+    with torch.no_grad(), caplog.at_level("INFO"):
+        same(compiled(lambda x: getattr(x, name) * 2)(x), getattr(x, name) * 2)
+    assert "run in the engine" in caplog.text and "AOTAutograd" not in caplog.text
+
+
 def test_changes_in_place_of_any_length():
     """Nothing is forgotten where sizes are symbols, and what needs AOTAutograd goes there."""
 

@@ -88,7 +88,10 @@ clone = declare("clone(input)", torch.clone, mapped=False)
 narrower(clone, "clone(input, memory_format=None)", torch.clone, "clone")  # that is no part of the values
 
 
-@acc_mapper(torch.detach, "detach", "detach_", "requires_grad_")
+get_data = torch._C._autograd._get_data_attr  # pyright: ignore[reportAttributeAccessIssue]  # as Dynamo writes x.data
+
+
+@acc_mapper(torch.detach, get_data, "detach", "detach_", "requires_grad_")
 def identity_mapper(b: NodeBuilder, input: Any, *args: Any, **kwargs: Any) -> Any:
     """What matters to gradients only is the identity."""
     return input
