@@ -74,6 +74,15 @@ LARGER = """(float[N, 2, 3, 3] x) => (float[N, 2, 6, 6] y) <float[4] scales = {1
 {
   y = Resize <mode = "nearest"> (x, , scales)
 }"""
+CODES = """(float[N, T, 4] x) => (float[N, T, 2] y)
+<float step = {0.05}, int8 point = {3}, int8[4, 2] w = {1, -7, 25, 90, -128, 127, 3, 0}, float[2] steps = {0.1, 0.02},
+ int8[2] points = {0, 0}>
+{
+  q = QuantizeLinear (x, step, point)
+  d = DequantizeLinear (q, step, point)
+  v = DequantizeLinear <axis = 1> (w, steps, points)
+  y = MatMul (d, v)
+}"""
 TOKEN = """(float[N, T, 2] x, float[1, 1, 2] t) => (float[N, P, 2] y)
 {
   y = Concat <axis = 1> (t, x)
@@ -100,13 +109,15 @@ def program(text: str) -> tuple[bytes, migraphx.program]:
         (FRAMES, {"x": ("N", "T", 1)}),
         (IMAGE, {"x": ("N", 2, "T", "U")}),
         (LARGER, {"x": ("N", 2, 3, 3)}),
+        (CODES, {"x": ("N", "T", 4)}),
     ],
-    ids=["windows", "keys", "masked", "gates", "frames", "image", "larger"],
+    ids=["windows", "keys", "masked", "gates", "frames", "image", "larger", "codes"],
 )
 def test_one_program_for_all_sizes(text: str, lens: dict[str, Any], lengths: list[tuple[int, int]]) -> None:
     data, made = program(text)
     for n, t in lengths:
-        shapes = {name: [{"N": n, "T": t, "U": 30}.get(d, d) for d in own] for name, own in lens.items()}
+        of: dict[Any, int] = {"N": n, "T": t, "U": 30}
+        shapes = {name: [of[d] if isinstance(d, str) else d for d in own] for name, own in lens.items()}
         feed: dict[str, Any] = {name: RNG.standard_normal(own).astype(np.float32) for name, own in shapes.items()}
         if "m" in feed:
             feed["m"] = (20 * feed["m"]).astype(np.int64)
