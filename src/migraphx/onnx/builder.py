@@ -56,6 +56,7 @@ class Options:
     use_debug_symbols: bool = False
     dynamic: bool = False  # lengths and values that are not known are left to the run
     strict: bool = False  # what is not as the standard has it is an error, even where it is plain what is meant
+    largest_constant: int = LARGEST  # elements of what is computed while reading
 
 
 class Runner(Protocol):
@@ -153,7 +154,7 @@ class OnnxBuilder(Builder):
             return plain(known, x.shape.type)
         if x not in self.values:
             self.values[x] = None
-            if x.inputs and not x.modules and x.op.pure and x.shape.elements <= LARGEST:
+            if x.inputs and not x.modules and x.op.pure and x.shape.elements <= self.options.largest_constant:
                 args = [self.constant(i) for i in x.inputs]
                 if all(a is not None for a in args):
                     self.values[x] = x.op.compute(*args)  # type: ignore[arg-type]
