@@ -1,12 +1,12 @@
 """python -m benchmarks: every engine on every model, each in a process of its own, in turn.
 
-For each model and engine one process compiles with empty caches and answers once (cold); a second one does so
-with the caches that the first left (warm) and stays. The warm processes then take short timed turns, one at
-a time, round after round; a turn during which other programs used the machine is taken again. The latency is
-the median of the rounds' medians, and so are its percentiles. With --busy, so many processes that never rest run
-beside every turn. With --isa avx2 every engine is held to AVX2, as far as it lets itself be (engines.py says how; ONNX
-Runtime does not). Engines that like channels-last are measured both ways on pictures, and
-the faster way counts.
+For each model and engine one process compiles with empty caches and answers once (cold); a second one does so with the
+caches that the first left (warm) and stays. The warm processes then take short timed turns, one at a time, round after
+round. A turn is taken again where other programs used the machine meanwhile, or where its multiply-adds, before or
+behind the turn, are slower than they were before. The latency is the median of the rounds' medians, and so are its
+percentiles. With --busy, so many processes that never rest run beside every turn. With --isa avx2 every engine is held
+to AVX2, as far as it lets itself be (engines.py says how; ONNX Runtime does not). Engines that like channels-last are
+measured both ways on pictures, and the faster way counts.
 """
 
 import argparse
@@ -27,13 +27,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.engines import ENGINES, IMAGES_ALSO, ISAS, NOT_HELD, READS_INT8, READS_ONNX
-from benchmarks.machine import Floors, describe, measure_floors
+from benchmarks.machine import Meter, describe
 from benchmarks.models import CASES
 from benchmarks.table import markdown
 
 PROJECT = Path(__file__).resolve().parents[1]
 PEERS = "eager,dynamo,inductor,inductor_freezing,onnxruntime,openvino,openmgx"
 QUIET = 0.03  # of the machine: a turn with more foreign load than this is taken again
+SLOWED = 0.1  # of the multiply-adds: the same
 NEIGHBOUR = """
 import os, sys
 while os.getppid() == int(sys.argv[1]):
@@ -150,21 +151,29 @@ def start_engine(engine: str, model: str, folder: Path, options: Options) -> tup
     return warm, report
 
 
-def quiet_turn(worker: Worker, options: Options) -> dict[str, Any]:
-    """A turn without foreign load but that of `busy` neighbours, or the quietest of the tries."""
+def quiet_turn(worker: Worker, meter: Meter, options: Options) -> dict[str, Any]:
+    """A turn that nobody disturbs but `busy` neighbours, or the least disturbed of the tries."""
     if options.busy:
         time.sleep(REST)
-        return worker.turn(options.seconds)
+        return worker.turn(options.seconds) | {"slowed": None}
     tries = []
     for _ in range(options.retries + 1):
         time.sleep(REST)
-        tries.append(worker.turn(options.seconds))
-        if (tries[-1]["foreign"] or 0.0) <= QUIET:
+        before = meter.slowed()
+        taken = worker.turn(options.seconds)
+        time.sleep(REST)
+        tries.append(taken | {"slowed": max(before, meter.slowed())})
+        if disturbed(tries[-1]) <= 1:
             break
-    return min(tries, key=lambda t: t["foreign"] or 0.0)
+    return min(tries, key=disturbed)
 
 
-def measure(model: str, options: Options) -> dict[str, Any]:
+def disturbed(turn: dict[str, Any]) -> float:
+    """How much others had of the machine, in units of what a turn may lose to them."""
+    return max((turn["foreign"] or 0.0) / QUIET, turn["slowed"] / SLOWED)
+
+
+def measure(model: str, meter: Meter, options: Options) -> dict[str, Any]:
     """Everything about one model."""
     engines = engines_of(model, options.peers)
     with tempfile.TemporaryDirectory(prefix=f"openmgx-bench-{model}-") as name:
@@ -183,20 +192,20 @@ def measure(model: str, options: Options) -> dict[str, Any]:
                     workers[engine], reports[engine] = start_engine(engine, model, folder, options)
                 except RuntimeError as failure:
                     reports[engine] = {"failure": str(failure)}
-            take_rounds(workers, reports, options)
+            take_rounds(workers, reports, meter, options)
         finally:
             for worker in workers.values():
                 worker.stop()
     return result | {"engines": reports}
 
 
-def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], options: Options) -> None:
+def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], meter: Meter, options: Options) -> None:
     """Interleaved turns; adds each engine's latency to its report."""
     for round_ in range(options.rounds):
         say(f"round {round_ + 1} of {options.rounds}")
         with alone(options.lock), neighbours(options.busy):
             for engine, worker in workers.items():
-                reports[engine]["turns"].append(quiet_turn(worker, options))
+                reports[engine]["turns"].append(quiet_turn(worker, meter, options))
     for engine in workers:
         report, turns = reports[engine], reports[engine].pop("turns")
         report["latency_s"] = statistics.median(t["median"] for t in turns)
@@ -204,6 +213,7 @@ def take_rounds(workers: dict[str, Worker], reports: dict[str, dict[str, Any]], 
         report["peak_rss"] = max(t["peak_rss"] for t in turns)
         report["rounds_s"] = [t["median"] for t in turns]
         report["foreign_load"] = [t["foreign"] for t in turns]
+        report["slowed"] = [t["slowed"] for t in turns]
 
 
 def dumps(value: Any) -> str:
@@ -243,7 +253,7 @@ def parse() -> Options:
 def main() -> None:
     """Measure, print the table, write the JSON."""
     options = parse()
-    floors = Floors(0.0, 0.0)
+    meter = Meter(options.threads, ISAS[options.isa].get("OPENMGX_CXXFLAGS", "-march=native"))
     result: dict[str, Any] = {
         "command": shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
@@ -255,12 +265,11 @@ def main() -> None:
         "not_held": sorted(NOT_HELD & set(options.peers)) if options.isa != "native" else [],
         "models": {},
     }
-    march = ISAS[options.isa].get("OPENMGX_CXXFLAGS", "-march=native")
     for model in options.models:
         with alone(options.lock):
-            floors = floors.best(measure_floors(options.threads, march))
-        result["floors"] = asdict(floors)
-        result["models"][model] = measure(model, options)
+            meter.measure()
+        result["models"][model] = measure(model, meter, options)
+        result["floors"] = asdict(meter.floors)
         if options.output:
             options.output.write_text(dumps(result))
     print(markdown(result))

@@ -25,18 +25,39 @@ class Floors:
         return Floors(max(self.flops, other.flops), max(self.bandwidth, other.bandwidth))
 
 
-def measure_floors(threads: int, march: str = "-march=native") -> Floors:
-    """Compile floors.cpp for this CPU, or for the instruction set that `march` names, and run it."""
-    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        raise RuntimeError("the floors need a C++ compiler: install g++ or clang++, or set CXX")
-    with tempfile.TemporaryDirectory() as folder:
-        binary = Path(folder, "floors")
+class Meter:
+    """floors.cpp, compiled for this CPU, or for the instruction set that `march` names."""
+
+    def __init__(self, threads: int, march: str = "-march=native") -> None:
+        compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+        if compiler is None:
+            raise RuntimeError("the floors need a C++ compiler: install g++ or clang++, or set CXX")
+        self._folder = tempfile.TemporaryDirectory()  # removed with this object
+        self._command = [str(Path(self._folder.name, "floors")), str(threads)]
         source = Path(__file__).with_name("floors.cpp")
         flags = ["-std=c++17", "-O3", march, "-ffp-contract=fast", "-pthread"]
-        subprocess.run([compiler, *flags, source, "-o", binary], check=True)
-        flops, bandwidth, _ = map(float, subprocess.check_output([binary, str(threads)], text=True).split())
-    return Floors(flops, bandwidth)
+        subprocess.run([compiler, *flags, source, "-o", self._command[0]], check=True)
+        self.floors = Floors(0.0, 0.0)
+
+    def measure(self) -> Floors:
+        """The best so far, with some seconds of trying."""
+        flops, bandwidth, _ = map(float, subprocess.check_output(self._command, text=True).split())
+        self.floors = self.floors.best(Floors(flops, bandwidth))
+        return self.floors
+
+    def slowed(self) -> float:
+        """The share of the best multiply-adds that is missing now, in some milliseconds of them.
+
+        Other virtual machines on the same cores are in no count of this one's: only this shows them.
+        """
+        flops, _ = map(float, subprocess.check_output([*self._command, "now"], text=True).split())
+        self.floors = self.floors.best(Floors(flops, 0.0))
+        return 1 - flops / self.floors.flops
+
+
+def measure_floors(threads: int, march: str = "-march=native") -> Floors:
+    """What a new `Meter` measures."""
+    return Meter(threads, march).measure()
 
 
 def describe() -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.__main__ import Options, dumps, measure
+from benchmarks.machine import Meter
 from benchmarks.models import CASES
 
 PRECISIONS = {
@@ -52,9 +53,9 @@ def main() -> None:
     if unknown := set(models) - set(CASES):
         parser.error(f"unknown models {sorted(unknown)}; known: {', '.join(CASES)}")
     options = Options(models=models, peers=list(PRECISIONS), lock=None, batch=1, busy=0, **given)
-    results = {}
+    meter, results = Meter(options.threads), {}
     for model in models:
-        results[model] = measure(model, options)
+        results[model] = measure(model, meter, options)
         print(table(model, results[model]["engines"]), flush=True)
     if options.output:
         options.output.write_text(dumps(results))

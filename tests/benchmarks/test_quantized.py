@@ -9,10 +9,11 @@ import pytest
 
 from benchmarks import quantized
 from benchmarks.__main__ import Options
+from benchmarks.machine import Meter
 
 
 def test_table_and_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    def measure(model: str, options: Options) -> dict[str, Any]:
+    def measure(model: str, meter: Meter, options: Options) -> dict[str, Any]:
         assert model in options.models and options.batch == 1 and options.rounds == 2
         engines: dict[str, Any] = {n: {"latency_s": 0.002 * k, "error": 0.5} for k, n in enumerate(options.peers, 1)}
         return {"engines": engines | {"openmgx_bf16": {"failure": "Traceback\nValueError: no"}}}

@@ -4,13 +4,16 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
-from benchmarks.__main__ import dumps, engines_of, neighbours
+import benchmarks.__main__
+from benchmarks.__main__ import Options, dumps, engines_of, neighbours, quiet_turn
 from benchmarks.engines import ENGINES, ISAS, NOT_HELD, Task, load_inputs, prepare
-from benchmarks.machine import Floors, describe
+from benchmarks.machine import Floors, Meter, describe
 from benchmarks.models import CASES, build
 from benchmarks.worker import start, turn
 
@@ -40,6 +43,46 @@ def test_an_engine_is_measured(tmp_path):
     assert 1e9 < work["flops"] < 1.4e9  # the paper: 300 million multiply-adds a picture
     assert 1.3e7 < work["bytes"] < 1.6e7  # the paper: 3.4 million parameters
     assert [x.shape for x in load_inputs(task)] == [(2, 3, 224, 224)]
+
+
+class Disturbed:
+    """A worker and a meter, of turns whose foreign load and whose slowness are given."""
+
+    def __init__(self, turns: list[tuple[float, float]]) -> None:
+        self.left = turns
+
+    def turn(self, seconds: float) -> dict[str, Any]:
+        return {"foreign": self.left[0][0], "left": len(self.left)}
+
+    def slowed(self) -> float:
+        self.calls = getattr(self, "calls", 0) + 1
+        return 0.0 if self.calls % 2 else self.left.pop(0)[1]
+
+
+@pytest.mark.parametrize(
+    ("turns", "taken"),
+    [
+        ([(0.0, 0.05), (0.0, 0.0)], 2),
+        ([(0.1, 0.0), (0.0, 0.5), (0.0, 0.02)], 1),
+        ([(0.1, 0.0), (0.0, 0.2), (0.09, 0.0)], 2),
+    ],
+)
+def test_disturbed_turns_are_taken_again(
+    turns: list[tuple[float, float]], taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first quiet one is kept, or the least disturbed."""
+    monkeypatch.setattr(benchmarks.__main__, "REST", 0)
+    options = Options([], [], 2, 1, 1, 0.1, busy=0, retries=len(turns) - 1, lock=None, output=None)
+    machine: Any = Disturbed(list(turns))
+    assert quiet_turn(machine, machine, options)["left"] == taken
+
+
+def test_the_meter_tells_what_is_missing() -> None:
+    meter = Meter(1)
+    meter.floors = Floors(1e30, 0.0)
+    assert 0.99 < meter.slowed() <= 1
+    meter.floors = Floors(0.0, 0.0)
+    assert meter.slowed() == 0 and meter.floors.flops > 0
 
 
 def test_neighbours_end_with_the_turn():
