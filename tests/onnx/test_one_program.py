@@ -83,12 +83,6 @@ CODES = """(float[N, T, 4] x) => (float[N, T, 2] y)
   v = DequantizeLinear <axis = 1> (w, steps, points)
   y = MatMul (d, v)
 }"""
-TURNED = """(float[N, 8] x, float[T, 8] z) => (float[N, T] y, float[T, N] w)
-{
-  u = Transpose <perm = [1, 0]> (z)
-  y = MatMul (x, u)
-  w = Transpose <perm = [1, 0]> (y)
-}"""
 TOKEN = """(float[N, T, 2] x, float[1, 1, 2] t) => (float[N, P, 2] y)
 {
   y = Concat <axis = 1> (t, x)
@@ -116,9 +110,8 @@ def program(text: str) -> tuple[bytes, migraphx.program]:
         (IMAGE, {"x": ("N", 2, "T", "U")}),
         (LARGER, {"x": ("N", 2, 3, 3)}),
         (CODES, {"x": ("N", "T", 4)}),
-        (TURNED, {"x": ("N", 8), "z": ("T", 8)}),
     ],
-    ids=["windows", "keys", "masked", "gates", "frames", "image", "larger", "codes", "turned"],
+    ids=["windows", "keys", "masked", "gates", "frames", "image", "larger", "codes"],
 )
 def test_one_program_for_all_sizes(text: str, lens: dict[str, Any], lengths: list[tuple[int, int]]) -> None:
     data, made = program(text)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from migraphx.ir.module import Module
-from migraphx.ir.size import bounds_of, is_open, likely_less
+from migraphx.ir.size import bounds_of, likely_less
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Loops, View, loops
@@ -44,10 +44,10 @@ def copy_call(read: View, write: View, origin: str = "") -> Call:
 def _few_planes(read: View, write: View) -> bool:
     """Whether planes become pixels, as interleave.hpp has it."""
     nest = loops((read, write), lead=0)
-    if nest.rank not in (2, 3) or read.itemsize != 4 or is_open(nest.strides[1][-1]):
+    if nest.rank not in (2, 3) or read.itemsize != 4:
         return False
     strides = nest.strides[1][-1] in PLANES and nest.strides[0][-1] == 1 and nest.strides[1][-2] == 1
-    return strides and nest.lens[-2] == nest.strides[1][-1] and nest.lens[-1] >= SHORT_ROW
+    return strides and nest.lens[-2] == nest.strides[1][-1] and nest.lens[-1] >= SHORT_ROW  # strides seldom are open
 
 
 def _interleave_call(read: View, write: View, origin: str) -> Call:
