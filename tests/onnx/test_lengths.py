@@ -1,5 +1,6 @@
 """Shapes that a model computes serve every length with one compilation."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,16 @@ def test_one_form_for_most_lengths(text: str, lengths: list[tuple[int, int]], mo
     assert 1 <= len(executable.region.forms) <= most
     assert executable.region.forms.waited == 1 or text is FLAT  # also for many behind one
     assert "sizes" in " ".join(s.kernel for s in executable.steps) or text is FLAT
+
+
+def test_bounds_are_read_without_large_constants() -> None:
+    """The index tuples of a mask of the largest lengths would take 256 MB, and seconds."""
+    data = onnx.parser.parse_model(HEAD + MASK).SerializeToString()
+    tracemalloc.start()
+    migraphx.parse_onnx_buffer(data, dim_params={d: migraphx.shape.dynamic_dimension(1, 4096) for d in "NT"})
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**26
 
 
 def test_what_data_decides_is_no_new_program() -> None:

@@ -61,6 +61,12 @@ def test_half_scale():
     assert isinstance(number, np.ndarray) and number.shape == () and number == 0
 
 
+@pytest.mark.filterwarnings("error")
+def test_an_infinite_scale_warns_of_nothing():
+    codes, scale = np.array([-1, 0, 1], np.int8), np.full(3, np.inf, np.float32)
+    np.testing.assert_array_equal(apply("dequantizelinear", codes, scale), [-np.inf, np.nan, np.inf])
+
+
 def test_bad_inputs_are_refused():
     x, y = Shape("float", (3,)), Shape("int8", (3,))
     for name, shapes, attributes, why in (

@@ -13,6 +13,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import OPERATIONS, operation
 from migraphx.ir.shape import broadcast_lens
+from migraphx.ir.size import ones_matter
 
 COMPOSITES: dict[str, Callable[..., Any]] = {}
 """Operators that are written in terms of others: name -> function(builder, *inputs, **attributes)."""
@@ -80,11 +81,9 @@ class Builder:
 
     def broadcast_to(self, x: Instruction, lens: Sequence[int]) -> Instruction:
         """`x` as `lens` by NumPy's rules; nothing is added when it has them already."""
-        return (
-            x
-            if x.shape.ndim == len(lens) and x.shape.lens == tuple(lens)
-            else self.multibroadcast(x, out_lens=tuple(lens))
-        )
+        with ones_matter(False):  # a dimension of 1 that is made longer may be made 1, too
+            already = x.shape.ndim == len(lens) and x.shape.lens == tuple(lens)
+        return x if already else self.multibroadcast(x, out_lens=tuple(lens))
 
     def cast(self, x: Instruction, type: str) -> Instruction:
         """`x` as another element type; nothing is added when it has it already."""

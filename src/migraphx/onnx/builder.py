@@ -13,7 +13,7 @@ import numpy as np
 from migraphx.ir.builder import Builder
 from migraphx.ir.inference import infer_shape
 from migraphx.ir.module import Instruction, Module, captured
-from migraphx.ir.operation import Operation, Parameter, operation
+from migraphx.ir.operation import Parameter, operation
 from migraphx.ir.program import Program
 from migraphx.ir.ramp import Ramp
 from migraphx.ir.shape import DynamicDimension
@@ -56,6 +56,7 @@ class Options:
     use_debug_symbols: bool = False
     dynamic: bool = False  # lengths and values that are not known are left to the run
     strict: bool = False  # what is not as the standard has it is an error, even where it is plain what is meant
+    largest_constant: int = LARGEST  # elements of what is computed while reading
 
 
 class Runner(Protocol):
@@ -94,11 +95,8 @@ class OnnxBuilder(Builder):
             return super().instruction(name, inputs, modules, **attributes)
         op = operation(name, **attributes)
         shape = infer_shape(op, [i.shape for i in inputs])
-        computes = op.pure and type(op).compute is not Operation.compute  # else by a module of its own: layers
-        if shape.type == "tuple" or is_open(shape.lens) or shape.elements > SMALL or not computes:
-            return super().instruction(name, inputs, modules, **attributes)
-        value = computed(op, known, shape.type) if any(map(is_open_array, known)) else np.asarray(op.compute(*known))
-        if value is None or any(map(is_open, op.attributes().values())):
+        value = computed(op, known, shape)
+        if value is None:
             return super().instruction(name, inputs, modules, **attributes)
         if name not in VIEWS_KEPT:
             return self.sizes(value, shape.type) if is_open_array(value) else self.literal(value)
@@ -156,7 +154,7 @@ class OnnxBuilder(Builder):
             return plain(known, x.shape.type)
         if x not in self.values:
             self.values[x] = None
-            if x.inputs and not x.modules and x.op.pure and x.shape.elements <= LARGEST:
+            if x.inputs and not x.modules and x.op.pure and x.shape.elements <= self.options.largest_constant:
                 args = [self.constant(i) for i in x.inputs]
                 if all(a is not None for a in args):
                     self.values[x] = x.op.compute(*args)  # type: ignore[arg-type]

@@ -24,6 +24,7 @@ from migraphx.onnx.importer import Importer, ImportResult, import_model
 from migraphx.onnx.order import all_nodes, captured
 
 LARGEST_BOUND = 2**24  # elements of an input up to which the model is read at its largest lengths
+SHAPES = 2**16  # elements of constants that are computed there, where shapes alone matter
 
 
 class OnnxNode(Operation, name="onnx"):
@@ -213,6 +214,7 @@ def _shapes_at(model: Model, options: Options, end: str) -> dict[tuple[str, str]
         default_dim_value=fixed(options.default_dim_value),
         map_input_dims={n: fixed(d) for n, d in options.map_input_dims.items()},
         dim_params={n: fixed(d) for n, d in options.dim_params.items()},
+        largest_constant=SHAPES,
     )
     try:
         import_model(model, at, deferral=seen)

@@ -97,7 +97,7 @@ class ConvolutionBase(Operation):
         self.require(w.lens[1] * self.group == x.lens[1], inputs, channels)
         padding = both_sides(self.padding, x.ndim - 2)
         lens = window_lens(x.lens[2:], w.lens[2:], padding, self.stride, self.dilation)
-        self.require(min((*lens, *w.lens[2:])) >= 1, inputs, "the kernel exceeds the padded input")
+        self.require(all(n >= 1 for n in (*lens, *w.lens[2:])), inputs, "the kernel exceeds the padded input")
         return keep_layout(x, (x.lens[0], w.lens[0], *lens), self.out_type(inputs))
 
     def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:
@@ -168,7 +168,7 @@ class ConvolutionBackwards(Operation, name="convolution_backwards"):
         self.require(right, inputs, "weights must be {C, O / group, kernel...} of the input's C")
         self.require(self.group >= 1 and w.lens[0] % self.group == 0, inputs, "group must divide C")
         lens = self.out_lens(x.lens[2:], w.lens[2:])
-        self.require(min((*lens, *x.lens[2:], *w.lens[2:])) >= 1, inputs, "the output is empty")
+        self.require(all(n >= 1 for n in (*lens, *x.lens[2:], *w.lens[2:])), inputs, "the output is empty")
         return keep_layout(x, (x.lens[0], w.lens[1] * self.group, *lens), type)
 
     def flops(self, inputs: Sequence[Shape], output: Shape, modules: Sequence[ModuleArgument]) -> int:

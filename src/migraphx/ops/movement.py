@@ -345,8 +345,8 @@ class Concat(Operation, name="concat"):
         self.same_type(inputs)
         first = inputs[0]
         axis = axis_of(self, self.axis, first.ndim, inputs)
-        rest = {(s.lens[:axis], s.lens[axis + 1 :]) for s in inputs}
-        self.require(len(rest) == 1, inputs, f"inputs differ in lens outside axis {axis}")
+        rest = [s.lens[:axis] + s.lens[axis + 1 :] for s in inputs]
+        self.require(all(lens == rest[0] for lens in rest), inputs, f"inputs differ in lens outside axis {axis}")
         lens = list(first.lens)
         lens[axis] = sum(s.lens[axis] for s in inputs)
         return shared_layout(inputs, lens)

@@ -12,7 +12,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Literal, OpenLiteral, Operation
 from migraphx.ir.ramp import Ramp
 from migraphx.ir.shape import Shape
-from migraphx.ir.size import is_open
+from migraphx.ir.size import is_open, ones_matter
 from migraphx.ops.movement import Concat, Multibroadcast, Reshaping
 from migraphx.ops.pointwise import Pointwise, less
 from migraphx.ops.reduce import Reduction
@@ -51,10 +51,13 @@ def open_value(ins: Instruction) -> np.ndarray | None:
 
 def open_values(inputs: Sequence[Instruction]) -> list[np.ndarray] | None:
     """The values of small constants, or of views of some, of which one is made of sizes; None for anything else."""
-    if not any(isinstance(i.op, OpenLiteral) for i in inputs):
-        return None
+    return small_values(inputs) if any(isinstance(i.op, OpenLiteral) for i in inputs) else None
+
+
+def small_values(inputs: Sequence[Instruction]) -> list[np.ndarray] | None:
+    """The values of small constants, or of views of some; None for anything else."""
     values = [_seen(i) for i in inputs]
-    return [v for v in values if v is not None] if all(v is not None for v in values) else None
+    return [v for v in values if v is not None] if inputs and all(v is not None for v in values) else None
 
 
 def _seen(ins: Instruction) -> np.ndarray | None:
@@ -76,11 +79,17 @@ def plain(value: np.ndarray, type: str) -> np.ndarray:
     return np.array([int(v) for v in value.reshape(-1)], dtypes.to_numpy(type)).reshape(value.shape)
 
 
-def computed(op: Operation, values: Sequence[np.ndarray], type: str) -> np.ndarray | None:
-    """What `op` gives for values of which some are made of sizes; None where they must be plain.
+def computed(op: Operation, values: Sequence[np.ndarray], shape: Shape) -> np.ndarray | None:
+    """What `op` gives, of this shape, where that is small; None where values that are made of sizes must be plain."""
+    computes = op.pure and type(op).compute is not Operation.compute  # else by a module of its own: layers
+    if shape.type == "tuple" or is_open(shape.lens) or shape.elements > SMALL or not computes:
+        return None
+    made = _of_sizes(op, values, shape.type) if any(map(is_open_array, values)) else np.asarray(op.compute(*values))
+    return None if any(map(is_open, op.attributes().values())) else made
 
-    `type`: the result's.
-    """
+
+def _of_sizes(op: Operation, values: Sequence[np.ndarray], type: str) -> np.ndarray | None:
+    """`computed`, for values of which some are made of sizes."""
     try:
         if isinstance(op, Pointwise):
             made = op.apply(SizeScalar, *(v.astype(object) if v.dtype.kind in "iu" else v for v in values))
@@ -113,16 +122,17 @@ Known = Ramp | tuple[Ramp, ...]
 
 def ramp_of(op: Operation, known: Sequence[Known | None], shape: Shape) -> Known | None:
     """What is known of the result of `op`, of whose inputs this is known; None where nothing is."""
-    first = known[0] if known else None
-    if isinstance(op, Concat) and op.axis == shape.ndim - 1:
-        parts = [k for k in known if isinstance(k, Ramp) and k.lens[-1] == 1]
-        parts = [k.reshaped(k.lens[:-1]) for k in parts]
-        return tuple(k for k in parts if k) if len(parts) == len(known) and all(parts) else None
-    if not isinstance(first, Ramp) or len(known) != 1:
-        return None
-    if isinstance(op, Reshaping):
-        return first.reshaped(shape.lens)
-    return first.expanded(shape.lens) if isinstance(op, Multibroadcast) else None
+    with ones_matter(False):  # the only element of a dimension of length 1 is where that of a longer one begins
+        first = known[0] if known else None
+        if isinstance(op, Concat) and op.axis == shape.ndim - 1:
+            parts = [k for k in known if isinstance(k, Ramp) and k.lens[-1] == 1]
+            parts = [k.reshaped(k.lens[:-1]) for k in parts]
+            return tuple(k for k in parts if k) if len(parts) == len(known) and all(parts) else None
+        if not isinstance(first, Ramp) or len(known) != 1:
+            return None
+        if isinstance(op, Reshaping):
+            return first.reshaped(shape.lens)
+        return first.expanded(shape.lens) if isinstance(op, Multibroadcast) else None
 
 
 def comparison(op: Operation, known: Sequence[Known | None], numbers: Sequence[Any]) -> bool | None:

@@ -43,7 +43,7 @@ class Pooling(Operation, name="pooling"):
         (x,) = inputs
         self.require(self.mode in self.MODES, inputs, f"mode must be one of {', '.join(self.MODES)}")
         self.require(x.ndim >= 3, inputs, "needs an input {N, C, spatial...}")
-        self.require(min(x.lens[2:]) >= 1, inputs, "a spatial dimension is empty")
+        self.require(all(n >= 1 for n in x.lens[2:]), inputs, "a spatial dimension is empty")
         self.require(self.lp_order >= 1, inputs, "lp_order must be at least 1")
         if self.mode != "max":
             self.require(x.type in dtypes.FLOATS, inputs, f"{self.mode} takes floats")
@@ -51,7 +51,7 @@ class Pooling(Operation, name="pooling"):
             check_windows(self, inputs, stride=self.stride, lengths=self.lengths, dilations=self.dilations)
             check_padding(self, inputs, self.padding, self.padding_mode)
         lens = self.out_lens(x.lens[2:])
-        self.require(min(lens) >= 1, inputs, "the window exceeds the padded input")
+        self.require(all(n >= 1 for n in lens), inputs, "the window exceeds the padded input")
         return keep_layout(x, (*x.lens[:2], *lens))
 
     def window(self, lens: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -70,8 +70,9 @@ class DequantizeLinear(Operation, name="dequantizelinear"):
         real = y.astype(wide)
         if zero:
             real -= zero[0].astype(wide, copy=False)
-        real *= scale.astype(wide, copy=False)
-        return real.astype(scale.dtype, copy=False)
+        with np.errstate(all="ignore"):  # a scale may be infinite: that of a mask of -inf
+            real *= scale.astype(wide, copy=False)
+            return real.astype(scale.dtype, copy=False)
 
 
 class BitCast(Operation, name="bit_cast"):

@@ -16,7 +16,9 @@ from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import ModuleArgument, Operation, RunModule, Value
 from migraphx.ir.shape import Shape
+from migraphx.ir.size import is_open
 from migraphx.ops.composites.activation import scaled, shifted
+from migraphx.ops.open_values import open_literal
 
 Function = Callable[[Builder, Instruction], Instruction]
 DIRECTIONS = ("forward", "reverse", "bidirectional")
@@ -197,7 +199,8 @@ class Recurrent(Operation):
         row = inner.squeeze(inner.scan_slice(projected, number, axis=0, direction=back), axes=(0,))
         fresh = self.cell(replace(cell, b=inner), row, now)
         body.add_return([going, *fresh, *fresh])
-        given = [b.literal(np.array([steps])), b.literal(np.array([True])), *state]
+        trips = b.module.add_open_literal(open_literal([steps]), b.origin) if is_open(steps) else b.literal([steps])
+        given = [trips, b.literal(np.array([True])), *state]
         ways = (back,) * len(state)
         made = b.loop(*given, modules=[body], max_iterations=steps, scan_output_directions=ways)
         return b.outputs(made, 2 * len(state))[len(state) :]

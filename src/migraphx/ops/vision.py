@@ -64,7 +64,7 @@ class Resize(Operation, name="resize"):
         self.require(self.mode == "nearest" or x.type in dtypes.FLOATS, inputs, f"{self.mode} takes floats")
         self.require(x.elements > 0, inputs, "the input is empty")
         lens = self.out_lens(x.lens)
-        self.require(min(lens) > 0, inputs, "the output is empty")
+        self.require(all(n > 0 for n in lens), inputs, "the output is empty")
         return keep_layout(x, lens)
 
     def out_lens(self, lens: Sequence[int]) -> tuple[int, ...]:
@@ -170,7 +170,7 @@ class Im2col(Operation, name="im2col"):
         right = x.lens[0] == 1 and w.ndim == x.ndim and w.lens[1] == x.lens[1]
         self.require(right, inputs, "needs one image and weights of its channels")
         lens = self.out_lens(x.lens[2:], w.lens[2:])
-        self.require(min(lens) >= 1, inputs, "the kernel exceeds the padded input")
+        self.require(all(n >= 1 for n in lens), inputs, "the kernel exceeds the padded input")
         return Shape(x.type, (math.prod(lens), math.prod(w.lens[1:])))
 
     def sides(self, lens: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -221,7 +221,7 @@ class RoiAlign(Operation, name="roialign"):
         self.require(x.type == rois.type, inputs, "x and rois differ in type")
         right = x.ndim == 4 and rois.ndim == 2 and rois.lens[1:] == (4,) and images.lens == rois.lens[:1]
         self.require(right, inputs, "needs x {N, C, H, W}, rois {rois, 4}, images {rois}")
-        self.require(min(x.lens[2:]) >= 1, inputs, "the images are empty")
+        self.require(all(n >= 1 for n in x.lens[2:]), inputs, "the images are empty")
         self.require(x.type in dtypes.FLOATS, inputs, "takes floats")
         check_indices(self, inputs, images)
         self.require(min(self.output_height, self.output_width) >= 1, inputs, "the output is empty")

@@ -72,10 +72,14 @@ def closed_value(ins: Instruction) -> np.ndarray:
         return ins.op.value
     if not is_open(ins.shape.lens) or not _keeps_repeats(ins):
         return value_of(ins)
-    value = closed_value(ins.inputs[0])
-    if not isinstance(ins.op, Multibroadcast):
-        return ins.op.compute(value)
-    return np.broadcast_to(value, tuple(1 if is_open(n) else n for n in ins.shape.lens))
+    return seen_through(ins, closed_value(ins.inputs[0]))
+
+
+def seen_through(view: Instruction, value: np.ndarray) -> np.ndarray:
+    """What a view shows of a value, which is not broadcast along dimensions that differ from run to run."""
+    if not isinstance(view.op, Multibroadcast) or not is_open(view.shape.lens):
+        return view.op.compute(value)
+    return np.broadcast_to(value, tuple(1 if is_open(n) else n for n in view.shape.lens))
 
 
 def without_repeats(value: np.ndarray) -> np.ndarray:

@@ -11,14 +11,15 @@ import numpy as np
 from migraphx.ir import dtype as dtypes
 from migraphx.ir.builder import Builder
 from migraphx.ir.module import Instruction, Module
-from migraphx.ir.operation import Operation
 from migraphx.ir.refusal import Refusal, Refuse
 from migraphx.passes.constants import (
     broadcast_literal,
+    closed_value,
     compact,
     computed,
     is_constant,
     scalar_of,
+    seen_through,
     without_repeats,
 )
 from migraphx.passes.integer_products import along, fits, integer_product
@@ -181,20 +182,19 @@ def quantized_weights(y: Instruction, channel: int, groups: int, types: Collecti
 
     They have one scale, or one for each index of the dimension `channel`.
     """
-    views: list[Operation] = []
+    views, lens = list[Instruction](), y.shape.lens
     while y.op.view and len(y.inputs) == 1:
-        views.append(y.op)
+        views.append(y)
         y = y.inputs[0]
     if y.name != "dequantizelinear":
         return Refuse("its weights are not dequantized")
-    codes, scale, *zeros = (computed(i) for i in y.inputs)
+    codes, scale, *zeros = (closed_value(i) if is_constant(i) else computed(i) for i in y.inputs)
     if codes is None or scale is None or dtypes.from_numpy(codes.dtype) not in types or (zeros and zeros[0] is None):
         return Refuse("its weights are not constants of 8 bits")
     point = np.zeros(1, codes.dtype) if not zeros or zeros[0] is None else zeros[0]
     parts = [codes, *(np.broadcast_to(part, codes.shape) for part in (point, scale))]
-    for op in reversed(views):
-        parts = [op.compute(part) for part in parts]
-    lens = parts[0].shape
+    for view in reversed(views):
+        parts = [seen_through(view, part) for part in parts]
     codes, point, scale = (without_repeats(part) for part in parts)
     if any(part.size != part.shape[channel] for part in (point, scale)):
         return Refuse("the scales of its weights change along the depth")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from migraphx.targets.common.scratch import scratch, temporary_folder
 from tests.limits import HANG
 
 SCRIPT = """
@@ -67,3 +69,15 @@ def test_what_a_killed_process_left_goes_later(tmp_path: Path) -> None:
     end(start(tmp_path)[0])
     assert sorted(tmp_path.iterdir()) == sorted([kept, young, foreign]), "that of a living process stays, and new ones"
     end(living)
+
+
+def test_a_folder_that_fills_while_it_is_removed_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler still writes when the process ends that no longer waits for it."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOTEMPTY, "Directory not empty")
+
+    with temporary_folder() as folder, monkeypatch.context() as patched:
+        patched.setattr(os, "rmdir", full)
+        temporary_folder().cleanup()
+    assert Path(folder).parent == scratch() and not Path(folder).exists()

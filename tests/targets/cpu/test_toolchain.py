@@ -215,7 +215,7 @@ def test_a_full_temporary_folder_is_named(
     said = f"the temporary folder {place} is full; .*TMPDIR\n{place}/openmgx-.*no space"
     with pytest.raises(CompilerError, match=said):
         program(35).compile(migraphx.get_target("cpu"))
-    monkeypatch.setattr("migraphx.targets.cpu.toolchain.scratch", lambda: tmp_path / "not there")
+    monkeypatch.setattr("migraphx.targets.common.scratch.scratch", lambda: tmp_path / "not there")
     with pytest.raises(CompilerError, match=f"the temporary folder {place} cannot be used: .*not there"):
         program(35).compile(migraphx.get_target("cpu"))
     assert not caplog.records

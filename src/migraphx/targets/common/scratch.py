@@ -35,6 +35,11 @@ def scratch() -> Path:
         return found[0]
 
 
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    """One in it; what a compiler still writes when the process ends goes with the folder of the process."""
+    return tempfile.TemporaryDirectory(dir=scratch(), ignore_cleanup_errors=True)
+
+
 def _made() -> tuple[Path, BinaryIO]:
     _remove_abandoned(Path(tempfile.gettempdir()))
     folder = Path(tempfile.mkdtemp(prefix=PREFIX))

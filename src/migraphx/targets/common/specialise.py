@@ -10,12 +10,13 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from migraphx.ir.expansion import Expansion, ValueNeeded
+from migraphx.ir.inference import infer_shape
 from migraphx.ir.module import Instruction, Module, captured
 from migraphx.ir.operation import Literal, OpenLiteral, Parameter, Return, operation
 from migraphx.ir.program import Program, reachable
 from migraphx.ir.shape import Shape
 from migraphx.ir.size import is_open, ones_matter
-from migraphx.ops.open_values import computed, is_open_array, open_values
+from migraphx.ops.open_values import computed, is_open_array, small_values
 from migraphx.passes.dead_code import dead_code
 
 
@@ -109,7 +110,7 @@ def _instruction(made: SpecialisedProgram, expansion: Expansion, ins: Instructio
     if ins.op.on_host and (known := constants(operands)) is not None:
         return _literals(expansion, ins.op.compute(*known), ins.origin)
     modules = [_inner(made.program, m, operands, env) for m in ins.modules]
-    folded = None if modules else _of_sizes(expansion, ins, operands)
+    folded = None if modules else _of_constants(expansion, ins, operands)
     if folded is not None:
         return folded
     kept = expansion.module.add_instruction(ins.op, operands, modules, origin=ins.origin)
@@ -118,10 +119,16 @@ def _instruction(made: SpecialisedProgram, expansion: Expansion, ins: Instructio
     return kept
 
 
-def _of_sizes(expansion: Expansion, ins: Instruction, operands: Sequence[Instruction]) -> Instruction | None:
-    """A constant, where the instruction computes it from constants of which one is made of sizes."""
-    known = open_values(operands)
-    value = None if known is None else computed(ins.op, known, ins.shape.type)
+def _of_constants(expansion: Expansion, ins: Instruction, operands: Sequence[Instruction]) -> Instruction | None:
+    """A small constant, where the instruction computes it from small ones; some may be made of sizes.
+
+    What shapes are made of is known here, and not put off to passes, so that an array of sizes and of a length that
+    the model computes is made of sizes.
+    """
+    known = small_values(operands)
+    if known is None or (ins.op.view and not any(map(is_open_array, known))):
+        return None
+    value = computed(ins.op, known, infer_shape(ins.op, [o.shape for o in operands]))
     if value is None:
         return None
     if is_open_array(value):

@@ -25,7 +25,7 @@ from migraphx.runtime.side_by_side import side_by_side
 from migraphx.targets.common.beside import give_way, is_beside
 from migraphx.targets.common.cache import SPACE, digest, obtain
 from migraphx.targets.common.progress import progress
-from migraphx.targets.common.scratch import scratch
+from migraphx.targets.common.scratch import temporary_folder
 from migraphx.targets.cpu.headers import KERNELS, constant
 from migraphx.targets.cpu.isa import made_for
 from migraphx.targets.cpu.threads import available
@@ -266,7 +266,7 @@ def _make(compiler: Compiler, arguments: Sequence[str], out: Path, temporary: st
 
 def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
     with _blaming_temporary_folder():
-        return tempfile.TemporaryDirectory(dir=scratch())
+        return temporary_folder()
 
 
 @contextmanager

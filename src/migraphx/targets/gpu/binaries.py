@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +18,7 @@ from typing import Any, TypeVar
 
 from migraphx.targets.common.cache import digest, lookup, obtain
 from migraphx.targets.common.progress import progress
-from migraphx.targets.common.scratch import scratch
+from migraphx.targets.common.scratch import temporary_folder
 from migraphx.targets.gpu.kernel import Kernel
 from migraphx.targets.target import CompilerError
 
@@ -163,7 +162,7 @@ class Compilers:
         self._pool = ThreadPoolExecutor(count)
         self._own = threading.local()
         self._started: list[subprocess.Popen[str]] = []
-        self._folder = tempfile.TemporaryDirectory(dir=scratch())
+        self._folder = temporary_folder()
         self._log = Path(self._folder.name) / "log"  # what Triton and its tools say, beside what they raise
 
     def __enter__(self) -> Compilers:

@@ -13,7 +13,7 @@ from migraphx.ir.module import Instruction
 from migraphx.ir.operation import Operation, operation
 from migraphx.ir.ramp import positions
 from migraphx.ir.shape import standard_strides
-from migraphx.ir.size import is_open
+from migraphx.ir.size import is_open, ones_matter
 from migraphx.onnx.builder import OnnxBuilder, axis_in, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.moving import moves
@@ -42,9 +42,11 @@ def gather_nd(b: OnnxBuilder, data: Value, indices: Value, *, batch_dims: int = 
     """Known tuples become plain positions: torch's masks are indexed by ranges, which leaves a reshape."""
     ramps = b.ramps.get(indices)
     if isinstance(ramps, tuple) and not batch_dims:
-        found = positions(ramps, data.shape.lens[: len(ramps)])
         count = math.prod(data.shape.lens[: len(ramps)])
-        if found is not None and found.counts and math.prod(found.lens) == count:
+        with ones_matter(False):  # as `ramp_of`
+            found = positions(ramps, data.shape.lens[: len(ramps)])
+            every = found is not None and found.counts and math.prod(found.lens) == count
+        if found is not None and every:
             return b.reshape(data, dims=(*found.lens, *data.shape.lens[len(ramps) :]))
     tuples = None if is_open(indices.shape.lens) else b.constant(indices)
     if tuples is None or batch_dims:

@@ -10,7 +10,7 @@ import numpy as np
 
 from migraphx.ir.module import Instruction
 from migraphx.ir.shape import broadcast_lens
-from migraphx.ir.size import whole
+from migraphx.ir.size import ones_matter, whole
 from migraphx.onnx.builder import OnnxBuilder, axes_in, axis_in, expect
 from migraphx.onnx.graph import OnnxError
 from migraphx.onnx.moving import moves
@@ -42,7 +42,9 @@ def reshape(b: OnnxBuilder, x: Value, shape: Any = None, *, allowzero: int = 0) 
         dims = tuple(x.shape.elements // known if n == -1 else n for n in dims)
     if math.prod(dims) != x.shape.elements:
         raise OnnxError(f"{x.shape.elements} elements do not fit shape {dims}")
-    return x if dims == x.shape.lens else b.reshape(x, dims=dims)
+    with ones_matter(False):  # a reshape to other lens holds where these are 1, too
+        already = dims == x.shape.lens
+    return x if already else b.reshape(x, dims=dims)
 
 
 @converter("Flatten")

@@ -64,8 +64,9 @@ def stft(
     size = size if length is None else int(b.number(length, "frame_length"))
     if hop < 1 or not 1 <= size <= x.shape.lens[1]:
         raise OnnxError(f"frames of {size}, {hop} apart, do not fit a signal of {x.shape.lens[1]}")
-    starts = np.arange(0, x.shape.lens[1] - size + 1, hop)
-    frames = b.gather(x, b.literal(starts[:, None] + np.arange(size)), axis=1)
+    starts = b.counted((x.shape.lens[1] - size) // hop + 1, "int64")
+    starts = b.unsqueeze(b.mul(starts, b.full(hop, starts)), axes=(1,))
+    frames = b.gather(x, b.add(*b.common(starts, b.literal(np.arange(int(size))))), axis=1)
     if window is not None:
         frames = b.mul(*b.common(frames, b.unsqueeze(window, axes=(1,))))
     return b.dft(frames, axis=2, onesided=bool(onesided))

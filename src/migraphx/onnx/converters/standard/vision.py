@@ -11,7 +11,7 @@ from migraphx.ir import dtype as dtypes
 from migraphx.ir.module import Instruction
 from migraphx.ir.operation import operation
 from migraphx.ir.shape import broadcast_lens
-from migraphx.ir.size import is_open
+from migraphx.ir.size import is_open, whole
 from migraphx.onnx.builder import OnnxBuilder, axes_in
 from migraphx.onnx.converters.standard.indexing import as_found
 from migraphx.onnx.graph import OnnxError
@@ -19,6 +19,13 @@ from migraphx.onnx.registry import converter
 from migraphx.ops.vision import Resize
 
 Value = Instruction
+
+
+def _scaled(length: int, factor: float) -> int:
+    """floor(length * factor), as float32 has it where the factor is no whole number."""
+    if float(factor).is_integer():
+        return whole(length) * int(factor)
+    return int(np.floor(np.float32(length) * np.float32(factor)))
 
 
 @converter("Resize")
@@ -82,7 +89,7 @@ def resize(
         raise OnnxError(f"scales {factors} and sizes {lengths} exclude each other")
     if factors:
         factors = full(factors, dims, [1.0] * ndim)
-        lengths = [int(np.floor(np.float32(n) * np.float32(f))) for n, f in zip(x.shape.lens, factors, strict=True)]
+        lengths = [_scaled(n, f) for n, f in zip(x.shape.lens, factors, strict=True)]
     elif lengths:
         factors, lengths = kept_aspect(x.shape.lens, lengths, dims, keep_aspect_ratio_policy)
     region: list[float] = []

@@ -49,7 +49,7 @@ def col2im(
     dims = zip(whole, block, geometry.stride, geometry.dilation, strict=True)
     out = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in dims]
     count, taps_count = math.prod(out), math.prod(block)
-    if min(out) < 1 or x.shape.lens[2] != count or x.shape.lens[1] % taps_count:
+    if any(n < 1 for n in out) or x.shape.lens[2] != count or x.shape.lens[1] % taps_count:
         raise OnnxError(f"blocks {block} on an image {image} make {taps_count} taps, {count} windows")
     at = tap_positions(out, geometry, (0,) * rank)
     index = np.ravel_multi_index(at, whole).reshape(-1)
