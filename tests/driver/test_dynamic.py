@@ -115,3 +115,13 @@ def test_lengths_out_of_range_and_missing_inputs(ask):
 def test_explaining_needs_lengths():
     with pytest.raises(ValueError, match=r"dynamic shapes: give inputs \(x\)"):
         migraphx.explain(parsed(), "cpu")
+
+
+def test_lengths_that_nobody_gave_are_told(file, capsys):
+    answer = drive(capsys, "run", file, "--default-dyn-dim", "{min:1,max:8}", "--batch", 2)
+    assert (
+        answer.code == 0
+        and "Open lengths are 2, by --batch (--input-dim chooses them): {'x': [2, 2, 16]}" in answer.err
+    )
+    answer = drive(capsys, "run", file, *OPEN, "--input-dim", "@x", 2, 5, 16)
+    assert answer.code == 0 and "Open lengths" not in answer.err

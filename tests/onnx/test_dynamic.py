@@ -55,6 +55,27 @@ def test_shapes_computed_from_shapes():
     assert str(made.get_output_shapes()[0]) == "dynamic, float_type, {[1, 16, {}], [4, 64, {}]}"
 
 
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        (["n", 3, None, None], "float_type, {[1, 16, {}], [3, 3, {}], [0, 15, {}], [0, 15, {}]}"),
+        (["n", 5, 4, "h"], "float_type, {[1, 16, {}], [0, 3, {}], [0, 15, {}], [1, 16, {}]}"),  # 5 and 4 are not so
+        (["n", 3], "float_type, {[0, 16, {}], [0, 3, {}], [0, 15, {}], [0, 15, {}]}"),
+    ],
+)
+def test_outputs_are_as_declared_where_the_least_lengths_are_too_small(declared, expected):
+    message = onnx.ModelProto.FromString(
+        model([node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2])], {"x": (F, ["n", 3, "h", "w"])}, ["y"])
+    )
+    message.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", F, declared))
+    feeds = [{"x": normal(2, 3, 4, 5)}, {"x": normal(1, 3, 2, 9)}]
+    made = migraphx.parse_onnx_buffer(message.SerializeToString(), default_dyn_dim_value=ANY)
+    assert str(made.get_output_shapes()[0]) == f"dynamic, {expected}"
+    made.compile(migraphx.get_target("cpu"))
+    for feed in feeds:
+        np.testing.assert_array_equal(np.array(made.run(feed)[0]), torch.max_pool2d(torch.tensor(feed["x"]), 2, 1))
+
+
 def test_sizes_that_depend_on_data():
     nodes = [
         node("Relu", ["x"], ["r"]),

@@ -40,6 +40,33 @@ def test_dimensions():
     assert lens(data, dim_params={"batch": fixed}) == {"x": [2, 3, 1]}
 
 
+def test_dimensions_of_one_name_have_the_length_that_another_input_is_given():
+    names = {"a": (F, ["n", "t"]), "b": (F, ["t", "n"]), "c": (F, ["n", None])}
+    data = model([node("Identity", [i], [f"{i}y"]) for i in names], names, [f"{i}y" for i in names])
+    assert lens(data, map_input_dims={"a": [2, 7]}) == {"a": [2, 7], "b": [7, 2], "c": [2, 1]}
+    told = {"map_input_dims": {"a": [2, 7]}, "dim_params": {"t": 5}, "default_dim_value": 9}
+    assert lens(data, **told) == {"a": [2, 7], "b": [5, 2], "c": [2, 9]}
+    assert lens(data, map_input_dims={"a": [2, 7], "b": [7, 3]}) == {"a": [2, 7], "b": [7, 3], "c": [1, 1]}
+    rows = migraphx.shape.dynamic_dimension(1, 8)
+    program = migraphx.parse_onnx_buffer(data, map_dyn_input_dims={"a": [rows, 7]})
+    found = program.get_parameter_shapes()
+    assert found["b"].dyn_dims()[1] == found["c"].dyn_dims()[0] == rows
+    program.compile(migraphx.get_target("ref"))
+    with pytest.raises(ValueError, match="both are 'n' and must be equal"):
+        program.run(
+            {"a": np.ones((2, 7), np.float32), "b": np.ones((7, 3), np.float32), "c": np.ones((2, 1), np.float32)}
+        )
+
+
+def test_an_error_says_which_open_lengths_were_chosen():
+    pooled = [node("MaxPool", ["x"], ["y"], "pool", kernel_shape=[2, 2])]
+    data = model(pooled, {"x": (F, ["batch", 3, "height", None])}, ["y"])
+    with pytest.raises(ValueError, match=r"node pool .* taken as 1: batch, height, a dimension of x$"):
+        migraphx.parse_onnx_buffer(data)
+    with pytest.raises(ValueError, match=r"node pool .*float\[1, 3, 1, 1\]\)$"):
+        migraphx.parse_onnx_buffer(data, map_input_dims={"x": [1, 3, 1, 1]})
+
+
 def test_initializers_that_are_inputs_are_constants():
     data = model([node("Add", ["x", "w"], ["y"])], {"x": X, "w": X}, ["y"], {"w": X})
     assert lens(data) == {"x": [2, 3]}

@@ -51,9 +51,9 @@ def parse_onnx(
     """The program of an ONNX file.
 
     `map_input_dims` gives whole shapes by input (a list of shapes for a sequence), `dim_params` lengths by the
-    names that the model gives its dimensions, `default_dim_value` the rest. A length may be a range, a
-    `shape.dynamic_dimension`: in `dim_params`, in `map_dyn_input_dims` (whole shapes) and as `default_dyn_dim_value`
-    (in place of `default_dim_value`). Nodes whose lengths are known only in a run stay nodes of ONNX in the program
+    names that the model gives its dimensions (which hold for all inputs, as do the lengths of names in whole shapes),
+    `default_dim_value` the rest. A length may be a range, a `shape.dynamic_dimension`: in `dim_params`, in
+    `map_dyn_input_dims` (whole shapes) and as `default_dyn_dim_value` (in place of `default_dim_value`). Nodes whose lengths are known only in a run stay nodes of ONNX in the program
     (operator `onnx`), which the target converts for the lengths that arrive. Operators that are not supported are
     all listed in one error, unless `skip_unknown_operators`: then the program can be read but not run.
     A Loop without a trip count makes as many trips as its condition wants, at most `max_loop_iterations` where that

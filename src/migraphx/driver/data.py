@@ -18,6 +18,7 @@ from migraphx.api.shape import shape
 from migraphx.driver import dims
 from migraphx.driver.model import Inputs
 from migraphx.driver.result import UsageError
+from migraphx.driver.terminal import note
 from migraphx.ir.dtype import INTEGERS
 
 
@@ -29,6 +30,8 @@ def generate(made: program, args: Namespace) -> Inputs:
     shapes = {n: s for n, s in made.get_parameter_shapes().items() if not n.startswith(OUTPUT_PREFIX)}
     lens = dims.lens("--input-dim", args.input_dim)
     static = {n: static_shape(n, s, lens.get(n), args.batch) for n, s in shapes.items()}
+    if chosen := {n: list(s.lens()) for n, s in static.items() if shapes[n].dynamic() and n not in lens}:
+        note(f"Open lengths are {args.batch}, by --batch (--input-dim chooses them): {chosen}")
     made_of: dict[str, Any] = {}
     for value, names in ((0, args.fill0), (1, args.fill1)):
         made_of |= {n: partial(migraphx.fill_argument, value=value) for n in names}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
@@ -15,8 +16,8 @@ from migraphx.ir.expansion import Expansion, ValueNeeded
 from migraphx.ir.module import Instruction, Module
 from migraphx.ir.operation import Operation, RunModule, Value
 from migraphx.ir.program import Program
-from migraphx.ir.ranges import hull
-from migraphx.ir.shape import UNKNOWN, DynamicDimension, Shape
+from migraphx.ir.ranges import hull, ranges
+from migraphx.ir.shape import UNBOUNDED, UNKNOWN, DynamicDimension, Shape
 from migraphx.ir.text import parse_shape
 from migraphx.onnx.builder import OnnxBuilder, Options, Scope
 from migraphx.onnx.graph import DeferredStrings, Function, Graph, Model, Node, OnnxError, Reference, ValueInfo
@@ -197,6 +198,9 @@ def import_dynamic(model: Model, options: Options, print_program_on_error: bool 
         return made
     ends = [_shapes_at(model, options, end) for end in ("min", "max")]
     bounds = {key: _between(least, ends[1].get(key, UNKNOWN)) for key, least in ends[0].items()}
+    for name, info in model.graph.results.items():
+        if bounds.get(("", name), UNKNOWN) == UNKNOWN:
+            bounds["", name] = _declared(info, made.program, ends[1].get(("", name), UNKNOWN))
     return import_model(model, options, print_program_on_error, NodeDeferrer(bounds, model.functions))
 
 
@@ -216,11 +220,28 @@ def _shapes_at(model: Model, options: Options, end: str) -> dict[tuple[str, str]
         dim_params={n: fixed(d) for n, d in options.dim_params.items()},
         largest_constant=SHAPES,
     )
-    try:
+    with suppress(OnnxError, MemoryError):  # a kernel larger than the least image, a table as large as the largest
         import_model(model, at, deferral=seen)
-    except (OnnxError, MemoryError):  # a kernel larger than the least image, a table as large as the largest
-        return {}
     return seen.seen
+
+
+def _declared(info: ValueInfo, program: Program, most: Shape) -> Shape:
+    """What a model says of an output of which one of the two readings says nothing.
+
+    Exporters write the lengths of their example, too: a number is believed where it is the length at the largest sizes.
+    """
+    if most != UNKNOWN and (most.dynamic or most.sub_shapes or most.type != info.type):
+        return UNKNOWN
+    if info.form or info.dims is None or info.type == "string":
+        return UNKNOWN
+    named = {d.symbol: d for i in program.main.parameters.values() for d in ranges(i.shape) if d.symbol}
+    known = (UNBOUNDED,) * len(info.dims) if most == UNKNOWN else most.lens
+    said = info.dims if len(info.dims) == len(known) else (None,) * len(known)
+    dims: list[int | DynamicDimension] = []
+    for dim, largest in zip(said, known, strict=True):
+        any_length = DynamicDimension(0, largest)
+        dims.append(named.get(dim, any_length) if isinstance(dim, str) else largest if dim == largest else any_length)
+    return Shape.of_dims(info.type, dims)
 
 
 def _between(least: Shape, most: Shape) -> Shape:

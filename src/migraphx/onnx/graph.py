@@ -155,6 +155,7 @@ class Graph:
     initializers: dict[str, np.ndarray] = field(default_factory=dict)
     infos: dict[str, ValueInfo] = field(default_factory=dict)  # of inputs that are tensors
     refused: dict[str, str] = field(default_factory=dict)  # inputs that are not, and why
+    results: dict[str, ValueInfo] = field(default_factory=dict)  # what the model declares of outputs that are tensors
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Protocol
@@ -84,7 +84,26 @@ def import_model(
             sys.stderr.write(f"{program_text(program)}\n")
         if isinstance(error, RecursionError):
             raise OnnxError("graphs are nested too deeply, or a function calls itself") from None
+        if getattr(error, "located", False) and importer.taken:
+            names = ", ".join(importer.taken)
+            error.args = (
+                f"{error}; lengths that the model leaves open were taken as {options.default_dim_value}: {names}",
+            )
         raise
+
+
+def tied(infos: Iterable[ValueInfo], given: Mapping[str, Any]) -> dict[str, int | DynamicDimension]:
+    """The lengths of named dimensions that the given shapes of other inputs tell; none where they disagree."""
+    found: dict[str, int | DynamicDimension] = {}
+    disagreed = set()
+    for info in infos:
+        lens = given.get(info.name)
+        if info.form or not lens or not info.dims or len(lens) != len(info.dims):
+            continue
+        for dim, length in zip(info.dims, lens, strict=True):
+            if isinstance(dim, str) and found.setdefault(dim, length) != length:
+                disagreed.add(dim)
+    return {dim: length for dim, length in found.items() if dim not in disagreed}
 
 
 class Importer:
@@ -94,6 +113,8 @@ class Importer:
         self, model: Model, options: Options, program: Program, deferral: DeferralPolicy | None = None
     ) -> None:
         self.model, self.options, self.program, self.deferral = model, options, program, deferral
+        self.tied = tied(model.graph.infos.values(), options.map_input_dims)
+        self.taken: dict[str, None] = {}  # open dimensions that have the default length
         self.expanded = 0  # nodes of functions and subgraphs, at each time
         self.deviations: dict[str, None] = {}
 
@@ -186,18 +207,28 @@ class Importer:
         if given is not None and info.dims is not None and len(given) != len(info.dims):
             raise OnnxError(f"input {info.name!r} has {len(info.dims)} dimensions, map_input_dims gives {len(given)}")
         dims = given if given is not None else info.dims or ()
+        found = [self.dim(info.name, d) for d in dims]
+        for k, (dim, name) in enumerate(zip(found, info.dims or (), strict=False)):
+            if isinstance(dim, DynamicDimension) and isinstance(name, str) and dim == self.tied.get(name):
+                found[k] = replace(dim, symbol=name)
         try:
-            return Shape.of_dims(info.type, [self.dim(d) for d in dims])
+            return Shape.of_dims(info.type, found)
         except ValueError as error:
             raise OnnxError(f"input {info.name!r}: {error}") from None
 
-    def dim(self, dim: int | str | DynamicDimension | None) -> int | DynamicDimension:
+    def dim(self, name: str, dim: int | str | DynamicDimension | None) -> int | DynamicDimension:
         if isinstance(dim, DynamicDimension):
             return dim
         if isinstance(dim, str):
-            known = self.options.dim_params.get(dim, self.options.default_dim_value)
+            known = self.options.dim_params.get(dim, self.tied.get(dim))
+            known = self.default(dim) if known is None else known
             return replace(known, symbol=dim) if isinstance(known, DynamicDimension) else known
-        return self.options.default_dim_value if dim is None or dim < 0 else int(dim)
+        return self.default(f"a dimension of {name}") if dim is None or dim < 0 else int(dim)
+
+    def default(self, what: str) -> int | DynamicDimension:
+        if isinstance(self.options.default_dim_value, int):
+            self.taken[what] = None
+        return self.options.default_dim_value
 
     # ---- the walk ----
 

@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -192,16 +193,12 @@ class _Reader:
             except OnnxError as error:
                 graph.refused[info.name] = str(error)
         given = {n: i.dims for n, i in graph.infos.items() if _known(i.dims)}
-        made = {o.name: dims for o in message.output if _known(dims := self.dims(o))}
+        for info in message.output:
+            with suppress(OnnxError):  # what is no tensor
+                graph.results[info.name] = self.info(info)
+        made = {n: i.dims for n, i in graph.results.items() if _known(i.dims)}
         graph.nodes = [_with_alike(n, given, made) for n in graph.nodes]
         return graph
-
-    def dims(self, message: Any) -> tuple[int | str | None, ...] | None:
-        """The dimensions of an output; None where it is no tensor, or says nothing of them."""
-        try:
-            return self.info(message).dims
-        except OnnxError:
-            return None
 
     def info(self, message: Any) -> ValueInfo:
         form, given = [], message.type
