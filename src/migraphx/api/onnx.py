@@ -50,19 +50,19 @@ def parse_onnx(
 ) -> program:
     """The program of an ONNX file.
 
-    `map_input_dims` gives whole shapes by input (a list of shapes for a sequence), `dim_params` lengths by the
-    names that the model gives its dimensions (which hold for all inputs, as do the lengths of names in whole shapes),
-    `default_dim_value` the rest. A length may be a range, a `shape.dynamic_dimension`: in `dim_params`, in
-    `map_dyn_input_dims` (whole shapes) and as `default_dyn_dim_value` (in place of `default_dim_value`). Nodes whose lengths are known only in a run stay nodes of ONNX in the program
-    (operator `onnx`), which the target converts for the lengths that arrive. Operators that are not supported are
-    all listed in one error, unless `skip_unknown_operators`: then the program can be read but not run.
-    A Loop without a trip count makes as many trips as its condition wants, at most `max_loop_iterations` where that
-    is given (upstream's always stop, by default after 10 trips); without it, one that must be unrolled and makes more
-    than 10 trips is an error. A Loop that states more trips than `limit_max_iterations` (65535 where it is not given)
-    is refused; where it is given, it also bounds a Loop without a trip count, or with the largest int64 for one.
-    `use_debug_symbols` adds the exporter's source lines to instructions' origins. External data must lie inside
-    `external_data_path`, by default the model's folder. `output_names` returns these values of the graph instead of
-    its outputs.
+    `map_input_dims` gives whole shapes by input (a list of shapes for a sequence), `dim_params` lengths by the names
+    that the model gives its dimensions, `default_dim_value` the rest; of one name all have the length that a whole
+    shape gives. A length may be a range, a `shape.dynamic_dimension`: in `dim_params`, in `map_dyn_input_dims` (whole
+    shapes) and as `default_dyn_dim_value` (in place of `default_dim_value`). Nodes whose lengths are known only in a
+    run stay nodes of ONNX in the program (operator `onnx`), which the target converts for the lengths that arrive.
+    Operators that are not supported are all listed in one error, unless `skip_unknown_operators`: then the program can
+    be read but not run. A Loop without a trip count makes as many trips as its condition wants, at most
+    `max_loop_iterations` where that is given (upstream's always stop, by default after 10 trips); without it, one that
+    must be unrolled and makes more than 10 trips is an error. A Loop that states more trips than `limit_max_iterations`
+    (65535 where it is not given) is refused; where it is given, it also bounds a Loop without a trip count, or with the
+    largest int64 for one. `use_debug_symbols` adds the exporter's source lines to instructions' origins. External data
+    must lie inside `external_data_path`, by default the model's folder. `output_names` returns these values of the
+    graph instead of its outputs.
 
     A node that is not as the standard has it, but whose meaning is plain (an attribute of another opset, an integer
     where a float is meant, an operator of another domain), is read as what it means, and one line of the log says so
