@@ -83,6 +83,12 @@ CODES = """(float[N, T, 4] x) => (float[N, T, 2] y)
   v = DequantizeLinear <axis = 1> (w, steps, points)
   y = MatMul (d, v)
 }"""
+TURNED = """(float[N, 8] x, float[T, 8] z) => (float[N, T] y, float[T, N] w)
+{
+  u = Transpose <perm = [1, 0]> (z)
+  y = MatMul (x, u)
+  w = Transpose <perm = [1, 0]> (y)
+}"""
 TOKEN = """(float[N, T, 2] x, float[1, 1, 2] t) => (float[N, P, 2] y)
 {
   y = Concat <axis = 1> (t, x)
@@ -96,6 +102,22 @@ def program(text: str) -> tuple[bytes, migraphx.program]:
     made = migraphx.parse_onnx_buffer(data, dim_params=dims)
     made.compile(migraphx.get_target("cpu"))
     return data, made
+
+
+def one_program(text: str, lens: dict[str, Any], lengths: list[tuple[int, int]], most: int = 1) -> None:
+    """All lengths have onnxruntime's answers, and at most so many forms."""
+    data, made = program(text)
+    for n, t in lengths:
+        of: dict[Any, int] = {"N": n, "T": t, "U": 30}
+        shapes = {name: [of[d] if isinstance(d, str) else d for d in own] for name, own in lens.items()}
+        feed: dict[str, Any] = {name: RNG.standard_normal(own).astype(np.float32) for name, own in shapes.items()}
+        if "m" in feed:
+            feed["m"] = (20 * feed["m"]).astype(np.int64)
+        for got, want in zip(made.run(feed), theirs(data, feed), strict=True):
+            assert np.array(got).shape == want.shape
+            assert relative_error(np.array(got), want) < MODEL_ERROR
+    executable: Any = made.executable
+    assert 1 <= len(executable.region.forms) <= most
 
 
 @pytest.mark.parametrize("lengths", [MANY, MANY[::-1]])
@@ -114,18 +136,12 @@ def program(text: str) -> tuple[bytes, migraphx.program]:
     ids=["windows", "keys", "masked", "gates", "frames", "image", "larger", "codes"],
 )
 def test_one_program_for_all_sizes(text: str, lens: dict[str, Any], lengths: list[tuple[int, int]]) -> None:
-    data, made = program(text)
-    for n, t in lengths:
-        of: dict[Any, int] = {"N": n, "T": t, "U": 30}
-        shapes = {name: [of[d] if isinstance(d, str) else d for d in own] for name, own in lens.items()}
-        feed: dict[str, Any] = {name: RNG.standard_normal(own).astype(np.float32) for name, own in shapes.items()}
-        if "m" in feed:
-            feed["m"] = (20 * feed["m"]).astype(np.int64)
-        for got, want in zip(made.run(feed), theirs(data, feed), strict=True):
-            assert np.array(got).shape == want.shape
-            assert relative_error(np.array(got), want) < MODEL_ERROR
-    executable: Any = made.executable
-    assert 1 <= len(executable.region.forms) <= (3 if text is FRAMES else 1)  # a sum over one frame is another
+    one_program(text, lens, lengths, 3 if text is FRAMES else 1)  # a sum over one frame is another
+
+
+@pytest.mark.parametrize("lengths", [MANY[1:], MANY[::-1]])  # of 3 first there is a program of their own
+def test_one_program_for_answers_that_are_turned(lengths: list[tuple[int, int]]) -> None:
+    one_program(TURNED, {"x": ("N", 8), "z": ("T", 8)}, lengths)
 
 
 def test_a_batch_of_1_beside_a_constant_of_1() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from migraphx.ir.module import Module
-from migraphx.ir.size import bounds_of, likely_less
+from migraphx.ir.size import bounds_of, hint_of, is_open, likely_less
 from migraphx.targets.common.body import Scope, pointwise_body
 from migraphx.targets.common.call import Call
 from migraphx.targets.common.views import Loops, View, loops
@@ -46,8 +46,11 @@ def _few_planes(read: View, write: View) -> bool:
     nest = loops((read, write), lead=0)
     if nest.rank not in (2, 3) or read.itemsize != 4:
         return False
-    strides = nest.strides[1][-1] in PLANES and nest.strides[0][-1] == 1 and nest.strides[1][-2] == 1
-    return strides and nest.lens[-2] == nest.strides[1][-1] and nest.lens[-1] >= SHORT_ROW  # strides seldom are open
+    planes = nest.strides[1][-1]
+    if is_open(planes) and hint_of(planes) != PLANES[-1]:  # 2 is a batch, or one of 1: its kernel must serve others
+        return False
+    strides = planes in PLANES and nest.strides[0][-1] == 1 and nest.strides[1][-2] == 1
+    return strides and nest.lens[-2] == planes and nest.lens[-1] >= SHORT_ROW
 
 
 def _interleave_call(read: View, write: View, origin: str) -> Call:
