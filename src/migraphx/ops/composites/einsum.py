@@ -77,10 +77,13 @@ def common_lens(equation: str, operands: Sequence[LabelledValue]) -> dict[str, i
     lens: dict[str, int] = {}
     for x in operands:
         for name, n in zip(x.names, x.value.shape.lens, strict=True):
-            if lens.setdefault(name, n) == 1:
+            known = lens.setdefault(name, n)
+            if n == known:  # asked first: of open lengths that are one it is certain, and which are 1 need not be known
+                continue
+            if known == 1:
                 lens[name] = n
-            if n not in (1, lens[name]):
-                raise ValueError(f"einsum: {equation!r}: {name} is both {lens[name]} and {n}")
+            elif n != 1:
+                raise ValueError(f"einsum: {equation!r}: {name} is both {known} and {n}")
     return lens
 
 
@@ -122,7 +125,8 @@ def ordered(b: Builder, x: LabelledValue, names: str) -> LabelledValue:
 
 
 def shaped(b: Builder, x: Instruction, lens: Sequence[int]) -> Instruction:
-    return x if x.shape.lens == tuple(lens) else b.reshape(x, dims=tuple(lens))
+    same = x.shape.ndim == len(lens) and x.shape.lens == tuple(lens)  # tuples compare elements before their lengths
+    return x if same else b.reshape(x, dims=tuple(lens))
 
 
 def contracted(b: Builder, x: LabelledValue, y: LabelledValue, needed: set[str]) -> LabelledValue:
