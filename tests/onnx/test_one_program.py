@@ -89,6 +89,30 @@ TURNED = """(float[N, 8] x, float[T, 8] z) => (float[N, T] y, float[T, N] w)
   y = MatMul (x, u)
   w = Transpose <perm = [1, 0]> (y)
 }"""
+TRIANGLES = """(float[N, T, T] x, float[T, N] z) => (float[N, T, T] y, float[N, T, T] w, float[T, N] v, int64[T, N] u)
+<int64 one = {1}>
+{
+  y = Trilu <upper = 1> (x, one)
+  w = Trilu <upper = 0> (x)
+  v = EyeLike <k = -1> (z)
+  u = EyeLike <dtype = 7> (z)
+}"""
+SUMMED = """(float[N, T, 4] x, float[T, N, 4] z) => (float[N, T, T] y)
+{
+  y = Einsum <equation = "nid,jnd->nij"> (x, z)
+}"""
+DISTANCES = """(float[N, T] x) => (int64[D] y, int64[E] w)
+<int64 down = {-1}, int64 three = {3}, int64 five = {5}, int64 none = {0}>
+{
+  n = Shape <start = 0, end = 1> (x)
+  t = Shape <start = 1, end = 2> (x)
+  ns = Squeeze (n)
+  ts = Squeeze (t)
+  last = Neg (ns)
+  y = Range (ts, last, down)
+  more = Add (ts, five)
+  w = Range (five, more, three)
+}"""
 TOKEN = """(float[N, T, 2] x, float[1, 1, 2] t) => (float[N, P, 2] y)
 {
   y = Concat <axis = 1> (t, x)
@@ -132,8 +156,23 @@ def one_program(text: str, lens: dict[str, Any], lengths: list[tuple[int, int]],
         (IMAGE, {"x": ("N", 2, "T", "U")}),
         (LARGER, {"x": ("N", 2, 3, 3)}),
         (CODES, {"x": ("N", "T", 4)}),
+        (TRIANGLES, {"x": ("N", "T", "T"), "z": ("T", "N")}),
+        (SUMMED, {"x": ("N", "T", 4), "z": ("T", "N", 4)}),
+        (DISTANCES, {"x": ("N", "T")}),
     ],
-    ids=["windows", "keys", "masked", "gates", "frames", "image", "larger", "codes"],
+    ids=[
+        "windows",
+        "keys",
+        "masked",
+        "gates",
+        "frames",
+        "image",
+        "larger",
+        "codes",
+        "triangles",
+        "summed",
+        "distances",
+    ],
 )
 def test_one_program_for_all_sizes(text: str, lens: dict[str, Any], lengths: list[tuple[int, int]]) -> None:
     one_program(text, lens, lengths, 3 if text is FRAMES else 1)  # a sum over one frame is another

@@ -132,6 +132,15 @@ class OnnxBuilder(Builder):
         self.ramps[made] = Ramp((count,), (1,))
         return made
 
+    def triangle(self, rows: int, columns: int, k: int) -> Instruction:
+        """Whether an element of a matrix lies on its diagonal `k` or below."""
+        if not is_open((rows, columns)):
+            return self.literal(np.tri(rows, columns, k, dtype=np.bool_))
+        row, column = (self.unsqueeze(self.counted(n, "int64"), axes=(d,)) for n, d in ((rows, 1), (columns, 0)))
+        beyond = self.add(row, self.multibroadcast(self.literal([[int(k) + 1]], "int64"), out_lens=(rows, 1)))
+        column, beyond = (self.multibroadcast(v, out_lens=(rows, columns)) for v in (column, beyond))
+        return self.cast(self.less(column, beyond), "bool")
+
     def sizes(self, values: Any, type: str = "int64") -> Instruction:
         """A constant of integers of which some may be sizes."""
         if not any(map(is_open, np.asarray(values, object).reshape(-1))):

@@ -52,8 +52,8 @@ def range_(b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_ty
     """start, start + delta, ... below (above, where delta is negative) limit."""
     if limit.shape.type in dtypes.INTEGERS:
         begin, end, by = (b.number(v, n) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta")))
-        if is_open(end) and begin == 0 and by == 1 and end >= 0:
-            return b.counted(end, limit.shape.type)
+        if is_open((begin, end)) and not is_open(by) and by != 0 and (count := -((begin - end) // by)) >= 0:
+            return counted_from(b, begin, by, count, limit.shape.type)
     first, last, step = (b.known(v, n).reshape(()) for v, n in ((start, "start"), (limit, "limit"), (delta, "delta")))
     if step == 0:
         raise OnnxError("delta is 0")
@@ -67,11 +67,24 @@ def range_(b: OnnxBuilder, start: Value, limit: Value, delta: Value, *, stash_ty
     return b.literal((first + np.arange(count).astype(wide) * step).astype(start.shape.numpy_dtype))
 
 
+def counted_from(b: OnnxBuilder, begin: int, by: int, count: int, type: str) -> Value:
+    """begin, begin + by, ...: so many numbers."""
+    made = b.counted(count, type)
+    if not is_open(begin) and (begin, by) == (0, 1):
+        return made
+    first, step = (b.multibroadcast(b.sizes([n], type), out_lens=(count,)) for n in (begin, by))
+    return b.add(b.mul(made, step), first)
+
+
 @converter("EyeLike")
 def eye_like(b: OnnxBuilder, x: Value, *, k: int, dtype: int | None = None) -> Value:
     expect(x, "input", None, None)
     type = x.shape.type if dtype is None else element_type(dtype)
-    return b.literal(np.eye(*x.shape.lens, k=k), type)
+    if not is_open(x.shape.lens):
+        return b.literal(np.eye(*x.shape.lens, k=k), type)
+    rows, columns = x.shape.lens
+    upper, lower = (b.cast(b.triangle(rows, columns, n), type) for n in (k, k - 1))
+    return b.sub(upper, lower)
 
 
 @converter("OneHot")

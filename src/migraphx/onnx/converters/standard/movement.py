@@ -247,9 +247,9 @@ def trilu(b: OnnxBuilder, x: Value, k: Value | None = None, *, upper: int) -> Va
     """The upper or lower triangle of the last two dimensions; 0 elsewhere."""
     shift = 0 if k is None else b.number(k, "k")
     rows, columns = x.shape.lens[-2:]
-    lower = np.tri(rows, columns, shift - 1 if upper else shift, dtype=np.bool_)
-    mask = b.broadcast_to(b.literal(~lower if upper else lower), x.shape.lens)
-    return b.where(mask, x, b.full(0, x))
+    lower = b.triangle(rows, columns, shift - 1 if upper else shift)
+    mask, zero = b.broadcast_to(lower, x.shape.lens), b.full(0, x)
+    return b.where(mask, zero, x) if upper else b.where(mask, x, zero)
 
 
 @converter("CenterCropPad")
