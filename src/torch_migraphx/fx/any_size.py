@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
@@ -13,7 +14,6 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from torch.utils._sympy.interp import sympy_interp
@@ -32,7 +32,7 @@ from torch_migraphx.fx.builder import (
     Value,
     type_name,
 )
-from torch_migraphx.fx.concrete import expression_of, memory_order
+from torch_migraphx.fx.concrete import expression_of
 from torch_migraphx.fx.decompose import decompose
 from torch_migraphx.fx.fx2mgx import MGXInterpreter
 from torch_migraphx.fx.graph_info import value_of
@@ -69,7 +69,7 @@ def for_any_size(
     """A function that runs `gm` for tensors of any size that its symbols allow; None where it takes one a size.
 
     `samples`: the inputs that it was traced with, whose sizes are symbols; `args`: those of the first call. `ranges`:
-    of symbols, where a caller said them; its outputs are then new tensors or the inputs, whatever eager's share.
+    of symbols, where a caller said them. Its outputs are new tensors, row-major, whatever `gm`'s share, or inputs.
     `lasting`: the constants among `args`; graphs that are given the same one pack them once.
     """
     if not hasattr(migraphx, "deferred_program"):  # AMD's own
@@ -209,7 +209,7 @@ class AnySize:
         }
         if not by_data and any(0 in dims for _, dims in parameters.values()):
             raise UnsupportedError("an input is empty")
-        outputs, self.results = _results(graph, nodes, taken=ranges is None)
+        outputs, self.results = _results(graph, nodes)
         numbers = {n.name for n in nodes if isinstance(value_of(n), torch.SymInt)}
 
         def convert(main: migraphx.module, given: list[Value]) -> list[Value]:
@@ -274,7 +274,8 @@ def _lone_numbers(placeholders: Sequence[fx.Node]) -> list[int]:
         value = value_of(n)
         if isinstance(value, torch.SymInt) and n.users and not _is_number(value):
             expression, known = value.node.expr, value.node.shape_env.var_to_range
-            if expression.is_Symbol and expression not in told and bound_sympy(expression, known).lower >= 0:
+            tells = expression in told or expression.free_symbols <= told.keys()
+            if not tells and bound_sympy(expression, known).lower >= 0:
                 lone.append(k)
     return lone
 
@@ -336,18 +337,16 @@ class Given:
 
 @dataclass(frozen=True)
 class Number:
-    """What is computed of the sizes of inputs: `symbols` says where each lies, in which input and dimension of it.
-
-    An input that is a number has no dimension, and d counts for nothing.
-    """
+    """What is computed of the sizes of inputs: `symbols` says where each lies, in which input and dimension of it."""
 
     expression: Any  # sympy's
     symbols: Mapping[Any, tuple[int, int]]
 
     def of(self, args: Sequence[Any], made: Sequence[torch.Tensor]) -> Any:
-        lengths = {
-            s: args[k].shape[d] if isinstance(args[k], torch.Tensor) else args[k] for s, (k, d) in self.symbols.items()
-        }
+        return self.at({s: length_at(args, place) for s, place in self.symbols.items()})
+
+    def at(self, lengths: dict[Any, int]) -> Any:
+        """What it is where the symbols are these numbers."""
         return sympy_interp(PythonReferenceAnalysis, lengths, self.expression)
 
 
@@ -374,14 +373,8 @@ class Told:
 Result = Computed | Given | Number | Constant | Told
 
 
-def _results(
-    graph: fx.GraphModule, placeholders: Sequence[fx.Node], taken: bool
-) -> tuple[list[fx.Node], list[Result] | None]:
-    """The nodes that the program returns, and what becomes of them; None where that is all.
-
-    `taken`: who calls relies on which outputs share memory, and in which order they lie: then all tensors must be new
-    and row-major, as the engine's outputs are.
-    """
+def _results(graph: fx.GraphModule, placeholders: Sequence[fx.Node]) -> tuple[list[fx.Node], list[Result] | None]:
+    """The nodes that the program returns, and what becomes of them; None where that is all."""
     returned: Any = graph.graph.output_node().args[0]
     known = _sizes_of(placeholders)
     outputs = list(
@@ -389,8 +382,6 @@ def _results(
     )
     if not outputs:
         raise UnsupportedError("it computes no tensor")
-    if taken:
-        _check_own(graph, [n for n in returned if isinstance(n, fx.Node) and isinstance(value_of(n), torch.Tensor)])
     results = [_result(n, outputs, placeholders) for n in returned]
     return outputs, None if results == [Computed(k) for k in range(len(outputs))] else results
 
@@ -401,14 +392,35 @@ def _result(n: Any, outputs: Sequence[fx.Node], placeholders: Sequence[fx.Node])
     value = value_of(n)
     if n in outputs:
         return (Computed if isinstance(value, torch.Tensor) else Told)(outputs.index(n))
-    if isinstance(value, torch.SymInt):
+    if isinstance(value, torch.SymInt | torch.SymFloat):
         return _number(value, placeholders)
     if n in placeholders and isinstance(value, torch.Tensor):
         return Given(placeholders.index(n))
     raise UnsupportedError(f"%{n.name} is returned, which the program does not compute")
 
 
-def _number(value: torch.SymInt, placeholders: Sequence[fx.Node]) -> Result:
+def numbers_of_sizes(
+    numbers: Sequence[int | torch.SymInt], placeholders: Sequence[fx.Node]
+) -> Callable[[Sequence[Any]], tuple[int, ...]]:
+    """What says these numbers of a call's inputs; UnsupportedError where their sizes do not tell them."""
+    found = [Constant(s) if isinstance(s, int) else _number(s, placeholders) for s in numbers]
+    symbols = {s: place for f in found if isinstance(f, Number) for s, place in f.symbols.items()}
+
+    @lru_cache(maxsize=64)
+    def told(*lengths: int) -> tuple[int, ...]:
+        known = dict(zip(symbols, lengths, strict=True))
+        return tuple([f.at(known) if isinstance(f, Number) else f.value for f in found])
+
+    return lambda args: told(*[length_at(args, place) for place in symbols.values()])
+
+
+def length_at(args: Sequence[Any], place: tuple[int, int]) -> int:
+    """The length of an input, by its place and the dimension's; an input that is a number has no dimension."""
+    x = args[place[0]]
+    return x.shape[place[1]] if isinstance(x, torch.Tensor) else x
+
+
+def _number(value: torch.SymInt | torch.SymFloat, placeholders: Sequence[fx.Node]) -> Number | Constant:
     """A size, of those of the inputs."""
     expression = expression_of(value)
     if expression.is_Integer:
@@ -432,30 +444,13 @@ def _sizes_of(placeholders: Sequence[fx.Node]) -> dict[Any, tuple[int, int]]:
 def _is_told(n: fx.Node, known: Mapping[Any, tuple[int, int]]) -> bool:
     """Whether a node is a number that data tells."""
     value = value_of(n)
-    if isinstance(value, torch.SymFloat):
-        return n.op.startswith("call_")
-    return isinstance(value, torch.SymInt) and not expression_of(value).free_symbols <= known.keys()
+    if not isinstance(value, torch.SymInt | torch.SymFloat) or expression_of(value).free_symbols <= known.keys():
+        return False
+    return isinstance(value, torch.SymInt) or n.op.startswith("call_")
 
 
 def _is_computed(n: fx.Node) -> bool:
     return n.op.startswith("call_") and isinstance(value_of(n), torch.Tensor)
-
-
-def _check_own(graph: fx.GraphModule, tensors: Sequence[fx.Node]) -> None:
-    """UnsupportedError unless these are tensors of their own, row-major; one may be returned several times."""
-    taken = {StorageWeakRef(_tensor(n).untyped_storage()) for n in graph.graph.nodes if _is_given(n)}
-    for n in dict.fromkeys(tensors):
-        value = _tensor(n)
-        memory = StorageWeakRef(value.untyped_storage())
-        order = memory_order(value)
-        row_major = value.is_contiguous() if order is None else order == sorted(order)  # the former may ask for guards
-        if memory in taken or not row_major:
-            raise UnsupportedError(f"%{n.name} is returned in memory that is shared, or in another order")
-        taken.add(memory)
-
-
-def _is_given(n: fx.Node) -> bool:
-    return n.op in ("placeholder", "get_attr") and isinstance(value_of(n), torch.Tensor)
 
 
 def _tensor(n: fx.Node) -> torch.Tensor:
@@ -582,11 +577,19 @@ class _Converter(MGXInterpreter):
         name, value = self.node.name, value_of(self.node)
         if name in self.given or name in self.constants:
             return self.given[name] if name in self.given else self.constant(self.constants[name])
-        if isinstance(value, torch.SymInt) and str(value.node.expr) in self.lengths:
-            return self.lengths[str(value.node.expr)]
+        if isinstance(value, torch.SymInt | torch.SymFloat) and self.node.users:
+            return self._number(value.node.expr)
         if self.node.users:
             raise UnsupportedError(f"%{name} is a number that no input's size tells")
         return None
+
+    def _number(self, expression: Any) -> int | float:
+        if str(expression) in self.lengths:
+            return self.lengths[str(expression)]
+        lengths = {s: self.lengths[str(s)] for s in expression.free_symbols if str(s) in self.lengths}
+        if len(lengths) < len(expression.free_symbols):
+            raise UnsupportedError(f"%{self.node.name} is a number that no input's size tells")
+        return sympy_interp(PythonReferenceAnalysis, lengths, expression)
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         return args[0]

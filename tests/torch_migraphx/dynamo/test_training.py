@@ -1,0 +1,136 @@
+"""Training with open sizes: forward and backward are one program each, whatever the sizes."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from tests.tolerances import assert_close
+from torch_migraphx.dynamo import backends
+from torch_migraphx.fx import any_size
+
+SIZES = (4, 6, 5, 9)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Any:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The programs that were made, for all sizes or for one."""
+    found: list[Any] = []
+    keep, lower = any_size.AnySize.__init__, backends.lower
+
+    def init(self: any_size.AnySize, *args: Any, **named: Any) -> None:
+        keep(self, *args, **named)
+        found.append(self)
+
+    def lowered(*args: Any) -> Any:
+        found.append(lower(*args))
+        return found[-1]
+
+    monkeypatch.setattr(any_size.AnySize, "__init__", init)
+    monkeypatch.setattr(backends, "lower", lowered)
+    return found
+
+
+def square(outputs: Any) -> Tensor:
+    return sum((x.square().sum() for x in tree_leaves(outputs) if isinstance(x, Tensor)), torch.zeros(()))
+
+
+def step(model: Callable[..., Any], inputs: list[Tensor], loss: Callable[[Any], Tensor]) -> list[Tensor]:
+    """Outputs and the gradients of the inputs, for which the random numbers are alike."""
+    torch.manual_seed(1)
+    outputs = model(*inputs)
+    loss(outputs).backward()
+    grads = [x.grad for x in inputs if x.grad is not None]
+    return [x.detach() for x in tree_leaves(outputs) if isinstance(x, Tensor)] + grads
+
+
+def same_steps(
+    model: Any, inputs: Callable[[int], list[Tensor]], loss: Callable[[Any], Tensor] = square, **named: Any
+) -> None:
+    """Some steps of other sizes each, weights written in between, beside eager's."""
+    named = {"backend": "migraphx_aot", "dynamic": True} | named
+    theirs = copy.deepcopy(model)
+    ours = torch.compile(model, **named)
+    modules = [m for m in (model, theirs) if isinstance(m, nn.Module)]
+    optimizers = [torch.optim.SGD(m.parameters(), 0.01) for m in modules]
+    for n in SIZES:
+        torch.manual_seed(n)
+        given = inputs(n)
+        got, want = step(ours, copy.deepcopy(given), loss), step(theirs, given, loss)
+        got += [p.grad for p in model.parameters()] if modules else []
+        want += [p.grad for p in theirs.parameters()] if modules else []
+        for g, w in zip(got, want, strict=True):
+            assert_close(g.numpy(), w.numpy(), scale=256)
+            assert g.stride() == w.stride()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def rows(n: int) -> list[Tensor]:
+    return [torch.randn(n, 8).requires_grad_()]
+
+
+def words(n: int) -> list[Tensor]:
+    return [torch.randint(0, 11, (2, n))]
+
+
+class Tied(nn.Module):
+    """Words to logits by the transposed embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.hidden = nn.Embedding(11, 8), nn.Linear(8, 8)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return torch.tanh(self.hidden(self.words(ids))) @ self.words.weight.t()
+
+
+def images() -> nn.Module:
+    convolved = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
+    return nn.Sequential(nn.Unflatten(1, (1, 4, 2)), convolved, nn.Flatten(), nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs"),
+    [
+        (nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4)), rows),
+        (images(), rows),
+        (Tied(), words),
+    ],
+)
+def test_models_that_learn(model: nn.Module, inputs: Any, made: list[Any]) -> None:
+    """A forward, a backward, and a forward that is given the weights, which have changed."""
+    same_steps(model, inputs)
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize(
+    ("function", "loss"),
+    [
+        (lambda x: x.exp(), torch.sum),
+        (lambda x: (x * 3).t(), square),
+        (lambda x: (x * 3)[1:, ::2], square),
+        (lambda x: x.sum(1, keepdim=True).expand(-1, 5), square),
+        (lambda x: (x, x.view(-1), x * 2), square),
+        (lambda x: (y := x * 3, y.t(), y[1:], y.view(-1)), square),
+        (lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % 8, label_smoothing=0.1), square),
+        (lambda x: x.mean(0) / (x.shape[0] * 3 + 1), square),
+    ],
+)
+def test_functions(function: Any, loss: Any, made: list[Any]) -> None:
+    """Gradients that hold an element many times, outputs that share memory, numbers that a backward is given."""
+    same_steps(function, rows, loss)
+    assert len(made) == 2
