@@ -98,6 +98,21 @@ class Tied(nn.Module):
         return torch.tanh(self.hidden(self.words(ids))) @ self.words.weight.t()
 
 
+class Attention(nn.Module):
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        self.qkv, self.out, self.causal = nn.Linear(8, 16), nn.Linear(8, 8), causal
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Two heads read the keys and values of one; without `causal`, each row sees what lies within two steps."""
+        n = x.shape[0]
+        q, k, v = (part.view(1, n, -1, 4).transpose(1, 2) for part in self.qkv(x).split([8, 4, 4], 1))
+        places = torch.arange(n)
+        seen = None if self.causal else (places[:, None] - places).abs() < 3
+        y = F.scaled_dot_product_attention(q, k, v, seen, is_causal=self.causal, enable_gqa=True)
+        return self.out(y.transpose(1, 2).reshape(n, 8))
+
+
 def images() -> nn.Module:
     convolved = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2))
     return nn.Sequential(nn.Unflatten(1, (1, 4, 2)), convolved, nn.Flatten(), nn.Linear(8, 3))
@@ -109,6 +124,8 @@ def images() -> nn.Module:
         (nn.Sequential(nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 4)), rows),
         (images(), rows),
         (Tied(), words),
+        (Attention(causal=True), rows),
+        (Attention(causal=False), rows),
     ],
 )
 def test_models_that_learn(model: nn.Module, inputs: Any, made: list[Any]) -> None:

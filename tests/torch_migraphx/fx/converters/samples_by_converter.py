@@ -99,6 +99,7 @@ BY_CONVERTER: dict[str, list[Sample]] = {
         SQUARE,
         SQUARE | {"is_causal": True},
         SQUARE | {"attn_mask": f(2, 4, 5, 5), "scale": 0.3},
+        SQUARE | {"attn_mask": torch.zeros(5, 5).index_fill(0, torch.tensor([2]), -math.inf)},
         {"query": f(2, 4, 5, 8), "key": f(2, 2, 5, 8), "value": f(2, 2, 5, 8)},
     ],
     "convolution.conv": CONV,

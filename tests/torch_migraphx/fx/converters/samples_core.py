@@ -35,6 +35,14 @@ def of_pool(n: int, x: torch.Tensor, **how) -> Sample:
     return {"grad_output": f(*pool(x, *how.values()).shape), "input": x} | how
 
 
+def of_attention(keys: int = 7, key_heads: int = 4, **how) -> Sample:
+    query, key, value = f(2, 4, 5, 8), f(2, key_heads, keys, 8), f(2, key_heads, keys, 8)
+    out, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, **how)
+    given = {"query": query, "key": key, "value": value, "out": out, "logsumexp": logsumexp}
+    return {"grad_out": f(2, 4, 5, 8), "dropout_p": 0.0, "is_causal": False} | given | how
+
+
+UNSEEN = torch.zeros(5, 7).index_fill(0, torch.tensor([2]), -math.inf)
 X5 = f(1, 2, 6, 5, 7)
 CORE: dict[str, list[Sample]] = {
     "backward.convolution_backward": [
@@ -54,6 +62,14 @@ CORE: dict[str, list[Sample]] = {
         {"grad_output": f(6, 1, 7), "input": X4[0]},
     ],
     "backward._adaptive_avg_pool3d_backward": [{"grad_output": f(1, 2, 4, 2, 3), "input": X5}],
+    "attention.attention_cpu_backward": [
+        of_attention(),
+        of_attention(5, is_causal=True),
+        of_attention(attn_mask=f(2, 4, 5, 7), scale=0.3),
+        of_attention(attn_mask=UNSEEN),
+        of_attention(key_heads=2),
+        of_attention(5, 1, is_causal=True),
+    ],
     "reduction.pdist": [{"input": f(5, 3), "p": p} for p in (0.0, 1.0, 2.0, math.inf)],
     "pointwise.angle": [{"input": f(3, 4)}, {"input": NAN}, {"input": i(5)}],
     "pointwise.hypot": [{"input": f(3, 4), "other": f(4)}, {"input": NAN, "other": NAN.flip(0)}],
