@@ -21,6 +21,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 import migraphx
 from torch_migraphx.dynamo.compilations import observes_compilations
+from torch_migraphx.dynamo.draws import DrawsAhead
 from torch_migraphx.dynamo.expected import expect_graph
 from torch_migraphx.dynamo.float_inputs import specialized_attributes
 from torch_migraphx.dynamo.module_guards import guard_modules_by_version
@@ -36,7 +37,7 @@ from torch_migraphx.dynamo.strides import (
     with_strides,
 )
 from torch_migraphx.dynamo.weights_at_once import Fetch, weights_at_once
-from torch_migraphx.fx.any_size import for_any_size, or_each_size
+from torch_migraphx.fx.any_size import for_any_size, numbers_below_zero, or_each_size
 from torch_migraphx.fx.border import not_held, opaque
 from torch_migraphx.fx.builder import UnsupportedError
 from torch_migraphx.fx.concrete import concrete, is_symbolic
@@ -223,6 +224,7 @@ def _runner(
 
     names, most = [n.name for n in _placeholders(gm)], options.max_specialisations
     runner = Runner(build, names, constants, symbolic, patience, options.frozen, most)
+    runner.by_value = numbers_below_zero(gm)
     at_hand = not any(isinstance(x, torch._subclasses.FakeTensor | torch.SymInt) for x in inputs)
     if at_hand and not symbolic:
         runner.prepare(inputs)
@@ -238,8 +240,10 @@ def _for_any_size(
         raise UnsupportedError("its outputs share memory, which none of its values holds whole")
     whole, in_shared_memory = shared
     graph, orders = in_memory_order(whole)
-    every = for_any_size(graph, inputs, args, options, fixed, normalized, lasting=lasting)
-    return every and in_shared_memory(with_open_strides(whole, permuted_back(every, orders)))
+    ahead = DrawsAhead(graph, options)
+    samples, tried = [*inputs, *ahead.values], [*args, *ahead.tried(args)]
+    every = for_any_size(ahead.graph, samples, tried, options, fixed, normalized, lasting=lasting)
+    return every and in_shared_memory(with_open_strides(whole, permuted_back(ahead.before(every), orders)))
 
 
 def _at_once(lowered: fx.GraphModule) -> Callable[..., Any]:

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import sympy
 import torch
 from torch import fx
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from torch_migraphx.fx.any_size import numbers_of_sizes
+from torch_migraphx.fx.any_size_results import numbers_of_sizes
 from torch_migraphx.fx.border import foreign
-from torch_migraphx.fx.concrete import expression_of, memory_order
+from torch_migraphx.fx.concrete import memory_order, same_size
 from torch_migraphx.fx.converters.shape import dense_order
 from torch_migraphx.fx.graph_info import value_of
 from torch_migraphx.fx.graphs import copied
@@ -209,8 +208,7 @@ def _promised(n: Any) -> torch.Tensor | None:
 
 def _fills(value: torch.Tensor) -> bool:
     """Whether there is no more of its memory than it has elements. Of open sizes no guard is asked for."""
-    own, all_ = (expression_of(n) for n in (value.numel() * value.dtype.itemsize, value.untyped_storage().nbytes()))
-    return sympy.expand(own - all_) == 0
+    return same_size(value.numel() * value.dtype.itemsize, value.untyped_storage().nbytes())
 
 
 def _whole(graph: fx.Graph, memory: StorageWeakRef, group: Sequence[fx.Node]) -> fx.Node | None:

@@ -47,17 +47,17 @@ def square(outputs: Any) -> Tensor:
     return sum((x.square().sum() for x in tree_leaves(outputs) if isinstance(x, Tensor)), torch.zeros(()))
 
 
-def step(model: Callable[..., Any], inputs: list[Tensor], loss: Callable[[Any], Tensor]) -> list[Tensor]:
+def step(model: Callable[..., Any], inputs: list[Any], loss: Callable[[Any], Tensor]) -> list[Tensor]:
     """Outputs and the gradients of the inputs, for which the random numbers are alike."""
     torch.manual_seed(1)
     outputs = model(*inputs)
     loss(outputs).backward()
-    grads = [x.grad for x in inputs if x.grad is not None]
+    grads = [x.grad for x in inputs if isinstance(x, Tensor) and x.grad is not None]
     return [x.detach() for x in tree_leaves(outputs) if isinstance(x, Tensor)] + grads
 
 
 def same_steps(
-    model: Any, inputs: Callable[[int], list[Tensor]], loss: Callable[[Any], Tensor] = square, **named: Any
+    model: Any, inputs: Callable[[int], list[Any]], loss: Callable[[Any], Tensor] = square, **named: Any
 ) -> None:
     """Some steps of other sizes each, weights written in between, beside eager's."""
     named = {"backend": "migraphx_aot", "dynamic": True} | named
@@ -134,6 +134,26 @@ def test_models_that_learn(model: nn.Module, inputs: Any, made: list[Any]) -> No
     assert len(made) == 3
 
 
+def test_dropout(made: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Torch draws ahead of the forward, as eager does; the backward reads the same numbers."""
+    same_steps(nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 4), nn.Dropout(0.1)), rows)
+    same_steps(lambda x: F.dropout(x.exp().t(), 0.3) * 2, rows)
+    assert all(isinstance(m, any_size.AnySize) for m in made)
+    assert "torch draws the random numbers of a compiled graph" in caplog.text
+
+
+def test_a_number_that_is_never_positive(made: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Transformers slices logits by one: the least length of what the backward is given is no number then."""
+    same_steps(lambda x, k: x.exp()[slice(-k, None)] * 2, lambda n: [*rows(n), 0])
+    assert len(made) == 2 and "a bug" not in caplog.text
+
+
+def test_dropout_with_nothing_in_torch() -> None:
+    fast = torch.compile(nn.Dropout(0.5), backend="migraphx_aot", dynamic=True, options={"fallback": "error"})
+    with pytest.raises(Exception, match="torch draws the random numbers"):
+        fast(torch.ones(4, 3, requires_grad=True))
+
+
 @pytest.mark.parametrize(
     ("function", "loss"),
     [
@@ -144,6 +164,7 @@ def test_models_that_learn(model: nn.Module, inputs: Any, made: list[Any]) -> No
         (lambda x: (x, x.view(-1), x * 2), square),
         (lambda x: (y := x * 3, y.t(), y[1:], y.view(-1)), square),
         (lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % 8, label_smoothing=0.1), square),
+        (lambda x: F.log_softmax(x[:, :-1].reshape(-1, x.shape[1] - 1), 1), square),
         (lambda x: x.mean(0) / (x.shape[0] * 3 + 1), square),
     ],
 )

@@ -42,6 +42,7 @@ def of_attention(keys: int = 7, key_heads: int = 4, **how) -> Sample:
     return {"grad_out": f(2, 4, 5, 8), "dropout_p": 0.0, "is_causal": False} | given | how
 
 
+SQUARE: Sample = {"query": f(2, 4, 5, 8), "key": f(2, 4, 5, 8), "value": f(2, 4, 5, 8)}
 UNSEEN = torch.zeros(5, 7).index_fill(0, torch.tensor([2]), -math.inf)
 X5 = f(1, 2, 6, 5, 7)
 CORE: dict[str, list[Sample]] = {
@@ -62,6 +63,13 @@ CORE: dict[str, list[Sample]] = {
         {"grad_output": f(6, 1, 7), "input": X4[0]},
     ],
     "backward._adaptive_avg_pool3d_backward": [{"grad_output": f(1, 2, 4, 2, 3), "input": X5}],
+    "attention.attention_cpu": [
+        SQUARE,
+        SQUARE | {"is_causal": True},
+        SQUARE | {"attn_mask": f(2, 4, 5, 5), "scale": 0.3},
+        SQUARE | {"attn_mask": UNSEEN[:, :5]},
+        {"query": f(2, 4, 5, 8), "key": f(2, 2, 5, 8), "value": f(2, 2, 5, 8)},
+    ],
     "attention.attention_cpu_backward": [
         of_attention(),
         of_attention(5, is_causal=True),
