@@ -321,8 +321,16 @@ def _forward(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Cal
 
     AOTAutograd makes views of what is returned whole by the offsets of the outputs, where those are symbols.
     """
+    _keep_what_is_saved()
     runner = _runner(gm, inputs, options, _unwritten_weights(gm), patience=0, sharing=True)
     return make_boxed_func(_of_traced_memory(gm, with_strides(gm, runner), options))
+
+
+def _keep_what_is_saved() -> None:
+    """Tell AOTAutograd that no backward writes to what the forward saved: it may come again (`retain_graph`)."""
+    context = TracingContext.try_get()
+    if context is not None and context.fw_metadata is not None:
+        context.fw_metadata.bw_donated_idxs = []
 
 
 def _inference(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> Callable[..., Any]:

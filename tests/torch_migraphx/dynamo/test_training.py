@@ -172,3 +172,18 @@ def test_functions(function: Any, loss: Any, made: list[Any]) -> None:
     """Gradients that hold an element many times, outputs that share memory, numbers that a backward is given."""
     same_steps(function, rows, loss)
     assert len(made) == 2
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+def test_a_backward_that_comes_again(backend: str, dynamic: bool) -> None:
+    """What the forward saved is as it was."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+    theirs, (x,) = copy.deepcopy(model), rows(4)
+    for one in (torch.compile(model, backend=backend, dynamic=dynamic), theirs):
+        loss = one(x.detach()).square().sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+    for g, w in zip(model.parameters(), theirs.parameters(), strict=True):
+        assert g.grad is not None and w.grad is not None
+        assert_close(g.grad.numpy(), w.grad.numpy(), scale=256)

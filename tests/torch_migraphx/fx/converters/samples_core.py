@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from tests.torch_migraphx.fx.converters.samples import NAN, SIZES, X4, Sample, each, f, i, m
+from tests.torch_migraphx.fx.converters.samples import NAN, SIZES, SQUARE, X4, Sample, each, f, i, m
 
 
 def of_convolution(x: torch.Tensor, weight: torch.Tensor, groups: int = 1, transposed: bool = False, **how) -> Sample:
@@ -42,7 +42,6 @@ def of_attention(keys: int = 7, key_heads: int = 4, **how) -> Sample:
     return {"grad_out": f(2, 4, 5, 8), "dropout_p": 0.0, "is_causal": False} | given | how
 
 
-SQUARE: Sample = {"query": f(2, 4, 5, 8), "key": f(2, 4, 5, 8), "value": f(2, 4, 5, 8)}
 UNSEEN = torch.zeros(5, 7).index_fill(0, torch.tensor([2]), -math.inf)
 X5 = f(1, 2, 6, 5, 7)
 CORE: dict[str, list[Sample]] = {
