@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple, NoReturn, TypeVar
@@ -13,7 +14,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils._python_dispatch import _disable_current_modes
-from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 from torch.utils._sympy.interp import sympy_interp
 from torch.utils._sympy.reference import PythonReferenceAnalysis
 from torch.utils._sympy.value_ranges import bound_sympy
@@ -41,6 +42,7 @@ from torch_migraphx.options import PRECISIONS, Options
 from torch_migraphx.random_state import same_random_state
 
 logger = get_logger(__name__)
+aten = torch.ops.aten
 UNHEARD = logging.Logger("unheard", logging.CRITICAL + 1)
 UNBOUNDED = 2**63 - 1
 ONCE = ("cpu", "gpu")  # targets that compile a program once for many lengths
@@ -339,6 +341,14 @@ def _shape(n: fx.Node) -> migraphx.shape:
     return migraphx.shape(type_name(value.dtype), dyn_dims=[migraphx.shape.dynamic_dimension(a, b) for a, b in ends])
 
 
+OF_TENSORS: Mapping[Any, Any] = {
+    operator.truediv: aten.div.Tensor, operator.mul: aten.mul.Tensor, operator.add: aten.add.Tensor,
+    operator.sub: aten.sub.Tensor, operator.neg: aten.neg.default, operator.pow: aten.pow.Tensor_Scalar,
+    torch.sym_float: aten.clone.default,
+}  # fmt: skip
+"""Python's functions of numbers, and what they are of tensors."""
+
+
 class _Converter(MGXInterpreter):
     """Writes the graph into a module, its symbols being `lengths`.
 
@@ -453,6 +463,19 @@ class _Converter(MGXInterpreter):
         if len(lengths) < len(expression.free_symbols):
             raise UnsupportedError(f"%{self.node.name} is a number that no input's size tells")
         return sympy_interp(PythonReferenceAnalysis, lengths, expression)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Floats that are computed of sizes differ from run to run as these do: they are tensors without dimensions."""
+        if isinstance(value_of(self.node), torch.SymFloat):
+            args, kwargs = tree_map(self._of_size, (args, kwargs))
+            if any(isinstance(x, Value) for x in tree_leaves((args, kwargs))):
+                target = OF_TENSORS.get(target, target)
+        return super().call_function(target, args, kwargs)
+
+    def _of_size(self, x: Any) -> Any:
+        if x is None or isinstance(x, int | float | Value):
+            return x
+        return self.builder.full(x, torch.float64)
 
     def output(self, target: Any, args: Any, kwargs: Any) -> Any:
         return args[0]

@@ -455,6 +455,28 @@ def test_what_is_counted_along_an_open_length(function: Any, made: list[any_size
     assert len(made) == len(graphs)
 
 
+@pytest.mark.parametrize("backend", ["migraphx", "migraphx_aot"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * (1 / x.shape[0]),
+        lambda x: x * -(x.shape[0] / 7) + x.shape[1] / 2 - 1.5,
+        lambda x: x.clamp(max=x.shape[1] / 20).double() * x.shape[1] ** -0.5,
+    ],
+)
+def test_floats_of_sizes(function: Any, backend: str, made: list[any_size.AnySize]) -> None:
+    fast = torch.compile(function, backend=backend, dynamic=True)
+    with torch.no_grad():
+        for rows, columns in ((4, 5), (7, 3), (9, 11)):
+            x = torch.randn(rows, columns) * 4
+            got, want = fast(x), function(x)
+            assert got.dtype == want.dtype
+            assert_close(got.numpy(), want.numpy())
+    (one,) = made
+    executable: Any = one.program.executable
+    assert len(executable.region.forms) == 1
+
+
 @pytest.mark.parametrize(
     "function",
     [
